@@ -1,5 +1,6 @@
 """`openmaia.load` and `openmaia.sweep`: runs as pandas data frames."""
 
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -56,6 +57,7 @@ class LoadedRun:
         """
         from openmaia.evaluation.analysis.verdict import run_verdicts
 
+        self._warn_of_damage()
         headers = list(self.run.headers())  # first, so that a unit that ends meanwhile is left out of both
         verdicts = run_verdicts(self.run)
         investigations = [(row, _investigation(row)) for row in headers]
@@ -70,6 +72,7 @@ class LoadedRun:
         """
         from openmaia.evaluation.scores import flat
 
+        self._warn_of_damage()
         rows = [
             {
                 "target": each.unit.target,
@@ -81,6 +84,16 @@ class LoadedRun:
             for each, scores in sorted(self.run.scores().items())
         ]
         return pd.DataFrame(rows)
+
+    def _warn_of_damage(self) -> None:
+        from openmaia.evaluation.damage import damaged_files
+
+        if found := damaged_files(self.run):
+            warnings.warn(
+                f"{len(found)} files of {self.path} are left out, such as {found[0].name}: {found[0].reason}; "
+                "`openmaia show` lists them",
+                stacklevel=3,
+            )
 
     def failures(self) -> dict[InvestigationId, str]:
         """Returns a mapping from each failed investigation to its error message.

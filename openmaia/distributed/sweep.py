@@ -30,6 +30,7 @@ from openmaia.distributed.worker import SweepContext
 from openmaia.evaluation.analysis.reliability import has_reliability
 from openmaia.evaluation.analysis.significance import is_current
 from openmaia.evaluation.analysis.verdict import write_summary
+from openmaia.evaluation.damage import foreign_tests
 from openmaia.evaluation.run import unevaluated_claims, untested_claims
 from openmaia.exemplars.store import ExemplarStore
 from openmaia.reporting.tracking import start
@@ -273,6 +274,8 @@ class SweepEvaluation:
         self._total = [0] * len(self._sweeps)
         self._tasks: EvaluationTasks | None = None
         for sweep in self._sweeps:
+            if sentence := foreign_tests(sweep.run):
+                sweep.view.say(f"{sentence}; what the records hold is tested")
             for claim in untested_claims(sweep.run):
                 self.submit(sweep, claim.investigation)
 

@@ -1,7 +1,8 @@
-"""Finds the files of a run that cannot be read, and sets them aside so that their investigations are repeated.
+"""Finds the files of a run that do not count, and sets them aside so that their investigations or tests are repeated.
 
-A file is damaged if it is truncated, was changed, or is of another version of OpenMAIA. Only the investigation of the
-file is affected: code that reads a run skips damaged files.
+A file is damaged if it is truncated, was changed, is of another version of OpenMAIA, or is the record of another
+investigation than its name says. A test does not belong if it is not one of the description in the record beside it.
+Only the investigation of the file is affected: code that reads a run skips such files.
 """
 
 from collections.abc import Iterator, Sequence
@@ -12,7 +13,8 @@ from openmaia.evaluation.storage import check_header
 from openmaia.runs import tables
 from openmaia.runs.further import further_evaluations
 from openmaia.runs.ids import InvestigationId
-from openmaia.runs.run import RANDOM_WORDS, TESTED, Run, check_record
+from openmaia.runs.parquet import check_record
+from openmaia.runs.run import RANDOM_WORDS, TESTED, Run
 
 DAMAGED = "damaged"
 """Folder of a run to which damaged files are moved."""
@@ -20,12 +22,15 @@ DAMAGED = "damaged"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DamagedFile:
-    """A file of an investigation that cannot be read."""
+    """A file of an investigation that cannot be read, or a test that does not belong to the record beside it."""
 
     investigation: InvestigationId
     name: str
     """Path of the file relative to the run directory."""
     reason: str
+    is_foreign: bool = False
+    """Whether the file can be read, but is not a test of the description in the record. The next evaluation repeats the
+    test without being asked to."""
 
     @property
     def is_record(self) -> bool:
@@ -38,7 +43,10 @@ def damaged_files(run: Run) -> list[DamagedFile]:
 
     Only the footers of the Parquet files are checked. Damage in other parts is found when a file is used.
     """
-    return [*_damaged(run, "records"), *(each for folder in TESTED for each in _damaged(run, folder))]
+    records = list(_damaged(run, "records"))
+    unreadable = {each.investigation for each in records}
+    tests = [each for folder in TESTED for each in _damaged(run, folder)]
+    return [*records, *(each for each in tests if not (each.is_foreign and each.investigation in unreadable))]
 
 
 def _damaged(run: Run, folder: str) -> Iterator[DamagedFile]:
@@ -50,11 +58,30 @@ def _damaged(run: Run, folder: str) -> Iterator[DamagedFile]:
         try:
             header = tables.header(files, name)
             if folder == "records":
-                check_record(header)
+                check_record(header, investigation)
             elif folder != "bias":
                 check_header(header)
         except StoreError as error:
             yield DamagedFile(investigation=investigation, name=name, reason=error.message)
+            continue
+        if folder != "records" and (reason := run.misfit(folder, investigation, header)):
+            yield DamagedFile(investigation=investigation, name=name, reason=reason, is_foreign=True)
+
+
+def foreign_tests(run: Run) -> str:
+    """Returns a sentence about the stored tests that are not tests of the descriptions in the run's records.
+
+    Returns:
+        The sentence; empty if all stored tests belong to their records.
+    """
+    found = [(each, reason) for folder in TESTED for each, reason in sorted(run.misfits(folder).items())]
+    if not found:
+        return ""
+    first, reason = found[0]
+    return (
+        f"{len(found)} stored tests of {run.files.root} do not belong to its records and do not count, such as that of "
+        f"{first.unit}: {reason}"
+    )
 
 
 def set_aside(run: Run, damaged: Sequence[DamagedFile]) -> None:

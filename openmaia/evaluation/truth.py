@@ -19,12 +19,13 @@ import numpy as np
 from scipy import optimize
 
 from openmaia.core.errors import StoreError
+from openmaia.core.typed import mistyped
 from openmaia.core.units import Unit
 from openmaia.evaluation.analysis.agreement import ClaimSimilarity
 from openmaia.evaluation.analysis.bootstrap import Interval, mean_interval
 from openmaia.evaluation.analysis.statistics import wilson
-from openmaia.evaluation.claims import Claim
-from openmaia.runs.run import Run
+from openmaia.evaluation.claims import Claim, read_claims
+from openmaia.runs.run import InvestigationId, Run
 
 FILE = "truth.json"
 RESAMPLES = 2000
@@ -185,13 +186,20 @@ def has_truth(run: Run) -> bool:
 def read_truth(run: Run) -> list[TruthMatch]:
     """Reads from the run directory how labels match what units are known to respond to, as stored by `write_truth`.
 
-    Returns an empty list if the file is missing or damaged.
+    Matches of other labels than those of the records are left out. Returns an empty list if the file is missing or
+    damaged.
     """
     try:
-        stored: list[dict[str, Any]] = run.files.read_json(FILE) or []
-        return [_restored(each) for each in stored]
-    except (StoreError, TypeError, KeyError):
+        stored: Any = run.files.read_json(FILE) or []
+    except StoreError:
         return []
+    if mistyped(stored, list[TruthMatch]) is not None:
+        return []
+    labels = {claim.investigation: _labels(claim) for claim in read_claims(run)} if stored else {}
+    matches = map(_restored, stored)
+    return [
+        each for each in matches if labels.get(InvestigationId(unit=each.unit, replicate=each.replicate)) == each.labels
+    ]
 
 
 def _restored(stored: dict[str, Any]) -> TruthMatch:

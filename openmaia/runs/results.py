@@ -209,6 +209,19 @@ class RunResults:
         """
         return self.belonging(EVALUATION)
 
+    def evaluation(self, investigation: InvestigationId) -> bytes | None:
+        """Returns the content of the file with the evaluation of a description; None if there is no such file.
+
+        Raises:
+            StoreError: It is damaged, or is the evaluation of another description than that of the record.
+        """
+        data = self.artifact(EVALUATION, investigation)
+        if data is not None and (
+            reason := self.misfit(EVALUATION, investigation, self._header(EVALUATION, investigation))
+        ):
+            raise StoreError(f"{self.artifact_path(EVALUATION, investigation)}: {reason}")
+        return data
+
     def stored_score(self, investigation: InvestigationId) -> dict[str, Any] | None:
         """Returns the scores of an investigation's description from its evaluation, by name, without the p-values.
 

@@ -132,7 +132,7 @@ def state(run: Run) -> dict[str, Any]:
         "running": len(current.running),
         "done": current.done,
         "failed": current.failed,
-        "evaluated": current.evaluated,
+        "evaluated": len(run.evaluated()),
         "per_second": current.per_second,
         "seconds_left": current.seconds_left,
         "units": list(rows(run, current)),

@@ -11,6 +11,7 @@ from openmaia.apps.bias.failures import FailureMode, failures
 from openmaia.apps.bias.matched import MatchedPair, Matcher
 from openmaia.apps.bias.stored import FAILURES, TESTS, VERDICTS, StoredTest, dump_failures, dump_test, plain, read_test
 from openmaia.core.units import Unit
+from openmaia.evaluation.claims import read_claim
 from openmaia.evaluation.language_model import UnansweredQuestion
 from openmaia.runs.files import naming
 from openmaia.runs.records import dumps
@@ -45,7 +46,7 @@ def is_tested(run: Run) -> bool:
 
     Only claims in records (finished investigations) count.
     """
-    return run.done() <= run.artifacts(TESTS) and run.files.exists(VERDICTS)
+    return run.done() <= run.belonging(TESTS) and run.files.exists(VERDICTS)
 
 
 def put_to_test(
@@ -71,7 +72,7 @@ def put_to_test(
     Raises:
         ServiceError: A service failed for good.
     """
-    untested = sorted(run.done() - run.artifacts(TESTS))
+    untested = sorted(run.done() - run.belonging(TESTS))
     if untested:
         # The new records may change any verdict, and with it for which biases errors are searched.
         run.files.delete(VERDICTS)
@@ -80,9 +81,9 @@ def put_to_test(
 
     def test(investigation: InvestigationId) -> None:
         unit, name = investigation.unit, names[investigation.unit.index]
-        labels = run.record(investigation).labels
-        tested = [claim(unit, name, label, writer, matcher, design) for label in labels]
-        run.write_artifact(TESTS, investigation, dump_test(investigation, name, tested))
+        answer = read_claim(run, investigation)
+        tested = [claim(unit, name, label, writer, matcher, design) for label in answer.labels]
+        run.write_artifact(TESTS, investigation, dump_test(answer, name, tested))
 
     with ThreadPoolExecutor(design.at_once) as pool:
         for done, _ in enumerate(pool.map(test, untested), start=1):
@@ -165,4 +166,4 @@ def _find_failures(
         for verdict in own:
             with suppress(UnansweredQuestion):  # without prompts no errors are searched, but the verdict is stored
                 modes += failures(verdict, writer, matcher, design.failures, design.seed)
-        run.write_artifact(FAILURES, investigation, dump_failures(investigation, own[0].name, modes))
+        run.write_artifact(FAILURES, investigation, dump_failures(read_claim(run, investigation), own[0].name, modes))

@@ -11,12 +11,14 @@ from openmaia.apps.bias.effects import BiasVerdict, ContextEffect
 from openmaia.apps.bias.failures import FailureMode
 from openmaia.apps.bias.matched import MatchedPair, PairSide
 from openmaia.core.errors import StoreError
+from openmaia.core.typed import mistyped
 from openmaia.core.units import Unit
 from openmaia.evaluation.analysis.bootstrap import Interval
+from openmaia.evaluation.claims import Claim
 from openmaia.runs import tables
 from openmaia.runs.run import InvestigationId
 
-VERSION = 2
+VERSION = 3
 TESTS, FAILURES, VERDICTS = "bias", "bias-failures", "bias.json"
 
 _SCHEMA = pa.schema(
@@ -33,6 +35,10 @@ _SCHEMA = pa.schema(
         ("data", pa.binary()),
     ]
 )
+
+
+_HEADER: dict[str, Any] = {"claim": Claim, "name": str, "parts": list[dict[str, Any]]}
+"""Keys of the header, with their types."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,13 +94,11 @@ class StoredTest:
         return tuple(map(_effect, self.parts))
 
 
-def dump_test(
-    investigation: InvestigationId, name: str, tested: Sequence[tuple[ContextEffect, Sequence[MatchedPair]]]
-) -> bytes:
+def dump_test(claim: Claim, name: str, tested: Sequence[tuple[ContextEffect, Sequence[MatchedPair]]]) -> bytes:
     """Serialises the bias tests of one investigation to Parquet. The two images of a pair are adjacent rows.
 
     Args:
-        investigation: The investigation whose claims were tested.
+        claim: The answer of the investigation, whose labels were tested.
         name: The name of the class.
         tested: The effect of each claimed context, with the matched pairs of images.
     """
@@ -104,17 +108,17 @@ def dump_test(
         for pair in pairs
         for role, side in (("with", pair.having), ("without", pair.without))
     ]
-    return _dump(investigation, name, [asdict(effect) for effect, _ in tested], rows)
+    return _dump(claim, name, [asdict(effect) for effect, _ in tested], rows)
 
 
-def dump_failures(investigation: InvestigationId, name: str, modes: Sequence[FailureMode]) -> bytes:
+def dump_failures(claim: Claim, name: str, modes: Sequence[FailureMode]) -> bytes:
     """Serialises the failure modes of one investigation to Parquet, with one row for each misclassified image.
 
     A bias is a context, such as snow, that changes a classifier's score of a class. A failure mode is a kind of error
     that such a bias causes, for example that the classifier misses objects of the class.
 
     Args:
-        investigation: The investigation in which the agent claimed the biases.
+        claim: The answer of the investigation in which the agent claimed the biases.
         name: The name of the class.
         modes: The failure modes.
     """
@@ -123,7 +127,7 @@ def dump_failures(investigation: InvestigationId, name: str, modes: Sequence[Fai
     ]
     names = ("kind", "prone", "rate", "base", "n")
     parts = [{"context": asdict(mode.context)} | {key: getattr(mode, key) for key in names} for mode in modes]
-    return _dump(investigation, name, parts, rows)
+    return _dump(claim, name, parts, rows)
 
 
 def read_test(data: bytes, *, light: bool = False) -> StoredTest:
@@ -136,15 +140,18 @@ def read_test(data: bytes, *, light: bool = False) -> StoredTest:
     Raises:
         StoreError: If the data are damaged or of another format version.
     """
-    rows, header = tables.load(data, "a test of a bias", ["part"] if light else None)
+    rows, header = tables.load(data, "a test of a bias", ["part"] if light else None, _SCHEMA)
     if header.get("version") != VERSION:
         raise StoreError(
             f"a test of a bias has version {header.get('version')}, and this OpenMAIA reads version {VERSION}: remove the "
             f"folders {TESTS}/ and {FAILURES}/ of the run to have them made again"
         )
+    wrong = (key for key, hint in _HEADER.items() if key not in header or mistyped(header[key], hint) is not None)
+    if (key := next(wrong, None)) is not None:
+        raise StoreError(f"a test of a bias that lacks {key!r}, or has it with another type than OpenMAIA writes")
     try:
         return StoredTest(
-            investigation=InvestigationId(unit=Unit(**header["unit"]), replicate=header["replicate"]),
+            investigation=InvestigationId(unit=Unit(**header["claim"]["unit"]), replicate=header["claim"]["replicate"]),
             name=header["name"],
             parts=tuple(header["parts"]),
             images=() if light else tuple(StoredImage(**row) for row in rows),
@@ -180,11 +187,8 @@ def _row(side: PairSide, part: int, role: str, predicted: str = "") -> dict[str,
     return asdict(StoredImage(part=part, role=role, sources=sources, predicted=predicted, data=data, **same))
 
 
-def _dump(
-    investigation: InvestigationId, name: str, parts: Sequence[Mapping[str, Any]], rows: Sequence[dict[str, Any]]
-) -> bytes:
-    identity = {"unit": asdict(investigation.unit), "replicate": investigation.replicate, "name": name}
-    return tables.dump(rows, _SCHEMA, {"version": VERSION, "parts": parts} | identity)
+def _dump(claim: Claim, name: str, parts: Sequence[Mapping[str, Any]], rows: Sequence[dict[str, Any]]) -> bytes:
+    return tables.dump(rows, _SCHEMA, {"version": VERSION, "claim": asdict(claim), "name": name, "parts": parts})
 
 
 def _effect(values: Mapping[str, Any]) -> ContextEffect:

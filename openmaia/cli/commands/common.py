@@ -134,20 +134,27 @@ def failure_lines(causes: Mapping[str, str]) -> Iterator[str]:
 
 
 def print_damage(run: "Run") -> bool:
-    """Prints which files of a run cannot be read, and the command that computes their content again.
+    """Prints which files of a run cannot be read or do not belong to it, and the command that computes them again.
 
     Returns:
         Whether there are any such files.
     """
     from openmaia.evaluation.damage import DAMAGED, damaged_files
 
-    damaged = damaged_files(run)
-    for each in damaged[:SHOWN_FAILURES]:
-        print(f"damaged: {printable(each.name)}: {printable(each.reason)}", file=sys.stderr)
-    if (more := len(damaged) - SHOWN_FAILURES) > 0:
-        print(f"damaged: {more} files more", file=sys.stderr)
+    found = damaged_files(run)
+    for each in found[:SHOWN_FAILURES]:
+        word = "left out" if each.is_foreign else "damaged"
+        print(f"{word}: {printable(each.name)}: {printable(each.reason)}", file=sys.stderr)
+    if (more := len(found) - SHOWN_FAILURES) > 0:
+        print(f"left out: {more} files more", file=sys.stderr)
+    damaged, root = [each for each in found if not each.is_foreign], run.files.root
+    if len(damaged) < len(found):
+        print(
+            f"left out: {len(found) - len(damaged)} stored tests of {root}, which do not belong to its records; `openmaia "
+            f"evaluate {shlex.quote(root)}` tests what the records hold",
+            file=sys.stderr,
+        )
     if damaged:
-        root = run.files.root
         command = (
             "openmaia run CONFIG…"
             if any(each.is_record for each in damaged)
@@ -158,7 +165,7 @@ def print_damage(run: "Run") -> bool:
             f"{DAMAGED}/ there and repeats what they held",
             file=sys.stderr,
         )
-    return bool(damaged)
+    return bool(found)
 
 
 def repeat_damaged(run: "Run", *, records: bool) -> None:

@@ -1,6 +1,7 @@
 """`openmaia evaluate`: the scores of descriptions, claims of other methods, and the options of the forced choices."""
 
 import re
+import sys
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -164,6 +165,8 @@ def _score(
     paths: Sequence[str], overlays: Sequence[str], name: str, repeat: bool, claims: Sequence[str], *, faithfulness: bool
 ) -> None:
     from openmaia.cli.assembly.evaluation import in_process
+    from openmaia.core.text import printable
+    from openmaia.evaluation.damage import foreign_tests
     from openmaia.reporting.browser.report import named
     from openmaia.runs.run import Run
 
@@ -182,6 +185,9 @@ def _score(
         evaluated += _claimed(*evaluated[0], claims, services)
     for run, _ in evaluated if repeat else ():
         repeat_damaged(run, records=False)
+    for run, _ in evaluated:
+        if sentence := foreign_tests(run):
+            print(f"{printable(sentence)}; what the records hold is tested", file=sys.stderr)
     services = _measure_together(evaluated, services)
     for run, settings in evaluated:
         used = services or in_process(settings)

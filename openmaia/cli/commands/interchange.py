@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from openmaia.cli.commands.common import print_damage
 from openmaia.core.errors import UsageError
 from openmaia.core.paths import user_path
 
@@ -61,15 +62,19 @@ def export_maia(
     from openmaia.cli.terminal.output import Terminal
     from openmaia.interop.export import export
     from openmaia.runs.files import Files
+    from openmaia.runs.run import Run
 
     if "://" in to:
         raise UsageError(f"{to} is a URL; give a folder of this machine")
+    is_run = Files(folder).read("config.yaml") is not None
     with Terminal() as terminal:
-        if Files(folder).read("config.yaml") is not None:
+        if is_run:
             lines = _export_run(folder, user_path(to), terminal.progress)
         else:
             lines = export(folder, to, terminal.progress)
     print("\n".join(lines))
+    if is_run:
+        print_damage(Run.open(folder))
 
 
 def _export_run(path: str, to: Path, progress: Callable[[str, int, int], None]) -> list[str]:

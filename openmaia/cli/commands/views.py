@@ -95,6 +95,7 @@ def trace(
     with files.writing(name or "trace.json") as stream:
         count = write_trace(run, stream)
     print(f"trace of {count} investigations: {files.path(name or 'trace.json')}")
+    print_damage(run)
 
 
 def figures(
@@ -128,6 +129,8 @@ def figures(
     for name, data in documents:
         folder.write(name, data)
     print(f"{len(drawn)} figures and tables, each as PNG, SVG, CSV and LaTeX: {Path(folder.path(''))}")
+    for run, _ in opened:
+        print_damage(run)
 
 
 def dashboard(path: RunPath) -> None:
@@ -138,8 +141,10 @@ def dashboard(path: RunPath) -> None:
     from openmaia.reporting.tracking.workspace import write_workspace
     from openmaia.runs.run import Run
 
-    written = write_workspace(Run.open(path))
+    run = Run.open(path)
+    written = write_workspace(run)
     print(f"workspace: {written.file}")
+    print_damage(run)
     if written.url:
         print(f"saved to W&B: {written.url}")
     else:

@@ -112,10 +112,11 @@ def has_reliability(run: Run) -> bool:
 def read_reliability(run: Run) -> Reliability:
     """Reads the reliability of a run's descriptions, which `write_reliability` has stored.
 
-    If the file is missing or damaged, the returned object has neither agreements nor risk-coverage curves.
+    If the file is missing, damaged or older than the run's evaluations, the returned object has neither agreements nor
+    risk-coverage curves.
     """
     try:
-        return _reliability(run.files.read_json(FILE) or {})
+        return _reliability(run.files.read_json(FILE) or {}) if has_reliability(run) else _reliability({})
     except (StoreError, AttributeError, KeyError, TypeError, ValueError):
         return Reliability(agreements=(), selective=())
 

@@ -12,7 +12,7 @@ from openmaia.reporting.browser.unit.observation import ImageView, Viewer
 from openmaia.reporting.browser.unit.pictures import PagePictures, Picture
 from openmaia.runs import tables
 from openmaia.runs.records import Record
-from openmaia.runs.run import EVALUATION, Run
+from openmaia.runs.run import Run
 
 CARDS, CARDS_BESIDE = 6, 3
 """Number of cards (descriptions with images) per run: if the report shows a single run, and if it shows several."""
@@ -48,7 +48,7 @@ def cards(run: Run, summary: RunSummary, count: int, pictures: PagePictures) -> 
         if len(made) == count:
             break
         try:
-            record, data = run.record(row.investigation), run.artifact(EVALUATION, row.investigation)
+            record, data = run.record(row.investigation), run.evaluation(row.investigation)
             generated = _generated(tables.load(data)[0], pictures) if data is not None else ()
         except StoreError:
             continue

@@ -16,6 +16,7 @@ from openmaia.apps.bias.stored import dump_failures, dump_test, read_test
 from openmaia.core.images import EncodedImage
 from openmaia.core.services import GeneratedImage, Generation
 from openmaia.datasets.library import ImageDataset
+from openmaia.evaluation.claims import Claim
 from openmaia.evaluation.judging.judges import ImageVerdict
 from openmaia.offline.collage import CollageGenerator
 from openmaia.offline.vocabulary.contexts import RuleContextWriter, is_exact_name
@@ -27,6 +28,7 @@ __all__ = ["pictures"]
 
 IMAGE = EncodedImage.of(np.zeros((4, 4, 3), np.uint8))
 INVESTIGATION = InvestigationId(unit=UNIT, replicate=0)
+ANSWER = Claim(unit=UNIT)
 
 
 @pytest.fixture(scope="session")
@@ -220,11 +222,11 @@ def test_raising_context_leads_to_false_alarms(collage: CollageGenerator):
 
 def test_tests_and_failures_are_read_as_written(collage: CollageGenerator):
     found, pairs = claimed(collage, "- red background", -3.0, 6)
-    read = read_test(dump_test(INVESTIGATION, "circle", [(found, pairs)]))
+    read = read_test(dump_test(ANSWER, "circle", [(found, pairs)]))
     assert (read.investigation, read.name, read.effects) == (INVESTIGATION, "circle", (found,))
     assert [image.value for image in read.images] == [s.value for pair in pairs for s in (pair.having, pair.without)]
     verdict = verdicts([(INVESTIGATION, "circle", found)], 0.05, 0.02)[0]
     modes = failures(verdict, RuleContextWriter(), Matcher(generator=collage, target=CircleClassifier(-3.0)), 6, 0)
-    stored = read_test(dump_failures(INVESTIGATION, "circle", modes))
+    stored = read_test(dump_failures(ANSWER, "circle", modes))
     assert len(stored.images) == sum(len(mode.wrong) for mode in modes) > 0
     assert stored.parts[0]["rate"] == modes[0].rate

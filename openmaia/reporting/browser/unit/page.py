@@ -1,6 +1,7 @@
 """Renders the page of an investigation, and the strip of exemplars that the report's table of units shows for it."""
 
 from dataclasses import dataclass
+from typing import Any
 
 from openmaia.core.errors import StoreError
 from openmaia.reporting.browser.pages import render
@@ -15,7 +16,7 @@ from openmaia.reporting.browser.unit.pictures import PagePictures
 from openmaia.reporting.browser.unit.scored import evaluation_view
 from openmaia.reporting.totals import costs
 from openmaia.runs.records import Record, Stop
-from openmaia.runs.run import EVALUATION, Run
+from openmaia.runs.run import Run
 
 Neighbours = tuple[tuple[str, str] | None, tuple[str, str] | None]
 """Address and title of the previous and of the next unit page of the same layer; None if there is none."""
@@ -63,24 +64,24 @@ def render_unit(page: UnitPage, allowance: int) -> RenderedUnit:
     """
     try:
         record = page.run.record(page.row.investigation)
-        evaluation = page.run.artifact(EVALUATION, page.row.investigation)
-        return RenderedUnit(html=_html(page, record, evaluation, allowance), strip=strip(record))
+        return RenderedUnit(html=_html(page, record, allowance), strip=strip(record))
     except StoreError as error:
         html = render("damaged.html.j2", row=page.row, damage=error.message, top=page.top)
         return RenderedUnit(html=html, damage=f"cannot be shown: {error.message}")
 
 
-def _html(page: UnitPage, record: Record, evaluation: bytes | None, allowance: int) -> bytes:
+def _html(page: UnitPage, record: Record, allowance: int) -> bytes:
     pictures = PagePictures(allowance)
     viewer = Viewer(record.images, Captions.of(record), pictures)
     # The order decides which images fit: those that the answer rests on come before those of the conversation.
     top = exemplars(record, viewer)
     tested, damage = None, ""
     try:
+        evaluation = page.run.evaluation(page.row.investigation)
         tested = evaluation_view(evaluation, pictures) if evaluation is not None else None
     except StoreError as error:
         damage = error.message
-    generator = record.config.get("generator")
+    generator: Any = record.config.get("generator")
     return render(
         "unit.html.j2",
         top=page.top,
@@ -97,7 +98,7 @@ def _html(page: UnitPage, record: Record, evaluation: bytes | None, allowance: i
         last_words=_last_words(record),
         near=page.near,
         near_file=page.near_file,
-        is_collage=bool(generator) and generator["kind"] == "collage",
+        is_collage=isinstance(generator, dict) and generator.get("kind") == "collage",
     )
 
 
