@@ -1,12 +1,16 @@
 """Leases, which ensure that only one process works on a run directory or computes the exemplars of an exemplar store.
 
-A lease is a file in the folder that its holder renews regularly, in a thread. On a local file system, a lock makes reading
-and writing it atomic. An object store has no locks: two drivers that start at the same moment can both believe that
-they hold the lease, until one of them renews it.
+A lease is a file in the folder that its holder writes again regularly, in a thread: each time is a beat. Who wants the
+lease of another host watches the file. If it stays the same for LEASE_SECONDS, by the watching process's own clock, the
+holder is dead. Clocks of two hosts are never compared.
+
+On a local file system, a lock makes reading and writing the file atomic. Object stores and some network file systems have
+no locks. There, a process reads its lease again a moment after it wrote it: of two that wrote it, the last one keeps it.
 """
 
+import errno
 import fcntl
-import json
+import logging
 import os
 import socket
 import threading
@@ -16,17 +20,33 @@ from _thread import interrupt_main
 from collections.abc import Callable, Generator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
+from openmaia.core.documents import parse_json
 from openmaia.core.errors import StoreError, UsageError
+from openmaia.core.typed import mistyped
 from openmaia.runs.files import Files
 from openmaia.runs.records import dumps
 
 LEASE_SECONDS = 60.0
-"""A lease (the right of one process to work on a run) that has not been renewed for this long has expired."""
+"""A lease whose file was seen unchanged for this long has expired."""
+
+SETTLE = 1.0
+"""Time in seconds after which a process on a file system without locks looks whether its lease was overwritten."""
 
 FILE = "driver.json"
+
+_LOG = logging.getLogger(__name__)
+
+_NO_LOCKS = (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOTSUP, errno.ENOSYS, errno.EINVAL)
+"""What systems say of a file system that has no `flock`, such as Lustre without the mount option `flock`."""
+
+_mentioned: set[str] = set()
+"""The folders without locks, and the tokens of watched holders, that a warning has named already."""
+_seen: dict[str, tuple[bytes, float]] = {}
+"""For each lease file its latest content, and since when this process has seen it, by its monotonic clock."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,10 +66,10 @@ class Lease:
         """
         with _locked(self.files):
             holder = _holder(self.files)
-            if holder is not None and holder["token"] != self.token:
+            if holder is not None and holder.token != self.token:
                 raise UsageError(
-                    f"{self.files.root} was taken over by process {holder['pid']} on {holder['host']}, because this "
-                    f"process had not renewed its lease for {LEASE_SECONDS:.0f} s; let the other process finish"
+                    f"{self.files.root} was taken over by process {holder.pid} on {holder.host}, because this process "
+                    f"had not renewed its lease for {LEASE_SECONDS:.0f} s; let the other process finish"
                 )
             _write(self.files, self.token)
 
@@ -57,7 +77,7 @@ class Lease:
         """Gives up the lease. Has no effect if another process has taken the lease over."""
         with _locked(self.files):
             holder = _holder(self.files)
-            if holder is None or holder["token"] == self.token:
+            if holder is None or holder.token == self.token:
                 self.files.delete(FILE)
 
 
@@ -83,7 +103,7 @@ def held(files: Files, waiting: Callable[[str], None] | None = None) -> Generato
             try:
                 lease.renew()
             except StoreError:
-                continue  # a short failure of the file system; the lease lasts for four renewal intervals
+                continue  # a short failure of the file system; the lease lasts for four beats
             except UsageError as error:
                 lost.append(error)
                 interrupt_main()
@@ -116,105 +136,208 @@ def _waited_for(files: Files, waiting: Callable[[str], None]) -> Lease:
         time.sleep(1.0)
 
 
-def take(files: Files) -> Lease:
+def take(files: Files, seconds: float = LEASE_SECONDS) -> Lease:
     """Takes the lease of a folder, the exclusive right to work on it.
 
-    An expired lease, or that of a dead process on this machine, is replaced.
+    The lease of a dead process on this machine is replaced at once. That of a process elsewhere, or of a stopped one, is
+    watched first.
 
     Args:
         files: The folder.
+        seconds: The time for which the lease file has to stay unchanged before it is replaced.
 
     Raises:
         UsageError: Another process holds the lease.
     """
-    with _locked(files):
-        holder = _holder(files)
-        if holder is not None:
-            age = time.time() - holder["time"]
-            if age < LEASE_SECONDS and not _is_dead_here(holder):
-                raise UsageError(
-                    f"{files.root} is being driven by process {holder['pid']} on {holder['host']} (seen {age:.0f} s ago). "
-                    f"Wait for it, stop it, or try again {LEASE_SECONDS:.0f} s after it died"
-                )
-        lease = Lease(files, uuid.uuid4().hex)
-        _write(files, lease.token)
-        return lease
+    while True:
+        with _locked(files) as is_locked:
+            holder = _holder(files)
+            if holder is None or not _may_live(files, holder, seconds):
+                lease = Lease(files, uuid.uuid4().hex)
+                _write(files, lease.token)
+                break
+        if not _is_quiet(files, holder, seconds):
+            raise UsageError(
+                f"{files.root} is being driven by process {holder.pid} on {holder.host}. Wait for it, or stop it; "
+                f"{seconds:.0f} s after it died, the same command takes over"
+            )
+    if not is_locked:
+        time.sleep(SETTLE)
+        other = _holder(files)
+        if other is not None and other.token != lease.token:
+            raise UsageError(
+                f"{files.root} is being driven by process {other.pid} on {other.host}, which began at the same moment. Wait "
+                "for it, or stop it"
+            )
+    return lease
 
 
-def is_held(files: Files) -> bool:
-    """Returns whether a run has a lease that has not expired and whose holder is not known to be dead.
+def is_held(files: Files, *, wait: bool = False) -> bool:
+    """Returns whether a run has a lease whose holder is not known to be dead.
 
     Args:
         files: The run directory.
+        wait: Whether to watch the lease of a process elsewhere until it is renewed, or has expired. Otherwise only what
+            this process has seen earlier counts.
     """
     holder = _holder(files)
-    if holder is None or time.time() - holder["time"] >= LEASE_SECONDS:
+    if holder is None:
         return False
-    return holder["pid"] == os.getpid() or not _is_dead_here(holder)
+    if holder.is_here and holder.pid == os.getpid():
+        return True
+    return _may_live(files, holder, LEASE_SECONDS) and not (wait and _is_quiet(files, holder, LEASE_SECONDS))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Holder:
+    """The content of a lease file."""
+
+    host: str
+    pid: int
+    started: str
+    token: str
+    machine: str
+    """The boot and the namespace of process ids in which `pid` is the holder, see `_machine`."""
+    data: bytes
+    """The file as it is. Another content of the same holder is a beat."""
+
+    @property
+    def is_here(self) -> bool:
+        """Whether processes of the holder's machine have the same ids here. Hosts may share their name."""
+        return self.host == socket.gethostname() and self.machine == _machine()
+
+    @property
+    def is_dead(self) -> bool:
+        """Whether the holder ran on this machine and has ended, or is this process, which would then not ask.
+
+        A process with its id that was started at another time is another one: ids are used again.
+        """
+        if not self.is_here:
+            return False
+        return self.pid == os.getpid() or _is_gone(self.pid) or _started(self.pid) != self.started
+
+    @property
+    def is_running(self) -> bool:
+        """Whether the holder is a process of this machine that is not stopped."""
+        return self.is_here and not self.is_dead and _status(self.pid)[:1] not in (["T"], ["t"])
+
+
+def _may_live(files: Files, holder: _Holder, seconds: float) -> bool:
+    """Returns whether a holder is not known to be dead: neither by its process, nor by its silence."""
+    return not holder.is_dead and (holder.is_running or _silence(files, holder) < seconds)
+
+
+def _silence(files: Files, holder: _Holder) -> float:
+    """Returns for how many seconds this process has seen the same content of a lease file."""
+    path, now = files.path(FILE), time.monotonic()
+    data, since = _seen.get(path, (b"", now))
+    if data != holder.data:
+        _seen[path] = holder.data, now
+        return 0.0
+    return now - since
+
+
+def _is_quiet(files: Files, holder: _Holder, seconds: float) -> bool:
+    """Watches a lease until it is renewed (returns False), or has been given up or not renewed for `seconds`."""
+    if holder.is_running:
+        return False
+    if holder.token not in _mentioned:
+        _mentioned.add(holder.token)
+        text = "%s has the lease of process %s on %s; watching for up to %.0f s whether it is renewed"
+        _LOG.warning(text, files.root, holder.pid, holder.host, seconds)
+    while _silence(files, holder) < seconds:
+        time.sleep(min(1.0, seconds / 10))
+        now = _holder(files)
+        if now is None:
+            return True
+        if now.data != holder.data:
+            return False
+    return True
 
 
 def _write(files: Files, token: str) -> None:
     pid = os.getpid()
-    holder = {"host": socket.gethostname(), "pid": pid, "started": _started(pid), "time": time.time(), "token": token}
-    files.write(FILE, dumps(holder).encode())
+    holder = {"host": socket.gethostname(), "machine": _machine(), "pid": pid, "started": _started(pid), "token": token}
+    files.write(FILE, dumps(holder | {"beat": time.monotonic_ns()}).encode())
 
 
 @contextmanager
-def _locked(files: Files) -> Generator[None]:
-    """Holds a lock that excludes other processes on a local file system. The system releases it when a process ends."""
+def _locked(files: Files) -> Generator[bool]:
+    """Holds a lock that excludes other processes on a local file system. The system releases it when a process ends.
+
+    Yields False if the file system has no locks.
+    """
     if files.local is None:
-        yield
+        yield False
         return
     path = files.local / ".driver.lock"
     with ExitStack() as stack:
+        is_locked = True
         try:
             files.local.mkdir(parents=True, exist_ok=True)
             lock = stack.enter_context(open(path, "w"))
             fcntl.flock(lock, fcntl.LOCK_EX)
         except OSError as error:
-            raise StoreError(f"{path} could not be locked: {error}") from error
-        yield
+            if error.errno not in _NO_LOCKS:
+                raise StoreError(f"{path} could not be locked: {error}") from error
+            is_locked = False
+            if files.root not in _mentioned:
+                _mentioned.add(files.root)
+                _LOG.warning("the file system of %s has no locks (%s); going on without", files.root, error.strerror)
+        yield is_locked
 
 
-def _holder(files: Files) -> dict[str, Any] | None:
+_KINDS: dict[str, Any] = {"host": str, "pid": int, "started": str, "token": str}
+
+
+def _holder(files: Files) -> _Holder | None:
     """Returns the content of the lease file, or None if it is missing or damaged.
 
     A damaged file is no error, because the driver will soon write it again.
     """
+    data = files.read(FILE)
     try:
-        held: Any = json.loads(files.read(FILE) or b"null")
-        kinds: dict[str, Any] = {"host": str, "pid": int, "started": str, "time": float, "token": str}
-        return {key: kind(held[key]) for key, kind in kinds.items()}
-    except (ValueError, TypeError, KeyError):
+        held: Any = parse_json(data or b"null")
+    except ValueError:
         return None
+    if data is None or not isinstance(held, dict):
+        return None
+    values = {key: cast(dict[str, Any], held).get(key) for key in _KINDS}
+    if any(mistyped(values[key], kind) is not None for key, kind in _KINDS.items()) or not 0 < values["pid"] < 2**31:
+        return None
+    machine: Any = cast(dict[str, Any], held).get("machine")
+    return _Holder(**values, machine=machine if isinstance(machine, str) else "?", data=data)
 
 
-def _is_dead_here(holder: dict[str, Any]) -> bool:
-    """Returns whether the holder ran on this host and has ended.
+@cache
+def _machine() -> str:
+    """Returns what tells machines with the same host name apart: the boot, and the container's view of processes."""
+    with suppress(OSError):
+        return Path("/proc/sys/kernel/random/boot_id").read_text().strip() + os.readlink("/proc/self/ns/pid")
+    return ""
 
-    A process with its id is another one if it is this process or was started at another time: ids are used again after
-    a restart of the host or container.
-    """
-    if holder["host"] != socket.gethostname():
-        return False
-    if holder["pid"] == os.getpid():
-        return True
+
+def _is_gone(pid: int) -> bool:
     try:
-        os.kill(holder["pid"], 0)
+        os.kill(pid, 0)
     except ProcessLookupError:
         return True
     except PermissionError:
-        pass
-    started = _started(holder["pid"])
-    return bool(started) and started != holder["started"]
+        return False
+    return _status(pid)[:1] == ["Z"]  # it has ended, and its parent has not noticed yet
+
+
+def _status(pid: int) -> list[str]:
+    """Returns the fields of a process of this machine after its name, from its state on. Empty if there is none."""
+    with suppress(OSError):
+        # The name of the program, in parentheses, may contain anything.
+        return Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()
+    return []
 
 
 def _started(pid: int) -> str:
-    """Returns when a process of this host was started, in clock ticks since the start of the host.
+    """Returns when a process was started, in clock ticks since the start of the host.
 
-    Returns "" if the system does not say so.
+    Returns "" if there is no such process, or if the system does not say so.
     """
-    with suppress(OSError):
-        # The name of the program, in parentheses, may contain anything. The 20th field after it is the time.
-        return Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()[19]
-    return ""
+    return (_status(pid)[19:20] or [""])[0]

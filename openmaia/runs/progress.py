@@ -3,13 +3,14 @@
 It lists those that are running and counts those that have ended.
 """
 
-import json
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from openmaia.core.documents import parse_json
 from openmaia.core.errors import StoreError
+from openmaia.core.typed import mistyped
 from openmaia.core.units import Unit
 from openmaia.runs.ids import InvestigationId
 from openmaia.runs.records import dumps
@@ -21,7 +22,10 @@ EVERY = 2.0
 """Minimum time in seconds between two writes of the progress file."""
 
 STALE = 30.0
-"""Age in seconds from which on a progress file is ignored."""
+"""Age in seconds from which on a progress file is ignored, unless it was seen to change. Clocks of two hosts differ."""
+
+_seen: dict[str, float] = {}
+"""The time in each progress file when this process first read it."""
 
 
 class ProgressFile:
@@ -69,20 +73,35 @@ class DriverProgress:
     per_second: float
     """Number of investigations that have ended per second since the driver (the process that wrote the file) began."""
     running: dict[InvestigationId, float]
-    """Time at which each running investigation began, in seconds since 1970."""
+    """Time at which each running investigation began, in seconds since 1970, by the clock of the driver."""
+    now: float
+    """Time at which the driver wrote the file, by its clock."""
 
 
 def read(run: Run) -> DriverProgress | None:
     """Reads the progress file of a run. Returns None if there is none, or if it is damaged or outdated."""
     try:
-        values: Any = json.loads(run.investigations.read(FILE) or b"null")
-        if values is None or time.time() - values["time"] > STALE:
-            return None
-        running = {
-            InvestigationId(unit=Unit(target=target, layer=layer, index=index), replicate=replicate): since
-            for target, layer, index, replicate, since in values["running"]
-        }
-        seconds = values["time"] - values["began"]
-        return DriverProgress(values["ended"] / seconds if seconds > 0 else 0.0, running)
-    except (ValueError, TypeError, KeyError):
+        values: Any = parse_json(run.investigations.read(FILE) or b"null")
+    except ValueError:
         return None
+    if mistyped(values, _Progress) is not None or not run.is_driven():
+        return None
+    path = run.investigations.path(FILE)
+    if abs(time.time() - values["time"]) > STALE and _seen.setdefault(path, values["time"]) == values["time"]:
+        return None
+    running = {
+        InvestigationId(unit=Unit(target=target, layer=layer, index=index), replicate=replicate): since
+        for target, layer, index, replicate, since in values["running"]
+    }
+    seconds = values["time"] - values["began"]
+    return DriverProgress(values["ended"] / seconds if seconds > 0 else 0.0, running, values["time"])
+
+
+@dataclass(frozen=True, slots=True)
+class _Progress:
+    """The types in a progress file."""
+
+    time: float
+    began: float
+    ended: int
+    running: list[tuple[str, str, int, int, float]]

@@ -90,7 +90,7 @@ class Run(RunResults):
 
     def _change(self, keys: Sequence[str]) -> None:
         """Prepares the directory for a config that differs in these keys. Raises UsageError if they may not differ."""
-        if self.is_driven():
+        if self.is_driven(wait=True):
             raise UsageError(
                 f"{self.files.root} is being driven by another command, with another config: {', '.join(keys)} differ. "
                 "Wait for it or stop it, or give this run another name (name=…)"
@@ -362,9 +362,9 @@ class Run(RunResults):
             message = error.message if isinstance(error, StoreError) else "it holds no cause"
             return f"its cause cannot be read: {message}"
 
-    def is_driven(self) -> bool:
-        """Returns whether a process currently executes the run, that is, holds its lease."""
-        return is_held(self.investigations)
+    def is_driven(self, *, wait: bool = False) -> bool:
+        """Returns whether a process executes the run, that is, holds its lease. `wait` is that of `is_held`."""
+        return is_held(self.investigations, wait=wait)
 
 
 def _is_group(group: tuple[Any, Any, Any, Any]) -> bool:

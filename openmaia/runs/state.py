@@ -1,6 +1,5 @@
 """Determines the state of a run, that is, of its investigations, from the run directory alone."""
 
-import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
@@ -78,10 +77,11 @@ def counts(run: Run) -> RunCounts:
     turns = run.turns_begun()
     since = driver.running if driver else {}
     failures = {each for each in run.failed() if each not in since}
-    now = time.time()
     running = tuple(
         RunningInvestigation(
-            investigation=each, turn=turns.get(each, 0) + 1, seconds=now - since[each] if each in since else None
+            investigation=each,
+            turn=turns.get(each, 0) + 1,
+            seconds=max(driver.now - since[each], 0.0) if driver and each in since else None,
         )
         for each in {**dict.fromkeys(since), **dict.fromkeys(turns)}
         if each not in failures and not run.is_done(each)

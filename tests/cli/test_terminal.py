@@ -13,6 +13,7 @@ from openmaia.cli.terminal.live import running_investigations
 from openmaia.cli.terminal.output import PrintableConsole, Terminal, say, show_table
 from openmaia.config.loading import load
 from openmaia.runs.files import Files
+from openmaia.runs.lease import take
 from openmaia.runs.progress import ProgressFile
 from openmaia.runs.records import Turn
 from openmaia.runs.run import InvestigationId, Run
@@ -118,6 +119,7 @@ def test_running_investigations_are_shown_with_turn_and_age(monkeypatch: pytest.
         monkeypatch.setattr(module, "console", console)
     assert running_investigations([run])() is None
     run.journal(INVESTIGATION).append(turn(0))
+    take(run.investigations)
     ProgressFile(run).write([(INVESTIGATION, time.time() - 65)])
     with Terminal(running_investigations([run])) as terminal:
         terminal.progress("investigations", 0, 3)

@@ -3,11 +3,14 @@
 import errno
 import json
 import os
+import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +18,7 @@ import pytest
 
 from openmaia.core.errors import StoreError, UsageError
 from openmaia.runs.files import Files
-from openmaia.runs.lease import FILE, LEASE_SECONDS, is_held, take
+from openmaia.runs.lease import FILE, is_held, take
 
 HOLDER = """
 import sys, time
@@ -34,9 +37,17 @@ def files(tmp_path: Path) -> Files:
     return Files(str(tmp_path / "run"))
 
 
-def driver(files: Files, start: float, seconds: float) -> "subprocess.Popen[bytes]":
+NO_LOCKS = """
+import errno, fcntl
+def missing(*_):
+    raise OSError(errno.ENOSYS, "Function not implemented")
+fcntl.flock = missing
+"""
+
+
+def driver(files: Files, start: float, seconds: float, before: str = "") -> "subprocess.Popen[bytes]":
     """Another process that takes the lease at a time and holds it for some seconds."""
-    command = [sys.executable, "-c", HOLDER, files.root, str(start), str(seconds)]
+    command = [sys.executable, "-c", before + HOLDER, files.root, str(start), str(seconds)]
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
 
 
@@ -54,8 +65,27 @@ def holder(files: Files) -> Iterator["subprocess.Popen[bytes]"]:
 
 def write_lease(files: Files, **changes: Any) -> None:
     """The lease of a driver on another host."""
-    values = {"host": "elsewhere", "pid": 1, "started": "1", "time": time.time(), "token": "t"} | changes
+    values = {"host": "elsewhere", "machine": "m", "pid": 1, "started": "1", "beat": 1, "token": "t"} | changes
     files.write(FILE, json.dumps(values).encode())
+
+
+@contextmanager
+def beating(files: Files, **changes: Any) -> Generator[None]:
+    """A living driver on another host, which renews its lease five times a second."""
+    ended = threading.Event()
+    write_lease(files, **changes)
+
+    def beat() -> None:
+        count = 1
+        while not ended.wait(0.2):
+            count += 1
+            write_lease(files, **changes | {"beat": count})
+
+    thread = threading.Thread(target=beat)
+    thread.start()
+    yield
+    ended.set()
+    thread.join()
 
 
 def lease(files: Files) -> dict[str, Any]:
@@ -85,17 +115,74 @@ def test_lease_of_a_process_whose_id_is_used_again_is_taken_over_at_once(
     assert lease(files)["pid"] == os.getpid()
 
 
-def test_live_driver_on_another_host_is_refused(files: Files):
-    write_lease(files)
-    with pytest.raises(UsageError, match="elsewhere"):
-        take(files)
+CLOCKS = {"none": {}, "ahead": {"time": time.time() + 1e6}, "behind": {"time": 0.0}, "nonsense": {"time": "noon"}}
 
 
-def test_expired_lease_is_taken_over(files: Files):
-    write_lease(files, time=time.time() - LEASE_SECONDS - 1)
-    assert not is_held(files)
-    take(files)
+@pytest.mark.parametrize("clock", CLOCKS)
+def test_living_driver_on_another_host_is_refused_whatever_its_clock_says(files: Files, clock: str):
+    with beating(files, **CLOCKS[clock]):
+        assert is_held(files)
+        with pytest.raises(UsageError, match="elsewhere"):
+            take(files, 10.0)
+
+
+@pytest.mark.parametrize("clock", CLOCKS)
+def test_silent_lease_is_taken_over_in_time_whatever_its_clock_says(files: Files, clock: str):
+    write_lease(files, **CLOCKS[clock])
+    began = time.monotonic()
+    take(files, 0.5)
+    assert 0.5 <= time.monotonic() - began < 5
     assert lease(files)["host"] == socket.gethostname()
+
+
+def test_lease_that_was_seen_silent_is_taken_over_without_another_watch(files: Files):
+    write_lease(files)
+    assert is_held(files)
+    time.sleep(1.0)
+    began = time.monotonic()
+    take(files, 0.9)
+    assert time.monotonic() - began < 0.5
+
+
+def test_lease_of_another_machine_with_this_name_is_not_taken_for_dead(files: Files):
+    """Its process has an id that no process has here."""
+    with beating(files, host=socket.gethostname(), pid=2**22 + 1), pytest.raises(UsageError, match="driven by process"):
+        take(files, 10.0)
+
+
+def test_lease_in_the_format_of_an_older_version_is_watched(files: Files):
+    holder = {"host": socket.gethostname(), "pid": 2**22 + 1, "started": "1", "token": "t"}
+    with beating(files, **holder, machine=None), pytest.raises(UsageError, match="driven by process"):
+        take(files, 10.0)
+
+
+def test_stopped_driver_of_this_machine_is_taken_over_when_it_was_silent(
+    files: Files, holder: "subprocess.Popen[bytes]"
+):
+    holder.send_signal(signal.SIGSTOP)
+    os.waitpid(holder.pid, os.WUNTRACED)
+    take(files, 0.5)
+    assert lease(files)["pid"] == os.getpid()
+
+
+@pytest.mark.parametrize("code", [errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL])
+def test_file_system_without_locks_is_used_with_one_warning(
+    files: Files, code: int, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+):
+    def missing(*_: object) -> None:
+        raise OSError(code, os.strerror(code))
+
+    monkeypatch.setattr("fcntl.flock", missing)
+    held = take(files)
+    held.renew()
+    assert is_held(files)
+    assert [each.getMessage().count("has no locks") for each in caplog.records] == [1]
+
+
+def test_one_of_many_simultaneous_drivers_gets_a_lease_without_locks(files: Files):
+    start = time.time() + 4
+    drivers = [driver(files, start, 3, NO_LOCKS) for _ in range(4)]
+    assert sorted(process.communicate(timeout=120)[0] for process in drivers) == [b""] * 3 + [b"held\n"]
 
 
 def test_one_of_many_simultaneous_drivers_gets_the_lease(files: Files):
@@ -104,11 +191,11 @@ def test_one_of_many_simultaneous_drivers_gets_the_lease(files: Files):
     assert sorted(process.communicate(timeout=120)[0] for process in drivers) == [b""] * 5 + [b"held\n"]
 
 
-def test_renewed_lease_is_newer(files: Files):
+def test_renewed_lease_has_another_content(files: Files):
     held = take(files)
-    before = lease(files)["time"]
+    before = files.read(FILE)
     held.renew()
-    assert lease(files)["time"] > before
+    assert files.read(FILE) != before
 
 
 def test_released_lease_is_free(files: Files):
@@ -137,7 +224,13 @@ def test_failing_lock_is_a_store_error(files: Files, monkeypatch: pytest.MonkeyP
     held.renew()
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", "{}"])
+WRONG = [
+    {key: value} for key in ("host", "pid", "token") for value in (None, [], {"a": 1}, 1e400, float("nan"), 10**400)
+]
+HELD = {"host": "h", "pid": 1, "started": "1", "token": "t"}
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "{}", "[" * 100_000, *(json.dumps(HELD | each) for each in WRONG)])
 def test_damaged_lease_does_not_lock_the_run(files: Files, text: str):
     files.write(FILE, text.encode())
     take(files)

@@ -182,7 +182,7 @@ def repeat_damaged(run: "Run", *, records: bool) -> None:
     from openmaia.evaluation.damage import DAMAGED, damaged_files, set_aside
 
     damaged = [each for each in damaged_files(run) if records or not each.is_record]
-    if damaged and run.is_driven():
+    if damaged and run.is_driven(wait=True):
         raise UsageError(f"{run.files.root} is being driven by another command; wait for it, and give {REPEAT} then")
     set_aside(run, damaged)
     if damaged:

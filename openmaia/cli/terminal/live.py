@@ -41,7 +41,8 @@ def running_investigations(runs: Sequence[Run]) -> Callable[[], RenderableType |
 
 
 def _running(run: Run) -> list[RunningInvestigation]:
-    driver, now = progress.read(run), time.time()
+    driver = progress.read(run)
+    now = driver.now if driver else 0.0
     began = sorted(driver.running.items(), key=lambda item: item[1]) if driver else []
     turns = [len(run.files.names(f"journal/{investigation.path}")) for investigation, _ in began[:SHOWN]]
     turns += [0] * (len(began) - len(turns))
