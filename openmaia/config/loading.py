@@ -3,6 +3,7 @@
 import copy
 import dataclasses
 import io
+import re
 from collections.abc import Collection, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
@@ -274,6 +275,8 @@ def _errors_of(source: str) -> Generator[None]:
         yield
     except OmegaConfBaseException as error:
         raise UsageError(f"{source}: {_message(error)}") from error
+    except ArithmeticError as error:  # a whole number that is too large for a key with a float
+        raise UsageError(f"{source}: {str(error).splitlines()[0]}") from error
 
 
 def _merge(config: DictConfig, overlay: DictConfig, source: str) -> None:
@@ -379,7 +382,14 @@ def stored_values(values: Mapping[str, Any], source: str) -> dict[str, Any]:
         return cast("dict[str, Any]", OmegaConf.to_container(merged, resolve=True))
 
 
+_REFERENCE = re.compile(r"\$\{(?!oc\.env:)")
+
+
 def _stored(values: Mapping[str, Any], source: str) -> DictConfig:
+    for key, value in _flat(values):
+        # A config is stored with its references resolved. In one that was not, a few of them can stand for gigabytes.
+        if isinstance(value, str) and _REFERENCE.search(value):
+            raise UsageError(f"{source}: {key} has an interpolation, {value[:60]!r}; a stored config holds values")
     merged = copy.deepcopy(_schema())
     with _errors_of(source):
         _merge(merged, OmegaConf.create(dict(values)), source)

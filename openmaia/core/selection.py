@@ -2,7 +2,6 @@
 
 import difflib
 import hashlib
-import json
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -10,6 +9,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from openmaia.core import tables
+from openmaia.core.documents import parse_json
 from openmaia.core.errors import UsageError
 from openmaia.core.paths import user_path
 from openmaia.core.units import NETWORK, OUTPUT, WHOLE, Scope, TargetInfo, Unit, unknown_layer
@@ -171,7 +171,7 @@ def _from_json(path: Path, info: TargetInfo) -> list[tuple[str, str]]:
         UsageError: The file cannot be read, or has another content.
     """
     try:
-        data = json.loads(tables.text(path.read_bytes()))
+        data = parse_json(tables.text(path.read_bytes()))
     except OSError as error:
         raise UsageError(f"unit list {path} cannot be read: {error.strerror}") from error
     except tables.UnreadableTable as error:

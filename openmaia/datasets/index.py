@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any, Literal, get_args
 
+from openmaia.core.documents import parse_json
 from openmaia.core.errors import StoreError, UsageError
 
 ImageKind = Literal["photo", "cutout", "texture"]
@@ -64,7 +65,7 @@ def load(root: Path) -> dict[str, IndexEntry]:
     if _FORMAT not in text[:200]:
         return {}
     try:
-        return {entry.path: entry for entry in map(_entry, json.loads(text)["files"])}
+        return {entry.path: entry for entry in map(_entry, parse_json(text)["files"])}
     except (LookupError, TypeError, ValueError) as error:
         raise StoreError(f"{root / FILE} is damaged: {error}; remove the folder and prepare it again") from error
 

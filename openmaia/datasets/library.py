@@ -10,6 +10,7 @@ from typing import Any, Protocol, get_args
 
 from PIL import Image
 
+from openmaia.core.documents import parse_json
 from openmaia.core.errors import UsageError
 from openmaia.core.services import Split
 from openmaia.datasets import index
@@ -151,7 +152,7 @@ class ImageDataset:
         """
         stamp, sources = collection.stamp(), list(collection.sources())
         try:
-            listing: dict[str, Any] = json.loads(path.read_bytes() if path else b"{}")
+            listing: dict[str, Any] = parse_json(path.read_bytes() if path else b"{}")
             if listing["stamp"] != [_FORMAT, stamp]:
                 raise ValueError("the listing is outdated")
             items = _items(sources, listing, known or {})

@@ -143,7 +143,7 @@ class ExemplarStore:
         """
         name = f"{safe(layer)}.units.parquet"
         data = self.files.read(name)
-        rows = [] if data is None else tables.load(data, self.files.path(name))[0]
+        rows = [] if data is None else tables.load(data, self.files.path(name), schema=_UNITS)[0]
         return {row["unit"]: row["state"] for row in rows}
 
     def spread(self, layer: str) -> dict[int, tuple[float, float]]:
@@ -154,7 +154,7 @@ class ExemplarStore:
         name = f"{safe(layer)}.units.parquet"
         data = self.files.read(name)
         columns = ("unit", "mean", "std")
-        rows = [] if data is None else tables.load(data, self.files.path(name), columns)[0]
+        rows = [] if data is None else tables.load(data, self.files.path(name), columns, _UNITS)[0]
         return {row["unit"]: (row["mean"], row["std"]) for row in rows if row["std"] is not None}
 
     def size(self) -> int:
@@ -237,12 +237,19 @@ class ExemplarStore:
         stem = safe(unit.layer)
         if not self.is_current():
             raise StoreError(f"{self.files.root} holds no exemplars of version {VERSION}")
-        found, _ = tables.select(self.files, f"{stem}.units.parquet", "unit", unit.index)
+        found, _ = tables.select(self.files, f"{stem}.units.parquet", "unit", unit.index, _UNITS)
         if not found:
             raise StoreError(f"{self.files.root} holds no exemplars of {unit}")
-        rows, header = tables.select(self.files, f"{stem}.rows.parquet", "unit", unit.index)
-        shown = image_table.read(self.files, header["pictures"], sorted({row["picture"] for row in rows}))
-        return _unit(unit, found[0], rows, shown)
+        name = f"{stem}.rows.parquet"
+        rows, header = tables.select(self.files, name, "unit", unit.index, ROWS)
+        pictures: Any = header.get("pictures")
+        if not isinstance(pictures, str) or "/" in pictures:
+            raise StoreError(f"{self.files.path(name)} names no file with its images")
+        try:
+            shown = image_table.read(self.files, pictures, sorted({row["picture"] for row in rows}))
+            return _unit(unit, found[0], rows, shown)
+        except (LookupError, TypeError, ValueError, OverflowError) as error:
+            raise StoreError(f"{self.files.path(name)} is damaged: {error!r}; compute the exemplars again") from error
 
 
 def _header(pictures_file: str) -> dict[str, Any]:

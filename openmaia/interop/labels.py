@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from typing import Any, cast
 
+from openmaia.core.documents import parse_json
 from openmaia.core.errors import StoreError
 from openmaia.runs.files import Files
 
@@ -64,7 +65,7 @@ def read(files: Files) -> list[Label]:
         StoreError: The file is damaged.
     """
     try:
-        return [_label(json.loads(line)) for line in (files.read(NAME) or b"").splitlines()]
+        return [_label(parse_json(line)) for line in (files.read(NAME) or b"").splitlines()]
     except (ValueError, TypeError, KeyError) as error:
         raise StoreError(f"{files.path(NAME)} is damaged ({error}); remove it and import again") from error
 

@@ -1,7 +1,6 @@
 """Reads files that other projects published as plain data, with limits on their size."""
 
 import io
-import json
 from pathlib import Path
 from tokenize import TokenError
 from typing import Any, cast
@@ -10,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from openmaia.core import tables
+from openmaia.core.documents import parse_json
 from openmaia.core.errors import OpenMaiaError
 
 JSON_BYTES = 256_000_000
@@ -56,11 +56,9 @@ def json_data(path: Path) -> Any:
     """Returns the value in a JSON file. Raises Refused if the file cannot be read or parsed."""
     content = text(path)
     try:
-        return json.loads(content)
+        return parse_json(content)
     except ValueError as error:
         raise Refused(f"is not JSON ({error})") from error
-    except RecursionError as error:
-        raise Refused("is nested too deeply") from error
 
 
 def table(path: Path) -> tables.Table:

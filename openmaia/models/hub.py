@@ -1,6 +1,5 @@
 """Finds the files of a model in a folder or on the Hugging Face hub. Its error messages say what to do."""
 
-import json
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -19,6 +18,7 @@ from huggingface_hub.errors import (
     RepositoryNotFoundError,
 )
 
+from openmaia.core.documents import parse_json
 from openmaia.core.errors import UsageError
 from openmaia.core.paths import user_path
 
@@ -117,6 +117,6 @@ def read_json(key: str, source: str, filename: str) -> dict[str, Any] | None:
     """
     path = model_file(key, source, filename)
     try:
-        return None if path is None else json.loads(path.read_text(encoding="utf-8"))
+        return None if path is None else parse_json(path.read_bytes())
     except ValueError as error:
         raise UsageError(f"{key}={source!r}: its {filename} is damaged: {error}") from error

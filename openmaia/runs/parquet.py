@@ -60,7 +60,15 @@ _CALL = _struct(
 _IMAGE = _struct({"digest": _TEXT, "data": pa.binary(), "sources": _TEXTS, "recipe": _TEXT})
 _USAGE = _struct({"service": _TEXT, "requests": _INT, "seconds": _FLOAT, "gpu_seconds": _FLOAT})
 _COLUMNS = (
-    {"index": _INT, "reply": _TEXT, "reasoning": _TEXT, "code": _TEXT, "hypotheses": _TEXTS, "forgiven": _TEXTS, "status": _TEXT}
+    {
+        "index": _INT,
+        "reply": _TEXT,
+        "reasoning": _TEXT,
+        "code": _TEXT,
+        "hypotheses": _TEXTS,
+        "forgiven": _TEXTS,
+        "status": _TEXT,
+    }
     | {"calls": _list(_CALL), "observation": _list(_PART), "output_digest": _TEXT}
     | dict.fromkeys(("prompt_tokens", "cached_tokens", "generated_tokens"), _INT)
     | {"left_out": _TEXT, "backbone_seconds": _FLOAT, "experiment_seconds": _FLOAT}

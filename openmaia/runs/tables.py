@@ -153,17 +153,19 @@ def header(files: Files, name: str) -> TableRow:
     return _header(schema.metadata, files.path(name))
 
 
-def select(files: Files, name: str, column: str, value: int) -> tuple[list[TableRow], TableRow]:
+def select(
+    files: Files, name: str, column: str, value: int, schema: pa.Schema | None = None
+) -> tuple[list[TableRow], TableRow]:
     """Returns the rows of a Parquet file whose `column` equals `value`, and the file's header.
 
     The header is the JSON object that was stored in the file's metadata when it was written. Raises StoreError if the
-    file cannot be read.
+    file cannot be read, or was not written with `schema`.
     """
-    table = matching(files, name, column, value)
+    table = matching(files, name, column, value, schema)
     return table.to_pylist(), _header(table.schema.metadata, files.path(name))
 
 
-def matching(files: Files, name: str, column: str, value: int) -> pa.Table:
+def matching(files: Files, name: str, column: str, value: int, schema: pa.Schema | None = None) -> pa.Table:
     """Returns a table of those rows of a Parquet file whose `column` equals `value`.
 
     Row groups that cannot contain this value are not read.
@@ -174,6 +176,9 @@ def matching(files: Files, name: str, column: str, value: int) -> pa.Table:
     try:
         with files.open(name) as stream:
             file: Any = pq.ParquetFile(stream, page_checksum_verification=True)
+            _check_size(file.metadata)
+            if schema is not None:
+                _check_schema(file.schema_arrow, _as_read(schema))
             field: int = file.schema_arrow.get_field_index(column)
             groups = range(file.num_row_groups)
             table: Any = file.read_row_groups(

@@ -20,6 +20,7 @@ from openmaia.apps.spurious.layout import LabelledImage
 from openmaia.apps.spurious.scoring import FeatureSet, SelectionScore
 from openmaia.apps.spurious.verdicts import UnitVerdicts, judging, verdicts, with_weights
 from openmaia.config.schema import Config
+from openmaia.core.documents import parse_json
 from openmaia.core.errors import UsageError
 from openmaia.core.paths import user_path
 from openmaia.core.services import Generator, Target
@@ -244,8 +245,11 @@ class _Study:
 
     def _stored(self, name: str, key: str, compute: Callable[[], Any]) -> Any:
         """Returns the result in `name`.json if it was stored with this cache key; otherwise computes and stores it."""
-        stored = json.loads(self._results.read(f"{name}.json") or b"{}")
-        if stored.get("made_from") != key:
+        try:
+            stored: Any = parse_json(self._results.read(f"{name}.json") or b"{}")
+        except ValueError:
+            stored = {}
+        if not isinstance(stored, dict) or stored.get("made_from") != key or "result" not in stored:
             stored = json.loads(json.dumps({"made_from": key, "result": compute()}))
             self._results.write(f"{name}.json", json.dumps(stored).encode())
         return stored["result"]

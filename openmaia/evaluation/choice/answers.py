@@ -4,13 +4,13 @@ A question asks which of two methods' texts about a unit fits it better, without
 The score of two methods is how often the text of the first one was preferred.
 """
 
-import json
 import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
+from openmaia.core.documents import parse_json
 from openmaia.core.errors import UsageError
 from openmaia.core.images import EncodedImage
 from openmaia.core.units import Unit
@@ -122,8 +122,8 @@ def read_answers(data: bytes, name: str) -> ChoiceAnswers:
     if len(data) > MAX_BYTES:
         raise UsageError(f"{name} holds {len(data):,} bytes, which is no file of answers; give {expected}")
     try:
-        document = cast(object, json.loads(data))
-    except (ValueError, RecursionError) as error:
+        document = cast(object, parse_json(data))
+    except ValueError as error:
         raise UsageError(f"{name} is no JSON ({str(error)[:80]}); give {expected}") from error
     fields = cast(dict[str, Any], document) if isinstance(document, dict) else {}
     page, who, answers = fields.get("page"), fields.get("person", ""), fields.get("answers")

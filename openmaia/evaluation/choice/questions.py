@@ -15,11 +15,12 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
+from openmaia.core.documents import parse_json
 from openmaia.core.errors import StoreError, UsageError
 from openmaia.core.images import EncodedImage, darken_outside
 from openmaia.core.units import Unit
 from openmaia.evaluation.claims import Claim, following_units, read_claims
-from openmaia.runs.records import ImageEntry, Record
+from openmaia.runs.records import ImageEntry, Record, ToolCall
 from openmaia.runs.run import InvestigationId, Run
 
 MAX_EXEMPLARS = 10
@@ -188,9 +189,16 @@ def exemplar_images(record: Record) -> tuple[bytes, ...]:
         there was no such call.
     """
     for call in (call for turn in record.turns for call in turn.calls):
-        if call.name == "dataset_exemplars" and call.entries and json.loads(call.arguments) == ["top"]:
+        if call.name == "dataset_exemplars" and call.entries and _arguments(call) == ["top"]:
             return tuple(_render(call.entries, record.images))
     return ()
+
+
+def _arguments(call: ToolCall) -> Any:
+    try:
+        return parse_json(call.arguments)
+    except ValueError:
+        return None
 
 
 def _render(entries: Sequence[ImageEntry], images: Mapping[str, EncodedImage]) -> Iterator[bytes]:
@@ -257,10 +265,10 @@ def read_key(run: Run, name: str) -> AnswerKey | None:
     if data is None:
         return None
     try:
-        document: dict[str, Any] = json.loads(data)
+        document: dict[str, Any] = parse_json(data)
         one, other = document["methods"]
         items = {at: QuestionSource(**item | {"unit": Unit(**item["unit"])}) for at, item in document["items"].items()}
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise StoreError(f"{run.files.path(_path(name))} is damaged: {error!r}") from error
     return AnswerKey(name=name, methods=(one, other), items=items)
 

@@ -7,7 +7,6 @@ The source of the replies is one of these:
 - a folder of results with one history.json for each unit
 """
 
-import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -15,6 +14,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, cast
 
+from openmaia.core.documents import parse_json
 from openmaia.core.errors import ServiceError, StoreError, UsageError
 from openmaia.core.messages import Chat, Reply, Role
 from openmaia.core.paths import user_path
@@ -111,7 +111,7 @@ def _replies(recording: str) -> list[Reply]:
         if path.suffix == ".parquet":
             turns = read_record(path.read_bytes()).turns
             return [Reply(text=turn.reply, reasoning=turn.reasoning) for turn in turns]
-        history = cast(list[dict[str, Any]], json.loads(path.read_text(encoding="utf-8")))
+        history = cast(list[dict[str, Any]], parse_json(path.read_bytes()))
         return [Reply(text=_text(message["content"])) for message in history if message["role"] == "assistant"]
     except StoreError as error:
         raise UsageError(f"backbone.record={recording!r} cannot be read: {error.message}") from error

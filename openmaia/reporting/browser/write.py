@@ -4,7 +4,6 @@ Pages of units and contact sheets are written only if they are outdated, all oth
 """
 
 import gc
-import json
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -12,6 +11,7 @@ from itertools import repeat
 from pathlib import Path
 from typing import Any
 
+from openmaia.core.documents import parse_json
 from openmaia.models.text_embedding import TextEmbedding
 from openmaia.reporting.browser.agents import chart_files
 from openmaia.reporting.browser.data import data_files
@@ -108,7 +108,7 @@ def _write_pages(files: Files, report: Report, sheets: Sequence[Sheet]) -> dict[
 
 def _notes(files: Files) -> Notes:
     try:
-        found = dict(json.loads(files.read(NOTES) or b"{}"))
+        found = dict(parse_json(files.read(NOTES) or b"{}"))
     except (ValueError, TypeError):
         return {}
     return {page: note for page, note in found.items() if isinstance(note, list)}

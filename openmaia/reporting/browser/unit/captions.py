@@ -1,10 +1,10 @@
 """Collects captions for the images of an investigation: prompts, editing instructions and measurements."""
 
-import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
 
+from openmaia.core.documents import parse_json
 from openmaia.core.messages import Part
 from openmaia.runs.records import ImageEntry, Record, ToolCall
 
@@ -73,7 +73,7 @@ class Captions:
 def arguments(call: ToolCall) -> list[Any]:
     """Returns the positional arguments of a tool call; an empty list if they are not valid JSON."""
     try:
-        return _as_list(json.loads(call.arguments))
+        return _as_list(parse_json(call.arguments))
     except ValueError:
         return []
 

@@ -55,6 +55,10 @@ class RenderedUnit:
     """The reason why the page does not show the record; empty if it does."""
 
 
+UNSHOWABLE = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
+"""Exceptions for a record or an evaluation whose values have the right types, and contradict each other."""
+
+
 def render_unit(page: UnitPage, allowance: int) -> RenderedUnit:
     """Renders the page of an investigation. If its record cannot be read, the page only tells why.
 
@@ -65,9 +69,10 @@ def render_unit(page: UnitPage, allowance: int) -> RenderedUnit:
     try:
         record = page.run.record(page.row.investigation)
         return RenderedUnit(html=_html(page, record, allowance), strip=strip(record))
-    except StoreError as error:
-        html = render("damaged.html.j2", row=page.row, damage=error.message, top=page.top)
-        return RenderedUnit(html=html, damage=f"cannot be shown: {error.message}")
+    except (StoreError, *UNSHOWABLE) as error:
+        reason = error.message if isinstance(error, StoreError) else f"its values do not fit together ({error!r})"
+        html = render("damaged.html.j2", row=page.row, damage=reason, top=page.top)
+        return RenderedUnit(html=html, damage=f"cannot be shown: {reason}")
 
 
 def _html(page: UnitPage, record: Record, allowance: int) -> bytes:
