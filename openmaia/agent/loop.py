@@ -14,6 +14,7 @@ from openmaia.agent.patience import PatientBackbone, PatientEditor, PatientGener
 from openmaia.agent.tasks.task import Task
 from openmaia.agent.tools.seeds import seed
 from openmaia.core.errors import OpenMaiaError, ReplayDiverged
+from openmaia.core.secrets import redacted
 from openmaia.core.services import Services
 from openmaia.core.units import Unit
 from openmaia.runs.journal import Journal, NoJournal
@@ -132,6 +133,6 @@ def investigate_and_publish(
     except OpenMaiaError as error:
         cause = f"{type(error).__name__}: {error.message}"
     except Exception as error:  # the boundary: after any error the sweep goes on
-        cause = f"{type(error).__name__}: {error}\n{traceback.format_exc(limit=-4)}"
+        cause = redacted(f"{type(error).__name__}: {error}\n{traceback.format_exc(limit=-4)}")
     run.fail(investigation, cause)
     return InvestigationResult(investigation=investigation, summary=None, cause=cause)

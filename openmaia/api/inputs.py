@@ -11,7 +11,16 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from openmaia.config.loading import FREE, is_file, load, restore, to_dict
+from openmaia.config import environment, uses
+from openmaia.config.loading import (
+    FREE,
+    changed_keys,
+    given_keys,
+    is_file,
+    load,
+    refuse_unused_by,
+    restore,
+)
 from openmaia.config.schema import Config, PicturesConfig
 from openmaia.core.errors import UsageError
 from openmaia.core.selection import pairs
@@ -30,6 +39,8 @@ if TYPE_CHECKING:
 
 _GIVEN = {"pictures.kind": "python"}
 """The config values for images that the caller passed."""
+PERSON = ("tools", "task.name")
+"""Config keys that a person uses, and an agent without a language model does not."""
 
 SETTINGS = (".yaml", ".yml")
 """Suffixes of config files."""
@@ -62,6 +73,7 @@ def configure(
     preprocess: "Transform | Preprocess | Mapping[str, Any] | None" = None,
     backbone: "str | Mapping[str, Any] | Backbone | None" = None,
     overrides: Mapping[str, Any],
+    function: str,
 ) -> Inputs:
     """Turns the arguments of a function such as `openmaia.investigate` into a config.
 
@@ -78,6 +90,7 @@ def configure(
         backbone: A kind such as `scripted`, `openai:MODEL@URL`, a mapping with keys of the config section `backbone`,
             or an object with a method `reply`.
         overrides: Values of config keys, nested or with dots: `{"limits": {"turns": 8}}` or `{"limits.turns": 8}`.
+        function: The name of that function, such as `openmaia.sweep`.
 
     Raises:
         UsageError: An argument or the resulting config is invalid.
@@ -86,15 +99,27 @@ def configure(
     settings |= _image_settings(images) | _preprocess_settings(preprocess) | _backbone_settings(backbone)
     chosen = {"units": spec} if spec else {}
     overlays = [*_overlays(chosen), *_overlays(settings), *_overlays(overrides)]
+    own = list(_overlays(overrides))
+    exempt = PERSON if function == "openmaia.open" else ()
     if isinstance(model, Config):
-        config = restore(to_dict(model), "the given config", overlays)
+        config = restore(environment.source(model), "the given config", overlays, exempt=exempt)
+        uses.refuse([key for key in changed_keys(config) if key not in exempt], config)
     else:
         sources = [str(model)] if isinstance(model, str | Path) else [str(source) for source in _listed(model)]
-        config = load([*(sources if is_config else []), *overlays])
+        config = load([*(sources if is_config else []), *overlays], exempt=exempt)
+        own += sources if is_config else []
+    refuse_unused_by(function, own)
+    module = None if is_config or isinstance(model, str) else cast(Any, model)
+    _refuse_replaced(given_keys(own), {
+        "target.network": module is not None and "model",
+        **dict.fromkeys(("target.size", "target.crop", "target.mean", "target.std", "target.preprocess"),
+                        callable(preprocess) and "preprocess"),
+        "units": bool(spec) and not is_config and "the name of the unit",
+    })  # fmt: skip
     return Inputs(
         config=config,
         spec=spec,
-        model=None if is_config or isinstance(model, str) else cast(Any, model),
+        model=module,
         preprocess=None if isinstance(preprocess, Mapping) else preprocess,
         images=cast(Any, images) if _image_settings(images) == _GIVEN else None,
         backbone=None if backbone is None or isinstance(backbone, str | Mapping) else backbone,
@@ -102,6 +127,21 @@ def configure(
         or images is not None
         or not (preprocess is None or isinstance(preprocess, Mapping)),
     )
+
+
+def _refuse_replaced(given: Sequence[str], replaced: Mapping[str, str | bool]) -> None:
+    """Checks that no setting is given in vain.
+
+    Args:
+        given: The dotted keys that the caller set.
+        replaced: For a key, the argument that is used instead of it. False if there is none.
+
+    Raises:
+        UsageError: One of the keys has no effect.
+    """
+    for key in given:
+        if instead := replaced.get(key):
+            raise UsageError(f"{key} has no effect, because {instead} is given as well; leave one of them out")
 
 
 def _listed(model: Any) -> Sequence[Any]:

@@ -10,6 +10,7 @@ from openmaia.api.progress import PrintedProgress
 from openmaia.api.result import UnitResult
 from openmaia.api.session import opened
 from openmaia.core.errors import UsageError
+from openmaia.core.secrets import boundary
 from openmaia.core.services import Backbone
 from openmaia.core.units import Scope
 from openmaia.runs.records import Turn
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from openmaia.models.targets.transforms import Transform
 
 
+@boundary()
 def investigate(
     model: "NetworkSource",
     layer: str,
@@ -81,7 +83,15 @@ def investigate(
     if isinstance(evaluate, Mapping):
         overrides = {"evaluate": evaluate, **overrides}
     spec = layer if unit is None else f"{layer}={unit}"
-    inputs = configure(model, spec, images=images, preprocess=preprocess, backbone=backbone, overrides=overrides)
+    inputs = configure(
+        model,
+        spec,
+        images=images,
+        preprocess=preprocess,
+        backbone=backbone,
+        overrides=overrides,
+        function="openmaia.investigate",
+    )
     view = PrintedProgress()
 
     def observe(turn: Turn) -> None:

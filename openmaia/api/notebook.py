@@ -22,6 +22,7 @@ from openmaia.cli.assembly.single import SingleUnit
 from openmaia.core.errors import ToolError
 from openmaia.core.images import EncodedImage
 from openmaia.core.messages import Part
+from openmaia.core.secrets import boundary
 from openmaia.runs.records import Record, Stop, Turn
 from openmaia.runs.run import Run
 
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from openmaia.models.targets.transforms import Transform
 
 
+@boundary()
 def open(
     model: "NetworkSource",
     layer: str,
@@ -72,7 +74,7 @@ def open(
         >>> tools.answer("stringed instruments", "guitar")
     """
     spec = layer if unit is None else f"{layer}={unit}"
-    inputs = configure(model, spec, images=images, preprocess=preprocess, overrides=overrides)
+    inputs = configure(model, spec, images=images, preprocess=preprocess, overrides=overrides, function="openmaia.open")
     view = PrintedProgress()
     with ExitStack() as stack:
         single = stack.enter_context(

@@ -3,6 +3,8 @@
 import time
 from dataclasses import dataclass, field
 
+from openmaia.core.secrets import redacted
+
 SECONDS = 5.0
 """Shortest time in seconds between two lines about the progress of one stage."""
 
@@ -16,7 +18,7 @@ class PrintedProgress:
 
     def say(self, line: str) -> None:
         """Prints a message."""
-        print(line, flush=True)
+        print(redacted(line), flush=True)
 
     def progress(self, stage: str, done: int, total: int, note: str = "") -> None:
         """Prints how much of a stage is done, at most once every SECONDS seconds. A call with a note is always printed.

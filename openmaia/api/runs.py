@@ -13,6 +13,7 @@ from openmaia.api.inputs import configure
 from openmaia.api.progress import PrintedProgress
 from openmaia.config.schema import Config
 from openmaia.core.errors import UsageError
+from openmaia.core.secrets import boundary
 from openmaia.core.selection import pairs
 from openmaia.core.units import Unit
 from openmaia.runs import summary
@@ -186,6 +187,7 @@ def load(run: str | Path) -> LoadedRun:
     return LoadedRun(Run.open(str(run)))
 
 
+@boundary()
 def sweep(
     model: "Config | str | Path | Sequence[str]",
     units: str = "",
@@ -223,7 +225,15 @@ def sweep(
         >>> run = openmaia.sweep("torchvision:resnet18", "layer4=random:5", images="photos")
     """
     _refuse_objects(model, images, preprocess, backbone)
-    inputs = configure(model, units, images=images, preprocess=preprocess, backbone=backbone, overrides=overrides)
+    inputs = configure(
+        model,
+        units,
+        images=images,
+        preprocess=preprocess,
+        backbone=backbone,
+        overrides=overrides,
+        function="openmaia.sweep",
+    )
     from openmaia.cli.assembly.sweeps import run_sweeps
 
     view = PrintedProgress()

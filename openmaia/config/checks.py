@@ -2,15 +2,15 @@
 
 import re
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
-from openmaia.config.machine import TEST_GENERATOR, PoolConfig
 from openmaia.config.models import SERVED, BackboneConfig
 from openmaia.config.schema import Config, prompt_writer
 from openmaia.core.errors import UsageError
 from openmaia.core.paths import user_path
+from openmaia.core.secrets import without_url_secrets
 
 _DTYPES = ("bfloat16", "float16", "float32")
 _PROTOCOLS = {"text": SERVED, "grammar": ("vllm", "openai"), "tools": ("openai",)}
@@ -73,19 +73,22 @@ _AT_MOST = {
 """The largest values of keys. Larger ones than the last are mistakes that would take all memory or never end."""
 
 
-def check(config: Config, values: dict[str, Any], defaults: dict[str, Any]) -> None:
+def check(
+    config: Config, values: dict[str, Any], defaults: dict[str, Any], from_environment: Collection[str] = ()
+) -> None:
     """Checks a complete config.
 
     Args:
         config: The config.
         values: Its values by dotted key.
         defaults: The default values by dotted key.
+        from_environment: The dotted keys, with the indices of lists, whose values were read from the environment.
 
     Raises:
         UsageError: A value is out of range, or keys contradict each other.
     """
     _check_names(config)
-    _check_secrets(values)
+    _check_secrets(values, from_environment)
     _check_homes(values)
     _check_choices(values)
     _check_ranges(values, defaults)
@@ -106,21 +109,31 @@ def _check_names(config: Config) -> None:
         )
 
 
-def _check_secrets(values: dict[str, Any]) -> None:
-    """Refuses passwords and keys in values, because the config is stored with the run. The message does not repeat them."""
+def _check_secrets(values: dict[str, Any], from_environment: Collection[str]) -> None:
+    """Refuses passwords and keys that are written out. The message does not repeat them."""
     for key, value in _leaves(values):
-        if isinstance(value, str) and _CREDENTIALS.match(value):
+        is_read = any(key == each or key.startswith(f"{each}.") for each in from_environment)
+        if (
+            key.startswith("job.runtime_env.")
+            and isinstance(value, str)
+            and (is_read or without_url_secrets(value) != value)
+        ):
             raise UsageError(
-                f"{key} holds a user or a password before the @, and the config is stored with the run; give the address "
-                "without them, and keys in environment variables such as OPENAI_API_KEY"
+                f"{key} holds a value from the environment or a URL with a password or a query, and Ray stores and shows it; "
+                "set PIP_INDEX_URL or the like on the nodes, or give job.runtime_env.image_uri or py_executable"
+            )
+        if isinstance(value, str) and not is_read and _CREDENTIALS.search(value):
+            raise UsageError(
+                f"{key} holds a user or a password before the @; put the address into an environment variable, and give "
+                f"{key}='${{oc.env:NAME}}'. Keys belong into variables such as OPENAI_API_KEY"
             )
         is_own = ".arguments." not in key
         if is_own and key.endswith("base_url") and ("?" in value or "#" in value):
             raise UsageError(f"{key} has a ? or #; give the address only, such as http://127.0.0.1:8000/v1")
-        if not is_own and _SECRET.search(key.partition(".arguments.")[2]):
+        if not is_own and not is_read and _SECRET.search(key.partition(".arguments.")[2]):
             raise UsageError(
                 f"{key} would be stored with the run; set the environment variable of the nodes instead, such as "
-                "HF_TOKEN or VLLM_API_KEY"
+                f"HF_TOKEN or VLLM_API_KEY, or give '${{oc.env:NAME}}'"
             )
 
 
@@ -200,11 +213,6 @@ def _check_agent(config: Config) -> None:
         raise UsageError(
             "pictures.streaming=true needs pictures.limit, the number of images to take; give for example 1000"
         )
-    synthetic = config.target.synthetic
-    if config.target.kind != "synthetic" and (synthetic.mode or synthetic.labels or synthetic.folder):
-        raise UsageError(
-            f"target.synthetic is set, and target.kind={config.target.kind} has no such units; set target.kind=synthetic"
-        )
 
 
 def _check_backbone(config: Config) -> None:
@@ -224,8 +232,6 @@ def _check_backbone(config: Config) -> None:
         raise UsageError("backbone.kind=replay needs backbone.record, the record whose replies are repeated")
     if backbone.sees == "text" and config.viewer.kind in ("openai", "anthropic") and not config.viewer.model:
         raise UsageError(f"viewer.kind={config.viewer.kind} needs viewer.model, the model's name there")
-    if backbone.kind in ("openai", "anthropic"):
-        _check_one_process("backbone", pool, f"backbone.kind={backbone.kind}", "backbone.concurrency")
     if backbone.kind in SERVED and backbone.context_tokens <= config.limits.reply_tokens:
         raise UsageError(
             f"backbone.context_tokens={backbone.context_tokens} leaves no room beside limits.reply_tokens="
@@ -255,23 +261,6 @@ def _check_images(config: Config) -> None:
             raise UsageError(f"{role}.kind=openai needs {role}.api.model, the model's name on the server")
         if not re.fullmatch(r"[1-9]\d*x[1-9]\d*", service.api.size):
             raise UsageError(f"{role}.api.size={service.api.size!r}; expected width and height, such as 1024x1024")
-    for section, service in services.items():
-        role = TEST_GENERATOR if section == "evaluate.generator" else section
-        if service.kind == "openai":
-            pool = getattr(config.pools, role)
-            _check_one_process(role, pool, f"{section}.kind=openai", f"{section}.api.concurrency")
-
-
-def _check_one_process(role: str, pool: PoolConfig, kind: str, concurrency: str) -> None:
-    """Raises UsageError if the pool of a service that calls a server has several processes, or a GPU."""
-    expected = {"min_replicas": 1, "max_replicas": min(pool.max_replicas, 1), "num_gpus": 0.0}
-    wrong = [key for key, value in expected.items() if getattr(pool, key) != value]
-    if wrong:
-        given = ", ".join(f"pools.{role}.{key}={getattr(pool, key):g}" for key in wrong)
-        raise UsageError(
-            f"{given} with {kind}: one process without a GPU calls the server, so that {concurrency} limits all requests; "
-            f"give {' '.join(f'pools.{role}.{key}={expected[key]:g}' for key in wrong)}, and raise {concurrency} instead"
-        )
 
 
 def _check_eyes(config: Config) -> None:

@@ -8,12 +8,13 @@ from collections.abc import Collection, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
-from typing import Any, cast, get_type_hints
+from typing import Any, NamedTuple, cast, get_type_hints
 
 import yaml
 from omegaconf import DictConfig, ListConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
+from openmaia.config import environment, uses
 from openmaia.config.checks import check
 from openmaia.config.machine import MACHINE_KEYS, MACHINE_SECTIONS, POOLS, TEST_GENERATOR
 from openmaia.config.schema import Config
@@ -33,6 +34,9 @@ SHARED = (
 )
 """Sections that must be equal in all sweeps of a command, because the sweeps use the same pools of models."""
 
+DIGESTS = "digests"
+"""Key of a stored config, beside those of the schema: digests of the values that came from the environment."""
+
 FREE = (
     *(f"{section}.vllm.arguments" for section in ("backbone", "viewer", "evaluate.writer")),
     *(f"{section}.api.arguments" for section in ("generator", "editor", "evaluate.generator")),
@@ -43,44 +47,73 @@ FREE = (
 """Config keys whose value is a mapping with keys that the user chooses."""
 
 
-def load(sources: Sequence[str], listing: str = "") -> Config:
+def load(sources: Sequence[str], listing: str = "", *, exempt: Collection[str] = ()) -> Config:
     """Merges config files and overrides into one complete config.
 
     Args:
         sources: YAML files and `key=value` overrides. Later ones win.
         listing: The source that has the key `sweeps` (see `load_sweeps`), which is ignored here. Empty if no source has
             this key.
+        exempt: Keys that are accepted even if the config does not use them, because the caller does.
 
     Raises:
         UsageError: A file is missing, a key is unknown (the message names the nearest one), a value has the wrong type
             or is out of range, a required value is missing, or keys contradict each other.
     """
+    environment.watch()
     merged = copy.deepcopy(_schema())
-    for source in sources:
-        with _errors_of(source):
-            overlay = _overlay(source)
-            if source == listing:
-                overlay.pop(SWEEPS)
-            _merge(merged, overlay, source)
-    return _complete(merged)
+    return _complete(merged, _merge_all(merged, sources, listing), exempt)
 
 
-def restore(values: Mapping[str, Any], source: str, overlays: Sequence[str] = ()) -> Config:
+def left_out(sources: Sequence[str], listing: str = "") -> dict[str, str]:
+    """Returns the keys that files among the sources set and that the resulting config does not use.
+
+    They have their default in the config. See `openmaia.config.uses` for when such keys are not refused.
+
+    Args:
+        sources: As for `load`.
+        listing: As for `load`.
+
+    Returns:
+        The setting that stands in the way, such as `backbone.kind=openai`, by dotted key.
+    """
+    merged = copy.deepcopy(_schema())
+    return _merge_all(merged, sources, listing).excused
+
+
+def given_keys(sources: Sequence[str]) -> list[str]:
+    """Returns the dotted keys that `key=value` overrides among the sources set."""
+    overrides = [source for source in sources if not is_file(Path(source))]
+    return [key for source in overrides for key in _written(_overlay(source))]
+
+
+def refuse_unused_by(command: str, sources: Sequence[str]) -> None:
+    """Checks that a command uses the keys that overrides among its sources set. See `uses.refuse_of_command`."""
+    uses.refuse_of_command(command, given_keys(sources))
+
+
+def changed_keys(config: Config) -> list[str]:
+    """Returns the dotted keys whose value in a config is not the default."""
+    return [key for key, value in _flat(to_dict(config)).items() if value != _defaults()[key]]
+
+
+def restore(
+    values: Mapping[str, Any], source: str, overlays: Sequence[str] = (), *, exempt: Collection[str] = ()
+) -> Config:
     """Returns the config that a run stored, with overrides if there are any.
 
     Args:
         values: The content of the run's config.yaml.
         source: The name of the run in error messages.
         overlays: YAML files and `key=value` overrides that change it. Later ones win.
+        exempt: As for `load`.
 
     Raises:
         UsageError: As `load`.
     """
+    environment.watch()
     merged = _stored(values, source)
-    for overlay in overlays:
-        with _errors_of(overlay):
-            _merge(merged, _overlay(overlay), overlay)
-    return _complete(merged)
+    return _complete(merged, _merge_all(merged, overlays), exempt)
 
 
 def load_sweeps(sources: Sequence[str]) -> list[Config]:
@@ -184,8 +217,8 @@ def _overlay(source: str) -> DictConfig:
         loaded, written = read_yaml(path)
     except OmegaConfBaseException:  # some are ValueErrors; `_errors_of` translates them
         raise
-    except UNREADABLE as error:
-        raise UsageError(f"{source} is not valid YAML: {' '.join(str(error).split())}") from error
+    except (*UNREADABLE, OSError) as error:
+        raise UsageError(f"{source} is not valid YAML: {' '.join(str(error).split())}") from None
     if not isinstance(loaded, DictConfig):
         raise UsageError(f"{source} holds a list; a config is a mapping of keys to values")
     if isinstance(written, yaml.MappingNode):
@@ -265,7 +298,7 @@ def _override(source: str) -> DictConfig:
     except OmegaConfBaseException:
         raise
     except UNREADABLE as error:
-        raise UsageError(f"{source} has a value that is not valid YAML: {' '.join(str(error).split())}") from error
+        raise UsageError(f"{source} has a value that is not valid YAML: {' '.join(str(error).split())}") from None
 
 
 @contextmanager
@@ -274,9 +307,57 @@ def _errors_of(source: str) -> Generator[None]:
     try:
         yield
     except OmegaConfBaseException as error:
-        raise UsageError(f"{source}: {_message(error)}") from error
+        raise UsageError(f"{source}: {_message(error)}") from None  # what OmegaConf quotes may be a secret
     except ArithmeticError as error:  # a whole number that is too large for a key with a float
-        raise UsageError(f"{source}: {str(error).splitlines()[0]}") from error
+        raise UsageError(f"{source}: {str(error).splitlines()[0]}") from None
+
+
+class _Unused(NamedTuple):
+    """The keys that the sources of a config set and that the config does not use."""
+
+    excused: dict[str, str]
+    """Keys of files, with the setting that stands in the way. They have got their default."""
+    refused: list[str]
+
+
+def _merge_all(merged: DictConfig, sources: Sequence[str], listing: str = "") -> _Unused:
+    """Merges sources into a config in place.
+
+    Args:
+        merged: The config.
+        sources: YAML files and `key=value` overrides.
+        listing: The source whose key `sweeps` is ignored.
+    """
+    is_override: dict[str, bool] = {}
+    was_used: set[str] = set()
+    for source in sources:
+        is_from_file = is_file(Path(source))
+        with _errors_of(source):
+            overlay = _overlay(source)
+            if source == listing:
+                overlay.pop(SWEEPS)
+            if is_from_file and DIGESTS in overlay:
+                overlay.pop(DIGESTS)  # it is the config.yaml of a run
+            _merge(merged, overlay, source)
+            given = _written(overlay)
+            # A file that lists all keys, such as the config.yaml of a run, sets those that have no default.
+            is_override |= {
+                key: not is_from_file for key in given if not is_from_file or given[key] != _defaults()[key]
+            }
+            if is_from_file:
+                was_used |= is_override.keys() - uses.unused(is_override, merged).keys()
+    try:
+        found = uses.unused(is_override, merged)
+        excused = {
+            key: f"{rule.chooser}={OmegaConf.select(merged, rule.chooser)}"
+            for key, rule in found.items()
+            if not is_override[key] and (key in was_used or uses.is_machine_key(key))
+        }
+        for key in excused:
+            OmegaConf.update(merged, key, copy.deepcopy(_defaults()[key]), merge=False)
+    except OmegaConfBaseException as error:
+        raise UsageError(_message(error)) from error
+    return _Unused(excused, sorted(found.keys() - excused.keys()))
 
 
 def _merge(config: DictConfig, overlay: DictConfig, source: str) -> None:
@@ -287,7 +368,7 @@ def _merge(config: DictConfig, overlay: DictConfig, source: str) -> None:
 
 def _refuse_unknown(overlay: DictConfig, source: str) -> None:
     known = _defaults()
-    for key, _ in leaves(overlay):
+    for key in _written(overlay):
         if key == SWEEPS:
             raise UsageError(f"{source} names several sweeps, and one is needed here; give one of its files")
         if key not in known:
@@ -295,6 +376,11 @@ def _refuse_unknown(overlay: DictConfig, source: str) -> None:
                 raise UsageError(f"{source}: {key} is a section; give one of its keys, such as {min(within)}")
             meant = " or ".join(repr(name) for name in suggestions(key, known))
             raise UsageError(f"{source}: unknown key {key!r}; did you mean {meant}?")
+
+
+def _written(overlay: DictConfig) -> dict[str, Any]:
+    """Returns the values of an overlay by dotted key. Interpolations are not resolved, as they may name other keys."""
+    return _flat(cast("dict[str, Any]", OmegaConf.to_container(overlay)))
 
 
 @cache
@@ -335,15 +421,22 @@ def leaves(config: DictConfig, prefix: str = "") -> Iterator[tuple[str, Any]]:
             yield f"{prefix}{name}", value
 
 
-def _complete(merged: DictConfig) -> Config:
-    missing = sorted(OmegaConf.missing_keys(merged))
+def _complete(merged: DictConfig, unused: _Unused, exempt: Collection[str]) -> Config:
+    try:
+        missing = sorted(OmegaConf.missing_keys(merged))
+    except OmegaConfBaseException as error:
+        raise UsageError(_message(error)) from None
     if missing:
         raise UsageError(f"the config leaves out {', '.join(missing)}; add it to the file or as {missing[0]}=VALUE")
     try:
+        expressions = environment.expressions(merged)
         config = cast(Config, OmegaConf.to_object(merged))
+        values = _values(merged)
     except OmegaConfBaseException as error:
-        raise UsageError(_message(error)) from error
-    check(config, _values(merged), _defaults())
+        raise UsageError(_message(error)) from None  # what OmegaConf quotes may be a secret
+    check(config, values, _defaults(), {".".join(map(str, path)) for path in expressions})
+    environment.mark(config, expressions)
+    uses.refuse([key for key in unused.refused if key not in exempt], config)
     return config
 
 
@@ -358,8 +451,13 @@ def _message(error: OmegaConfBaseException) -> str:
 
 
 def to_dict(config: Config) -> dict[str, Any]:
-    """Returns the config as nested dicts."""
-    return dataclasses.asdict(config)
+    """Returns the config as nested dicts, as it is stored and shown.
+
+    Values from the environment are the expressions that read them, and secret parts of URLs are asterisks. If there are
+    such expressions, the key DIGESTS has the digests of their values.
+    """
+    values, digests = environment.stored(config)
+    return values | ({DIGESTS: digests} if digests else {})
 
 
 def stored_values(values: Mapping[str, Any], source: str) -> dict[str, Any]:
@@ -378,21 +476,22 @@ def stored_values(values: Mapping[str, Any], source: str) -> dict[str, Any]:
     merged = _stored(values, source)
     if missing := sorted(OmegaConf.missing_keys(merged)):
         raise UsageError(f"{source} lacks {missing[0]}")
+    digests = {DIGESTS: values[DIGESTS]} if DIGESTS in values else {}
     with _errors_of(source):
-        return cast("dict[str, Any]", OmegaConf.to_container(merged, resolve=True))
+        return cast("dict[str, Any]", OmegaConf.to_container(merged)) | digests
 
 
 _REFERENCE = re.compile(r"\$\{(?!oc\.env:)")
 
 
 def _stored(values: Mapping[str, Any], source: str) -> DictConfig:
-    for key, value in _flat(values):
+    for key, value in _scalars({name: part for name, part in values.items() if name != DIGESTS}):
         # A config is stored with its references resolved. In one that was not, a few of them can stand for gigabytes.
         if isinstance(value, str) and _REFERENCE.search(value):
             raise UsageError(f"{source}: {key} has an interpolation, {value[:60]!r}; a stored config holds values")
     merged = copy.deepcopy(_schema())
     with _errors_of(source):
-        _merge(merged, OmegaConf.create(dict(values)), source)
+        _merge(merged, OmegaConf.create({name: value for name, value in values.items() if name != DIGESTS}), source)
     return merged
 
 
@@ -416,7 +515,11 @@ def differing_keys(one: dict[str, Any], other: dict[str, Any], sections: Sequenc
             return key.split(".")[0] not in MACHINE_SECTIONS and key not in MACHINE_KEYS
         return any(f"{key}.".startswith(f"{section}.") for section in sections)
 
-    a, b = (_values(OmegaConf.create(values)) for values in (one, other))
+    a, b = (_flat(values) for values in (one, other))
+    for key, digest in one.get(DIGESTS, {}).items():
+        if key in (digests := other.get(DIGESTS, {})):
+            a[key], b[key] = a.get(key), b.get(key)
+            a[key], b[key] = (a[key], digest), (b[key], digests[key])
     return sorted(key for key in a.keys() | b.keys() if a.get(key) != b.get(key) and is_compared(key))
 
 
@@ -430,22 +533,33 @@ def defining_values(values: Mapping[str, Any], without: Collection[str] = ()) ->
         values: The content of a config.yaml, as it is written: interpolations and secrets are not resolved.
         without: Further keys to leave out.
     """
-    skipped = {"name", *MACHINE_SECTIONS, *MACHINE_KEYS, *without}
+    skipped = {"name", DIGESTS, *MACHINE_SECTIONS, *MACHINE_KEYS, *without}
     return {
         key: value
-        for key, value in _flat(values)
+        for key, value in _scalars(values)
         if key not in skipped and key.split(".")[0] not in skipped and value != _written_defaults().get(key)
     }
 
 
 @cache
 def _written_defaults() -> dict[str, Any]:
-    return dict(_flat(parse_yaml(OmegaConf.to_yaml(_schema()))))
+    return dict(_scalars(parse_yaml(OmegaConf.to_yaml(_schema()))))
 
 
-def _flat(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+def _scalars(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
     for name, value in values.items():
         if isinstance(value, Mapping) and value:
-            yield from _flat(cast("Mapping[str, Any]", value), f"{prefix}{name}.")
+            yield from _scalars(cast("Mapping[str, Any]", value), f"{prefix}{name}.")
         else:
             yield f"{prefix}{name}", value
+
+
+def _flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Returns the leaves of nested dicts by dotted key, without DIGESTS. Interpolations are not resolved."""
+    found: dict[str, Any] = {}
+    for name, value in values.items():
+        if isinstance(value, Mapping) and value and f"{prefix}{name}" not in FREE:
+            found |= _flat(cast("Mapping[str, Any]", value), f"{prefix}{name}.") if name != DIGESTS else {}
+        else:
+            found[f"{prefix}{name}"] = value
+    return found

@@ -106,7 +106,7 @@ class DiffusionConfig:
     guidance: float = -1.0
     """Guidance scale. Below 0: the pipeline's default."""
     max_text_tokens: int = 256
-    """Longest prompt in tokens."""
+    """Longest prompt in tokens, for pipelines that do not have a limit of their own (FLUX)."""
     offload: bool = False
     """Keeps parts in main memory until they are needed: slower, for GPUs that cannot hold all parts."""
 

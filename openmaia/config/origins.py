@@ -6,7 +6,7 @@ from typing import Any, cast
 
 import yaml
 
-from openmaia.config.loading import FREE, SWEEPS, is_file, to_dict
+from openmaia.config.loading import DIGESTS, FREE, SWEEPS, is_file, left_out, to_dict
 from openmaia.config.schema import Config
 from openmaia.core.documents import compose_yaml
 
@@ -47,15 +47,23 @@ def _lines(node: Any, prefix: str = "") -> Iterator[tuple[str, int]]:
             yield key, key_node.start_mark.line + 1
 
 
-def explained(config: Config, sources: Sequence[str], *, only_given: bool = False) -> Iterator[str]:
+def explained(config: Config, sources: Sequence[str], *, only_given: bool = False, listing: str = "") -> Iterator[str]:
     """Yields the lines of a config as YAML, each value with a comment that says where it comes from.
 
     Args:
         config: The config.
         sources: The YAML files and `key=value` overrides from which the config was loaded.
-        only_given: Whether to leave out the keys that none of them sets.
+        only_given: Whether to leave out the keys that none of them sets, and those that the config does not use.
+        listing: The source with the key `sweeps`, as for `openmaia.config.loading.load`.
     """
-    yield from _section(to_dict(config), origins(sources), only_given, "")
+    found = origins(sources)
+    for key, reason in left_out(sources, listing).items():
+        place = found.pop(key)
+        if not only_given:
+            found[key] = f"{DEFAULT} ({place} is for another component than {reason})"
+    yield from _section(
+        {name: value for name, value in to_dict(config).items() if name != DIGESTS}, found, only_given, ""
+    )
 
 
 def _section(values: dict[str, Any], found: dict[str, str], only_given: bool, prefix: str) -> Iterator[str]:

@@ -4,9 +4,11 @@ A pending unit is investigated when the run is resumed. Every class takes one me
 Ray pickles exceptions, and pickling breaks exceptions that require more arguments.
 """
 
+from openmaia.core.secrets import redacted
+
 
 class OpenMaiaError(Exception):
-    """Base class of OpenMAIA's own exceptions.
+    """Base class of OpenMAIA's own exceptions. Secrets in their texts are replaced, see `openmaia.core.secrets`.
 
     Args:
         message: What went wrong, in one or two sentences.
@@ -14,9 +16,9 @@ class OpenMaiaError(Exception):
     """
 
     def __init__(self, message: str, *, detail: str | None = None):
-        super().__init__(message)
-        self.message = message
-        self.detail = detail
+        self.message = redacted(message)
+        self.detail = None if detail is None else redacted(detail)
+        super().__init__(self.message)
 
     def __reduce__(self):
         return _rebuild, (type(self), self.message, self.detail)

@@ -3,6 +3,7 @@
 import importlib
 import os
 import sys
+from importlib.util import find_spec
 from typing import Any
 
 from openmaia.core.errors import UsageError
@@ -16,6 +17,19 @@ def add_folder(folder: str) -> None:
     """
     if folder not in sys.path:
         sys.path.insert(0, folder)
+
+
+def has_module(name: str) -> bool:
+    """Returns whether `import_object` would find the module in "package.module:attribute". Does not import it.
+
+    The packages that contain it are imported.
+    """
+    module = name.partition(":")[0]
+    add_folder(os.getcwd())
+    try:
+        return find_spec(module) is not None
+    except Exception:  # of a package above it, which may fail in any way
+        return False
 
 
 def import_object(name: str, key: str, otherwise: str = "") -> Any:

@@ -118,7 +118,9 @@ def pairs(spec: str) -> list[tuple[str, str]]:
 
 def _pair(piece: str) -> tuple[str, str]:
     slashed = None if "=" in piece else _SLASHED.fullmatch(piece)
-    layer, part = (slashed["layer"] or OUTPUT, slashed["part"] or slashed["class"]) if slashed else piece.partition("=")[::2]
+    layer, part = (
+        (slashed["layer"] or OUTPUT, slashed["part"] or slashed["class"]) if slashed else piece.partition("=")[::2]
+    )
     return layer.strip(), part
 
 
@@ -183,7 +185,9 @@ def _from_json(path: Path, info: TargetInfo) -> list[tuple[str, str]]:
         inner = named.get(info.name, named)
         if isinstance(inner, dict) and all(_is_index_list(value) for value in cast(dict[str, Any], inner).values()):
             lists = cast(dict[str, list[float]], inner)
-            return [(layer, ",".join(str(int(index)) for index in indices)) for layer, indices in lists.items() if indices]
+            return [
+                (layer, ",".join(str(int(index)) for index in indices)) for layer, indices in lists.items() if indices
+            ]
     raise UsageError(f'unit list {path}: expected {{"layer": [index, …]}}, possibly below the name {info.name!r}')
 
 

@@ -76,7 +76,9 @@ def read(data: bytes) -> Table:
         raise UnreadableTable("is a spreadsheet; save it as CSV")
     content = text(data)
     first = 1
-    if named := re.match(r'"?sep=(.)"?[^\S\n\r]*(\r\n|\r|\n)', content, re.IGNORECASE):  # a line for spreadsheet programs
+    if named := re.match(
+        r'"?sep=(.)"?[^\S\n\r]*(\r\n|\r|\n)', content, re.IGNORECASE
+    ):  # a line for spreadsheet programs
         content, first = content[named.end() :], 2
     delimiter = named[1] if named else max(DELIMITERS, key=lambda each: _columns(content, each))
     try:

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple, cast
 
 from openmaia.core.errors import UsageError
 from openmaia.core.paths import user_path
+from openmaia.core.secrets import redacted
 from openmaia.datasets import image_folder, metadata, remote, shards
 from openmaia.datasets.folder import SAVED, FileSource
 from openmaia.datasets.reading import SkipReason, UnusableImage, check_bytes, has_image_suffix
@@ -59,7 +60,8 @@ class HuggingFaceImages:
     def root(self) -> str:
         """Name of the dataset, for messages: config keys with values, such as "pictures.dataset=uoft-cs/cifar10"."""
         keys = ("dataset", "data", "subset", "split")
-        return " ".join(f"pictures.{key}={value}" for key in keys if (value := getattr(self, key)))
+        named = " ".join(f"pictures.{key}={value}" for key in keys if (value := getattr(self, key)))
+        return redacted(named)
 
     @property
     def expected(self) -> str:
@@ -377,7 +379,7 @@ def _unreadable(images: HuggingFaceImages, error: Exception) -> UsageError:
     if isinstance(cause, UsageError):
         is_named = images.root in cause.message
         return cause if is_named else UsageError(f"{images.root} cannot be loaded: {cause.message}")
-    message = " ".join(str(cause).split())[:600] or type(cause).__name__
+    message = " ".join(redacted(str(cause)).split())[:600] or type(cause).__name__
     remedy = f"; pip install {cause.name}" if isinstance(cause, ImportError) else ""
     if "same prefix or the same types" in message:  # the library reads the shards of a hub's dataset
         remedy = f"; set pictures.dataset=webdataset pictures.data=hf://datasets/{images.dataset}"

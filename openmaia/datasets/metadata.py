@@ -27,7 +27,9 @@ def missing(files: Iterable[str], read: Callable[[str], bytes | None]) -> list[s
     for path in sorted(present):
         if posixpath.basename(path) in NAMES:
             text = (read(path) or b"").decode("utf-8-sig", errors="replace")
-            listed |= dict.fromkeys(f"{posixpath.dirname(path)}/{posixpath.normpath(name)}" for name in _listed(path, text))
+            listed |= dict.fromkeys(
+                f"{posixpath.dirname(path)}/{posixpath.normpath(name)}" for name in _listed(path, text)
+            )
     return [path for path in listed if path not in present]
 
 

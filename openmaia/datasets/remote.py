@@ -97,7 +97,9 @@ def find(place: str, suffixes: Iterable[str] = ()) -> list[str]:
         elif files.isfile(path):
             found = [path]
         else:
-            found = [each for each in files.glob(_pattern(files, path)) if files.isfile(each)] if MAGIC & set(path) else []
+            found = (
+                [each for each in files.glob(_pattern(files, path)) if files.isfile(each)] if MAGIC & set(path) else []
+            )
     except Exception as error:  # file systems fail in many ways
         remedy = f"; pip install {error.name}" if isinstance(error, ImportError) and error.name else ""
         raise UsageError(f"cannot be loaded: {_cause(error)}{remedy}") from error

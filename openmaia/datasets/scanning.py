@@ -92,9 +92,7 @@ def describe(skipped: dict[str, int]) -> str:
     return ", ".join(f"{count} {reason}" for reason, count in sorted(skipped.items()))
 
 
-def _results(
-    sources: Iterable[ImageSource], scales: tuple[Samples, ...]
-) -> Iterator[ScannedImage | UnusableImage]:
+def _results(sources: Iterable[ImageSource], scales: tuple[Samples, ...]) -> Iterator[ScannedImage | UnusableImage]:
     """Yields the results in the order of the sources. Sources are consumed only as fast as they are decoded."""
     threads = min(16, os.cpu_count() or 1)
     waiting: deque[Future[ScannedImage | UnusableImage]] = deque()

@@ -30,6 +30,9 @@ from openmaia.runs.records import dumps
 
 VERSION = 5
 
+_CHANGED = {"pictures": "the pictures changed", "network": "the network or its weights changed"}
+"""What is said about facts that are digests."""
+
 KINDS: tuple[ExemplarKind, ...] = ("top", "bottom", "random", "ladder")
 
 ROWS = pa.schema(
@@ -99,10 +102,13 @@ class ExemplarStore:
         wanted = {**(manifest if manifest.get("imported") else facts), "version": VERSION}
         differing = sorted(key for key in wanted.keys() | manifest.keys() if wanted.get(key) != manifest.get(key))
         if differing:
-            said = ", ".join(f"{key} ({manifest.get(key)!r} there, {wanted.get(key)!r} wanted)" for key in differing)
+            said = ", ".join(
+                _CHANGED.get(key) or f"{key} ({manifest.get(key)!r} there, {wanted.get(key)!r} wanted)"
+                for key in differing
+            )
             raise UsageError(
-                f"{self.files.root} holds exemplars of something else: {said}. Remove the folder, or give another "
-                "target.name, exemplars.dataset or paths.exemplars"
+                f"{self.files.root} holds exemplars of something else: {said}. Remove the folder, or compute "
+                "exemplars anew with exemplars.dataset=NAME (or another target.name or paths.exemplars), which keeps these"
             )
 
     def write_manifest(self, facts: Mapping[str, Any]) -> None:

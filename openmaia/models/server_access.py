@@ -6,6 +6,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from openmaia.core.errors import OpenMaiaError, ServiceError, ServiceUnavailable, UsageError
+from openmaia.core.secrets import redacted
 from openmaia.models.backbones.failures import REFUSED_ACCESS, Failure, response_failure
 from openmaia.models.backbones.outage import Outage
 from openmaia.models.backbones.wordings import LEFT_OUT, Refusal, key_hint
@@ -81,6 +82,7 @@ class ServerAccess:
         key = self.key()
         # The key is replaced before the text is cut, because a part of a key is secret, too. Keys of private servers
         # may be as short as "x". These are not secret and occur in many words, so they are not replaced.
+        text = redacted(text)
         line = " ".join((text.replace(key, "***") if len(key) >= 8 else text).split())
         return line if len(line) <= SHOWN else f"{line[:SHOWN]}…"
 

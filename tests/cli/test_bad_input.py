@@ -17,6 +17,7 @@ from tests.helpers.sweeping import pictures
 
 DEMO = str(REPOSITORY / "configs/demo.yaml")
 CLOSED = str(REPOSITORY / "configs/closed-form.yaml")
+SERVED = ["backbone.kind=openai", "backbone.model=m", "backbone.base_url=http://127.0.0.1:9/v1"]
 PAPERS = str(REPOSITORY / "configs/papers.yaml")
 # -- commands and options ------------------------------------------------------------------------------------------------
 
@@ -101,7 +102,7 @@ def test_every_command_refuses_a_wrong_config(command: str, given: str, said: st
         (["run", CLOSED, "units=mono=x"], "is no index"),
         (["run", CLOSED, "units=mono"], "has no '='"),
         (["run", CLOSED, "task.name=explain"], "task.name='explain' is neither a task"),
-        (["run", CLOSED, "tools=['os:sep']"], "'os:sep' is no function"),
+        (["run", CLOSED, *SERVED, "tools=['os:sep']"], "'os:sep' is no function"),
         (["run", CLOSED, "paths.runs=ftp://x/y"], "cannot be used for files"),
         (["run", CLOSED, "paths.runs=/proc/openmaia"], "cannot be written"),
         (["investigate", CLOSED, "--unit", "mono=0-2"], "names 3 units; give one, such as mono=0"),
@@ -239,4 +240,4 @@ def test_folder_without_published_files_is_named(tmp_path: Path, text: str):
 def test_unusable_task_is_named(tmp_path: Path, task: str):
     (tmp_path / "user.md").write_text("What is it?")
     (tmp_path / "task.yaml").write_text(task)
-    assert "task.yaml" in refused("run", CLOSED, f"task.name={tmp_path}")
+    assert "task.yaml" in refused("run", CLOSED, *SERVED, f"task.name={tmp_path}")

@@ -19,10 +19,11 @@ from openmaia.core.errors import UsageError
 from openmaia.distributed.launchers.requirements import CheckResult, installed, missing_files, missing_packages
 from openmaia.models import probe
 from tests.conftest import REPOSITORY
-from tests.helpers.http import QuietHandler, serving
+from tests.helpers.http import answering
 from tests.helpers.standin_hub import Repository, hub
 
 DEMO = str(REPOSITORY / "configs/demo.yaml")
+SERVED = ["backbone.kind=openai", "backbone.model=m", "backbone.base_url=http://127.0.0.1:9/v1"]
 LEAST = ["name=x", "units=all", "target.name=t", "target.kind=closed_form"]
 
 
@@ -169,14 +170,16 @@ def test_packages_beyond_the_requirements_come_with_their_command():
 
 
 def test_modules_of_the_user_have_to_be_found():
-    [message] = missing(missing_packages(load([*LEAST, "tools=[no_such_package.things:tool]"]), installed()))
+    [message] = missing(missing_packages(load([*LEAST, *SERVED, "tools=[no_such_package.things:tool]"]), installed()))
     assert "no_such_package" in message and "PYTHONPATH" in message
 
 
 def test_absent_files_and_folders_are_named(tmp_path: Path):
     (tmp_path / "file").write_text("in the way")
     own = [f"paths.runs={tmp_path}/file/runs", "target.directions.layer=nowhere.safetensors"]
-    messages = missing(missing_files(load([*LEAST, *own, "pictures.kind=folder", "pictures.folder=nowhere"])))
+    messages = missing(
+        missing_files(load([*LEAST, "target.kind=network", *own, "pictures.kind=folder", "pictures.folder=nowhere"]))
+    )
     assert "target.directions.layer=nowhere.safetensors: there is no such file" in messages[0]
     assert "cannot be written" in messages[1] and "pictures.folder='nowhere' is no folder" in messages[2]
 
@@ -272,22 +275,6 @@ def test_a_ray_address_is_connected_to():
 
 
 @contextmanager
-def answering(status: int, kind: str, body: bytes) -> Iterator[str]:
-    """Serves one answer to every request, and yields the address."""
-
-    class Handler(QuietHandler):
-        def do_GET(self) -> None:
-            self.send_response(status)
-            self.send_header("Content-Type", kind)
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
-
-    with serving(Handler) as address:
-        yield address
-
-
-@contextmanager
 def silent() -> Iterator[str]:
     """Listens and never answers."""
     with socket.create_server(("127.0.0.1", 0), backlog=64) as listening:
@@ -327,8 +314,12 @@ def test_the_servers_of_viewer_and_writer_are_asked_if_they_are_used():
             for section, model in named.items()
             for setting in (f"{section}.kind=openai", f"{section}.model={model}", f"{section}.base_url={address}/v1")
         ]
-        messages = {text: [r.message for r in server.model_servers(load([*LEAST, *given, f"backbone.sees={text}"]))]
-                    for text in ("text", "images")}  # fmt: skip
+        seeing = [setting for setting in given if not setting.startswith("viewer.")]
+        chosen = {"text": [*given, "backbone.sees=text"], "images": seeing}
+        messages = {
+            sees: [result.message for result in server.model_servers(load([*LEAST, *each]))]
+            for sees, each in chosen.items()
+        }
     assert [len(messages[sees]) for sees in ("text", "images")] == [3, 2]
     expected = ("serves qwen", "does not list evaluate.writer.model=writing", "does not list viewer.model=seeing")
     assert all(words in message for words, message in zip(expected, messages["text"], strict=True))

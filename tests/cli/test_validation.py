@@ -15,6 +15,7 @@ from openmaia.models.targets.survey import layer_names, survey
 from tests.conftest import REPOSITORY
 
 DEMO = str(REPOSITORY / "configs/demo.yaml")
+SERVED = ["backbone.kind=openai", "backbone.model=m", "backbone.base_url=http://127.0.0.1:9/v1"]
 SCIENCE = ["demo", "bias", "closed-form", "synthetic", "resnet152", "clip_rn50", "dino_vits8", "spurious"]
 
 
@@ -57,8 +58,8 @@ def test_shipped_config_is_valid(name: str):
         (["exemplars.folder=/nowhere"], "exemplars.folder=/nowhere does not exist"),
         (["backbone.kind=replay", "backbone.record=/nowhere.json"], "backbone.record=/nowhere.json does not exist"),
         (["target.directions={_conv_head: /nowhere.safetensors}"], "target.directions._conv_head=/nowhere"),
-        (["tools=['nowhere:f']"], "'nowhere:f' cannot be imported"),
-        (["tools=['os:sep']"], "'os:sep' is no function"),
+        ([*SERVED, "tools=['nowhere:f']"], "'nowhere:f' cannot be imported"),
+        ([*SERVED, "tools=['os:sep']"], "'os:sep' is no function"),
     ],
 )
 def test_wrong_value_is_named(given: list[str], said: str):

@@ -109,7 +109,7 @@ def test_each_replica_fits_its_part_of_a_card(machine: str, backbone: str):
 
 @pytest.mark.parametrize(("machine", "cards"), [("one-24gb", 1), ("one-80gb", 1), ("eight-gpus", 3)])
 def test_models_that_share_a_card_have_an_explicit_kv_cache(machine: str, cards: int):
-    pools = config(f"machine/{machine}").pools
+    pools = config(f"machine/{machine}", f"models/{MACHINES[machine][1][0]}").pools
     assert 0 < pools.backbone.num_gpus < 1 and pools.backbone.kv_cache_gb > 0
     assert sum(getattr(pools, role).num_gpus for role in POOLS) <= cards + 1e-9
 

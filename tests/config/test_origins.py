@@ -15,7 +15,7 @@ from tests.config.test_config import CONFIGS, LEAST
 def file(tmp_path: Path) -> Path:
     path = tmp_path / "a.yaml"
     path.write_text(
-        "# a comment\nlimits: {turns: 20}\n\nbackbone:\n  vllm:\n    eager: true\n    arguments: {a: {b: 1}}\nseed: 3\n"
+        "# a comment\nlimits: {turns: 20}\n\nbackbone:\n  kind: vllm\n  model: m\n  vllm:\n    eager: true\n    arguments: {a: {b: 1}}\nseed: 3\n"
     )
     return path
 
@@ -23,8 +23,10 @@ def file(tmp_path: Path) -> Path:
 def test_origins_name_lines_and_overrides(file: Path):
     assert origins([str(file), "seed=4", "name=x"]) == {
         "limits.turns": f"{file}:2",
-        "backbone.vllm.eager": f"{file}:6",
-        "backbone.vllm.arguments": f"{file}:7",
+        "backbone.kind": f"{file}:5",
+        "backbone.model": f"{file}:6",
+        "backbone.vllm.eager": f"{file}:8",
+        "backbone.vllm.arguments": f"{file}:9",
         "seed": "override",
         "name": "override",
     }

@@ -26,6 +26,8 @@ KEYS = {
     "HF_TOKEN": "hf_0123456789abcdefghij",
     "AWS_SECRET_ACCESS_KEY": "aws/0123456789+abcdefghij",
 }
+PRIVATE = "private-0123456789abcdef"
+"""A part of the address of the server, which comes from the environment."""
 LOOKS = "[CODE]:\n```python\nimport os, sys\nprint(dict(os.environ), sys.argv, sys.orig_argv)\n```"
 
 
@@ -87,13 +89,18 @@ def test_keys_reach_nothing_that_a_run_writes(folder: Path, server: Server):
     overrides = [
         *sources(folder / "data"),
         *("name=secret", "units=mono=0-1", "backbone.kind=openai", "backbone.model=some", "backbone.tries=3"),
-        *(f"backbone.base_url={server.base}/v1", "tracking.kind=wandb", "tracking.mode=offline"),
+        *("backbone.base_url=${oc.env:MODEL_URL}", "tracking.kind=wandb", "tracking.mode=offline"),
         *("ray.num_cpus=2", "ray.investigations=1", "backbone.outage_minutes=0.1"),
     ]
     home = folder / "home"
     home.mkdir()
     places = {"HOME": home, "TMPDIR": folder, "RAY_TMPDIR": folder}
-    environment = {**os.environ, **KEYS, **{name: str(path) for name, path in places.items()}}
+    environment = {
+        **os.environ,
+        **KEYS,
+        "MODEL_URL": f"{server.base}/{PRIVATE}/v1",
+        **{name: str(path) for name, path in places.items()},
+    }
     command = [sys.executable, "-m", "openmaia.cli.main"]
     done = subprocess.run([*command, "run", *overrides], env=environment, capture_output=True, timeout=400)
     run = Run.open(str(folder / "data/runs/secret"))
@@ -109,7 +116,10 @@ def test_keys_reach_nothing_that_a_run_writes(folder: Path, server: Server):
     printed = [(str(each.args), each.stdout + each.stderr) for each in (done, *shown)]
     everything = [*written(folder), *printed]
     leaks = [
-        (name, key) for name, data in everything for key, value in KEYS.items() if any(f in data for f in forms(value))
+        (name, key)
+        for name, data in everything
+        for key, value in [*KEYS.items(), ("MODEL_URL", PRIVATE)]
+        if any(f in data for f in forms(value))
     ]
     assert leaks == []
 
@@ -142,4 +152,4 @@ def test_secret_in_a_config_is_refused_without_repeating_it(tmp_path: Path, over
     ["paths.runs=s3://bucket/a@b", "backbone.base_url=http://[::1]:8000/v1", "pictures.folder=/data/me@home"],
 )
 def test_address_without_a_secret_is_accepted(tmp_path: Path, override: str):
-    load([*sources(tmp_path), override])
+    load([*sources(tmp_path), "backbone.kind=openai", "backbone.model=m", override])

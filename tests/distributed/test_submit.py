@@ -60,7 +60,7 @@ def below(folder: Path) -> list[str]:
 
 
 def hostile(value: str) -> list[str]:
-    return [*LEAST, f"target.weights={json.dumps(value)}"]
+    return [*LEAST, f"exemplars.dataset={json.dumps(value)}"]
 
 
 # -- SLURM -------------------------------------------------------------------------------------------------------------
@@ -241,7 +241,7 @@ def load_text(text: str) -> dict[str, Any]:
 def test_no_value_gets_out_of_the_config(value: str):
     sources = hostile(value)
     job, settings, made = kube(*sources[len(LEAST) :])
-    assert load_text(settings["data"]["config.yaml"])["target"]["weights"] == load(sources).target.weights
+    assert load_text(settings["data"]["config.yaml"])["exemplars"]["dataset"] == load(sources).exemplars.dataset
     assert [each["kind"] for each in job.documents] == ["ConfigMap", "RayJob"]
     assert "touch" not in yaml.safe_dump(made)
 

@@ -24,3 +24,19 @@ def serving(handler: type[BaseHTTPRequestHandler]) -> Iterator[str]:
         server.shutdown()
         server.server_close()
         thread.join()
+
+
+@contextmanager
+def answering(status: int, kind: str, body: bytes) -> Iterator[str]:
+    """Serves one answer to every request, and yields the address."""
+
+    class Handler(QuietHandler):
+        def do_GET(self) -> None:
+            self.send_response(status)
+            self.send_header("Content-Type", kind)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+    with serving(Handler) as address:
+        yield address

@@ -56,23 +56,21 @@ def replayed(path: Path, replies: Sequence[str]) -> Path:
 def sources(folder: Path, replies: Sequence[str] = EXPERIMENTS) -> list[str]:
     """Config sources of a run below a folder."""
     folder.mkdir(parents=True, exist_ok=True)
-    return [
-        str(REPOSITORY / "configs/closed-form.yaml"),
-        "pictures.kind=folder",
-        "generator.parts=pictures",
-        f"pictures.folder={pictures(folder / 'pictures')}",
-        f"paths.runs={folder / 'runs'}",
-        f"paths.exemplars={folder / 'exemplars'}",
-        f"paths.cache={folder / 'cache'}",
-        "backbone.kind=replay",
-        f"backbone.record={replayed(folder / 'history.json', replies)}",
-        "exemplars.k=3",
-        "generator.size=64",
-        "evaluate.n=2",
-        "task.evidence.confirm=0",
-        "task.evidence.experiments=0",
-        "task.evidence.labels=0",
-    ]
+    file = folder / "sources.yaml"  # what a file sets, an override may replace by another component with its own keys
+    file.write_text(
+        json.dumps(
+            {
+                "pictures": {"kind": "folder", "folder": str(pictures(folder / "pictures"))},
+                "generator": {"parts": "pictures", "size": 64},
+                "paths": {name: str(folder / name) for name in ("runs", "exemplars", "cache")},
+                "backbone": {"kind": "replay", "record": str(replayed(folder / "history.json", replies))},
+                "exemplars": {"k": 3},
+                "evaluate": {"n": 2},
+                "task": {"evidence": {"confirm": 0, "experiments": 0, "labels": 0}},
+            }
+        )
+    )
+    return [str(REPOSITORY / "configs/closed-form.yaml"), str(file)]
 
 
 LAYERS = {"mono": 6, "or": 3, "and": 3}

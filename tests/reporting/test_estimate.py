@@ -2,7 +2,7 @@
 
 import itertools
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -178,7 +178,7 @@ def written(folder: Path, values: object) -> str:
 
 
 def test_the_built_in_table_says_what_was_measured():
-    assert "measured on one H200 with random weights; turns and calls assumed" in from_rates().source
+    assert "measured on one H200 with random weights of Gemma 3 27B" in from_rates().source
 
 
 def test_investigations_are_drawn_from_the_rates(tmp_path: Path):
@@ -349,9 +349,13 @@ def test_units_are_counted_without_the_target(spec: str, expected: int | None):
 # -- the command -----------------------------------------------------------------------------------------------------
 
 
-def command(tmp_path: Path, *arguments: str) -> str:
+MODELS = [f"configs/models/{name}.yaml" for name in ("gemma3-27b", "flux-dev", "kontext-dev")]
+MACHINE = "configs/machine/eight-gpus.yaml"
+
+
+def command(tmp_path: Path, *arguments: str, models: Sequence[str] = (*MODELS, MACHINE)) -> str:
     """What `openmaia run … --estimate` prints; a UsageError as it is raised."""
-    own = ["name=x", "target.name=net", "target.layers=[layer4]", f"paths.runs={tmp_path}/runs"]
+    own = [*models, "name=x", "target.name=net", "target.layers=[layer4]", f"paths.runs={tmp_path}/runs"]
     done = CliRunner().invoke(app, ["run", *own, *arguments], env={"COLUMNS": "200"})
     if done.exception is not None and not isinstance(done.exception, SystemExit):
         raise done.exception
@@ -364,6 +368,30 @@ def test_an_estimate_says_what_it_assumed_and_leaves_no_trace(tmp_path: Path):
     assert "service times: measured on one H200 with random weights" in said
     assert "exemplars, loading, failures" in said
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("models", "unknown"),
+    [
+        ([], "backbone.kind=scripted, generator.kind=collage, editor.kind=collage, target.kind=network without a GPU"),
+        ([*MODELS, MACHINE, "configs/models/endpoint.yaml"], "backbone.kind=openai"),
+        ([*MODELS, MACHINE, "configs/models/images-api.yaml"], "generator.kind=openai, editor.kind=openai"),
+        ([*MODELS, MACHINE, "evaluate.generator.kind=collage"], "evaluate.generator.kind=collage"),
+        ([*MODELS, MACHINE, "pools.backbone.num_gpus=0"], "backbone.kind=vllm without a GPU"),
+    ],
+)
+def test_an_estimate_without_measured_times_has_no_duration(tmp_path: Path, models: list[str], unknown: str):
+    said = command(tmp_path, "--estimate", "units=layer4=0-99", models=models)
+    assert f"no service times are known for {unknown}" in said
+    assert "--rates runs/pilot" in said
+    assert not re.search(r"\d+(\.\d+)? (s|min|h|d)\b", said)
+
+
+def test_times_of_a_file_count_as_known(tmp_path: Path):
+    path = tmp_path / "rates.yaml"
+    path.write_text("about: own\nservices: {backbone: {fixed: 0, per_item: 2}}\n")
+    models = [*MODELS, MACHINE, "configs/models/endpoint.yaml"]
+    assert "duration" in command(tmp_path, "--estimate", "units=layer4=0-9", "--rates", str(path), models=models)
 
 
 def test_an_estimate_that_would_have_to_load_the_target_says_so(tmp_path: Path):
@@ -409,7 +437,7 @@ def finished(tmp_path: Path, planned: int, done: int) -> Run:
 
 def test_a_run_with_records_is_estimated_from_them(tmp_path: Path):
     run = finished(tmp_path, planned=40, done=5)
-    said = command(tmp_path, "units=layer4=0-99", "--estimate")
+    said = command(tmp_path, "units=layer4=0-99", "--estimate", models=[])
     assert f"35 of 40 investigations are pending in {run.files.root}" in said
     assert f"measured: 5 records of {run.files.root}" in said
     assert "backbone 3 s a request" in said
@@ -425,4 +453,4 @@ def test_another_runs_records_can_be_named(tmp_path: Path):
 
 def test_a_finished_run_leaves_nothing(tmp_path: Path):
     finished(tmp_path, planned=3, done=3)
-    assert "nothing is pending: 0 of 3" in command(tmp_path, "units=layer4=0-99", "--estimate")
+    assert "nothing is pending: 0 of 3" in command(tmp_path, "units=layer4=0-99", "--estimate", models=[])

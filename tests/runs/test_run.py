@@ -47,14 +47,15 @@ def test_resolved_config_is_saved(tmp_path: Path):
 
 
 def test_run_resumes_under_its_config_on_other_machines(tmp_path: Path):
-    Run.create(config(tmp_path)).publish(record())
+    served = ["backbone.kind=openai", "backbone.model=m", "backbone.sees=text", "viewer.kind=openai", "viewer.model=m"]
+    Run.create(config(tmp_path, *served)).publish(record())
     machine = [
+        *served,
         "ray.num_cpus=7",
         "pools.target.min_replicas=2",
         "backbone.base_url=http://127.0.0.1:9",
         "viewer.tries=2",
         "sandbox.memory_mb=2048",
-        "backbone.vllm.memory_fraction=0.5",
     ]
     resumed = Run.create(config(tmp_path, *machine))
     assert resumed.done() == {PLAN[0]}

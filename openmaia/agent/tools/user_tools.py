@@ -14,6 +14,7 @@ from PIL import Image
 from openmaia.agent.tools.arguments import MAX_TEXT, brief, list_of, named_values
 from openmaia.core.errors import ToolError
 from openmaia.core.images import EncodedImage
+from openmaia.core.secrets import redacted
 
 
 def call_user_tool(
@@ -53,7 +54,7 @@ def call_user_tool(
             result = tool(*given, **named)
         return _encoded(result, register)
     except Exception as error:  # the user's code, called with the agent's arguments: the agent gets to see the error
-        raise ToolError(_whole(f"{name}: {type(error).__name__}: {error}"[:MAX_TEXT])) from error
+        raise ToolError(_whole(redacted(f"{name}: {type(error).__name__}: {error}")[:MAX_TEXT])) from error
 
 
 def _images(argument: Any) -> Iterator[Any]:

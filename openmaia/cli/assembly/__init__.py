@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from openmaia.core.importing import add_folder
+from openmaia.core.secrets import boundary
 
 if TYPE_CHECKING:
     from openmaia.agent.context import InvestigationOptions
@@ -36,6 +37,7 @@ class ConfigAssembly:
         self.__dict__.update(state)
         add_folder(self.folder)
 
+    @boundary()
     def host(self, role: str, config: "Config") -> Any:
         """Loads the model of a service and returns the object that implements the service's protocol.
 
@@ -51,6 +53,7 @@ class ConfigAssembly:
 
         return hosts.host(role, config)
 
+    @boundary()
     def concurrency(self, role: str, config: "Config") -> int:
         """Returns how many calls a replica of a service answers concurrently, or 0 if it takes one batch after another.
 
@@ -60,18 +63,21 @@ class ConfigAssembly:
 
         return hosts.concurrency(role, config)
 
+    @boundary()
     def dataset(self, config: "Config", say: Callable[[str], None] = lambda line: None) -> "ImageDataset":
         """Returns the image dataset of the config. The first call may download it; `say` receives messages."""
         from openmaia.cli.assembly import datasets
 
         return datasets.image_dataset(config, say)
 
+    @boundary()
     def options(self, config: "Config") -> "InvestigationOptions":
         """Returns the settings for each investigation that a config describes, such as the largest number of turns."""
         from openmaia.cli.assembly import investigations
 
         return investigations.options(config)
 
+    @boundary()
     def evaluation(
         self,
         config: "Config",
@@ -91,6 +97,7 @@ class ConfigAssembly:
             config, generator, target, backbone=backbone, store=store, dataset=dataset
         )
 
+    @boundary()
     def design(self, config: "Config") -> "EvaluationDesign":
         """Returns the settings for testing descriptions: how prompts are written, the numbers of images, the seed."""
         from openmaia.cli.assembly import evaluation

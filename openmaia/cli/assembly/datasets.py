@@ -5,7 +5,9 @@ from pathlib import Path
 
 from openmaia.cli.assembly.errors import session_object_error, unknown_value
 from openmaia.config.schema import Config, PicturesConfig
+from openmaia.core.errors import UsageError
 from openmaia.core.paths import user_path
+from openmaia.core.secrets import MARK
 from openmaia.core.text import Printer
 from openmaia.datasets.library import ImageDataset
 
@@ -42,6 +44,11 @@ def image_dataset(config: Config, say: Printer = lambda line: None) -> ImageData
 def _huggingface_images(pictures: PicturesConfig, listings: Path, say: Printer) -> ImageDataset:
     from openmaia.datasets.huggingface import HuggingFaceImages
 
+    if MARK in pictures.data:
+        raise UsageError(
+            f"pictures.data={pictures.data} was stored without the parts of the URL that may be secret; give it again: "
+            "pictures.data=URL, or pictures.data='${oc.env:NAME}' from the start"
+        )
     collection = HuggingFaceImages(
         dataset=pictures.dataset,
         data=pictures.data,

@@ -12,7 +12,7 @@ from openmaia.cli.assembly import ConfigAssembly
 from openmaia.cli.assembly.validation import validate
 from openmaia.config.loading import differing_keys, to_dict
 from openmaia.config.schema import Config
-from openmaia.runs.run import Run
+from openmaia.runs.run import SUMMARY, Run
 
 if TYPE_CHECKING:
     from openmaia.distributed.assembly import Progress
@@ -43,12 +43,23 @@ def run_sweeps(configs: Sequence[Config], view: "Progress") -> "list[SweepOutcom
 
 
 def _validate(configs: Sequence[Config]) -> None:
-    """Validates configs, except those whose run directory already has a plan that was made for the same config."""
+    """Validates configs, except those whose run directory already has a plan that was made for the same config.
+
+    Then checks that nothing is missing that takes long to be noticed, unless all runs have finished.
+    """
+    pending: list[Config] = []
     for config in configs:
         run = Run.of(config)
         is_planned = run.files.exists("config.yaml") and run.files.exists("plan.json")
         if not is_planned or differing_keys(run.config(), to_dict(config)):
             validate(config)
+            is_planned = False
+        if not is_planned or next(run.iter_pending(), None) or not run.files.exists(SUMMARY):
+            pending.append(config)
+    if pending:
+        from openmaia.cli.doctor import quick
+
+        quick.require(pending)
 
 
 def run_ablation(configs: Mapping[str, Config], view: "Progress") -> dict[str, Run]:

@@ -13,6 +13,7 @@ import typer
 from openmaia.cli.commands.completion import complete_config, complete_run
 from openmaia.cli.signals import STOPPED
 from openmaia.core.errors import UsageError
+from openmaia.core.secrets import redacted
 from openmaia.core.text import first_line, printable
 
 if TYPE_CHECKING:
@@ -68,8 +69,17 @@ def stoppable() -> Iterator[None]:
 
 def fail(message: str, code: int) -> NoReturn:
     """Prints an error and ends the process with the exit code `code`."""
-    print(f"error: {printable(message, keep=chr(10))}", file=sys.stderr)
+    print(f"error: {printable(redacted(message), keep=chr(10))}", file=sys.stderr)
     raise SystemExit(code)
+
+
+def print_left_out(sources: Sequence[str]) -> None:
+    """Prints in one line which keys of config files the chosen components do not use."""
+    from openmaia.config.loading import left_out, sweep_sources
+
+    found = {key: reason for each, listing in sweep_sources(sources) for key, reason in left_out(each, listing).items()}
+    if found:
+        print(f"not used: {', '.join(f'{key} ({reason})' for key, reason in sorted(found.items()))}")
 
 
 def print_report(paths: Sequence[str], embedding: str = "") -> None:
@@ -103,14 +113,14 @@ def print_failures(outcome: "SweepOutcome") -> bool:
     Returns:
         Whether an investigation failed, or a file is damaged.
     """
-    failures, root = outcome.failed, outcome.run.files.root
+    failures, root = outcome.failed, redacted(outcome.run.files.root)
     names = {each: f"{each.unit} #{each.replicate}" if each.replicate else str(each.unit) for each in failures}
     for line in failure_lines({names[each]: cause for each, cause in failures.items()}):
         print(line, file=sys.stderr)
     if failures and not outcome.done:
         print(f"failed: all {len(failures)} investigations of {root}, so that it holds no description", file=sys.stderr)
     is_damaged = print_damage(outcome.run)
-    print_report([root])
+    print_report([outcome.run.files.root])
     return bool(failures) or is_damaged
 
 

@@ -22,7 +22,7 @@ def config(
         settings = load(sources, listing)
         if number:
             print("---")
-        print("\n".join(explained(settings, sources, only_given=given)))
+        print("\n".join(explained(settings, sources, only_given=given, listing=listing)))
 
 
 def layers(config: ConfigSources) -> None:

@@ -38,13 +38,15 @@ def print_estimate(config: list[str], rates: str, gpus: str, units: str, figure:
         units: Numbers of units, separated by commas. If it is empty, the pending investigations of the config count.
         figure: The SVG file into which the durations are drawn. If it is empty, none is drawn.
 
+    No duration is printed if the times of a component are not known.
+
     Raises:
         UsageError: An argument is invalid, or a number cannot be known without loading the target.
     """
-    from openmaia.cli.terminal.costs import show_predictions, show_workload
+    from openmaia.cli.terminal.costs import show_predictions, show_unknown, show_workload
     from openmaia.config.loading import load
     from openmaia.reporting.costs.estimate import estimate
-    from openmaia.reporting.costs.workload import find_workload, pending_units
+    from openmaia.reporting.costs.workload import find_workload, pending_units, without_rates
 
     settings = load(config)
     gpu_counts, unit_counts = _numbers("--gpus", gpus), _numbers("--units", units)
@@ -62,6 +64,9 @@ def print_estimate(config: list[str], rates: str, gpus: str, units: str, figure:
             return
         unit_counts = [pending]
     work = find_workload(settings, rates)
+    if unknown := without_rates(settings, work, is_on_gpus=bool(gpu_counts)):
+        show_unknown(unknown, source)
+        return
     show_workload(settings, work, source)
     predictions = [estimate(settings, work, count, number) for count in unit_counts for number in gpu_counts or [None]]
     show_predictions(predictions)

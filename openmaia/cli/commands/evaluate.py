@@ -14,6 +14,7 @@ from openmaia.cli.commands.common import RepeatFlag, print_damage, repeat_damage
 from openmaia.cli.commands.completion import complete_run
 from openmaia.cli.commands.faithfulness import ablate, check_layers, check_network
 from openmaia.core.errors import UsageError
+from openmaia.core.secrets import redacted
 
 if TYPE_CHECKING:
     from openmaia.config.schema import Config
@@ -165,11 +166,13 @@ def _score(
     paths: Sequence[str], overlays: Sequence[str], name: str, repeat: bool, claims: Sequence[str], *, faithfulness: bool
 ) -> None:
     from openmaia.cli.assembly.evaluation import in_process
+    from openmaia.config.loading import refuse_unused_by
     from openmaia.core.text import printable
     from openmaia.evaluation.damage import foreign_tests
     from openmaia.reporting.browser.report import named
     from openmaia.runs.run import Run
 
+    refuse_unused_by("openmaia evaluate", overlays)
     given = [Run.open(path) for path in paths]
     for run in given:
         if not run.done():
@@ -278,4 +281,4 @@ def _score_run(run: "Run", settings: "Config", services: "EvaluationServices") -
     show_reliability(run)
     show_truth([(run, run.name)])
     if run.source is not None:
-        print(f"evaluation: {run.files.root}")
+        print(f"evaluation: {redacted(run.files.root)}")

@@ -7,7 +7,15 @@ from typing import Annotated
 import typer
 
 from openmaia.cli.commands import estimate as estimates
-from openmaia.cli.commands.common import ConfigSources, RepeatFlag, fail, print_failures, print_report, repeat_damaged
+from openmaia.cli.commands.common import (
+    ConfigSources,
+    RepeatFlag,
+    fail,
+    print_failures,
+    print_left_out,
+    print_report,
+    repeat_damaged,
+)
 
 
 def run(
@@ -30,10 +38,12 @@ def run(
         estimates.print_estimate(config, rates, gpus, units, figure)
         return
     estimates.refuse_without_estimate(rates, gpus, units, figure)
-    from openmaia.config.loading import load_sweeps
+    from openmaia.config.loading import load_sweeps, refuse_unused_by
     from openmaia.runs.run import Run
 
     settings = load_sweeps(config)
+    refuse_unused_by("openmaia run", config)
+    print_left_out(config)
     runs = [Run.of(each) for each in settings]
     for each in runs if repeat else ():
         if each.files.exists("config.yaml"):
@@ -75,12 +85,16 @@ def investigate(
     from openmaia.cli.assembly.validation import validate
     from openmaia.cli.terminal.conversation import ConversationView
     from openmaia.cli.terminal.output import Terminal, say
-    from openmaia.config.loading import load, to_dict
+    from openmaia.config.loading import given_keys, load, refuse_unused_by, to_dict
     from openmaia.evaluation.analysis.verdict import write_summary
     from openmaia.runs.files import safe
     from openmaia.runs.run import InvestigationId, Run
 
     settings = load([*config, f"units={unit}"])
+    refuse_unused_by("openmaia investigate", config)
+    if "units" in given_keys(config):
+        print(f"not used: units=… (--unit {unit})")
+    print_left_out(config)
     validate(settings)
     say("loading the network")
     target = targets.target(settings)

@@ -71,10 +71,11 @@ def ablation_configs(sources: Sequence[str], other: Sequence[str], sets: str) ->
             tool set `other-generator` is given. Or `other` does not change the generator, or changes something
             besides the generator and the editor.
     """
-    from openmaia.config.loading import load
+    from openmaia.config.loading import load, refuse_unused_by
     from openmaia.evaluation.analysis.ablation import FULL, OTHER, SETS
 
     base = load(sources)
+    refuse_unused_by("openmaia ablate", sources)
     _check_base(base)
     wanted = [name.strip() for name in sets.split(",") if name.strip()]
     wanted = wanted or [name for name in SETS if name != OTHER or other]
@@ -135,9 +136,10 @@ def bias(config: ConfigSources) -> None:
     Example: openmaia bias configs/bias.yaml units=output=pig,strawberry
     """
     from openmaia.cli.assembly.biases import checked, design
-    from openmaia.config.loading import load
+    from openmaia.config.loading import load, refuse_unused_by
 
     settings = checked(load(["task.name=bias", *config]))
+    refuse_unused_by("openmaia bias", config)
     from openmaia.apps.bias.pages import write_pages
     from openmaia.apps.bias.run import judged
     from openmaia.cli.assembly.sweeps import run_bias
@@ -170,10 +172,11 @@ def spurious(config: ConfigSources) -> None:
     from openmaia.cli.assembly.sweeps import run_sweeps
     from openmaia.cli.terminal.applications import show_spurious
     from openmaia.cli.terminal.output import Terminal
-    from openmaia.config.loading import load
+    from openmaia.config.loading import load, refuse_unused_by
     from openmaia.runs.files import Files
 
     settings = load(config)
+    refuse_unused_by("openmaia spurious", config)
     study = settings.spurious
 
     def investigate(judging: "Config") -> "Run":

@@ -40,7 +40,7 @@ def slurm(
     from openmaia.distributed.launchers import slurm
 
     settings = load_sweeps(config)
-    _validate(settings)
+    _validate("slurm", config, settings)
     job = slurm.prepare(settings, config, option or [])
     if dry_run:
         print(job)
@@ -70,7 +70,7 @@ def kuberay(
     from openmaia.distributed.launchers import kuberay
 
     settings = load(config)
-    _validate([settings])
+    _validate("kuberay", config, [settings])
     job = kuberay.prepare(settings, overlay or [], image, namespace)
     if dry_run:
         print(job)
@@ -98,7 +98,7 @@ def ray(
     from openmaia.distributed.launchers import ray
 
     settings = load_sweeps(config)
-    _validate(settings)
+    _validate("ray", config, settings)
     job = ray.prepare(settings, config, address)
     if dry_run:
         print(job)
@@ -107,13 +107,15 @@ def ray(
     _print_job(f"Ray job {number}", [*ray.follow(job, number), *_show_commands(settings)])
 
 
-def _validate(configs: "Sequence[Config]") -> None:
-    """Checks layers and units of configs before the job is queued.
+def _validate(launcher: str, sources: Sequence[str], configs: "Sequence[Config]") -> None:
+    """Checks layers and units of configs, and the overrides among their sources, before the job is queued.
 
     Files are not checked, because they may exist only on the nodes of the cluster.
     """
     from openmaia.cli.assembly.validation import validate_units
+    from openmaia.config.loading import refuse_unused_by
 
+    refuse_unused_by(f"openmaia submit {launcher}", sources)
     for each in configs:
         validate_units(each)
 

@@ -3,10 +3,11 @@
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
-from openmaia.cli.doctor import machine, memory, server, weights
+from openmaia.cli.doctor import machine, memory, weights
+from openmaia.cli.doctor.quick import quick_checks
 from openmaia.cli.doctor.sources import library_network, weight_sources
 from openmaia.config.loading import load
-from openmaia.distributed.launchers.requirements import CheckResult, installed, missing_files, missing_packages, ok
+from openmaia.distributed.launchers.requirements import CheckResult, installed, ok
 
 __all__ = ["CheckResult", "examine"]
 
@@ -38,8 +39,7 @@ def examine(sources: Sequence[str], seconds: float = SECONDS) -> list[CheckResul
     with ThreadPoolExecutor() as threads:
         asked = threads.submit(machine.ask_libraries, seconds, network, model, str(backbone.context_tokens))
         reports = weights.inspect(weight_sources(config))
-        results += [*missing_packages(config, distributions), *missing_files(config)]
-        results += [*server.model_servers(config), *server.ray_cluster(config.ray.address)]
+        results += quick_checks(config, distributions)
         answers = asked.result()
     if network:
         reports.append(weights.inspect_network(network, answers.get("checkpoint", {})))

@@ -45,6 +45,21 @@ def show_workload(config: Config, work: Workload, units: str) -> None:
     say(f"included: the test of each description on 2 x {images} images. Not included: exemplars, loading, failures")
 
 
+def show_unknown(components: Sequence[str], units: str) -> None:
+    """Prints that the duration of a sweep cannot be estimated, because the times of some components are not known.
+
+    Args:
+        components: The settings that choose these components.
+        units: Says how the number of units was determined.
+    """
+    say(f"units: {units}")
+    say(f"no duration: no service times are known for {', '.join(components)}")
+    say(
+        "investigate a few units (units=… name=pilot), and take the times from their records: --estimate --rates "
+        "runs/pilot; or give a file of rates"
+    )
+
+
 def show_predictions(predictions: Sequence[Prediction]) -> None:
     """Prints a table of predicted durations and costs of a sweep (all investigations of one config).
 

@@ -19,6 +19,7 @@ from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
+from openmaia.core.secrets import redacted
 from openmaia.core.text import printable
 from openmaia.evaluation.analysis.bootstrap import Interval
 from openmaia.runs.state import time_left
@@ -45,7 +46,7 @@ console = PrintableConsole()
 
 def say(line: str, *, dim: bool = False) -> None:
     """Prints a line without interpreting markup; with `dim` in a weaker colour, for explanations below a table."""
-    console.print(line, highlight=False, markup=False, style="dim" if dim else None)
+    console.print(redacted(line), highlight=False, markup=False, style="dim" if dim else None)
 
 
 def show_table(

@@ -5,9 +5,11 @@ import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
+from openmaia.config.loading import is_file
 from openmaia.config.machine import JobConfig
 from openmaia.config.schema import Config
 from openmaia.core.errors import UsageError
+from openmaia.core.secrets import is_clean
 from openmaia.distributed.cluster.resources import NodeResources, of_investigations, of_pools, unplaced
 from openmaia.distributed.launchers.requirements import CheckResult, installed, missing_files, missing_packages
 
@@ -51,6 +53,24 @@ def files(config: Config) -> None:
     """
     if missing := _missing(missing_files(config)):
         raise UsageError(missing)
+
+
+def command_line(sources: Sequence[str]) -> None:
+    """Checks that the command line of a job, which the cluster stores and shows, holds no secret.
+
+    Args:
+        sources: The config files and overrides of the job.
+
+    Raises:
+        UsageError: If an override has a URL with a password or a query.
+    """
+    for source in sources:
+        if not is_file(Path(source)) and not is_clean(source):
+            raise UsageError(
+                f"{source.partition('=')[0]} has a URL with a password or a query, and the cluster stores and shows the "
+                "command line of a job; put it into a file, or into an environment variable of the job, and give "
+                f"'{source.partition('=')[0]}=${{oc.env:NAME}}'"
+            )
 
 
 def absolute(config: Config) -> None:

@@ -20,6 +20,7 @@ from openmaia.config.loading import to_yaml
 from openmaia.config.machine import POOLS
 from openmaia.config.schema import Config
 from openmaia.core.errors import UsageError
+from openmaia.core.secrets import MARK, is_clean
 from openmaia.distributed.cluster.resources import NodeResources, ResourceRequest, of_pools
 from openmaia.distributed.launchers import checking
 from openmaia.distributed.launchers.overlays import Document, documents
@@ -106,11 +107,18 @@ def prepare(config: Config, overlays: Sequence[str], image: str | None, namespac
     templates = [job["spec"]["submitterPodTemplate"], *(group["template"] for group in (head, *groups))]
     for container in (each for template in templates for each in template["spec"]["containers"]):
         container["image"] = image or container["image"]
+    text = to_yaml(inside)
+    if not is_clean(text) or f"?{MARK}" in text or f"{MARK}@" in text:
+        raise UsageError(
+            "the config has a URL with a password or a query, or a path from the environment of this machine, and a "
+            "ConfigMap would hold it; give 'KEY=${oc.env:NAME}' with a variable of the pods (from a Kubernetes Secret), "
+            "and paths as they are in the pods"
+        )
     settings: Document = {
         "apiVersion": "v1",
         "kind": "ConfigMap",
         "metadata": {"name": name, "labels": dict(job["metadata"]["labels"])},
-        "data": {"config.yaml": to_yaml(inside)},
+        "data": {"config.yaml": text},
     }
     return KubeRayJob(
         name=name, namespace=namespace, documents=[settings, job], run=joined(inside.paths.runs, inside.name)

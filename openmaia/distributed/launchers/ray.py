@@ -57,6 +57,7 @@ def prepare(configs: Sequence[Config], sources: Sequence[str], address: str | No
         UsageError: If `paths.runs` or `paths.exemplars` is relative, a config file is outside of the working directory,
             or `job.runtime_env` is invalid.
     """
+    checking.command_line(sources)
     for config in configs:
         checking.absolute(config)
     folder = Path.cwd().resolve()

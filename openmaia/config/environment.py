@@ -1,0 +1,117 @@
+"""Finds the values of a config that come from the environment or hold secrets, and stores what stands for them."""
+
+import dataclasses
+import os
+from collections.abc import Iterator, Mapping
+from typing import Any, cast
+
+from omegaconf import DictConfig, OmegaConf
+
+from openmaia.config.schema import Config
+from openmaia.core import secrets
+from openmaia.core.secrets import Secret
+
+Path = tuple[str | int, ...]
+"""The names and indices that lead to a value in a config."""
+
+PUBLIC: tuple[Path, ...] = (("name",), ("target", "name"))
+"""Values that are stored and shown as they are, because folders have these names."""
+
+_RESOLVER = "oc.env"
+_REQUIRED = object()
+_reads = [0]
+"""The number of times that a variable was read."""
+
+
+def watch() -> None:
+    """Lets interpolations that read the environment count, and their values be known as secrets."""
+
+    def read(name: str, default: Any = _REQUIRED) -> str | None:
+        _reads[0] += 1
+        if name in os.environ:
+            secrets.remember(os.environ[name], f"${{oc.env:{name}}}")
+            return os.environ[name]
+        if default is _REQUIRED:
+            raise KeyError(f"Environment variable '{name}' not found")
+        return None if default is None else str(default)
+
+    OmegaConf.register_resolver(_RESOLVER, read, replace=True)
+
+
+def expressions(config: DictConfig) -> dict[Path, str]:
+    """Returns the interpolations of a config that read the environment, also by way of other keys, by their place."""
+    found: dict[Path, str] = {}
+    for path, text in _texts(OmegaConf.to_container(config, resolve=False)):
+        if "${" in text:
+            before, node = _reads[0], cast(Any, config)
+            for name in path:
+                node = node[name]
+            if _reads[0] > before:
+                found[path] = text
+    return found
+
+
+def _texts(values: Any, path: Path = ()) -> Iterator[tuple[Path, str]]:
+    if isinstance(values, str):
+        yield path, values
+    elif isinstance(values, Mapping | list):
+        items = cast("Any", values.items() if isinstance(values, Mapping) else enumerate(cast("list[Any]", values)))
+        for name, value in items:
+            yield from _texts(value, (*path, name))
+
+
+def mark(config: Config, found: Mapping[Path, str]) -> None:
+    """Replaces the texts of a config that came from the environment or hold secrets by objects of the class Secret."""
+
+    def marked(value: Any, path: Path, expression: str) -> Any:
+        expression = found.get(path, expression)
+        if dataclasses.is_dataclass(value):
+            for each in dataclasses.fields(value):
+                setattr(value, each.name, marked(getattr(value, each.name), (*path, each.name), expression))
+        elif isinstance(value, dict):
+            return {
+                name: marked(part, (*path, name), expression) for name, part in cast("dict[str, Any]", value).items()
+            }
+        elif isinstance(value, list):
+            return [marked(part, (*path, at), expression) for at, part in enumerate(cast("list[Any]", value))]
+        elif isinstance(value, str) and expression and path not in PUBLIC:
+            return Secret(value, expression, expression)
+        elif isinstance(value, str) and (shown := secrets.without_url_secrets(value)) != value:
+            return Secret(value, shown)
+        return value
+
+    marked(config, (), "")
+
+
+def stored(config: Config) -> tuple[dict[str, Any], dict[str, str]]:
+    """Returns a config as nested dicts without its secrets, and digests of the values that came from the environment.
+
+    The digests are by dotted key.
+    """
+    digests: dict[str, str] = {}
+
+    def plain(value: Any, path: Path) -> Any:
+        if isinstance(value, Secret):
+            if value.expression:
+                digests[".".join(map(str, path))] = value.digest
+            return value.stored
+        if isinstance(value, dict):
+            return {name: plain(part, (*path, name)) for name, part in cast("dict[str, Any]", value).items()}
+        if isinstance(value, list):
+            return [plain(part, (*path, at)) for at, part in enumerate(cast("list[Any]", value))]
+        return secrets.without_url_secrets(value) if isinstance(value, str) else value
+
+    return plain(dataclasses.asdict(config), ()), digests
+
+
+def source(config: Config) -> dict[str, Any]:
+    """Returns a config as nested dicts from which it can be loaded again: with its URLs, and with interpolations."""
+
+    def plain(value: Any) -> Any:
+        if isinstance(value, Secret):
+            return value.expression or str(value)
+        if isinstance(value, dict):
+            return {name: plain(part) for name, part in cast("dict[str, Any]", value).items()}
+        return [plain(part) for part in cast("list[Any]", value)] if isinstance(value, list) else value
+
+    return plain(dataclasses.asdict(config))

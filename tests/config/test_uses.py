@@ -1,0 +1,293 @@
+"""Every config key that the user sets is used by what the config chooses, or refused."""
+
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from openmaia.config import uses
+from openmaia.config.loading import left_out, load, refuse_unused_by, restore, to_dict
+from openmaia.config.schema import Config
+from openmaia.core.errors import UsageError
+from tests.config.test_config import LEAST
+
+ALL = "all"
+SERVED = "vllm openai anthropic"
+SERVERS = "openai anthropic"
+AGENTS = f"scripted replay python {SERVED}"
+
+USED: dict[str, dict[str, str]] = {
+    "backbone.kind=scripted replay labels python vllm openai anthropic": {
+        "backbone.eyes": "scripted",
+        "backbone.record": "replay labels",
+        "backbone.model": f"labels {SERVED}",
+        "backbone.base_url": SERVERS,
+        "backbone.temperature": SERVED,
+        "backbone.top_p": "vllm openai",
+        "backbone.context_tokens": SERVED,
+        "backbone.images_per_prompt": SERVED,
+        "backbone.concurrency": SERVED,
+        "backbone.timeout": SERVERS,
+        "backbone.sees": AGENTS,
+        "backbone.protocol": SERVED,
+        "backbone.tries": SERVERS,
+        "backbone.outage_minutes": f"python {SERVERS}",
+        "backbone.vllm.": "vllm",
+        "tools": f"replay python {SERVED}",
+        "without": AGENTS,
+        "limits.reply_tokens": f"python {SERVED}",
+        "limits.": AGENTS,
+        "sandbox.": AGENTS,
+        "task.evidence.confirm": ALL,
+        "task.evidence.": AGENTS,
+        "pools.backbone.kv_cache_gb": "vllm",
+        "pools.backbone.max_batch": "scripted replay labels",
+        "pools.backbone.": ALL,
+    },
+    "backbone.sees=images text": {"viewer.kind": "text", "viewer.eyes": "text"},
+    "viewer.kind=scripted openai anthropic none": {
+        "viewer.eyes": "scripted",
+        "viewer.model": SERVERS,
+        "viewer.base_url": SERVERS,
+        "viewer.temperature": SERVERS,
+        "viewer.top_p": "openai",
+        "viewer.context_tokens": SERVERS,
+        "viewer.images_per_prompt": SERVERS,
+        "viewer.concurrency": SERVERS,
+        "viewer.timeout": SERVERS,
+        "viewer.tries": SERVERS,
+        "viewer.kind": ALL,
+        "viewer.": "",
+    },
+    "evaluate.writer.kind=auto rules vllm openai anthropic replay": {
+        "evaluate.writer.record": "replay",
+        "evaluate.writer.model": SERVED,
+        "evaluate.writer.base_url": SERVERS,
+        "evaluate.writer.temperature": SERVED,
+        "evaluate.writer.top_p": "vllm openai",
+        "evaluate.writer.context_tokens": SERVED,
+        "evaluate.writer.images_per_prompt": SERVED,
+        "evaluate.writer.concurrency": SERVED,
+        "evaluate.writer.timeout": SERVERS,
+        "evaluate.writer.tries": SERVERS,
+        "evaluate.writer.sees": SERVED,
+        "evaluate.writer.protocol": SERVED,
+        "evaluate.writer.vllm.": "vllm",
+        "evaluate.writer.kind": ALL,
+        "evaluate.writer.": "",
+    },
+    "evaluate.judge=auto eyes detector none": {
+        "evaluate.detector": "detector",
+        "evaluate.segmenter": "detector",
+        "evaluate.detect": "auto eyes detector",
+        "evaluate.pictures": ALL,
+        "evaluate.n": ALL,
+    },
+    "generator.kind=collage diffusers openai": {
+        "generator.parts": "collage",
+        "generator.size": ALL,
+        "generator.diffusion.": "diffusers",
+        "generator.api.": "openai",
+        "pools.generator.min_replicas": ALL,
+        "pools.generator.": ALL,
+    },
+    "editor.kind=collage diffusers openai": {
+        "editor.diffusion.": "diffusers",
+        "editor.api.": "openai",
+        "pools.editor.": ALL,
+    },
+    "evaluate.generator.kind= collage diffusers openai": {
+        "evaluate.generator.parts": "collage",
+        "evaluate.generator.size": "collage diffusers openai",
+        "evaluate.generator.diffusion.": "diffusers",
+        "evaluate.generator.api.": "openai",
+        "pools.test_generator.": "collage diffusers openai",
+    },
+    "target.kind=network synthetic closed_form": {
+        "target.kind": ALL,
+        "target.name": ALL,
+        "target.family": "closed_form",
+        "target.shuffled": "closed_form",
+        "target.detector": "synthetic",
+        "target.segmenter": "synthetic",
+        "target.units": "synthetic",
+        "target.synthetic.": "synthetic",
+        "target.": "network",
+    },
+    "target.family=small biased": {"target.shuffled": "small"},
+    "pictures.kind=packages folder hf python": {
+        "pictures.kind": ALL,
+        "pictures.limit": ALL,
+        "pictures.folder": "folder",
+        "pictures.": "hf",
+    },
+    "ray.address=local auto": {"ray.num_cpus": "local", "ray.wait_seconds": "auto", "ray.": ALL},
+    "tracking.kind=none wandb": {"tracking.kind": ALL, "tracking.": "wandb"},
+}
+"""For each choice, the keys that depend on it, and the values with which they are used. The first beginning counts."""
+
+OTHERWISE = {
+    "viewer.kind": ["backbone.sees=text"],
+    "target.family": ["target.kind=closed_form"],
+    "generator.kind": ["editor.kind=diffusers", "editor.diffusion.model=m"],
+}
+"""What the values of a choice are combined with."""
+
+NEEDS = {
+    **{kind: [f"SECTION.kind={kind}", "SECTION.model=m"] for kind in SERVED.split()},
+    "labels": ["SECTION.kind=labels", "SECTION.model=m", "SECTION.record=r"],
+    "replay": ["SECTION.kind=replay", "SECTION.record=r"],
+    "diffusers": ["SECTION.kind=diffusers", "SECTION.diffusion.model=m"],
+    "folder": ["SECTION.kind=folder", "SECTION.folder=f"],
+    "hf": ["SECTION.kind=hf", "SECTION.dataset=d"],
+}
+
+CASES = [
+    (key, value)
+    for key, values in (choice.partition("=")[::2] for choice in USED)
+    for value in (values.split(" ") if values.startswith(" ") else values.split())
+]
+
+
+@cache
+def chosen(key: str, value: str) -> Config:
+    section, _, name = key.rpartition(".")
+    given = NEEDS.get(value, [f"{key}={value}"]) if name == "kind" else [f"{key}={value}"]
+    if value == "openai" and section.endswith(("generator", "editor")):
+        given = ["SECTION.kind=openai", "SECTION.api.model=m"]
+    if not value:
+        return load(LEAST)
+    return load([*LEAST, *OTHERWISE.get(key, ()), *(each.replace("SECTION", section) for each in given)])
+
+
+def keys() -> list[str]:
+    from openmaia.config.loading import _defaults  # every key of the schema
+
+    return list(_defaults())
+
+
+@pytest.mark.parametrize(("choice", "value"), CASES)
+def test_key_is_used_or_refused(choice: str, value: str):
+    config = chosen(choice, value)
+    table = next(table for text, table in USED.items() if text.partition("=")[0] == choice)
+    wrong: list[str] = []
+    for key in keys():
+        own = next((start for start in table if key == start or (start.endswith(".") and key.startswith(start))), None)
+        if own is None:
+            continue
+        is_used = not uses.unused([key], config)
+        if is_used != (table[own] == ALL or value in table[own].split()):
+            wrong.append(f"{key} is {'used' if is_used else 'refused'}")
+    assert wrong == []
+
+
+def test_every_key_of_a_component_is_in_the_table():
+    sections = (
+        "target.",
+        "pictures.",
+        "generator.",
+        "editor.",
+        "backbone.",
+        "viewer.",
+        "evaluate.writer.",
+        "tracking.",
+    )
+    starts = [start for table in USED.values() for start in table]
+    free = {f"{section}kind" for section in sections}
+    left = [
+        key
+        for key in keys()
+        if key.startswith(sections)
+        and key not in free
+        and not any(key == start or (start.endswith(".") and key.startswith(start)) for start in starts)
+    ]
+    assert left == []
+
+
+@pytest.mark.parametrize(
+    ("given", "key", "component", "user"),
+    [
+        (["backbone.temperature=0.2"], "backbone.temperature", "backbone.kind=scripted", "vllm, openai or anthropic"),
+        (["tools=[mine:look]"], "tools", "backbone.kind=scripted", "openai"),
+        (["backbone.kind=labels", "backbone.model=m", "backbone.record=r", "without=[text2image]"], "without", "labels", "scripted"),
+        (["generator.diffusion.guidance=3"], "generator.diffusion.guidance", "generator.kind=collage", "diffusers"),
+        (["generator.api.seed=true"], "generator.api.seed", "generator.kind=collage", "openai"),
+        (["evaluate.generator.size=99"], "evaluate.generator.size", "evaluate.generator.kind=''", "diffusers"),
+        (["pools.test_generator.max_batch=2"], "pools.test_generator.max_batch", "evaluate.generator.kind", "collage"),
+        (["target.family=biased"], "target.family", "target.kind=network", "closed_form"),
+        (["target.kind=closed_form", "target.layers=[a]"], "target.layers", "target.kind=closed_form", "network"),
+        (["viewer.kind=none"], "viewer.kind", "backbone.sees=images", "text"),
+        (["evaluate.judge=none", "evaluate.detect=3"], "evaluate.detect", "evaluate.judge=none", "a judge"),
+        (["evaluate.pictures=0", "evaluate.detect=3"], "evaluate.detect", "evaluate.pictures=0", "photographs"),
+        (["tracking.project=x"], "tracking.project", "tracking.kind=none", "wandb"),
+        (["pictures={limit: 3, split: train}"], "pictures.split", "pictures.kind=packages", "hf"),
+    ],
+)  # fmt: skip
+def test_refusal_names_key_component_and_user(given: list[str], key: str, component: str, user: str):
+    with pytest.raises(UsageError) as caught:
+        load([*LEAST, *given])
+    assert caught.value.message.startswith(f"{key}: ")
+    assert component in caught.value.message and user in caught.value.message
+
+
+@pytest.mark.parametrize("kind", ["scripted", "labels"])
+def test_prompts_of_the_user_are_refused_without_a_reader(kind: str, tmp_path: Path):
+    (tmp_path / "user.md").write_text("Which texture?")
+    kinds = {"scripted": [], "labels": ["backbone.kind=labels", "backbone.model=m", "backbone.record=r"]}
+    with pytest.raises(UsageError, match=f"task.name: backbone.kind={kind} cannot use it"):
+        load([*LEAST, *kinds[kind], f"task.name={tmp_path}"])
+    load([*LEAST, "backbone.kind=openai", "backbone.model=m", f"task.name={tmp_path}"])
+
+
+def test_all_unused_keys_are_one_error():
+    with pytest.raises(UsageError) as caught:
+        load([*LEAST, "backbone.temperature=1", "backbone.top_p=1", "editor.api.seed=true"])
+    assert all(key in caught.value.message for key in ("backbone.temperature", "backbone.top_p", "editor.api.seed"))
+
+
+def test_key_in_a_file_is_refused_like_an_override(tmp_path: Path):
+    (tmp_path / "mine.yaml").write_text("backbone: {temperature: 0.2}\n")
+    with pytest.raises(UsageError, match=r"backbone.temperature: backbone.kind=scripted cannot use it"):
+        load([*LEAST, str(tmp_path / "mine.yaml")])
+    served = ["backbone.kind=openai", "backbone.model=m"]
+    assert load([*LEAST, str(tmp_path / "mine.yaml"), *served]).backbone.temperature == 0.2
+
+
+def test_keys_of_a_component_that_a_later_source_replaces_get_their_default():
+    sources = ["configs/demo.yaml", "configs/models/local-cpu.yaml"]
+    assert left_out(sources) == {"evaluate.detect": "evaluate.judge=none"}
+    assert load(sources).evaluate.detect == load(LEAST).evaluate.detect
+
+
+@pytest.mark.parametrize(
+    ("machine", "model"), [("one-80gb", "endpoint"), ("eight-gpus", "anthropic"), ("many-nodes", "images-api")]
+)
+def test_machine_files_fit_models_on_servers(machine: str, model: str):
+    files = [f"configs/models/{model}.yaml", f"configs/machine/{machine}.yaml"]
+    pools = load([*LEAST, *files]).pools
+    pool = pools.generator if model == "images-api" else pools.backbone
+    assert (pool.min_replicas, pool.max_replicas, pool.num_gpus) == (1, 0, 0)
+
+
+def test_overrides_of_a_stored_config_are_checked():
+    stored = to_dict(load(LEAST))
+    with pytest.raises(UsageError, match=r"evaluate.generator.size: .* cannot use it"):
+        restore(stored, "a run", ["evaluate.generator.size=100"])
+
+
+@pytest.mark.parametrize(
+    ("command", "key"),
+    [
+        ("openmaia run", "bias.pairs=3"),
+        ("openmaia investigate", "ray.investigations=2"),
+        ("openmaia.investigate", "pools.target.max_batch=2"),
+        ("openmaia.investigate", "tracking.kind=wandb"),
+        ("openmaia.sweep", "job.hours=3"),
+        ("openmaia evaluate", "ray.num_cpus=2"),
+        ("openmaia submit slurm", "job.runtime_env.pip=[a]"),
+        ("openmaia submit ray", "job.hours=3"),
+    ],
+)
+def test_command_refuses_what_it_cannot_use(command: str, key: str):
+    with pytest.raises(UsageError, match=f"{key.partition('=')[0]}: {command} cannot use it; .* can"):
+        refuse_unused_by(command, [*LEAST, "configs/machine/laptop.yaml", key])
