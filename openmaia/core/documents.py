@@ -51,8 +51,8 @@ def _is_deep(value: Any) -> bool:
 
 
 def _items(value: Any) -> Sequence[Any]:
-    parts = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
-    return [part for part in cast("Sequence[Any]", parts) if isinstance(part, (dict, list))]
+    parts: Any = cast("dict[str, Any]", value).values() if isinstance(value, dict) else value
+    return [part for part in parts if isinstance(part, (dict, list))]
 
 
 class _Loader(yaml.SafeLoader):
@@ -84,7 +84,8 @@ def parse_yaml(data: bytes | str) -> Any:
 def parse_yaml_documents(data: bytes | str) -> list[Any]:
     """Parses all documents of a YAML file. Raises ValueError as `parse_yaml`."""
     with _loading(data) as loader:
-        return [loader.construct_document(node) for node in _nodes(loader)]
+        untyped: Any = loader
+        return [untyped.construct_document(node) for node in _nodes(loader)]
 
 
 def compose_yaml(data: bytes | str) -> yaml.Node | None:

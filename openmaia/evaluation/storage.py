@@ -138,10 +138,12 @@ def check_header(header: dict[str, Any]) -> None:
         raise StoreError("an evaluation that lacks a key of 'trial'")
     if "scores" not in header:
         return
-    scores = header["scores"]
-    if not isinstance(scores, dict) or (key := wrong_score(cast("dict[str, Any]", scores))) is not None:
-        wrong = f"the score {key!r}" if isinstance(scores, dict) else "'scores'"
-        raise StoreError(f"an evaluation that lacks {wrong}, or has it with another type than OpenMAIA writes")
+    scores: Any = header["scores"]
+    key = wrong_score(cast("dict[str, Any]", scores)) if isinstance(scores, dict) else "scores"
+    if key is not None:
+        raise StoreError(
+            f"an evaluation that lacks the score {key!r}, or has it with another type than OpenMAIA writes"
+        )
 
 
 def _claim(header: dict[str, Any]) -> Claim:

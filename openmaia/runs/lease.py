@@ -302,7 +302,7 @@ def _holder(files: Files) -> _Holder | None:
         return None
     if data is None or not isinstance(held, dict):
         return None
-    values = {key: cast(dict[str, Any], held).get(key) for key in _KINDS}
+    values: dict[str, Any] = {key: cast(dict[str, Any], held).get(key) for key in _KINDS}
     if any(mistyped(values[key], kind) is not None for key, kind in _KINDS.items()) or not 0 < values["pid"] < 2**31:
         return None
     machine: Any = cast(dict[str, Any], held).get("machine")

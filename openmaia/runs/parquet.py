@@ -36,7 +36,7 @@ _OPTIONAL = frozenset(("text", "image", "mask", "result", "error"))
 """Fields that may be null. A file in which another one is null is refused, because it has another schema."""
 
 
-def _field(name: str, kind: pa.DataType) -> pa.Field:
+def _field(name: str, kind: pa.DataType) -> "pa.Field[Any]":
     return pa.field(name, kind, nullable=name in _OPTIONAL)
 
 
@@ -88,7 +88,7 @@ _INCOMPLETE = (IndexError, KeyError, TypeError, ValueError)
 """Exceptions that are raised if a record is built from incomplete values."""
 
 
-_BLANK = {_TEXT: "", _INT: 0, _FLOAT: 0.0}
+_BLANK: dict[pa.DataType, Any] = {_TEXT: "", _INT: 0, _FLOAT: 0.0}
 """Values of the other columns in the row with the images of `Record.confirmation`, by type; lists are empty."""
 
 _LATEST = 253_402_300_799.0
@@ -182,15 +182,15 @@ def check_record(header: dict[str, Any], investigation: InvestigationId | None =
         StoreError: The header has another version, lacks something, or belongs to another investigation.
     """
     check_version(header)
-    row: Any = header.get("summary")
-    if not isinstance(row, dict):
+    if not isinstance(header.get("summary"), dict):
         raise StoreError("a record without a summary")
-    if (key := wrong_key(cast(dict[str, Any], row))) is not None:
+    row: dict[str, Any] = header["summary"]
+    if (key := wrong_key(row)) is not None:
         raise StoreError(f"the summary of a record lacks {key!r}, or has it with another type than OpenMAIA writes")
     found = InvestigationId.of_row(row)
     if investigation not in (None, found):
         raise StoreError(f"the record of {found.unit} (replicate {found.replicate}) under the name of another")
-    identity = {"unit": asdict(found.unit)} | {key: row[key] for key in _SAME}
+    identity: dict[str, Any] = {"unit": asdict(found.unit)} | {key: row[key] for key in _SAME}
     if different := [key for key, value in identity.items() if header.get(key) != value]:
         raise StoreError(f"a record whose {different[0]} differs from that of its summary")
     return row

@@ -130,9 +130,9 @@ class RunResults:
         Returns:
             The reason. Empty if the test belongs to the investigation's record, or if the header is damaged.
         """
-        claim: Any = header.get("claim")
-        if not isinstance(claim, dict) or mistyped(claim, _TestedClaim) is not None:
+        if mistyped(header.get("claim"), _TestedClaim) is not None:
             return ""
+        claim: dict[str, Any] = header["claim"]
         tested = InvestigationId(unit=Unit(**claim["unit"]), replicate=claim["replicate"])
         if tested != investigation:
             return f"it is the test of {tested.unit} (replicate {tested.replicate})"

@@ -117,7 +117,7 @@ def _check_size(metadata: Any) -> None:
         raise ValueError(f"it unpacks to {size:,} bytes in {metadata.num_rows:,} rows, which is too much to be true")
 
 
-def _check_schema(found: pa.Schema, expected: pa.Schema) -> None:
+def _check_schema(found: Any, expected: Any) -> None:
     """Raises ValueError that names the first column which is missing or unknown, or has another type."""
     for name in (*expected.names, *found.names):
         if name not in found.names:
@@ -131,7 +131,8 @@ def _check_schema(found: pa.Schema, expected: pa.Schema) -> None:
 @cache
 def _as_read(schema: pa.Schema) -> pa.Schema:
     """Returns the schema that a file has which was written with `schema`: Parquet has names of its own for some parts."""
-    return pq.read_schema(pa.BufferReader(dump([], schema)))
+    file: Any = pq.ParquetFile(pa.BufferReader(dump([], schema)))
+    return file.schema_arrow
 
 
 def header(files: Files, name: str) -> TableRow:

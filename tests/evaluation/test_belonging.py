@@ -188,7 +188,7 @@ def test_p_values_count_for_the_evaluations_they_were_computed_from(run: Run, wh
     schema = tables.pq.read_table(run.files.path(SIGNIFICANCE)).schema.remove_metadata()
     run.files.write(SIGNIFICANCE, tables.dump(rows, schema, header))
     assert "p" not in run.scores()[FIRST] and run.scores()[SECOND]["p"] is not None
-    assert run_verdicts(run)[FIRST].verdict == "untested"
+    assert run_verdicts(run)[FIRST].verdict == "undecided"
 
 
 def test_p_values_of_other_evaluations_are_computed_again(run: Run, services: EvaluationServices, tmp_path: Path):

@@ -10,7 +10,7 @@ import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -246,10 +246,11 @@ class _Study:
     def _stored(self, name: str, key: str, compute: Callable[[], Any]) -> Any:
         """Returns the result in `name`.json if it was stored with this cache key; otherwise computes and stores it."""
         try:
-            stored: Any = parse_json(self._results.read(f"{name}.json") or b"{}")
+            found: Any = parse_json(self._results.read(f"{name}.json") or b"{}")
         except ValueError:
-            stored = {}
-        if not isinstance(stored, dict) or stored.get("made_from") != key or "result" not in stored:
+            found = {}
+        stored: dict[str, Any] = cast("dict[str, Any]", found) if isinstance(found, dict) else {}
+        if stored.get("made_from") != key or "result" not in stored:
             stored = json.loads(json.dumps({"made_from": key, "result": compute()}))
             self._results.write(f"{name}.json", json.dumps(stored).encode())
         return stored["result"]

@@ -1,7 +1,7 @@
 """Renders the page of an investigation, and the strip of exemplars that the report's table of units shows for it."""
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 from openmaia.core.errors import StoreError
 from openmaia.reporting.browser.pages import render
@@ -87,6 +87,7 @@ def _html(page: UnitPage, record: Record, allowance: int) -> bytes:
     except StoreError as error:
         damage = error.message
     generator: Any = record.config.get("generator")
+    kind: Any = cast("dict[str, Any]", generator).get("kind") if isinstance(generator, dict) else ""
     return render(
         "unit.html.j2",
         top=page.top,
@@ -103,7 +104,7 @@ def _html(page: UnitPage, record: Record, allowance: int) -> bytes:
         last_words=_last_words(record),
         near=page.near,
         near_file=page.near_file,
-        is_collage=isinstance(generator, dict) and generator.get("kind") == "collage",
+        is_collage=kind == "collage",
     )
 
 
