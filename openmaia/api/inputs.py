@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 
 _GIVEN = {"pictures.kind": "python"}
 """The config values for images that the caller passed."""
+
 PERSON = ("tools", "task.name")
 """Config keys that a person uses, and an agent without a language model does not."""
 

@@ -2,6 +2,7 @@
 
 import dataclasses
 import os
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any, cast
 
@@ -9,6 +10,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from openmaia.config.schema import Config
 from openmaia.core import secrets
+from openmaia.core.errors import UsageError
 from openmaia.core.secrets import Secret
 
 Path = tuple[str | int, ...]
@@ -16,6 +18,11 @@ Path = tuple[str | int, ...]
 
 PUBLIC: tuple[Path, ...] = (("name",), ("target", "name"))
 """Values that are stored and shown as they are, because folders have these names."""
+
+_REFERENCE = re.compile(r"\$\{([a-z_]\w*(?:\.\w+)*)\}")
+_FOREIGN = re.compile(r"\$\{(?!oc\.env:)")
+_DEPTH = 4
+"""How many references may follow each other, which bounds the length of what they stand for."""
 
 _RESOLVER = "oc.env"
 _REQUIRED = object()
@@ -41,14 +48,27 @@ def watch() -> None:
 def expressions(config: DictConfig) -> dict[Path, str]:
     """Returns the interpolations of a config that read the environment, also by way of other keys, by their place."""
     found: dict[Path, str] = {}
-    for path, text in _texts(OmegaConf.to_container(config, resolve=False)):
+    texts = dict(_texts(OmegaConf.to_container(config, resolve=False)))
+    for path, text in texts.items():
         if "${" in text:
             before, node = _reads[0], cast(Any, config)
             for name in path:
                 node = node[name]
             if _reads[0] > before:
-                found[path] = text
+                found[path] = _without_references(text, texts)
+                if isinstance(node, str) and _FOREIGN.search(found[path]):
+                    raise UsageError(
+                        f"{'.'.join(map(str, path))}={text}: a value from the environment is read by ${{oc.env:NAME}} alone, "
+                        "because this expression is stored in place of the value; leave out other expressions"
+                    )
     return found
+
+
+def _without_references(text: str, texts: Mapping[Path, str]) -> str:
+    """Returns an interpolation in which the text of other keys, such as `paths.runs`, stands in place of their names."""
+    for _ in range(_DEPTH):
+        text = _REFERENCE.sub(lambda key: texts.get(tuple(key[1].split(".")), key[0]), text)
+    return text
 
 
 def _texts(values: Any, path: Path = ()) -> Iterator[tuple[Path, str]]:

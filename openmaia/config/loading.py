@@ -94,7 +94,7 @@ def refuse_unused_by(command: str, sources: Sequence[str]) -> None:
 
 def changed_keys(config: Config) -> list[str]:
     """Returns the dotted keys whose value in a config is not the default."""
-    return [key for key, value in _flat(to_dict(config)).items() if value != _defaults()[key]]
+    return [key for key, value in _unresolved(to_dict(config)).items() if value != _defaults()[key]]
 
 
 def restore(
@@ -217,7 +217,7 @@ def _overlay(source: str) -> DictConfig:
         loaded, written = read_yaml(path)
     except OmegaConfBaseException:  # some are ValueErrors; `_errors_of` translates them
         raise
-    except (*UNREADABLE, OSError) as error:
+    except UNREADABLE as error:
         raise UsageError(f"{source} is not valid YAML: {' '.join(str(error).split())}") from None
     if not isinstance(loaded, DictConfig):
         raise UsageError(f"{source} holds a list; a config is a mapping of keys to values")
@@ -380,7 +380,7 @@ def _refuse_unknown(overlay: DictConfig, source: str) -> None:
 
 def _written(overlay: DictConfig) -> dict[str, Any]:
     """Returns the values of an overlay by dotted key. Interpolations are not resolved, as they may name other keys."""
-    return _flat(cast("dict[str, Any]", OmegaConf.to_container(overlay)))
+    return _unresolved(cast("dict[str, Any]", OmegaConf.to_container(overlay)))
 
 
 @cache
@@ -485,7 +485,7 @@ _REFERENCE = re.compile(r"\$\{(?!oc\.env:)")
 
 
 def _stored(values: Mapping[str, Any], source: str) -> DictConfig:
-    for key, value in _scalars({name: part for name, part in values.items() if name != DIGESTS}):
+    for key, value in _flat(values):
         # A config is stored with its references resolved. In one that was not, a few of them can stand for gigabytes.
         if isinstance(value, str) and _REFERENCE.search(value):
             raise UsageError(f"{source}: {key} has an interpolation, {value[:60]!r}; a stored config holds values")
@@ -515,7 +515,7 @@ def differing_keys(one: dict[str, Any], other: dict[str, Any], sections: Sequenc
             return key.split(".")[0] not in MACHINE_SECTIONS and key not in MACHINE_KEYS
         return any(f"{key}.".startswith(f"{section}.") for section in sections)
 
-    a, b = (_flat(values) for values in (one, other))
+    a, b = (_unresolved(values) for values in (one, other))
     for key, digest in one.get(DIGESTS, {}).items():
         if key in (digests := other.get(DIGESTS, {})):
             a[key], b[key] = a.get(key), b.get(key)
@@ -533,33 +533,35 @@ def defining_values(values: Mapping[str, Any], without: Collection[str] = ()) ->
         values: The content of a config.yaml, as it is written: interpolations and secrets are not resolved.
         without: Further keys to leave out.
     """
-    skipped = {"name", DIGESTS, *MACHINE_SECTIONS, *MACHINE_KEYS, *without}
+    skipped = {"name", *MACHINE_SECTIONS, *MACHINE_KEYS, *without}
     return {
         key: value
-        for key, value in _scalars(values)
-        if key not in skipped and key.split(".")[0] not in skipped and value != _written_defaults().get(key)
+        for key, value in _flat(values)
+        if (own := key.removeprefix(f"{DIGESTS}.")) not in skipped
+        and own.split(".")[0] not in skipped
+        and value != _written_defaults().get(key)
     }
 
 
 @cache
 def _written_defaults() -> dict[str, Any]:
-    return dict(_scalars(parse_yaml(OmegaConf.to_yaml(_schema()))))
+    return dict(_flat(parse_yaml(OmegaConf.to_yaml(_schema()))))
 
 
-def _scalars(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+def _flat(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
     for name, value in values.items():
         if isinstance(value, Mapping) and value:
-            yield from _scalars(cast("Mapping[str, Any]", value), f"{prefix}{name}.")
+            yield from _flat(cast("Mapping[str, Any]", value), f"{prefix}{name}.")
         else:
             yield f"{prefix}{name}", value
 
 
-def _flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+def _unresolved(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     """Returns the leaves of nested dicts by dotted key, without DIGESTS. Interpolations are not resolved."""
     found: dict[str, Any] = {}
     for name, value in values.items():
         if isinstance(value, Mapping) and value and f"{prefix}{name}" not in FREE:
-            found |= _flat(cast("Mapping[str, Any]", value), f"{prefix}{name}.") if name != DIGESTS else {}
+            found |= _unresolved(cast("Mapping[str, Any]", value), f"{prefix}{name}.") if name != DIGESTS else {}
         else:
             found[f"{prefix}{name}"] = value
     return found

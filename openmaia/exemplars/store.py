@@ -30,8 +30,8 @@ from openmaia.runs.records import dumps
 
 VERSION = 5
 
-_CHANGED = {"pictures": "the pictures changed", "network": "the network or its weights changed"}
-"""What is said about facts that are digests."""
+_CHANGED = {"pictures": "the pictures changed"}
+"""What is said about facts whose values tell a user nothing."""
 
 KINDS: tuple[ExemplarKind, ...] = ("top", "bottom", "random", "ladder")
 

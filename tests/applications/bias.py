@@ -68,7 +68,6 @@ def overrides() -> tuple[str, ...]:
         f"target.name={TARGET}",
         "target.kind=closed_form",
         "target.family=biased",
-        f"target.layers=[{OUTPUT}]",
         "task.name=bias",
         "exemplars.dataset=few",
         # A machine that is busy with something else must not end an investigation.

@@ -102,6 +102,18 @@ def test_variable_that_is_not_set_is_no_obstacle_to_reading_a_run(tmp_path: Path
         restore(run.config(), "x")
 
 
+def test_reference_to_another_key_is_stored_as_what_that_reads(tmp_path: Path):
+    (tmp_path / "mine.yaml").write_text(
+        "paths: {runs: '${oc.env:MY_TOKEN}/runs', exemplars: '${paths.runs}/exemplars'}\n"
+    )
+    config = load([*LEAST, str(tmp_path / "mine.yaml")])
+    assert config.paths.exemplars == "planted-token/runs/exemplars"
+    assert to_dict(config)["paths"]["exemplars"] == "${oc.env:MY_TOKEN}/runs/exemplars"
+    assert restore(stored(config), "run") == config
+    with pytest.raises(UsageError, match=r"exemplars.dataset=.*is read by \$\{oc.env:NAME\} alone"):
+        load([*LEAST, "exemplars.dataset=${oc.decode:${oc.env:MY_TOKEN}}"])
+
+
 def test_stored_config_is_a_source_of_another_run(tmp_path: Path):
     config = load([*LEAST, "exemplars.dataset=${oc.env:MY_TOKEN}"])
     (tmp_path / "config.yaml").write_text(to_yaml(config))

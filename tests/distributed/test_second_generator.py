@@ -70,7 +70,7 @@ def test_pools_have_a_second_generator(config: Config, ray_cluster: None):
 
 def test_second_pool_is_planned_only_if_it_is_configured():
     second = ["evaluate.generator.kind=collage", "pools.test_generator.num_gpus=1"]
-    one, two = load([*BASE, "pools.test_generator.num_gpus=1"]), load([*BASE, *second])
+    one, two = load(BASE), load([*BASE, *second])
     assert "test_generator" not in pool_roles(one)
     assert not of_pools([one])
     assert [request.name for request in of_pools([two])] == ["test_generator"]

@@ -260,6 +260,17 @@ def test_a_store_of_something_else_is_refused_by_naming_what_differs(folder: Pat
         exemplars.worker(config(folder, reference, "target.layers=[conv]", network="unsound"))
 
 
+def test_changed_pictures_are_named_with_what_to_do(folder: Path, tmp_path: Path):
+    shutil.copytree(folder, tmp_path / "pictures")
+    given = tmp_path / "pictures", tmp_path / "store"
+    exemplars.worker(config(*given))
+    save(tmp_path / "pictures/new.png", sample_image(999_983))
+    with pytest.raises(
+        UsageError, match=r"the pictures changed. .* compute exemplars anew with exemplars.dataset=NAME"
+    ):
+        exemplars.worker(config(*given))
+
+
 def test_a_folder_that_changes_during_the_pass_is_the_users_to_mend(folder: Path, tmp_path: Path):
     shutil.copytree(folder, tmp_path / "pictures")
     worker = exemplars.worker(config(tmp_path / "pictures", tmp_path / "store"))

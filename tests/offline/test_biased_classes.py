@@ -77,7 +77,7 @@ def test_agents_see_the_logit(pictures: Path, exemplars_folder: Path, tmp_path: 
         "one = system.call_neuron(tools.text2image(['a red circle']))[0][0]\n"
         "print(abs(float(one) - 1 / (1 + 2.718281828459045**-one.raw)) < 1e-4)"
     )
-    given = ("target.family=biased", "target.name=biased", "target.layers=[output]")
+    given = ("target.family=biased", "target.name=biased")
     config = configured(pictures, exemplars_folder, tmp_path, (look, "[BIAS]: NONE"), given)
     services = investigations.services(config, make(config, [OUTPUT]))
     unit = Unit(target="biased", layer=OUTPUT, index=0)
