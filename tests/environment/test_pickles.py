@@ -19,7 +19,7 @@ PICKLING = {
     "diskcache",
     "jsonpickle",
 }
-HARMLESS = {("pickle", "UnpicklingError")}
+HARMLESS = {("pickle", name) for name in ("UnpicklingError", "PicklingError", "dumps")}
 """What may be used of these modules."""
 FORBIDDEN = {"read_pickle", "load_pickle", "unsafe_load", "full_load", "UnsafeLoader", "FullLoader", "unsafe_load_all"}
 """Names of functions of pandas, PyYAML and others that unpickle or build any object."""
