@@ -331,6 +331,11 @@ def _module_names(
     known = [*network.aliases, *filter(None, modules), OUTPUT]
     if not layers:
         raise UsageError(f"target.layers is empty; name the layers to read, out of: {', '.join(known)}")
+    for layer in network.entries:
+        if layer not in layers and layer != OUTPUT:
+            raise UsageError(
+                f"target.entries names an entry of {layer!r}, which is not read; the layers are {', '.join(layers)}"
+            )
     names: dict[str, str] = {}
     for layer in layers:
         name = layer if layer in known else f"{layer}.".removeprefix(prefix)[:-1]

@@ -170,6 +170,11 @@ def test_several_results_are_refused_with_their_names(end: Any):
         reader(Headed(5, end))
 
 
+def test_entry_of_a_layer_that_is_not_read_is_refused():
+    with pytest.raises(UsageError, match="entry of 'outputt', which is not read; the layers are output"):
+        reader(Headed(5), entries={"outputt": "b"})
+
+
 def test_named_entry_is_read():
     module = Headed(5, lambda z: {"a": -z, "b": z})
     assert values(module, entries={OUTPUT: "b"}) == pytest.approx(values(Headed(5)), rel=1e-3)
