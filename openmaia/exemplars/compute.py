@@ -104,6 +104,9 @@ def open_store(config: Config, info: TargetInfo, items: Sequence[DatasetImage]) 
             "pictures": hashlib.sha256("".join(item.digest for item in items).encode()).hexdigest(),
             "k": config.exemplars.k,
             "quantile": config.exemplars.quantile,
+            # Only where they are set, so that a store does not depend on how a network was understood.
+            **({"output": config.target.output} if config.target.output else {}),
+            **({"entries": dict(config.target.entries)} if config.target.entries else {}),
         }
     )
     return store

@@ -144,7 +144,7 @@ class Both:
     logits: torch.Tensor
 
 
-Pair = namedtuple("Pair", "aux logits")  # noqa: PYI024
+Pair = namedtuple("Pair", "aux logits")
 
 
 @pytest.mark.parametrize(
