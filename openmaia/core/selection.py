@@ -136,7 +136,7 @@ def _parts(spec: str, info: TargetInfo) -> Iterable[tuple[str, str]]:
     for layer, part in found:
         if not part and "=" not in spec:
             raise UsageError(
-                f"units={spec!r}: {layer!r} names no unit; expected LAYER=INDICES, such as layer4=122,210-219, or LAYER/INDEX"
+                f"units={spec!r}: {layer!r} has no '='; expected LAYER=INDICES, such as layer4=122,210-219, or LAYER/INDEX"
             )
     prefix = f"{info.name}/"
     return [(layer if layer in info.layers else layer.removeprefix(prefix), part) for layer, part in found]
