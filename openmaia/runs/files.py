@@ -165,6 +165,18 @@ class Files:
         moved.root, moved._base = root, base
         return moved
 
+    def lock_file(self, name: str) -> Path | None:
+        """Returns the path of a local file to lock, which need not exist, or None on an object store.
+
+        Raises StoreError for a link: opening the file to lock it would empty what the link leads to.
+        """
+        if self.local is None:
+            return None
+        path = Path(self._target(name))
+        if path.is_symlink():
+            raise StoreError(f"{path} is a link, and is not used; remove it")
+        return path
+
     def create(self) -> None:
         """Creates the root, and checks by writing and deleting a file that it can be written.
 

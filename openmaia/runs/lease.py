@@ -267,14 +267,14 @@ def _locked(files: Files) -> Generator[bool]:
 
     Yields False if the file system has no locks.
     """
-    if files.local is None:
+    path = files.lock_file(".driver.lock")
+    if path is None:
         yield False
         return
-    path = files.local / ".driver.lock"
     with ExitStack() as stack:
         is_locked = True
         try:
-            files.local.mkdir(parents=True, exist_ok=True)
+            path.parent.mkdir(parents=True, exist_ok=True)
             lock = stack.enter_context(open(path, "w"))
             fcntl.flock(lock, fcntl.LOCK_EX)
         except OSError as error:

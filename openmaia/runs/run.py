@@ -217,8 +217,8 @@ class Run(RunResults):
     @contextmanager
     def _adding(self) -> Generator[None]:
         """Context manager that keeps other processes of this machine from adding a record at the same time."""
-        folder = self.investigations.local
-        with FileLock(folder / ".adding.lock") if folder else nullcontext():
+        path = self.investigations.lock_file(".adding.lock")
+        with FileLock(path) if path else nullcontext():
             yield
 
     def record(self, investigation: InvestigationId) -> Record:

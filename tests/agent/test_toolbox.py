@@ -1,8 +1,10 @@
 """The toolbox behind the agent's calls: which rendering is used, what the agent is told, and hostile arguments."""
 
 import io
+import math
 import struct
 import time
+import zlib
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -414,6 +416,13 @@ def test_user_tool_error_is_shown(desk: Desk):
         desk.tools.brightness("no image")
 
 
+def test_integer_that_cannot_be_sent_is_an_error_of_the_users_tool(toolbox: Toolbox):
+    tools = {"factorial": lambda: math.factorial(2000)}
+    toolbox.context = replace(toolbox.context, options=replace(toolbox.context.options, user_tools=tools))
+    with pytest.raises(ToolError, match="factorial: ValueError: the result has an integer of more than 256 bits"):
+        ToolSession(toolbox).serve("user_tool", ["factorial", [], {}], {})
+
+
 def test_users_tool_is_in_the_prompt(toolbox: Toolbox):
     text = api_text(toolbox.context.options.user_tools)
     assert "tools.brightness(image" in text
@@ -569,6 +578,15 @@ def test_edit_with_an_invalid_image_draws_nothing(toolbox: Toolbox):
 
 
 HUGE = {"png": png(Image.new("RGB", (2048, 2048)))}
+
+
+def chunks(kind: bytes, content: bytes, count: int) -> Any:
+    """Returns the argument for a small image whose file has further chunks."""
+    checksum = zlib.crc32(kind + content)
+    chunk = struct.pack("!I", len(content)) + kind + content + struct.pack("!I", checksum)
+    return {"png": WHOLE[:33] + chunk * count + WHOLE[33:]}
+
+
 REFUSED: dict[str, tuple[str, list[Any]]] = {
     "hypothesis of the last image": ("call_neuron", [[HUGE] * 7, None, None, ["H1"] * 6 + ["x" * 3000]]),
     "structure as a hypothesis": ("call_neuron", [[HUGE] * 7, None, None, {"a": ["b" * 100] * 50_000}]),
@@ -580,6 +598,13 @@ REFUSED: dict[str, tuple[str, list[Any]]] = {
     "title": ("describe_images", [[HUGE] * 7, ["a"] * 6 + ["x" * 3000]]),
     "last image of a summary": ("summarize_images", [[HUGE] * 7 + [{"image": "image-99", "view": ""}]]),
     "last image that is shown": ("display", [["a"] * 9000 + [HUGE] * 7 + [{"png": b"x"}]]),
+    "unknown parts of a file": ("call_neuron", [[chunks(b"abCd", b"", 100_000)] * 20]),
+    "compressed texts in a file": ("call_neuron", [[chunks(b"zTXt", b"a\0\0" + zlib.compress(bytes(2**20)), 60)] * 20]),
+    "colour profiles in a file": ("display", [[chunks(b"iCCP", b"a\0\0" + zlib.compress(bytes(2**19)), 60)] * 20]),
+    "empty parts of pixels": ("call_neuron", [[chunks(b"IDAT", b"", 100_000)] * 20]),
+    "bytes in place of an image": ("call_neuron", [[{"image": bytes(2**24)}]]),
+    "bytes in place of a text": ("text2image", [[bytes(2**24)]]),
+    "bytes besides an image": ("display", [[{"png": bytes(2**24), "x": 1}]]),
     "arguments of a user's tool": ("user_tool", ["brightness", [HUGE] * 7, {}]),
     "last image of a user's tool": ("user_tool", ["brightest", [[HUGE] * 7 + [{"image": "image-99"}]], {}]),
 }

@@ -11,7 +11,7 @@ from tempfile import TemporaryDirectory
 import pytest
 
 from openmaia.core.errors import UsageError
-from openmaia.distributed.cluster.connection import LONGEST_BASE, private_folder
+from openmaia.distributed.cluster.connection import private_folder
 from tests.conftest import REPOSITORY
 
 DRIVER = """
@@ -83,5 +83,22 @@ def test_folder_of_ray_that_somebody_else_made_is_refused(
 
 def test_folder_of_ray_has_a_short_path(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.delenv("RAY_TMPDIR", raising=False)
-    monkeypatch.setenv("TMPDIR", "/tmp/" + "x" * LONGEST_BASE)
+    monkeypatch.setenv("TMPDIR", "/tmp/" + "x" * 60)
     assert private_folder() == Path(f"/tmp/ray-{os.getuid()}")
+
+
+@pytest.mark.parametrize("name", ["x" * 60, "é" * 25])
+def test_folder_of_ray_that_is_too_long_for_sockets_is_refused(
+    short_folder: Path, monkeypatch: pytest.MonkeyPatch, name: str
+):
+    monkeypatch.setenv("RAY_TMPDIR", str(short_folder / name))
+    with pytest.raises(UsageError, match="too long for the sockets of Ray"):
+        private_folder()
+    assert not list(short_folder.iterdir())
+
+
+def test_folder_of_ray_that_cannot_be_made_is_refused(short_folder: Path, monkeypatch: pytest.MonkeyPatch):
+    (short_folder / "file").write_text("")
+    monkeypatch.setenv("RAY_TMPDIR", str(short_folder / "file"))
+    with pytest.raises(UsageError, match="cannot be made for the files of Ray"):
+        private_folder()

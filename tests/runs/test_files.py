@@ -13,6 +13,7 @@ import pytest
 
 from openmaia.core.errors import StoreError, UsageError
 from openmaia.runs.files import Files, safe, unsafe
+from openmaia.runs.lease import held
 from tests.helpers.permissions import obeyed_permissions
 from tests.helpers.samples import HOSTILE_NAMES
 
@@ -214,6 +215,16 @@ def test_link_does_not_lead_out_of_a_run_directory(linked: Files, tmp_path: Path
 def test_file_replaces_a_link_and_not_what_it_leads_to(linked: Files, tmp_path: Path):
     linked.write("records/link", b"own")
     assert linked.read("records/link") == b"own" and (tmp_path / "outside/file").read_text() == "secret"
+
+
+def test_link_in_place_of_a_lock_does_not_empty_a_file(linked: Files, tmp_path: Path):
+    for name in (".driver.lock", ".adding.lock"):
+        (tmp_path / "run" / name).symlink_to(tmp_path / "outside/file")
+        with pytest.raises(StoreError, match="link"):
+            linked.lock_file(name)
+    with pytest.raises(StoreError, match="link"), held(linked):
+        pass
+    assert (tmp_path / "outside/file").read_text() == "secret"
 
 
 def test_links_in_circles_end(linked: Files, tmp_path: Path):

@@ -4,6 +4,7 @@ Every function that checks a value returns it, and raises ToolError, which the a
 """
 
 import re
+import reprlib
 import struct
 from typing import Any, cast
 
@@ -17,14 +18,33 @@ MAX_TEXT = 2_000
 PLACEHOLDER = re.compile(r"<[^<>]*>")
 IHDR = struct.Struct("!8xI4sII")
 """The beginning of a PNG file: the signature, the length and type of the first chunk, the width and the height."""
+CHUNK = struct.Struct("!I4s")
+"""The beginning of a chunk of a PNG file: the length of its content, and its type. A checksum of 4 bytes ends it."""
+MAX_CHUNKS = 1_000
+"""Largest number of chunks of a PNG file. Pillow writes 64 KiB of pixels into each."""
 MAX_ASPECT = 8
 """Largest ratio of the sides of an image. More elongated images become huge if a network's preprocessing enlarges the
 shorter side and does not crop."""
 
 
+class _Beginnings(reprlib.Repr):
+    """Makes the repr of the beginning of a value only, because the whole may be large."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.maxlist = self.maxdict = 60
+        self.maxstring = self.maxlong = self.maxother = 200
+
+    def repr_bytes(self, value: bytes, level: int) -> str:
+        return repr(value[:60])
+
+
+_BEGINNINGS = _Beginnings()
+
+
 def brief(value: Any) -> str:
     """Returns the repr of a value for an error message, shortened to 60 characters."""
-    text = repr(value)
+    text = _BEGINNINGS.repr(value)
     return text if len(text) <= 60 else f"{text[:60]}…"
 
 
@@ -106,11 +126,11 @@ def view(name: Any) -> str:
 
 
 def png_pixels(data: Any) -> int:
-    """Returns the number of pixels of an image that the agent's code made or changed. Only the header is read.
+    """Returns the number of pixels of an image that the agent's code made or changed. Nothing is decompressed.
 
     Raises:
-        ToolError: The data are not a PNG file, a side has less than 8 or more than 2048 pixels, or the ratio of the
-            sides exceeds MAX_ASPECT.
+        ToolError: The data are not a PNG file, a side has less than 8 or more than 2048 pixels, the ratio of the
+            sides exceeds MAX_ASPECT, or there are more chunks than an image needs, each of which costs time.
     """
     if not isinstance(data, bytes) or not data.startswith(PNG) or len(data) < IHDR.size:
         raise ToolError(
@@ -123,7 +143,23 @@ def png_pixels(data: Any) -> int:
         raise ToolError(f"an image of {width} x {height} pixels; expected 8 to 2048 on each side")
     if max(width, height) > MAX_ASPECT * min(width, height):
         raise ToolError(f"an image of {width} x {height} pixels; one side may be at most {MAX_ASPECT} times the other")
+    _check_chunks(data)
     return width * height
+
+
+def _check_chunks(data: bytes) -> None:
+    place, kinds = len(PNG), set[bytes]()
+    for _ in range(MAX_CHUNKS):
+        if place + CHUNK.size > len(data):
+            return
+        size, kind = CHUNK.unpack_from(data, place)
+        if kind in kinds and kind != b"IDAT":
+            raise ToolError(f"not a readable image: a PNG file with two chunks of type {brief(kind)}")
+        if kind == b"IEND":
+            return
+        kinds.add(kind)
+        place += CHUNK.size + size + 4
+    raise ToolError(f"not a readable image: a PNG file with more than {MAX_CHUNKS} chunks")
 
 
 def decoded_png(data: Any) -> EncodedImage:

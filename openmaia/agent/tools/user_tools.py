@@ -11,6 +11,7 @@ from typing import Any, cast
 import numpy as np
 from PIL import Image
 
+from openmaia.agent.sandbox.frames import MAX_INT
 from openmaia.agent.tools.arguments import MAX_TEXT, brief, list_of, named_values
 from openmaia.core.errors import ToolError
 from openmaia.core.images import EncodedImage
@@ -86,6 +87,8 @@ def _encoded(value: Any, register: Callable[[EncodedImage], dict[str, Any]]) -> 
         return _encoded(cast(Any, value).tolist(), register)
     if isinstance(value, np.generic):
         value = cast(Any, value).item()
+    if isinstance(value, int) and not -MAX_INT < value < MAX_INT:
+        raise ValueError("the result has an integer of more than 256 bits")
     return value if value is None or isinstance(value, (bool, int, float)) else _whole(str(value))
 
 

@@ -17,9 +17,10 @@ import ray
 from openmaia.config.schema import Config
 from openmaia.core.errors import UsageError
 
-LONGEST_BASE = 30
-"""Largest length of the path of a folder for temporary files. The paths of Ray's sockets, which have 107 bytes at most,
-begin with it."""
+LONGEST_SOCKET = 107
+"""Largest length of the path of a socket in bytes."""
+SOCKET = "/r/session_2026-01-31_23-59-59_999999_9999999/sockets/plasma_store"
+"""The longest path of a socket in the folder of Ray."""
 
 
 @contextmanager
@@ -68,11 +69,16 @@ def private_folder() -> Path:
     It is in the folder that RAY_TMPDIR names, or TMPDIR if its path is short enough for sockets, or in /tmp.
 
     Raises:
-        UsageError: Another user has made it.
+        UsageError: Another user has made it, it cannot be made, or the path in RAY_TMPDIR is too long.
     """
-    temporary = os.environ.get("TMPDIR", "")
-    short = temporary if len(temporary) <= LONGEST_BASE else ""
-    folder = Path(os.environ.get("RAY_TMPDIR") or short or "/tmp").absolute() / f"ray-{os.getuid()}"
+    chosen, temporary = (os.environ.get(name, "") for name in ("RAY_TMPDIR", "TMPDIR"))
+    folder = _below(chosen or temporary or "/tmp")
+    if (excess := len(os.fsencode(f"{folder}{SOCKET}")) - LONGEST_SOCKET) > 0:
+        if chosen:
+            raise UsageError(
+                f"RAY_TMPDIR={chosen!r} is {excess} bytes too long for the sockets of Ray; give a folder with a shorter path"
+            )
+        folder = _below("/tmp")
     try:
         folder.mkdir(mode=0o700, parents=True)
     except FileExistsError:
@@ -83,7 +89,16 @@ def private_folder() -> Path:
                 "RAY_TMPDIR to a folder of your own with a short path"
             ) from None
         folder.chmod(0o700)
+    except OSError as error:
+        raise UsageError(
+            f"{folder} cannot be made for the files of Ray ({error.strerror}); set RAY_TMPDIR to a folder of your own with a "
+            "short path"
+        ) from error
     return folder
+
+
+def _below(base: str) -> Path:
+    return Path(base).absolute() / f"ray-{os.getuid()}"
 
 
 @contextmanager

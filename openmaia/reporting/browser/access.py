@@ -53,7 +53,7 @@ class TokenAccess:
 
     def _without_token(self, request: Request) -> Response:
         rest = urlencode([(name, value) for name, value in request.query_params.multi_items() if name != "token"])
-        path = "/" + quote(request.url.path.lstrip("/"))  # "//host" would lead to another host
+        path = "/" + quote(request.scope["path"].lstrip("/"))  # "//host" would lead to another host
         response = RedirectResponse(f"{path}?{rest}" if rest else path, 303, self._headers)
         response.set_cookie(self._cookie, self._token, httponly=True, samesite="lax")
         return response

@@ -16,6 +16,7 @@ import pytest
 from openmaia.core.images import EncodedImage
 from openmaia.core.services import Edit, GeneratedImage, Generation
 from openmaia.distributed.pools.dispatch.cache import FORMAT, CacheSpec, GenerationCache, cache_key, pack, unpack
+from openmaia.distributed.pools.dispatch.disk_cache import LARGEST
 from tests.helpers.traps import Running
 
 FOREST = Generation(prompt="a forest", seed=7)
@@ -36,7 +37,7 @@ def key(seed: int, identity: str = "model 1") -> str:
 
 @pytest.fixture
 def spec(tmp_path: Path) -> CacheSpec:
-    return CacheSpec(identity="model 1", memory_bytes=2**20, disk_bytes=2**24, folder=str(tmp_path / "generator"))
+    return CacheSpec(identity="model 1", memory_bytes=2**20, disk_bytes=2**30, folder=str(tmp_path / "generator"))
 
 
 def filled(spec: CacheSpec, *seeds: int) -> GenerationCache:
@@ -139,7 +140,7 @@ def test_cache_disk_is_shared_by_processes_that_write_and_delete(spec: CacheSpec
 
 def test_cache_deletes_what_a_dead_process_left_unfinished(spec: CacheSpec):
     filled(spec, 1)
-    (left := Path(spec.folder) / "ab" / f"{key(2)}.0123").parent.mkdir(exist_ok=True)
+    (left := Path(spec.folder) / key(2)[:2] / f"{key(2)}.0123").parent.mkdir(exist_ok=True)
     left.write_bytes(b"half")
     os.utime(left, (1, 1))
     filled(spec, 3)
@@ -180,6 +181,11 @@ def large(path: Path) -> None:
         file.truncate(2**40)
 
 
+def sparse(path: Path) -> None:
+    with path.open("wb") as file:
+        file.truncate(LARGEST + 1)
+
+
 def signed(body: bytes) -> Callable[[Path], None]:
     return lambda path: (path.write_bytes(hashlib.sha256(FORMAT + key(1).encode() + body).digest() + body), None)[1]
 
@@ -190,6 +196,7 @@ def signed(body: bytes) -> Callable[[Path], None]:
         fifo,
         link,
         large,
+        sparse,
         signed(b""),
         signed(b"[" * 100_000),
         signed(b"1\n" + image(1).data),
@@ -207,6 +214,26 @@ def test_cache_takes_a_planted_file_for_a_miss_and_replaces_it(plant: Callable[[
     cache.put(key(1), generated(1))
     cache.flush()
     assert cache.get_from_disk(key(1)) == generated(1)
+
+
+def test_cache_deletes_no_file_that_is_not_its_own(spec: CacheSpec, tmp_path: Path):
+    folder, outside = Path(spec.folder), tmp_path / key(1)[:2]
+    mine = [folder / "photos/cat.png", folder / key(2)[:2] / "cat.png", outside / key(1)]
+    for path in mine:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(bytes(1000))
+        os.utime(path, (1, 1))
+    (folder / outside.name).symlink_to(outside)
+    filled(replace(spec, disk_bytes=2000), 1, 2, 3)
+    assert all(path.stat().st_size == 1000 for path in mine)
+
+
+def test_cache_leaves_no_file_open_that_it_refuses(spec: CacheSpec):
+    (Path(spec.folder) / key(1)[:2] / key(1)).mkdir(parents=True)
+    cache = GenerationCache(spec)
+    before = len(os.listdir("/proc/self/fd"))
+    assert [cache.get_from_disk(key(1)) for _ in range(3)] == [None] * 3
+    assert len(os.listdir("/proc/self/fd")) == before
 
 
 @pytest.mark.parametrize("damage", ["truncated", "flipped", "empty"])

@@ -6,6 +6,7 @@ network file systems. The content is bytes, which the caller checks: nothing her
 
 import contextlib
 import os
+import re
 import stat
 import time
 import uuid
@@ -15,12 +16,17 @@ SWEEP_SHARE = 16
 """A process deletes old entries after it has written this part of the cache: a 16th of its size."""
 ABANDONED = 3600.0
 """Seconds after which a file that was never completed is deleted. Its writer has died."""
+LARGEST = 2**28
+"""Largest size of an entry in bytes. Larger files are not read, because they would fill the memory."""
+OWN = re.compile(r"[0-9a-f]{64}(\.[0-9a-f]+)?")
+"""The names of the files of the cache: the keys, and the same with a suffix while they are written. Other files in the
+folder, which the user may have put there, are never deleted."""
 
 
 class DiskCache:
     """A folder of files that is bounded in bytes. The entries that were not used for the longest time are deleted.
 
-    Each process that writes may exceed the bound by a 16th of it until it deletes again. Entries may disappear at any
+    A key is a SHA-256 in hexadecimal. Links in the folder are not followed. Each process that writes may exceed the bound by a 16th of it until it deletes again. Entries may disappear at any
     time, because other processes delete them, too. Reading is thread-safe; only one thread of a process may write.
 
     Args:
@@ -43,18 +49,21 @@ class DiskCache:
         """Returns the content of an entry and marks it as used, or returns None if there is no such entry.
 
         Raises:
-            OSError: It cannot be read, is a link or no plain file, or is larger than the whole cache may be.
+            OSError: It cannot be read, is a link or no plain file, or is larger than an entry may be.
         """
         try:
             # Without O_NONBLOCK, the opening of a named pipe would wait for a writer.
             descriptor = os.open(self._path(key), os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
         except FileNotFoundError:
             return None
-        with open(descriptor, "rb") as file:
+        try:
             status = os.fstat(descriptor)
-            if not stat.S_ISREG(status.st_mode) or status.st_size > self._limit:
+            if not stat.S_ISREG(status.st_mode) or status.st_size > min(self._limit, LARGEST):
                 raise OSError(f"{self._path(key)} is no file of this cache")
-            data = file.read(status.st_size)
+            with open(descriptor, "rb", closefd=False) as file:
+                data = file.read(status.st_size)
+        finally:
+            os.close(descriptor)
         with contextlib.suppress(OSError):  # it was deleted meanwhile, or belongs to another user
             os.utime(self._path(key), follow_symlinks=False)
         return data
@@ -85,13 +94,20 @@ class DiskCache:
             self._path(key).unlink()
 
     def _path(self, key: str) -> Path:
-        return self._folder / key[:2] / key
+        folder = self._folder / key[:2]
+        if folder.is_symlink():
+            raise OSError(f"{folder} is a link, and is not used")
+        return folder / key
 
     def _sweep(self) -> None:
         """Deletes the entries that were not used for the longest time, so that there is room for the next writes."""
         entries: list[tuple[float, int, str]] = []
         for folder in _scanned(self._folder):
+            if not folder.is_dir(follow_symlinks=False):
+                continue
             for entry in _scanned(folder.path):
+                if not OWN.fullmatch(entry.name) or entry.name[:2] != folder.name:
+                    continue
                 with contextlib.suppress(OSError):  # another process has deleted it
                     status = entry.stat(follow_symlinks=False)
                     is_abandoned = "." in entry.name and status.st_mtime < time.time() - ABANDONED
