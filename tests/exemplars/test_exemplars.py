@@ -264,7 +264,7 @@ def test_changed_pictures_are_named_with_what_to_do(folder: Path, tmp_path: Path
     shutil.copytree(folder, tmp_path / "pictures")
     given = tmp_path / "pictures", tmp_path / "store"
     exemplars.worker(config(*given))
-    save(tmp_path / "pictures/new.png", sample_image(999_983))
+    save(tmp_path / "pictures/new.png", sample_image(999_981))  # an image of the explore split
     with pytest.raises(
         UsageError, match=r"the pictures changed. .* compute exemplars anew with exemplars.dataset=NAME"
     ):
