@@ -10,7 +10,8 @@ UNFENCED = "Maybe\n```python\nprint(system.call_neuron(tools.text2image(['WRONG'
 HARMONY = ("<|channel|>analysis<|message|>", "<|end|><|start|>assistant<|channel|>final<|message|>")
 MARKS = [
     ("<think>", "</think>"), ("<thinking>", "</thinking>"), ("<Thought>", "</Thought>"), ("<seed:think>", "</seed:think>"),
-    ("[THINK]", "[/THINK]"), ("◁think▷", "◁/think▷"), ("<|START_THINKING|>", "<|END_THINKING|>"),
+    ("<think >", "</think >"), ("<ernie_think>", "</ernie_think>"), ("<|think|>", "<|/think|>"),
+    ("<unused94>thought\n", "<unused95>"), ("[THINK]", "[/THINK]"), ("◁think▷", "◁/think▷"), ("<|START_THINKING|>", "<|END_THINKING|>"),
     ("<|channel>thought\n", "<channel|>"), HARMONY,
 ]  # fmt: skip
 
@@ -85,3 +86,20 @@ def test_mark_at_the_end_of_a_prompt_is_found():
 
 def test_mark_after_the_reply_is_left_out():
     assert separate(f"<think>x</think>\n{CODE}</think>\n").text == CODE
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[DESCRIPTION]: text like <think>…</think>\n[LABEL 1]: <think>x</think>\n",
+        f"It likes <think> and </think>.\n{CODE}",
+        f"The tag is **</think>**, or </think>.\n{CODE}",
+    ],
+)
+def test_reply_may_speak_of_both_marks_in_a_line(text: str):
+    assert separate(text).text == text
+
+
+@pytest.mark.parametrize(("start", "end"), [("<answer>", "</answer>"), ("<|START_RESPONSE|>", "<|END_RESPONSE|>")])
+def test_marks_around_the_reply_are_left_out(start: str, end: str):
+    assert separate(f"<think>x</think>\n{start}{CODE}{end}").text == CODE.rstrip()

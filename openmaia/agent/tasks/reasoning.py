@@ -8,7 +8,7 @@ from operator import itemgetter
 
 from openmaia.agent.tasks.grammar import compiles
 
-_NAME = r"(?:\w+:)?(?:think|thinking|thoughts?|reasoning)(?::[\w-]+)?"
+_NAME = r"(?:\w+[:_]|ant)?(?:think|thinking|thoughts?|reasoning|reflection|scratchpad|analysis)(?::[\w-]+)?[ ]?"
 _TO_MESSAGE = r"[^\n]{0,200}?<\|message\|>"
 TAGS = (
     (rf"(?i:<{_NAME}>)", rf"(?i:</{_NAME}>)"),  # DeepSeek, Qwen, GLM, Kimi, MiniMax, Seed and others
@@ -16,6 +16,8 @@ TAGS = (
     (r"◁think▷", r"◁/think▷"),  # Kimi-VL
     (r"<\|START_THINKING\|>", r"<\|END_THINKING\|>"),  # Cohere
     (r"<\|begin_of_thought\|>", r"<\|end_of_thought\|>"),
+    (r"<\|think(?:ing)?\|>", r"<\|/think(?:ing)?\|>"),
+    (r"<unused94>(?:thought)?", r"<unused95>"),  # MedGemma
     (r"<\|channel>thought", r"<channel\|>"),  # Gemma 4
     (rf"(?:<\|start\|>assistant)?<\|channel\|>(?:analysis|commentary){_TO_MESSAGE}",  # gpt-oss
      rf"(?:<\|end\|>\s*)?(?:<\|start\|>assistant)?<\|channel\|>final{_TO_MESSAGE}"),
@@ -29,12 +31,16 @@ WORDS = (
 
 MARK = re.compile("|".join(f"(?P<o{n}>{start})|(?P<c{n}>{end})" for n, (start, end) in enumerate((*TAGS, *WORDS))))
 """Matches a mark. The name of its group is `o` or `c`, for opening or closing, and the index of the pair."""
+OPENING = re.compile("|".join(start for start, _ in TAGS))
 BLOCK = re.compile(
     r"^[^\n`~]*(?P<fence>`{3,99}+|~{3,99}+)[^\n]*\n(?P<code>.*?)^[ \t]*(?P=fence)[ \t]*$", re.MULTILINE | re.DOTALL
 )
 """Matches a fenced block of code."""
-END_TOKENS = re.compile(r"\s*<\|(?:end|return|call)\|>\s*\Z")
-"""Matches the special token at the end of a message of gpt-oss."""
+FRAME = re.compile(
+    r"\A\s*(?:<\|START_RESPONSE\|>|<(?:answer|response|output)>)"
+    r"|\s*(?:<\|(?:end|return|call|END_RESPONSE)\|>|</(?:answer|response|output)>)\s*\Z"
+)
+"""Matches the marks around the reply that some models write after their reasoning."""
 HEADING = re.compile(r"[ \t#>*_-]*\[[A-Z][A-Z ]*\d*\]")
 CONTEXT = 300
 """Number of characters before and after a mark that decide whether the mark is mentioned or used."""
@@ -93,7 +99,7 @@ def separate(text: str, *, is_open: bool = False) -> Separated:
     if not reasoning:
         return Separated("", text)
     thoughts = "\n\n".join(part.strip() for part in reasoning if part.strip())
-    return Separated(thoughts, END_TOKENS.sub("", "".join(reply)).lstrip(), is_unannounced)
+    return Separated(thoughts, FRAME.sub("", "".join(reply)).lstrip(), is_unannounced)
 
 
 def ends_inside(prompt: str) -> bool:
@@ -144,7 +150,7 @@ def _stands_alone(text: str, mark: re.Match[str]) -> bool:
 def _is_mentioned(text: str, mark: re.Match[str]) -> bool:
     """Returns whether a sentence speaks of a mark that would end reasoning."""
     before, after = _around(text, mark)
-    if after[:1] in ("'", '"', "`", "”", "’") or before[-1:] + after[:1] == "()":
+    if (after[:1] and after[0] in "'\"`”’*).,;!") or OPENING.search(before):
         return True
     follows_word = bool(re.search(r"(?:[^\s.!?]|^[ \t]*\d+\.)[ \t]+$", before))
     return follows_word and (bool(re.match(r"[ \t.,;:!?)]*\w", after)) or HEADING.match(before) is not None)

@@ -95,6 +95,7 @@ class Endpoint(ABC):
         self._forms: frozenset[str] = frozenset()
         self._bounds = Bounds(tokens=config.context_tokens, images=config.images_per_prompt)
         self._refusals: dict[str, float] = {}
+        self._took_images = False
         self._outage = Outage(self.access.shown(self._url))
 
     def __reduce__(self):
@@ -183,6 +184,7 @@ class Endpoint(ABC):
                 break
             fitted, bounds = shorter
             answer = self._ask(chat, fitted.messages)
+        self._took_images |= isinstance(answer, Reply) and any(message.images for message in fitted.messages)
         if isinstance(answer, Reply) and (lower := self._bounds.lower(bounds)) != self._bounds:
             self._bounds = lower
             log.warning("%s: %s", self.access.shown(self._url), lower.difference(self._config, self.access.section))
@@ -208,9 +210,11 @@ class Endpoint(ABC):
         shown = sum(isinstance(part, EncodedImage) for part in parts)
         sent = sum(text_tokens(part) if isinstance(part, str) else self._image_tokens(part) for part in parts)
         text = failure.message.replace(self._config.model, "")
-        if failure.refusal is Refusal.IMAGES:
-            smaller = bounds.with_images(text, shown)
-        elif failure.refusal is Refusal.CONTEXT:
+        # The status 413 is about bytes, most of which are those of images.
+        is_large = failure.status == 413 and "token" not in text
+        if shown and (failure.refusal is Refusal.IMAGES or is_large):
+            smaller = bounds.with_images("" if is_large else text, shown)
+        elif failure.refusal in (Refusal.IMAGES, Refusal.CONTEXT):
             smaller = bounds.with_tokens(text, sent, chat.max_tokens, share)
         else:
             return None
@@ -224,12 +228,18 @@ class Endpoint(ABC):
     def _ask(self, chat: Chat, messages: Sequence[Message]) -> Reply | Failure:
         """Sends a conversation. What the server refuses of its form and its parameters is left out from then on."""
         system, turns = alternating(messages)
+        attempt = 0
         while True:
+            attempt += 1
             forms = self._forms
             parameters = {name: v for name, v in self._parameters(chat).items() if name not in self._refused}
             body = self._send(chat, system, turns, parameters, forms)
             answer = body if isinstance(body, Failure) else self._understood(body, chat, system, turns)
-            if isinstance(answer, Reply) or not self._adapts(answer, chat, parameters, forms):
+            if isinstance(answer, Reply):
+                return answer
+            if answer.is_passing and attempt < self._config.tries:
+                time.sleep(min(0.5 * 2**attempt, LONGEST_PAUSE))
+            elif not self._adapts(answer, chat, parameters, forms):
                 return answer
 
     def _adapts(self, failure: Failure, chat: Chat, parameters: Mapping[str, Any], forms: frozenset[str]) -> bool:
@@ -349,7 +359,7 @@ class Endpoint(ABC):
     def _error(self, failure: Failure, chat: Chat) -> OpenMaiaError:
         url, message, section = self.access.shown(self._url), self.access.shown(failure.message), self.access.section
         match failure.refusal:
-            case Refusal.NO_IMAGES if any(each.images for each in chat.messages):
+            case Refusal.NO_IMAGES if any(each.images for each in chat.messages) and not self._took_images:
                 remedy = "set backbone.sees=text, so that a viewer describes them in words, or give a model that sees"
                 remedy = remedy if section == "backbone" else "give a model that sees"
                 given = f"{section}.model={self._config.model!r}"

@@ -50,6 +50,8 @@ class Failure:
     server reports an error with status 200, this is the error code in the body, or 400 if the body has none."""
     body: str
     """The text of the response."""
+    is_stated: bool = False
+    """Whether the response had status 200."""
     tries: int = 1
     """Number of times that the request was sent."""
     wait: str = ""
@@ -70,6 +72,11 @@ class Failure:
         return self.status == 0 or self.status in UNAVAILABLE or (limited and self.refusal is None)
 
     @property
+    def is_passing(self) -> bool:
+        """Whether a server reports an accident of its own with status 200, which no client library repeats."""
+        return self.is_stated and self.status == 500 and self.refusal is None
+
+    @property
     def message(self) -> str:
         """The error message in the response, or the whole text of the response if no message is found."""
         fields = self._fields()
@@ -86,9 +93,9 @@ class Failure:
         Args:
             parameters: Names of the optional parameters in the request.
         """
-        if self.status not in (400, 403, 404, 422, 500, 501) or self.refusal is not None:
+        if self.status not in (400, 403, 404, 405, 422, 500, 501) or self.refusal is not None:
             return None
-        blamed, surely = self._fields().get("param"), self.status in (403, 404, 500)
+        blamed, surely = self._fields().get("param"), self.status in (403, 404, 405, 500)
         return wordings.refused_parameter(self._text, blamed, parameters, surely=surely)
 
     @property
@@ -154,7 +161,11 @@ def stated_failure(error: Any, body: str) -> Failure:
         number = int(value) if isinstance(value, str) and value.isdigit() else _STATUSES.get(str(value).lower(), value)
         if isinstance(number, int) and 400 <= number < 600:
             status = number
-    return Failure(status=status, body=body, wait_seconds=wordings.waiting_time(body) if status == 429 else None)
+    # The body of a router may hold the error beside the beginning of a reply.
+    text = json.dumps({"error": error})
+    return Failure(
+        status=status, body=text, is_stated=True, wait_seconds=wordings.waiting_time(body) if status == 429 else None
+    )
 
 
 def client_failure(sdk: Any, error: Any, timeout: float) -> Failure:

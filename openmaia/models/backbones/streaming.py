@@ -26,6 +26,9 @@ FIELD = re.compile(r"(?:data|event|id|retry|error)?:|(?:data|event|id|retry)$")
 END = "[DONE]"
 """The data of the last event."""
 
+STATED = {"message", "detail", "errors", "base_resp"}
+"""Fields of events without any part of a reply in which servers say why they break it off."""
+
 REASONING = ("reasoning_content", "reasoning", "thinking")
 """The fields in which servers send the reasoning of a model. Some send it in two of them."""
 
@@ -69,9 +72,11 @@ def read_stream(
         for event in events:
             if isinstance(event, str):
                 return event
-            if error := error_of(event):
+            if (error := error_of(event)) and not reply.finish:
                 return json.dumps({"error": error})
-            if not event.keys() & {"choices", "usage", END}:
+            if not any(event.get(name) for name in ("choices", "usage", END)):
+                if reply.is_begun and not reply.finish and event.keys() & STATED:
+                    raise Unreadable(f"the server broke it off with {json.dumps(event)}")
                 foreign = foreign or json.dumps(event)
             if reply.extend(event):
                 break
@@ -84,15 +89,17 @@ def read_stream(
         raise Unreadable(f"an event of the stream has another form than in this API ({error!r})") from error
     if foreign and not reply.is_begun:
         return foreign
-    if not reply.finish:
+    if not reply.finish and not reply.is_counted:
         raise StreamBroken("the connection was closed in the middle of the reply")
     return reply.json(sent)
 
 
 def error_of(answer: dict[str, Any]) -> Any:
     """Returns the error that a server reports with status 200, in a whole answer or in an event; None without one."""
-    if answer.get("error"):
-        return answer["error"]
+    choices = answer.get("choices")
+    first = choices[0] if isinstance(choices, list) and choices else None
+    if error := answer.get("error") or (first.get("error") if isinstance(first, dict) else None):
+        return error
     return answer if "error" in (answer.get("object"), answer.get("type")) and "choices" not in answer else None
 
 
@@ -127,7 +134,7 @@ def _parts(content: Any, kind: str) -> str:
     for part in content:
         if isinstance(part, str):
             texts += [part] * (kind == "text")
-        elif part.get("type") in (kind, f"output_{kind}"):
+        elif part.get("type", kind) in (kind, f"output_{kind}"):
             texts.append(_parts(part.get(kind), "text"))
     return "".join(texts)
 
@@ -141,6 +148,8 @@ class _Reply:
     stop: str
     finish: str = ""
     is_begun: bool = False
+    is_counted: bool = False
+    """Whether the tokens of the whole reply have been counted, which is the last event before the end."""
     usage: dict[str, Any] = field(default_factory=dict[str, Any])
     texts: list[str] = field(default_factory=list[str])
     reasoning: list[str] = field(default_factory=list[str])
@@ -151,8 +160,9 @@ class _Reply:
     def extend(self, event: dict[str, Any]) -> bool:
         """Appends the pieces in an event, and returns whether nothing more is needed."""
         self.usage = event.get("usage") or self.usage
+        self.is_counted = self.is_begun and bool(event.get("usage")) and not event.get("choices")
         for choice in event.get("choices") or ():
-            if choice.get("index") not in (None, 0):
+            if choice.get("index") not in (None, 0, "0"):
                 continue
             self.is_begun = True
             # Some servers send a whole reply in one event.
@@ -189,7 +199,7 @@ class _Reply:
         usage = {"prompt_tokens": _tokens(sent), "completion_tokens": generated, **self.usage}
         calls = [{"function": call}] if any(call.values()) else []
         message = {"content": text, REASONING[0]: reasoning, "tool_calls": calls}
-        return json.dumps({"choices": [{"message": message, "finish_reason": self.finish}], "usage": usage})
+        return json.dumps({"choices": [{"message": message, "finish_reason": self.finish or "stop"}], "usage": usage})
 
 
 def _events(chunks: Iterable[bytes]) -> Iterator[dict[str, Any] | str]:
@@ -251,7 +261,9 @@ def _decoded(name: str, data: str) -> Iterator[dict[str, Any]]:
             if name not in ("", "message"):
                 return  # an event of the server's own, such as one that keeps the connection open
             raise Unreadable(f"a part of it is no JSON ({error}): {data}") from error
-        if name == "error":
+        if name in ("done", "end"):
+            yield {END: True}
+        elif name == "error":
             yield {"error": value.get("error") or value if isinstance(value, dict) else str(value)}
         elif isinstance(value, dict):
             yield value

@@ -88,6 +88,8 @@ def turn_text(calls: Sequence[JsonObject], answer: AnswerFormat) -> str:
     given = _as_json(function.get("arguments"))
     try:
         arguments: Any = json.loads(given)
+        if isinstance(arguments, str):  # some servers encode them twice
+            arguments = json.loads(arguments)
     except (ValueError, RecursionError):
         return given
     if not isinstance(arguments, dict):
@@ -136,9 +138,9 @@ def written_calls(text: str, answer: AnswerFormat) -> list[JsonObject]:
 class StreamedCalls:
     """The function calls of a reply that still arrives in pieces. Only the first one is kept: a turn has no others.
 
-    A piece belongs to the call that began last among those of its index, or of all if it has no index. But a piece with
-    another id than this call, or with a name after this call has all of its arguments, begins another call: some
-    servers give all calls the same index.
+    A piece belongs to the call with its id; else to the one that began last among those of its index, or of all if it has
+    no index. But a piece with another id and a name, or one after this call has all of its arguments, begins another
+    call: some servers give all calls the same index, and others each piece another id.
     """
 
     def __init__(self):
@@ -146,6 +148,7 @@ class StreamedCalls:
         self.first: dict[str, str] = {"name": "", "arguments": ""}
         self._latest: JsonObject | None = None
         self._by_index: dict[Any, JsonObject] = {}
+        self._by_id: dict[Any, JsonObject] = {}
 
     def extend(self, pieces: Sequence[JsonObject]) -> int:
         """Appends pieces of calls in the format of the chat completions API.
@@ -156,22 +159,29 @@ class StreamedCalls:
         before = len(self.first["arguments"])
         for piece in pieces:
             index, function = piece.get("index"), piece.get("function") or {}
-            call = self._latest if index is None else self._by_index.get(index)
-            if call is None or _begins_another(call, piece.get("id"), function):
+            id = piece.get("id")
+            call = self._by_id.get(id) or (self._latest if index is None else self._by_index.get(index))
+            if call is None or _begins_another(call, id, function):
                 texts = self.first if self._latest is None else {"name": "", "arguments": ""}
-                call = {"id": "", "texts": texts}
+                call = {"id": None, "texts": texts}
             self._latest = self._by_index[index] = call
-            call["id"] = call["id"] or piece.get("id") or ""
+            if id not in (None, ""):
+                call["id"] = id if call["id"] is None else call["id"]
+                self._by_id[id] = call
             name = function.get("name") or ""
             call["texts"]["name"] += "" if name == call["texts"]["name"] else name
-            call["texts"]["arguments"] += _as_json(function.get("arguments"))
+            added = _as_json(function.get("arguments"))
+            # Some servers send an empty object before the pieces.
+            begun = "" if added and call["texts"]["arguments"] == "{}" else call["texts"]["arguments"]
+            call["texts"]["arguments"] = begun + added
         return len(self.first["arguments"]) - before
 
 
-def _begins_another(call: JsonObject, id: str | None, function: JsonObject) -> bool:
-    if id and call["id"] and id != call["id"]:
+def _begins_another(call: JsonObject, id: Any, function: JsonObject) -> bool:
+    is_other = id not in (None, "") and call["id"] is not None and id != call["id"]
+    if is_other and function.get("name"):
         return True
-    if not function.get("name") or not function.get("arguments"):
+    if not is_other and (not function.get("name") or not function.get("arguments")):
         return False
     try:
         return isinstance(json.loads(call["texts"]["arguments"]), dict)

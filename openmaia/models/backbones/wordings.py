@@ -48,7 +48,7 @@ CONTENT = _pattern(
     r"moderat(?:ion|ed)|\bflagged\b|content[ _-]?(?:polic|filter|management|violation|moderation)|guardrail",
     r"safety[ _]?(?:system|filter|setting|polic|reason|check|guideline)|usage (?:polic|guideline)|responsible ?ai",
     r"(?:inappropriate|prohibited|unsafe|sensitive|harmful)[ _](?:content|words?|information|material)|data_?inspection",
-    r"violat\w+ [^.\n]{0,40}(?:polic|guideline|terms|rules)",
+    r"content exists risk|new_sensitive|敏感|violat\w+ [^.\n]{0,40}(?:polic|guideline|terms|rules)",
 )
 NO_CREDIT = _pattern(
     r"insufficient[ _-](?:quota|balance|credits?|funds)|(?:exceeded|over) (?:your|the) (?:current|monthly) quota|billing",
@@ -57,7 +57,11 @@ NO_CREDIT = _pattern(
 NO_IMAGES = _pattern(
     r"(?:image|multi-?modal|vision)(?! (?:format|type|size|url|mime|detail))[\w ]*(?:is|are|input|inputs) "
     rf"{_NOT} (?:supported|enabled|allowed|available|accepted)",
-    rf"{_NOT} (?:support|accept|allow|take|process|handle|have)[\w ]* (?:images?|vision|multi-?modal)(?! (?:format|type|size|url))",
+    # "Could not process image" is about one damaged image, "cannot process more than 4 images" about a limit.
+    rf"{_NOT} (?:support|accept|allow|take|have|(?:process|handle)(?=[\w ]* (?:images|image input|vision|multi)))"
+    r"(?![\w ]* (?:more|over|than|\d))[\w ]* (?:images?|vision|multi-?modal)(?! (?:format|type|size|url))",
+    r"\bimages?(?: inputs?)? (?:is|are) disabled|\bimage_url['\"`]* (?:is|are) (?:not|only) supported|invalid type: sequence, expected a string",
+    r"\bcontent\b['\"`]*:? (?:must|should) be a (?:valid )?string|\bmessages\.\d+\.content: input should be a valid string",
     r"mmproj|at most 0 image|only (?:supports? |accepts? )?text (?:content|input|message|prompt)s?|text[- ]only model",
     r"no endpoints found that support image|not a (?:multi-?modal|vision) model|only text is supported",
     r"(?:unknown|unsupported|invalid|unexpected)[^.\n]{0,40}\bimage_url\b",
@@ -72,9 +76,11 @@ IMAGES = _pattern(
 )
 REPLY = _pattern(
     r"max_(?:completion_|output_|new_)?tokens\b[^.\n]{0,60}"
-    r"(?:too (?:large|high|big|long)|must be (?:<|less|at most|smaller|below|between|in)|exceed|at most|>|less than|greater than|above|range|supports|maximum|limit)",
-    r"maximum (?:allowed )?number of output tokens|maximum value for .?max_",
+    r"(?:too (?:large|high|big|long)|(?:must|should) be (?:<|less|at most|smaller|below|between|in|\[)|exceed|at most|<|>|less than|greater than|above|range|supports|maximum|limit)",
+    r"maximum tokens you requested|maximum (?:allowed )?number of output tokens|maximum value for .?max_",
 )
+_TOKENS = _pattern(r"\d tokens|(?:context|sequence|prompt) length|context window")
+"""Matches messages about the length of a conversation, which may also speak of its images."""
 _INPUT = _pattern(r"context(?![_ ]window.? for this model)|\binputs?\b|prompt|model_len|seq(?:uence)?_len|total tokens")
 """Matches messages about the sum of conversation and reply, which begin like those about the reply."""
 CONTEXT = _pattern(
@@ -82,22 +88,27 @@ CONTEXT = _pattern(
     rf"{_LONG}[^.\n]{{0,60}}\b{_TEXT}\b",
     r"context[ _-]?(?:length|window|size|limit|budget)|max(?:imum)?[ _](?:model|seq(?:uence)?|prompt|input|context)[ _]?len",
     r"\b(?:prompt|input|sequence|conversation) length|session_len|n_ctx|token limit|request[ _](?:entity[ _])?(?:is )?too[ _](?:large|long)",
-    r"(?:messages?|string|body|payload|request)\b[^.\n]{0,20} too (?:long|large)|string_above_max|reduce (?:the|your) (?:length|number|size|message|prompt)",
+    r"\b(?:messages?|texts?|string|body|payload|request)\b[^.\n]{0,30} (?:too (?:long|large)|(?:length|size) exceed)|string_above_max|reduce (?:the|your) (?:length|number|size|message|prompt)",
+    r"\b(?:tokens?|context|prompt)\b[^.\n]{0,60}(?:not fit|\d > \d|limit is|maximum is)|max_(?:total|input)_tokens|only \d+ tokens",
+    r"\bmax(?:imum)?(?: of)? \d+ tokens|\blength of messages\b",
     "超长|上下文|输入长度|长度超",
 )
 ROLES = _pattern(
-    rf"\b(?:system|developer)\b.{{0,30}}\b(?:roles?|messages?|prompts?|instructions?)\b.{{0,40}}(?:{_NOT} |un|in)(?:supported|allow|enabled|accept|valid|permit)",
+    rf"\b(?:system|developer)\b.{{0,30}}\b(?:roles?|messages?|prompts?|instructions?)\b.{{0,40}}(?:{_NOT} (?:be )?|un|in)(?:supported|allow|enabled|accept|valid|permit|used)",
+    r"\b(?:no|cannot use|can't use)\b[^.\n]{0,15}\bsystem (?:roles?|prompts?|messages?)|\bsystem\b['\"`]* is not one of",
+    r"supported roles|(?:invalid|unsupported) value:? ['\"`]system|\bsystem\b['\"`]* parameter is not|\broles?\b[^.\n]{0,30}\bgot ['\"`]?system",
     rf"{_NOT} (?:support|allow|accept)\w*[^.\n]{{0,30}}\b(?:system|developer)\b",
     r"roles? must|alternat\w+|unexpected (?:message )?role|role[^.\n]{0,30} after |message_order|(?:message|role) (?:order|sequence)",
     r"expected last role|consecutive [^.\n]{0,20}(?:user|assistant|messages|roles)|only [^.\n]{0,10}\buser\b[^.\n]{0,30}\bassistant\b",
     r"first message[^.\n]{0,30}user|(?:start|begin) with[^.\n]{0,20}user|(?:invalid|unknown|unsupported)[^.\n]{0,20}\brole\b",
-    r"\broles?\b[^\n]{0,40}(?:not supported|invalid|unsupported|must be|should be|unknown|expected)",
+    r"\broles?\b[^\n]{0,40}(?:(?:not|n't) (?:be )?(?:supported|used|allowed)|invalid|unsupported|must be|should be|unknown|expected)",
     r"unknown variant .?(?:system|tool|developer)\b|\brole\b[^\n]{0,20}['\"]user['\"]",
 )
 UNSUPPORTED = _pattern(
-    rf"unsupported|{_NOT} (?:support|permit|allow|available|enabled|implemented|accept|recogni|compatible|valid)\w*|not_supported",
+    rf"unsupported|{_NOT} (?:an? )?(?:support|permit|allow|available|enabled|implemented|accept|recogni|compatible|valid|set\b)\w*|not_supported",
     r"unknown|unrecogni[sz]ed|unexpected|forbidden|deprecated|cannot|can't|extra (?:inputs|fields)|incompatible",
-    r"must not be (?:set|used|present|given|specified)|(?:may|can|must) only be|only [\d.]+ is|not (?:be )?stream\b|\binstead\b",
+    r"must not be (?:set|used|present|given|specified)|(?:may|can|must) only be|only [\d.]+ is|\binstead\b",
+    r"\bdisabled\b|no such|(?:not|no|non)[ -](?:be )?stream|\bstream\b['\"`]*(?:=| to | : )false|stream\W+true|only [^.\n]{0,10}auto\b",
     r"only [\w-]+ (?:requests|responses|replies|mode)|must be (?:verified|false|omitted|unset|null|none|empty|disabled)|only the default|additional properties",
     r"no endpoints found that support|requires --|invalid (?:parameter|argument|field)",
 )
@@ -139,8 +150,8 @@ _KEYS: Mapping[str, str] = {
 """Words in messages that are not understood, by the last part of the config key that they are about."""
 
 _WAIT = re.compile(
-    r"(?:try again|retry|wait|available|resets?)\W*(?:in|after|delay|for)?\W{0,4}"
-    r"(?:(\d+)\s*h(?:ours?)?)?\s*(?:(\d+)\s*m(?:in(?:ute)?s?)?(?!s))?\s*(?:(\d+(?:\.\d+)?)\s*(ms|s)(?:ec(?:ond)?s?)?)?\b",
+    r"(?:try again|retry|wait|available|resets?)\W*(?:in|after|delay|for|at least|_after|_after_seconds)?\W{0,4}(?:about |at least |another )?"
+    r"(?:(\d+)\s*h(?:ou)?(?:rs?)?)?\s*(?:(\d+)\s*m(?:in(?:ute)?s?)?(?!s))?\s*(?:(\d+(?:\.\d+)?)\s*(ms|s)(?:ec(?:ond)?s?)?)?\b",
     re.IGNORECASE,
 )
 """Matches "Please try again in 1m2.5s", "Retry after 24 seconds" and "retryDelay": "34s"."""
@@ -164,13 +175,13 @@ def refusal(text: str, status: int) -> Refusal | None:
         return Refusal.CONTEXT if re.search(r"request too large|must be reduced", text, re.IGNORECASE) else None
     if status not in (400, 403, 404, 422, 451, 500, 501):
         return None
-    if status < 500 and CONTENT.search(text):
+    if status < 500 and status != 404 and CONTENT.search(text):
         return Refusal.CONTENT
     if NO_IMAGES.search(text):
         return Refusal.NO_IMAGES
     if status in (403, 404):
         return None
-    if _is_about_images(text):
+    if _is_about_images(text) and not (_TOKENS.search(text) and CONTEXT.search(text)):
         return Refusal.IMAGES
     if REPLY.search(text) and not _INPUT.search(text):
         return Refusal.REPLY
@@ -210,18 +221,26 @@ def image_limit(text: str, sent: int) -> int | None:
         return 1
     # Messages also count the images of the request, or documents. Numbers in names and versions do not count.
     numbers = [int(each) for each in re.findall(r"(?<![\w.\-\[])\d+(?![\w.\]]*\w)", text)]
-    return max((number for number in numbers if 0 < number < sent), default=None)
+    named = re.findall(
+        r"(?:max\w*|limit\w*|at most|up to|only|than|exceed\w*|>)[^\d\n]{0,40}(?<![\w.\-\[])(\d+)(?![\w.\]]*\w)",
+        text,
+        re.IGNORECASE,
+    )
+    for candidates in ([int(each) for each in named], numbers):
+        if admitted := [number for number in candidates if 0 < number < sent]:
+            return max(admitted)
+    return None
 
 
 _LIMITS = [
     re.compile(pattern, re.IGNORECASE)
     for pattern in (
-        r"(?:<=|≤|>)\s*(\d+)",
+        r"(?:<=|≤|>|\d/|tokens exceeds)\s*(\d+)",
         r"(\d+)(?:[ -]tokens?)? (?:max(?:imum)?|limit|context)\b",
         r"\[\d+, ?(\d+)\]",
         r"(?:context|model)[ _]?(?:length|window|size|limit|len)\D{0,40}(\d+)",
         r"(?:maximum|limit|less than|at most|not exceed|max_\w+?_len|max_num_tokens|session_len|n_ctx|allowed)\D{0,40}(\d+)",
-        r"(?:max\w*|only|up to|than)\D{0,40}(\d+)",
+        r"(?:max\w*|only|up to|than|exceeds?(?: the)? (?:context|model|window)|not fit)\D{0,40}(\d+)",
     )
 ]
 
@@ -231,7 +250,8 @@ def token_limit(text: str) -> tuple[int, int] | None:
 
     The second is most often the number of the refused request. Returns None if the text names no limit.
     """
-    text = re.sub(r"(?<=\d),(?=\d{3}\b)", "", text)
+    text = re.sub(r"(?<=\d)[, \u00a0\u202f](?=\d{3}\b)", "", re.sub(r"\b[A-Za-z][\w.]*(?:-[\w.]+)*-\d+\b", "", text))
+    text = re.sub(r"\b(\d+)k\b", r"\g<1>000", text, flags=re.IGNORECASE)
     text = re.sub(
         r"exceed\w* by \d+|max_(?:completion_|output_)?tokens\W+(?:is )?too (?:large|long|high): \d+", "", text
     )

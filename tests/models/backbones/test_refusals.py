@@ -343,3 +343,18 @@ def test_anthropics_client_knows_the_same_refusals(server: Server, monkeypatch: 
     server.then(replace(LIMITED, headers={"retry-after": "60"}))
     assert isinstance(failing(asked), ServiceUnavailable) and isinstance(failing(asked), ServiceUnavailable)
     assert [each.images() for each in server.asked] == [6, 4, 0]
+
+
+def test_images_that_a_server_took_before_are_no_mistake_of_the_config(server: Server):
+    asked, one = backbone(server), chat(*turns(1, images=1))
+    asked.reply([one])
+    server.then(refused("No endpoints found that support image input", 404))
+    assert not isinstance(failing(asked, one), UsageError)
+
+
+def test_a_body_that_is_too_large_loses_images_first(server: Server):
+    server.otherwise = lambda asked: (
+        Act(status=413, body="<h1>Request Entity Too Large</h1>") if asked.images() > 2 else GOOD
+    )
+    backbone(server).reply([chat(*turns(1, images=8))])
+    assert [each.images() for each in server.asked] == [8, 4, 2]

@@ -152,7 +152,7 @@ def test_reply_is_read(body: str):
 @pytest.mark.parametrize("before", ["", event({"content": "It is"})])
 def test_error_event_is_an_error_with_its_text(server: Server, before: str, body: str):
     assert "no memory" in json.dumps(read(before + body)["error"])
-    server.then(Act(body=before + body))
+    server.otherwise = lambda asked: Act(body=before + body)
     with pytest.raises(ServiceError, match="no memory") as caught:
         backbone(server).reply([CHAT])
     assert not isinstance(caught.value, ServiceUnavailable) and len(server.asked) == 1
@@ -236,3 +236,68 @@ def test_first_of_several_calls_is_the_turn(pieces: list[dict[str, Any]], togeth
 def test_arguments_of_a_whole_reply_may_be_an_object():
     call = {"function": {"name": EXPERIMENT_NAME, "arguments": json.loads(FIRST)}}
     assert "print(1)" in turn_text([call], AnswerFormat())
+
+
+def read_events(*events: Any) -> Any:
+    data = "".join(f"data: {event if isinstance(event, str) else json.dumps(event)}\n\n" for event in events)
+    return json.loads(read_stream([data.encode()], CHAT, CHAT.messages))
+
+
+def one_piece(finish: str | None = None, **delta: Any) -> dict[str, Any]:
+    return {"choices": [{"index": 0, "delta": delta, "finish_reason": finish}]}
+
+
+@pytest.mark.parametrize("end", [{"choices": [], "usage": {"prompt_tokens": 5}}, "event: done\ndata: {}"])
+def test_other_signs_of_the_end_end_a_reply(end: Any):
+    events = [one_piece(content="dogs"), end]
+    data = "".join(f"{e}\n\n" if isinstance(e, str) else f"data: {json.dumps(e)}\n\n" for e in events)
+    answer = json.loads(read_stream([data.encode()], CHAT, CHAT.messages))
+    assert answer["choices"][0]["message"]["content"] == "dogs"
+
+
+def test_error_after_the_end_costs_no_reply():
+    assert "error" not in read_events(one_piece("stop", content="dogs"), {"error": {"message": "late"}}, "[DONE]")
+
+
+@pytest.mark.parametrize(
+    "event", [{"detail": "quota of moons"}, {"choices": None, "base_resp": {"x": "quota of moons"}}]
+)
+def test_reason_in_the_middle_of_a_reply_is_no_end(event: Any):
+    with pytest.raises(Unreadable, match="quota of moons"):
+        read_events(one_piece(content="do"), event, "[DONE]")
+
+
+def test_error_of_a_choice_keeps_its_text():
+    failed = {
+        "choices": [{"index": 0, "delta": {}, "finish_reason": "error", "error": {"message": "moons", "code": 502}}]
+    }
+    assert read_events(one_piece(content="do"), failed, "[DONE]")["error"]["message"] == "moons"
+
+
+def test_accident_of_a_server_in_a_stream_is_repeated(server: Server):
+    failed = Act(body={"error": {"message": "Sorry about that!", "type": "server_error"}})
+    server.then(failed, Act(pieces=("It is a dog.",)))
+    assert backbone(server).reply([CHAT])[0].text == "It is a dog."
+
+
+GIVEN = json.dumps({"hypotheses": ["dogs"], "code": "print('dog')"})
+
+
+@pytest.mark.parametrize(
+    "pieces",
+    [
+        [("a", "run_experiment", GIVEN[:9]), ("b", None, GIVEN[9:])],
+        [("a", "run_experiment", GIVEN[:9]), ("b", "answer", "{"), ("a", None, GIVEN[9:]), ("b", None, "}")],
+        [("a", "run_experiment", "{}"), (None, None, GIVEN)],
+        [("a", "run_experiment", json.dumps(GIVEN))],
+        [(0, "run_experiment", GIVEN), (1, "answer", "{}")],
+    ],
+    ids=["another id each", "interleaved", "empty object first", "encoded twice", "number as id"],
+)
+def test_pieces_of_calls_in_other_forms_are_one_turn(pieces: list[Any]):
+    events = [
+        one_piece(tool_calls=[{"index": 0, "id": id, "function": {"name": name, "arguments": given}}])
+        for id, name, given in pieces
+    ]
+    message = read_events(*events, one_piece("tool_calls"))["choices"][0]["message"]
+    assert "print('dog')" in turn_text(message["tool_calls"], AnswerFormat())

@@ -116,6 +116,20 @@ OTHERS = [
     (400, "some/model is not a multimodal model", Refusal.NO_IMAGES),
     (400, "Failed to deserialize the JSON body: messages[1]: unknown variant `image_url`, expected `text`", Refusal.NO_IMAGES),
     (400, "At most 0 image(s) may be provided in one prompt.", Refusal.NO_IMAGES),
+    (400, "role 'system' isn't supported", Refusal.ROLES),
+    (400, "Invalid value: 'system'. Supported values are: 'user' and 'assistant'.", Refusal.ROLES),
+    (400, "'system' is not one of ['user', 'assistant'] - 'messages.0.role'", Refusal.ROLES),
+    (400, "messages with role 'system' cannot be used", Refusal.ROLES),
+    (400, "Cannot process more than 4 images", Refusal.IMAGES),
+    (400, "Could not process image", None),
+    (400, "Failed to deserialize the JSON body: messages[1]: invalid type: sequence, expected a string", Refusal.NO_IMAGES),
+    (400, "The prompt with 12 images is too long: 9000 tokens > 8192", Refusal.CONTEXT),
+    (400, "The prompt (1881 tokens) does not fit the window (1200)", Refusal.CONTEXT),
+    (400, "Request payload size exceeds the limit: 20971520 bytes.", Refusal.CONTEXT),
+    (400, "Range of max_tokens should be [1, 2000]", Refusal.REPLY),
+    (400, "The maximum tokens you requested exceeds the model limit of 4096.", Refusal.REPLY),
+    (400, "Content Exists Risk", Refusal.CONTENT),
+    (404, "No endpoints available matching your guardrail restrictions and data policy.", None),
     (400, "temperature must be less than or equal to 1", None),
     (422, "[{'type': 'less_than_equal', 'loc': ['body', 'temperature'], 'msg': 'Input should be less than or equal to 1'}]", None),
     (400, "messages.58.content.2.image.source.base64: image exceeds 5 MB maximum: 6500712 bytes > 5242880 bytes", None),
@@ -158,6 +172,11 @@ PARAMETER_REFUSALS = [
     (500, "unexpected error: the stream was closed", CALLS, None),
     (404, "unknown model; streaming", CALLS, None),
     (400, "temperature must be less than or equal to 1", CALLS, None),
+    (400, "streaming responses are disabled for this deployment", CALLS, "stream"),
+    (400, "set stream to false", CALLS, "stream"),
+    (405, "Streaming is not supported", CALLS, "stream"),
+    (400, "'seed' is not a recognized parameter", CALLS, "seed"),
+    (400, "Invalid tool_choice: 'required'. Only 'none','auto' supported", CALLS, "tool_choice"),
 ]  # fmt: skip
 
 
@@ -211,3 +230,24 @@ def test_a_message_that_nobody_knows_names_the_key_that_it_may_be_about():
     keys = ["backbone.model", "backbone.images_per_prompt", "backbone.temperature"]
     assert key_hint("your images are ugly", keys) == "backbone.images_per_prompt"
     assert key_hint("no", keys) == "backbone.model, backbone.images_per_prompt, backbone.temperature"
+
+
+@pytest.mark.parametrize(
+    ("message", "limit"),
+    [
+        ("maximum context length is 128K tokens", 128_000),
+        ("8 192 tokens max", 8192),
+        ("gpt-4-0613 takes a maximum of 8192 tokens, got 9000", 8192),
+        ("too many tokens: 40000/32768", 32768),
+    ],
+)
+def test_a_limit_of_tokens_is_read_in_any_form(message: str, limit: int):
+    assert (token_limit(message) or (0, 0))[0] == limit
+
+
+def test_a_limit_of_images_is_not_another_number():
+    assert image_limit("The request has 12 images in 9 messages; the limit is 5", 12) == 5
+
+
+def test_a_time_to_wait_is_read_in_any_form():
+    assert [waiting_time(each) for each in ("try again in about 3 minutes", "Retry in 2 hrs")] == [180, 7200]
