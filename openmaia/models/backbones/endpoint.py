@@ -240,7 +240,7 @@ class Endpoint(ABC):
             if answer.is_passing and attempt < self._config.tries:
                 time.sleep(min(0.5 * 2**attempt, LONGEST_PAUSE))
             elif not self._adapts(answer, chat, parameters, forms):
-                return answer
+                return replace(answer, tries=attempt) if answer.is_passing else answer
 
     def _adapts(self, failure: Failure, chat: Chat, parameters: Mapping[str, Any], forms: frozenset[str]) -> bool:
         """Changes the form of all later requests if the server refused that of this one. Returns whether it did.

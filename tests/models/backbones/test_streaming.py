@@ -142,7 +142,7 @@ def test_reply_is_read(body: str):
         'event: error\ndata: {"message": "no memory"}\n\n',
         'event: error\ndata: {"error": {"message": "no memory"}}\n\n',
         "event: error\ndata: no memory\n\n",
-        'data: {"error": {"message": "no memory", "code": 500}}\n\n' + DONE,
+        'data: {"error": {"message": "no memory", "code": 400}}\n\n' + DONE,
         'data: {"error": "no memory"}\n\n',
         'data: {"object": "error", "message": "no memory", "code": 400}\n\n' + DONE,
         'error: {"message": "no memory"}\n\n',
@@ -152,7 +152,7 @@ def test_reply_is_read(body: str):
 @pytest.mark.parametrize("before", ["", event({"content": "It is"})])
 def test_error_event_is_an_error_with_its_text(server: Server, before: str, body: str):
     assert "no memory" in json.dumps(read(before + body)["error"])
-    server.otherwise = lambda asked: Act(body=before + body)
+    server.then(Act(body=before + body))
     with pytest.raises(ServiceError, match="no memory") as caught:
         backbone(server).reply([CHAT])
     assert not isinstance(caught.value, ServiceUnavailable) and len(server.asked) == 1
