@@ -60,7 +60,7 @@ _SPLITS: tuple[Split, Split] = ("explore", "test")
 _SIDE, _FREQUENCIES, _THUMBNAIL = 32, 8, 8
 _BLOCK, _PAIRS = 256, 65_536
 
-Places = npt.NDArray[np.intp]
+Members = npt.NDArray[np.intp]
 """Positions of fingerprints, shape (images,)."""
 
 
@@ -106,7 +106,7 @@ def assign_splits(fingerprints: Mapping[str, Fingerprint]) -> dict[str, Split]:
     for group in _groups(prints, np.arange(len(digests)), 1.0):
         is_large = len(group) > 1 and sizes[group].sum() > LARGEST_SHARE * len(fingerprints)
         blocks = _blocks(prints, group) if is_large else []
-        parts: Iterable[Places] = blocks or (_groups(prints, group, STRICTER) if is_large else [group])
+        parts: Iterable[Members] = blocks or (_groups(prints, group, STRICTER) if is_large else [group])
         first = _SPLITS.index(_split_of(digests[int(group.min())][0]))
         for number, part in enumerate(parts):
             members = [digest for place in part for digest in digests[int(place)]]
@@ -114,7 +114,7 @@ def assign_splits(fingerprints: Mapping[str, Fingerprint]) -> dict[str, Split]:
     return {digest: split for members, split in _balanced(groups) for digest in members}
 
 
-def _blocks(prints: "_Prints", group: Places) -> list[Places]:
+def _blocks(prints: "_Prints", group: Members) -> list[Members]:
     """Cuts a chain into blocks of images that do not resemble those of other blocks.
 
     Returns:
@@ -124,7 +124,7 @@ def _blocks(prints: "_Prints", group: Places) -> list[Places]:
     levels = prints.levels(int(levels[-1].min()), group, 1.0)
     count = max(2, min(len(levels) // LEVELS, len(group)))
     cuts = [round(number * len(levels) / count) for number in range(1, count)]
-    blocks: list[list[Places]] = [[]]
+    blocks: list[list[Members]] = [[]]
     for number, level in enumerate(levels):
         if number not in cuts:
             blocks[-1].append(level)
@@ -188,7 +188,7 @@ class _Prints:
         self._thumbnails = thumbnails.reshape(-1, _THUMBNAIL, _THUMBNAIL, 3).astype(np.int16)
         self._limits = np.where(self._hashes == 0, FLAT_COLOUR_DISTANCE, COLOUR_DISTANCE)
 
-    def resemble(self, places: Places, others: Places, factor: float) -> npt.NDArray[np.bool_]:
+    def resemble(self, places: Members, others: Members, factor: float) -> npt.NDArray[np.bool_]:
         """Returns for each of the places whether it is a near-duplicate of one of the others.
 
         `factor` multiplies the largest distances.
@@ -208,7 +208,7 @@ class _Prints:
                     found[near[difference <= np.minimum(self._limits[a], self._limits[b]) * factor]] = True
         return found
 
-    def levels(self, start: int, among: Places, factor: float) -> list[Places]:
+    def levels(self, start: int, among: Members, factor: float) -> list[Members]:
         """Returns the group of `start` by the distance from it: near-duplicates, their near-duplicates, and so on."""
         levels, left = [np.array([start])], among[among != start]
         while len(levels[-1]):
@@ -218,7 +218,7 @@ class _Prints:
         return levels[:-1]
 
 
-def _groups(prints: _Prints, among: Places, factor: float) -> Iterator[Places]:
+def _groups(prints: _Prints, among: Members, factor: float) -> Iterator[Members]:
     """Yields groups of near-duplicates, closed under resemblance. All pairs are compared."""
     is_left = np.zeros(int(among.max(initial=-1)) + 1, np.bool_)
     is_left[among] = True

@@ -72,6 +72,7 @@ def test_conversation_shows_code_in_its_place_once(screen: io.StringIO, tmp_path
     lines = [line.strip() for line in screen.getvalue().splitlines()]
     assert lines[0].startswith("turn 3 ")
     kept = [
+        "reasoning of 1 line, which the report shows",
         "[HYPOTHESIS LIST]:",
         "1. dogs",
         "[CODE]:",
@@ -88,7 +89,7 @@ def test_conversation_shows_code_in_its_place_once(screen: io.StringIO, tmp_path
 def test_code_that_was_repaired_is_shown_as_it_was_run(screen: io.StringIO, tmp_path: Path):
     ConversationView(Files(str(tmp_path))).show(experiment(0, "print 1", code="print(1)", observation=()))
     lines = [line.strip() for line in screen.getvalue().splitlines()]
-    assert lines[1:4] == ["print 1", "run as:", "print(1)"]
+    assert lines[2:5] == ["print 1", "run as:", "print(1)"]
 
 
 def test_displayed_images_are_written_as_files_once(screen: io.StringIO, tmp_path: Path):
