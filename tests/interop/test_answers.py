@@ -87,7 +87,7 @@ def test_instructions_are_no_answer(tmp_path: Path):
     ("text", "reason"),
     [
         ("{", "not JSON"),
-        ("[" * 200_000, "deeply"),
+        ("[" * 200_000, "levels deep"),
         ('{"role": "user"}', "no list of messages"),
         ("[3]", "without role"),
         ('[{"role": "assistant"}]', "without role"),
