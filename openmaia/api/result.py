@@ -106,6 +106,7 @@ class UnitResult:
             UsageError: The directory holds a run of another config, or cannot be written.
         """
         from openmaia.evaluation.analysis.verdict import write_summary
+        from openmaia.evaluation.claims import read_claim
         from openmaia.evaluation.storage import to_parquet
         from openmaia.runs.files import Files
         from openmaia.runs.run import EVALUATION, Run
@@ -116,7 +117,8 @@ class UnitResult:
         investigation = run.add(self.record)
         if self.evaluation is not None:
             trial = self.evaluation.trial
-            claim = replace(trial.claim, replicate=investigation.replicate)
+            basis = read_claim(run, investigation).basis
+            claim = replace(trial.claim, replicate=investigation.replicate, basis=basis)
             tested = replace(self.evaluation, trial=replace(trial, claim=claim))
             run.write_artifact(EVALUATION, investigation, to_parquet(tested))
         write_summary(run)

@@ -27,11 +27,11 @@ PAPERS = str(REPOSITORY / "configs/papers.yaml")
     [
         ("rnu configs/demo.yaml", "No such command 'rnu'.*run"),
         ("run --frobnicate", "No such option"),
-        ("run", "Missing argument 'config'"),
+        ("run", "Missing argument 'CONFIG'"),
         ("config", "Missing argument"),
         ("layers", "Missing argument"),
         ("show", "Missing argument 'RUN'"),
-        ("report", "Missing argument 'runs'"),
+        ("report", "Missing argument 'RUN'"),
         ("investigate configs/demo.yaml", "Missing option '--unit'"),
         ("export-maia runs/demo", "Missing argument 'TO'"),
         ("submit lsf configs/demo.yaml", "No such command 'lsf'"),

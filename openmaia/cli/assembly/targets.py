@@ -1,7 +1,7 @@
 """Builds the target of a config. Functions import large libraries only when they need them."""
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Literal, overload
+from typing import TYPE_CHECKING, Literal
 
 from openmaia.cli.assembly.errors import session_object_error, unknown_value
 from openmaia.config.schema import Config
@@ -76,16 +76,10 @@ def network(config: Config, weights: str) -> "TargetNetwork":
     return declared(config, load(config.target.network, weights, _preset(config), given_preprocess(config)))
 
 
-@overload
-def declared(config: Config, network: "TargetNetwork") -> "TargetNetwork": ...
-@overload
-def declared(config: Config, network: "TargetNetwork | None") -> "TargetNetwork | None": ...
-def declared(config: Config, network: "TargetNetwork | None") -> "TargetNetwork | None":
+def declared(config: Config, network: "TargetNetwork") -> "TargetNetwork":
     """Returns a network with what a config says about its outputs (`target.output`, `target.entries`)."""
     from openmaia.models.targets.meaning import OutputMeaning
 
-    if network is None:
-        return None
     meaning = OutputMeaning(config.target.output) if config.target.output else network.output
     return replace(network, output=meaning, entries={**network.entries, **config.target.entries})
 

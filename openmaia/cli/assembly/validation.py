@@ -87,9 +87,8 @@ def target_layers(config: Config) -> tuple[dict[str, int], dict[str, str]]:
     from openmaia.models.targets.survey import survey
 
     _check_network(config)
-    found = survey(
-        targets.declared(config, skeleton(config.target.network)) or targets.network(config, config.target.weights)
-    )
+    outline = skeleton(config.target.network)
+    found = survey(targets.declared(config, outline) if outline else targets.network(config, config.target.weights))
     return dict(found.units), dict(found.unusable)
 
 
@@ -105,9 +104,10 @@ def _network_outline(config: Config) -> TargetInfo | None:
 
     target = config.target
     _check_network(config)
-    network = targets.declared(config, skeleton(target.network))
-    if network is None or target.directions:
+    outline = skeleton(target.network)
+    if outline is None or target.directions:
         return None
+    network = targets.declared(config, outline)
     known = layer_names(network)
     if not target.layers:
         raise UsageError(f"target.layers is empty; name the layers to read, out of: {', '.join(known)}")

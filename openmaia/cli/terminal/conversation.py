@@ -53,7 +53,9 @@ class ConversationView:
         console.print(Rule(Text(f"turn {turn.index + 1}"), align="left", style="cyan"))
         if turn.reasoning:
             lines = turn.reasoning.count("\n") + 1
-            console.print(Text(f"reasoning of {lines} {'line' if lines == 1 else 'lines'}, which the report shows", style="dim"))
+            console.print(
+                Text(f"reasoning of {lines} {'line' if lines == 1 else 'lines'}, which the report shows", style="dim")
+            )
         for part in _reply(turn):
             console.print(part)
         if turn.observation:
