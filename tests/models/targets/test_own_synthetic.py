@@ -90,7 +90,7 @@ def test_folder_without_label_folders_is_refused(tmp_path: Path):
 
 
 def test_other_target_kinds_have_no_synthetic_units():
-    with pytest.raises(UsageError, match=r"set target\.kind=synthetic"):
+    with pytest.raises(UsageError, match=r"target\.kind=synthetic can"):
         load([str(REPOSITORY / "configs/demo.yaml"), "target.synthetic.mode=or"])
 
 
