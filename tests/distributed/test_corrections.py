@@ -85,7 +85,7 @@ def test_run_is_corrected_extended_and_evaluated_again(tmp_path: Path, server: S
     # Another server on another port, a layer and a replicate more: the first turn and the first units stay as they were.
     with misbehaving() as other:
         other.otherwise = answer
-        extended = ["target.layers=[mono,or]", "units=mono=0-2:or=0", "sandbox.seconds=30"]
+        extended = ["units=mono=0-2:or=0", "sandbox.seconds=30"]
         corrected = carry_out(tmp_path, other, *extended)
     assert corrected.failed == {} and corrected.done == 4
     assert run.record(added).turns[0].backbone_seconds == kept.backbone_seconds

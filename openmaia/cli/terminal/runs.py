@@ -35,6 +35,8 @@ SECONDS = 2.0
 """Seconds between two readings of a run directory that is watched."""
 
 SHOWN_UNITS = 40
+SHORT_NAME = 16
+"""Longest name of a unit that is never broken: the other columns leave so much room in a terminal of 80 columns."""
 SHOWN_RUNNING = 20
 """Largest number of running investigations, and of failures, that are shown."""
 
@@ -189,7 +191,9 @@ def show_units(run: Run, resamples: int, *, overall: bool = True) -> None:
     shown = list(rows(run, state, chosen))
     columns = ("unit", "verdict", "why", "labels", "against", "AUC", "low")
     cells = [_cells(row, verdicts[each]) for each, row in zip(chosen, shown, strict=True)]
-    show_table(f"run {run.name}", columns, cells, left=5, whole=set(columns) - {"unit", "labels"})
+    is_short = all(len(str(row[0])) <= SHORT_NAME for row in cells)
+    wrapped = {"labels"} if is_short else {"unit", "labels"}
+    show_table(f"run {run.name}", columns, cells, left=5, whole=set(columns) - wrapped)
     if any(each.worst for each in verdicts.values()):
         say(
             "AUC: against the control that the description beats least; low: the lower end of its 95 % interval. 0.5 is chance",

@@ -110,8 +110,8 @@ class UnitVerdict:
     reason: str
     """One sentence that says why."""
     why: str = ""
-    """The figure that decided, in a few characters for a narrow table, such as "p 0.134"; empty if nothing was tested or
-    the description is supported."""
+    """What decided beside the AUC and its interval, in a few characters for a narrow table, such as "p 0.134"; empty if
+    nothing else did."""
     controls: tuple[ControlScore, ...] = ()
     """The measured controls in the order of CONTROLS; empty if nothing was tested."""
     missing: tuple[str, ...] = ()
@@ -199,7 +199,7 @@ def _judge_tested(scores: Mapping[str, Any]) -> UnitVerdict:
         verdict = Verdict.UNTESTED
         reason = f"No control has {MIN_PROMPTS} prompts on each side; evaluate with more images."
     elif lowest.auc <= CHANCE:
-        verdict, why = Verdict.NOT_SUPPORTED, f"AUC ≤ {CHANCE:g}"
+        verdict = Verdict.NOT_SUPPORTED
         reason = f"Its images do not excite the unit more than {lowest.text}."
     elif p is None or q is None:
         verdict, why = Verdict.UNDECIDED, "no p"
@@ -211,13 +211,13 @@ def _judge_tested(scores: Mapping[str, Any]) -> UnitVerdict:
         verdict = Verdict.SUPPORTED
         reason = f"Its images excite the unit more than every control; the worst is {worst.text}; q = {q:.2g}."
     elif p > LEVEL:
-        verdict, why = Verdict.NOT_SUPPORTED, f"p {p:.3f}"
+        verdict, why = Verdict.NOT_SUPPORTED, f"p {p:.3g}"
         reason = f"Descriptions of other units or of random words often do as well for this unit: p = {p:.2g}."
     elif q > LEVEL:
-        verdict, why = Verdict.WEAK, f"q {q:.3f}"
+        verdict, why = Verdict.WEAK, f"q {q:.3g}"
         reason = f"It beats every control, but not after adjustment for the number of descriptions: q = {q:.2g}."
     else:
-        verdict, why = Verdict.WEAK, f"low ≤ {CHANCE:g}"
+        verdict = Verdict.WEAK
         reason = f"The interval of the worst control includes chance: {worst.text}."
     return UnitVerdict(verdict=verdict, reason=reason, why=why, controls=controls, missing=missing, p=p, q=q)
 
