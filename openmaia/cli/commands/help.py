@@ -9,28 +9,24 @@ from typing import Any
 from typer.core import TyperCommand, TyperGroup, TyperOption
 
 
-class Command(TyperCommand):
+class _Readable:
+    help: str | None
+
+    def __init__(self, *args: Any, **options: Any):
+        super().__init__(*args, **options)
+        self.help = _unwrapped(self.help)
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        """Returns all parameters, `--help` included."""
+        return _without_flag_types(super().get_params(ctx))  # pyright: ignore[reportAttributeAccessIssue]
+
+
+class Command(_Readable, TyperCommand):
     """A command."""
 
-    def __init__(self, *args: Any, **options: Any):
-        super().__init__(*args, **options)
-        self.help = _unwrapped(self.help)
 
-    def get_params(self, ctx: Any) -> list[Any]:
-        """Returns all parameters, `--help` included."""
-        return _without_flag_types(super().get_params(ctx))
-
-
-class Group(TyperGroup):
+class Group(_Readable, TyperGroup):
     """A group of commands."""
-
-    def __init__(self, *args: Any, **options: Any):
-        super().__init__(*args, **options)
-        self.help = _unwrapped(self.help)
-
-    def get_params(self, ctx: Any) -> list[Any]:
-        """Returns all parameters, `--help` included."""
-        return _without_flag_types(super().get_params(ctx))
 
 
 def _unwrapped(text: str | None) -> str:
