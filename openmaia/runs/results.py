@@ -1,10 +1,10 @@
 """The results of the tests of a run's descriptions, such as evaluations, with one file per investigation."""
 
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Any, cast
 
 import pyarrow as pa
@@ -107,7 +107,7 @@ class RunResults:
         except ValueError as error:
             raise StoreError(f"{self.files.path('config.yaml')} is damaged: {error}") from error
 
-    def basis(self, row: Mapping[str, Any]) -> str:
+    def basis(self, row: Mapping[str, Any], identity: Callable[[], str] | None = None) -> str:
         """Returns a digest of all that the test of a description depends on.
 
         A stored test holds the digest. If it differs from that of the record beside it, the test is one of another
@@ -115,17 +115,27 @@ class RunResults:
 
         Args:
             row: The answer of an investigation, and what it drew: the keys in ANSWER of a result of `summary`.
+            identity: Returns the result of `identity` without reading the config again for each of many rows.
         """
         answer = [row[key] for key in ANSWER]
-        return hashlib.sha256(dumps([answer, self.identity()]).encode(errors="surrogatepass")).hexdigest()[:32]
+        return hashlib.sha256(
+            dumps([answer, (identity or self.identity)()]).encode(errors="surrogatepass")
+        ).hexdigest()[:32]
 
-    def misfit(self, folder: str, investigation: InvestigationId, header: tables.TableRow) -> str:
+    def misfit(
+        self,
+        folder: str,
+        investigation: InvestigationId,
+        header: tables.TableRow,
+        identity: Callable[[], str] | None = None,
+    ) -> str:
         """Returns why a stored test does not count for the investigation under whose name it is stored.
 
         Args:
             folder: The folder of the test.
             investigation: The investigation.
             header: The header of the test's file, whose types need not be checked yet.
+            identity: As for `basis`.
 
         Returns:
             The reason. Empty if the test belongs to the investigation's record, or if the header is damaged.
@@ -140,7 +150,7 @@ class RunResults:
             row: Mapping[str, Any] | None = asdict(tested.unit) | claim | {"drawn": ""}
         elif (row := self.summary(investigation)) is None:
             return "there is no readable record of the description that it tests"
-        if claim["basis"] == self.basis(row):
+        if claim["basis"] == self.basis(row, identity):
             return ""
         answer = claim["description"], claim["labels"]
         if answer != (row["description"], list(row["labels"])):
@@ -150,9 +160,10 @@ class RunResults:
     def misfits(self, folder: str) -> dict[InvestigationId, str]:
         """Returns the investigations whose stored test does not belong to their record, each with the reason."""
         found: dict[InvestigationId, str] = {}
+        identity = cache(self.identity)
         for each in self.artifacts(folder):
             with suppress(StoreError):
-                if reason := self.misfit(folder, each, self._header(folder, each)):
+                if reason := self.misfit(folder, each, self._header(folder, each), identity):
                     found[each] = reason
         return found
 
@@ -231,8 +242,13 @@ class RunResults:
         header = self.evaluation_header(investigation)
         return None if header is None else cast(dict[str, Any], header["scores"])
 
-    def evaluation_header(self, investigation: InvestigationId) -> tables.TableRow | None:
-        """Returns the header of an evaluation, with readable `scores`. None as for `stored_score`."""
+    def evaluation_header(
+        self, investigation: InvestigationId, identity: Callable[[], str] | None = None
+    ) -> tables.TableRow | None:
+        """Returns the header of an evaluation, with readable `scores`. None as for `stored_score`.
+
+        `identity` is as for `basis`.
+        """
         name = f"{EVALUATION}/{investigation.path}.parquet"
         try:
             header = tables.header(self.files, name) if self.files.exists(name) else {}
@@ -241,7 +257,7 @@ class RunResults:
         scores: Any = header.get("scores")
         if not isinstance(scores, dict) or wrong_score(cast(dict[str, Any], scores)) is not None:
             return None
-        return None if self.misfit(EVALUATION, investigation, header) else header
+        return None if self.misfit(EVALUATION, investigation, header, identity) else header
 
     def score(self, investigation: InvestigationId) -> dict[str, Any] | None:
         """Returns the scores and p-values of an investigation's description, by name (see `scores`).
@@ -266,8 +282,9 @@ class RunResults:
         chosen = sorted(self.artifacts(EVALUATION)) if investigations is None else list(investigations)
         significance = self.significance()
         found: dict[InvestigationId, dict[str, Any]] = {}
+        identity = cache(self.identity)
         for each in chosen:
-            if (header := self.evaluation_header(each)) is not None:
+            if (header := self.evaluation_header(each, identity)) is not None:
                 p = significance.get((each, fingerprint(header)), {}) if significance else {}
                 found[each] = cast(dict[str, Any], header["scores"]) | p
         return found
