@@ -136,10 +136,10 @@ def redacted(text: str) -> str:
     """Returns a text without the secrets of this process, and without the secret parts of any URL."""
     if _known:
         with _lock:
-            known = sorted(_known.items(), key=lambda pair: -len(pair[0]))
-        for secret, stored in known:
-            if secret in text:
-                text = text.replace(secret, stored)
+            known = dict(_known)
+        if found := sorted((secret for secret in known if secret in text), key=len, reverse=True):
+            # In one pass, because what stands for one secret may hold another one, such as a short word.
+            text = re.sub("|".join(map(re.escape, found)), lambda secret: known[secret[0]], text)
     return without_url_secrets(text)
 
 

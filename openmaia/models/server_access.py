@@ -82,8 +82,8 @@ class ServerAccess:
         key = self.key()
         # The key is replaced before the text is cut, because a part of a key is secret, too. Keys of private servers
         # may be as short as "x". These are not secret and occur in many words, so they are not replaced.
-        text = redacted(text)
-        line = " ".join((text.replace(key, "***") if len(key) >= 8 else text).split())
+        # And it is replaced before other secrets, which may be a part of it.
+        line = " ".join(redacted(text.replace(key, "***") if len(key) >= 8 else text).split())
         return line if len(line) <= SHOWN else f"{line[:SHOWN]}…"
 
     def left_out(self, parameter: str) -> str:

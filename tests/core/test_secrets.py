@@ -15,9 +15,10 @@ from openmaia.config.loading import differing_keys, load, restore, stored_values
 from openmaia.config.origins import explained
 from openmaia.config.schema import Config
 from openmaia.core.errors import ServiceError, UsageError
-from openmaia.core.secrets import boundary, without_url_secrets
+from openmaia.core.secrets import boundary, redacted, remember, without_url_secrets
 from openmaia.distributed.launchers import kuberay, ray, slurm
 from openmaia.distributed.launchers.requirements import missing
+from openmaia.models.server_access import ServerAccess
 from openmaia.runs.run import Run
 from tests.config.test_config import LEAST
 
@@ -220,3 +221,19 @@ def test_jobs_hold_no_secret(tmp_path: Path):
     jobs = [slurm.prepare([load(read)], read, []), ray.prepare([load(read)], read, None)]
     jobs += [kuberay.prepare(load([*LEAST, *PLACES["URL from the environment"]]), ["cpu"], None, "")]
     assert all("${oc.env:MY_URL}" in str(job) and clean(str(job)) for job in jobs)
+
+
+@pytest.mark.parametrize("part", ["hiddenpart", "hiddenpart-987654", "987654321", "A_LONG_KEY"])
+def test_a_secret_that_is_part_of_another_does_not_uncover_the_rest(monkeypatch: pytest.MonkeyPatch, part: str):
+    key = "sk-hiddenpart-987654321-the-rest"
+    monkeypatch.setenv("A_LONG_KEY", key)
+    access = ServerAccess(
+        **{"section": "backbone", "kind": "openai", "model": "m", "base_url": "http://127.0.0.1:1/v1"},
+        **{"address": "", "address_hint": "", "key_variable": "A_LONG_KEY"},
+    )
+    remember(part, "${oc.env:A_PART}")
+    assert "sk-" not in access.shown(f"key {key}.")  # the key of a server is known to none but the class
+    remember(key, "${oc.env:A_LONG_KEY}")
+    for said in (redacted(f"key {key}."), access.shown(f"key {key}.")):
+        assert "sk-" not in said and "the-rest" not in said
+    assert redacted(f"key {key}.") == "key ${oc.env:A_LONG_KEY}."
