@@ -7,6 +7,7 @@ from typing import Any
 from openmaia.agent.contrasts import Contrasts
 from openmaia.agent.sandbox import SandboxLimits
 from openmaia.agent.tasks.task import Task
+from openmaia.agent.vocabulary import Vocabulary
 from openmaia.core.services import Services
 from openmaia.core.units import Unit
 
@@ -51,8 +52,8 @@ class InvestigationOptions:
     sees_images: bool = True
     """Whether the backbone can process images. If not, it gets descriptions in words, which another model (the viewer)
     writes."""
-    generator_note: str = ""
-    """A note about the image generator for the prompt of the agent; may be empty."""
+    vocabulary: Vocabulary | None = None
+    """The words that the generator can draw. None: it draws anything."""
     preprocessing: str = ""
     """What is done to an image before the network receives it, in words (see `TargetInfo.preprocessing`). It is stored
     in the record."""

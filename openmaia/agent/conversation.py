@@ -7,6 +7,7 @@ from openmaia.agent.hints import hint, nothing_new
 from openmaia.agent.stopping import Stopping
 from openmaia.agent.tasks.grammar import parse
 from openmaia.agent.tools.api_text import api_text
+from openmaia.agent.vocabulary import stated
 from openmaia.core.errors import UsageError
 from openmaia.core.messages import Message, Part, assistant, system, user
 from openmaia.core.services import Services
@@ -34,8 +35,8 @@ class Conversation:
         self._task, self._options, self._turns, self._stopping = context.task, context.options, turns, stopping
         options, unit = context.options, context.unit
         description = api_text(options.user_tools, unit.scope, options.without)
-        if options.generator_note and "text2image" not in options.without:
-            description += f"\n\n{options.generator_note}"
+        if options.vocabulary is not None:
+            description += f"\n\n{stated(options.vocabulary)}"
         question = self._task.question(unit, lambda: class_of(unit, context.services))
         self.opening = (system(self._task.instructions(description, is_whole=not options.without)), user(question))
         """The instructions and the question."""

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from openmaia.agent.tasks.grammar import ParsedReply, parse
 from openmaia.agent.tasks.task import FUNCTION_WORDS, StoppingRule, Task
 from openmaia.agent.tools.notes import read_copied, read_not_drawn
+from openmaia.agent.vocabulary import Vocabulary, nearest
 from openmaia.core.messages import AnswerFormat
 from openmaia.runs.evidence import CheckState, Evidence, EvidenceCheck, HypothesisEvidence
 from openmaia.runs.records import ImageEntry, ToolCall, Turn
@@ -32,17 +33,30 @@ WRITTEN = {"text2image": 0, "edit_images": 1}
 """The tools that generate or edit images, each with the index of the argument with the prompts or instructions."""
 
 MEASURED = "different experiments that measured images and ended without an exception"
+SHOWN = 120
+"""Number of characters of a label that a message shows."""
+WORDING = ("words", "drawable")
+"""The demands of a stopping rule on the words of labels. They can be met without another experiment."""
+REWORDED = 2
+"""Number of answers that are sent back because of their words. The next one is accepted as it is."""
 UNNAMED = "no call says which hypothesis its images test (hypothesis=…)"
 UNLISTED = "the answer does not list the hypotheses that survive"
 
 
-def assess(rule: StoppingRule, turns: Sequence[Turn], answer: AnswerFormat, sent_back: int = 0) -> Evidence:
+def assess(
+    rule: StoppingRule,
+    turns: Sequence[Turn],
+    answer: AnswerFormat,
+    vocabulary: Vocabulary | None = None,
+    sent_back: int = 0,
+) -> Evidence:
     """Compares the completed turns of an investigation with a stopping rule.
 
     Args:
         rule: The evidence that the agent must have collected before its answer is accepted.
         turns: The completed turns. If the last reply is an answer, its labels and hypotheses are checked.
         answer: The format of answers.
+        vocabulary: The words that the generator can draw. None: it draws anything.
         sent_back: The number of answers that were sent back for lack of evidence. It is only copied to the result.
 
     Returns:
@@ -51,11 +65,18 @@ def assess(rule: StoppingRule, turns: Sequence[Turn], answer: AnswerFormat, sent
     last = parse(turns[-1].reply, answer) if turns else None
     measured = list(_measured_images(turns))
     tested = [_tested(hypothesis, measured) for hypothesis in _surviving(measured, last, answer)]
-    checks = [_check(what, wanted, turns, last, tested, bool(measured)) for what, wanted in rule.demands.items()]
+    checks = [
+        _wording_check(what, wanted, last.labels if last else (), vocabulary)
+        if what in WORDING
+        else _check(what, wanted, turns, last, tested, bool(measured))
+        for what, wanted in rule.demands.items()
+    ]
     return Evidence(checks=tuple(checks), tested=tuple(tested), sent_back=sent_back)
 
 
-def missing_evidence(task: Task, turns: Sequence[Turn], is_due: bool) -> list[EvidenceCheck]:
+def missing_evidence(
+    task: Task, turns: Sequence[Turn], vocabulary: Vocabulary | None, *, is_due: bool, is_last: bool
+) -> list[EvidenceCheck]:
     """Returns the demands of a task's stopping rule that the agent's answer in the last turn does not meet.
 
     The result is empty if the answer is accepted, or if the last turn has no answer.
@@ -63,18 +84,29 @@ def missing_evidence(task: Task, turns: Sequence[Turn], is_due: bool) -> list[Ev
     Args:
         task: The task with its stopping rule.
         turns: The completed turns, each with one reply of the agent and the output of its experiment.
+        vocabulary: The words that the generator can draw. None: it draws anything.
         is_due: Whether the agent was asked for its answer or has reached a limit, so that it runs no more experiments.
-            Then only the demand for a number of experiments is checked.
+            Then only the demands for a number of experiments and for the words of labels are checked.
+        is_last: Whether the agent has no further turn. Then the words of labels are not checked.
     """
     rule, answer = task.rule, task.answer
     if not rule.demands or not turns or answer_in(turns[-1], answer) is None:
         return []
-    missing = [check for check in assess(rule, turns, answer).checks if check.state is not CheckState.MET]
+
+    def unmet(count: int) -> tuple[list[EvidenceCheck], list[EvidenceCheck]]:
+        checks = assess(rule, turns[:count], answer, vocabulary).checks
+        missing = [check for check in checks if check.state is not CheckState.MET]
+        return [c for c in missing if c.what not in WORDING], [c for c in missing if c.what in WORDING]
+
+    evidence, wording = unmet(len(turns))
+    earlier = [unmet(turn.index + 1) for turn in turns[:-1] if answer_in(turn, answer) is not None]
+    if is_last or sum(bool(words) for _, words in earlier) >= REWORDED:
+        wording = []
     if is_due:
-        return [check for check in missing if check.what == "experiments"]
-    # If the only unmet demands are those that cannot be verified, the answer is sent back only once.
-    is_first = not answers_sent_back(turns, answer)
-    return missing if is_first or any(check.state is not CheckState.UNVERIFIED for check in missing) else []
+        evidence = [check for check in evidence if check.what == "experiments"]
+    elif any(others for others, _ in earlier) and all(check.state is CheckState.UNVERIFIED for check in evidence):
+        evidence = []  # demands that cannot be verified send an answer back only once
+    return [*evidence, *wording]
 
 
 def answer_in(turn: Turn, answer: AnswerFormat) -> ParsedReply | None:
@@ -217,6 +249,34 @@ def _check(
     least = counts.index(min(counts))
     kind = "different negative controls" if what == "controls" else "different images"
     return _counted(what, wanted, counts[least], f"{kind} of {tested[least].hypothesis!r}")
+
+
+def _wording_check(what: str, wanted: int, labels: Sequence[str], vocabulary: Vocabulary | None) -> EvidenceCheck:
+    """Checks that labels are short (`words`), or that each of them can be drawn (`drawable`)."""
+    if what == "words":
+        found = max((len(label.split()) for label in labels), default=0)
+        faults = [
+            f"a label has {len(label.split())} words, {wanted} at most are expected: {label[:SHOWN]!r} (name one thing only; "
+            "further ones are labels of their own, and the rest belongs into the description)"
+            for label in labels
+            if len(label.split()) > wanted
+        ]
+    else:
+        faults = [] if vocabulary is None else [fault for each in labels if (fault := _not_drawn(each, vocabulary))]
+        found = int(not faults)
+    state = CheckState.MISSING if faults else CheckState.MET
+    met = "each label is short" if what == "words" else "each label can be drawn"
+    return EvidenceCheck(what=what, wanted=wanted, found=found, state=state, detail="\n- ".join(faults) or met)
+
+
+def _not_drawn(label: str, vocabulary: Vocabulary) -> str:
+    """Returns what to tell the agent about a label that cannot be drawn; empty if it can be drawn."""
+    missing = vocabulary.missing(label)
+    if not missing:
+        return ""
+    near = nearest(label, vocabulary.words)
+    words = f"the nearest words that can: {', '.join(near)}" if near else "choose among the words in your instructions"
+    return f"the label {label[:SHOWN]!r} cannot be drawn ({', '.join(missing)[:SHOWN]}), so that no image could test it; {words}"
 
 
 def _labels_check(wanted: int, turns: Sequence[Turn], labels: Sequence[str]) -> EvidenceCheck:

@@ -209,7 +209,9 @@ class Investigation:
             preprocessing=self.options.preprocessing,
             started=self.started,
             notes=self.notes,
-            evidence=assess(self.task.rule, self.turns, self.task.answer, self._stopping.sent_back),
+            evidence=assess(
+                self.task.rule, self.turns, self.task.answer, self.options.vocabulary, self._stopping.sent_back
+            ),
             confirmation=self.confirmation,
         )
 

@@ -5,6 +5,7 @@ from itertools import takewhile
 
 from openmaia.agent.context import InvestigationOptions
 from openmaia.agent.evidence import (
+    WORDING,
     answer_in,
     answers_sent_back,
     experiments_that_measured,
@@ -120,20 +121,22 @@ class Stopping:
     def refusal(self, count: int) -> str:
         """Returns the message to the agent that rejects its answer in turn number `count` (from 1).
 
-        An answer is rejected if it lacks evidence, and the message says what is missing. It is empty if the answer is
+        An answer is rejected if it lacks evidence or labels that can be tested. The message says what is missing. It is empty if the answer is
         accepted or the turn has no answer.
         """
         turns = self._turns[:count]
         is_at_limit = count == len(self._turns) and bool(self.limit)
         # An agent that was asked for its answer is not told to go on experimenting, see `wants_answer`.
         is_due = is_at_limit or self._is_over(count) or self._is_over(count - 1)
-        checks = missing_evidence(self._task, turns, is_due)
+        vocabulary = self._options.vocabulary
+        checks = missing_evidence(self._task, turns, vocabulary, is_due=is_due, is_last=is_at_limit)
         if not checks:
             return ""
         lacks = [f"- {check.detail}" for check in checks]
+        if all(check.what in WORDING for check in checks):
+            return self._task.reword.replace("{missing}", "\n".join(lacks))
         if missing := words_not_drawn(turns):
             lacks.append(f"- words that could not be drawn do not count: {', '.join(missing)}")
-            lacks += [self._options.generator_note] if self._options.generator_note else []
         return self._task.missing.replace("{missing}", "\n".join(lacks))
 
     def _is_over(self, count: int) -> bool:

@@ -88,6 +88,10 @@ class EvidenceConfig:
     the unit if the hypothesis is true."""
     replicates: int | None = None
     """Number of different images measured for each hypothesis that the answer keeps, negative controls not counted."""
+    words: int | None = None
+    """Largest number of words of a label. Answers with longer labels are sent back, at most twice."""
+    drawable: int | None = None
+    """1: an answer is sent back, at most twice, if it has a label that the generator cannot draw."""
     confirm: int | None = None
     """Number of new images of the final labels on which the program tests the answer. It adds as many near misses: the
     same scenes with one thing changed, so that the label no longer holds."""

@@ -40,7 +40,9 @@ def is_accepted(reply: str, is_due: bool) -> bool:
     """Whether a reply ends an investigation that has measured nothing."""
     text = cut(reply, is_turn=True)[0]
     only = turn(reply=text, code=parse(text).code, calls=())
-    return answer_in(only, TASK.answer) is not None and not missing_evidence(TASK, [only], is_due)
+    return answer_in(only, TASK.answer) is not None and not missing_evidence(
+        TASK, [only], None, is_due=is_due, is_last=is_due
+    )
 
 
 # -- damages: each takes a reply and a source of randomness --------------------------------------------------------------

@@ -76,6 +76,8 @@ def configured(
             f"backbone.record={history(tmp_path, replies)}",
             "task.evidence.experiments=0",
             "task.evidence.labels=0",
+            "task.evidence.words=0",
+            "task.evidence.drawable=0",
             *more,
         ]
     )

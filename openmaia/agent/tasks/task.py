@@ -12,6 +12,7 @@ repeated.md   what it is told after a message that repeated itself and was cut
 evidence.md   the stopping rule, if there is one; {experiments}, {controls}, {replicates} and {labels} stand for its
               numbers; a line about something that is not required is left out
 missing.md    what it is told after an answer that comes too early; {missing} stands for what the answer lacks
+reword.md     what it is told after an answer that lacks nothing but labels that can be tested; with {missing}, too
 describe.md   what the viewer, the model that describes images, is asked about one image; summarize.md about several
 look.md       what the viewer is asked, for a backbone that takes no images, about an image and its masked rendering
 contrasts.md  the instructions for the model that writes near misses of the labels (see `openmaia.agent.contrasts`)
@@ -45,6 +46,7 @@ PROMPTS = (
     "repeated",
     "evidence",
     "missing",
+    "reword",
     "describe",
     "look",
     "summarize",
@@ -64,8 +66,8 @@ class StoppingRule:
     An answer with less evidence is sent back to the agent, which can then run more experiments. The value 0 means that
     a field demands nothing. `confirm` demands no evidence: it configures a test that follows an accepted answer.
 
-    After the agent has been told to run no more experiments, its answer only has to meet the demand `experiments`. The
-    other demands are waived.
+    After the agent has been told to run no more experiments, its answer only has to meet the demands `experiments`, `words`
+    and `drawable`. The other demands are waived.
     """
 
     experiments: int = 0
@@ -84,6 +86,10 @@ class StoppingRule:
     """1: an answer is sent back if any of its labels has not been measured. A label counts as measured if one of its
     words, other than function words, occurs in the prompt or the hypothesis of a measured image. If nothing else is
     missing, this happens only once."""
+    words: int = 0
+    """Largest number of words of a label. Answers with longer labels are sent back, but not more often than twice."""
+    drawable: int = 0
+    """1: an answer is sent back if the generator cannot draw one of its labels, but not more often than twice."""
 
     @property
     def demands(self) -> dict[str, int]:
@@ -91,7 +97,7 @@ class StoppingRule:
 
         Fields with the value 0 are left out. `confirm` is always left out, because it demands no evidence.
         """
-        names = ("experiments", "controls", "replicates", "labels")
+        names = ("experiments", "controls", "replicates", "labels", "words", "drawable")
         numbers: dict[str, int] = {name: getattr(self, name) for name in names}
         return {what: number for what, number in numbers.items() if number}
 
@@ -137,6 +143,7 @@ class Task:
     repeated: str
     evidence: str
     missing: str
+    reword: str
     describe: str
     look: str
     summarize: str

@@ -1,5 +1,6 @@
 """Builds the image generator and the image editor of a config."""
 
+from openmaia.agent.vocabulary import Vocabulary
 from openmaia.cli.assembly.datasets import image_dataset
 from openmaia.cli.assembly.errors import unknown_value
 from openmaia.config.models import GeneratorConfig
@@ -26,6 +27,15 @@ def generator(config: Config) -> Generator:
             return ApiGenerator(config.generator.api, config.generator.size)
         case kind:
             raise unknown_value("generator.kind", kind)
+
+
+def vocabulary(config: Config) -> Vocabulary | None:
+    """Returns the words that the image generator of a config can draw, without loading it. None: it draws anything."""
+    if config.generator.kind != "collage":
+        return None
+    from openmaia.offline.collage import CollageGenerator
+
+    return CollageGenerator.vocabulary
 
 
 def editor(config: Config) -> Editor:

@@ -9,7 +9,7 @@ from openmaia.agent.metering import metered
 from openmaia.agent.sandbox import SandboxLimits
 from openmaia.agent.tools.api import Tools
 from openmaia.cli.assembly.backbones import backbone, backbone_name
-from openmaia.cli.assembly.generators import editor, generator
+from openmaia.cli.assembly.generators import editor, generator, vocabulary
 from openmaia.cli.assembly.targets import target
 from openmaia.config.loading import to_dict
 from openmaia.config.models import SERVED
@@ -19,7 +19,7 @@ from openmaia.core.importing import import_object
 from openmaia.core.services import Backbone, Services, Target, UsageLedger
 from openmaia.exemplars.store import ExemplarStore
 
-NO_EVIDENCE = {"experiments": 0, "controls": 0, "replicates": 0, "labels": 0}
+NO_EVIDENCE = {"experiments": 0, "controls": 0, "replicates": 0, "labels": 0, "words": 0, "drawable": 0}
 """Values of `task.evidence` if the agent only repeats labels of another method (`backbone.kind=labels`). No evidence is
 demanded, because these labels come without experiments."""
 
@@ -91,7 +91,7 @@ def options(config: Config) -> InvestigationOptions:
         allow_none=box.allow_none,
         user_tools=user_tools(config.tools),
         evidence=vars(config.task.evidence) | (NO_EVIDENCE if config.backbone.kind == "labels" else {}),
-        generator_note=generator_note(config),
+        vocabulary=vocabulary(config),
         without=tuple(config.without),
         contrasts=contrasts(config),
     )
@@ -109,23 +109,6 @@ def output_bytes(config: Config) -> int:
         return config.sandbox.output_bytes
     turn = int(config.backbone.context_tokens * TURN_SHARE * BYTES_PER_TOKEN)
     return min(config.sandbox.output_bytes, turn // 2)
-
-
-def generator_note(config: Config) -> str:
-    """Returns a note about the image generator for the agent's prompt.
-
-    The collage generator composes images from parts, and only knows some words. The note lists them for the language
-    model that plays the agent. It is empty for all other generators, and if no language model plays the agent.
-    """
-    if config.generator.kind != "collage" or config.backbone.kind not in SERVED:
-        return ""
-    from openmaia.offline.vocabulary.words import WORDS
-
-    words = ", ".join(word.name for word in WORDS)
-    return (
-        "tools.text2image and tools.edit_images compose images from parts and know only these words, which a prompt may "
-        f"combine: {words}. The output names words that could not be drawn."
-    )
 
 
 def contrasts(config: Config) -> Contrasts | None:

@@ -11,7 +11,7 @@ from openmaia.offline.collage.compose import Composer
 from openmaia.offline.collage.lexicon import Lexicon
 from openmaia.offline.collage.paint import COLOURS, tinted
 from openmaia.offline.collage.scene import CollageScene, SceneFigure, is_vocabulary, read
-from openmaia.offline.vocabulary.words import WordKind, find
+from openmaia.offline.vocabulary.words import WORDS, WordKind, find
 
 NAME = "collage"
 SPLITS: tuple[Split, ...] = ("explore", "test")
@@ -26,6 +26,20 @@ BACKGROUND = re.compile(
 the circle in the background to a star"."""
 
 
+class CollageVocabulary:
+    """The words of the offline vocabulary.
+
+    The generator also draws other nouns in captions of its images. They do not count, because often one half of the images
+    has none of them.
+    """
+
+    words = tuple(word.name for word in WORDS)
+
+    def missing(self, phrase: str) -> tuple[str, ...]:
+        """Returns the parts of a phrase that are no words, counts, sizes or places."""
+        return read(phrase, 0, lambda noun: False)[1]
+
+
 class CollageGenerator:
     """Draws prompts as collages.
 
@@ -33,6 +47,8 @@ class CollageGenerator:
         library: The images of which collages are made. A request names the split from which they are taken.
         size: Side of the generated images in pixels.
     """
+
+    vocabulary = CollageVocabulary()
 
     def __init__(self, library: ImageDataset, size: int):
         self._composers = {split: Composer(Lexicon(library, split), size) for split in SPLITS}

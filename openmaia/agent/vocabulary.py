@@ -1,0 +1,49 @@
+"""What a generator can draw, if it cannot draw everything."""
+
+import re
+import textwrap
+from collections.abc import Sequence
+from difflib import get_close_matches
+from typing import Protocol
+
+NEAREST = 5
+"""Number of drawable words that are named beside a label that cannot be drawn."""
+
+
+class Vocabulary(Protocol):
+    """The words that a generator can draw. Generators without one draw anything."""
+
+    @property
+    def words(self) -> Sequence[str]:
+        """All words, without their synonyms."""
+        ...
+
+    def missing(self, phrase: str) -> tuple[str, ...]:
+        """Returns the parts of a phrase that cannot be drawn."""
+        ...
+
+
+def stated(vocabulary: Vocabulary) -> str:
+    """Returns the part of the agent's instructions that lists the words."""
+    text = (
+        "Only these words, and combinations of them, can be drawn, in prompts and instructions of edits as in the labels of "
+        f"your answer, which are tested with drawn images: {', '.join(vocabulary.words)}. The output of an experiment names "
+        "words that could not be drawn."
+    )
+    return textwrap.fill(text, 120, break_on_hyphens=False)
+
+
+def nearest(label: str, words: Sequence[str]) -> list[str]:
+    """Returns the words most like a label: those that it shares a word with, then those that are spelled like its words."""
+    tokens = re.findall(r"\w+", label.casefold())
+    sharing = [word for word in words if any(_is_same(token, part) for token in tokens for part in word.split())]
+    alike: list[str] = []
+    for token in tokens:
+        alike += get_close_matches(token, list(words), NEAREST, 0.7)
+    return list(dict.fromkeys([*sharing, *alike]))[:NEAREST]
+
+
+def _is_same(token: str, part: str) -> bool:
+    """Whether two words have the same stem: they are equal up to their ends."""
+    shorter, longer = sorted((token, part), key=len)
+    return len(shorter) > 2 and longer.startswith(shorter.removesuffix("s")) and len(longer) <= len(shorter) + 2
