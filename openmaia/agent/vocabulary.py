@@ -4,6 +4,7 @@ import re
 import textwrap
 from collections.abc import Sequence
 from difflib import get_close_matches
+from math import ceil
 from typing import Protocol
 
 NEAREST = 5
@@ -44,6 +45,6 @@ def nearest(label: str, words: Sequence[str]) -> list[str]:
 
 
 def _is_same(token: str, part: str) -> bool:
-    """Whether two words have the same stem: they are equal up to their ends."""
-    shorter, longer = sorted((token, part), key=len)
-    return len(shorter) > 2 and longer.startswith(shorter.removesuffix("s")) and len(longer) <= len(shorter) + 2
+    """Whether two words begin with the same letters, which are most of the longer one."""
+    stem = max(ceil(0.6 * max(len(token), len(part))), 3)
+    return min(len(token), len(part)) >= stem and token[:stem] == part[:stem]
