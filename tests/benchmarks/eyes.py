@@ -31,7 +31,7 @@ def measure(smoke: bool) -> dict[str, Any]:
     table = thresholds(words, 2 if smoke else 8)
     used = json.loads(FILE.read_text())
     known = sum(accuracy >= RELIABLE for _, accuracy in table.values())
-    return {"words": len(table), "reliable": known, "other": sum(list(table[word]) != used[word] for word in words)}
+    return {"words": len(table), "reliable": known, "other": sum(list(table[word]) != used.get(word) for word in words)}
 
 
 def thresholds(words: Sequence[str], count: int) -> dict[str, tuple[float, float]]:

@@ -55,7 +55,7 @@ def write(runs: Path, names: Sequence[str], units: str, model: str) -> None:
     agent, exemplars = (_records(runs / name) for name in names)
     both = {unit: record for unit, record in agent.items() if unit in exemplars}
     overrides = (f"units={units}", "exemplars.dataset=packages")
-    labels = _labels(both, exemplars, overrides)
+    labels, used = _labels(both, exemplars, overrides)
     scores = {
         name: dict(zip(own, evaluated.evaluated(CONFIG, overrides, own, IMAGES), strict=True))
         for name, own in labels.items()
@@ -65,6 +65,7 @@ def write(runs: Path, names: Sequence[str], units: str, model: str) -> None:
         "machine": machine(),
         "date": date.today().isoformat(),
         "loop": _loop(list(agent.values())),
+        "images": used,
         "truth": {name: evaluated.figures(list(own.values())) for name, own in scores.items()},
         "difference_to": {
             name: evaluated.paired(list(scores[OWN].values()), [scores[name][unit] for unit in scores[OWN]])
@@ -104,19 +105,26 @@ def _records(folder: Path) -> dict[Unit, Record]:
 
 def _labels(
     agent: Mapping[Unit, Record], exemplars: Mapping[Unit, Record], overrides: tuple[str, ...]
-) -> dict[str, Labels]:
+) -> tuple[dict[str, Labels], dict[str, int]]:
+    """Returns the labels of each method, and how many images it showed to a unit on average beyond the exemplars."""
     units = list(agent)
     setting.ready(setting.config(CONFIG, overrides), sorted({unit.layer for unit in units}))
     scripted = setting.shared_out(investigated, [Job(config=CONFIG, overrides=overrides, unit=unit) for unit in units])
     budget = round(mean(images(record) for record in agent.values()))
     jobs = [BaselineJob(overrides=overrides, unit=unit, names=BASELINE_NAMES, budget=budget) for unit in units]
     baselines = setting.shared_out(labelled, jobs)
+    used = {
+        OWN: budget,
+        WITHOUT: round(mean(images(exemplars[unit]) for unit in units)),
+        SCRIPTED: round(mean(answer.images for answer in scripted)),
+        **dict.fromkeys(BASELINE_NAMES, 0),  # neither of them shows any
+    }
     return {
         OWN: {unit: record.labels for unit, record in agent.items()},
         WITHOUT: {unit: exemplars[unit].labels for unit in units},
         SCRIPTED: {answer.unit: answer.labels for answer in scripted},
         **{name: {u: found[name] for u, found in zip(units, baselines, strict=True)} for name in BASELINE_NAMES},
-    }
+    }, used
 
 
 def _met(record: Record) -> bool:
@@ -181,8 +189,15 @@ column compares the language model's AUC with the method's, unit by unit.
 | method | AUC, own | AUC, other | own minus other | language model minus method |
 |---|---|---|---|---|
 {chr(10).join(rows)}
-{_ablation(figures.get("ablation"), figures.get("failed", {}), figures.get("ablation_date"))}
+{_images(figures.get("images"))}{_ablation(figures.get("ablation"), figures.get("failed", {}), figures.get("ablation_date"))}
 {_vllm(figures.get("vllm"), figures.get("vllm_date"))}"""
+
+
+def _images(used: Mapping[str, int] | None) -> str:
+    """Returns the sentence about the images of each method, "" for figures that were made without them."""
+    if used is None:
+        return ""
+    return f"\nImages per unit, beyond the exemplars: {', '.join(f'{name} {count}' for name, count in used.items())}.\n"
 
 
 def _ablation(variants: Mapping[str, Any] | None, failed: Mapping[str, int], made: str | None) -> str:
