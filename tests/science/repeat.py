@@ -113,9 +113,7 @@ def summarised(units: Sequence[Twice]) -> dict[str, Any]:
         "units": len(units),
         "supported": [proportion([each.verdicts[n] is Verdict.SUPPORTED for each in units]) for n in (0, 1)],
         "supported_again": proportion([verdict is Verdict.SUPPORTED for verdict in after]),
-        "contradicted": proportion(
-            [{*each.verdicts} == {Verdict.SUPPORTED, Verdict.NOT_SUPPORTED} for each in units]
-        ),
+        "contradicted": proportion([{*each.verdicts} == {Verdict.SUPPORTED, Verdict.NOT_SUPPORTED} for each in units]),
         "same": proportion([len({*each.verdicts}) == 1 for each in units]),
         "transitions": {
             f"{one}, {other}": count for (one, other), count in sorted(Counter(each.verdicts for each in units).items())
