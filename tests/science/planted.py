@@ -40,8 +40,12 @@ IMAGES = 40
 """Collages of each concept."""
 PENALTY = 10.0
 """Of the squared weights, for channels with a standard deviation of 1."""
+ROUNDS = 6
+"""Fits of each direction."""
 CSV = Path(__file__).with_name("planted.csv")
 SECTION = "Planted units"
+
+Floats = npt.NDArray[np.float64]
 
 
 def measure(smoke: bool) -> dict[str, Any]:
@@ -74,27 +78,44 @@ def measure(smoke: bool) -> dict[str, Any]:
 
 
 def plant(concepts: Sequence[str], images: int, path: Path) -> None:
-    """Writes the directions, one for each concept. Its response, averaged over the positions of an image, is the least-squares
-    estimate of whether the image shows the concept."""
+    """Writes the directions, one for each concept."""
     settings = setting.config(CONFIG, (f"target.layers=[{LAYER}]",))
     generator, target = hosts.host("generator", settings), targets.target(settings)
-    means: list[npt.NDArray[np.float64]] = []
+    maps: list[npt.NDArray[np.float32]] = []
+    shown_in: list[str] = []
     for concept in concepts:
         prompts = [pair.positive for pair in write_pairs([concept], images, settings.seed)]
         drawn = generator.generate([
             Generation(prompt=prompt, seed=seed(settings.seed, "planted", prompt, number), split="explore")
             for number, prompt in enumerate(prompts)
         ])  # fmt: skip
-        looked = target.look([each.image.pixels for each in drawn])
-        means.append(np.stack([responses[LAYER].mean(axis=(1, 2), dtype=np.float64) for _, responses in looked]))
-    features = np.concatenate(means)
-    shows = np.repeat(np.eye(len(concepts)), [len(each) for each in means], axis=0)
-    centre, scale = features.mean(axis=0), features.std(axis=0) + 1e-6
-    standard = (features - centre) / scale
-    inverse = np.linalg.inv(standard.T @ standard + PENALTY * np.eye(standard.shape[1]))
-    weight = (inverse @ standard.T @ (shows - shows.mean(axis=0))).T / scale
-    bias = shows.mean(axis=0) - weight @ centre
+        maps += [responses[LAYER] for _, responses in target.look([each.image.pixels for each in drawn])]
+        shown_in += [concept] * len(prompts)
+    positions = np.stack([each.reshape(len(each), -1).T for each in maps]).astype(np.float64)
+    fitted = [fit(positions, np.array([float(each == concept) for each in shown_in])) for concept in concepts]
+    weight, bias = (np.stack(each) for each in zip(*fitted, strict=True))
     save_file({"weight": torch.from_numpy(weight).float(), "bias": torch.from_numpy(bias).float()}, path)
+
+
+def fit(positions: Floats, shows: Floats) -> tuple[Floats, Floats]:
+    """Returns the weights and the bias of a direction whose largest response tells whether an image shows a concept.
+
+    The first fit is to the mean over positions. Each further one is to the position where the direction before responds
+    most, because the activation of a unit is its largest response.
+
+    Args:
+        positions: (images, positions, channels)
+        shows: 1 for the images that show the concept, 0 for the others, (images,)
+    """
+    features = positions.mean(axis=1)
+    for _ in range(ROUNDS):
+        centre, scale = features.mean(axis=0), features.std(axis=0) + 1e-6
+        standard = (features - centre) / scale
+        penalty = PENALTY * np.eye(standard.shape[1])
+        weight = np.linalg.solve(standard.T @ standard + penalty, standard.T @ (shows - shows.mean())) / scale
+        bias = shows.mean() - weight @ centre
+        features = positions[np.arange(len(positions)), (positions @ weight).argmax(axis=1)]
+    return weight, bias
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
