@@ -14,7 +14,7 @@ from openmaia.offline.collage import CollageEditor, CollageGenerator, paint
 from openmaia.offline.collage.lexicon import Lexicon
 from openmaia.offline.collage.paint import COLOURS
 from openmaia.offline.collage.scene import CollageScene, read
-from openmaia.offline.vocabulary.words import WORDS, WordKind, of_kind
+from openmaia.offline.vocabulary.words import BY_NAME, WORDS, WordKind, of_kind
 from tests.helpers.samples import noise
 from tests.prepare import packages
 
@@ -224,7 +224,7 @@ def test_recipe_is_read_as_written(generator: CollageGenerator):
         ("a turquoise circle", {"turquoise"}),
         ("a circle on a xylograph", {"xylograph"}),
         ("7 circles", {"7"}),
-        ("a red circle in a green car", {"car"}),
+        ("a red circle in a green jar", {"jar"}),
         ("a red circle on a green striped background and sand", {"striped"}),
         ("a red circle on a white blue background", {"blue"}),
         ("a red blue circle", {"blue"}),
@@ -388,9 +388,9 @@ def test_foreign_image_cannot_be_taken_apart(redrawing: CollageEditor, order: st
 
 @pytest.mark.parametrize("name", OBJECTS)
 @pytest.mark.parametrize("split", ["explore", "test"])
-def test_every_object_has_four_images_in_each_half(library: ImageDataset, split: Split, name: str):
+def test_every_object_has_images_in_each_half(library: ImageDataset, split: Split, name: str):
     lexicon = Lexicon(library, split)
-    assert len(lexicon.cutouts(name) or lexicon.photos(name)) >= 4
+    assert len(lexicon.cutouts(name) or lexicon.photos(name)) >= (1 if BY_NAME[name].is_exact else 4)
 
 
 def test_photographs_on_an_even_ground_serve_as_cutouts(library: ImageDataset):

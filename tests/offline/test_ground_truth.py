@@ -38,8 +38,18 @@ def test_labels_match_the_truth(settings: list[str]):
 
 
 @pytest.mark.slow
+def test_class_gets_its_exact_name(settings: list[str]):
+    overrides = ["target.layers=[output]", "units=output=lion,toucan", "pictures.limit=150", "exemplars.dataset=few"]
+    config = load([str(REPOSITORY / "configs/demo.yaml"), *settings, *overrides])
+    units = select(config.units, targets.target(config).info()).units
+    services = investigations.services(config, make(config, ["output"]))
+    records = [investigate(unit, load_task("description"), services, investigations.options(config)) for unit in units]
+    assert [record.labels for record in records] == [("lion",), ("toucan",)]
+
+
+@pytest.mark.slow
 def test_shuffled_answers_give_chance(settings: list[str]):
-    # A label drawn blindly from 61 words fits a truth of one word once in 61: of 3 units more than one hit would happen
+    # A label drawn blindly from more than 100 words fits a truth of one word once in 100: of 3 units more than one hit would happen
     # by chance in fewer than 1 of 1,000 runs.
     assert matches(settings, "target.shuffled=true", "exemplars.dataset=shuffled") <= 1
 

@@ -37,6 +37,37 @@ ON_EVEN_GROUND = {
 }
 """File names of photographs of one object on an even ground, which serve as cut-outs, by word."""
 
+NAMES = {
+    "parrot": r"\b(rosella|lorikeet|macaw)\b",
+    "chicken": r"\b(chicken|hen|rooster)\b.*\| animals",
+    "duck": r"\b(duck|drake)\b.*\| animals",
+    "lizard": r"\b(chameleon|komodo dragon|iguana)\b",
+    "sheep": r"\b(sheep|ram)\b",
+    "camel": r"\b(camels?|dromedary)\b",
+    "deer": r"\b(deer|doe|wapiti|caribou|moose)\b",
+    "rhinoceros": r"\brhino",
+    "lion": r"(?<!sea )\blion\b",
+    "dog": r"\b(dog|dingo)\b",
+    "cat": r"\b(cat|kitten)\b",
+    "rodent": r"\b(beaver|capybara|marmot|mouse|rat|squirrel)\b.*\| animals",
+    "citrus fruit": r"\b(lemon|oranges?|mandarin|lime)\b.*\| food/fruit",
+    "pepper": r"\bpepper\b.*\| food/vegetables",
+    "garlic": r"\bgarlic\b.*\| food/vegetables",
+    "nut": r"\| food/nuts",
+    "hammer": r"\b(hammer|mallet)\b",
+    "cup": r"\b(cup|mug)\b.*\| household",
+    "garbage can": r"\b(garbage can|bin)\b.*\| household",
+    "mailbox": r"\b(mailbox|post box)\b",
+    "car": r"\b(car|vw beetle)\b.*\| vehicles/(auto|race)",
+    "truck": r"\btruck\b.*\| vehicles",
+    "moon": r"\| space/moon",
+    "pyramid": r"\bpyramid\b.*\| monuments",
+    "castle": r"\b(castle|castillo|chateau).*\| monuments",
+    "temple": r"\btemple\b.*\| monuments",
+}
+"""Regular expressions for exact names whose captions use other words, or which other captions contain. Like those of
+nouns outside of the tables, they find cut-outs and photographs."""
+
 PHOTOS = {"building": r"monuments"}
 """Regular expressions for whole photographs by word, which are used if there is no cut-out."""
 
@@ -46,8 +77,8 @@ TEXTURES = {"wood": r"\| wood", "stone": r"\| stone", "water": r"\b(pool|ice|rai
 class Lexicon:
     """Finds the packaged images that show what a word names.
 
-    The tables CUTOUTS and PHOTOS define how the images for a word are found. A noun that is in neither table, such as
-    "toucan", is searched in the captions. A cut-out is an image of an object with a transparent background.
+    The tables CUTOUTS, NAMES and PHOTOS define how the images for a word are found. A noun that is in none of them, such
+    as "toucan", is searched in the captions. A cut-out is an image of an object with a transparent background.
 
     Args:
         library: The packaged images.
@@ -86,6 +117,8 @@ def _line(item: DatasetImage) -> str:
 
 
 def _noun(word: str) -> str:
+    if word in NAMES:
+        return NAMES[word]
     stem = re.escape(word[:-1] if word.endswith("s") and len(word) > 3 else word)
     return rf"\b{stem}(s|es)?\b.*\|" if len(word) > 2 else "(?!)"
 

@@ -18,7 +18,7 @@ from openmaia.evaluation.language_model import UnansweredQuestion
 from openmaia.evaluation.prompts import StimulusPrompt, seed_pairs
 from openmaia.offline.evaluation.contexts import PromptContext, contexts
 from openmaia.offline.vocabulary.phrases import article, rivals
-from openmaia.offline.vocabulary.words import WORDS, Word, WordKind, covers, find, of_kind
+from openmaia.offline.vocabulary.words import WORDS, Word, WordKind, covers, find, of_kind, relatives
 
 DRAWS = 50
 """Number of random neutral prompts that are tried for one positive prompt (of a label) before it is skipped."""
@@ -72,9 +72,10 @@ class RulePromptWriter:
         return unrelated_prompts(n, run_seed)
 
     def related(self, claim: Claim, prompts: Sequence[str]) -> frozenset[int]:
-        """Returns the indices of the prompts with a vocabulary word that the claim's description or labels contain."""
-        named = {word for text in (claim.description, *claim.labels) for word in find(text)}
-        return frozenset(number for number, prompt in enumerate(prompts) if named & {*find(prompt)})
+        """Returns the indices of the prompts with a vocabulary word that the claim's description or labels contain, or with
+        a more general word or a special case of one."""
+        named = relatives(word.name for text in (claim.description, *claim.labels) for word in find(text))
+        return frozenset(n for n, prompt in enumerate(prompts) if named & {word.name for word in find(prompt)})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -188,7 +189,7 @@ def _quoted(label: str, avoid: Sequence[str], random: Random) -> list[PairRule]:
     The prompts name backgrounds, unless the label itself may name one.
     """
     everything = [word.name for word in of_kind(WordKind.OBJECT)]
-    objects = [name for name in everything if name not in avoid] or everything
+    objects = [name for name in everything if name not in relatives(avoid)] or everything
     has_ground = any(word.kind in (WordKind.SCENE, WordKind.PATTERN) for word in find(label))
     has_ground |= not {"on", "in", "against", "background"}.isdisjoint(label.casefold().split())
     scenes = [""] if has_ground else [f" on {word.name}" for word in of_kind(WordKind.SCENE) if word.name not in avoid]

@@ -13,8 +13,7 @@ import numpy as np
 from scipy import stats
 
 from openmaia.offline.experimenter.judge import HypothesisResult, Measurements
-from openmaia.offline.vocabulary.phrases import GENERAL
-from openmaia.offline.vocabulary.words import WordKind
+from openmaia.offline.vocabulary.words import BY_NAME, GENERAL, WordKind
 
 SHARE = 0.33
 """Smallest effect of the strongest hypothesis, as a share of the activations' range (`Reach.height`). If it is smaller,
@@ -33,6 +32,9 @@ subtracted from both. Only edits of images with a recognised object are evaluate
 KEPT, KEPT_OBJECT = 0.5, 0.4
 """Smallest height (see `judge.HypothesisResult`) of a result in the answer, as a share of the greatest height of all
 significant results. The second value is for results about objects."""
+KEPT_BESIDE_NAME = 0.75
+"""Like KEPT, for objects and scenes if the greatest height is that of an exact name. A unit that responds to one kind of
+animal also responds to similar ones, but less."""
 ABOVE_USUAL = 1.25
 """Smallest effect of the strongest hypothesis, as a multiple of the activations' usual variation (`Reach.usual`). Below
 it the experimenter abstains."""
@@ -88,7 +90,7 @@ def answer(results: Sequence[HypothesisResult], reach: Reach, beside: ShownBesid
     least = max(SHARE * reach.height, ABOVE_USUAL * reach.usual)
     if not holding or max(r.effect for r in holding) < least:
         return []
-    kept = [r for r in holding if r.height >= (KEPT_OBJECT if r.is_object else KEPT) * holding[0].height]
+    kept = [r for r in holding if r.height >= _smallest(r, holding[0])]
     in_pairs = {word for r in kept for word in r.hypothesis.words if len(r.hypothesis.words) == 2}
     kept = [r for r in kept if len(r.hypothesis.words) == 2 or r.hypothesis.words[0] not in in_pairs]
     return _without_special(_without_shown(_without_alike(kept, beside), beside))[:TESTED]
@@ -106,6 +108,13 @@ def told_apart(results: Sequence[HypothesisResult], beside: ShownBeside) -> list
     """
     things = [r for r in results if _is_thing(r)]
     return [r for r in results if r in things or not any(_shows(thing, r, beside) for thing in things)]
+
+
+def _smallest(result: HypothesisResult, strongest: HypothesisResult) -> float:
+    """Returns the smallest height with which a result stays in the answer beside the strongest one."""
+    if _is_thing(result) and BY_NAME[strongest.hypothesis.words[0]].is_exact:
+        return KEPT_BESIDE_NAME * strongest.height
+    return (KEPT_OBJECT if result.is_object else KEPT) * strongest.height
 
 
 def _without_shown(results: Sequence[HypothesisResult], beside: ShownBeside) -> list[HypothesisResult]:

@@ -16,8 +16,8 @@ from math import log, sqrt
 
 from openmaia.agent.tools.notes import NOT_DRAWN
 from openmaia.core.messages import Message, Role
-from openmaia.offline.vocabulary.phrases import GENERAL, article
-from openmaia.offline.vocabulary.words import BY_NAME, WordKind, find, of_kind
+from openmaia.offline.vocabulary.phrases import article
+from openmaia.offline.vocabulary.words import BY_NAME, GENERAL, WordKind, find, of_kind
 
 TASK = "[BIAS]:"
 """The heading of the answer. Of all shipped tasks, only the prompts of the task `bias` contain it."""
@@ -108,13 +108,15 @@ def grounds() -> list[str]:
 def things(name: str) -> list[str]:
     """Returns the objects of the vocabulary that prompts show beside the class `name`.
 
-    The class itself, general words such as "mammal", and words that are related to the class are left out. Words are
-    related if they belong to the same general word. For example, "carnivore" is related to "cow", because both are
-    mammals.
+    The class itself, exact names, the most general words such as "mammal", and words that are related to the class are
+    left out. Words are related if they belong to the same general word. For example, "carnivore" is related to "cow",
+    because both are mammals.
     """
     named = {word.name for word in find(name)}
     related = {w for wide, narrow in GENERAL.items() if named & {wide, *narrow} for w in (wide, *narrow)}
-    return [word.name for word in of_kind(WordKind.OBJECT) if word.name not in {*named, *related, *GENERAL}]
+    objects = [word.name for word in of_kind(WordKind.OBJECT) if not word.is_exact]
+    general = {name for name in objects if any(BY_NAME[other].wider == name for other in objects)}
+    return [name for name in objects if name not in named | related | general]
 
 
 def screen(name: str) -> list[str]:

@@ -9,11 +9,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from openmaia.offline.vocabulary import phrases
-from openmaia.offline.vocabulary.words import BY_NAME, WordKind, of_kind
+from openmaia.offline.vocabulary.words import BY_NAME, WORDS, WordKind, of_kind
 
 COLOURS = [word.name for word in of_kind(WordKind.COLOUR)]
 CARRIERS = [word.name for word in of_kind(WordKind.SHAPE, WordKind.PATTERN)]
-OBJECTS = [word.name for word in of_kind(WordKind.OBJECT)]
+OBJECTS = [word.name for word in of_kind(WordKind.OBJECT) if not word.is_exact]
+NAMES = [word.name for word in WORDS if word.is_exact]
 SCENES = [word.name for word in of_kind(WordKind.SCENE)]
 
 PLAIN = 2
@@ -70,7 +71,7 @@ def screen() -> list[ScreeningPrompt]:
     """Returns the prompts of the screening, the first experiment on a unit.
 
     Together they show every colour of the vocabulary alone and with every shape and pattern. They also show every
-    object of the vocabulary on a plain background and in a scene.
+    general word for objects on a plain background and in a scene, and every exact name once, on a plain background.
     """
     prompts = [
         ScreeningPrompt(prompt=f"a plain {colour} picture", words=(colour,)) for colour in COLOURS for _ in range(PLAIN)
@@ -86,6 +87,9 @@ def screen() -> list[ScreeningPrompt]:
         noun = phrases.article(thing)
         prompts.append(ScreeningPrompt(prompt=f"{noun} on a grey background", words=(thing,)))
         prompts.append(ScreeningPrompt(prompt=f"{noun} on {scene}", words=(thing, scene)))
+    prompts += [
+        ScreeningPrompt(prompt=f"{phrases.article(name)} on a grey background", words=(name,)) for name in NAMES
+    ]
     return prompts
 
 

@@ -15,6 +15,14 @@ EXEMPLARS = f"""\
 {spurious.LOOK}        if name == "top":
             tools.display(image.masked)
 """
+SHOWN = """\
+def shown(activation):
+    if activation.raw is None:
+        return f"{float(activation):.5g} (percentile {activation.percentile})"
+    return f"{activation.raw:.5g} (logit)"
+
+"""
+"""Prints the logit of a class if there is one, because probabilities near 0 or 1 hide differences."""
 MEASURE = """\
 prompts = [
     {prompts},
@@ -26,7 +34,7 @@ for start in range(0, len(prompts), 100):
     part = prompts[start:start + 100]
     activations, images = system.call_neuron(tools.text2image(part{tests}))
     for prompt, activation, image in zip(part, activations, images):
-        print(f"{stage} {{float(activation):.5g}} (percentile {{activation.percentile}}) | {{prompt}}")
+        print(f"{stage} {{shown(activation)}} | {{prompt}}")
         if prompt in looked_at:
             tools.display(image.original)
             tools.display(image.masked)
@@ -41,8 +49,8 @@ orders = [
 images, captions = tools.edit_images(bases, orders)
 activations, images = system.call_neuron(images)
 for base, order, before, after in zip(bases, orders, activations[0::2], activations[1::2]):
-    print(f"edit {{float(before):.5g}} (percentile {{before.percentile}}) | {{base}} => as drawn")
-    print(f"edit {{float(after):.5g}} (percentile {{after.percentile}}) | {{base}} => {{order}}")
+    print(f"edit {{shown(before)}} | {{base}} => as drawn")
+    print(f"edit {{shown(after)}} | {{base}} => {{order}}")
 tools.display(*images[:6])
 """
 NONE = "[DESCRIPTION]: NONE"
@@ -99,7 +107,9 @@ class ScriptedBackbone:
 
     def _conclude(self, seen: Transcript, candidates: Sequence[Hypothesis]) -> str:
         """Returns code that edits images of the remaining hypotheses, or the answer if that is done or not possible."""
-        others = [e.activation for e in seen.exemplars] + [value for _, value in seen.of("control")]
+        others = [value for _, value in seen.of("control")]
+        if not seen.has_logits:  # the activations of exemplars are probabilities
+            others += [exemplar.activation for exemplar in seen.exemplars]
         beside = self._shown_beside(seen, candidates)
         kept = answer(_results(seen, candidates), reach(seen.of("screen"), others), beside)
         if kept and not (seen.of("edit") or seen.is_last_call or "edit_images" in seen.withheld):
@@ -230,12 +240,16 @@ def _controls(candidates: Sequence[Hypothesis]) -> str:
 
 
 def _measure(stage: str, prompts: Sequence[str], looked_at: Sequence[str] = (), tests: str = "") -> str:
-    return MEASURE.format(stage=stage, prompts=_listing(prompts), looked_at=_listing(looked_at or [""]), tests=tests)
+    return SHOWN + MEASURE.format(
+        stage=stage, prompts=_listing(prompts), looked_at=_listing(looked_at or [""]), tests=tests
+    )
 
 
 def _edit(kept: Sequence[HypothesisResult], candidates: Sequence[Hypothesis]) -> str:
     pairs = design.edits([r.hypothesis for r in kept], candidates)
-    return EDIT.format(prompts=_listing([base for base, _ in pairs]), orders=_listing([order for _, order in pairs]))
+    return SHOWN + EDIT.format(
+        prompts=_listing([base for base, _ in pairs]), orders=_listing([order for _, order in pairs])
+    )
 
 
 def _listing(items: Sequence[str]) -> str:

@@ -18,8 +18,8 @@ Measurements = Sequence[tuple[str, float]]
 ScreeningRows = Sequence[tuple[tuple[str, ...], float]]
 """Pairs (words that vary in a prompt of the screening, activation)."""
 
-SINGLES = {WordKind.COLOUR: 3, WordKind.PATTERN: 2, WordKind.SHAPE: 2, WordKind.OBJECT: 8, WordKind.SCENE: 1}
-PAIRS = 4
+SINGLES = {WordKind.COLOUR: 3, WordKind.PATTERN: 2, WordKind.SHAPE: 2, WordKind.OBJECT: 7, WordKind.SCENE: 1}
+PAIRS = 3
 """Largest number of hypotheses that are tested: SINGLES by kind of word, PAIRS for combinations. Without these limits,
 if a unit responds to yellow, all tests would be spent on yellow objects."""
 MORE_OBJECTS = 6

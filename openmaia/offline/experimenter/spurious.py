@@ -15,8 +15,8 @@ import numpy.typing as npt
 from openmaia.core.messages import Message
 from openmaia.offline.experimenter.eyes import Eyes
 from openmaia.offline.experimenter.transcript import Transcript
-from openmaia.offline.vocabulary.phrases import GENERAL, article
-from openmaia.offline.vocabulary.words import WordKind, of_kind
+from openmaia.offline.vocabulary.phrases import article
+from openmaia.offline.vocabulary.words import GENERAL, WordKind, of_kind
 
 THINGS = 6
 """Number of objects that are tried in every place. They are those for which the exemplars give the most evidence."""

@@ -13,7 +13,9 @@ from openmaia.core.images import EncodedImage
 from openmaia.core.messages import Message, Role
 
 EXEMPLAR = re.compile(r"^(?P<kind>top|random) (?P<rank>\d+): (?P<value>\S+) \(.*\)$", re.MULTILINE)
-MEASURED = re.compile(r"^(?P<stage>screen|control|edit) (?P<value>\S+) \(.*?\) \| (?P<key>.*)$", re.MULTILINE)
+MEASURED = re.compile(
+    r"^(?P<stage>screen|control|edit) (?P<value>\S+) \((?P<scale>.*?)\) \| (?P<key>.*)$", re.MULTILINE
+)
 VIEW = re.compile(r"\[\S+, (?P<view>original|masked)\]\s*$")
 
 SENT_BACK = "[EVIDENCE]:"
@@ -72,6 +74,8 @@ class Transcript:
     measured: dict[str, list[tuple[str, float]]] = field(default_factory=dict[str, list[tuple[str, float]]])
     """Pairs (key, activation) by stage: `screen` (first experiment), `control` (tests of hypotheses) or `edit`. The key
     is a prompt, and for an edit `PROMPT => INSTRUCTION`, or `PROMPT => as drawn` for the image before the edit."""
+    has_logits: bool = False
+    """Whether the unit is a class whose logits were measured. The activations of exemplars are then probabilities."""
     not_drawn: set[str] = field(default_factory=set[str])
     """Prompts that the generator could not draw completely."""
     withheld: frozenset[str] = frozenset()
@@ -148,6 +152,7 @@ def _observe(message: Message, transcript: Transcript) -> None:
         for match in EXEMPLAR.finditer(part):
             transcript.exemplars.append(SeenExemplar(kind=match["kind"], activation=float(match["value"])))
         for match in MEASURED.finditer(part):
+            transcript.has_logits |= match["scale"] == "logit"
             transcript.measured.setdefault(match["stage"], []).append((match["key"], float(match["value"])))
             prompt = match["key"] if match["stage"] == "control" else ""
         transcript.not_drawn.update(match["prompt"][1:-1] for match in NOT_DRAWN.finditer(part))

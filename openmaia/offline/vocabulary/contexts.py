@@ -62,8 +62,8 @@ class RuleContextWriter:
 def is_exact_name(name: str) -> bool:
     """Returns whether the name of a class contains no vocabulary word merely as a synonym.
 
-    A synonym does not distinguish the class from related ones. For example, `bison` is a synonym of the vocabulary word
-    `cow`, so that prompts with `bison` give images of any cow. The result for `bison` is therefore False. It is True
+    A synonym does not distinguish the class from related ones. For example, `bull` is a synonym of the vocabulary word
+    `cow`, so that prompts with `bull` give images of any cow. The result for `bull` is therefore False. It is True
     for a name without vocabulary words.
     """
     return all(word.name in name.lower() for word in find(name))

@@ -3,16 +3,7 @@
 import hashlib
 from collections.abc import Sequence
 
-from openmaia.offline.vocabulary.words import BY_NAME, WordKind, of_kind
-
-GENERAL = {
-    "mammal": ("hoofed animal", "cow", "carnivore"),
-    "hoofed animal": ("cow",),
-    "bird": ("poultry",),
-    "plant": ("flower",),
-    "tool": ("wrench",),
-}
-"""General words of the vocabulary, each with the words for its special cases."""
+from openmaia.offline.vocabulary.words import BY_NAME, GENERAL, WordKind, of_kind
 
 
 def article(noun: str) -> str:

@@ -1,12 +1,13 @@
 """The closed vocabulary of the offline services: words, their kinds and their synonyms.
 
-The collage generator maps words to images that show them. The vocabulary names an object only if both halves of the
-packaged images, the explore and the test split, have at least four images of it. The module
-`openmaia.offline.experimenter.eyes` maps the pixels of an image to evidence that a word is visible.
+The collage generator maps words to images that show them. A general word for objects, such as "bird", has at least four
+images in both halves of the packaged images, the explore and the test split. An exact name, such as "owl", has at least
+one in each. An object of which only one half has an image is no word, because no image could test it that the agent has
+not seen. The module `openmaia.offline.experimenter.eyes` maps the pixels of an image to evidence that a word is visible.
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import lru_cache
@@ -29,13 +30,18 @@ class Word:
     name: str
     kind: WordKind
     aliases: tuple[str, ...] = ()
+    wider: str = ""
+    """The next more general word, if the vocabulary has one."""
+    is_exact: bool = False
+    """Whether it is an exact name, of which the packaged images may have a single image in each half."""
 
 
-def _words(kind: WordKind, table: str) -> tuple[Word, ...]:
-    rows = (row.split(",") for row in table.split(";"))
-    return tuple(
-        Word(name=row[0].strip(), kind=kind, aliases=tuple(alias.strip() for alias in row[1:])) for row in rows
-    )
+def _words(kind: WordKind, table: str, *, is_exact: bool = False) -> Iterator[Word]:
+    """Yields the words of a table, in which `NAME < WIDER, ALIAS, ALIAS` is a word. Words are separated by semicolons."""
+    for row in table.split(";"):
+        first, *aliases = (part.strip() for part in row.split(","))
+        name, _, wider = (part.strip() for part in first.partition("<"))
+        yield Word(name=name, kind=kind, aliases=tuple(aliases), wider=wider, is_exact=is_exact)
 
 
 WORDS: tuple[Word, ...] = (
@@ -52,10 +58,27 @@ WORDS: tuple[Word, ...] = (
     ),
     *_words(
         WordKind.OBJECT,
-        "bird; poultry, chicken, hen, rooster, turkey, duck, goose; fish; cow, bull, bison, gnu;"
-        "hoofed animal, hoofed mammal, ungulate; carnivore, predator, beast of prey; mammal, animal; fruit; vegetable;"
-        "flower, blossom; plant, tree; musical instrument, instrument; ball; vehicle; tool; wrench, pliers;"
-        "gravestone, tombstone; planet; road sign, traffic sign; building, monument, tower",
+        "bird; poultry < bird, turkey, goose; fish; cow < hoofed animal, bull;"
+        "hoofed animal < mammal, hoofed mammal, ungulate; carnivore < mammal, predator, beast of prey; mammal, animal; fruit;"
+        "vegetable; flower < plant, blossom; plant, tree; musical instrument, instrument; ball; vehicle; tool;"
+        "wrench < tool, pliers; gravestone, tombstone; planet; road sign, traffic sign; building, monument, tower",
+    ),
+    *_words(
+        WordKind.OBJECT,
+        # Mushrooms and insects would have images, too. The closed-form units need objects without a word.
+        "heron < bird; penguin < bird; parrot < bird; owl < bird; toucan < bird; chicken < poultry, hen, rooster;"
+        "duck < poultry, drake; frog; lizard; chameleon < lizard;"
+        "bison < cow; gnu < cow, wildebeest; pig < hoofed animal; sheep < hoofed animal, lamb;"
+        "camel < hoofed animal, dromedary; deer < hoofed animal; donkey < hoofed animal; giraffe < hoofed animal;"
+        "rhinoceros < mammal, rhino; lion < carnivore; tiger < carnivore; dog < carnivore, puppy; cat < carnivore, kitten;"
+        "rabbit < mammal, bunny; rodent < mammal; gorilla < mammal; dolphin < mammal;"
+        "kangaroo < mammal; koala < mammal;"
+        "apple < fruit; apricot < fruit; strawberry < fruit; citrus fruit < fruit; pepper < vegetable; lettuce < vegetable;"
+        "garlic < vegetable; nut; guitar < musical instrument; scissors < tool; hammer < tool, mallet; screwdriver < tool;"
+        "measuring tape < tool, tape measure; cup, mug; garbage can, trash can, dustbin; mailbox, post box;"
+        "fireman, firefighter; car < vehicle, automobile; truck < vehicle, lorry; moon < planet; dam; windmill; solar panel;"
+        "pyramid < building; castle < building; temple < building",
+        is_exact=True,
     ),
     *_words(
         WordKind.SCENE,
@@ -66,9 +89,28 @@ WORDS: tuple[Word, ...] = (
 BY_NAME: Mapping[str, Word] = {word.name: word for word in WORDS}
 
 
+def wider(name: str) -> list[str]:
+    """Returns the more general words for what a word names, the next one first."""
+    found: list[str] = []
+    while above := BY_NAME[found[-1] if found else name].wider:
+        found.append(above)
+    return found
+
+
+GENERAL: Mapping[str, tuple[str, ...]] = {
+    general: narrower for general in BY_NAME if (narrower := tuple(name for name in BY_NAME if general in wider(name)))
+}
+"""General words of the vocabulary, each with all words for its special cases."""
+
+
 def of_kind(*kinds: WordKind) -> list[Word]:
     """Returns the words of these kinds in the vocabulary, in the order of WORDS."""
     return [word for word in WORDS if word.kind in kinds]
+
+
+def relatives(names: Iterable[str]) -> set[str]:
+    """Returns words with their more general words and their special cases."""
+    return {other for name in names for other in (name, *wider(name), *GENERAL.get(name, ()))}
 
 
 FILLERS = frozenset(

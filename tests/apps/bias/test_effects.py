@@ -191,8 +191,8 @@ def test_images_without_the_class_do_not_count(collage: CollageGenerator):
 
 def test_class_with_a_more_general_word_is_not_confirmed(collage: CollageGenerator):
     matcher = Matcher(generator=collage, target=CircleClassifier(1.5), judge=OnlyRed(), knows_class=is_exact_name)
-    prompts = RuleContextWriter().write("bison", ClaimedContext.parse("+ red background"), 2, 0)
-    (pair, _) = matcher.pairs(UNIT, "bison", prompts)
+    prompts = RuleContextWriter().write("bull", ClaimedContext.parse("+ red background"), 2, 0)
+    (pair, _) = matcher.pairs(UNIT, "bull", prompts)
     assert (pair.having.shows_class, pair.having.confirmed_by) == (None, "")
 
 

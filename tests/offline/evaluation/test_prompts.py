@@ -153,6 +153,12 @@ def test_related_prompts_share_a_word_with_the_claim():
     assert RulePromptWriter().related(claim, prompts) == {0, 2}
 
 
+def test_related_prompts_show_more_general_words_and_special_cases():
+    claim = Claim(unit=Unit(target="t", layer="l", index=0), labels=("carnivore",))
+    prompts = ["a lion on grass", "a mammal on sand", "a camel on grass", "a tool"]
+    assert RulePromptWriter().related(claim, prompts) == {0, 1}
+
+
 @pytest.mark.parametrize(
     "label", ["red fire trucks", "fish bones", "wet grass", "the colour of a red dress", "a fish's tail", "рыба fish"]
 )
