@@ -10,7 +10,7 @@ import pytest
 from openmaia.cli.assembly.evaluation import known_truths
 from openmaia.cli.commands.views import figures, report, show
 from openmaia.config.loading import load
-from openmaia.core.units import Unit
+from openmaia.core.units import OUTPUT, TargetInfo, Unit
 from openmaia.evaluation.analysis.agreement import ClaimPair, WordOverlap
 from openmaia.evaluation.claims import Claim
 from openmaia.evaluation.run import evaluate_run
@@ -87,9 +87,9 @@ def test_every_method_of_comparison_is_averaged_over_units():
 
 def test_config_of_known_units_gives_their_truth():
     closed = load([str(REPOSITORY / "configs/closed-form.yaml")])
-    assert ("red",) in known_truths(closed).values()
-    assert known_truths(load([str(REPOSITORY / "configs/closed-form.yaml"), "target.shuffled=true"])) == {}
-    assert known_truths(load([str(REPOSITORY / "configs/demo.yaml")])) == {}
+    assert ("red",) in known_truths(closed, info("closed_form")).values()
+    shuffled = load([str(REPOSITORY / "configs/closed-form.yaml"), "target.shuffled=true"])
+    assert known_truths(shuffled, info("closed_form")) == {}
     own = ["target.kind=synthetic", "target.synthetic.labels=[cheese,lemon]", "target.name=s"]
     for mode, slots in {
         "or": ("cheese", "lemon"),
@@ -97,7 +97,20 @@ def test_config_of_known_units_gives_their_truth():
         "andnot": ("cheese without lemon",),
     }.items():
         config = load([str(REPOSITORY / "configs/synthetic.yaml"), *own, f"target.synthetic.mode={mode}"])
-        assert known_truths(config) == {Unit(target="s", layer=mode, index=0): slots}
+        assert known_truths(config, info("s")) == {Unit(target="s", layer=mode, index=0): slots}
+
+
+def test_class_outputs_have_the_names_of_their_classes_as_truth():
+    config = load([str(REPOSITORY / "configs/demo.yaml")])
+    assert known_truths(config, info("n")) == {}
+    assert known_truths(config, info("n", "hen", "drake (male duck)", "")) == {
+        Unit(target="n", layer=OUTPUT, index=0): ("hen",),
+        Unit(target="n", layer=OUTPUT, index=1): ("drake",),
+    }
+
+
+def info(name: str, *classes: str) -> TargetInfo:
+    return TargetInfo(name=name, layers={OUTPUT: len(classes)}, digest="", input_size=(224, 224), classes=classes)
 
 
 def test_evaluated_run_shows_how_its_labels_match(

@@ -1,5 +1,6 @@
 """Builds the services of an evaluation, and the trainer of classifiers, from a config."""
 
+import re
 from dataclasses import replace
 from typing import TYPE_CHECKING, get_args
 
@@ -7,7 +8,7 @@ from openmaia.agent.patience import PatientBackbone, PatientGenerator
 from openmaia.cli.assembly import backbones, datasets, generators, hosts, targets
 from openmaia.config.schema import Config, prompt_writer, test_generator
 from openmaia.core.services import Backbone, Generator, Target
-from openmaia.core.units import Unit
+from openmaia.core.units import OUTPUT, TargetInfo, Unit
 from openmaia.datasets.library import ImageDataset
 from openmaia.evaluation.analysis.agreement import ModelSimilarity, WordOverlap
 from openmaia.evaluation.controls import exemplar_scales, load_photographs
@@ -75,23 +76,30 @@ def evaluation_services(
         photographs=() if dataset is None else load_photographs(dataset, count, size),
         scales={} if store is None else exemplar_scales(store, target.info()),
         similarities=[_word_overlap(model), *([ModelSimilarity(model)] if model else [])],
-        truths=known_truths(config),
+        truths=known_truths(config, target.info()),
     )
 
 
-def known_truths(config: Config) -> KnownTruths:
-    """Returns what each unit of the target responds to, if the target was built to have known answers.
+def known_truths(config: Config, info: TargetInfo) -> KnownTruths:
+    """Returns what each unit of the target responds to, if that is known.
 
-    Two kinds of targets have known answers:
+    It is known for the class outputs of a network, each of which was trained to respond to the class that it is named
+    after, and for two kinds of targets that were built to have known answers:
 
     - Synthetic targets (`target.kind=synthetic`): their units respond to given concepts.
     - Closed-form targets (`target.kind=closed_form`): the activations of their units are formulas over image statistics
       and network outputs. There are two exceptions. Targets with `target.family=biased` are classifiers. With
       `target.shuffled`, every image is replaced by an unrelated one, so that nothing explains the activations.
 
-    The result is empty for all other targets, and in the two exceptions.
+    Args:
+        config: The config of the run.
+        info: The description of the target.
     """
-    name = config.target.name
+    name = info.name
+    if config.target.kind == "network":
+        # ImageNet's names explain homonyms in brackets: "drake (male duck)".
+        names = [re.sub(r"\s*\(.*?\)", "", each).strip() for each in info.classes]
+        return {Unit(target=name, layer=OUTPUT, index=n): (each,) for n, each in enumerate(names) if each}
     if config.target.kind == "synthetic":
         from openmaia.models.targets.synthetic import units
 

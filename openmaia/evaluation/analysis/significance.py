@@ -47,7 +47,7 @@ class Significance:
     supported: Mapping[str, tuple[float, float, float]]
     """For each of OWN, SHUFFLED and RANDOM the share of units whose description is supported, and both ends of its 95 %
     Wilson interval, whose sample size is the number of units. There is no entry if there are no such descriptions. The
-    shares of wrong descriptions are means over up to MAX_PARTNERS assignments of descriptions to units."""
+    shares of wrong descriptions are means over several assignments of descriptions to units."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,7 +65,10 @@ _Assignments = dict[str, list[list[_Pair]]]
 
 
 def compute_significance(
-    trials: Iterable[Trial], read: Callable[[Claim], Trial], words: Callable[[str], Sequence[Trial]]
+    trials: Iterable[Trial],
+    read: Callable[[Claim], Trial],
+    words: Callable[[str], Sequence[Trial]],
+    wrong: int = MAX_PARTNERS,
 ) -> Significance:
     """Computes the p-values of all tested descriptions, and the share of units with the verdict "supported".
 
@@ -76,11 +79,12 @@ def compute_significance(
         trials: All trials of the run, each the test of one description. Trials of the same layer have to be adjacent.
         read: Reads the trial of a claim (a description) again, because trials are not kept in memory.
         words: Takes the name of a layer, and returns the trials in which random words were tested as descriptions.
+        wrong: Largest number of wrong descriptions of each kind that a unit is given.
     """
     assignments: _Assignments = {
         OWN: [[]],
-        SHUFFLED: [[] for _ in range(MAX_PARTNERS)],
-        RANDOM: [[] for _ in range(MAX_PARTNERS)],
+        SHUFFLED: [[] for _ in range(wrong)],
+        RANDOM: [[] for _ in range(wrong)],
     }
     tested = (trial for trial in trials if trial.outcome == "tested")
     for (_, layer), group in groupby(tested, lambda trial: (trial.claim.unit.target, trial.claim.unit.layer)):
