@@ -65,12 +65,15 @@ class EncodedImage:
             sources: Digests of the dataset images whose pixels are in the image.
             recipe: The scene from which the collage generator or editor drew the image, as JSON. Empty for all other
                 images.
-            for_keeping: Whether to encode for storage, which takes longer and gives fewer bytes.
+            for_keeping: Whether to encode for storage, which gives fewer bytes.
         """
         buffer = io.BytesIO()
         image = Image.fromarray(pixels)
         if for_keeping:
-            image.save(buffer, "WEBP", lossless=True, quality=40, method=2, exact=True)
+            # The least effort: it takes 2 ms for a collage of 224 pixels and 13 ms for one of 512, as a lossy WebP does, and
+            # gives 39 and 169 kB (lossy: 8 and 31; PNG: 44 and 186). More effort saves 30 % on collages for nine times the
+            # time (method 2: 15 and 92 ms), and 10 % on photographs.
+            image.save(buffer, "WEBP", lossless=True, quality=0, method=0)
         else:
             # The fastest level, because images are sent between processes far more often than they are stored.
             image.save(buffer, "PNG", compress_level=1)
@@ -88,7 +91,9 @@ class EncodedImage:
             return image.size
 
     def packed(self) -> "EncodedImage":
-        """Returns a copy of the image that is losslessly encoded in fewer bytes."""
+        """Returns the image losslessly encoded as WebP for storage, without decoding it if it is encoded so already."""
+        if self.data[:4] == b"RIFF" and self.data[12:16] == b"VP8L":
+            return self
         return EncodedImage.of(self.decoded(), self.sources, self.recipe, for_keeping=True)
 
     @cached_property
@@ -117,9 +122,9 @@ class EncodedImage:
         return Image.fromarray(self.decoded())
 
     def webp(self, quality: int = 90) -> bytes:
-        """Returns the image as lossy WebP, for records and reports."""
+        """Returns the image as lossy WebP, which is for looking at: another activation would be measured on it."""
         buffer = io.BytesIO()
-        self.pil().save(buffer, "WEBP", quality=quality, method=2)
+        self.pil().save(buffer, "WEBP", quality=quality, method=0)
         return buffer.getvalue()
 
 

@@ -171,6 +171,13 @@ def test_size_is_read_from_any_format():
     assert made.size == made.packed().size == (50, 30)
 
 
+def test_packed_image_keeps_its_pixels_and_is_encoded_once():
+    made = EncodedImage.of(NOISE, ["a"], "{}")
+    packed = made.packed()
+    assert (packed.digest, packed.sources, packed.recipe) == (made.digest, made.sources, made.recipe)
+    assert packed.packed() is packed
+
+
 def test_png_is_encoded_again_only_from_other_formats():
     made = EncodedImage.of(np.full((8, 8, 3), 77, dtype=np.uint8))
     assert made.png is made.data
