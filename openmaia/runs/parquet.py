@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from openmaia.core.documents import parse_json
 from openmaia.core.errors import StoreError
-from openmaia.core.images import EncodedImage
+from openmaia.core.images import EncodedImage, PixelBox
 from openmaia.core.messages import Part
 from openmaia.core.services import ServiceUsage
 from openmaia.core.typed import mistyped
@@ -31,7 +31,7 @@ from openmaia.runs.summary import prompts_digest, summary, wrong_key
 _Activation = dict[str, float | bool] | None
 
 
-_OPTIONAL = frozenset(("text", "image", "mask", "result", "error"))
+_OPTIONAL = frozenset(("text", "image", "mask", "seen", "result", "error"))
 """Fields that may be null. A file in which another one is null is refused, because it has another schema."""
 
 
@@ -49,7 +49,10 @@ def _list(kind: pa.DataType) -> pa.DataType:
 
 _TEXT, _INT, _FLOAT, _TEXTS = pa.string(), pa.int64(), pa.float64(), _list(pa.string())
 _PART = _struct({"text": _TEXT, "image": _TEXT})
-_ENTRY = _struct({"id": _TEXT, "original": _TEXT, "mask": pa.binary(), "activation": _TEXT, "hypothesis": _TEXT})
+_ENTRY = _struct(
+    {"id": _TEXT, "original": _TEXT, "mask": pa.binary(), "activation": _TEXT}
+    | {"seen": _list(_INT), "hypothesis": _TEXT}
+)
 _CALL = _struct(
     {"ordinal": _INT}
     | dict.fromkeys(("name", "arguments", "arguments_digest", "result", "error"), _TEXT)
@@ -306,6 +309,13 @@ def _images_of(rows: list[dict[str, Any]]) -> dict[str, EncodedImage]:
     return {row["digest"]: RecordedImage(**row) for row in rows}
 
 
+def _box(edges: list[int] | None) -> PixelBox | None:
+    if edges is None:
+        return None
+    left, top, right, bottom = edges
+    return left, top, right, bottom
+
+
 def _turn(row: dict[str, Any]) -> Turn:
     images = _images_of(row["images"])
 
@@ -321,7 +331,7 @@ def _turn(row: dict[str, Any]) -> Turn:
         if mistyped(activations, list[_Activation], finite=False) is not None:
             raise ValueError(f"an activation of call {row['ordinal']} is no dictionary of numbers")
         values["entries"] = tuple(
-            ImageEntry(**entry | {"activation": activation})
+            ImageEntry(**entry | {"activation": activation, "seen": _box(entry["seen"])})
             for entry, activation in zip(row["entries"], activations, strict=True)
         )
         values["shown"], values["asked"] = tuple(map(part, row["shown"])), tuple(row["asked"])

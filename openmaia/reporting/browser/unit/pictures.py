@@ -10,7 +10,7 @@ import numpy.typing as npt
 from markupsafe import Markup
 from PIL import Image
 
-from openmaia.core.images import EncodedImage
+from openmaia.core.images import EncodedImage, PixelBox
 
 SIDE = 1000
 """Side of the square that contains the outlines of masks. Coordinates are whole numbers, which is fast to format."""
@@ -29,6 +29,8 @@ class Picture:
     """The data URI at the first occurrence of the image; empty at later ones, to which the page's script copies it."""
     outline: str = ""
     """The outline of the mask as an SVG path in a square of side SIDE; empty without a mask."""
+    frame: str = ""
+    """The edge of the part that the network sees, as such a path; empty if this is the whole image or unknown."""
 
 
 MISSING = Picture(number=None)
@@ -44,7 +46,7 @@ class PagePictures:
         """The number and the size of each image by digest; None for one that does not fit or is damaged."""
         self._outlines: dict[tuple[str, bytes], str] = {}
 
-    def picture(self, digest: str, data: bytes, mask: bytes | None = None) -> Picture:
+    def picture(self, digest: str, data: bytes, mask: bytes | None = None, seen: PixelBox | None = None) -> Picture:
         """Returns an image, with the outline of its mask, for the page.
 
         The page holds a lossy copy, because the stored one would be several times as large. Returns the empty picture
@@ -54,6 +56,7 @@ class PagePictures:
             digest: The key of the image: equal digests share one data URI.
             data: The image file; empty if it was not stored.
             mask: Where the unit responds: one bit per pixel, packed row by row. None without a mask.
+            seen: The part of the image that the network sees; None if this is the whole image or unknown.
         """
         if not data:
             return MISSING
@@ -61,7 +64,8 @@ class PagePictures:
         if (shown := self._shown[digest]) is None:
             return MISSING
         number, size = shown
-        return Picture(number=number, uri=uri, outline=self._outline(digest, size, mask) if mask else "")
+        outline = self._outline(digest, size, mask) if mask else ""
+        return Picture(number=number, uri=uri, outline=outline, frame=frame(seen, size))
 
     def _embedded(self, digest: str, image: EncodedImage) -> str:
         """Returns the data URI of an image that occurs for the first time; empty if it does not fit or is damaged."""
@@ -82,6 +86,19 @@ class PagePictures:
         if key not in self._outlines:
             self._outlines[key] = mask_outline(mask, *size)
         return self._outlines[key]
+
+
+def frame(seen: PixelBox | None, size: tuple[int, int]) -> str:
+    """Returns the edge of a part of an image as an SVG path in a square of side SIDE; empty for None.
+
+    Args:
+        seen: The part.
+        size: Width and height of the image.
+    """
+    if seen is None:
+        return ""
+    left, top, right, bottom = (edge * SIDE // side for edge, side in zip(seen, size * 2, strict=True))
+    return f"M{left} {top}H{right}V{bottom}H{left}Z"
 
 
 def mask_outline(mask: bytes, width: int, height: int) -> str:
