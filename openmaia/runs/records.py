@@ -200,8 +200,8 @@ class Record:
     config: dict[str, Any]
     """The config of the run with the values of all keys."""
     preprocessing: str = ""
-    """What was done to an image before the network received it, in words. Empty if the units are not part of a network,
-    but for example formulas over pixels."""
+    """What is done to any image before the network receives it, in words. What the network saw of one image is in
+    `ImageEntry.seen`. Empty if the units are not part of a network, but for example formulas over pixels."""
     started: float
     """Time at which the investigation began, in seconds since 1970."""
     notes: tuple[str, ...] = ()

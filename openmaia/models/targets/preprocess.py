@@ -116,6 +116,8 @@ class Preprocess:
         else:
             of = "each side" if self.squash else "the shorter side"
             geometry = f"central {100 * self.crop:.4g} % of {of}, scaled to {size} ({filtered})"
+            if self.crop != 1:  # else the sentence holds for them, too
+                geometry += ", but images of this size as they are"
         mean, std = (", ".join(f"{value:.6g}" for value in values) for values in (self.mean, self.std))
         grey = "" if self.channels == 3 else "in grey, "
         return f"{geometry}, {grey}values of 0 to 1 minus ({mean}), divided by ({std})"
