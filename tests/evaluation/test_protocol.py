@@ -11,7 +11,7 @@ import pytest
 from PIL import Image
 
 from openmaia.agent.tools.seeds import seed
-from openmaia.core.errors import UsageError
+from openmaia.core.errors import StoreError, UsageError
 from openmaia.core.images import EncodedImage
 from openmaia.core.services import GeneratedImage, Generation, LayerProbe, Probe
 from openmaia.core.units import Unit
@@ -366,6 +366,17 @@ def test_stored_images_have_the_same_activations_when_measured_again(services: E
     assert [image.digest for image in images] == [each.digest for each in drawn]
     measured = services.target.probe([Probe(unit=RED, image=image) for image in images])
     assert [each.value for each in measured] == [each.activation for each in drawn]
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_stored_trial_with_a_value_that_is_no_number_is_refused(services: EvaluationServices, value: float):
+    (evaluated,) = evaluate_claims([claim(RED, "red")], services, EvaluationDesign(n=2))
+    trial = evaluated.trial
+    first = replace(trial.stimuli[0], activation=value)
+    with pytest.raises(StoreError, match="NaN or infinite"):
+        read_trial(to_parquet(replace(trial, stimuli=(first, *trial.stimuli[1:]))))
+    with pytest.raises(StoreError, match="NaN or infinite"):
+        read_trial(to_parquet(replace(trial, matrix=np.full_like(trial.matrix, value))))
 
 
 def test_trial_without_images_lacks_nothing_else(services: EvaluationServices):
