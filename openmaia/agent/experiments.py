@@ -369,6 +369,7 @@ def _recorded(image: RegisteredImage) -> ImageEntry:
         original=image.original.digest,
         mask=None if image.mask is None else np.packbits(image.mask, axis=1).tobytes(),
         activation=image.activation,
+        seen=image.seen,
         hypothesis=image.hypothesis,
     )
 
@@ -381,7 +382,12 @@ def _registered(entry: ImageEntry, original: EncodedImage) -> RegisteredImage:
         rows = np.frombuffer(entry.mask, dtype=np.uint8).reshape(height, -1)
         mask = np.unpackbits(rows, axis=1, count=width).astype(np.bool_)
     return RegisteredImage(
-        id=entry.id, original=original, mask=mask, activation=entry.activation, hypothesis=entry.hypothesis
+        id=entry.id,
+        original=original,
+        mask=mask,
+        activation=entry.activation,
+        seen=entry.seen,
+        hypothesis=entry.hypothesis,
     )
 
 

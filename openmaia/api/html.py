@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import jinja2
 import numpy as np
 
-from openmaia.core.images import EncodedImage, Rendering, upsample
+from openmaia.core.images import EncodedImage, Rendering, unit_mask
 from openmaia.core.messages import Part
 from openmaia.core.services import Exemplar
 from openmaia.reporting.browser.thumbnails import Thumbnails
@@ -148,10 +148,8 @@ def _exemplars(result: "UnitResult", thumbnails: Thumbnails) -> tuple[GridTile, 
 
 
 def _mask(exemplar: Exemplar, threshold: float) -> bytes | None:
-    if exemplar.map is None:
-        return None
-    width, height = exemplar.image.size
-    return np.packbits(upsample(exemplar.map, height, width) > threshold, axis=1).tobytes()
+    mask = unit_mask(exemplar.image.size, exemplar.map, exemplar.box, threshold)
+    return None if mask is None else np.packbits(mask, axis=1).tobytes()
 
 
 def _measured(record: Record, thumbnails: Thumbnails) -> Iterator[GridSection]:

@@ -12,7 +12,7 @@ from typing import Literal, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from openmaia.core.images import EncodedImage
+from openmaia.core.images import EncodedImage, ViewBox
 from openmaia.core.messages import Chat, Reply
 from openmaia.core.units import TargetInfo, Unit
 
@@ -44,9 +44,8 @@ class UnitActivation:
     """The logit of the class. None if `value` is not a probability."""
     map: Map | None = None
     """The activation map, shape (h, w). None if the layer has no spatial dimensions."""
-    box: tuple[float, float, float, float]
-    """The part of the image that the network sees after its preprocessing, which may crop: left, top, right, bottom in
-    pixels of the image."""
+    box: ViewBox
+    """The part of the image that the map covers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -185,13 +184,16 @@ class Backbone(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Exemplar:
-    """A dataset image after the network's preprocessing, with the activation of a unit on it."""
+    """A dataset image with the activation of a unit on it."""
 
     kind: ExemplarKind
     rank: int
     """Position among the unit's exemplars of this kind, from 0."""
     activation: float
     image: EncodedImage
+    """The whole image as it was before the network's preprocessing, in the size in which it was measured."""
+    box: ViewBox
+    """The part of the image that the map covers."""
     map: Map | None
     """The unit's activation map, shape (h, w), float16 or float32. None if the layer has no spatial dimensions."""
 

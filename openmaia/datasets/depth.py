@@ -5,12 +5,16 @@ file does not say it are scaled by the values of their whole dataset, so that a 
 one.
 """
 
+import io
 from collections.abc import Iterable
 from typing import Any, NamedTuple, cast
 
 import numpy as np
 import numpy.typing as npt
-from PIL import Image
+from PIL import Image, TiffImagePlugin
+
+_FLOATS = 3
+"""Value of a TIFF file's tag SampleFormat."""
 
 DEPTHS = (8, 10, 12, 14, 16)
 """Numbers of bits that integers may have. The smallest that holds all values of a dataset is taken."""
@@ -85,6 +89,28 @@ def _low_bytes(image: Image.Image) -> npt.NDArray[np.uint8] | None:
     low = np.asarray(other)
     file.seek(position)
     return low
+
+
+def unsupported_samples(data: bytes) -> str:
+    """Returns the kind of the samples of a TIFF file that Pillow does not open, such as "3 samples of 12 bits".
+
+    Empty for other data, if the header is damaged, and for kinds that Pillow does open, because such a file is damaged.
+    """
+    file = io.BytesIO(data)
+    try:
+        tags = TiffImagePlugin.ImageFileDirectory_v2(file.read(8))
+        file.seek(tags.next)
+        tags.load(file)
+        bits, count, kind = (_first(tags.get(tag, 1)) for tag in (258, 277, 339))
+    except Exception:  # Pillow's readers raise anything on damaged files
+        return ""
+    if bits <= 8 or (bits == 16 and kind != _FLOATS):
+        return ""
+    return f"{count} sample{'s' * (count != 1)} of {bits} bits{' (floats)' * (kind == _FLOATS)}"
+
+
+def _first(value: Any) -> int:
+    return int(value[0] if isinstance(value, tuple) else value)  # pyright: ignore[reportUnknownArgumentType]
 
 
 def white_point(deep: Deep, scales: Iterable[Samples]) -> tuple[float, float]:

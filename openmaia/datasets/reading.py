@@ -36,6 +36,7 @@ class SkipReason(StrEnum):
     TOO_LARGE = "too large"
     TOO_SMALL = "too small"
     NOT_FINITE = "with values that are no numbers"
+    UNSUPPORTED = "with unsupported kinds of samples"
     OUTSIDE = "link out of the folder"
     UNREADABLE = "unreadable"
     MISSING = "listed and missing"
@@ -100,6 +101,11 @@ def read(data: bytes, name: str, scales: Iterable[Samples] = ()) -> Decoded:
     except UnusableImage:
         raise
     except UnidentifiedImageError as error:
+        if samples := depth.unsupported_samples(data):
+            raise UnusableImage(
+                f"{name} has {samples} for each pixel, which is not supported; save it with 8 or 16 bits for each sample",
+                reason=SkipReason.UNSUPPORTED,
+            ) from error
         reason = SkipReason.CORRUPT if has_image_suffix(name) else SkipReason.NOT_AN_IMAGE
         raise UnusableImage(f"{name} is {reason}: expected one of {', '.join(FORMATS)}", reason=reason) from error
     except (Image.DecompressionBombError, Image.DecompressionBombWarning, MemoryError) as error:

@@ -29,7 +29,7 @@ from openmaia.runs.results import fingerprint
 from openmaia.runs.run import EVALUATION, RANDOM_WORDS, TRIALS, InvestigationId, Run
 from openmaia.runs.summary import wrong_score
 
-VERSION = 6
+VERSION = 7
 
 _TEXT, _TEXTS = pa.string(), pa.list_(pa.field("element", pa.string(), nullable=False))
 _COLUMNS = {
@@ -112,6 +112,8 @@ def _trial(rows: list[dict[str, Any]], header: dict[str, Any]) -> Trial:
         )  # fmt: skip
     except (KeyError, TypeError, ValueError) as error:
         raise StoreError(f"an evaluation that lacks something: {error!r}") from error
+    if not all(np.isfinite(each.activation) for each in trial.stimuli) or not np.isfinite(trial.matrix).all():
+        raise StoreError("an evaluation with an activation or a response that is NaN or infinite")
     if trial.stimuli and trial.claim.unit.index >= trial.matrix.shape[1]:
         raise StoreError(f"an evaluation of unit {trial.claim.unit.index} with {trial.matrix.shape[1]} responses")
     return trial

@@ -49,7 +49,7 @@ class Stimulus:
     verified_by: str = ""
     """The name of the generator or judge that checks images, even if `shows` is None; empty if nothing checks them."""
     data: bytes = b""
-    """The image as WebP; empty for control images, which many units share."""
+    """The image as lossless WebP; empty for control images, which many units share."""
     activation: float
     """Activation of the claim's unit."""
 
@@ -121,7 +121,7 @@ def run_stimuli(
     responses = target.respond([LayerProbe(layer=claim.unit.layer, image=image) for image in images])
     activations = [float(response[claim.unit.index]) for response in responses]
     return [
-        replace(stimulus, data=image.webp(), activation=activation)
+        replace(stimulus, data=image.packed().data, activation=activation)
         for stimulus, image, activation in zip(stimuli, images, activations, strict=True)
     ], np.stack(responses)
 

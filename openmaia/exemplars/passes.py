@@ -18,8 +18,15 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from openmaia.core.images import EncodedImage, Pixels
-from openmaia.core.services import QUANTILES, ExemplarKind, Map, PositionStatistics, UnitExemplars, UnitState
+from openmaia.core.images import EncodedImage, Pixels, ViewBox
+from openmaia.core.services import (
+    QUANTILES,
+    ExemplarKind,
+    Map,
+    PositionStatistics,
+    UnitExemplars,
+    UnitState,
+)
 from openmaia.core.units import TargetInfo, Unit
 from openmaia.exemplars import histogram
 from openmaia.exemplars.summary import FIXED, WORD, Accumulator, Floats, Ints, Summary, rounded
@@ -48,8 +55,8 @@ class Readable(Protocol):
         """Returns properties of the target, such as its name and the number of units of each layer."""
         ...
 
-    def look(self, images: Sequence[Pixels]) -> Sequence[tuple[Pixels, Mapping[str, npt.NDArray[np.float32]]]]:
-        """Returns a pair for each image: the cropped and resized image that the network receives, and its responses.
+    def look(self, images: Sequence[Pixels]) -> Sequence[tuple[ViewBox, Mapping[str, npt.NDArray[np.float32]]]]:
+        """Returns a pair for each image: the part of it that the network sees, and its responses.
 
         The responses of all layers are keyed by the name of the layer. They have the shape (units, height, width), or
         (units,) if the layer has no positions, and are not rounded.
@@ -244,9 +251,22 @@ def wanted(chosen: Mapping[str, Chosen]) -> dict[int, list[Wanted]]:
     return result
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kept:
+    """An image that was selected as an exemplar of some units."""
+
+    number: int
+    image: EncodedImage
+    box: ViewBox
+    """The part of the image that the network sees."""
+    places: list[tuple[Wanted, Map | None]]
+    """The exemplars for which it is selected, each with the unit's activation map on the image, or None if the layer has
+    no positions."""
+
+
 def second_pass(
     reader: Readable, pictures: Numbered, digests: Sequence[str], places: Mapping[int, Sequence[Wanted]]
-) -> Iterator[tuple[int, EncodedImage, list[tuple[Wanted, Map | None]]]]:
+) -> Iterator[Kept]:
     """Yields the images that were selected as exemplars, with the activation maps of the units concerned.
 
     Args:
@@ -254,28 +274,22 @@ def second_pass(
         pictures: The selected images.
         digests: Digests of all images of the dataset by number.
         places: For each image number, the exemplars (layer, unit, kind and rank) for which the image is selected.
-
-    Yields:
-        The image number, the image as the network received it, and a list of the exemplars for which it is selected.
-        Each exemplar comes with the unit's activation map on the image, or None if the layer has no positions.
     """
-    encoding: deque[tuple[int, Future[EncodedImage], list[tuple[Wanted, Map | None]]]] = deque()
+    encoding: deque[Future[Kept]] = deque()
     with ThreadPoolExecutor(ENCODERS) as threads:
         for batch in batches(pictures):
             seen = reader.look([image for _, image in batch])
-            for (number, _), (view, maps) in zip(batch, seen, strict=True):
-                image = threads.submit(EncodedImage.of, view, [digests[number]], for_keeping=True)
-                encoding.append((number, image, [(place, _map(place, maps)) for place in places[number]]))
+            for (number, pixels), (box, maps) in zip(batch, seen, strict=True):
+                mapped = [(place, _map(place, maps)) for place in places[number]]
+                encoding.append(threads.submit(_kept, number, pixels, digests[number], box, mapped))
                 if len(encoding) > BATCH:
-                    yield _encoded(encoding.popleft())
-        yield from map(_encoded, encoding)
+                    yield encoding.popleft().result()
+        yield from (each.result() for each in encoding)
 
 
-def _encoded(
-    waiting: tuple[int, Future[EncodedImage], list[tuple[Wanted, Map | None]]],
-) -> tuple[int, EncodedImage, list[tuple[Wanted, Map | None]]]:
-    number, image, kept = waiting
-    return number, image.result(), kept
+def _kept(number: int, pixels: Pixels, source: str, box: ViewBox, places: list[tuple[Wanted, Map | None]]) -> Kept:
+    image = EncodedImage.of(pixels, [source], for_keeping=True)
+    return Kept(number=number, image=image, box=box, places=places)
 
 
 def _map(place: Wanted, maps: Mapping[str, npt.NDArray[np.float32]]) -> Map | None:

@@ -3,7 +3,7 @@
     <root>/<target>/<dataset>/manifest.json          the network, images and parameters that the exemplars depend on
                               <layer>.units.parquet  one row per unit: threshold, quantiles, distribution of activations
                               <layer>.rows.parquet   one row per (unit, kind, rank): activation, image number, map
-                              <pictures>.arrow       the images, each stored once
+                              <pictures>.arrow       the images as a whole, each stored once
 
 The units file of a layer is written last: a layer is complete if this file exists.
 """
@@ -20,15 +20,23 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from openmaia.core.errors import StoreError, UsageError
-from openmaia.core.images import EncodedImage
-from openmaia.core.services import QUANTILES, Exemplar, ExemplarKind, Map, PositionStatistics, UnitExemplars, UnitState
+from openmaia.core.images import EncodedImage, ViewBox
+from openmaia.core.services import (
+    QUANTILES,
+    Exemplar,
+    ExemplarKind,
+    Map,
+    PositionStatistics,
+    UnitExemplars,
+    UnitState,
+)
 from openmaia.core.units import Unit
 from openmaia.exemplars import image_table
 from openmaia.runs import tables
 from openmaia.runs.files import Files, safe, unsafe
 from openmaia.runs.records import dumps
 
-VERSION = 5
+VERSION = 6
 
 _CHANGED = {"pictures": "the pictures changed"}
 """What is said about facts whose values tell a user nothing."""
@@ -42,6 +50,7 @@ ROWS = pa.schema(
         ("rank", pa.int32()),
         ("activation", pa.float64()),
         ("picture", pa.int64()),
+        ("box", pa.list_(pa.float64(), 4)),
         ("map", pa.binary()),
         ("map_shape", pa.list_(pa.int32())),
     ]
@@ -195,7 +204,7 @@ class ExemplarStore:
                     numbers.update({digest: len(numbers) + i for i, digest in enumerate(new)})
                     yield from pool.map(EncodedImage.packed, new.values())
                     rows.extend(
-                        row(unit.unit.index, e.kind, e.rank, e.activation, numbers[e.image.digest], e.map)
+                        row(unit.unit.index, e.kind, e.rank, e.activation, numbers[e.image.digest], e.box, e.map)
                         for e in unit.exemplars
                     )
                     written.append(replace(unit, exemplars=()))
@@ -262,7 +271,9 @@ def _header(pictures_file: str) -> dict[str, Any]:
     return {"version": VERSION, "pictures": pictures_file, "quantiles": QUANTILES}
 
 
-def row(unit: int, kind: ExemplarKind, rank: int, activation: float, image: int, small: Map | None) -> dict[str, Any]:
+def row(
+    unit: int, kind: ExemplarKind, rank: int, activation: float, image: int, box: ViewBox, small: Map | None
+) -> dict[str, Any]:
     """Returns the table row (see ROWS) of one exemplar.
 
     Args:
@@ -271,6 +282,7 @@ def row(unit: int, kind: ExemplarKind, rank: int, activation: float, image: int,
         rank: Rank within its kind, from 0.
         activation: The unit's activation on the image.
         image: Number of the image in the file with the images of this table.
+        box: The part of the image that the network sees.
         small: The activation map, or None if the layer has no positions.
     """
     compact = None if small is None else _compact(small)
@@ -280,6 +292,7 @@ def row(unit: int, kind: ExemplarKind, rank: int, activation: float, image: int,
         "rank": rank,
         "activation": activation,
         "picture": image,
+        "box": box,
         "map": None if compact is None else compact.tobytes(),
         "map_shape": None if compact is None else list(compact.shape),
     }
@@ -341,5 +354,6 @@ def _exemplar(row: tables.TableRow, shown: Mapping[int, EncodedImage]) -> Exempl
         rank=row["rank"],
         activation=row["activation"],
         image=shown[row["picture"]],
+        box=tuple(row["box"]),
         map=small,
     )

@@ -19,16 +19,12 @@ import pyarrow as pa
 
 from openmaia.core.errors import StoreError
 from openmaia.core.images import EncodedImage
-from openmaia.core.services import Map, UnitExemplars
+from openmaia.core.services import UnitExemplars
 from openmaia.exemplars import image_table
-from openmaia.exemplars.passes import Scales, Wanted
+from openmaia.exemplars.passes import Kept, Scales
 from openmaia.exemplars.store import ROWS, ExemplarStore, row
 from openmaia.exemplars.summary import Summary
 from openmaia.runs import tables
-
-Kept = tuple[int, EncodedImage, list[tuple[Wanted, Map | None]]]
-"""An image number, the image, and the exemplars for which it is selected, each with its activation map (None without
-positions)."""
 
 _LAYERED = pa.schema([pa.field("layer", pa.int32()), *ROWS])
 
@@ -131,11 +127,11 @@ class Work:
         rows: list[dict[str, Any]] = []
 
         def noted() -> Iterable[EncodedImage]:
-            for at, (_, image, places) in enumerate(kept):
-                for place, small in places:
-                    made = row(place.unit, place.kind, place.rank, place.activation, at, small)
+            for at, each in enumerate(kept):
+                for place, small in each.places:
+                    made = row(place.unit, place.kind, place.rank, place.activation, at, each.box, small)
                     rows.append({"layer": self.layers.index(place.layer), **made})
-                yield image
+                yield each.image
 
         image_table.write(self.store.files, f"{self.folder}/second-{shard:06d}.arrow", noted())
         rows.sort(key=lambda made: made["layer"])

@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from openmaia.core.images import EncodedImage
+from openmaia.core.images import EncodedImage, whole
 from openmaia.core.services import Exemplar, UnitExemplars
 from openmaia.core.units import Unit
 from openmaia.interop import masks, reading
@@ -145,6 +145,7 @@ def _unit(layer: PublishedLayer, row: int, unit: Unit) -> UnitExemplars:
                 rank=rank,
                 activation=float(value),
                 image=EncodedImage.of(np.ascontiguousarray(images[rank])),
+                box=whole(images[rank]),
                 map=None if covered is None else masks.to_map(covered[rank], float(value), threshold),
             )
             for rank, value in enumerate(activations)

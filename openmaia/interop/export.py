@@ -20,7 +20,7 @@ from openmaia.interop import masks
 from openmaia.runs.files import Files, safe, unsafe
 
 SIDE = 224
-"""Side in pixels to which the images of a layer are scaled if their sizes differ."""
+"""Side in pixels to which the parts of images that the network sees are scaled if their sizes in a layer differ."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,7 +114,8 @@ def _extent(store: ExemplarStore, units: list[Unit]) -> ExportedLayer:
     for unit in units:
         if top := store.read(unit).of_kind("top"):
             counts[unit] = len(top)
-            sizes.update((height, width) for width, height in (exemplar.image.size for exemplar in top))
+            boxes = ([round(edge) for edge in exemplar.box] for exemplar in top)
+            sizes.update((bottom - top, right - left) for left, top, right, bottom in boxes)
     return ExportedLayer(units=tuple(counts), k=min(counts.values(), default=0), sizes=frozenset(sizes))
 
 
@@ -129,7 +130,7 @@ def _write(
         exemplars = store.read(unit)
         thresholds[row] = exemplars.threshold
         for rank, exemplar in enumerate(_strongest(exemplars, extent.k)):
-            image = exemplar.image.pil().resize((width, height), Image.Resampling.BICUBIC)
+            image = exemplar.image.pil().resize((width, height), Image.Resampling.BICUBIC, exemplar.box)
             images[row, rank] = np.asarray(image).transpose(2, 0, 1)
             mask_array[row, rank, 0] = masks.from_map(exemplar.map, exemplars.threshold, height, width)
             activations[row, rank] = exemplar.activation

@@ -11,13 +11,13 @@ from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, fields, replace
 from functools import cache
-from typing import Any, Literal, cast, get_type_hints
+from typing import Any, cast, get_type_hints
 
 import pyarrow as pa
 
 from openmaia.core.documents import parse_json
 from openmaia.core.errors import StoreError
-from openmaia.core.images import EncodedImage
+from openmaia.core.images import EncodedImage, PixelBox
 from openmaia.core.messages import Part
 from openmaia.core.services import ServiceUsage
 from openmaia.core.typed import mistyped
@@ -29,10 +29,9 @@ from openmaia.runs.records import VERSION, ImageEntry, Record, Stop, ToolCall, T
 from openmaia.runs.summary import prompts_digest, summary, wrong_key
 
 _Activation = dict[str, float | bool] | None
-_Quality = Literal["exact", "webp"]
 
 
-_OPTIONAL = frozenset(("text", "image", "mask", "result", "error"))
+_OPTIONAL = frozenset(("text", "image", "mask", "seen", "result", "error"))
 """Fields that may be null. A file in which another one is null is refused, because it has another schema."""
 
 
@@ -50,7 +49,10 @@ def _list(kind: pa.DataType) -> pa.DataType:
 
 _TEXT, _INT, _FLOAT, _TEXTS = pa.string(), pa.int64(), pa.float64(), _list(pa.string())
 _PART = _struct({"text": _TEXT, "image": _TEXT})
-_ENTRY = _struct({"id": _TEXT, "original": _TEXT, "mask": pa.binary(), "activation": _TEXT, "hypothesis": _TEXT})
+_ENTRY = _struct(
+    {"id": _TEXT, "original": _TEXT, "mask": pa.binary(), "activation": _TEXT}
+    | {"seen": _list(_INT), "hypothesis": _TEXT}
+)
 _CALL = _struct(
     {"ordinal": _INT}
     | dict.fromkeys(("name", "arguments", "arguments_digest", "result", "error"), _TEXT)
@@ -96,7 +98,7 @@ _LATEST = 253_402_300_799.0
 
 
 class RecordedImage(EncodedImage):
-    """An image that was read from a record. Its digest is that of the original pixels, even if its data are lossy."""
+    """An image that was read from a record, with the digest that is stored beside it."""
 
     def __init__(self, *, digest: str, data: bytes, sources: Sequence[str] = (), recipe: str = ""):
         super().__init__(data=data, sources=tuple(sources), recipe=recipe)
@@ -106,13 +108,11 @@ class RecordedImage(EncodedImage):
 def write_turn(turn: Turn, owner: str = "") -> bytes:
     """Converts a turn of a running investigation to the content of its file: a CRC-32, followed by Parquet.
 
-    The images are lossless, so that the turn can be replayed exactly.
-
     Args:
         turn: The turn.
         owner: Names the investigation and its run. It is stored with the turn.
     """
-    data = tables.dump([_row(turn, "exact")], _SCHEMA, {"version": VERSION, "owner": owner})
+    data = tables.dump([_row(turn)], _SCHEMA, {"version": VERSION, "owner": owner})
     return zlib.crc32(data).to_bytes(_CRC) + data
 
 
@@ -141,14 +141,11 @@ def _complete(what: str) -> Generator[None]:
 
 
 def write_record(record: Record) -> bytes:
-    """Converts the record of an investigation to a Parquet file.
-
-    Images become lossy WebP, but keep the digest of the original pixels.
-    """
+    """Converts the record of an investigation to a Parquet file. Its images are lossless."""
     header = {field.name: getattr(record, field.name) for field in fields(record) if field.name != "turns"}
     header |= {"unit": asdict(record.unit), "summary": summary(record)}
     header |= {"evidence": plain(record.evidence), "confirmation": plain(record.confirmation)}
-    rows = [_row(turn, "webp") for turn in record.turns]
+    rows = [_row(turn) for turn in record.turns]
     return tables.dump([*rows, *_confirmation_rows(record.confirmation)], _SCHEMA, header)
 
 
@@ -156,7 +153,7 @@ def _confirmation_rows(confirmation: Confirmation | None) -> list[dict[str, Any]
     if confirmation is None:
         return []
     blank: dict[str, Any] = {name: _BLANK.get(kind, []) for name, kind in _COLUMNS.items()}
-    return [blank | {"index": _CONFIRMATION, "images": _images(confirmation.images, "webp")}]
+    return [blank | {"index": _CONFIRMATION, "images": _images(confirmation.images)}]
 
 
 def read_record(data: bytes) -> Record:
@@ -281,12 +278,12 @@ def hydrated(turns: Sequence[Turn]) -> tuple[Turn, ...]:
     return tuple(whole)
 
 
-def _row(turn: Turn, quality: _Quality) -> dict[str, Any]:
+def _row(turn: Turn) -> dict[str, Any]:
     row: dict[str, Any] = {name: getattr(turn, name) for name in _SCHEMA.names}
     row["calls"] = [_call_row(call) for call in turn.calls]
     row["observation"] = [_part_row(part) for part in turn.observation]
     row["spent"] = [{"service": service} | asdict(usage) for service, usage in sorted(turn.spent.items())]
-    row["images"] = _images(turn.images, quality)
+    row["images"] = _images(turn.images)
     return row
 
 
@@ -301,20 +298,22 @@ def _part_row(part: Part) -> dict[str, str | None]:
     return {"text": part, "image": None} if isinstance(part, str) else {"text": None, "image": part.digest}
 
 
-def _images(images: Mapping[str, EncodedImage], quality: _Quality) -> list[dict[str, Any]]:
+def _images(images: Mapping[str, EncodedImage]) -> list[dict[str, Any]]:
     return [
-        {
-            "digest": digest,
-            "data": image.data if quality == "exact" else image.webp(),
-            "sources": image.sources,
-            "recipe": image.recipe,
-        }
+        {"digest": digest, "data": image.packed().data, "sources": image.sources, "recipe": image.recipe}
         for digest, image in sorted(images.items())
     ]
 
 
 def _images_of(rows: list[dict[str, Any]]) -> dict[str, EncodedImage]:
     return {row["digest"]: RecordedImage(**row) for row in rows}
+
+
+def _box(edges: list[int] | None) -> PixelBox | None:
+    if edges is None:
+        return None
+    left, top, right, bottom = edges
+    return left, top, right, bottom
 
 
 def _turn(row: dict[str, Any]) -> Turn:
@@ -332,7 +331,7 @@ def _turn(row: dict[str, Any]) -> Turn:
         if mistyped(activations, list[_Activation], finite=False) is not None:
             raise ValueError(f"an activation of call {row['ordinal']} is no dictionary of numbers")
         values["entries"] = tuple(
-            ImageEntry(**entry | {"activation": activation})
+            ImageEntry(**entry | {"activation": activation, "seen": _box(entry["seen"])})
             for entry, activation in zip(row["entries"], activations, strict=True)
         )
         values["shown"], values["asked"] = tuple(map(part, row["shown"])), tuple(row["asked"])

@@ -7,13 +7,13 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from openmaia.core.images import EncodedImage
+from openmaia.core.images import EncodedImage, PixelBox
 from openmaia.core.messages import Part
 from openmaia.core.services import ServiceUsage
 from openmaia.core.units import Unit
 from openmaia.runs.evidence import Confirmation, Evidence
 
-VERSION = 6
+VERSION = 7
 """Version of the format in which records are stored. Records of other versions are refused."""
 
 SET_ASIDE = "an answer beside an experiment: the experiment was run, and the answer was set aside"
@@ -51,6 +51,8 @@ class ImageEntry:
 
     `value`: the activation. `percentile` and `z`: its percentile and z-score among the dataset images, if known.
     `fired`: whether the activation exceeds the unit's mask threshold. `raw`: the logit, if `value` is a probability."""
+    seen: PixelBox | None = None
+    """The part of the image that the network sees. None if this is the whole image, or if nothing was measured."""
     hypothesis: str = ""
     """The hypothesis that the image tests, in the agent's words. It begins with "not" for a negative control."""
 
@@ -198,8 +200,8 @@ class Record:
     config: dict[str, Any]
     """The config of the run with the values of all keys."""
     preprocessing: str = ""
-    """What was done to an image before the network received it, in words. Empty if the units are not part of a network,
-    but for example formulas over pixels."""
+    """What is done to any image before the network receives it, in words. What the network saw of one image is in
+    `ImageEntry.seen`. Empty if the units are not part of a network, but for example formulas over pixels."""
     started: float
     """Time at which the investigation began, in seconds since 1970."""
     notes: tuple[str, ...] = ()

@@ -5,7 +5,7 @@ import time
 from collections import Counter
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from itertools import count, groupby
 from typing import Any, cast
 
@@ -336,7 +336,8 @@ class Run(RunResults):
             investigation: The investigation.
             cause: The error message.
         """
-        failure = {"cause": cause, "time": time.time()}
+        named = {**asdict(investigation.unit), "replicate": investigation.replicate}
+        failure = {**named, "cause": cause, "time": time.time()}
         # A message may hold a lone surrogate, which has no UTF-8.
         self.investigations.write(f"failures/{investigation.path}.json", dumps(failure).encode(errors="replace"))
 
@@ -357,9 +358,14 @@ class Run(RunResults):
         """Returns the error message of a failure. None if the failure was deleted in the meantime."""
         try:
             failure = self.investigations.read_json(f"failures/{investigation.path}.json")
-            return None if failure is None else str(failure["cause"])
+            if failure is None:
+                return None
+            found = InvestigationId.of_row(failure)
+            if found != investigation:
+                raise StoreError(f"the failure of {found.unit} (replicate {found.replicate}) under the name of another")
+            return str(failure["cause"])
         except (StoreError, KeyError, TypeError) as error:
-            message = error.message if isinstance(error, StoreError) else "it holds no cause"
+            message = error.message if isinstance(error, StoreError) else "it names no unit or holds no cause"
             return f"its cause cannot be read: {message}"
 
     def is_driven(self, *, wait: bool = False) -> bool:

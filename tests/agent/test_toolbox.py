@@ -193,6 +193,26 @@ def test_mask_is_the_upsampled_map_above_threshold(desk: Desk, exemplars: UnitEx
     assert np.array_equal(pixels(seen.original.pil()), given.pixels)
 
 
+def test_exemplar_is_the_whole_picture_with_a_frame_around_what_the_network_sees(
+    toolbox: Toolbox, exemplars: UnitExemplars
+):
+    picture = np.zeros((60, 100, 3), np.uint8)
+    picture[:] = (214, 32, 32)
+    small = np.zeros((2, 2), np.float32)
+    small[0] = exemplars.threshold + 1
+    cropped = replace(
+        exemplars.of_kind("top")[0], image=EncodedImage.of(picture), box=(20.0, 0.0, 80.0, 60.0), map=small
+    )
+    services = replace(toolbox.context.services, exemplars=InMemory(replace(exemplars, exemplars=(cropped,))))
+    desk = Desk(Toolbox(replace(toolbox.context, services=services)))
+    ((_, image),) = desk.tools.dataset_exemplars(desk.system)
+    assert np.array_equal(pixels(image.pil()), picture)
+    masked = pixels(image.masked.pil())
+    assert (masked[:, 20] == 255).all() and (masked[:, 79] == 255).all() and (masked[[0, 59], 20:80] == 255).all()
+    assert np.array_equal(masked[2, 22:78], picture[2, 22:78])
+    assert np.array_equal(masked[:, [*range(20), *range(80, 100)]], picture[:, :40] // 4)
+
+
 def test_mask_reaches_up_to_the_borders(desk: Desk):
     _, (seen,) = desk.system.call_neuron([Image.new("RGB", (90, 70), (214, 32, 32))])
     assert np.array_equal(pixels(seen.masked.pil()), pixels(seen.pil()))

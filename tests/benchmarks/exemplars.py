@@ -161,9 +161,10 @@ def by_layer(settings: Config, items: list[exemplars.DatasetImage], k: int, out:
         for number, pixels in enumerate(decoded(items)):
             if number not in ranks:
                 continue
-            ((view, found),) = target.look([pixels])
+            ((box, found),) = target.look([pixels])
+            view = Image.fromarray(pixels).resize((side, side), Image.Resampling.BILINEAR, box)
             for rank, unit in ranks[number]:
-                images[unit, rank] = view[:side, :side]
+                images[unit, rank] = np.asarray(view)
                 masks[unit, rank] = upsample(found[layer][unit], side, side) > thresholds[unit]
 
 

@@ -8,7 +8,17 @@ import pytest
 import torch
 from PIL import Image
 
-from openmaia.core.images import MAX_PIXELS, EncodedImage, darken_outside, decode, flatten, upsample
+from openmaia.core.images import (
+    MAX_PIXELS,
+    EncodedImage,
+    darken_outside,
+    decode,
+    flatten,
+    framed,
+    seen_part,
+    unit_mask,
+    upsample,
+)
 from tests.helpers.images import encoded, huge_png, sample_image
 
 NOISE = np.random.default_rng(0).integers(0, 256, (40, 60, 3), dtype=np.uint8)
@@ -166,9 +176,35 @@ def test_area_outside_the_mask_is_darkened_to_a_quarter():
     assert np.array_equal(darkened[~mask], NOISE[~mask] // 4)
 
 
+def test_seen_part_is_none_where_the_whole_image_is_seen():
+    assert seen_part((60, 40), (0.0, 0.2, 59.8, 40.0)) is None
+    assert seen_part((60, 40), (10.0, 0.0, 50.0, 40.0)) == (10, 0, 50, 40)
+
+
+def test_frame_lies_inside_the_part_and_changes_nothing_else():
+    inside = np.zeros((40, 60), dtype=np.bool_)
+    inside[:, 10:50] = True
+    inside[1:39, 11:49] = False
+    assert np.array_equal(framed(NOISE, (10, 0, 50, 40)), np.where(inside[..., None], 255, NOISE))
+
+
+def test_mask_covers_the_seen_part_only():
+    mask = unit_mask((60, 40), np.ones((2, 2), dtype=np.float32), (10.0, 0.0, 50.0, 40.0), 0.5)
+    assert mask is not None
+    assert mask[:, 10:50].all()
+    assert mask.sum() == 40 * 40
+
+
 def test_size_is_read_from_any_format():
     made = EncodedImage.of(np.zeros((30, 50, 3), dtype=np.uint8))
     assert made.size == made.packed().size == (50, 30)
+
+
+def test_packed_image_keeps_its_pixels_and_is_encoded_once():
+    made = EncodedImage.of(NOISE, ["a"], "{}")
+    packed = made.packed()
+    assert (packed.digest, packed.sources, packed.recipe) == (made.digest, made.sources, made.recipe)
+    assert packed.packed() is packed
 
 
 def test_png_is_encoded_again_only_from_other_formats():

@@ -9,6 +9,7 @@ import pytest
 from PIL import Image
 
 from openmaia.datasets.library import ImageDataset
+from openmaia.datasets.reading import SkipReason, UnusableImage, read
 from tests.helpers.images import sample_image
 
 GREY = [np.asarray(sample_image(seed, (64, 64)).convert("L")).astype(np.int64) for seed in range(4)]
@@ -21,11 +22,11 @@ def packed(values: npt.NDArray[np.int64]) -> bytes:
     return np.stack([first >> 4, (first & 15) << 4 | second >> 8, second & 255], 1).astype(np.uint8).tobytes()
 
 
-def tiff(values: npt.NDArray[np.int64], bits: int, kind: str, white: int = 0) -> bytes:
+def tiff(values: npt.NDArray[np.int64], bits: int, kind: str, white: int = 0, samples: int = 1) -> bytes:
     """A TIFF file with one strip. `kind` is the number type of NumPy without its size: u, i or f."""
     data = packed(values) if bits == 12 else values.astype(f"<{kind}{bits // 8}").tobytes()
     height, width = values.shape
-    fields = {256: width, 257: height, 258: bits, 259: 1, 262: 1, 273: 0, 277: 1, 278: height, 279: len(data), 339: "uif".index(kind) + 1}  # fmt: skip
+    fields = {256: width // samples, 257: height, 258: bits, 259: 1, 262: min(samples, 2), 273: 0, 277: samples, 278: height, 279: len(data), 339: "uif".index(kind) + 1}  # fmt: skip
     fields |= {281: white} if white else {}
     fields[273] = 8 + 2 + 12 * len(fields) + 4
     entries = b"".join(struct.pack("<HHII", tag, 4, 1, value) for tag, value in sorted(fields.items()))
@@ -90,6 +91,21 @@ def test_first_of_several_pages_is_said(tmp_path: Path):
     pages = [sample_image(seed) for seed in range(3)]
     pages[0].save(tmp_path / "stack.tif", save_all=True, append_images=pages[1:])
     assert any("1 files of several frames or pages" in each for each in ImageDataset.open(tmp_path).remarks)
+
+
+@pytest.mark.parametrize(
+    ("bits", "kind", "samples", "named"),
+    [(12, "u", 3, "3 samples of 12 bits for each"), (64, "f", 1, r"1 sample of 64 bits \(floats\)")],
+)
+def test_tiff_of_an_unsupported_kind_is_named_and_is_not_corrupt(
+    tmp_path: Path, bits: int, kind: str, samples: int, named: str
+):
+    data = tiff(np.tile(GREY[0], (1, samples)), bits, kind, samples=samples)
+    with pytest.raises(UnusableImage, match=named) as caught:
+        read(data, "deep.tif")
+    assert caught.value.reason is SkipReason.UNSUPPORTED
+    dataset = opened(tmp_path, [data, *(tiff(grey, 16, "u") for grey in GREY)])
+    assert "1 with unsupported kinds of samples" in str(dataset.left_out)
 
 
 def test_damaged_tiff_writes_nothing_to_the_terminal(tmp_path: Path, capfd: pytest.CaptureFixture[str]):

@@ -11,7 +11,8 @@ import pytest
 from PIL import Image
 
 from openmaia.agent.tools.seeds import seed
-from openmaia.core.errors import UsageError
+from openmaia.core.errors import StoreError, UsageError
+from openmaia.core.images import EncodedImage
 from openmaia.core.services import GeneratedImage, Generation, LayerProbe, Probe
 from openmaia.core.units import Unit
 from openmaia.datasets.library import ImageDataset
@@ -356,6 +357,26 @@ def test_stored_trial_is_complete(services: EvaluationServices):
     reference = prepare_reference({"mono"}, services, design)
     data = [evaluate_investigation(each, services, design, reference, frozenset()) for each in claims]
     assert [read_trial(each).stimuli for each in data] == [each.stimuli for each in restored]
+
+
+def test_stored_images_have_the_same_activations_when_measured_again(services: EvaluationServices):
+    (evaluated,) = evaluate_claims([claim(RED, "red")], services, EvaluationDesign(n=3))
+    drawn = [each for each in read_trial(to_parquet(evaluated)).stimuli if each.data]
+    images = [EncodedImage(data=each.data) for each in drawn]
+    assert [image.digest for image in images] == [each.digest for each in drawn]
+    measured = services.target.probe([Probe(unit=RED, image=image) for image in images])
+    assert [each.value for each in measured] == [each.activation for each in drawn]
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_stored_trial_with_a_value_that_is_no_number_is_refused(services: EvaluationServices, value: float):
+    (evaluated,) = evaluate_claims([claim(RED, "red")], services, EvaluationDesign(n=2))
+    trial = evaluated.trial
+    first = replace(trial.stimuli[0], activation=value)
+    with pytest.raises(StoreError, match="NaN or infinite"):
+        read_trial(to_parquet(replace(trial, stimuli=(first, *trial.stimuli[1:]))))
+    with pytest.raises(StoreError, match="NaN or infinite"):
+        read_trial(to_parquet(replace(trial, matrix=np.full_like(trial.matrix, value))))
 
 
 def test_trial_without_images_lacks_nothing_else(services: EvaluationServices):

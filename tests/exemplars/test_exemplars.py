@@ -100,9 +100,9 @@ def test_top_bottom_and_maps_are_those_of_a_plain_computation(kind: str):
         assert chosen["bottom"][1][unit].tolist() == sorted(range(150), key=lambda n: (maxima[n, unit], n))[:15]
     places = passes.wanted({layer: chosen})
     numbered = ((n, pictures[n].pixels) for n in sorted(places))
-    for number, _, kept in passes.second_pass(target, numbered, order.digests, places):
-        for place, small_map in kept:
-            assert np.array_equal(small_map, maps[number, place.unit].astype(np.float32))
+    for kept in passes.second_pass(target, numbered, order.digests, places):
+        for place, small_map in kept.places:
+            assert np.array_equal(small_map, maps[kept.number, place.unit].astype(np.float32))
 
 
 @pytest.mark.parametrize("kind", ["cnn", "vit"])

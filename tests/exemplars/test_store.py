@@ -20,7 +20,10 @@ def exemplars(unit: Unit = UNIT, scale: float = 1.0, vector: bool = False) -> Un
     random = np.random.default_rng(unit.index)
     maps = [(random.random((7, 9)) * scale).astype(np.float32) for _ in range(6)]
     rows = [
-        Exemplar(kind=kind, rank=rank, activation=float(maps[n].max()), image=noise(n), map=None if vector else maps[n])
+        Exemplar(
+            kind=kind, rank=rank, activation=float(maps[n].max()), image=noise(n), box=(1.5, 2.0, 20.0, 22.5),
+            map=None if vector else maps[n],
+        )
         for kind, numbers in (("top", (0, 1, 2)), ("bottom", (5, 4)), ("random", (2, 3)), ("ladder", (5, 0)))
         for rank, n in enumerate(numbers)
     ]  # fmt: skip

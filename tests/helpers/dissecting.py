@@ -65,10 +65,11 @@ def kept(
     places = passes.wanted(chosen)
     found: dict[tuple[str, int], list[Exemplar]] = {}
     numbered = ((n, pictures[n].pixels) for n in sorted(places))
-    for number, image, maps in passes.second_pass(target, numbered, [""] * len(pictures), places):
-        image = EncodedImage(data=image.data, sources=pictures[number].sources)
-        for place, small in maps:
-            exemplar = Exemplar(kind=place.kind, rank=place.rank, activation=place.activation, image=image, map=small)
+    for each in passes.second_pass(target, numbered, [""] * len(pictures), places):
+        image = EncodedImage(data=each.image.data, sources=pictures[each.number].sources)
+        for place, small in each.places:
+            rank, activation = place.rank, place.activation
+            exemplar = Exemplar(kind=place.kind, rank=rank, activation=activation, image=image, box=each.box, map=small)
             found.setdefault((place.layer, place.unit), []).append(exemplar)
     for exemplars in found.values():
         exemplars.sort(key=lambda e: (("top", "bottom", "random", "ladder").index(e.kind), e.rank))

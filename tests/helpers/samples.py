@@ -46,6 +46,7 @@ def turn(index: int = 0, **changes: Any) -> Turn:
                 original=own.digest,
                 mask=bytes(range(12)),
                 activation={"value": 1.5, "percentile": 99.1, "z": 2.0, "fired": True},
+                seen=(4, 0, 28, 24),
             ),
             ImageEntry(id="image-b", original=own.digest, mask=None, activation=None),
         ),

@@ -249,7 +249,7 @@ def test_export_and_import_are_inverse(tmp_path: Path):
 
 
 def computed(index: int, sizes: list[tuple[int, int]], vector: bool = False) -> UnitExemplars:
-    """As our own passes leave them: small maps, several kinds, pictures as the network saw them."""
+    """As our own passes leave them: small maps, several kinds."""
     random = np.random.default_rng(index)
     rows = [
         Exemplar(
@@ -257,6 +257,7 @@ def computed(index: int, sizes: list[tuple[int, int]], vector: bool = False) -> 
             rank=rank,
             activation=float(9 - rank),
             image=EncodedImage.of(random.integers(0, 256, (*size, 3), dtype=np.uint8)),
+            box=(0.0, 0.0, float(size[1]), float(size[0])),
             map=None if vector else (random.random((7, 7)) * (9 - rank)).astype(np.float32),
         )
         for kind in ("bottom", "top")

@@ -216,10 +216,10 @@ def test_noise_is_small_and_depends_on_the_image():
 
 @pytest.mark.parametrize("layer", list(LAYERS))
 def test_evidence_lies_between_0_and_1(layer: str):
-    ((view, responses),) = ClosedFormTarget("t").look([np.asarray(sample_image(3, (300, 200)))])
+    ((box, responses),) = ClosedFormTarget("t").look([np.asarray(sample_image(3, (300, 200)))])
     assert responses[layer].shape == (len(LAYERS[layer]), 14, 14)
     assert 0 <= responses[layer].min() <= responses[layer].max() <= 1
-    assert view.shape == (224, 224, 3)
+    assert box == (0, 0, 300, 200)
 
 
 def test_map_covers_the_colour():

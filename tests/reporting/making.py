@@ -143,7 +143,7 @@ def evaluation(unit: Unit, text: str = "a striped cat", best: float = 9.0) -> by
             missing_terms=(text,) if n == 3 else (),
             shows=(True, None, True, False)[n],
             verified_by=text,
-            data=sample_image(n).webp(),
+            data=sample_image(n).packed().data,
             activation=activations[n],
         )
         for n, role in enumerate(roles)

@@ -15,7 +15,7 @@ from openmaia.evaluation.analysis.sanity import NAMES, measured_results, warning
 from openmaia.reporting.browser import write_report
 from openmaia.reporting.browser.rows import RunSummary, rows, summary
 from openmaia.reporting.browser.unit.observation import DISPLAYED
-from openmaia.reporting.browser.unit.pictures import PREFIX
+from openmaia.reporting.browser.unit.pictures import PREFIX, PagePictures
 from openmaia.runs.run import Run
 from tests.conftest import REPOSITORY
 from tests.helpers.samples import turn
@@ -152,6 +152,13 @@ def test_measured_image_has_prompt_activation_and_percentile(tmp_path: Path):
     assert 'aria-label="Enlarge: a striped cat, activation 7.25"' in second
     assert "7.25" in second
     assert "p97" in second
+
+
+def test_part_that_the_network_sees_is_framed_where_it_is_not_the_whole_image():
+    image = sample_image(1)
+    pictures = PagePictures(100_000)
+    plain, cropped = (pictures.picture(image.digest, image.data, seen=seen) for seen in (None, (8, 0, 56, 64)))
+    assert (plain.frame, cropped.frame) == ("", "M125 0H875V1000H125Z")
 
 
 def test_long_output_is_folded(tmp_path: Path):

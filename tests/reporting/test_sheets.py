@@ -49,7 +49,10 @@ def unit_exemplars(target: str, layer: str, index: int, with_maps: bool = True) 
         mean=1.0,
         std=1.0,
         exemplars=tuple(
-            Exemplar(kind=kind, rank=rank, activation=42.5 - rank + index, image=white(rank), map=small if with_maps else None)
+            Exemplar(
+                kind=kind, rank=rank, activation=42.5 - rank + index, image=white(rank), box=(0.0, 0.0, 120.0, 120.0),
+                map=small if with_maps else None,
+            )
             for kind, rank in kinds
         ),
         state=STATES.get(index, "ok"),

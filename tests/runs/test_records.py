@@ -30,17 +30,10 @@ def test_record_without_turns_reads_back(stop: Stop):
     assert read_record(write_record(bare)) == bare
 
 
-def test_images_keep_the_digest_of_the_exact_pixels():
+def test_images_keep_every_pixel():
     after = read_record(write_record(record()))
     assert set(after.images) == {noise(0).digest, noise(1).digest}
-    assert all(image.digest == digest for digest, image in after.images.items())
-
-
-def test_images_look_like_the_originals():
-    smooth = np.tile(np.linspace(0, 255, 64, dtype=np.uint8)[:, None, None], (1, 64, 3))
-    image = EncodedImage.of(smooth)
-    after = read_record(write_record(record(turns=(turn(0, images={image.digest: image}),))))
-    assert np.abs(after.images[image.digest].pixels.astype(int) - smooth).mean() < 3
+    assert all(EncodedImage(data=image.data).digest == digest for digest, image in after.images.items())
 
 
 def test_image_that_is_mentioned_again_has_pixels():

@@ -228,6 +228,16 @@ def test_damaged_failure_is_a_failure_whose_cause_is_unknown(run: Run, data: byt
     assert run.pending() == PLAN
 
 
+def test_failure_under_the_name_of_another_unit_is_not_taken_for_its_own(run: Run):
+    run.fail(PLAN[1], "a cause")
+    moved = run.files.read(f"failures/{PLAN[1].path}.json")
+    assert moved is not None
+    run.files.write(f"failures/{PLAN[0].path}.json", moved)
+    causes = run.failures()
+    assert causes[PLAN[1]] == "a cause"
+    assert f"the failure of {PLAN[1].unit}" in causes[PLAN[0]] and "a cause" not in causes[PLAN[0]]
+
+
 @pytest.mark.parametrize("name", HOSTILE_NAMES)
 def test_hostile_names_stay_below_the_run(tmp_path: Path, name: str):
     unit = Unit(target=name, layer=name, index=1)

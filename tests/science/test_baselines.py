@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from openmaia.core.images import EncodedImage, Pixels
+from openmaia.core.images import EncodedImage, Pixels, whole
 from openmaia.core.services import Exemplar, ExemplarKind, Probe, Services, UnitActivation, UnitExemplars
 from openmaia.core.units import TargetInfo, Unit
 from openmaia.datasets.library import ImageDataset
@@ -51,7 +51,7 @@ class Shelf:
 
     def read(self, unit: Unit) -> UnitExemplars:
         kept = tuple(
-            Exemplar(kind=kind, rank=rank, activation=0.0, image=image, map=None)
+            Exemplar(kind=kind, rank=rank, activation=0.0, image=image, box=whole(image.pixels), map=None)
             for kind, pictures in self._pictures.items()
             for rank, image in enumerate(pictures)
         )

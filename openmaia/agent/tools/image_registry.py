@@ -4,16 +4,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
-import numpy as np
-import numpy.typing as npt
-
 from openmaia.agent.tools.arguments import brief, decoded_png, png_pixels, view
 from openmaia.core.errors import ToolError
-from openmaia.core.images import EncodedImage, Rendering, rendered, upsample
+from openmaia.core.images import EncodedImage, Mask, PixelBox, Rendering, framed, rendered
 from openmaia.core.services import Map, UnitExemplars
-
-Mask = npt.NDArray[np.bool_]
-"""Shape (height, width). True for the pixels at which the unit's activation exceeds its threshold."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,6 +21,8 @@ class RegisteredImage:
     image, or if the layer has no spatial dimensions."""
     activation: dict[str, float | bool] | None = None
     """The unit's activation as the agent sees it, see `describe_activation`. None if it has not been measured."""
+    seen: PixelBox | None = None
+    """The part of the image that the network sees. None if this is the whole image, or if nothing was measured."""
     hypothesis: str = ""
     """The hypothesis that the image tests according to the agent's code. Empty if it named none."""
 
@@ -48,10 +44,13 @@ class ImageRegistry:
         mask: Mask | None = None,
         activation: dict[str, float | bool] | None = None,
         hypothesis: str = "",
+        seen: PixelBox | None = None,
     ) -> RegisteredImage:
         """Registers an image under the next free id. The arguments are the fields of `RegisteredImage`."""
         name = f"image-{len(self.entries) + 1}"
-        entry = RegisteredImage(id=name, original=original, mask=mask, activation=activation, hypothesis=hypothesis)
+        entry = RegisteredImage(
+            id=name, original=original, mask=mask, activation=activation, seen=seen, hypothesis=hypothesis
+        )
         self.entries[entry.id] = entry
         return entry
 
@@ -73,8 +72,8 @@ class ImageRegistry:
 
         Args:
             id: The id of the image, such as `image-3`.
-            name: `masked` to draw the mask, which shows where the unit responds, if the image has one. Any other value
-                gives the original.
+            name: `masked` to draw the mask, which shows where the unit responds, if the image has one, and a white
+                frame around the part that the network sees, if it does not see all. Any other value gives the original.
 
         Raises:
             ToolError: The id is unknown.
@@ -82,7 +81,8 @@ class ImageRegistry:
         entry = self.get(id)
         if name != "masked" or entry.mask is None:
             return entry.original
-        return EncodedImage.of(rendered(entry.original.decoded(), entry.mask, self._rendering), entry.original.sources)
+        shown = rendered(entry.original.decoded(), entry.mask, self._rendering)
+        return EncodedImage.of(framed(shown, entry.seen) if entry.seen else shown, entry.original.sources)
 
     def check(self, argument: Any) -> int:
         """Checks an argument of `resolve` without decoding any pixels.
@@ -123,26 +123,6 @@ class ImageRegistry:
     def hypothesis_of(self, argument: dict[str, Any]) -> str:
         """Returns the hypothesis that the image in an argument of a tool call tests; empty if there is none."""
         return "" if "png" in argument else self.get(argument.get("image")).hypothesis
-
-
-def unit_mask(image: EncodedImage, activations: Map | None, box: Sequence[float], threshold: float) -> Mask | None:
-    """Returns the mask of the pixels at which a unit's activation exceeds its threshold.
-
-    Args:
-        image: The image on which the unit was measured.
-        activations: The unit's activation map, shape (h, w). None if its layer has no spatial dimensions.
-        box: The part of the image that the map covers: left, top, right, bottom in pixels.
-        threshold: The activation above which a position belongs to the unit's mask.
-
-    Returns:
-        The mask of the whole image, or None without an activation map.
-    """
-    if activations is None:
-        return None
-    left, top, right, bottom = (round(edge) for edge in box)
-    mask = np.zeros(image.size[::-1], dtype=np.bool_)
-    mask[top:bottom, left:right] = upsample(activations, bottom - top, right - left) > threshold
-    return mask
 
 
 def describe_activation(

@@ -7,14 +7,14 @@ from typing import Any, get_args
 
 from openmaia.agent.context import InvestigationContext
 from openmaia.agent.tools.arguments import brief, hypotheses, list_of, text, texts, view
-from openmaia.agent.tools.image_registry import ImageRegistry, Mask, RegisteredImage, describe_activation, unit_mask
+from openmaia.agent.tools.image_registry import ImageRegistry, RegisteredImage, describe_activation
 from openmaia.agent.tools.notes import copied, not_drawn
 from openmaia.agent.tools.own_time import OwnTime
 from openmaia.agent.tools.seeds import seed
 from openmaia.agent.tools.subjects import Subjects
 from openmaia.agent.tools.user_tools import call_user_tool
 from openmaia.core.errors import ToolError
-from openmaia.core.images import EncodedImage
+from openmaia.core.images import EncodedImage, Mask, PixelBox, seen_part, unit_mask
 from openmaia.core.messages import Chat, Part, user
 from openmaia.core.services import Edit, ExemplarKind, GeneratedImage, Generation, Probe
 
@@ -125,9 +125,10 @@ class Toolbox:
         return [
             self._register(
                 image,
-                unit_mask(image, response.map, response.box, exemplars.threshold),
+                unit_mask(image.size, response.map, response.box, exemplars.threshold),
                 describe_activation(response.value, response.map, exemplars, response.raw),
                 name,
+                seen_part(image.size, response.box),
             )
             for image, response, name in zip(originals, responses, tested, strict=True)
         ]
@@ -159,8 +160,9 @@ class Toolbox:
         return [
             self._register(
                 exemplar.image,
-                unit_mask(exemplar.image, exemplar.map, (0, 0, *exemplar.image.size), exemplars.threshold),
+                unit_mask(exemplar.image.size, exemplar.map, exemplar.box, exemplars.threshold),
                 describe_activation(exemplar.activation, exemplar.map, exemplars),
+                seen=seen_part(exemplar.image.size, exemplar.box),
             )
             for exemplar in exemplars.of_kind(kind)
         ]
@@ -314,9 +316,10 @@ class Toolbox:
         mask: Mask | None = None,
         activation: dict[str, float | bool] | None = None,
         hypothesis: str = "",
+        seen: PixelBox | None = None,
     ) -> dict[str, Any]:
         """Registers an image, and returns its name and activation in the form that is sent to the agent's code."""
-        entry = self.images.add(original, mask, activation, hypothesis)
+        entry = self.images.add(original, mask, activation, hypothesis, seen)
         self._effect.entries.append(entry)
         return {"image": entry.id, "activation": entry.activation}
 

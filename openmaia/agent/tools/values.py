@@ -106,7 +106,8 @@ IN_PLACE = frozenset(
 
 class Image:
     """An image, as the tools return and take it. `image.masked` is the image darkened wherever the unit stays below its
-    threshold: tools show and describe this rendering of measured images. `image.original` is the plain image, and
+    threshold: tools show and describe this rendering of measured images. A white frame encloses the part that the network
+    sees, if it does not see the whole image. `image.original` is the plain image, and
     `image.pil()` a Pillow image. Pillow images and uint8 arrays (height, width, 3) can be measured and edited as well.
     """
 

@@ -62,7 +62,7 @@ class StoredImage:
     predicted: str
     """The predicted class; empty for images of tests."""
     data: bytes
-    """The image as WebP."""
+    """The image as lossless WebP."""
 
     @property
     def is_sound(self) -> bool:
@@ -183,7 +183,7 @@ def plain(verdict: BiasVerdict) -> dict[str, Any]:
 
 def _row(side: PairSide, part: int, role: str, predicted: str = "") -> dict[str, Any]:
     same = {name: getattr(side, name) for name in ("prompt", "shows_class", "missing_terms", "value", "raw")}
-    sources, data = side.image.sources, side.image.webp()
+    sources, data = side.image.sources, side.image.packed().data
     return asdict(StoredImage(part=part, role=role, sources=sources, predicted=predicted, data=data, **same))
 
 

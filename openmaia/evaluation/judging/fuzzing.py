@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from openmaia.core.images import EncodedImage, Pixels, upsample
+from openmaia.core.images import EncodedImage, Pixels, ViewBox, upsample
 from openmaia.core.services import UnitActivation
 from openmaia.evaluation.analysis.statistics import FloatArray
 from openmaia.evaluation.judging.detection import balanced_accuracy, union
@@ -112,7 +112,7 @@ def parts(image: EncodedImage, answer: UnitActivation) -> tuple[EncodedImage, En
     return EncodedImage.of(both[0], [image.digest]), EncodedImage.of(both[1], [image.digest])
 
 
-def part(image: EncodedImage, box: tuple[float, float, float, float], row: int, column: int) -> Pixels:
+def part(image: EncodedImage, box: ViewBox, row: int, column: int) -> Pixels:
     """Returns the pixels of one part of an image, enlarged until its longer side is as long as that of the image.
 
     The network's view of the image is divided into CELLS x CELLS cells. A part consists of SIDE x SIDE cells.

@@ -9,7 +9,7 @@ import torch
 from cachetools import LRUCache
 
 from openmaia.core.errors import UsageError
-from openmaia.core.images import EncodedImage, Pixels
+from openmaia.core.images import EncodedImage, Pixels, ViewBox
 from openmaia.core.services import Intervention, LayerProbe, Map, Probe, UnitActivation
 from openmaia.core.units import OUTPUT, TargetInfo, Unit, unknown_layer
 from openmaia.models.device import default_device, move_to_device
@@ -18,7 +18,7 @@ from openmaia.models.targets.forward import Forward, equal_sizes
 from openmaia.models.targets.maps import AxisOrder, OutputLayout, spatial
 from openmaia.models.targets.meaning import OutputMeaning, activations, check, class_logarithms, understand
 from openmaia.models.targets.places import noise
-from openmaia.models.targets.preprocess import TargetNetwork, ViewBox
+from openmaia.models.targets.preprocess import TargetNetwork
 from openmaia.models.targets.responses import Response, maxima, rounded
 from openmaia.models.targets.state import check_state, network_state, weights_digest
 from openmaia.models.targets.wrappers import check_hookable, unwrapped
@@ -190,19 +190,19 @@ class NetworkTarget:
             answers.append(logarithms.numpy())
         return answers
 
-    def look(self, images: Sequence[Pixels]) -> list[tuple[Pixels, Responses]]:
-        """Returns, for each image, the image as the network receives it and the responses of all layers by layer name.
+    def look(self, images: Sequence[Pixels]) -> list[tuple[ViewBox, Responses]]:
+        """Returns, for each image, the part that the network sees and the responses of all layers by layer name.
 
         The response of a layer whose positions have no known places has the maxima of the units, shape (units,).
 
         The layers include those whose units are directions in an activation space (see directions.py). The responses
         are not cached, because this method is used for passes over whole datasets.
         """
-        views = [self._network.preprocess.view(pixels)[0] for pixels in images]
-        answers = self._run([self._network.preprocess.tensor(view) for view in views])
+        views = [self._network.preprocess.view(pixels) for pixels in images]
+        answers = self._run([self._network.preprocess.tensor(view) for view, _ in views])
         return [
             (
-                view,
+                box,
                 {
                     name: response.max(axis=1) if response.ndim == 2 else response
                     for name, response in (
@@ -210,7 +210,7 @@ class NetworkTarget:
                     ).items()
                 },
             )
-            for view, responses in zip(views, answers, strict=True)
+            for (_, box), responses in zip(views, answers, strict=True)
         ]
 
     def _read(self, images: Sequence[EncodedImage]) -> list[tuple[Responses, ViewBox]]:

@@ -10,14 +10,11 @@ import torch
 from PIL import Image
 
 from openmaia.core.errors import UsageError
-from openmaia.core.images import Pixels
+from openmaia.core.images import Pixels, ViewBox, whole
 from openmaia.models.targets.meaning import OutputMeaning
 
 PreprocessPreset = Literal["weights", "published"]
 """A named choice of preprocessing: that of the network's weights, or that of the published MAIA code."""
-
-ViewBox = tuple[float, float, float, float]
-"""The part of an image that a network receives: left, top, right, bottom in pixels of the image."""
 
 IMAGENET_MEAN = (0.485, 0.456, 0.406)
 IMAGENET_STD = (0.229, 0.224, 0.225)
@@ -119,6 +116,8 @@ class Preprocess:
         else:
             of = "each side" if self.squash else "the shorter side"
             geometry = f"central {100 * self.crop:.4g} % of {of}, scaled to {size} ({filtered})"
+            if self.crop != 1:  # else the sentence holds for them, too
+                geometry += ", but images of this size as they are"
         mean, std = (", ".join(f"{value:.6g}" for value in values) for values in (self.mean, self.std))
         grey = "" if self.channels == 3 else "in grey, "
         return f"{geometry}, {grey}values of 0 to 1 minus ({mean}), divided by ({std})"
@@ -136,7 +135,7 @@ class Preprocess:
         """
         height, width = pixels.shape[:2]
         if (height, width) == self.size:
-            return pixels, (0.0, 0.0, float(width), float(height))
+            return pixels, whole(pixels)
         if self.crop is None:
             return self._uncropped(pixels)
         aspect = self.size[1] / self.size[0]
@@ -152,7 +151,7 @@ class Preprocess:
         scale = min(self.size) / min(height, width)
         shape = (round(width * scale), round(height * scale))
         view = pixels if scale == 1 else np.asarray(Image.fromarray(pixels).resize(shape, self.resample))
-        return view, (0.0, 0.0, float(width), float(height))
+        return view, whole(pixels)
 
     def tensor(self, view: Pixels) -> torch.Tensor:
         """Normalises an image that the method `view` returned. A network of grey images receives it in grey.

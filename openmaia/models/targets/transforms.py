@@ -14,8 +14,8 @@ import torch
 from PIL import Image
 
 from openmaia.core.errors import UsageError
-from openmaia.core.images import Pixels
-from openmaia.models.targets.preprocess import LEVELS, TOLERANCE, Preprocess, Preprocessing, ViewBox
+from openmaia.core.images import Pixels, ViewBox, whole
+from openmaia.models.targets.preprocess import LEVELS, TOLERANCE, Preprocess, Preprocessing
 
 Transform = Callable[[Image.Image], torch.Tensor]
 """A function from an RGB image to the input of a network, a float tensor of shape (channels, height, width)."""
@@ -63,7 +63,7 @@ class TransformPreprocess:
         The box marks the part that the network sees. It is the whole image, because the steps of the transform are not
         known.
         """
-        return pixels, (0.0, 0.0, float(pixels.shape[1]), float(pixels.shape[0]))
+        return pixels, whole(pixels)
 
     def tensor(self, view: Pixels) -> torch.Tensor:
         """Calls the transform. Raises UsageError if it fails or does not return a valid input."""

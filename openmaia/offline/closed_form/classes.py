@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 from cachetools import LRUCache
 
-from openmaia.core.images import EncodedImage, Pixels
+from openmaia.core.images import EncodedImage, Pixels, ViewBox, whole
 from openmaia.core.services import LayerProbe, Probe, UnitActivation
 from openmaia.core.units import OUTPUT, TargetInfo
 from openmaia.models.targets.responses import Response, rounded
@@ -146,21 +146,21 @@ class ClosedFormClasses:
         """Returns for each probe the probabilities of all outputs on the image of the probe, shape (units,)."""
         return [np.array([rounded(p) for p in _sigmoid(self._of(probe.image)).tolist()]) for probe in probes]
 
-    def look(self, images: Sequence[Pixels]) -> list[tuple[Pixels, Mapping[str, Response]]]:
+    def look(self, images: Sequence[Pixels]) -> list[tuple[ViewBox, Mapping[str, Response]]]:
         """Computes the probabilities of all classifiers for each image.
 
         Returns:
-            For each image, in order: the image in the size that the detectors expect, and a mapping from the only
-            layer, OUTPUT, to the probabilities, shape (units,).
+            For each image, in order: all of it, and a mapping from the only layer, OUTPUT, to the probabilities, shape
+            (units,).
         """
-        views = [resized(pixels) for pixels in images]
-        return [(view, {OUTPUT: _sigmoid(self._of(EncodedImage.of(view))).astype(np.float32)}) for view in views]
+        return [
+            (whole(each), {OUTPUT: _sigmoid(self._of(EncodedImage.of(each))).astype(np.float32)}) for each in images
+        ]
 
     def _activation(self, probe: Probe) -> UnitActivation:
         raw = float(self._of(probe.image)[probe.unit.index])
-        height, width = probe.image.pixels.shape[:2]
         value = float(_sigmoid(np.array(raw)))
-        return UnitActivation(value=rounded(value), raw=rounded(raw), box=(0.0, 0.0, float(width), float(height)))
+        return UnitActivation(value=rounded(value), raw=rounded(raw), box=whole(probe.image.pixels))
 
     def _of(self, image: EncodedImage) -> npt.NDArray[np.float64]:
         """Returns the logits of all outputs for an image, shape (units,)."""

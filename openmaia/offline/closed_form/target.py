@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 from cachetools import LRUCache
 
-from openmaia.core.images import EncodedImage, Pixels
+from openmaia.core.images import EncodedImage, Pixels, ViewBox, whole
 from openmaia.core.services import LayerProbe, Probe, UnitActivation
 from openmaia.core.units import TargetInfo
 from openmaia.models.targets.responses import Response, maxima, rounded
@@ -62,15 +62,14 @@ class ClosedFormTarget:
         """Returns the activations of all units of a layer for each probe, shape (units,)."""
         return [maxima(self._layer(probe.layer, probe.image)) for probe in probes]
 
-    def look(self, images: Sequence[Pixels]) -> list[tuple[Pixels, Mapping[str, Response]]]:
+    def look(self, images: Sequence[Pixels]) -> list[tuple[ViewBox, Mapping[str, Response]]]:
         """Computes the responses of all units to each image.
 
         Returns:
-            For each image, in order: the image in the fixed size on which the formulas are computed, and for each layer
-            an array with the activation maps of all its units.
+            For each image, in order: all of it, and for each layer an array with the activation maps of all its units.
         """
-        views = [EncodedImage.of(resized(pixels)) for pixels in images]
-        return [(view.pixels, {layer: self._layer(layer, view) for layer in self.units}) for view in views]
+        encoded = [EncodedImage.of(pixels) for pixels in images]
+        return [(whole(each.pixels), {layer: self._layer(layer, each) for layer in self.units}) for each in encoded]
 
     def _layer(self, layer: str, image: EncodedImage) -> Response:
         lookup = self._lookup(image)
@@ -79,10 +78,7 @@ class ClosedFormTarget:
     def _activation(self, probe: Probe) -> UnitActivation:
         unit = self.units[probe.unit.layer][probe.unit.index]
         activations = unit.respond(self._lookup(probe.image), probe.image.digest)
-        height, width = probe.image.pixels.shape[:2]
-        return UnitActivation(
-            value=rounded(activations.max()), map=activations, box=(0.0, 0.0, float(width), float(height))
-        )
+        return UnitActivation(value=rounded(activations.max()), map=activations, box=whole(probe.image.pixels))
 
     def _lookup(self, image: EncodedImage) -> EvidenceLookup:
         """Returns a function from concepts to their evidence maps in an image. Each map is computed once, on demand."""

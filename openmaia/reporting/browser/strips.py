@@ -3,15 +3,17 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+import numpy.typing as npt
 from PIL import Image
 
 from openmaia.core.errors import StoreError
-from openmaia.core.images import upsample
-from openmaia.core.services import Exemplar, UnitState
+from openmaia.core.images import seen_part, upsample
+from openmaia.core.services import Exemplar, Map, UnitState
 from openmaia.core.units import Unit
 from openmaia.exemplars.store import ExemplarStore
 from openmaia.reporting.browser.thumbnails import Thumbnails
-from openmaia.reporting.browser.unit.pictures import MISSING, OUTLINE_SIDE, Picture, trace
+from openmaia.reporting.browser.unit.pictures import MISSING, OUTLINE_SIDE, Picture, frame, trace
 
 COLUMNS = 10
 SIDE = 96
@@ -81,6 +83,17 @@ def _tile(exemplar: Exemplar, threshold: float, thumbnails: Thumbnails) -> Exemp
     image.thumbnail((SIDE, SIDE))
     uri, outline = thumbnails.of(image), ""
     if exemplar.map is not None:
-        outline = trace(upsample(exemplar.map, OUTLINE_SIDE, OUTLINE_SIDE), threshold)
-    picture = Picture(number=0, uri=uri, outline=outline) if uri else MISSING
+        outline = trace(_field(exemplar, exemplar.map, threshold), threshold)
+    seen = frame(seen_part(exemplar.image.size, exemplar.box), exemplar.image.size)
+    picture = Picture(number=0, uri=uri, outline=outline, frame=seen) if uri else MISSING
     return ExemplarTile(activation=exemplar.activation, picture=picture)
+
+
+def _field(exemplar: Exemplar, small: Map, threshold: float) -> npt.NDArray[np.float32]:
+    """Returns the activation map on a grid over the whole image, with values below the threshold outside of its box."""
+    width, height = exemplar.image.size
+    scales = (OUTLINE_SIDE / width, OUTLINE_SIDE / height) * 2
+    left, top, right, bottom = (round(edge * scale) for edge, scale in zip(exemplar.box, scales, strict=True))
+    field = np.full((OUTLINE_SIDE, OUTLINE_SIDE), min(threshold - 1, float(small.min())), np.float32)
+    field[top:bottom, left:right] = upsample(small, bottom - top, right - left)
+    return field

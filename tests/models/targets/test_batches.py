@@ -57,8 +57,8 @@ def test_batch_equals_single_images():
     pictures = [noise(seed, 16, width) for seed, width in enumerate([16, 20, 16, 16])]
     together, alone = counting(batch=8)[0], counting(batch=0)[0]
     pixels = [image.pixels for image in pictures]
-    for (view, responses), (expected_view, expected) in zip(together.look(pixels), alone.look(pixels), strict=True):
-        assert np.array_equal(view, expected_view)
+    for (box, responses), (expected_box, expected) in zip(together.look(pixels), alone.look(pixels), strict=True):
+        assert box == expected_box
         assert np.allclose(responses["conv"], expected["conv"], atol=1e-5)
         assert rounded(responses["conv"].max()) == pytest.approx(rounded(expected["conv"].max()), rel=2e-5)
 

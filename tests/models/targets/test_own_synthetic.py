@@ -9,6 +9,7 @@ import pytest
 from openmaia.cli.assembly import targets
 from openmaia.config.loading import load
 from openmaia.core.errors import UsageError
+from openmaia.core.images import whole
 from openmaia.core.services import Exemplar, Probe, UnitExemplars
 from openmaia.core.units import Unit
 from openmaia.interop.synthetic import write
@@ -24,8 +25,9 @@ SYNTHETIC = str(REPOSITORY / "configs/synthetic.yaml")
 def known(index: int, activations: tuple[float, ...]) -> UnitExemplars:
     """Exemplars in another order than their ranks."""
     top = [
-        Exemplar(kind="top", rank=rank, activation=value, image=noise(10 * index + rank), map=None)
+        Exemplar(kind="top", rank=rank, activation=value, image=image, box=whole(image.pixels), map=None)
         for rank, value in enumerate(activations)
+        for image in [noise(10 * index + rank)]
     ]
     return UnitExemplars(
         unit=Unit(target="mine", layer="or", index=index),

@@ -347,6 +347,15 @@ def test_factory_may_return_a_module():
     )
 
 
+def test_description_of_a_crop_says_that_images_of_its_size_are_not_cropped():
+    preprocess = load("tests.models.targets.test_targets:small", given=replace(GIVEN, crop=0.875)).preprocess
+    assert preprocess.description.startswith(
+        "central 87.5 % of the shorter side, scaled to 64 x 64 pixels (bilinear), but images of this size as they are, "
+    )
+    boxes = [preprocess.view(noise(0, side, side).pixels)[1] for side in (64, 128, 32)]
+    assert boxes == [(0, 0, 64, 64), (8, 8, 120, 120), (2, 2, 30, 30)]
+
+
 @pytest.mark.parametrize("given", [GivenPreprocess(), replace(GIVEN, size=0), replace(GIVEN, mean=(), std=())])
 def test_module_without_preprocessing_is_refused(given: GivenPreprocess):
     with pytest.raises(UsageError, match="declares no preprocessing.* target.mean, target.std and target.size"):

@@ -15,11 +15,10 @@ from cachetools import LRUCache
 from PIL import Image
 
 from openmaia.core.errors import UsageError
-from openmaia.core.images import EncodedImage, Pixels, digest
+from openmaia.core.images import Pixels, ViewBox, digest, whole
 from openmaia.core.services import LayerProbe, Map, Probe, UnitActivation
 from openmaia.core.units import TargetInfo
 from openmaia.models.device import default_device, service_errors
-from openmaia.models.targets.preprocess import ViewBox
 from openmaia.models.targets.responses import Response, maxima, rounded
 from openmaia.models.targets.synthetic import units
 from openmaia.models.targets.synthetic.detector import Detections, GroundingDino
@@ -125,7 +124,7 @@ class SyntheticTarget:
         activations: list[UnitActivation] = []
         for probe in probes:
             small = self._map(probe.unit.layer, probe.unit.index, digests[id(probe.image)], detections)
-            activations.append(UnitActivation(value=rounded(small.max()), map=small, box=_whole(probe.image)))
+            activations.append(UnitActivation(value=rounded(small.max()), map=small, box=whole(probe.image.pixels)))
         return activations
 
     def respond(self, probes: Sequence[LayerProbe]) -> list[npt.NDArray[np.float64]]:
@@ -142,14 +141,14 @@ class SyntheticTarget:
         )
         return [maxima(self._layer(probe.layer, key, detections)) for probe, key in zip(probes, digests, strict=True)]
 
-    def look(self, images: Sequence[Pixels]) -> list[tuple[Pixels, Mapping[str, Response]]]:
-        """Returns for each image the resized image that the detector gets, and all units' activation maps by layer."""
-        return [self._look(_squashed(pixels)) for pixels in images]
+    def look(self, images: Sequence[Pixels]) -> list[tuple[ViewBox, Mapping[str, Response]]]:
+        """Returns for each image all of it, which the detector sees, and all units' activation maps by layer."""
+        return [(whole(pixels), self._look(_squashed(pixels))) for pixels in images]
 
-    def _look(self, view: Pixels) -> tuple[Pixels, Mapping[str, Response]]:
+    def _look(self, view: Pixels) -> Mapping[str, Response]:
         key = digest(view)
         detections = self._detect({(key, concept): view for concept in self._concepts(self._units)})
-        return view, {layer: self._layer(layer, key, detections) for layer in self._units}
+        return {layer: self._layer(layer, key, detections) for layer in self._units}
 
     def _concepts(self, layers: Iterable[str]) -> Iterable[str]:
         """Returns the distinct concepts of layers in the order of their first occurrence."""
@@ -211,8 +210,3 @@ def _squashed(pixels: Pixels) -> Pixels:
     if pixels.shape[:2] == (SIZE, SIZE):
         return pixels
     return np.asarray(Image.fromarray(pixels).resize((SIZE, SIZE), Image.Resampling.LANCZOS))
-
-
-def _whole(image: EncodedImage) -> ViewBox:
-    height, width = image.pixels.shape[:2]
-    return 0.0, 0.0, float(width), float(height)

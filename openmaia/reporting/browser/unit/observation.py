@@ -158,7 +158,8 @@ class Viewer:
 
     def _picture(self, entry: ImageEntry, *, with_mask: bool = True) -> Picture:
         image = self.images.get(entry.original)
-        return self.pictures.picture(entry.original, image.data if image else b"", entry.mask if with_mask else None)
+        mask, seen = (entry.mask, entry.seen) if with_mask else (None, None)
+        return self.pictures.picture(entry.original, image.data if image else b"", mask, seen)
 
     def _is_final(self, entry: ImageEntry) -> bool:
         """Returns whether the entry is the last one of its image. A call that measures an image adds a later entry."""
@@ -194,7 +195,11 @@ def _append(images: list[ImageView], image: ImageView) -> None:
         and before.picture.number is not None
         and before.picture.number == image.picture.number
     ):
-        images[-1] = replace(before, picture=replace(before.picture, outline=image.picture.outline), name=image.name)
+        images[-1] = replace(
+            before,
+            picture=replace(before.picture, outline=image.picture.outline, frame=image.picture.frame),
+            name=image.name,
+        )
     else:
         images.append(image)
 

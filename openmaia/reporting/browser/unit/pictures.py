@@ -1,8 +1,6 @@
-"""The images of a report's page. Each is embedded once, as in the record; masks are drawn as outlines above it."""
+"""The images of a report's page. Each is embedded once; masks are drawn as outlines above it."""
 
 import base64
-import io
-import struct
 from dataclasses import dataclass
 from functools import cache
 
@@ -12,7 +10,7 @@ import numpy.typing as npt
 from markupsafe import Markup
 from PIL import Image
 
-from openmaia.core.images import FORMATS
+from openmaia.core.images import EncodedImage, PixelBox
 
 SIDE = 1000
 """Side of the square that contains the outlines of masks. Coordinates are whole numbers, which is fast to format."""
@@ -31,6 +29,8 @@ class Picture:
     """The data URI at the first occurrence of the image; empty at later ones, to which the page's script copies it."""
     outline: str = ""
     """The outline of the mask as an SVG path in a square of side SIDE; empty without a mask."""
+    frame: str = ""
+    """The edge of the part that the network sees, as such a path; empty if this is the whole image or unknown."""
 
 
 MISSING = Picture(number=None)
@@ -41,48 +41,64 @@ class PagePictures:
 
     def __init__(self, allowance: int):
         """Sets the allowance, the total size of all data URIs in bytes. Further images are left out."""
-        self.left = allowance
-        self._numbers: dict[str, int] = {}
+        self.left, self._number = allowance, 0
+        self._shown: dict[str, tuple[int, tuple[int, int]] | None] = {}
+        """The number and the size of each image by digest; None for one that does not fit or is damaged."""
         self._outlines: dict[tuple[str, bytes], str] = {}
 
-    def picture(self, digest: str, data: bytes, mask: bytes | None = None) -> Picture:
+    def picture(self, digest: str, data: bytes, mask: bytes | None = None, seen: PixelBox | None = None) -> Picture:
         """Returns an image, with the outline of its mask, for the page.
 
-        Returns the empty picture MISSING if the image was not stored, or if the page's images would become too large.
+        The page holds a lossy copy, because the stored one would be several times as large. Returns the empty picture
+        MISSING if the image was not stored or is damaged, or if the page's images would become too large.
 
         Args:
             digest: The key of the image: equal digests share one data URI.
             data: The image file; empty if it was not stored.
             mask: Where the unit responds: one bit per pixel, packed row by row. None without a mask.
+            seen: The part of the image that the network sees; None if this is the whole image or unknown.
         """
         if not data:
             return MISSING
-        number, uri = self._numbers.get(digest), ""
-        if number is None:
-            uri = Markup(PREFIX + base64.b64encode(data).decode())  # Nothing in it has to be escaped.
-            if len(uri) > self.left:
-                return MISSING
-            self.left -= len(uri)
-            number = self._numbers[digest] = len(self._numbers)
-        return Picture(number=number, uri=uri, outline=self._outline(digest, data, mask) if mask else "")
+        uri = "" if digest in self._shown else self._embedded(digest, EncodedImage(data=data))
+        if (shown := self._shown[digest]) is None:
+            return MISSING
+        number, size = shown
+        outline = self._outline(digest, size, mask) if mask else ""
+        return Picture(number=number, uri=uri, outline=outline, frame=frame(seen, size))
 
-    def _outline(self, digest: str, data: bytes, mask: bytes) -> str:
+    def _embedded(self, digest: str, image: EncodedImage) -> str:
+        """Returns the data URI of an image that occurs for the first time; empty if it does not fit or is damaged."""
+        self._shown[digest] = None
+        try:
+            uri = Markup(PREFIX + base64.b64encode(image.webp()).decode())  # Nothing in it has to be escaped.
+        except ValueError:
+            return ""
+        if len(uri) > self.left:
+            return ""
+        self.left -= len(uri)
+        self._number += 1
+        self._shown[digest] = self._number - 1, image.size
+        return uri
+
+    def _outline(self, digest: str, size: tuple[int, int], mask: bytes) -> str:
         key = (digest, mask)
         if key not in self._outlines:
-            self._outlines[key] = mask_outline(mask, *_size(data))
+            self._outlines[key] = mask_outline(mask, *size)
         return self._outlines[key]
 
 
-def _size(data: bytes) -> tuple[int, int]:
-    """Returns width and height of an image file, or zeros if it cannot be read. Only its header is read."""
-    if data[:4] == b"RIFF" and data[12:16] == b"VP8 ":
-        width, height = struct.unpack("<HH", data[26:30])
-        return width & 0x3FFF, height & 0x3FFF
-    try:
-        with Image.open(io.BytesIO(data), formats=FORMATS) as image:
-            return image.size
-    except (OSError, ValueError, SyntaxError):
-        return 0, 0
+def frame(seen: PixelBox | None, size: tuple[int, int]) -> str:
+    """Returns the edge of a part of an image as an SVG path in a square of side SIDE; empty for None.
+
+    Args:
+        seen: The part.
+        size: Width and height of the image.
+    """
+    if seen is None:
+        return ""
+    left, top, right, bottom = (edge * SIDE // side for edge, side in zip(seen, size * 2, strict=True))
+    return f"M{left} {top}H{right}V{bottom}H{left}Z"
 
 
 def mask_outline(mask: bytes, width: int, height: int) -> str:
