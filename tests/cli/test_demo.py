@@ -40,7 +40,7 @@ def test_readme_shows_the_verdicts_and_the_difference_of_the_demo(demo: Run):
     assert sentence(run_verdicts(demo).values()) in readme
     difference = run_scores(demo, RESAMPLES).difference
     assert f"{difference.mean:.3f} ({difference.low:.3f} to {difference.high:.3f})" in readme
-    rows = re.findall(r"(_[\w.]+/\d+) +(weak|supported|not supported|abstained) ", readme)
+    rows = re.findall(r"(_[\w.]+/\d+) +(undecided|supported|not supported|abstained) ", readme)
     found = {f"{each.unit.layer}/{each.unit.index}": verdict for each, verdict in run_verdicts(demo).items()}
     assert rows and all(found[unit].verdict.value == verdict for unit, verdict in rows)
 

@@ -97,7 +97,7 @@ def test_all_links_resolve(report: Path):
 def test_failed_and_owed_units_are_listed_with_their_cause(tmp_path: Path):
     columns, texts = table(write_report([run(tmp_path)]))
     assert columns["stop"] == ["answer", "answer", "limit", "failed", "pending"]
-    assert columns["verdict"][2:] == ["untested", "failed", "untested"] or columns["verdict"][2] == "abstained"
+    assert columns["verdict"][2:] == ["not tested", "failed", "not tested"] or columns["verdict"][2] == "abstained"
     assert texts[3][2].startswith("ServiceError: the generator died")
     assert "limits.turns=3" in texts[2][2]
 

@@ -154,11 +154,10 @@ def running_table(running: Sequence[RunningInvestigation], shown: int) -> Table:
 
 VERDICT_STYLES = {
     Verdict.SUPPORTED: "green",
-    Verdict.WEAK: "yellow",
-    Verdict.UNDECIDED: "cyan",
+    Verdict.UNDECIDED: "yellow",
     Verdict.NOT_SUPPORTED: "red",
     Verdict.ABSTAINED: "dim",
-    Verdict.UNTESTED: "dim",
+    Verdict.NOT_TESTED: "dim",
     Verdict.FAILED: "bold red",
 }
 
@@ -221,7 +220,7 @@ def show_units(run: Run, resamples: int, *, overall: bool = True) -> None:
 
 def _cells(row: dict[str, Any], verdict: UnitVerdict) -> list[str | Text]:
     worst = verdict.worst
-    name = row["stop"] if verdict.verdict is Verdict.UNTESTED else verdict.verdict.value
+    name = row["stop"] if verdict.verdict is Verdict.NOT_TESTED else verdict.verdict.value
     return [
         f"{row['layer']}/{row['index']}" + (f" #{row['replicate']}" if row["replicate"] else ""),
         Text(name, style=VERDICT_STYLES[verdict.verdict]),

@@ -24,11 +24,10 @@ SCORES = ("positive", "neutral", "auc", "auc_other")
 VERDICT = ("mark", "verdict", "p", "q", "worst_control", "worst_auc")
 MARKS = {
     Verdict.SUPPORTED: "🟢",
-    Verdict.WEAK: "🟡",
-    Verdict.UNDECIDED: "🔵",
+    Verdict.UNDECIDED: "🟡",
     Verdict.NOT_SUPPORTED: "🔴",
     Verdict.ABSTAINED: "⚪",
-    Verdict.UNTESTED: "⚫",
+    Verdict.NOT_TESTED: "⚫",
     Verdict.FAILED: "❌",
 }
 """The colour of each verdict. A table of W&B cannot colour its cells."""

@@ -71,7 +71,7 @@ const COMPARISONS = {
   ">": (a, b) => a > b, "<": (a, b) => a < b, ">=": (a, b) => a >= b, "<=": (a, b) => a <= b, "=": (a, b) => a === b,
 };
 
-// Splits `stripes "on grass" auc>0.8 verdict:weak -blue` into tests of rows. A word is searched in names and texts.
+// Splits `stripes "on grass" auc>0.8 verdict:undecided -blue` into tests of rows. A word is searched in names and texts.
 openmaia.parse = (query) => {
   const tests = [];
   for (const [, minus, quoted, plain] of query.matchAll(/(-?)(?:"([^"]*)"?|(\S+))/g)) {
