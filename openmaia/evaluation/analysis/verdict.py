@@ -187,12 +187,12 @@ def _silence(stop: str) -> str:
 
 
 def _judge_tested(scores: Mapping[str, Any]) -> UnitVerdict:
-    stored = scores.get("controls") or {}
+    stored: Mapping[str, Mapping[str, Any]] = scores.get("controls") or {}
     controls, missing = read_controls(stored)
     p, q = scores.get("p"), scores.get("q")
     worst = min(controls, key=lambda each: (each.low, each.auc), default=None)
     refuting = next((each for each in controls if each.high <= CHANCE), None)
-    own, photographs = stored.get("auc_random", {}).get("means") or (0.0, 0.0)
+    own, photographs = stored["auc_random"]["means"] if "auc_random" in stored else (0.0, 0.0)
     why = ""
     if worst is None:
         verdict = Verdict.NOT_TESTED
