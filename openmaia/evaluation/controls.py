@@ -43,8 +43,7 @@ class ReferenceData:
     random: int
     """How many of `photographs`, from the first one on, are used as random control images."""
     scales: Mapping[str, LayerScale]
-    """For each layer the mean and the standard deviation of each unit's activations on the dataset images, as stored
-    with the exemplars. The responses in trials are standardised by them, or by the images of the trial itself if the
+    """How the units of each layer respond to the dataset images, as stored with the exemplars. The responses in trials are standardised by them, or by the images of the trial itself if the
     layer is missing (see `openmaia.evaluation.trials.standardise`)."""
 
     def controls(
@@ -144,15 +143,19 @@ def load_photographs(dataset: ImageDataset, count: int, size: int) -> list[Encod
 
 
 def exemplar_scales(store: ExemplarStore, info: TargetInfo) -> dict[str, LayerScale]:
-    """Reads the mean and the standard deviation of each unit's activation over the dataset images of the store.
+    """Reads how each unit responds to the dataset images of the store.
 
-    Returns:
-        For each layer the means and the standard deviations of its units. A layer is left out if they are not stored
-        for all of its units."""
+    A layer is left out if mean and standard deviation are not stored for all of its units.
+    """
     scales: dict[str, LayerScale] = {}
     for layer, units in info.layers.items():
         spread = store.spread(layer)
         if len(spread) == units:
             values = np.array([spread[index] for index in range(units)])
-            scales[layer] = values[:, 0], values[:, 1]
+            top = store.top_means(layer)
+            scales[layer] = LayerScale(
+                mean=values[:, 0],
+                std=values[:, 1],
+                top=np.array([top.get(index, np.nan) for index in range(units)]),
+            )
     return scales

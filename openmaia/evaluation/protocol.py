@@ -193,6 +193,7 @@ def assemble_trial(
         location=location,
         scale=scale,
         standard=CONTROLS if layer_scale is None else EXEMPLARS,
+        exemplars=None if layer_scale is None else layer_scale.top_deviation(claim.unit.index),
     )
 
 

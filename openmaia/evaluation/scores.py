@@ -23,8 +23,22 @@ RESAMPLES = 2000
 """Number of bootstrap resamples of the stored intervals."""
 
 COUNTED = ("tested", "abstained", "undrawable")
-"""Values of `Trial.outcome` that enter averages. Abstentions and undrawable claims get the AUC of chance. A claim for
-which no usable prompts were written (`unwritten`) has no score, because that is not the fault of the description."""
+"""Values of `Trial.outcome` that enter averages over all units, in which abstentions and undrawable claims get the AUC of
+chance. A claim for which no usable prompts were written (`unwritten`) has no score, because that is not the fault of the
+description."""
+
+SIZES = {
+    "z_positive": "images of the description",
+    "z_neutral": "matched neutral images",
+    "z_against": "images of other units' descriptions",
+    "z_unrelated": "unrelated prompts",
+    "z_random": "photographs",
+    "z_exemplars": "top exemplars",
+}
+"""Mean activations in standard deviations of the dataset, on these images. They are known only if `Trial.standard` is
+EXEMPLARS: with another standard the numbers would not be comparable."""
+SIZE_OF = {"auc": "z_neutral", "auc_against": "z_against", "auc_unrelated": "z_unrelated", "auc_random": "z_random"}
+"""The mean activation on the control images of each AUC."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,8 +67,8 @@ class Evaluation:
 
         Each AUC compares the activations of the trial's unit on two groups of images. Undefined scores are None.
 
-        `auc`: positive against neutral images of the trial. It is 0.5 if there is no description (an abstention), or if
-        at least half of the positive images do not show what the description names.
+        `auc`: positive against neutral images of the trial; None if nothing was tested.
+        `auc_all`: the same, and 0.5 (chance) for an abstention and for a description that the generator cannot draw.
         `auc_by_label`: the same for the images of each label. `auc_worst`: the lowest of these AUCs.
         `auc_unrelated`, `auc_random`: positive images against unrelated images, and against photographs.
         `auc_against`: positive images against the positive images of `others`.
@@ -63,7 +77,7 @@ class Evaluation:
 
         `positive`, `neutral`: mean activations on the positive and on the neutral images.
         `difference`, `d`: the difference of these means, and Cohen's d.
-        `z_positive`, `z_neutral`, `z_difference`: the same means and difference for standardised activations.
+        `z_difference`: the same difference for standardised activations. See SIZES for the other names with `z_`.
         `mad`, `clarity`: positive images against photographs, measured as CoSy and FADE do.
 
         See `identification` for `rank`, `units`, `top1`, `top5` and `chance`, and `Trial` for `detection`, `outcome`
@@ -83,6 +97,7 @@ class Evaluation:
             "overlap_words": None if trial.overlap is None else trial.overlap.words,
         }
         scores |= _own_scores(trial) | _label_scores(trial) | _control_scores(trial) | identification(trial)
+        scores |= self._sizes()
         others = [auc(*_values(self.groups_of(other))) for other in self.others]
         scores["auc_other"] = float(np.mean(others)) if others else None
         words = [auc(*_values(self.groups_of(each))) for each in self.words]
@@ -108,6 +123,18 @@ class Evaluation:
         """
         unit = self.trial.claim.unit.index
         return _deviations(other, "positive", unit), _deviations(other, "neutral", unit)
+
+    def _sizes(self) -> dict[str, float | None]:
+        trial, unit = self.trial, self.trial.claim.unit.index
+        # Without exemplars nothing is known of the dataset. A unit that is constant over it has no scale.
+        if trial.outcome != "tested" or trial.exemplars is None:
+            return dict.fromkeys(SIZES)
+        sizes = {
+            f"z_{role}": _mean(_deviations(trial, role, unit).values)
+            for role in ("positive", "neutral", "unrelated", "random")
+        }
+        against = _mean(_foreign(trial, unit, self.others).values)
+        return sizes | {"z_against": against, "z_exemplars": _mean([trial.exemplars])}
 
     def _auc_against(self) -> float | None:
         """Returns the AUC of the unit's activations on its own positive images against those of other units.
@@ -213,10 +240,9 @@ def _own_scores(trial: Trial) -> dict[str, Any]:
     }
     scores |= {name: measure(name, positive, neutral) if tested else None for name in MATCHED}
     z = [_deviations(trial, role, trial.claim.unit.index).values for role in ("positive", "neutral")]
-    scores |= {"z_positive": _mean(z[0]), "z_neutral": _mean(z[1])}
     scores["z_difference"] = measure("difference", *z) if tested else None
-    if scores["auc"] is None and trial.outcome in COUNTED:
-        scores["auc"] = CHANCE
+    chance = CHANCE if trial.outcome in COUNTED else None
+    scores["auc_all"] = chance if scores["auc"] is None else scores["auc"]
     return scores
 
 

@@ -35,8 +35,7 @@ class EvaluationServices:
     """Photographs of the test split, which no agent has seen. They serve as random control images and for the tests of
     `openmaia.evaluation.judging`."""
     scales: Mapping[str, LayerScale] = field(default_factory=dict[str, LayerScale])
-    """For each layer the mean and the standard deviation of each unit's activations on the dataset images, as stored
-    with the exemplars. The responses in trials are standardised by them, or by the images of the trial itself if the
+    """How the units of each layer respond to the dataset images, as stored with the exemplars. The responses in trials are standardised by them, or by the images of the trial itself if the
     layer is missing (see `openmaia.evaluation.trials.standardise`)."""
     similarities: Sequence[ClaimSimilarity] = ()
     """Methods of comparing two texts: the claims of repeated investigations of a unit, or a label and a known truth."""

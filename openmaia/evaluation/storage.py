@@ -29,7 +29,7 @@ from openmaia.runs.results import fingerprint
 from openmaia.runs.run import EVALUATION, RANDOM_WORDS, TRIALS, InvestigationId, Run
 from openmaia.runs.summary import wrong_score
 
-VERSION = 6
+VERSION = 7
 
 _TEXT, _TEXTS = pa.string(), pa.list_(pa.field("element", pa.string(), nullable=False))
 _COLUMNS = {
@@ -49,6 +49,7 @@ _HEADER: dict[str, Any] = {
     "detection": dict[str, Any],
     **dict.fromkeys(("location", "scale"), str),
     "overlap": PromptOverlap | None,
+    "exemplars": float | None,
 }
 """Keys of the header of every file, with their types. That of an evaluation also has `scores`, a dict, and `compared`:
 the digests (`Claim.basis`) of the descriptions with which its unit is compared."""
@@ -74,6 +75,7 @@ def to_parquet(result: Trial | Evaluation) -> bytes:
         "location": _encode(trial.location),
         "scale": _encode(trial.scale),
         "detection": dict(trial.detection),
+        "exemplars": trial.exemplars,
         "overlap": None if trial.overlap is None else asdict(trial.overlap),
     }
     if isinstance(result, Evaluation):
@@ -107,6 +109,7 @@ def _trial(rows: list[dict[str, Any]], header: dict[str, Any]) -> Trial:
             location=_decode(header["location"]),
             scale=_decode(header["scale"]),
             detection=header["detection"],
+            exemplars=header["exemplars"],
             overlap=None if header["overlap"] is None else PromptOverlap(**header["overlap"]),
             **header["trial"],
         )  # fmt: skip

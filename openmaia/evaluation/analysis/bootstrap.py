@@ -207,6 +207,11 @@ class PooledMean:
         self._total = self._total + weight * estimate.draws
         self._weight = self._weight + weight
 
+    @property
+    def count(self) -> int:
+        """Number of added estimates."""
+        return len(self._values)
+
     def interval(self) -> Interval:
         """Returns the mean and its bootstrap interval, in which prompts and units are resampled independently.
 

@@ -16,7 +16,6 @@ whose bootstrap interval is a single point. The worst control is the one whose i
 with the lowest AUC, because a control with few images may have a higher AUC that is less certain.
 """
 
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -274,23 +273,6 @@ def run_verdicts(
         unfinished = "failed" if each in failures else "running" if each in running else "pending"
         verdicts[each] = judge(stops.get(each, unfinished), scores.get(each), failures.get(each, ""))
     return verdicts
-
-
-def sentence(verdicts: Iterable[UnitVerdict]) -> str:
-    """Returns the result of a run in one sentence, such as "10 of 18 descriptions hold up (3 undecided); 2 abstained"."""
-    counts = Counter(each.verdict for each in verdicts)
-    tested = sum(counts[verdict] for verdict in TESTED)
-    if tested:
-        undecided = counts[Verdict.UNDECIDED]
-        noun, verb = ("description", "holds") if tested == 1 else ("descriptions", "hold")
-        parts = [
-            f"{counts[Verdict.SUPPORTED]} of {tested} {noun} {verb} up{f' ({undecided} undecided)' if undecided else ''}"
-        ]
-    else:
-        # Units that are pending or running may still get a description.
-        parts = ["no description is tested yet" if counts[Verdict.NOT_TESTED] else "no description to test"]
-    parts += [f"{counts[verdict]} {verdict.value}" for verdict in Verdict if verdict not in TESTED and counts[verdict]]
-    return "; ".join(parts)
 
 
 def write_summary(run: Run) -> None:

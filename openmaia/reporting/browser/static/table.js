@@ -5,7 +5,7 @@ const VERDICTS = {
   "not tested": ["untested", "?"], failed: ["failed", "!"],
 };
 const PAGE = 25;
-const DEFAULT_SORT = { name: "unit", down: false };
+const DEFAULT_SORT = { name: "verdict", down: false };
 const state = { q: "", sort: DEFAULT_SORT, page: 0, cols: null };
 const visible = new Set();
 let shown = [];
