@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from openmaia.evaluation.analysis.verdict import CONTROLS, Verdict, judge, sentence
+from openmaia.evaluation.analysis.verdict import CONTROLS, Verdict, judge
 
 
 def control(auc: float, low: float, prompts: int = 10, n: int = 30, high: float = 1.0, **more: Any) -> dict[str, Any]:
@@ -94,19 +94,3 @@ def test_columns_hold_what_tables_show():
         0.8,
         0.7,
     )
-
-
-def test_sentence_counts_every_verdict():
-    every = [
-        judge("answer", scores()),
-        judge("answer", scores(q=0.2)),
-        judge("answer", scores(p=0.9, q=0.9)),
-        judge("abstain", None),
-        judge("failed", None, "x"),
-    ]
-    assert sentence(every) == "1 of 3 descriptions hold up (2 undecided); 1 abstained; 1 failed"
-    assert sentence([judge("pending", None)]) == "no description is tested yet; 1 not tested"
-    assert sentence([judge("pending", None), judge("abstain", None)]).startswith("no description is tested yet")
-    assert sentence([judge("abstain", None)]) == "no description to test; 1 abstained"
-    assert sentence([judge("answer", scores(p=None, q=None))]) == "0 of 1 description holds up (1 undecided)"
-    assert sentence(every[:1]) == "1 of 1 description holds up"
