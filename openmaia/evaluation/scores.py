@@ -12,8 +12,10 @@ import numpy as np
 
 from openmaia.evaluation.analysis import bootstrap
 from openmaia.evaluation.analysis.bootstrap import ClusteredValues
+from openmaia.evaluation.analysis.sequential import Look, judge_look
 from openmaia.evaluation.analysis.statistics import CHANCE, MATCHED, FloatArray, auc, measure
-from openmaia.evaluation.claims import Claim, following_units
+from openmaia.evaluation.claims import Claim, Sharing, following_units
+from openmaia.evaluation.prompts import PROMPT_ROLES
 from openmaia.evaluation.trials import EXEMPLARS, Trial
 
 MAX_PARTNERS = 4
@@ -92,6 +94,12 @@ class Evaluation:
             "generator": trial.generator,
             "method": trial.claim.method,
             "standard": trial.standard,
+            "looks": list(trial.looks),
+            "miss": trial.miss,
+            "images": sum(stimulus.role in PROMPT_ROLES for stimulus in trial.stimuli),
+            "photographs_checked_by": sorted(
+                {trial.stimuli[row].verified_by or "nobody" for row in trial.rows("random")}
+            ),
             "others": [other.claim.unit.index for other in self.others],
             "overlap_exact": None if trial.overlap is None else trial.overlap.exact,
             "overlap_words": None if trial.overlap is None else trial.overlap.words,
@@ -160,8 +168,10 @@ def control_scores(
     Returns:
         A dictionary for each group of control images, by the name of its score: `auc` (neutral images), `auc_against`
         (positive images of `others`), `auc_unrelated` and `auc_random` (photographs). Empty groups are left out. Each
-        of these dictionaries holds the AUC as `auc`, its 95 % bootstrap interval over prompts as `low` and `high`, the
-        numbers of positive and of control images as `n`, and the numbers of their prompts as `prompts`.
+        of these dictionaries holds the AUC as `auc`, its interval at the level of the trial's last look as `low` and
+        `high` (`bootstrap.widened_interval` over prompts and photographs), the numbers of positive and of control
+        images as `n`, the numbers of their prompts as `prompts`, and the mean standardised activations on both as
+        `means`.
     """
     positive = _deviations(trial, "positive", unit)
     groups = {
@@ -174,13 +184,15 @@ def control_scores(
     for key, group in groups.items():
         estimate = bootstrap.estimate("auc", str(unit), positive, group, resamples)
         if estimate is not None:
-            interval = bootstrap.interval(estimate)
+            clusters = len({*positive.clusters}), len({*group.clusters})
+            interval = bootstrap.widened_interval(estimate, clusters, trial.miss)
             scores[key] = {
                 "auc": round(interval.mean, 6),
                 "low": round(interval.low, 6),
                 "high": round(interval.high, 6),
                 "n": [len(positive.values), len(group.values)],
-                "prompts": [len({*positive.clusters}), len({*group.clusters})],
+                "prompts": list(clusters),
+                "means": [round(float(np.mean(each.values)), 4) for each in (positive, group)],
             }
     return scores
 
@@ -334,32 +346,41 @@ def _among_highest(deviations: FloatArray, unit: int, k: int) -> FloatArray:
     return np.clip((k - above) / equal, 0.0, 1.0)
 
 
-def partners(claim: Claim, tested: Sequence[Claim], count: int = MAX_PARTNERS) -> list[Claim]:
-    """Returns the tested claims (descriptions) about other units whose images serve as control images for a claim.
+def partners(claim: Claim, tested: Sequence[Claim], sharing: Sharing, count: int = MAX_PARTNERS) -> list[Claim]:
+    """Returns the tested claims about other units whose images serve as control images for a claim.
 
     These are at most `count` claims of the same method and replicate about the following units of the layer, in the
-    cyclic order of `following_units`.
+    cyclic order of `following_units`. Claims that are alike (`Claim.is_like`) are left out.
     """
-    same = {each.unit: each for each in tested if (each.method, each.replicate) == (claim.method, claim.replicate)}
+    same = {
+        each.unit: each
+        for each in tested
+        if (each.method, each.replicate) == (claim.method, claim.replicate) and not each.is_like(claim, sharing)
+    }
     return [same[unit] for unit in following_units(claim.unit, same)[:count]]
 
 
-def compare_trials(trials: Sequence[Trial], words: Mapping[str, Sequence[Trial]] | None = None) -> list[Evaluation]:
-    """Combines each trial (tested description) with the trials of other units that `partners` selects as its controls.
+def unlike(claim: Claim, words: Sequence[Trial], sharing: Sharing) -> tuple[Trial, ...]:
+    """Returns those trials of random words that are wrong descriptions where a claim is right."""
+    return tuple(each for each in words if not each.claim.is_like(claim, sharing))
 
-    Args:
-        trials: The trials of any units, methods and replicates.
-        words: For each layer the trials of descriptions that consist of a random word. They are a control.
 
-    Returns:
-        One evaluation for each trial, in the same order.
+def look_at(trial: Trial, words: Sequence[Trial], sharing: Sharing) -> Look:
+    """Says whether the AUCs of a trial are clear, hopeless or still open at its last look.
+
+    The images of other units' descriptions are not known yet, so those of random words stand in for them.
     """
+    others = unlike(trial.claim, words, sharing)
+    return judge_look(control_scores(trial, trial.claim.unit.index, others).values())
+
+
+def compare_trials(trials: Sequence[Trial], sharing: Sharing) -> list[Evaluation]:
+    """Combines each trial with the trials of other units that `partners` selects as its controls, in the same order."""
     tested = {trial.claim: trial for trial in trials if trial.outcome == "tested"}
     return [
         Evaluation(
             trial=trial,
-            others=tuple(tested[claim] for claim in partners(trial.claim, list(tested))),
-            words=tuple((words or {}).get(trial.claim.unit.layer, ())),
+            others=tuple(tested[claim] for claim in partners(trial.claim, list(tested), sharing)),
         )
         for trial in trials
     ]

@@ -10,6 +10,7 @@ import numpy.typing as npt
 from openmaia.core.images import EncodedImage
 from openmaia.core.services import Generation, Generator, LayerProbe, Target
 from openmaia.evaluation.analysis.overlap import PromptOverlap
+from openmaia.evaluation.analysis.sequential import ERROR
 from openmaia.evaluation.analysis.statistics import FloatArray
 from openmaia.evaluation.claims import Claim
 from openmaia.evaluation.judging.judges import ImageVerdict, Judge
@@ -101,6 +102,10 @@ class Trial:
     """Mean response of each unit to the images that `standard` names, (units,)."""
     scale: FloatArray = field(default_factory=lambda: np.zeros(0))
     """Standard deviation of the responses of each unit to the images that `standard` names, (units,)."""
+    looks: tuple[int, ...] = ()
+    """The number of positive images, and of neutral ones, that were asked for up to each look at the responses."""
+    miss: float = ERROR
+    """Probability with which an interval may miss the truth at the last of these looks (`sequential.levels`)."""
     standard: str = ""
     """The images behind `location` and `scale`: EXEMPLARS for the dataset images from which exemplars are chosen,
     CONTROLS for the images of this trial. `standardise` describes them in detail."""
