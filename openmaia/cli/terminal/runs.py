@@ -167,9 +167,9 @@ VERDICT_STYLES = {
 
 CONTROL_NAMES = {
     "auc": "neutral",
-    "auc_against": "other units",
+    "auc_against": "others",
     "auc_unrelated": "unrelated",
-    "auc_random": "photographs",
+    "auc_random": "photos",
 }
 """Short names of `openmaia.evaluation.analysis.verdict.CONTROLS`, for a terminal of 80 columns."""
 
@@ -192,7 +192,7 @@ def show_units(run: Run, resamples: int, *, overall: bool = True) -> None:
     cells = [_cells(row, verdicts[each], has_sizes) for each, row in zip(chosen, shown, strict=True)]
     is_short = all(len(str(row[0])) <= SHORT_NAME for row in cells)
     wrapped = {"labels"} if is_short else {"unit", "labels"}
-    show_table(f"run {run.name}", columns, cells, left=5, whole=set(columns) - wrapped)
+    show_table(f"run {run.name}", columns, cells, left=5, whole=set(columns) - wrapped, tight=has_sizes)
     if any(each.worst for each in verdicts.values()):
         sizes = ". SD: mean activation on its images, in standard deviations of the dataset" if has_sizes else ""
         say(

@@ -38,6 +38,10 @@ PROTOCOLS = {
 """Scores of other projects' protocols, on the same units and images."""
 
 
+KINDS = ((OWN, "their own", "auc"), (SHUFFLED, "other units'", "auc_other"), (RANDOM, "random words", "auc_words"))
+"""Kinds of descriptions that units are tested with, with a short title for 80 columns and the name of their AUC."""
+
+
 def show_scores(run: Run, resamples: int) -> None:
     """Prints the mean scores of a run's descriptions, with 95 % confidence intervals.
 
@@ -81,15 +85,15 @@ def show_supported(run: Run, scores: PooledScores) -> None:
     measured, counted = scores.counts["auc"], scores.counts["auc_all"]
     cells = [
         (
-            name,
+            title,
             format_interval(scores.measures[measure]),
             format_interval(scores.measures[f"{measure}_all"]),
             "n/a" if name not in shares else "{:.0%} ({:.0%} to {:.0%})".format(*shares[name]),
         )
-        for name, measure in ((OWN, "auc"), (SHUFFLED, "auc_other"), (RANDOM, "auc_words"))
+        for name, title, measure in KINDS
     ]
-    columns = ("units are given", f"AUC, {measured} tested", f"AUC, all {counted}", "supported")
-    show_table(f"what descriptions of {run.name} are worth", columns, cells)
+    columns = ("descriptions", f"AUC, {measured} tested", f"AUC, all {counted}", "supported")
+    show_table(f"what the descriptions of {run.name} are worth, beside wrong ones", columns, cells)
     if measured < counted:
         say(f"AUC, all: {counted - measured} without a tested description count as 0.5, which is chance", dim=True)
 
