@@ -31,8 +31,8 @@ def _truth(matches: Sequence[TruthMatch]) -> str:
     following = [*compared[1:], *compared[:1]]
     foreign = sum(_folded(each.labels) == _folded(other.truth) for each, other in zip(compared, following, strict=True))
     noun = "unit" if len(compared) == 1 else "units"
-    control = f"; with another unit's labels {foreign} would be" if len(compared) > 1 else ""
-    return f"{exact} of {len(compared)} {noun} of known truth found: their labels say exactly what they respond to{control}"
+    control = f" (with another unit's labels: {foreign})" if len(compared) > 1 else ""
+    return f"{exact} of {len(compared)} {noun} of known truth found: labels name exactly what excites them{control}"
 
 
 def _folded(texts: Sequence[str]) -> set[str]:
@@ -77,5 +77,6 @@ def _worth(scores: PooledScores | None) -> str:
 
 def _wrong(run: Run) -> str:
     shares = supported_shares(run)
-    found = [f"{shares[name][0]:.0%} of {name}" for name in (SHUFFLED, RANDOM) if name in shares]
-    return f"by the same rule, of wrong ones: {' and '.join(found)} supported" if found else ""
+    kinds = {SHUFFLED: "other units' descriptions", RANDOM: "random words"}
+    found = [f"{shares[name][0]:.0%} of {text}" for name, text in kinds.items() if name in shares]
+    return f"for comparison, the same rule supports {' and '.join(found)}" if found else ""
