@@ -21,7 +21,7 @@ setup: .venv/.ready
 	@touch $@
 
 demo: setup
-	@$(BIN)/openmaia run configs/demo.yaml
+	@$(BIN)/openmaia run configs/first-look.yaml
 
 # The documentation, into build/docs: executes the notebooks (a few minutes), then builds every page. Warnings are errors.
 docs: setup

@@ -60,8 +60,8 @@ class UnitResult:
     def verdict(self) -> "UnitVerdict":
         """Whether the test supports the description (field `verdict`), and why (field `reason`).
 
-        The verdicts `supported` and `weak` need a comparison with the descriptions of other units, which only runs of
-        many units make (`openmaia.sweep`). A description that beats every control is therefore `undecided` here.
+        The verdict `supported` needs a comparison with the descriptions of other units, which only runs of many
+        units make (`openmaia.sweep`). A description that beats every control is therefore `undecided` here.
         """
         from openmaia.evaluation.analysis.verdict import judge
 

@@ -52,8 +52,8 @@ class LoadedRun:
         - `description`, `labels`: what the agent answered
         - `turns`, `tokens` and others: what the investigation cost
         - `auc` and others: the scores of the description in its test on new images
-        - `verdict`: whether the test supports the description: `supported`, `weak`, `undecided` or `not supported`; `abstained` if
-          there is no description, and `untested` if there is no complete test
+        - `verdict`: whether the test supports the description: `supported`, `undecided` or `not supported`; `abstained` if there
+          is no description, and `not tested` if there is no complete test
         - `verdict_reason`: the reason for the verdict
         """
         from openmaia.evaluation.analysis.verdict import run_verdicts

@@ -42,6 +42,7 @@ _CHOICES = {
     "tracking.mode": ("online", "offline", "disabled"),
     "pictures.kind": ("packages", "folder", "hf", "python"),
     "evaluate.preset": ("labels", "paper", "repo", "pairing"),
+    "evaluate.sharing": ("label", "labels"),
     "evaluate.judge": ("auto", "eyes", "detector", "none"),
     "evaluate.writer.kind": ("auto", "rules", *SERVED, "replay"),
 }
@@ -54,7 +55,7 @@ _TOOLS = ("dataset_exemplars", "text2image", "edit_images", "describe_images", "
 """Names of the tools that the key `without` can withhold from the agent."""
 
 _MAY_BE_ZERO = frozenset(
-    "retries cache_mb spill_mb evaluate.pictures evaluate.detect evaluate.random_words bias.smallest bias.failures exemplars.quantile "
+    "retries cache_mb spill_mb evaluate.pictures evaluate.detect evaluate.random_words evaluate.random bias.smallest bias.failures exemplars.quantile "
     "backbone.temperature writer.temperature ray.cpus_per_investigation ray.save_seconds ray.wait_seconds "
     "spurious.weight_decay spurious.dropout spurious.validation spurious.probe".split()
 )

@@ -13,23 +13,33 @@ class EvaluateConfig:
     """How test prompts are written. `labels`: prompts for each label of a description (a phrase that names one thing to
     which the unit responds), each with a matched neutral prompt; `paper`, `repo`, `pairing`: the protocols of the MAIA
     papers and their code, whose prompts a language model writes (see `openmaia.evaluation.prompts`)."""
-    n: int = 30
-    """Number of positive images per description, which show what it names, and of neutral ones, which do not. The
+    n: int = 10
+    """Number of positive images per description, and of neutral ones, up to the first look at the responses. The
     presets paper and pairing always use 7."""
+    looks: list[int] = field(default_factory=lambda: [20, 40, 60])
+    """The same numbers up to further looks: more images are drawn until the intervals of a description's AUCs are clear
+    or one is hopeless. Numbers that are not above `n` are no looks; an empty list fixes the number of images at `n`.
+    The published presets always have one look."""
     bootstrap: int = 2000
     """Number of bootstrap resamples for each confidence interval."""
-    pictures: int = 100
+    pictures: int = 200
     """Number of photographs of the test split that are loaded as random control images and for detection (see
     `detect`). 0: neither is done."""
+    random: int = 100
+    """Largest number of these photographs that are control images of one description. They are drawn at random, others
+    for each unit, and none shows a label as far as captions or the judge tell."""
     detect: int = 24
     """Detection: number of photographs per description. A judge says of each whether it shows what the description
     names, and this is compared with the unit's activations. Fuzzing: largest number of crops of photographs per
     description that are judged in the same way. The crops come from the photographs that excite the unit most, at
     most a fifth of all. Each photograph gives two crops: the part that excites the unit most, and another part. 0:
     neither test."""
-    random_words: int = 10
-    """Number of random words that are tested as if each were the description of a unit. Their images are generated once
-    for all layers. Their scores extend the null distribution of the descriptions' p-values. 0: none."""
+    random_words: int = 60
+    """Largest number of random words that are tested as if each were the description of a unit, with the images of the
+    first look; a writer with a smaller vocabulary tests all of its words. Images are generated once for all layers. Their scores extend the null distribution of the descriptions' p-values. 0: none."""
+    sharing: str = "label"
+    """When two descriptions are alike, so that one is not wrong where the other is right. `label`: they have a label in
+    common; `labels`: all their labels are the same."""
     judge: str = "auto"
     """The judge that decides whether an image shows a description. `auto`: the writer if it is a language model,
     otherwise `eyes` with a scripted backbone and `none` with another one; `eyes`: the image classifier of the scripted

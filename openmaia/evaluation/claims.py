@@ -3,13 +3,16 @@
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 from openmaia.core.errors import UsageError
 from openmaia.core.units import Unit
 from openmaia.runs.run import InvestigationId, Run
 
 AGENT = "agent"
+
+Sharing = Literal["label", "labels"]
+"""When two claims count as alike. `label`: one label of both is the same. `labels`: all labels are the same."""
 
 STOP_WORDS = frozenset(
     "a an the of on in with and or at to only its background pattern shape thing things object".split()
@@ -51,6 +54,18 @@ class Claim:
     def statements(self) -> list[str]:
         """The labels that are not blank, or the description if all labels are blank."""
         return [label for label in self.labels if label.strip()] or [self.description]
+
+    def keys(self, sharing: Sharing) -> frozenset[str]:
+        """Returns texts of which one is also a key of every claim that counts as alike.
+
+        Labels are the same if their words are: case, white space and punctuation do not matter.
+        """
+        labels = {" ".join(re.findall(r"\w+", text.casefold())) for text in self.statements}
+        return frozenset(labels if sharing == "label" else ("\n".join(sorted(labels)),))
+
+    def is_like(self, other: "Claim", sharing: Sharing) -> bool:
+        """Returns whether two claims count as alike, so that neither is a wrong description where the other is right."""
+        return not self.keys(sharing).isdisjoint(other.keys(sharing))
 
     @property
     def text(self) -> str:

@@ -2,7 +2,8 @@
 
 import logging
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from random import Random
 
 import numpy as np
 
@@ -14,13 +15,17 @@ from openmaia.datasets.library import ImageDataset
 from openmaia.evaluation.analysis.overlap import ExploredPrompts, fold
 from openmaia.evaluation.analysis.statistics import FloatArray
 from openmaia.evaluation.claims import Claim
+from openmaia.evaluation.judging.judges import ImageVerdict, Judge
 from openmaia.evaluation.language_model import UnansweredQuestion
 from openmaia.evaluation.prompts import PromptWriter
 from openmaia.evaluation.services import EvaluationDesign, EvaluationServices
-from openmaia.evaluation.trials import LayerScale, Stimulus
+from openmaia.evaluation.trials import LayerScale, Stimulus, Trial
 from openmaia.exemplars.store import ExemplarStore
 
 LOG = logging.getLogger(__name__)
+
+ControlImages = tuple[list[Stimulus], list[FloatArray]]
+"""Control images with the activation of a unit, and for each image the responses of all units of the layer, (units,)."""
 
 LayerResponses = Mapping[str, FloatArray]
 """For each layer the responses of its units to a list of images, (images, units)."""
@@ -40,27 +45,29 @@ class ReferenceData:
     photographs: tuple[EncodedImage, ...]
     """Photographs of the test split, for the tests of `openmaia.evaluation.judging` and as random control images."""
     photograph_responses: LayerResponses
+    captions: Mapping[str, str]
+    """What photographs show, by the digest of the dataset image; those without a caption are missing."""
     random: int
-    """How many of `photographs`, from the first one on, are used as random control images."""
+    """Largest number of `photographs` that are the random control images of one claim."""
+    seed: int
     scales: Mapping[str, LayerScale]
-    """For each layer the mean and the standard deviation of each unit's activations on the dataset images, as stored
-    with the exemplars. The responses in trials are standardised by them, or by the images of the trial itself if the
+    """How the units of each layer respond to the dataset images, as stored with the exemplars. The responses in trials are standardised by them, or by the images of the trial itself if the
     layer is missing (see `openmaia.evaluation.trials.standardise`)."""
+    words: Mapping[str, Sequence[Trial]] = field(default_factory=dict[str, Sequence[Trial]])
+    """For each layer the trials of random words; empty while these are measured themselves."""
 
     def controls(
-        self, claim: Claim, writer: PromptWriter, explored: ExploredPrompts = frozenset()
-    ) -> tuple[list[Stimulus], list[FloatArray]]:
-        """Returns a claim's control images: unrelated images that do not show what the claim names, and photographs.
+        self, claim: Claim, writer: PromptWriter, judge: Judge | None, explored: ExploredPrompts = frozenset()
+    ) -> ControlImages:
+        """Returns a claim's control images, unrelated ones and photographs, that do not show what the claim names.
 
         Args:
-            claim: The claim (a description of a unit).
-            writer: Says which unrelated prompts show what the claim names. If it cannot, there are no unrelated images.
+            claim: The claim.
+            writer: Says which unrelated prompts and which captions of photographs show what the claim names. If it
+                cannot, there are no unrelated images.
+            judge: Says it of photographs without a caption. Without a judge nobody does.
             explored: The prompts of images that the agent generated, normalised by `overlap.fold`. Unrelated images
                 with these prompts are left out.
-
-        Returns:
-            The images with the activation of the claim's unit, and for each image the responses of all units of the
-            layer, (units,).
         """
         try:
             related = writer.related(claim, [stimulus.prompt for stimulus in self.unrelated])
@@ -68,15 +75,58 @@ class ReferenceData:
             related = frozenset(range(len(self.unrelated)))
         drawn = {row for row, stimulus in enumerate(self.unrelated) if fold(stimulus.prompt) in explored}
         rows = [row for row in range(len(self.unrelated)) if row not in related | drawn]
-        photographs = self.photographs[: self.random]
+        photographs = self._draw_photographs(claim, writer, judge)
         responses = [self.unrelated_responses[claim.unit.layer][row] for row in rows]
-        responses += [self.photograph_responses[claim.unit.layer][row] for row in range(len(photographs))]
-        stimuli = [self.unrelated[row] for row in rows]
-        stimuli += [
-            Stimulus(role="random", digest=image.digest, sources=image.sources, activation=0.0) for image in photographs
-        ]
+        responses += [self.photograph_responses[claim.unit.layer][row] for row, _ in photographs]
+        stimuli = [*(self.unrelated[row] for row in rows), *(stimulus for _, stimulus in photographs)]
         activations = [float(response[claim.unit.index]) for response in responses]
         return [replace(s, activation=a) for s, a in zip(stimuli, activations, strict=True)], responses
+
+    def _draw_photographs(self, claim: Claim, writer: PromptWriter, judge: Judge | None) -> list[tuple[int, Stimulus]]:
+        """Draws photographs at random, others for each unit. Those that are seen to show a label are replaced."""
+        random = Random(seed(self.seed, "evaluate", f"photographs of {claim.unit}", 0))
+        order = random.sample(range(len(self.photographs)), len(self.photographs))
+        drawn: list[tuple[int, Stimulus]] = []
+        while order and len(drawn) < self.random:
+            missing = self.random - len(drawn)
+            rows, order = order[:missing], order[missing:]
+            checked = zip(rows, self._show(claim, [self.photographs[row] for row in rows], writer, judge), strict=True)
+            for row, (shows, by) in checked:
+                image = self.photographs[row]
+                stimulus = Stimulus(
+                    role="random",
+                    digest=image.digest,
+                    sources=image.sources,
+                    shows=None if shows is None else True,  # the image is as requested: it does not show a label
+                    verified_by=by,
+                    activation=0.0,
+                )
+                if shows is not True:
+                    drawn.append((row, stimulus))
+        return drawn
+
+    def _show(
+        self, claim: Claim, images: Sequence[EncodedImage], writer: PromptWriter, judge: Judge | None
+    ) -> list[tuple[ImageVerdict, str]]:
+        """Says for each photograph whether it shows what the claim names, and who says so."""
+        captions = [self.captions.get(image.sources[0], "") if image.sources else "" for image in images]
+        described = [number for number, caption in enumerate(captions) if caption]
+        try:
+            related = (
+                writer.related(claim, [captions[number] for number in described]) if described else frozenset[int]()
+            )
+        except UnansweredQuestion:
+            described, related = [], frozenset[int]()
+        found: dict[int, tuple[ImageVerdict, str]] = {
+            number: (position in related, "captions") for position, number in enumerate(described)
+        }
+        rest = [number for number in range(len(images)) if number not in found]
+        if judge is not None and rest:
+            verdicts = judge.judge([images[number] for number in rest], claim.statements)
+            for number, each in zip(rest, verdicts, strict=True):
+                shows = True if True in each else None if None in each else False
+                found[number] = (shows, judge.name)
+        return [found.get(number, (None, "")) for number in range(len(images))]
 
 
 def prepare_reference(layers: Iterable[str], services: EvaluationServices, design: EvaluationDesign) -> ReferenceData:
@@ -87,7 +137,7 @@ def prepare_reference(layers: Iterable[str], services: EvaluationServices, desig
     """
     layers, target = sorted(layers), services.target
     try:
-        prompts = services.writer.unrelated(design.prompts, design.seed)
+        prompts = services.writer.unrelated(design.sizes[-1], design.seed)
     except UnansweredQuestion as error:
         LOG.warning("the evaluation has no unrelated images as controls: %s", error.message)
         prompts = []
@@ -109,7 +159,9 @@ def prepare_reference(layers: Iterable[str], services: EvaluationServices, desig
         unrelated_responses=respond([result.image for result in generated], layers, target),
         photographs=tuple(services.photographs),
         photograph_responses=respond(services.photographs, layers, target),
+        captions=services.captions,
         random=design.random,
+        seed=design.seed,
         scales=services.scales,
     )
 
@@ -143,16 +195,28 @@ def load_photographs(dataset: ImageDataset, count: int, size: int) -> list[Encod
     return photographs
 
 
-def exemplar_scales(store: ExemplarStore, info: TargetInfo) -> dict[str, LayerScale]:
-    """Reads the mean and the standard deviation of each unit's activation over the dataset images of the store.
+def photograph_captions(dataset: ImageDataset) -> dict[str, str]:
+    """Returns what the photographs of a dataset's test split show, by digest: their caption and category, if known."""
+    texts = {
+        item.digest: f"{item.caption} {item.category.replace('/', ', ')}".strip() for item in dataset.photos("test")
+    }
+    return {digest: text for digest, text in texts.items() if text}
 
-    Returns:
-        For each layer the means and the standard deviations of its units. A layer is left out if they are not stored
-        for all of its units."""
+
+def exemplar_scales(store: ExemplarStore, info: TargetInfo) -> dict[str, LayerScale]:
+    """Reads how each unit responds to the dataset images of the store.
+
+    A layer is left out if mean and standard deviation are not stored for all of its units.
+    """
     scales: dict[str, LayerScale] = {}
     for layer, units in info.layers.items():
         spread = store.spread(layer)
         if len(spread) == units:
             values = np.array([spread[index] for index in range(units)])
-            scales[layer] = values[:, 0], values[:, 1]
+            top = store.top_means(layer)
+            scales[layer] = LayerScale(
+                mean=values[:, 0],
+                std=values[:, 1],
+                top=np.array([top.get(index, np.nan) for index in range(units)]),
+            )
     return scales

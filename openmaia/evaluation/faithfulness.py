@@ -122,7 +122,7 @@ def measure_faithfulness(
     units: list[UnitFaithfulness] = []
     estimates: list[tuple[BootstrapEstimate, BootstrapEstimate | None]] = []
     for done, claim in enumerate(tested.values(), start=1):
-        others = [each.investigation for each in partners(claim, list(tested.values()), PARTNERS)]
+        others = [each.investigation for each in partners(claim, list(tested.values()), stored.sharing, PARTNERS)]
         trial, *partner_trials = (stored.readable(each, images=True) for each in (claim.investigation, *others))
         if trial is None:
             progress(done, len(tested))

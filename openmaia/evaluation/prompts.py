@@ -15,7 +15,7 @@ Presets:
 
 import re
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 from typing import Literal, Protocol
@@ -74,7 +74,12 @@ class PromptWriter(Protocol):
         ...
 
     def write(
-        self, claim: Claim, n: int, run_seed: int, explored: ExploredPrompts = frozenset()
+        self,
+        claim: Claim,
+        n: int,
+        run_seed: int,
+        explored: ExploredPrompts = frozenset(),
+        written: Sequence[StimulusPrompt] = (),
     ) -> list[StimulusPrompt]:
         """Writes at most n positive and n neutral prompts to test a claim, and returns them in this order.
 
@@ -85,6 +90,7 @@ class PromptWriter(Protocol):
             n: The number of positive prompts, and of neutral prompts.
             run_seed: The seed of the run.
             explored: Prompts of images that the agent generated, normalised by `overlap.fold`. They must not be used.
+            written: The prompts of earlier looks. They are used again, with other seeds, only if there are no others.
         """
         ...
 
@@ -120,7 +126,12 @@ class ModelPromptWriter:
         return (files("openmaia.evaluation") / "words.txt").read_text(encoding="utf-8").split()
 
     def write(
-        self, claim: Claim, n: int, run_seed: int, explored: ExploredPrompts = frozenset()
+        self,
+        claim: Claim,
+        n: int,
+        run_seed: int,
+        explored: ExploredPrompts = frozenset(),
+        written: Sequence[StimulusPrompt] = (),
     ) -> list[StimulusPrompt]:
         """Asks the model for n pairs of a positive and a neutral prompt, divided evenly among the labels of a claim.
 
@@ -128,8 +139,9 @@ class ModelPromptWriter:
         `explored` or repeats another test prompt, the model is asked once more to replace them.
         """
         labels = claim.statements
+        earlier = prompt_rows(written)
         rows: list[tuple[str, str, str]] = []
-        uses = Counter[str]()
+        uses = Counter(fold(each.prompt) for each in written)
         for number, label in enumerate(labels):
             count = n // len(labels) + (number < n % len(labels))
             if count:
@@ -141,9 +153,10 @@ class ModelPromptWriter:
                     question = Question.of(f"{text}\n{template('lines', n=missing)}", run_seed=run_seed)
                     return self.model.ask(question, lambda answer: parse_pairs(answer, missing))
 
-                pairs = ask_for_new(ask, count, explored, uses)
+                before = [(positive, neutral) for shown, positive, neutral in earlier if shown == label]
+                pairs = ask_for_new(ask, count, explored, uses, before)
                 rows += [(label, positive, neutral) for positive, neutral in pairs]
-        return seed_pairs(rows, run_seed)
+        return seed_pairs(rows, run_seed, earlier)
 
     def unrelated(self, n: int, run_seed: int) -> list[str]:
         """Asks the language model for n prompts of varied everyday scenes."""
@@ -167,7 +180,12 @@ class PublishedPromptWriter(ModelPromptWriter):
     preset: PromptPreset
 
     def write(
-        self, claim: Claim, n: int, run_seed: int, explored: ExploredPrompts = frozenset()
+        self,
+        claim: Claim,
+        n: int,
+        run_seed: int,
+        explored: ExploredPrompts = frozenset(),
+        written: Sequence[StimulusPrompt] = (),
     ) -> list[StimulusPrompt]:
         """Asks the model for n positive and n neutral prompts, and returns them in this order.
 
@@ -177,7 +195,7 @@ class PublishedPromptWriter(ModelPromptWriter):
         """
         statement = "\n".join(claim.labels) if self.preset == "repo" else claim.description
         prompts: list[StimulusPrompt] = []
-        uses = Counter[str]()
+        uses = Counter(fold(each.prompt) for each in written)
         for role in PROMPT_ROLES:
 
             def ask(missing: int, used: str, role: PromptRole = role) -> list[tuple[str, ...]]:
@@ -197,7 +215,13 @@ AskForPrompts = Callable[[int, str], list[tuple[str, ...]]]
 instruction, which may be empty, names prompts that must not be written again."""
 
 
-def ask_for_new(ask: AskForPrompts, n: int, explored: ExploredPrompts, uses: Counter[str]) -> list[tuple[str, ...]]:
+def ask_for_new(
+    ask: AskForPrompts,
+    n: int,
+    explored: ExploredPrompts,
+    uses: Counter[str],
+    earlier: Iterable[tuple[str, ...]] = (),
+) -> list[tuple[str, ...]]:
     """Asks a language model for n prompts or pairs of prompts, and once more to replace those that cannot be used.
 
     Rows (prompts or pairs) that contain a prompt in `explored` are left out. Rows that only repeat another test prompt
@@ -208,6 +232,7 @@ def ask_for_new(ask: AskForPrompts, n: int, explored: ExploredPrompts, uses: Cou
         n: The number of rows.
         explored: Prompts that must not be used, normalised by `overlap.fold`.
         uses: How often each prompt, normalised in the same way, was used so far. The prompts of new rows are added.
+        earlier: Rows that were used before, and are used again only if there are too few others.
 
     Returns:
         At most n rows.
@@ -216,7 +241,7 @@ def ask_for_new(ask: AskForPrompts, n: int, explored: ExploredPrompts, uses: Cou
         UnansweredQuestion: The model gave no usable answer, or only prompts in `explored`.
     """
     new: list[tuple[str, ...]] = []
-    refused: list[tuple[str, ...]] = []
+    refused = list(earlier)
     for _ in range(2):
         if len(new) == n:
             break
@@ -249,18 +274,21 @@ WrittenPrompts = list[StimulusPrompt] | UnansweredQuestion
 
 
 def write_prompts(
-    claim: Claim, writer: PromptWriter, n: int, run_seed: int, explored: ExploredPrompts = frozenset()
+    claim: Claim,
+    writer: PromptWriter,
+    n: int,
+    run_seed: int,
+    explored: ExploredPrompts = frozenset(),
+    written: Sequence[StimulusPrompt] = (),
 ) -> WrittenPrompts:
-    """Writes at most n positive and n neutral test prompts for a claim (the description of a unit).
-
-    No test prompt is in `explored`, the prompts of images that the agent generated, normalised by `overlap.fold`.
+    """Writes test prompts for a claim, see `PromptWriter.write`.
 
     Returns:
-        The prompts; an empty list for an abstention (a claim without text). If the writer raises UnansweredQuestion,
-        this exception is returned.
+        The prompts; an empty list for an abstention. If the writer raises UnansweredQuestion, this exception is
+        returned.
     """
     try:
-        return [] if claim.is_abstention else writer.write(claim, n, run_seed, explored)
+        return [] if claim.is_abstention else writer.write(claim, n, run_seed, explored, written)
     except UnansweredQuestion as error:
         return error
 
@@ -282,16 +310,24 @@ def parse_numbers(answer: str, count: int) -> frozenset[int]:
     return frozenset(number - 1 for number in numbers)
 
 
-def seed_pairs(rows: Sequence[tuple[str, str, str]], run_seed: int) -> list[StimulusPrompt]:
+def prompt_rows(prompts: Sequence[StimulusPrompt]) -> list[tuple[str, str, str]]:
+    """Returns the rows (label, positive prompt, neutral prompt) of which `seed_pairs` made prompts."""
+    positive, neutral = ([each for each in prompts if each.role == role] for role in PROMPT_ROLES)
+    return [(first.label, first.prompt, second.prompt) for first, second in zip(positive, neutral, strict=True)]
+
+
+def seed_pairs(
+    rows: Sequence[tuple[str, str, str]], run_seed: int, earlier: Sequence[tuple[str, str, str]] = ()
+) -> list[StimulusPrompt]:
     """Assigns seeds of the image generator to rows of (label, positive prompt, neutral prompt).
 
     A seed depends on the texts of the pair and on how often the pair occurred in previous rows. Therefore a pair has
-    the same images in every claim, and a repeated pair has new images.
+    the same images in every claim, and a repeated pair has new images. `earlier` are the rows of earlier looks.
 
     Returns:
         All positive prompts, followed by all neutral ones.
     """
-    occurrences: Counter[str] = Counter()
+    occurrences = Counter(f"{positive} | {neutral}" for _, positive, neutral in earlier)
     seeds: list[int] = []
     for _, positive, neutral in rows:
         pair = f"{positive} | {neutral}"

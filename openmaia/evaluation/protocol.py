@@ -15,15 +15,16 @@ from openmaia.core.images import EncodedImage
 from openmaia.core.services import Probe, UnitActivation
 from openmaia.core.units import Unit
 from openmaia.evaluation.analysis.overlap import ExploredPrompts, measure_overlap
+from openmaia.evaluation.analysis.sequential import Look, levels
 from openmaia.evaluation.analysis.statistics import FloatArray
 from openmaia.evaluation.claims import Claim
-from openmaia.evaluation.controls import ReferenceData, prepare_reference
+from openmaia.evaluation.controls import ControlImages, ReferenceData, prepare_reference
 from openmaia.evaluation.judging.detection import detect
 from openmaia.evaluation.judging.fuzzing import fuzz
 from openmaia.evaluation.language_model import UnansweredQuestion
 from openmaia.evaluation.pairing import write_paired
-from openmaia.evaluation.prompts import WrittenPrompts, write_prompts
-from openmaia.evaluation.scores import Evaluation, compare_trials
+from openmaia.evaluation.prompts import StimulusPrompt, WrittenPrompts, write_prompts
+from openmaia.evaluation.scores import Evaluation, compare_trials, look_at
 from openmaia.evaluation.services import EvaluationDesign, EvaluationServices
 from openmaia.evaluation.storage import to_parquet
 from openmaia.evaluation.trials import CONTROLS, EXEMPLARS, Stimulus, Trial, is_drawable, run_stimuli, standardise
@@ -129,7 +130,7 @@ def evaluate_claims(
         members = list(group)
         tested = run_trials([claims[number] for number in members], services, design, reference, explored)
         trials |= dict(zip(members, tested, strict=True))
-    return compare_trials([trials[number] for number in range(len(claims))])
+    return compare_trials([trials[number] for number in range(len(claims))], design.sharing)
 
 
 def _run_trial(
@@ -148,42 +149,68 @@ def _run_trial(
             writer=services.writer.name,
             protocol=design.preset,
         )
-    own, responses = run_stimuli(claim, prompts, services.generator, services.target, services.judge)
-    trial = assemble_trial(claim, own, responses, services, design, reference, explored)
+    controls = reference.controls(claim, services.writer, services.judge, explored)
+    words = reference.words.get(claim.unit.layer, ())
+    own, responses, written = list[Stimulus](), list[FloatArray](), list[StimulusPrompt]()
+    sizes = design.sizes
+
+    def look(prompts: Sequence[StimulusPrompt], number: int) -> Trial:
+        stimuli, measured = run_stimuli(claim, prompts, services.generator, services.target, services.judge)
+        own.extend(stimuli)
+        responses.extend(measured)
+        written.extend(prompts)
+        trial = assemble_trial(claim, own, responses, services, design, reference, controls, explored)
+        cause = _fewer(own, sizes[number])
+        return replace(trial, looks=sizes[: number + 1], miss=levels(sizes)[number], cause=cause)
+
+    trial = look(prompts, 0)
+    for number in range(1, len(sizes)):
+        if trial.outcome != "tested" or look_at(trial, words, design.sharing) is not Look.OPEN:
+            break
+        more = write_prompts(claim, services.writer, sizes[number] - sizes[number - 1], design.seed, explored, written)
+        if isinstance(more, UnansweredQuestion):
+            trial = replace(trial, cause=f"no prompts for a further look: {more.message}")
+            break
+        trial = look(more, number)
     return replace(trial, detection=_detect(claim, services, design, reference))
+
+
+def _fewer(own: Sequence[Stimulus], wanted: int) -> str:
+    pairs = sum(stimulus.role == "positive" for stimulus in own)
+    return "" if pairs == wanted else f"{pairs} of {wanted} prompts: the agent drew the others"
 
 
 def assemble_trial(
     claim: Claim,
     own: Sequence[Stimulus],
-    own_responses: FloatArray,
+    own_responses: Sequence[FloatArray],
     services: EvaluationServices,
     design: EvaluationDesign,
     reference: ReferenceData,
+    controls: ControlImages,
     explored: ExploredPrompts = frozenset(),
 ) -> Trial:
-    """Builds the trial (test images and responses) of a claim from the claim's own images and the control images.
+    """Builds the trial of a claim from the claim's own images and the control images, as if after a single look.
 
     The field `detection` of the trial stays empty, because it needs a judge's verdicts on photographs.
 
     Args:
-        claim: The description of a unit, with labels.
-        own: The positive and neutral images of the claim.
-        own_responses: The responses of all units of the layer to these images, (images, units).
-        services: The prompt writer decides which unrelated images show what the claim names; these are left out.
-        design: The prompt preset and the numbers of images.
-        reference: The control images and the responses to them.
+        claim: The claim.
+        own: Its positive and neutral images.
+        own_responses: The responses of all units of the layer to each of these images, (units,).
+        services: Their names are stored.
+        design: The prompt preset and the name of the generator.
+        reference: Says how the units are standardised.
+        controls: The control images and the responses to them (`ReferenceData.controls`).
         explored: The prompts of images that were generated in the investigation of the unit.
     """
-    controls, control_responses = reference.controls(claim, services.writer, explored)
-    stimuli, responses = [*own, *controls], np.stack([*own_responses, *control_responses])
-    pairs = sum(stimulus.role == "positive" for stimulus in own)
+    control_stimuli, control_responses = controls
+    stimuli, responses = [*own, *control_stimuli], np.stack([*own_responses, *control_responses])
     layer_scale = reference.scales.get(claim.unit.layer)
     matrix, location, scale = standardise(responses, stimuli, layer_scale)
     return Trial(
         claim=claim,
         outcome="tested" if is_drawable(own) else "undrawable",
-        cause="" if pairs == design.prompts else f"{pairs} of {design.prompts} prompts: the agent drew the others",
         overlap=measure_overlap([stimulus.prompt for stimulus in stimuli if stimulus.prompt], explored),
         writer=services.writer.name,
         protocol=design.preset,
@@ -192,7 +219,9 @@ def assemble_trial(
         matrix=matrix,
         location=location,
         scale=scale,
+        looks=(design.prompts,),
         standard=CONTROLS if layer_scale is None else EXEMPLARS,
+        exemplars=None if layer_scale is None else layer_scale.top_deviation(claim.unit.index),
     )
 
 

@@ -70,7 +70,8 @@ def measure_random_words(
         responses = respond(images, ordered, services.target)
         for claim in claims:
             measured = np.asarray(responses[claim.unit.layer])
-            yield assemble_trial(claim, stimuli, measured, services, design, reference)
+            controls = reference.controls(claim, services.writer, services.judge)
+            yield assemble_trial(claim, stimuli, [*measured], services, design, reference, controls)
         number += 1
         if number == design.random_words:
             return

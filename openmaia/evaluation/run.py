@@ -132,7 +132,8 @@ def prepare_run(
         row = asdict(trial.claim.unit) | asdict(trial.claim) | {"drawn": ""}
         claim = replace(trial.claim, basis=run.basis(row))
         run.write_artifact(RANDOM_WORDS, claim.investigation, to_parquet(replace(trial, claim=claim)))
-    return reference
+    words = StoredTrials(run, ()).words
+    return replace(reference, words={layer: words(layer) for layer in layers})
 
 
 def _without_random_words(run: Run, layers: Collection[str], design: EvaluationDesign) -> set[str]:

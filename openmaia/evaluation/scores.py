@@ -12,8 +12,10 @@ import numpy as np
 
 from openmaia.evaluation.analysis import bootstrap
 from openmaia.evaluation.analysis.bootstrap import ClusteredValues
+from openmaia.evaluation.analysis.sequential import Look, judge_look
 from openmaia.evaluation.analysis.statistics import CHANCE, MATCHED, FloatArray, auc, measure
-from openmaia.evaluation.claims import Claim, following_units
+from openmaia.evaluation.claims import Claim, Sharing, following_units
+from openmaia.evaluation.prompts import PROMPT_ROLES
 from openmaia.evaluation.trials import EXEMPLARS, Trial
 
 MAX_PARTNERS = 4
@@ -23,8 +25,22 @@ RESAMPLES = 2000
 """Number of bootstrap resamples of the stored intervals."""
 
 COUNTED = ("tested", "abstained", "undrawable")
-"""Values of `Trial.outcome` that enter averages. Abstentions and undrawable claims get the AUC of chance. A claim for
-which no usable prompts were written (`unwritten`) has no score, because that is not the fault of the description."""
+"""Values of `Trial.outcome` that enter averages over all units, in which abstentions and undrawable claims get the AUC of
+chance. A claim for which no usable prompts were written (`unwritten`) has no score, because that is not the fault of the
+description."""
+
+SIZES = {
+    "z_positive": "images of the description",
+    "z_neutral": "matched neutral images",
+    "z_against": "images of other units' descriptions",
+    "z_unrelated": "unrelated prompts",
+    "z_random": "photographs",
+    "z_exemplars": "top exemplars",
+}
+"""Mean activations in standard deviations of the dataset, on these images. They are known only if `Trial.standard` is
+EXEMPLARS: with another standard the numbers would not be comparable."""
+SIZE_OF = {"auc": "z_neutral", "auc_against": "z_against", "auc_unrelated": "z_unrelated", "auc_random": "z_random"}
+"""The mean activation on the control images of each AUC."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,8 +69,8 @@ class Evaluation:
 
         Each AUC compares the activations of the trial's unit on two groups of images. Undefined scores are None.
 
-        `auc`: positive against neutral images of the trial. It is 0.5 if there is no description (an abstention), or if
-        at least half of the positive images do not show what the description names.
+        `auc`: positive against neutral images of the trial; None if nothing was tested.
+        `auc_all`: the same, and 0.5 (chance) for an abstention and for a description that the generator cannot draw.
         `auc_by_label`: the same for the images of each label. `auc_worst`: the lowest of these AUCs.
         `auc_unrelated`, `auc_random`: positive images against unrelated images, and against photographs.
         `auc_against`: positive images against the positive images of `others`.
@@ -63,7 +79,7 @@ class Evaluation:
 
         `positive`, `neutral`: mean activations on the positive and on the neutral images.
         `difference`, `d`: the difference of these means, and Cohen's d.
-        `z_positive`, `z_neutral`, `z_difference`: the same means and difference for standardised activations.
+        `z_difference`: the same difference for standardised activations. See SIZES for the other names with `z_`.
         `mad`, `clarity`: positive images against photographs, measured as CoSy and FADE do.
 
         See `identification` for `rank`, `units`, `top1`, `top5` and `chance`, and `Trial` for `detection`, `outcome`
@@ -78,11 +94,18 @@ class Evaluation:
             "generator": trial.generator,
             "method": trial.claim.method,
             "standard": trial.standard,
+            "looks": list(trial.looks),
+            "miss": trial.miss,
+            "images": sum(stimulus.role in PROMPT_ROLES for stimulus in trial.stimuli),
+            "photographs_checked_by": sorted(
+                {trial.stimuli[row].verified_by or "nobody" for row in trial.rows("random")}
+            ),
             "others": [other.claim.unit.index for other in self.others],
             "overlap_exact": None if trial.overlap is None else trial.overlap.exact,
             "overlap_words": None if trial.overlap is None else trial.overlap.words,
         }
         scores |= _own_scores(trial) | _label_scores(trial) | _control_scores(trial) | identification(trial)
+        scores |= self._sizes()
         others = [auc(*_values(self.groups_of(other))) for other in self.others]
         scores["auc_other"] = float(np.mean(others)) if others else None
         words = [auc(*_values(self.groups_of(each))) for each in self.words]
@@ -109,6 +132,18 @@ class Evaluation:
         unit = self.trial.claim.unit.index
         return _deviations(other, "positive", unit), _deviations(other, "neutral", unit)
 
+    def _sizes(self) -> dict[str, float | None]:
+        trial, unit = self.trial, self.trial.claim.unit.index
+        # Without exemplars nothing is known of the dataset. A unit that is constant over it has no scale.
+        if trial.outcome != "tested" or trial.exemplars is None:
+            return dict.fromkeys(SIZES)
+        sizes = {
+            f"z_{role}": _mean(_deviations(trial, role, unit).values)
+            for role in ("positive", "neutral", "unrelated", "random")
+        }
+        against = _mean(_foreign(trial, unit, self.others).values)
+        return sizes | {"z_against": against, "z_exemplars": _mean([trial.exemplars])}
+
     def _auc_against(self) -> float | None:
         """Returns the AUC of the unit's activations on its own positive images against those of other units.
 
@@ -133,8 +168,10 @@ def control_scores(
     Returns:
         A dictionary for each group of control images, by the name of its score: `auc` (neutral images), `auc_against`
         (positive images of `others`), `auc_unrelated` and `auc_random` (photographs). Empty groups are left out. Each
-        of these dictionaries holds the AUC as `auc`, its 95 % bootstrap interval over prompts as `low` and `high`, the
-        numbers of positive and of control images as `n`, and the numbers of their prompts as `prompts`.
+        of these dictionaries holds the AUC as `auc`, its interval at the level of the trial's last look as `low` and
+        `high` (`bootstrap.widened_interval` over prompts and photographs), the numbers of positive and of control
+        images as `n`, the numbers of their prompts as `prompts`, and the mean standardised activations on both as
+        `means`.
     """
     positive = _deviations(trial, "positive", unit)
     groups = {
@@ -147,13 +184,15 @@ def control_scores(
     for key, group in groups.items():
         estimate = bootstrap.estimate("auc", str(unit), positive, group, resamples)
         if estimate is not None:
-            interval = bootstrap.interval(estimate)
+            clusters = len({*positive.clusters}), len({*group.clusters})
+            interval = bootstrap.widened_interval(estimate, clusters, trial.miss)
             scores[key] = {
                 "auc": round(interval.mean, 6),
                 "low": round(interval.low, 6),
                 "high": round(interval.high, 6),
                 "n": [len(positive.values), len(group.values)],
-                "prompts": [len({*positive.clusters}), len({*group.clusters})],
+                "prompts": list(clusters),
+                "means": [round(float(np.mean(each.values)), 4) for each in (positive, group)],
             }
     return scores
 
@@ -213,10 +252,9 @@ def _own_scores(trial: Trial) -> dict[str, Any]:
     }
     scores |= {name: measure(name, positive, neutral) if tested else None for name in MATCHED}
     z = [_deviations(trial, role, trial.claim.unit.index).values for role in ("positive", "neutral")]
-    scores |= {"z_positive": _mean(z[0]), "z_neutral": _mean(z[1])}
     scores["z_difference"] = measure("difference", *z) if tested else None
-    if scores["auc"] is None and trial.outcome in COUNTED:
-        scores["auc"] = CHANCE
+    chance = CHANCE if trial.outcome in COUNTED else None
+    scores["auc_all"] = chance if scores["auc"] is None else scores["auc"]
     return scores
 
 
@@ -308,32 +346,41 @@ def _among_highest(deviations: FloatArray, unit: int, k: int) -> FloatArray:
     return np.clip((k - above) / equal, 0.0, 1.0)
 
 
-def partners(claim: Claim, tested: Sequence[Claim], count: int = MAX_PARTNERS) -> list[Claim]:
-    """Returns the tested claims (descriptions) about other units whose images serve as control images for a claim.
+def partners(claim: Claim, tested: Sequence[Claim], sharing: Sharing, count: int = MAX_PARTNERS) -> list[Claim]:
+    """Returns the tested claims about other units whose images serve as control images for a claim.
 
     These are at most `count` claims of the same method and replicate about the following units of the layer, in the
-    cyclic order of `following_units`.
+    cyclic order of `following_units`. Claims that are alike (`Claim.is_like`) are left out.
     """
-    same = {each.unit: each for each in tested if (each.method, each.replicate) == (claim.method, claim.replicate)}
+    same = {
+        each.unit: each
+        for each in tested
+        if (each.method, each.replicate) == (claim.method, claim.replicate) and not each.is_like(claim, sharing)
+    }
     return [same[unit] for unit in following_units(claim.unit, same)[:count]]
 
 
-def compare_trials(trials: Sequence[Trial], words: Mapping[str, Sequence[Trial]] | None = None) -> list[Evaluation]:
-    """Combines each trial (tested description) with the trials of other units that `partners` selects as its controls.
+def unlike(claim: Claim, words: Sequence[Trial], sharing: Sharing) -> tuple[Trial, ...]:
+    """Returns those trials of random words that are wrong descriptions where a claim is right."""
+    return tuple(each for each in words if not each.claim.is_like(claim, sharing))
 
-    Args:
-        trials: The trials of any units, methods and replicates.
-        words: For each layer the trials of descriptions that consist of a random word. They are a control.
 
-    Returns:
-        One evaluation for each trial, in the same order.
+def look_at(trial: Trial, words: Sequence[Trial], sharing: Sharing) -> Look:
+    """Says whether the AUCs of a trial are clear, hopeless or still open at its last look.
+
+    The images of other units' descriptions are not known yet, so those of random words stand in for them.
     """
+    others = unlike(trial.claim, words, sharing)
+    return judge_look(control_scores(trial, trial.claim.unit.index, others).values())
+
+
+def compare_trials(trials: Sequence[Trial], sharing: Sharing) -> list[Evaluation]:
+    """Combines each trial with the trials of other units that `partners` selects as its controls, in the same order."""
     tested = {trial.claim: trial for trial in trials if trial.outcome == "tested"}
     return [
         Evaluation(
             trial=trial,
-            others=tuple(tested[claim] for claim in partners(trial.claim, list(tested))),
-            words=tuple((words or {}).get(trial.claim.unit.layer, ())),
+            others=tuple(tested[claim] for claim in partners(trial.claim, list(tested), sharing)),
         )
         for trial in trials
     ]

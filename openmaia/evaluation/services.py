@@ -7,6 +7,7 @@ from openmaia.core.images import EncodedImage
 from openmaia.core.services import Generator, Target
 from openmaia.core.units import Unit
 from openmaia.evaluation.analysis.agreement import ClaimSimilarity
+from openmaia.evaluation.claims import Sharing
 from openmaia.evaluation.judging.judges import Judge
 from openmaia.evaluation.language_model import LanguageModel
 from openmaia.evaluation.prompts import PUBLISHED_COUNT, PromptPreset, PromptWriter
@@ -34,9 +35,10 @@ class EvaluationServices:
     photographs: Sequence[EncodedImage] = ()
     """Photographs of the test split, which no agent has seen. They serve as random control images and for the tests of
     `openmaia.evaluation.judging`."""
+    captions: Mapping[str, str] = field(default_factory=dict[str, str])
+    """What photographs show, by the digest of the dataset image; those without a caption are missing."""
     scales: Mapping[str, LayerScale] = field(default_factory=dict[str, LayerScale])
-    """For each layer the mean and the standard deviation of each unit's activations on the dataset images, as stored
-    with the exemplars. The responses in trials are standardised by them, or by the images of the trial itself if the
+    """How the units of each layer respond to the dataset images, as stored with the exemplars. The responses in trials are standardised by them, or by the images of the trial itself if the
     layer is missing (see `openmaia.evaluation.trials.standardise`)."""
     similarities: Sequence[ClaimSimilarity] = ()
     """Methods of comparing two texts: the claims of repeated investigations of a unit, or a label and a known truth."""
@@ -51,21 +53,33 @@ class EvaluationDesign:
     preset: PromptPreset = "labels"
     """The method by which test prompts are written, see `openmaia.evaluation.prompts`."""
     n: int = 30
-    """Number of positive and of neutral prompts for each description. The presets `paper` and `pairing` use 7."""
+    """Number of positive and of neutral prompts for each description, up to the first look. The presets `paper` and
+    `pairing` use 7."""
+    looks: tuple[int, ...] = ()
+    """Numbers of positive and of neutral prompts up to each further look. Those that are not above `n` are left out,
+    and the published presets have a single look."""
     seed: int = 0
     """The seed of the run, from which the seeds of prompts, images and random words are derived."""
-    random: int = 30
-    """Number of photographs that are used as random control images."""
+    random: int = 100
+    """Largest number of photographs that are the random control images of one description."""
     generator: str = ""
     """Name of the generator of the test images in results."""
     detect: int = 24
     """Number of photographs that the judge inspects for each description: do they show what it names? At most as many
     parts of photographs are inspected, too. 0 leaves out both tests (`openmaia.evaluation.judging`)."""
 
-    random_words: int = 10
-    """Number of random words that are tested as descriptions in each layer, as a control."""
+    random_words: int = 60
+    """Largest number of random words that are tested as descriptions in each layer, as a control."""
+    sharing: Sharing = "label"
+    """When two descriptions count as alike, so that one is no control for the other."""
 
     @property
     def prompts(self) -> int:
-        """The number of positive test prompts for each description, which depends on `preset`."""
+        """The number of positive test prompts for each description up to the first look, which depends on `preset`."""
         return PUBLISHED_COUNT if self.preset in ("paper", "pairing") else self.n
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """The number of positive test prompts for each description up to each look, in increasing order."""
+        more = {size for size in self.looks if size > self.prompts} if self.preset == "labels" else set[int]()
+        return (self.prompts, *sorted(more))

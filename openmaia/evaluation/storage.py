@@ -19,8 +19,8 @@ from openmaia.core.typed import mistyped
 from openmaia.core.units import Unit
 from openmaia.evaluation.analysis.overlap import PromptOverlap
 from openmaia.evaluation.analysis.statistics import FloatArray
-from openmaia.evaluation.claims import Claim
-from openmaia.evaluation.scores import MAX_PARTNERS, Evaluation, partners
+from openmaia.evaluation.claims import Claim, Sharing
+from openmaia.evaluation.scores import MAX_PARTNERS, Evaluation, partners, unlike
 from openmaia.evaluation.trials import Stimulus, Trial
 from openmaia.runs import tables
 from openmaia.runs.files import naming
@@ -49,6 +49,9 @@ _HEADER: dict[str, Any] = {
     "detection": dict[str, Any],
     **dict.fromkeys(("location", "scale"), str),
     "overlap": PromptOverlap | None,
+    "exemplars": float | None,
+    "looks": list[int],
+    "miss": float,
 }
 """Keys of the header of every file, with their types. That of an evaluation also has `scores`, a dict, and `compared`:
 the digests (`Claim.basis`) of the descriptions with which its unit is compared."""
@@ -74,7 +77,10 @@ def to_parquet(result: Trial | Evaluation) -> bytes:
         "location": _encode(trial.location),
         "scale": _encode(trial.scale),
         "detection": dict(trial.detection),
+        "exemplars": trial.exemplars,
         "overlap": None if trial.overlap is None else asdict(trial.overlap),
+        "looks": list(trial.looks),
+        "miss": trial.miss,
     }
     if isinstance(result, Evaluation):
         header["scores"] = result.scores
@@ -107,7 +113,10 @@ def _trial(rows: list[dict[str, Any]], header: dict[str, Any]) -> Trial:
             location=_decode(header["location"]),
             scale=_decode(header["scale"]),
             detection=header["detection"],
+            exemplars=header["exemplars"],
             overlap=None if header["overlap"] is None else PromptOverlap(**header["overlap"]),
+            looks=tuple(header["looks"]),
+            miss=header["miss"],
             **header["trial"],
         )  # fmt: skip
     except (KeyError, TypeError, ValueError) as error:
@@ -175,6 +184,7 @@ class StoredTrials:
     def __init__(self, run: Run, investigations: Iterable[InvestigationId] | None = None):
         """Selects the trials of `investigations`; None selects all evaluated investigations of the run."""
         self._run = run
+        self.sharing: Sharing = run.config()["evaluate"]["sharing"]
         self._investigations = sorted(run.evaluated() if investigations is None else investigations)
         self.cached = lru_cache(maxsize=4 * MAX_PARTNERS)(self.read)
         self.words = lru_cache(maxsize=4)(self._words)
@@ -243,8 +253,8 @@ class StoredTrials:
         ]
 
     def _compared(self, claim: Claim) -> list[str]:
-        words = [trial.claim for trial in self.words(claim.unit.layer)]
-        return [each.basis for each in (*partners(claim, self._tested), *words)]
+        words = [trial.claim for trial in unlike(claim, self.words(claim.unit.layer), self.sharing)]
+        return [each.basis for each in (*partners(claim, self._tested, self.sharing), *words)]
 
     def evaluations(self, of: Iterable[InvestigationId] | None = None, *, images: bool = False) -> Iterator[Evaluation]:
         """Yields the evaluation (a trial and the trials it is compared with) of each investigation.
@@ -261,11 +271,11 @@ class StoredTrials:
             trial = self.readable(investigation, images=images)
             if trial is None:
                 continue
-            others = partners(trial.claim, self._tested)
+            others = partners(trial.claim, self._tested, self.sharing)
             yield Evaluation(
                 trial=trial,
                 others=tuple(self.cached(claim.investigation) for claim in others),
-                words=self.words(trial.claim.unit.layer),
+                words=unlike(trial.claim, self.words(trial.claim.unit.layer), self.sharing),
             )
 
 

@@ -10,6 +10,7 @@ import numpy.typing as npt
 from openmaia.core.images import EncodedImage
 from openmaia.core.services import Generation, Generator, LayerProbe, Target
 from openmaia.evaluation.analysis.overlap import PromptOverlap
+from openmaia.evaluation.analysis.sequential import ERROR
 from openmaia.evaluation.analysis.statistics import FloatArray
 from openmaia.evaluation.claims import Claim
 from openmaia.evaluation.judging.judges import ImageVerdict, Judge
@@ -25,8 +26,21 @@ CONSTANT = 1e-12
 MAX_DEVIATION = 60_000.0
 """Standardised responses are clipped to this absolute value, which float16 can represent."""
 
-LayerScale = tuple[FloatArray, FloatArray]
-"""Mean and standard deviation over dataset images of the activations of all units of a layer, (units,) each."""
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LayerScale:
+    """The activations of all units of a layer on the images of the dataset, (units,) each."""
+
+    mean: FloatArray
+    std: FloatArray
+    top: FloatArray
+    """Mean activation on the unit's top exemplars; NaN for a unit without any."""
+
+    def top_deviation(self, unit: int) -> float | None:
+        """Returns `top` of a unit in standard deviations; None if it is unknown or the unit is constant."""
+        if not self.std[unit] > CONSTANT or not np.isfinite(self.top[unit]):
+            return None
+        return float((self.top[unit] - self.mean[unit]) / self.std[unit])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,9 +102,16 @@ class Trial:
     """Mean response of each unit to the images that `standard` names, (units,)."""
     scale: FloatArray = field(default_factory=lambda: np.zeros(0))
     """Standard deviation of the responses of each unit to the images that `standard` names, (units,)."""
+    looks: tuple[int, ...] = ()
+    """The number of positive images, and of neutral ones, that were asked for up to each look at the responses."""
+    miss: float = ERROR
+    """Probability with which an interval may miss the truth at the last of these looks (`sequential.levels`)."""
     standard: str = ""
     """The images behind `location` and `scale`: EXEMPLARS for the dataset images from which exemplars are chosen,
     CONTROLS for the images of this trial. `standardise` describes them in detail."""
+    exemplars: float | None = None
+    """Mean standardised activation of the claim's unit on its top exemplars; None unless `standard` is EXEMPLARS, and for
+    a unit that is constant over the dataset."""
     detection: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """The results of `detect` and `fuzz` in `openmaia.evaluation.judging`; empty if detection was left out."""
 
@@ -194,8 +215,8 @@ def standardise(
     location = responses[quiet].mean(axis=0) if quiet else responses.mean(axis=0)
     spread = responses.std(axis=0)
     if scale is not None:
-        usable = scale[1] > CONSTANT
-        location, spread = np.where(usable, scale[0], location), np.where(usable, scale[1], spread)
+        usable = scale.std > CONSTANT
+        location, spread = np.where(usable, scale.mean, location), np.where(usable, scale.std, spread)
     deviations = np.divide(responses - location, spread, out=np.zeros_like(responses), where=spread > CONSTANT)
     clipped = np.clip(np.nan_to_num(deviations), -MAX_DEVIATION, MAX_DEVIATION)
     return clipped.astype(np.float16), location, spread

@@ -10,9 +10,11 @@ The units file of a layer is written last: a layer is complete if this file exis
 
 import math
 import os
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from statistics import fmean
 from typing import Any, cast
 
 import numpy as np
@@ -171,6 +173,18 @@ class ExemplarStore:
         columns = ("unit", "mean", "std")
         rows = [] if data is None else tables.load(data, self.files.path(name), columns, _UNITS)[0]
         return {row["unit"]: (row["mean"], row["std"]) for row in rows if row["std"] is not None}
+
+    def top_means(self, layer: str) -> dict[int, float]:
+        """Returns the mean activation of each unit on its top exemplars, by unit index. Empty without exemplars."""
+        name = f"{safe(layer)}.rows.parquet"
+        data = self.files.read(name)
+        columns = ("unit", "kind", "activation")
+        rows = [] if data is None else tables.load(data, self.files.path(name), columns, ROWS)[0]
+        top: defaultdict[int, list[float]] = defaultdict(list)
+        for row in rows:
+            if KINDS[row["kind"]] == "top":
+                top[row["unit"]].append(row["activation"])
+        return {unit: fmean(activations) for unit, activations in top.items()}
 
     def size(self) -> int:
         """Returns the size of the exemplars in bytes. Files in subfolders, such as contact sheets, do not count."""

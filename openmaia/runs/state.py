@@ -160,6 +160,19 @@ def _row(
         "tools": summary.get("tools", {}),
         "labels": summary.get("labels", []),
         "description": summary.get("description", ""),
-        **{name: scores.get(name) for name in ("positive", "neutral", "auc", "auc_other", "outcome")},
+        **{
+            name: scores.get(name)
+            for name in (
+                "z_positive",
+                "z_neutral",
+                "z_exemplars",
+                "positive",
+                "neutral",
+                "auc",
+                "auc_all",
+                "auc_other",
+                "outcome",
+            )
+        },
         "seconds": summary.get("seconds", running.seconds if running else None),
     }

@@ -15,7 +15,8 @@ from openmaia.runs.tables import TableRow
 
 _COST = {"requests": pa.int64(), "seconds": pa.float64(), "gpu_seconds": pa.float64()}
 _SCORES = (
-    "positive neutral auc auc_other auc_worst auc_unrelated auc_random auc_against auc_words difference z_difference d "
+    "images miss positive neutral z_positive z_neutral z_against z_unrelated z_random z_exemplars "
+    "auc auc_all auc_other auc_worst auc_unrelated auc_random auc_against auc_words difference z_difference d "
     "mad clarity rank top1 top5 shown p q worst_auc worst_low worst_high"
 ).split()
 
@@ -64,14 +65,19 @@ class _Control:
     high: float
     n: tuple[int, int]
     prompts: tuple[int, int]
+    means: tuple[float, float]
 
 
 _SCORE_KINDS: dict[str, Any] = {
     **dict.fromkeys("outcome cause protocol writer generator method standard".split(), str),
-    **dict.fromkeys(("failed_images", "units"), int),
+    **dict.fromkeys(("failed_images", "units", "images"), int),
+    "miss": float,
+    "looks": list[int],
+    "photographs_checked_by": list[str],
     **dict.fromkeys(
-        "overlap_exact overlap_words positive neutral shown auc difference d z_positive z_neutral z_difference auc_worst "
-        "auc_unrelated auc_random mad clarity rank top1 top5 chance auc_other auc_words auc_against".split(),
+        "overlap_exact overlap_words positive neutral shown auc auc_all difference d z_difference auc_worst "
+        "z_positive z_neutral z_against z_unrelated z_random z_exemplars auc_unrelated auc_random mad clarity rank top1 "
+        "top5 chance auc_other auc_words auc_against".split(),
         float | None,
     ),
     "others": list[int],

@@ -118,7 +118,7 @@ def test_evaluation_of_another_answer_counts_in_no_reader(run: Run, change: Call
     change(run)
     assert FIRST not in run.scores() and run.score(FIRST) is None
     assert FIRST not in run.evaluated()
-    assert run_verdicts(run)[FIRST].verdict == "untested"
+    assert run_verdicts(run)[FIRST].verdict == "not tested"
     assert StoredTrials(run, [FIRST]).readable(FIRST) is None
     with pytest.raises(StoreError, match="test"):
         run.evaluation(FIRST)
@@ -242,7 +242,7 @@ def test_commands_and_functions_say_that_a_test_is_left_out(run: Run):
         assert f"openmaia evaluate {run.files.root}" in result.stderr
     with pytest.warns(UserWarning, match="tests another description"):
         rows = open_run(run.files.root).units().set_index("index")
-    assert (rows.loc[0, "description"], rows.loc[0, "verdict"]) == ("blue", "untested")
+    assert (rows.loc[0, "description"], rows.loc[0, "verdict"]) == ("blue", "not tested")
     write_report([run])
     [html] = [each.read_text() for each in Path(run.files.path(page)).rglob(f"{RED.index}-0.html")] or [""]
     assert "tests another description" in html

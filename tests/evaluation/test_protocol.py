@@ -23,7 +23,7 @@ from openmaia.evaluation.protocol import evaluate_claims, evaluate_investigation
 from openmaia.evaluation.scores import compare_trials, identification, partners, raw_group
 from openmaia.evaluation.services import EvaluationDesign, EvaluationServices
 from openmaia.evaluation.storage import read_trial, to_parquet
-from openmaia.evaluation.trials import Stimulus, Trial, run_stimuli, standardise
+from openmaia.evaluation.trials import LayerScale, Stimulus, Trial, run_stimuli, standardise
 from openmaia.offline.closed_form import ClosedFormTarget
 from openmaia.offline.collage import CollageGenerator
 from openmaia.offline.collage.scene import CollageScene
@@ -116,10 +116,11 @@ def stimulus(role: str, activation: float) -> Stimulus:
 
 def test_deviations_use_exemplar_scale():
     stimuli = [stimulus("positive", 5), stimulus("neutral", 1)]
-    scale = np.array([1.0, 2.0]), np.array([2.0, 4.0])
+    scale = LayerScale(mean=np.array([1.0, 2.0]), std=np.array([2.0, 4.0]), top=np.array([5.0, np.nan]))
     matrix, *used = standardise(np.array([[5.0, 2.0], [1.0, 2.0]]), stimuli, scale)
     assert matrix.tolist() == [[2.0, 0.0], [0.0, 0.0]]
     assert [each.tolist() for each in used] == [[1.0, 2.0], [2.0, 4.0]]
+    assert [scale.top_deviation(unit) for unit in range(2)] == [2.0, None]
 
 
 def test_deviations_without_exemplars_use_controls():
@@ -131,9 +132,11 @@ def test_deviations_without_exemplars_use_controls():
 
 def test_deviations_of_constant_unit_are_zero_and_all_are_finite():
     stimuli = [stimulus("positive", 4), stimulus("neutral", 0)]
-    matrix, _, _ = standardise(np.array([[3.0, 1e30], [3.0, 0.0]]), stimuli, (np.zeros(2), np.array([0.0, 1e-6])))
+    scale = LayerScale(mean=np.zeros(2), std=np.array([0.0, 1e-6]), top=np.ones(2))
+    matrix, _, _ = standardise(np.array([[3.0, 1e30], [3.0, 0.0]]), stimuli, scale)
     assert matrix[:, 0].tolist() == [0.0, 0.0]
     assert np.isfinite(matrix).all()
+    assert scale.top_deviation(0) is None
 
 
 # -- scores --------------------------------------------------------------------------------------------------------------
@@ -160,9 +163,11 @@ def test_wrong_label_has_worst_auc(services: EvaluationServices):
 
 
 @pytest.mark.parametrize(("labels", "outcome"), [((), "abstained"), (("zyzzyva",), "undrawable")])
-def test_untestable_claim_scores_chance(services: EvaluationServices, labels: tuple[str, ...], outcome: str):
+def test_chance_is_assigned_to_untestable_claim_in_a_column_of_its_own(
+    services: EvaluationServices, labels: tuple[str, ...], outcome: str
+):
     own = scores(services, claim(RED, *labels), claim(GREEN, "red"))[0]
-    assert (own["outcome"], own["auc"]) == (outcome, 0.5)
+    assert (own["outcome"], own["auc"], own["auc_all"]) == (outcome, None, 0.5)
     assert own["auc_other"] == 1.0, "it is still measured on the images of other units"
 
 
@@ -322,7 +327,7 @@ def test_identification_of_equal_units_is_chance():
 
 def test_identification_ignores_units_that_are_always_high():
     stimuli = [stimulus("positive", 2), stimulus("neutral", 0)]
-    scale = np.array([0.5, 100.0]), np.array([1.0, 1.0])
+    scale = LayerScale(mean=np.array([0.5, 100.0]), std=np.ones(2), top=np.array([2.0, 101.0]))
     matrix, _, _ = standardise(np.array([[2.0, 100.0], [0.0, 100.0]]), stimuli, scale)
     assert identification(replace(trial(matrix.tolist()), stimuli=tuple(stimuli)))["top1"] == 1.0
 

@@ -137,10 +137,15 @@ def test_interrupted_random_words_are_measured_again(run: Run, services: Evaluat
 # -- the run as a whole --------------------------------------------------------------------------------------------------
 
 
-def test_mean_difference_counts_abstentions(run: Run, services: EvaluationServices):
+def test_means_of_tested_descriptions_and_of_all_units_stand_apart(run: Run, services: EvaluationServices):
     evaluate_run(run, services, SMALL)
-    expected = np.mean([values["auc"] - values["auc_other"] for values in run.scores().values()])
-    assert run_scores(run, 200).difference.mean == pytest.approx(expected)
+    found, whole = run.scores().values(), run_scores(run, 200)
+    tested = [values["auc"] - values["auc_other"] for values in found if values["outcome"] == "tested"]
+    every = [values["auc_all"] - values["auc_other"] for values in found]
+    assert 0 < len(tested) < len(every)
+    assert whole.measures["auc_minus_other"].mean == pytest.approx(np.mean(tested))
+    assert whole.measures["auc_minus_other_all"].mean == pytest.approx(np.mean(every))
+    assert [whole.counts[name] for name in ("auc", "auc_all")] == [len(tested), len(every)]
 
 
 def test_run_scores_are_cached_until_an_evaluation_changes(run: Run, services: EvaluationServices):
@@ -158,10 +163,10 @@ def test_run_of_abstentions_scores_chance_and_can_be_compared(tmp_path: Path, se
     for each in (mute, full):
         evaluate_run(each, services, SMALL)
     whole = run_scores(mute, 200)
-    assert (whole.outcomes, whole.measures["auc"].mean) == ({"abstained": 2}, 0.5)
-    assert np.isnan(whole.measures["d"].mean)
+    assert (whole.outcomes, whole.measures["auc_all"].mean) == ({"abstained": 2}, 0.5)
+    assert all(np.isnan(whole.measures[name].mean) for name in ("auc", "d"))
     (pair,) = compare_runs([(full, "full"), (mute, "mute")], 100)
-    assert {each.measure: each.units for each in pair.differences} == {"auc": 2}, "no record has turns"
+    assert {each.measure: each.units for each in pair.differences} == {"auc_all": 2}, "no record has turns"
     assert run_scores(mute, 100).activations.units == {}
 
 
@@ -171,7 +176,7 @@ def test_run_of_one_unit_and_one_image_is_evaluated_and_compared(tmp_path: Path,
         evaluate_run(each, services, EvaluationDesign(n=1))
     whole = run_scores(one, 100)
     assert (whole.units, whole.measures["auc"].mean) == (1, 1.0)
-    assert np.isnan(whole.difference.mean)
+    assert np.isnan(whole.measures["auc_minus_other"].mean)
     (pair,) = compare_runs([(one, "one"), (other, "other")], 100)
     auc = next(row for row in pair.differences if row.measure == "auc")
     assert (auc.units, auc.p, auc.adjusted) == (1, None, None)

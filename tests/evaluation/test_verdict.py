@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 
-from openmaia.evaluation.analysis.verdict import CONTROLS, Verdict, judge, sentence
+from openmaia.evaluation.analysis.verdict import CONTROLS, Verdict, judge
 
 
-def control(auc: float, low: float, prompts: int = 10, n: int = 30) -> dict[str, Any]:
-    return {"auc": auc, "low": low, "high": min(auc + 0.1, 1.0), "n": [n, n], "prompts": [prompts, n]}
+def control(auc: float, low: float, prompts: int = 10, n: int = 30, high: float = 1.0, **more: Any) -> dict[str, Any]:
+    return {"auc": auc, "low": low, "high": high, "n": [n, n], "prompts": [prompts, n], **more}
 
 
 def scores(p: float | None = 0.001, q: float | None = 0.01, **controls: Any) -> dict[str, Any]:
@@ -16,19 +16,26 @@ def scores(p: float | None = 0.001, q: float | None = 0.01, **controls: Any) -> 
     return {"outcome": "tested", "p": p, "q": q, "controls": given}
 
 
+OPEN = control(0.6, 0.44, high=0.81)
+REFUTED = control(0.3, 0.2, high=0.5)
+
+
 @pytest.mark.parametrize(
     ("given", "expected"),
     [
         (scores(), Verdict.SUPPORTED),
         (scores(q=0.05), Verdict.SUPPORTED),
-        (scores(q=0.051), Verdict.WEAK),
-        (scores(p=0.06, q=0.06), Verdict.NOT_SUPPORTED),
-        (scores(auc=control(0.9, 0.8), auc_random=control(0.6, 0.49)), Verdict.WEAK),
-        (scores(auc=control(0.9, 0.8), auc_random=control(0.6, 0.5)), Verdict.WEAK),
-        (scores(auc=control(0.9, 0.8), auc_random=control(0.5, 0.4)), Verdict.NOT_SUPPORTED),
+        (scores(q=0.051), Verdict.UNDECIDED),
+        (scores(p=0.9, q=0.9), Verdict.UNDECIDED),
         (scores(p=None, q=None), Verdict.UNDECIDED),
-        (scores(p=None, q=None, auc=control(0.5, 0.4)), Verdict.NOT_SUPPORTED),
-        (scores(auc=control(1.0, 1.0, prompts=3)), Verdict.UNTESTED),
+        (scores(auc=control(0.9, 0.8), auc_random=OPEN), Verdict.UNDECIDED),
+        (scores(auc=control(0.9, 0.8), auc_random=control(0.6, 0.5)), Verdict.UNDECIDED),
+        (scores(auc=control(0.9, 0.8), auc_random=control(0.45, 0.3)), Verdict.UNDECIDED),
+        (scores(auc=control(0.9, 0.8), auc_random=REFUTED), Verdict.NOT_SUPPORTED),
+        (scores(p=None, q=None, auc=REFUTED), Verdict.NOT_SUPPORTED),
+        (scores(auc_random=control(0.8, 0.7, means=[0.2, 0.1])), Verdict.SUPPORTED),
+        (scores(auc_random=control(0.8, 0.7, means=[0.1, 0.2])), Verdict.NOT_SUPPORTED),
+        (scores(auc=control(1.0, 1.0, prompts=3)), Verdict.NOT_TESTED),
     ],
 )
 def test_verdict_follows_the_rule(given: dict[str, Any], expected: Verdict):
@@ -39,10 +46,16 @@ def test_verdict_follows_the_rule(given: dict[str, Any], expected: Verdict):
 
 def test_every_control_has_to_be_certain():
     """A control with a higher AUC but fewer images may be the less certain one."""
-    found = judge("answer", scores(auc=control(0.62, 0.55), auc_unrelated=control(0.7, 0.45)))
-    assert found.verdict is Verdict.WEAK
+    found = judge("answer", scores(auc=control(0.62, 0.55), auc_unrelated=control(0.7, 0.45, high=0.8)))
+    assert found.verdict is Verdict.UNDECIDED
     assert found.worst is not None and found.worst.name == "unrelated prompts"
-    assert "unrelated prompts: AUC 0.70 (95 % interval 0.45 to 0.80, 30 and 30 images)" in found.reason
+    assert found.worst.text == "unrelated prompts: AUC 0.70 (95 % interval 0.45 to 0.80, 30 and 30 images)"
+
+
+def test_reason_names_everything_that_is_open():
+    found = judge("answer", scores(p=0.06, q=0.08, auc=OPEN, auc_unrelated=control(0.9, 0.8), auc_random=OPEN))
+    assert found.reason.startswith("matched neutral images: interval 0.44 to 0.81 crosses 0.5; photographs: interval ")
+    assert "; q = 0.08: descriptions of other units" in found.reason
 
 
 def test_controls_that_were_not_measured_are_named():
@@ -54,14 +67,14 @@ def test_controls_that_were_not_measured_are_named():
 @pytest.mark.parametrize(
     ("stop", "given", "cause", "expected", "reason"),
     [
-        ("pending", None, "", Verdict.UNTESTED, "is pending"),
-        ("running", None, "", Verdict.UNTESTED, "is running"),
+        ("pending", None, "", Verdict.NOT_TESTED, "is pending"),
+        ("running", None, "", Verdict.NOT_TESTED, "is running"),
         ("failed", None, "the generator died", Verdict.FAILED, "the generator died"),
-        ("answer", None, "", Verdict.UNTESTED, "not evaluated yet"),
+        ("answer", None, "", Verdict.NOT_TESTED, "not evaluated yet"),
         ("abstain", None, "", Verdict.ABSTAINED, "found nothing"),
         ("limit", {"outcome": "abstained"}, "", Verdict.ABSTAINED, "without a description"),
-        ("answer", {"outcome": "unwritten"}, "", Verdict.UNTESTED, "No usable test prompts"),
-        ("answer", {"outcome": "undrawable"}, "", Verdict.UNTESTED, "do not show"),
+        ("answer", {"outcome": "unwritten"}, "", Verdict.NOT_TESTED, "No usable test prompts"),
+        ("answer", {"outcome": "undrawable"}, "", Verdict.NOT_TESTED, "do not show"),
     ],
 )
 def test_what_was_not_tested_says_why(
@@ -81,19 +94,3 @@ def test_columns_hold_what_tables_show():
         0.8,
         0.7,
     )
-
-
-def test_sentence_counts_every_verdict():
-    every = [
-        judge("answer", scores()),
-        judge("answer", scores(q=0.2)),
-        judge("answer", scores(p=0.9, q=0.9)),
-        judge("abstain", None),
-        judge("failed", None, "x"),
-    ]
-    assert sentence(every) == "1 of 3 descriptions hold up (1 weak); 1 abstained; 1 failed"
-    assert sentence([judge("pending", None)]) == "no description is tested yet; 1 untested"
-    assert sentence([judge("pending", None), judge("abstain", None)]).startswith("no description is tested yet")
-    assert sentence([judge("abstain", None)]) == "no description to test; 1 abstained"
-    assert sentence([judge("answer", scores(p=None, q=None))]) == "0 of 1 description holds up (1 undecided)"
-    assert sentence(every[:1]) == "1 of 1 description holds up"

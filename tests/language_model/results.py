@@ -27,6 +27,8 @@ HERE = Path(__file__).parent
 CONFIG = "demo"
 IMAGES = 10
 """Positive images of each description, and as many neutral ones."""
+FEW = 10
+"""With fewer tested descriptions nothing is said about a method."""
 OWN = "language model"
 WITHOUT = "language model, exemplars only"
 SCRIPTED = "scripted experimenter"
@@ -147,7 +149,7 @@ def _write_units(records: Mapping[Unit, Record], scores: Mapping[Unit, Evaluatio
     with (HERE / "units.csv").open("w", newline="") as out:
         table = csv.writer(out)
         table.writerow(
-            "layer unit stop turns measured sent_back tracebacks tokens minutes auc auc_other labels".split()
+            "layer unit stop turns measured sent_back tracebacks tokens minutes outcome auc auc_all auc_other labels".split()
         )
         for unit, record in records.items():
             own = scores[unit].scores
@@ -155,7 +157,7 @@ def _write_units(records: Mapping[Unit, Record], scores: Mapping[Unit, Evaluatio
                 unit.layer, unit.index, record.stop.value, len(record.turns), experiments_that_measured(record.turns),
                 record.evidence.sent_back, sum(turn.status == "error" for turn in record.turns),
                 sum(turn.tokens for turn in record.turns), f"{sum(t.seconds for t in record.turns) / 60:.1f}",
-                own["auc"], own["auc_other"], "; ".join(record.labels),
+                own["outcome"], own["auc"], own["auc_all"], own["auc_other"], "; ".join(record.labels),
             ])  # fmt: skip
 
 
@@ -163,9 +165,10 @@ def _report(figures: Mapping[str, Any]) -> str:
     loop, truth = figures["loop"], figures["truth"]
     count = loop["investigations"]
     share, low, high = loop["met_the_rule"][:3]
+    answers = loop["ended"].get(Stop.ANSWER.value, 0)
     rows = [
-        f"| {name} | {shown(own['auc'], '.2f')} | {shown(own['auc_other'], '.2f')} | {shown(own['difference'], '.2f')} | "
-        f"{shown(figures['difference_to'].get(name), '.2f')} |"
+        f"| {name} | {own['tested']} of {own['units']} | {shown(own['auc'], '.2f')} | {shown(own['auc_other'], '.2f')} | "
+        f"{shown(own['auc_all'], '.2f')} | {shown(own['auc_other_all'], '.2f')} | {_compared(figures['difference_to'].get(name))} |"
         for name, own in truth.items()
     ]
     return f"""# A real language model as the agent
@@ -183,11 +186,14 @@ each unit is in units.csv, all figures in results.json.
 
 All methods were tested with the same generator and the same protocol. AUC: how often an image of a description excites its unit
 more than a neutral one. "Other": the same with descriptions of other units of the layer; what a description does not score
-beyond that, it does not say about its unit. An abstention, and a label that the generator cannot draw, count as 0.5. The last
-column compares the language model's AUC with the method's, unit by unit.
+beyond that, it does not say about its unit. The first two AUCs are over the descriptions that could be tested. "All": over all
+units, in which an abstention, an end without an answer and a label that the generator cannot draw count as 0.5, which is
+assigned and not measured. The last column compares the language model's AUC with the method's where both were tested.
 
-| method | AUC, own | AUC, other | own minus other | language model minus method |
-|---|---|---|---|---|
+**{truth[OWN]["tested"]} of the language model's {answers} answers could be tested.**{_few(truth[OWN]["tested"])}
+
+| method | tested | AUC, own | AUC, other | AUC, own, all | AUC, other, all | language model minus method |
+|---|---|---|---|---|---|---|
 {chr(10).join(rows)}
 {_images(figures.get("images"))}{_ablation(figures.get("ablation"), figures.get("failed", {}), figures.get("ablation_date"))}
 {_vllm(figures.get("vllm"), figures.get("vllm_date"))}"""
@@ -198,6 +204,17 @@ def _images(used: Mapping[str, int] | None) -> str:
     if used is None:
         return ""
     return f"\nImages per unit, beyond the exemplars: {', '.join(f'{name} {count}' for name, count in used.items())}.\n"
+
+
+def _compared(difference: Mapping[str, Any] | None) -> str:
+    if not difference or not difference["units"]:
+        return "n/a"
+    return f"{shown(difference['auc'], '.2f')}, {difference['units']} units"
+
+
+def _few(tested: int) -> str:
+    """Returns what so few tested descriptions allow to say."""
+    return f" No comparison of methods rests on {tested} units." if tested < FEW else ""
 
 
 def _ablation(variants: Mapping[str, Any] | None, failed: Mapping[str, int], made: str | None) -> str:

@@ -159,6 +159,7 @@ def evaluation(unit: Unit, text: str = "a striped cat", best: float = 9.0) -> by
         location=np.zeros(64),
         scale=np.ones(64),
         standard="exemplars",
+        exemplars=2.5,
         detection={"judge": text, "judged": 2, "known": 2, "shown": 1, "auprc": 0.5, "f1": None, "marks": []},
     )
     other = dataclasses.replace(trial, claim=Claim(unit=dataclasses.replace(unit, index=unit.index + 1)))

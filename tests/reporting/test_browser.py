@@ -68,6 +68,9 @@ def test_first_screen_shows_sentence_and_labelled_cards(index: Path, tab: Tab, w
 def test_table_sorts_filters_and_pages(index: Path, tab: Tab):
     tab.resize(1440)
     tab.open(index.as_uri(), READY)
+    verdicts = tab.run("shown.map((row) => openmaia.value(row, 'verdict'))")
+    assert verdicts == sorted(verdicts), "the best verdicts come first"
+    tab.open(index.as_uri() + "#sort=unit", READY)
     assert names(tab) == [f"layer4/{n}" for n in range(25)]
     tab.run("document.querySelector('.dt-paging-button.next').click()")
     assert names(tab) == [f"layer4/{n}" for n in range(25, 33)]
@@ -82,7 +85,7 @@ def test_table_sorts_filters_and_pages(index: Path, tab: Tab):
 
 
 def test_words_typed_letter_by_letter_find_what_they_find_at_once(index: Path, tab: Tab):
-    tab.open(index.as_uri(), READY)
+    tab.open(index.as_uri() + "#sort=unit", READY)
     for query in (
         "layer4/2 stri",
         "layer4/2 striped -verdict:failed",

@@ -97,7 +97,7 @@ def test_all_links_resolve(report: Path):
 def test_failed_and_owed_units_are_listed_with_their_cause(tmp_path: Path):
     columns, texts = table(write_report([run(tmp_path)]))
     assert columns["stop"] == ["answer", "answer", "limit", "failed", "pending"]
-    assert columns["verdict"][2:] == ["untested", "failed", "untested"] or columns["verdict"][2] == "abstained"
+    assert columns["verdict"][2:] == ["not tested", "failed", "not tested"] or columns["verdict"][2] == "abstained"
     assert texts[3][2].startswith("ServiceError: the generator died")
     assert "limits.turns=3" in texts[2][2]
 
@@ -106,11 +106,17 @@ def test_index_begins_with_the_finding(tmp_path: Path):
     made = run(tmp_path)
     one = summary_of(made)
     page = Page(write_report([made]).read_text())
-    assert one.sentence.casefold() in page.text.casefold()
-    assert (
-        page.text.index("OpenMAIA") < page.text.casefold().index(one.sentence.casefold()) < page.text.index("All units")
-    )
+    assert one.findings[0].startswith("2 of 5 units described")
+    assert page.text.index("OpenMAIA") < page.text.index(one.findings[0]) < page.text.index("All units")
     assert len([item for item in page.all("li") if item.get("class") == "card"]) == 2
+
+
+def test_sizes_stand_beside_aucs(tmp_path: Path):
+    made = run(tmp_path)
+    columns, _ = table(write_report([made]))
+    tested = [scores for _, scores in sorted(made.scores().items()) if scores["z_positive"] is not None]
+    assert tested and [value for value in columns["exemplars_sd"] if value is not None] == [2.5] * len(tested)
+    assert "+2.50 on the unit’s top exemplars" in Page(unit_pages(made)[0].read_text()).text
 
 
 def test_claim_links_to_the_turn_that_measured_it(tmp_path: Path):

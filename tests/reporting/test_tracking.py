@@ -174,8 +174,11 @@ def test_table_holds_every_unit_with_scores_and_thumbnails(tracked: Tracked):
     assert {row["index"]: row["labels"] for row in rows} == labels
     order = [list(Verdict).index(Verdict(row["verdict"])) for row in rows]
     assert order == sorted(order) and all(row["mark"] in "🟢🟡🔴⚪⚫❌" for row in rows)
-    scores = [found["auc"] for found in tracked.run.scores().values()]
-    assert sorted(row["auc"] for row in rows if row["auc"] is not None) == sorted(scores)
+    scores = {each.unit.index: found for each, found in tracked.run.scores().items()}
+    for row in rows:
+        found = scores.get(row["index"], {})
+        names = ("auc", "auc_all", "z_positive", "z_exemplars")
+        assert [row[name] for name in names] == [found.get(name) for name in names]
     for row in rows:
         with Image.open(files[row["exemplars"]["path"]]) as shown:
             assert shown.size == (64, 64)

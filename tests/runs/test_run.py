@@ -275,10 +275,10 @@ def test_summary_joins_records_and_scores(run: Run):
     evaluate(run, PLAN[1])
     assert run.evaluated() == set(run.scores()) == {PLAN[1]}
     rows = {row["index"]: row for row in summary(run).to_pylist()}
-    assert [(rows[unit.index]["auc"], rows[unit.index]["outcome"]) for unit in UNITS] == [
-        (None, None),
-        (0.5, "abstained"),
-        (None, None),
+    assert [[rows[unit.index][name] for name in ("auc", "auc_all", "outcome")] for unit in UNITS] == [
+        [None, None, None],
+        [None, 0.5, "abstained"],
+        [None, None, None],
     ]
 
 

@@ -9,7 +9,6 @@ from openmaia.cli.assembly.evaluation import evaluation_services
 from openmaia.core.units import Unit
 from openmaia.evaluation.analysis import bootstrap
 from openmaia.evaluation.analysis.bootstrap import Interval
-from openmaia.evaluation.analysis.statistics import proportion
 from openmaia.evaluation.analysis.summary import pool_scores
 from openmaia.evaluation.claims import Claim
 from openmaia.evaluation.controls import prepare_reference
@@ -23,6 +22,8 @@ from tests.science import setting
 RESAMPLES = 2000
 TOGETHER = 17
 """Claims that share one computation of the controls."""
+
+AUCS = ("auc", "auc_other", "auc_minus_other")
 
 Labels = Mapping[Unit, Sequence[str]]
 
@@ -64,29 +65,30 @@ def _services(job: Job) -> EvaluationServices:
 
 
 def figures(found: Sequence[Evaluation]) -> dict[str, Any]:
-    """positive_share: units whose own images excite them more often than the neutral ones do. difference: AUC on a
-    description's own images minus AUC on other units'; intervals over prompts and units crossed. identification: how
-    often an image of a description excites its own unit most among all units of the layer."""
-    whole = pool_scores(found, RESAMPLES).measures
-    scores = [one.scores for one in found]
+    """The AUCs over the tested descriptions, and over all units with chance for the rest (`_all`), with their numbers.
+
+    auc_minus_other: AUC on a description's own images minus AUC on other units'; intervals over prompts and units crossed.
+    identification: how often an image of a description excites its own unit most among all units of the layer.
+    """
+    whole = pool_scores(found, RESAMPLES)
     return {
-        "positive_share": proportion([one["auc"] > 0.5 for one in scores if one["auc"] is not None]),
-        "auc": rounded(whole["auc"]),
-        "auc_other": rounded(whole["auc_other"]),
-        "difference": rounded(whole["auc_minus_other"]),
+        "tested": whole.counts["auc"],
+        "units": whole.counts["auc_all"],
+        **{f"{name}{over}": rounded(whole.measures[f"{name}{over}"]) for name in AUCS for over in ("", "_all")},
         "identification": {
-            "top1": rounded(whole["top1"]),
-            "top5": rounded(whole["top5"]),
-            "chance": round(whole["chance"].mean, 6),
-            "units": sum(one["top1"] is not None for one in scores),
+            "top1": rounded(whole.measures["top1"]),
+            "top5": rounded(whole.measures["top5"]),
+            "chance": round(whole.measures["chance"].mean, 6),
+            "units": whole.counts["top1"],
         },
     }
 
 
-def paired(one: Sequence[Evaluation], other: Sequence[Evaluation]) -> list[float | None]:
-    """Mean difference of AUCs over the same units, with its interval over units."""
+def paired(one: Sequence[Evaluation], other: Sequence[Evaluation]) -> dict[str, Any]:
+    """Mean difference of AUCs over the units for which both descriptions were tested, with its interval over units."""
     pairs = [(a.scores["auc"], b.scores["auc"]) for a, b in zip(one, other, strict=True)]
-    return rounded(bootstrap.mean_interval([a - b for a, b in pairs if None not in (a, b)], RESAMPLES))
+    differences = [a - b for a, b in pairs if None not in (a, b)]
+    return {"units": len(differences), "auc": rounded(bootstrap.mean_interval(differences, RESAMPLES))}
 
 
 def rounded(interval: Interval) -> list[float | None]:

@@ -20,6 +20,7 @@ from openmaia.evaluation.analysis.significance import RANDOM, SHUFFLED, supporte
 from openmaia.evaluation.analysis.statistics import CHANCE, proportion
 from openmaia.evaluation.analysis.summary import run_scores
 from openmaia.evaluation.analysis.verdict import Verdict, run_verdicts
+from openmaia.evaluation.scores import COUNTED
 from openmaia.runs.claimed import claim_runs
 from openmaia.runs.run import Run
 from tests.conftest import REPOSITORY
@@ -38,7 +39,8 @@ IMAGES = 10
 """Positive images of each description, as the demo's config says."""
 CSV = Path(__file__).with_name("real.csv")
 SECTION = "A real network"
-MEASURES = ("auc", "auc_other", "auc_minus_other", "auc_words", "auc_random", "top1", "top5", "chance")
+AUCS = ("auc", "auc_other", "auc_minus_other", "auc_words")
+MEASURES = (*AUCS, *(f"{name}_all" for name in AUCS), "auc_random", "top1", "top5", "chance")
 
 
 def measure(smoke: bool) -> dict[str, Any]:
@@ -62,7 +64,7 @@ def measure(smoke: bool) -> dict[str, Any]:
             pair.other: {
                 each.measure: [*rounded(each.difference), each.units]
                 for each in pair.differences
-                if each.measure == "auc"
+                if each.measure in ("auc", "auc_all")
             }
             for pair in compare_runs(methods, RESAMPLES)
             if pair.one == OWN
@@ -139,7 +141,9 @@ def of_method(run: Run, units: Sequence[Unit]) -> dict[str, Any]:
 def write_units(methods: Sequence[tuple[Run, str]]) -> None:
     with CSV.open("w", newline="") as out:
         table = csv.writer(out, lineterminator="\n")
-        table.writerow("method layer unit verdict p q auc auc_other auc_words auc_random worst_control labels".split())
+        table.writerow(
+            "method layer unit verdict p q auc auc_all auc_other auc_words auc_random worst_control labels".split()
+        )
         for run, method in methods:
             scores = run.scores()
             for investigation, verdict in sorted(run_verdicts(run).items()):
@@ -147,7 +151,7 @@ def write_units(methods: Sequence[tuple[Run, str]]) -> None:
                 numbers = (
                     verdict.p,
                     verdict.q,
-                    *(own.get(key) for key in ("auc", "auc_other", "auc_words", "auc_random")),
+                    *(own.get(key) for key in ("auc", "auc_all", "auc_other", "auc_words", "auc_random")),
                 )
                 labels = (run.summary(investigation) or {}).get("labels") or ()
                 table.writerow([
@@ -160,30 +164,25 @@ def write_units(methods: Sequence[tuple[Run, str]]) -> None:
 def section(figures: dict[str, Any]) -> str:
     methods, differences = figures["methods"], figures["differences"]
     own = methods[OWN]
-    silent = "; ".join(
-        f"{name} {(each['auc'][0] * tested + CHANCE * (figures['units'] - tested)) / figures['units']:.3f}"
-        for name, each in methods.items()
-        if name != OWN and (tested := each["outcomes"].get("tested", 0)) < figures["units"]
-    )
     chosen = ", ".join(f"{count} of `{layer}`" for layer, count in LAYERS.items())
     rows = [
         f"| {name} | {each['outcomes'].get('tested', 0)} | {shown(each['auc'])} | {shown(each['auc_minus_other'])} | "
+        f"{shown(_of_all(each, 'auc', figures['units']))} | {shown(_of_all(each, 'auc_minus_other', figures['units']))} | "
         f"{each['verdicts'].get('supported', 0)} | {shown(each['supported_of_all'], '.1%')} | "
         + " | ".join(shown(each["supported"].get(given), ".1%") for given in (SHUFFLED, RANDOM))
-        + f" | {shown(differences[name]['auc'][:3]) if name in differences else ''} |"
+        + f" | {_compared(differences.get(name, {}).get('auc'))} |"
         for name, each in methods.items()
     ]
     return f"""EfficientNet-Lite0, {figures["units"]} units drawn by a hash of the weights, the demo's 18 among them ({chosen}; the first
 layer has no more), {machine()}, {date.today().isoformat()}. `openmaia run` and `openmaia evaluate --claims`: all methods are tested on {IMAGES} images of each description with
 prompts that no agent gets, and the same control images. Each unit and method is in real.csv. The experimenter abstained on {own["outcomes"].get("abstained", 0)}
-units, which score what chance scores in all columns; a baseline that says nothing about a unit is not tested on it. Every baseline got as many images
+units. "All": over all {figures["units"]} units, in which those without a tested description count as chance (0.5); the other columns are over the tested
+descriptions. Every baseline got as many images
 per unit as the experimenter was shown ({figures["images"]}).
 
-| | tested | AUC, see above | minus the AUC of other units' descriptions | supported | … of all units | descriptions given to other units that are supported | random words that are supported | the experimenter's AUC minus this one's, unit by unit |
-|---|---|---|---|---|---|---|---|---|
+| | tested | AUC | minus the AUC of other units' descriptions | AUC, all | the same difference, all | supported | … of all units | descriptions given to other units that are supported | random words that are supported | the experimenter's AUC minus this one's, where both were tested |
+|---|---|---|---|---|---|---|---|---|---|---|
 {chr(10).join(rows)}
-
-AUC with the units that a baseline says nothing about counted as chance: {silent or "all baselines describe all units"}.
 
 Identification: an image of the experimenter's description excites its own unit most among all units of the layer in
 {own["top1"][0]:.1%} of cases ({own["top1"][1]:.1%} to {own["top1"][2]:.1%}) and is among the first five in {own["top5"][0]:.0%} ({own["top5"][1]:.0%} to {own["top5"][2]:.0%}), where chance is {own["chance"][0]:.2%}.
@@ -192,3 +191,17 @@ Identification: an image of the experimenter's description excites its own unit 
 descriptions, given to the same units, the shares in the two columns before the last pass the same rule; the interval counts each unit
 once.
 """
+
+
+def _of_all(figures: dict[str, Any], name: str, units: int) -> list[float | None] | None:
+    """A mean over all units, as far as it is known: a baseline has no test of a unit that it says nothing about."""
+    found: list[float | None] = figures[f"{name}_all"]
+    counted = sum(figures["outcomes"].get(outcome, 0) for outcome in COUNTED)
+    if counted == units or found[0] is None:
+        return found
+    # Images of other units' descriptions were not shown to those units, so that only their own AUC can be assigned.
+    return [(found[0] * counted + CHANCE * (units - counted)) / units, None, None] if name == "auc" else None
+
+
+def _compared(difference: list[float | None] | None) -> str:
+    return "" if difference is None else f"{shown(difference[:3])}, {difference[3]:.0f} units"

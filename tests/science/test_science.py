@@ -61,7 +61,7 @@ def test_table_about_a_real_network_agrees_with_its_units():
     for method, (tested, auc, _, supported, _, shuffled, words, _) in shown.items():
         own = [unit for unit in units if unit["method"] == method]
         verdicts = Counter(unit["verdict"] for unit in own)
-        assert int(tested) == len(own) - verdicts["abstained"] - verdicts["untested"]
+        assert int(tested) == len(own) - verdicts["abstained"] - verdicts["not tested"]
         assert int(supported) == verdicts["supported"]
         assert float(auc.split()[0]) == pytest.approx(mean(float(unit["auc"]) for unit in own), abs=0.0006)
         assert max(float(share.split("%")[0]) for share in (shuffled, words)) <= 5

@@ -11,7 +11,8 @@ from openmaia.core.services import Backbone, Generator, Target
 from openmaia.core.units import OUTPUT, TargetInfo, Unit
 from openmaia.datasets.library import ImageDataset
 from openmaia.evaluation.analysis.agreement import ModelSimilarity, WordOverlap
-from openmaia.evaluation.controls import exemplar_scales, load_photographs
+from openmaia.evaluation.claims import Sharing
+from openmaia.evaluation.controls import exemplar_scales, load_photographs, photograph_captions
 from openmaia.evaluation.judging.judges import DetectorJudge, Judge, ModelJudge
 from openmaia.evaluation.language_model import LanguageModel
 from openmaia.evaluation.prompts import ModelPromptWriter, PromptPreset, PromptWriter, PublishedPromptWriter
@@ -74,6 +75,7 @@ def evaluation_services(
         model=model,
         judge=judge(config, model),
         photographs=() if dataset is None else load_photographs(dataset, count, size),
+        captions={} if dataset is None else photograph_captions(dataset),
         scales={} if store is None else exemplar_scales(store, target.info()),
         similarities=[_word_overlap(model), *([ModelSimilarity(model)] if model else [])],
         truths=known_truths(config, target.info()),
@@ -128,7 +130,9 @@ def design(config: Config) -> EvaluationDesign:
         preset=preset,
         n=settings.n,
         seed=config.seed,
-        random=settings.n,
+        looks=tuple(settings.looks),
+        random=settings.random,
+        sharing=next(sharing for sharing in get_args(Sharing) if sharing == settings.sharing),
         detect=settings.detect,
         random_words=settings.random_words,
         generator=generators.generator_name(test_generator(config)),

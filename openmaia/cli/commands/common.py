@@ -106,7 +106,7 @@ def text_embedding(model: str) -> "TextEmbedding | None":
 
 
 def print_failures(outcome: "SweepOutcome") -> bool:
-    """Prints the causes of failed investigations and the damaged files of a sweep, and writes its HTML report.
+    """Prints the causes of failed investigations and the damaged files of a sweep.
 
     A sweep is the execution of all investigations of one config.
 
@@ -120,7 +120,6 @@ def print_failures(outcome: "SweepOutcome") -> bool:
     if failures and not outcome.done:
         print(f"failed: all {len(failures)} investigations of {root}, so that it holds no description", file=sys.stderr)
     is_damaged = print_damage(outcome.run)
-    print_report([outcome.run.files.root])
     return bool(failures) or is_damaged
 
 

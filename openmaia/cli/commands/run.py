@@ -52,7 +52,7 @@ def run(
     from openmaia.cli.terminal.costs import show_costs
     from openmaia.cli.terminal.live import running_investigations
     from openmaia.cli.terminal.output import Terminal, say
-    from openmaia.cli.terminal.runs import show_units
+    from openmaia.cli.terminal.runs import show_findings, show_units
 
     with Terminal(running_investigations(runs)) as terminal:
         outcomes = run_sweeps(settings, terminal)
@@ -60,12 +60,16 @@ def run(
     done, failed = sum(outcome.done for outcome in outcomes), sum(len(outcome.failed) for outcome in outcomes)
     say("everything was done already" if is_complete else f"investigations: {done} done, {failed} failed")
     say("reading the results")
-    any_failed = False
     for outcome, each in zip(outcomes, settings, strict=True):
         show_units(outcome.run, each.evaluate.bootstrap)
         show_costs(outcome.run)
-        any_failed |= print_failures(outcome)
-    if any_failed:
+    failed_sweeps = [outcome for outcome in outcomes if print_failures(outcome)]
+    roots = [outcome.run.files.root for outcome in outcomes]
+    for own in roots[1:]:
+        print_report([own])
+    print_report(roots)
+    show_findings([(outcome.run, each.evaluate.bootstrap) for outcome, each in zip(outcomes, settings, strict=True)])
+    if failed_sweeps:
         raise SystemExit(1)
 
 

@@ -152,7 +152,9 @@ def bias(config: ConfigSources) -> None:
     verdicts = judged(outcome.run, design(settings))
     write_pages(outcome.run, verdicts)
     show_biases(verdicts, outcome.run)
-    if print_failures(outcome):
+    any_failed = print_failures(outcome)
+    print_report([outcome.run.files.root])
+    if any_failed:
         raise SystemExit(1)
 
 

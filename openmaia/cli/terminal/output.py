@@ -56,6 +56,7 @@ def show_table(
     *,
     left: int = 1,
     whole: Collection[str] = (),
+    tight: bool = False,
 ) -> None:
     """Prints a table.
 
@@ -65,8 +66,14 @@ def show_table(
         rows: The cells of each row. Markup in strings is not interpreted.
         left: The number of leading columns that are aligned to the left; the others are aligned to the right.
         whole: The names of the columns whose cells are not wrapped.
+        tight: Whether one space is between columns, not two.
     """
-    table = Table(title=Text(title) if title else None, title_justify="left", box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
+    table = Table(
+        title=Text(title) if title else None,
+        title_justify="left",
+        box=SIMPLE_HEAD,
+        padding=(0, 0 if tight else 1, 0, 0),
+    )
     for number, column in enumerate(columns):
         justify = "left" if number < left else "right"
         table.add_column(Text(column), justify=justify, overflow="fold", no_wrap=column in whole)

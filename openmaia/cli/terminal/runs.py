@@ -18,12 +18,14 @@ from rich.text import Text
 from openmaia.cli.terminal.descriptions import show_overlap
 from openmaia.cli.terminal.faithfulness import show_faithfulness
 from openmaia.cli.terminal.output import console, say, show_table
-from openmaia.cli.terminal.scores import show_methods, show_reliability, show_truth
+from openmaia.cli.terminal.scores import show_methods, show_reliability, show_sizes, show_supported, show_truth
 from openmaia.core.text import first_line
 from openmaia.core.units import Unit
+from openmaia.evaluation.analysis.findings import findings
 from openmaia.evaluation.analysis.sanity import notes
 from openmaia.evaluation.analysis.summary import run_scores
-from openmaia.evaluation.analysis.verdict import UnitVerdict, Verdict, run_verdicts, sentence
+from openmaia.evaluation.analysis.verdict import UnitVerdict, Verdict, run_verdicts
+from openmaia.evaluation.truth import read_truth
 from openmaia.exemplars.store import ExemplarStore
 from openmaia.reporting.conduct import AgentConduct
 from openmaia.runs.claimed import with_claim_runs
@@ -62,6 +64,8 @@ def show_state(run: Run, resamples: int) -> None:
         show_units(run, resamples, overall=state.evaluated <= READ_EVALUATIONS)
         show_reliability(run)
         show_faithfulness(run)
+        if state.evaluated <= READ_EVALUATIONS:
+            show_findings([(run, resamples)])
     together = list(named(with_claim_runs([run])))
     show_truth(together)
     if len(together) > 1:
@@ -154,53 +158,48 @@ def running_table(running: Sequence[RunningInvestigation], shown: int) -> Table:
 
 VERDICT_STYLES = {
     Verdict.SUPPORTED: "green",
-    Verdict.WEAK: "yellow",
-    Verdict.UNDECIDED: "cyan",
+    Verdict.UNDECIDED: "yellow",
     Verdict.NOT_SUPPORTED: "red",
     Verdict.ABSTAINED: "dim",
-    Verdict.UNTESTED: "dim",
+    Verdict.NOT_TESTED: "dim",
     Verdict.FAILED: "bold red",
 }
 
 CONTROL_NAMES = {
     "auc": "neutral",
-    "auc_against": "other units",
+    "auc_against": "others",
     "auc_unrelated": "unrelated",
-    "auc_random": "photographs",
+    "auc_random": "photos",
 }
 """Short names of `openmaia.evaluation.analysis.verdict.CONTROLS`, for a terminal of 80 columns."""
 
 
 def show_units(run: Run, resamples: int, *, overall: bool = True) -> None:
-    """Prints units of a run with their labels, the verdict on each description, and its AUC.
-
-    The AUC says how well a unit's activation separates images of its description from control images. There are several
-    kinds of control images. The AUC is for the kind that is separated worst.
+    """Prints units of a run with their labels, the verdict on each description, and its AUC against the worst control.
 
     Args:
         run: The run.
         resamples: The number of bootstrap resamples for intervals.
         overall: Whether to read the evaluations of all units. If so, the units with the best verdicts are printed, and
-            means over all units. One of these means says how much higher the AUC is for images of a unit's own
-            description than for images of another unit's description. Otherwise only the units that the run
-            investigates first are printed.
+            means over all units. Otherwise only the units that the run investigates first are printed.
     """
     state = counts(run)
     verdicts = run_verdicts(run, None if overall else run.plan()[:SHOWN_UNITS])
     chosen = sorted(verdicts, key=lambda each: verdicts[each].rank)[:SHOWN_UNITS]
     shown = list(rows(run, state, chosen))
-    columns = ("unit", "verdict", "why", "labels", "against", "AUC", "low")
-    cells = [_cells(row, verdicts[each]) for each, row in zip(chosen, shown, strict=True)]
+    has_sizes = any(row["z_positive"] is not None for row in shown)
+    columns = ("unit", "verdict", "why", "labels", "against", "AUC", "low", *(["SD"] if has_sizes else []))
+    cells = [_cells(row, verdicts[each], has_sizes) for each, row in zip(chosen, shown, strict=True)]
     is_short = all(len(str(row[0])) <= SHORT_NAME for row in cells)
     wrapped = {"labels"} if is_short else {"unit", "labels"}
-    show_table(f"run {run.name}", columns, cells, left=5, whole=set(columns) - wrapped)
+    show_table(f"run {run.name}", columns, cells, left=5, whole=set(columns) - wrapped, tight=has_sizes)
     if any(each.worst for each in verdicts.values()):
+        sizes = ". SD: mean activation on its images, in standard deviations of the dataset" if has_sizes else ""
         say(
-            "AUC: against the control that the description beats least; low: the lower end of its 95 % interval. 0.5 is chance",
+            "AUC: against the control that the description beats least; low: the lower end of its 95 % interval. 0.5 is "
+            f"chance{sizes}",
             dim=True,
         )
-    if overall and state.evaluated:
-        say(sentence(verdicts.values()))
     if state.planned > SHOWN_UNITS:
         more = state.planned - SHOWN_UNITS
         say(f"{more} units more: openmaia show {shlex.quote(run.files.root)} --json, or summary.parquet there")
@@ -208,20 +207,29 @@ def show_units(run: Run, resamples: int, *, overall: bool = True) -> None:
         say(f"by our sanity tests {'; '.join(texts)}", dim=True)
     if not overall:
         return
-    difference = run_scores(run, resamples).difference
-    if difference.mean == difference.mean:
-        say(
-            f"AUC on a description's own images minus AUC on another unit's: mean {difference.mean:+.3f} "
-            f"(95 % bootstrap interval {difference.low:+.3f} to {difference.high:+.3f}, over units)"
-        )
+    scores = run_scores(run, resamples)
+    show_supported(run, scores)
+    show_sizes(scores)
     show_overlap(run)
     if sizes := list(run.investigations.sizes("records").values()):
         say(f"records: {len(sizes)}, {sum(sizes) / len(sizes) / 1e6:.2f} MB per unit")
 
 
-def _cells(row: dict[str, Any], verdict: UnitVerdict) -> list[str | Text]:
+def show_findings(runs: Sequence[tuple[Run, int]]) -> None:
+    """Prints what runs found, those with units of known truth first.
+
+    Args:
+        runs: Each run with its number of bootstrap resamples.
+    """
+    for run, resamples in sorted(runs, key=lambda each: not read_truth(each[0])):
+        scores = run_scores(run, resamples)
+        for sentence in findings(run, run_verdicts(run), scores if scores.units else None):
+            say(f"{run.name}: {sentence}" if len(runs) > 1 else sentence[0].upper() + sentence[1:])
+
+
+def _cells(row: dict[str, Any], verdict: UnitVerdict, has_sizes: bool) -> list[str | Text]:
     worst = verdict.worst
-    name = row["stop"] if verdict.verdict is Verdict.UNTESTED else verdict.verdict.value
+    name = row["stop"] if verdict.verdict is Verdict.NOT_TESTED else verdict.verdict.value
     return [
         f"{row['layer']}/{row['index']}" + (f" #{row['replicate']}" if row["replicate"] else ""),
         Text(name, style=VERDICT_STYLES[verdict.verdict]),
@@ -230,6 +238,7 @@ def _cells(row: dict[str, Any], verdict: UnitVerdict) -> list[str | Text]:
         CONTROL_NAMES[worst.key] if worst else "",
         f"{worst.auc:.2f}" if worst else "n/a",
         f"{worst.low:.2f}" if worst else "n/a",
+        *(["n/a" if row["z_positive"] is None else f"{row['z_positive']:+.1f}"] if has_sizes else []),
     ]
 
 

@@ -11,15 +11,13 @@ from openmaia.evaluation.analysis.selective import COVERAGES
 from openmaia.evaluation.analysis.significance import OWN, RANDOM, SHUFFLED, supported_shares
 from openmaia.evaluation.analysis.summary import PooledScores, run_scores
 from openmaia.evaluation.choice.answers import ChoiceScore
+from openmaia.evaluation.scores import SIZES
 from openmaia.evaluation.truth import read_truth, truth_scores
 from openmaia.reporting.figures.papers import published
 from openmaia.runs.run import Run
 
 SHOWN = {
-    "auc": "AUC, own images against matched neutral ones",
-    "auc_other": "AUC, images of other units of the layer",
-    "auc_minus_other": "difference of the two",
-    "auc_words": "AUC, images of random words",
+    "auc_minus_other": "AUC, own minus other units'",
     "auc_worst": "AUC of each unit's worst label",
     "z_difference": "mean difference, in standard deviations",
     "difference": "mean difference, raw activations",
@@ -40,6 +38,10 @@ PROTOCOLS = {
 """Scores of other projects' protocols, on the same units and images."""
 
 
+KINDS = ((OWN, "their own", "auc"), (SHUFFLED, "other units'", "auc_other"), (RANDOM, "random words", "auc_words"))
+"""Kinds of descriptions that units are tested with, with a short title for 80 columns and the name of their AUC."""
+
+
 def show_scores(run: Run, resamples: int) -> None:
     """Prints the mean scores of a run's descriptions, with 95 % confidence intervals.
 
@@ -53,12 +55,11 @@ def show_scores(run: Run, resamples: int) -> None:
     if not scores.units:
         return
     outcomes = ", ".join(f"{count} {outcome}" for outcome, count in scores.outcomes.items())
-    columns = ("", "mean", "95 % interval", "sanity")
+    columns = ("of tested descriptions", "mean", "95 % interval", "n", "sanity")
     show_table(f"evaluation of {run.name}: {outcomes}", columns, _score_rows(scores, SHOWN))
     chance = scores.measures["chance"].mean
     if chance == chance:
         say(f"identification by chance: {chance:.4f} for the highest")
-    show_supported(run, scores)
     if others := _score_rows(scores, PROTOCOLS):
         show_table("protocols of other projects, on these units", columns, others)
     say("intervals: bootstrap over prompts and units, crossed; of shares: Wilson, over units", dim=True)
@@ -67,35 +68,43 @@ def show_scores(run: Run, resamples: int) -> None:
 def _score_rows(scores: PooledScores, names: Mapping[str, str]) -> list[tuple[str, ...]]:
     measured = {name: interval for name, interval in scores.measures.items() if interval.mean == interval.mean}
     return [
-        (text, f"{each.mean:.3f}", f"{each.low:.3f} to {each.high:.3f}", warning(name))
+        (text, f"{each.mean:.3f}", f"{each.low:.3f} to {each.high:.3f}", str(scores.counts[name]), warning(name))
         for name, text in names.items()
         if (each := measured.get(name))
     ]
 
 
 def show_supported(run: Run, scores: PooledScores) -> None:
-    """Prints a table that compares the units' own descriptions with two kinds of wrong descriptions, as a control.
+    """Prints a table that compares the units' own descriptions with those of other units and with random words.
 
-    The wrong descriptions are those of other units (shuffled) and random words. For each kind, the table shows the mean
-    AUC and the share of units for which the test gives the verdict "supported". Prints nothing if the run has no stored
-    shares.
-
-    Args:
-        run: The run.
-        scores: The scores of the run, from which the mean AUCs are taken.
+    Prints nothing if the run has no stored shares.
     """
     shares = supported_shares(run)
     if not shares:
         return
+    measured, counted = scores.counts["auc"], scores.counts["auc_all"]
     cells = [
         (
-            name,
+            title,
             format_interval(scores.measures[measure]),
+            format_interval(scores.measures[f"{measure}_all"]),
             "n/a" if name not in shares else "{:.0%} ({:.0%} to {:.0%})".format(*shares[name]),
         )
-        for name, measure in ((OWN, "auc"), (SHUFFLED, "auc_other"), (RANDOM, "auc_words"))
+        for name, title, measure in KINDS
     ]
-    show_table(f"what verdicts of {run.name} are worth", ("units are given", "AUC", "supported"), cells)
+    columns = ("descriptions", f"AUC, {measured} tested", f"AUC, all {counted}", "supported")
+    show_table(f"what the descriptions of {run.name} are worth, beside wrong ones", columns, cells)
+    if measured < counted:
+        say(f"AUC, all: {counted - measured} without a tested description count as 0.5, which is chance", dim=True)
+
+
+def show_sizes(scores: PooledScores) -> None:
+    """Prints the mean activations in standard deviations of the dataset. Prints nothing if they are not known."""
+    count = scores.counts["z_positive"]
+    if count:
+        means = {images: scores.measures[name].mean for name, images in SIZES.items()}
+        listed = ", ".join(f"{images} {mean:+.2f}" for images, mean in means.items() if mean == mean)
+        say(f"mean activation of {count} units, in standard deviations of the dataset: {listed}")
 
 
 def show_truth(runs: Sequence[tuple[Run, str]]) -> None:
@@ -239,15 +248,17 @@ def show_ablation(name: str, results: Sequence[ToolSetResult], generator: str) -
             result.name,
             str(result.tested),
             *(format_interval(each, ".3g") or "none" for each in (result.positive, result.neutral, result.auc)),
+            format_interval(result.auc_all, ".3g"),
             format_interval(result.against, "+.3g"),
+            format_interval(result.against_all, "+.3g"),
         )
         for result in results
     ]
-    columns = ("tool set", "tested", "positive", "neutral", "AUC", "AUC minus full, paired")
+    columns = ("tool set", "tested", "positive", "neutral", "AUC", "AUC, all", "AUC minus full", "the same, all")
     show_table(f"ablation of {name}, ours: {units} units, each under every tool set", columns, cells)
     say(
-        f"tested with images of {generator}, whatever the agent had; abstentions count as chance in AUCs and not in means; "
-        "95 % bootstrap intervals over prompts and units, crossed",
+        f"tested with images of {generator}, whatever the agent had; means and AUCs of tested descriptions, paired where both "
+        "are; all: the others count as 0.5 (chance); 95 % bootstrap intervals over prompts and units, crossed",
         dim=True,
     )
     show_table(

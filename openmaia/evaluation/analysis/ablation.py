@@ -46,12 +46,16 @@ class ToolSetResult:
     neutral: Interval
     """Mean activation on neutral images, over tested units."""
     auc: Interval
-    """Mean over included units of the AUC of positive against neutral images. An abstention (no description), or a
-    description whose images do not show what it names, counts as 0.5 (chance)."""
+    """Mean AUC of positive against neutral images, over tested units."""
+    auc_all: Interval
+    """The same over all included units. An abstention, or a description that the generator cannot draw, counts as 0.5
+    (chance)."""
     positive_against: Interval | None
     """`positive` minus that of the full set, paired by unit; None for the full set, or if there is no run of it."""
     against: Interval | None
-    """`auc` minus that of the full set, paired by unit; None for the full set, or if there is no run of it."""
+    """`auc` minus that of the full set, paired by unit over the units that both tested; None as above."""
+    against_all: Interval | None
+    """`auc_all` minus that of the full set, paired by unit; None for the full set, or if there is no run of it."""
 
 
 def ablation_results(runs: Mapping[str, Run], resamples: int) -> list[ToolSetResult]:
@@ -62,7 +66,7 @@ def ablation_results(runs: Mapping[str, Run], resamples: int) -> list[ToolSetRes
         resamples: The number of bootstrap resamples.
     """
     estimates = {name: unit_estimates(run, resamples) for name, run in runs.items()}
-    common = sorted(set[Unit].intersection(*(set(each["auc"]) for each in estimates.values())))
+    common = sorted(set[Unit].intersection(*(set(each["auc_all"]) for each in estimates.values())))
     full = estimates.get(FULL)
     return [_result(name, each, full if name != FULL else None, common) for name, each in estimates.items()]
 
@@ -84,6 +88,8 @@ def _result(name: str, own: MeasureEstimates, full: MeasureEstimates | None, com
         positive=mean("positive"),
         neutral=mean("neutral"),
         auc=mean("auc"),
+        auc_all=mean("auc_all"),
         positive_against=against("positive"),
         against=against("auc"),
+        against_all=against("auc_all"),
     )

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
-from scipy import special
+from scipy import special, stats
 
 from openmaia.evaluation.analysis.statistics import MEASURES, FloatArray
 
@@ -187,6 +187,27 @@ def interval(estimate: BootstrapEstimate) -> Interval:
     return percentile_interval(estimate.value, estimate.draws)
 
 
+def widened_interval(estimate: BootstrapEstimate, clusters: tuple[int, int], miss: float) -> Interval:
+    """Returns one unit's estimate with an interval that misses the truth with probability `miss`, also of few clusters.
+
+    Percentile intervals of few clusters are too narrow, and their far tails depend on few resamples. So the distances
+    of the ends of the 95 % percentile interval from the estimate are multiplied by the ratio of a quantile of the t
+    distribution to that of the normal distribution at 95 % (Hesterberg 2015, "What teachers should know about the
+    bootstrap", American Statistician 69). Its degrees of freedom are Welch's, for groups of equal variance.
+
+    Args:
+        estimate: An AUC, or another statistic between 0 and 1 that compares two groups.
+        clusters: The numbers of clusters of both groups.
+        miss: The probability, such as 0.05.
+    """
+    n, m = (max(number, 2) for number in clusters)
+    freedom = (1 / n + 1 / m) ** 2 / (1 / (n * n * (n - 1)) + 1 / (m * m * (m - 1)))
+    factor = float(stats.t.isf(miss / 2, freedom) / stats.norm.isf((100 - LEVEL) / 200))
+    narrow = interval(estimate)
+    low, high = (narrow.mean + factor * (end - narrow.mean) for end in (narrow.low, narrow.high))
+    return Interval(mean=narrow.mean, low=max(low, 0.0), high=min(high, 1.0))
+
+
 class PooledMean:
     """The mean of estimates over units, or over the images of all units, accumulated unit by unit to save memory."""
 
@@ -206,6 +227,11 @@ class PooledMean:
         self._counts.append(count)
         self._total = self._total + weight * estimate.draws
         self._weight = self._weight + weight
+
+    @property
+    def count(self) -> int:
+        """Number of added estimates."""
+        return len(self._values)
 
     def interval(self) -> Interval:
         """Returns the mean and its bootstrap interval, in which prompts and units are resampled independently.

@@ -24,7 +24,8 @@ from openmaia.evaluation.storage import StoredTrials
 from openmaia.runs.run import Run
 
 MEASURES = {
-    "auc": "AUC, own images against matched neutral ones",
+    "auc": "AUC, both tested",
+    "auc_all": "AUC, all units, chance for the rest",
     "auc_worst": "AUC of each unit's worst label",
     "auc_unrelated": "AUC against images of unrelated prompts",
     "auc_random": "AUC against photographs",

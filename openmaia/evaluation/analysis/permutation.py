@@ -7,7 +7,7 @@ three reasons: it does not depend on the scale of a unit, a few extreme images c
 with control images are AUCs as well.
 
 The null distribution consists of all T(v, d) in which d was made for another unit than v, or consists of random words.
-Pairs in which d has the same labels as a description of v are left out, because two units may be described alike. The
+Pairs in which d is like a description of v (`Claim.is_like`) are left out, because two units may be described alike. The
 distribution is pooled over the tested units v of the layer, because the values of a single unit are too few: with 5
 other units and 10 random descriptions, no p-value of a unit alone could be below 1/16. Before they are pooled, the
 values of each unit are standardised (`standardise_rows`), so that a unit that prefers the positive images of most
@@ -59,28 +59,29 @@ class EffectTable:
     is_null: npt.NDArray[np.bool_]
     """Whether the value belongs to the null distribution, (units, descriptions). This is so if the description was made
     for another unit, or of random words, and differs from the unit's own descriptions."""
-    images: tuple[int, int]
-    """The medians, over descriptions, of the number of positive and of the number of neutral images."""
+    images: npt.NDArray[np.int64]
+    """The numbers of positive and of neutral images of each description, (descriptions, 2)."""
 
 
 def standardise_rows(table: EffectTable) -> FloatArray:
     """Standardises the AUCs of each unit over all descriptions, on the logit scale.
 
-    The logit keeps values near 1 apart. The unit's median is subtracted, and the result is divided by its scaled median
-    absolute deviation. The divisor is at least the standard deviation of the logit that results from the finite number
-    of images alone, for a true AUC of 0.5 (Hanley and McNeil 1982).
+    The logit keeps values near 1 apart. The unit's median is subtracted, and the result is divided by a standard
+    deviation with two parts. One is that of the logit of a true AUC of 0.5 from as many images as the description has
+    (Hanley and McNeil 1982). The other is what this leaves unexplained of the unit's scaled median absolute deviation.
 
     Returns:
         The standardised values, (units, descriptions).
     """
-    n, m = table.images
-    pairs = max(n * m, 1)
+    n, m = (np.maximum(table.images[:, column], 1).astype(np.float64) for column in (0, 1))
+    pairs = n * m
     # Half a pair is added on both sides (Haldane 1956), so that complete separation has a finite value.
     logits = np.log((table.values * pairs + 0.5) / ((1 - table.values) * pairs + 0.5))
     centred = logits - np.median(logits, axis=1, keepdims=True)
     spread = NORMAL_MAD * np.median(np.abs(centred), axis=1, keepdims=True)
-    sampling = 4 * np.sqrt((n + m + 1) / (12 * pairs))  # The logit has the slope 4 at an AUC of 0.5.
-    return centred / np.maximum(spread, sampling)
+    sampling = 16 * (n + m + 1) / (12 * pairs)  # a variance; the logit has the slope 4 at an AUC of 0.5
+    between = np.maximum(spread**2 - np.median(sampling), 0.0)
+    return centred / np.sqrt(between + sampling)
 
 
 def p_values(table: EffectTable) -> FloatArray:

@@ -47,7 +47,7 @@ def stored() -> dict[str, Any]:
     return json.loads((files("openmaia.evaluation.analysis") / "sanity.json").read_text())
 
 
-SAME_AS = {"auc_minus_other": "auc"}
+SAME_AS = {"auc_all": "auc", "auc_minus_other": "auc", "auc_minus_other_all": "auc"}
 """For a metric that was not tested, the metric whose results hold for it as well. The AUC on images of other units does
 not change with the labels of a unit, so the difference of AUCs falls exactly if the AUC falls."""
 

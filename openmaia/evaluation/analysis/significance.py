@@ -18,7 +18,7 @@ from openmaia.evaluation.analysis import permutation
 from openmaia.evaluation.analysis.permutation import EffectTable
 from openmaia.evaluation.analysis.statistics import adjust_p_values, wilson
 from openmaia.evaluation.analysis.verdict import LEVEL, Verdict, judge
-from openmaia.evaluation.claims import Claim
+from openmaia.evaluation.claims import Claim, Sharing
 from openmaia.evaluation.scores import MAX_PARTNERS, control_scores, partners
 from openmaia.evaluation.storage import StoredTrials, evaluation_stamp
 from openmaia.evaluation.trials import Trial
@@ -69,6 +69,7 @@ def compute_significance(
     read: Callable[[Claim], Trial],
     words: Callable[[str], Sequence[Trial]],
     wrong: int = MAX_PARTNERS,
+    sharing: Sharing = "label",
 ) -> Significance:
     """Computes the p-values of all tested descriptions, and the share of units with the verdict "supported".
 
@@ -80,6 +81,7 @@ def compute_significance(
         read: Reads the trial of a claim (a description) again, because trials are not kept in memory.
         words: Takes the name of a layer, and returns the trials in which random words were tested as descriptions.
         wrong: Largest number of wrong descriptions of each kind that a unit is given.
+        sharing: When two descriptions count as alike. A description that is like the unit's own is not wrong.
     """
     assignments: _Assignments = {
         OWN: [[]],
@@ -88,7 +90,7 @@ def compute_significance(
     }
     tested = (trial for trial in trials if trial.outcome == "tested")
     for (_, layer), group in groupby(tested, lambda trial: (trial.claim.unit.target, trial.claim.unit.layer)):
-        _add_layer(group, words(layer), assignments)
+        _add_layer(group, words(layer), assignments, sharing)
     claims = [pair.claim for pair in assignments[OWN][0]]
     q = {pair.claim: value for pair, value in _adjusted(assignments[OWN][0])}
 
@@ -96,7 +98,7 @@ def compute_significance(
         if q > LEVEL:
             return False
         trial = pair.described if isinstance(pair.described, Trial) else read(pair.described)
-        others = [read(each) for each in partners(pair.claim, claims) if each != pair.described]
+        others = [read(each) for each in partners(pair.claim, claims, sharing) if each != pair.described]
         controls = control_scores(trial, pair.claim.unit.index, others)
         scores = {"outcome": "tested", "controls": controls, "p": pair.p, "q": q}
         return judge("answer", scores).verdict is Verdict.SUPPORTED
@@ -110,28 +112,32 @@ def compute_significance(
     return Significance(p={pair.claim: pair.p for pair in assignments[OWN][0]}, q=q, supported=supported)
 
 
-def _add_layer(trials: Iterable[Trial], words: Sequence[Trial], assignments: _Assignments) -> None:
+def _add_layer(trials: Iterable[Trial], words: Sequence[Trial], assignments: _Assignments, sharing: Sharing) -> None:
     """Adds the pairs of one layer, with their p-values, to all assignments. `words` are its trials of random words."""
     claims: list[Claim] = []
     columns: list[npt.NDArray[np.float32]] = []
     images: list[tuple[int, int]] = []
+
+    def add(trial: Trial) -> None:
+        columns.append(_effects(trial))
+        images.append((len(trial.rows("positive", verified=True)), len(trial.rows("neutral", verified=True))))
+
     for trial in trials:
         claims.append(trial.claim)
-        columns.append(_effects(trial))
-        images.append((len(trial.rows("positive")), len(trial.rows("neutral"))))
-    columns += [_effects(each) for each in words]
+        add(trial)
+    for word in words:
+        add(word)
     described = [*claims, *(each.claim for each in words)]
     units = sorted({claim.unit.index for claim in claims})
-    n, m = np.median(images, axis=0).astype(int).tolist()
-    is_null = _null_pairs(units, claims, described)
+    is_null = _null_pairs(units, claims, described, sharing)
     values = np.stack(columns, axis=1)[units].astype(np.float64)
-    p = permutation.p_values(EffectTable(values=values, is_null=is_null, images=(n, m)))
+    p = permutation.p_values(EffectTable(values=values, is_null=is_null, images=np.array(images, dtype=np.int64)))
     row = {index: number for number, index in enumerate(units)}
     column = {claim: number for number, claim in enumerate(claims)}
     for number, claim in enumerate(claims):
         own, wrong = p[row[claim.unit.index]], is_null[row[claim.unit.index]]
         assignments[OWN][0].append(_Pair(claim=claim, described=claim, p=float(own[number])))
-        others = [other for other in partners(claim, claims, len(claims)) if wrong[column[other]]]
+        others = [other for other in partners(claim, claims, sharing, len(claims)) if wrong[column[other]]]
         for pairs, other in zip(assignments[SHUFFLED], others, strict=False):
             pairs.append(_Pair(claim=claim, described=other, p=float(own[column[other]])))
         numbers = [(number + turn) % len(words) for turn in range(len(words))]
@@ -139,10 +145,12 @@ def _add_layer(trials: Iterable[Trial], words: Sequence[Trial], assignments: _As
             pairs.append(_Pair(claim=claim, described=words[word], p=float(own[len(claims) + word])))
 
 
-def _null_pairs(units: Sequence[int], claims: Sequence[Claim], described: Sequence[Claim]) -> npt.NDArray[np.bool_]:
+def _null_pairs(
+    units: Sequence[int], claims: Sequence[Claim], described: Sequence[Claim], sharing: Sharing
+) -> npt.NDArray[np.bool_]:
     """Returns for each unit and each description whether it is a wrong description of the unit.
 
-    A description is wrong if it was not made for the unit and no description of the unit has the same labels.
+    A description is wrong if it was not made for the unit and is like none of the unit's own (`Claim.is_like`).
 
     Args:
         units: Indices of the units.
@@ -152,17 +160,18 @@ def _null_pairs(units: Sequence[int], claims: Sequence[Claim], described: Sequen
     Returns:
         (units, descriptions)
     """
-    texts = {text: number for number, text in enumerate(dict.fromkeys(map(_text, described)))}
-    column = np.array([texts[_text(each)] for each in described])
+    keys = [claim.keys(sharing) for claim in described]
+    number = {key: row for row, key in enumerate(sorted(frozenset[str]().union(*keys)))}
+    has_key = np.zeros((len(described), len(number)), dtype=bool)
+    for row, own in enumerate(keys):
+        has_key[row, [number[key] for key in own]] = True
     owners = np.array([claim.unit.index for claim in claims] + [NO_UNIT] * (len(described) - len(claims)))
-    own: dict[int, set[int]] = {unit: set() for unit in units}
-    for claim in claims:
-        own[claim.unit.index].add(texts[_text(claim)])
-    return np.stack([(owners != unit) & ~np.isin(column, list(own[unit])) for unit in units])
 
+    def wrong(unit: int) -> npt.NDArray[np.bool_]:
+        right = has_key[owners == unit].any(axis=0)
+        return (owners != unit) & ~has_key[:, right].any(axis=1)
 
-def _text(claim: Claim) -> frozenset[str]:
-    return frozenset(" ".join(each.casefold().split()) for each in claim.statements)
+    return np.stack([wrong(unit) for unit in units])
 
 
 def _effects(trial: Trial) -> npt.NDArray[np.float32]:
@@ -181,7 +190,9 @@ def write_significance(run: Run) -> None:
     The file also holds `Significance.supported`: how often descriptions get the verdict "supported".
     """
     stored = StoredTrials(run)
-    result = compute_significance(stored, lambda claim: stored.cached(claim.investigation), stored.words)
+    result = compute_significance(
+        stored, lambda claim: stored.cached(claim.investigation), stored.words, stored.sharing
+    )
     evaluated = {claim: run.evaluation_header(claim.investigation) for claim in result.p}
     rows = [
         {

@@ -12,7 +12,7 @@ from openmaia.evaluation.analysis import bootstrap
 from openmaia.evaluation.analysis.bootstrap import BootstrapEstimate, ClusteredValues, Interval, PooledMean
 from openmaia.evaluation.analysis.statistics import CHANCE, MATCHED
 from openmaia.evaluation.prompts import PROMPT_ROLES
-from openmaia.evaluation.scores import COUNTED, Evaluation, flat, raw_group
+from openmaia.evaluation.scores import COUNTED, SIZES, Evaluation, flat, raw_group
 from openmaia.evaluation.storage import StoredTrials, evaluation_stamp
 from openmaia.runs.run import Run
 
@@ -29,7 +29,17 @@ FIXED = (
     *(f"detection_{name}" for name in DETECTION),
 )
 """Scores whose intervals come from resampling only units, not prompts."""
-SCORES = ("auc", "auc_other", "auc_minus_other", "auc_words", *RESAMPLED, *(f"z_{name}" for name in RESAMPLED), *FIXED)
+WITH_CHANCE = ("auc", "auc_other", "auc_minus_other", "auc_words")
+"""Measures that are averaged twice: over the tested descriptions and, under the name `NAME_all`, over all units, in which
+units without a tested description get the AUC of chance for their own description."""
+SCORES = (
+    *WITH_CHANCE,
+    *(f"{name}_all" for name in WITH_CHANCE),
+    *RESAMPLED,
+    *(f"z_{name}" for name in RESAMPLED),
+    *SIZES,
+    *FIXED,
+)
 
 MeanActivations = Mapping[str, Interval]
 """Means of raw activations, with their intervals. `positive` and `neutral` average the positive images (which show what
@@ -63,18 +73,11 @@ class PooledScores:
     outcomes: dict[str, int]
     """Number of investigations by the outcome of their tests (`Trial.outcome`)."""
     measures: dict[str, Interval]
-    """The mean over units of each of SCORES with its interval, by the name of the score. `Evaluation.values` explains
-    the scores; `auc_minus_other` is `auc` minus `auc_other`."""
+    """The mean of each of SCORES with its interval, by the name of the score. `Evaluation.values` explains the scores;
+    `auc_minus_other` is `auc` minus `auc_other`."""
+    counts: dict[str, int]
+    """Number of investigations in the mean of each of SCORES."""
     activations: LayerActivations
-
-    @property
-    def difference(self) -> Interval:
-        """The mean over units of the difference between two AUCs of a unit.
-
-        The first AUC uses the test images of the unit's own description. The second one uses the test images of other
-        units' descriptions. Both AUCs compare activations of the same unit.
-        """
-        return self.measures["auc_minus_other"]
 
 
 def run_scores(run: Run, resamples: int) -> PooledScores:
@@ -84,10 +87,14 @@ def run_scores(run: Run, resamples: int) -> PooledScores:
     """
     stamp = evaluation_stamp(run, resamples)
     cached: dict[str, Any] = _cached(run)
-    if cached.get("stamp") != stamp or "activations" not in cached:
+    if cached.get("stamp") != stamp or "counts" not in cached:
         scores = pool_scores(StoredTrials(run).evaluations(), resamples)
         cached = {"stamp": stamp, "units": scores.units, "outcomes": scores.outcomes}
-        cached |= {"measures": _to_json(scores.measures), "activations": _to_json(scores.activations.whole)}
+        cached |= {
+            "counts": scores.counts,
+            "measures": _to_json(scores.measures),
+            "activations": _to_json(scores.activations.whole),
+        }
         cached["layers"] = {layer: _to_json(means) for layer, means in scores.activations.layers.items()}
         cached["layer_units"] = scores.activations.units
         with suppress(StoreError):  # of a run directory that may only be read, they are computed each time
@@ -96,6 +103,7 @@ def run_scores(run: Run, resamples: int) -> PooledScores:
         units=cached["units"],
         outcomes=cached["outcomes"],
         measures=_from_json(cached["measures"]),
+        counts=cached["counts"],
         activations=LayerActivations(
             layers={layer: _from_json(means) for layer, means in cached["layers"].items()},
             whole=_from_json(cached["activations"]),
@@ -149,6 +157,7 @@ def pool_scores(evaluations: Iterable[Evaluation], resamples: int, seed: int = 0
         units=outcomes.total(),
         outcomes=dict(sorted(outcomes.items())),
         measures={name: means[name].interval() for name in SCORES},
+        counts={name: means[name].count for name in SCORES},
         activations=LayerActivations(
             layers={layer: _intervals(levels[layer]) for layer in sorted(units)},
             whole=_intervals(levels[WHOLE]),
@@ -164,10 +173,6 @@ def _intervals(means: Mapping[str, PooledMean]) -> MeanActivations:
 def estimate_scores(evaluation: Evaluation, resamples: int, seed: int = 0) -> dict[str, BootstrapEstimate]:
     """Estimates the scores of one evaluated description, each with its bootstrap distribution.
 
-    If the agent gave no description (an abstention), or if the images generated for a description do not show what it
-    names, `auc` is 0.5. The only other scores are then `auc_other`, `auc_minus_other` and `auc_words`, which use images
-    of other descriptions.
-
     Returns:
         The estimates by name: those of SCORES, and the mean activations `positive` (on images that should show what the
         description names) and `neutral` (on images that should not). Undefined scores are left out. The result is empty
@@ -182,14 +187,17 @@ def estimate_scores(evaluation: Evaluation, resamples: int, seed: int = 0) -> di
         found = bootstrap.estimate("auc", unit, *groups, resamples, seed)
         return found or bootstrap.constant(unit, CHANCE, resamples)
 
-    own = auc(evaluation.groups()) if tested else bootstrap.constant(unit, CHANCE, resamples)
-    estimates: dict[str, BootstrapEstimate | None] = {"auc": own}
+    measured = bootstrap.estimate("auc", unit, *evaluation.groups(), resamples, seed) if tested else None
+    own = measured or bootstrap.constant(unit, CHANCE, resamples)
+    estimates: dict[str, BootstrapEstimate | None] = {"auc_all": own}
     if evaluation.others:
         other = bootstrap.average([auc(evaluation.groups_of(other)) for other in evaluation.others], unit)
-        estimates |= {"auc_other": other, "auc_minus_other": own.minus(other)}
+        estimates |= {"auc_other_all": other, "auc_minus_other_all": own.minus(other)}
     if evaluation.words:
         words = [auc(evaluation.groups_of(each)) for each in evaluation.words]
-        estimates["auc_words"] = bootstrap.average(words, unit)
+        estimates["auc_words_all"] = bootstrap.average(words, unit)
+    if measured:
+        estimates |= {name: estimates.get(f"{name}_all") for name in WITH_CHANCE}
     if tested:
         raw = raw_group(trial, "positive"), raw_group(trial, "neutral")
         for prefix, groups in (("z_", evaluation.groups()), ("", raw)):
@@ -201,6 +209,6 @@ def estimate_scores(evaluation: Evaluation, resamples: int, seed: int = 0) -> di
                 for role, group in zip(PROMPT_ROLES, raw, strict=True)
             }
         scores = flat(evaluation.values)
-        fixed = {name: scores[name] for name in FIXED if scores.get(name) is not None}
+        fixed = {name: scores[name] for name in (*SIZES, *FIXED) if scores.get(name) is not None}
         estimates |= {name: bootstrap.constant(unit, value, resamples) for name, value in fixed.items()}
     return {name: estimate for name, estimate in estimates.items() if estimate is not None}

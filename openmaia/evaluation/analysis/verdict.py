@@ -3,13 +3,11 @@
 Controls (CONTROLS) are images with which the positive images, those of a description, are compared by AUC.
 
 The rule:
-    untested: no control is measured.
-    not supported: the AUC is at most 0.5 for a measured control, whatever p is.
-    undecided: otherwise, as long as p is not computed. It needs the other descriptions of the layer.
-    supported: q is at most 0.05, and for every measured control the lower end of the 95 % interval of the AUC is above
-        0.5.
-    weak: not supported, but p is at most 0.05 and the AUC is above 0.5 for every measured control.
-    not supported: every other tested description.
+    not tested: no control is measured.
+    not supported: the interval of an AUC lies at or below 0.5 as a whole, or the positive images excite the unit less
+        than photographs do, on average.
+    undecided: otherwise, if an interval crosses 0.5, or q is above 0.05 or not computed yet.
+    supported: every other description. So every interval lies above 0.5, and q is at most 0.05.
 
 p is the p-value of a permutation of descriptions within the layer (`openmaia.evaluation.analysis.permutation`), and q
 is p adjusted over the tested descriptions of the run (Benjamini and Hochberg). A control counts as not measured if it
@@ -18,8 +16,7 @@ whose bootstrap interval is a single point. The worst control is the one whose i
 with the lowest AUC, because a control with few images may have a higher AUC that is less certain.
 """
 
-from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
@@ -28,7 +25,7 @@ from openmaia.evaluation.analysis.statistics import CHANCE
 from openmaia.runs.run import InvestigationId, Run
 
 LEVEL = 0.05
-"""The largest q of a supported description, and the largest p of a weak one."""
+"""The largest q of a supported description."""
 
 MIN_PROMPTS = 4
 """Smallest number of positive prompts, and of control prompts or photographs, for a measured control. With 4 of each,
@@ -50,17 +47,16 @@ class Verdict(StrEnum):
     """
 
     SUPPORTED = "supported"
-    WEAK = "weak"
     UNDECIDED = "undecided"
-    """Measured, but not compared with other descriptions: a single unit, or a run that is going on."""
+    """More images, more wrong descriptions to compare with, or the rest of the run may still decide it."""
     NOT_SUPPORTED = "not supported"
     ABSTAINED = "abstained"
-    UNTESTED = "untested"
+    NOT_TESTED = "not tested"
     """Pending, running, not evaluated yet, or impossible to test."""
     FAILED = "failed"
 
 
-TESTED = (Verdict.SUPPORTED, Verdict.WEAK, Verdict.UNDECIDED, Verdict.NOT_SUPPORTED)
+TESTED = (Verdict.SUPPORTED, Verdict.UNDECIDED, Verdict.NOT_SUPPORTED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -171,15 +167,15 @@ def judge(stop: str, scores: Mapping[str, Any] | None, cause: str = "") -> UnitV
             verdict=Verdict.FAILED, reason=f"The investigation failed: {cause or 'for no stated reason'}."
         )
     if stop in ("running", "pending"):
-        return UnitVerdict(verdict=Verdict.UNTESTED, reason=f"The investigation is {stop}.")
+        return UnitVerdict(verdict=Verdict.NOT_TESTED, reason=f"The investigation is {stop}.")
     outcome = (scores or {}).get("outcome")
     if stop == "abstain" or outcome == "abstained":
         return UnitVerdict(verdict=Verdict.ABSTAINED, reason=_silence(stop))
     if not scores:
-        return UnitVerdict(verdict=Verdict.UNTESTED, reason="The description is not evaluated yet.")
+        return UnitVerdict(verdict=Verdict.NOT_TESTED, reason="The description is not evaluated yet.")
     if outcome != "tested":
         reason = UNDRAWABLE if outcome == "undrawable" else UNWRITTEN
-        return UnitVerdict(verdict=Verdict.UNTESTED, reason=reason)
+        return UnitVerdict(verdict=Verdict.NOT_TESTED, reason=reason)
     return _judge_tested(scores)
 
 
@@ -190,36 +186,50 @@ def _silence(stop: str) -> str:
 
 
 def _judge_tested(scores: Mapping[str, Any]) -> UnitVerdict:
-    controls, missing = read_controls(scores.get("controls") or {})
+    stored: Mapping[str, Mapping[str, Any]] = scores.get("controls") or {}
+    controls, missing = read_controls(stored)
     p, q = scores.get("p"), scores.get("q")
     worst = min(controls, key=lambda each: (each.low, each.auc), default=None)
-    lowest = min(controls, key=lambda each: each.auc, default=None)
+    refuting = next((each for each in controls if each.high <= CHANCE), None)
+    own, photographs = stored["auc_random"]["means"] if "auc_random" in stored else (0.0, 0.0)
     why = ""
-    if worst is None or lowest is None:
-        verdict = Verdict.UNTESTED
+    if worst is None:
+        verdict = Verdict.NOT_TESTED
         reason = f"No control has {MIN_PROMPTS} prompts on each side; evaluate with more images."
-    elif lowest.auc <= CHANCE:
+    elif refuting is not None:
         verdict = Verdict.NOT_SUPPORTED
-        reason = f"Its images do not excite the unit more than {lowest.text}."
-    elif p is None or q is None:
-        verdict, why = Verdict.UNDECIDED, "no p"
+        reason = f"Its images do not excite the unit more than {refuting.text}."
+    elif own < photographs:
+        verdict, why = Verdict.NOT_SUPPORTED, "below mean"
         reason = (
-            f"It beats every control; the worst is {worst.text}. Missing is p, the comparison with descriptions of other "
-            "units of the layer and of random words: openmaia run and openmaia evaluate compute it for a whole run."
+            f"Its images excite the unit less than photographs do: {own:+.2f} against {photographs:+.2f} standard "
+            "deviations, on average."
         )
-    elif q <= LEVEL and worst.low > CHANCE:
+    elif open_points := [*_crossing(controls), *_open_p(p, q)]:
+        verdict, why = Verdict.UNDECIDED, "no p" if q is None else f"q {q:.3g}" if q > LEVEL else ""
+        reason = f"{'; '.join(open_points)}."
+    else:
         verdict = Verdict.SUPPORTED
         reason = f"Its images excite the unit more than every control; the worst is {worst.text}; q = {q:.2g}."
-    elif p > LEVEL:
-        verdict, why = Verdict.NOT_SUPPORTED, f"p {p:.3g}"
-        reason = f"Descriptions of other units or of random words often do as well for this unit: p = {p:.2g}."
-    elif q > LEVEL:
-        verdict, why = Verdict.WEAK, f"q {q:.3g}"
-        reason = f"It beats every control, but not after adjustment for the number of descriptions: q = {q:.2g}."
-    else:
-        verdict = Verdict.WEAK
-        reason = f"The interval of the worst control includes chance: {worst.text}."
     return UnitVerdict(verdict=verdict, reason=reason, why=why, controls=controls, missing=missing, p=p, q=q)
+
+
+def _crossing(controls: Iterable[ControlScore]) -> Iterator[str]:
+    for each in controls:
+        if each.low <= CHANCE:
+            yield f"{each.name}: interval {each.low:.2f} to {each.high:.2f} crosses {CHANCE}"
+
+
+def _open_p(p: float | None, q: float | None) -> Iterator[str]:
+    if p is None or q is None:
+        yield (
+            "p is missing, the comparison with descriptions of other units of the layer and of random words: openmaia "
+            "run and openmaia evaluate compute it for a whole run"
+        )
+    elif p > LEVEL:
+        yield f"q = {q:.2g}: descriptions of other units or random words often do as well for this unit (p = {p:.2g})"
+    elif q > LEVEL:
+        yield f"q = {q:.2g}: p = {p:.2g} does not hold up among the descriptions of the run"
 
 
 def read_controls(stored: Mapping[str, Mapping[str, Any]]) -> tuple[tuple[ControlScore, ...], tuple[str, ...]]:
@@ -263,21 +273,6 @@ def run_verdicts(
         unfinished = "failed" if each in failures else "running" if each in running else "pending"
         verdicts[each] = judge(stops.get(each, unfinished), scores.get(each), failures.get(each, ""))
     return verdicts
-
-
-def sentence(verdicts: Iterable[UnitVerdict]) -> str:
-    """Returns the result of a run in one sentence, such as "10 of 18 descriptions hold up (3 weak); 2 abstained"."""
-    counts = Counter(each.verdict for each in verdicts)
-    tested = sum(counts[verdict] for verdict in TESTED)
-    if tested:
-        also = ", ".join(f"{counts[each]} {each.value}" for each in (Verdict.WEAK, Verdict.UNDECIDED) if counts[each])
-        noun, verb = ("description", "holds") if tested == 1 else ("descriptions", "hold")
-        parts = [f"{counts[Verdict.SUPPORTED]} of {tested} {noun} {verb} up{also and f' ({also})'}"]
-    else:
-        # Units that are pending or running may still get a description.
-        parts = ["no description is tested yet" if counts[Verdict.UNTESTED] else "no description to test"]
-    parts += [f"{counts[verdict]} {verdict.value}" for verdict in Verdict if verdict not in TESTED and counts[verdict]]
-    return "; ".join(parts)
 
 
 def write_summary(run: Run) -> None:

@@ -15,7 +15,7 @@ from openmaia.agent.tools.seeds import seed
 from openmaia.evaluation.analysis.overlap import ExploredPrompts, fold
 from openmaia.evaluation.claims import Claim
 from openmaia.evaluation.language_model import UnansweredQuestion
-from openmaia.evaluation.prompts import StimulusPrompt, seed_pairs
+from openmaia.evaluation.prompts import StimulusPrompt, prompt_rows, seed_pairs
 from openmaia.offline.evaluation.contexts import PromptContext, contexts
 from openmaia.offline.vocabulary.phrases import article, rivals
 from openmaia.offline.vocabulary.words import WORDS, Word, WordKind, covers, find, of_kind, relatives
@@ -43,29 +43,24 @@ class RulePromptWriter:
     words = tuple(word.name for word in WORDS)
 
     def write(
-        self, claim: Claim, n: int, run_seed: int, explored: ExploredPrompts = frozenset()
+        self,
+        claim: Claim,
+        n: int,
+        run_seed: int,
+        explored: ExploredPrompts = frozenset(),
+        written: Sequence[StimulusPrompt] = (),
     ) -> list[StimulusPrompt]:
-        """Writes prompts for images that show the labels of a claim, and for images that do not.
-
-        Args:
-            claim: The description of a unit, with labels. If it has no labels, the description is used as its label.
-            n: The number of prompts of each kind.
-            run_seed: The seed of the run.
-            explored: The prompts that the agent used in its investigation, as
-                `openmaia.evaluation.analysis.overlap.fold` returns them. None of them occurs in the result.
-
-        Returns:
-            n positive prompts, each of which shows a label, followed by n neutral prompts in the same order. A neutral
-            prompt shows other words in the context of its positive prompt. There are fewer than n of each if the rules
-            yield too few prompts that are not in `explored`.
+        """Writes matched prompts in the same order: a neutral prompt shows other words in the context of its positive one.
 
         Raises:
             UnansweredQuestion: All prompts that the rules yield are in `explored`.
         """
-        pairs = write_pairs(claim.statements, n, run_seed, explored)
+        earlier = prompt_rows(written)
+        # The rules yield the same prompts in the same order each time, those of earlier looks first.
+        pairs = write_pairs(claim.statements, len(earlier) + n, run_seed, explored)[len(earlier) :]
         if not pairs:
             raise UnansweredQuestion("the rules have no prompt for these labels that the agent did not draw")
-        return seed_pairs([(pair.label, pair.positive, pair.neutral) for pair in pairs], run_seed)
+        return seed_pairs([(pair.label, pair.positive, pair.neutral) for pair in pairs], run_seed, earlier)
 
     def unrelated(self, n: int, run_seed: int) -> list[str]:
         """Returns n prompts about random words of the vocabulary. They do not depend on any description."""

@@ -8,6 +8,7 @@ from typing import Any
 
 from openmaia.evaluation.analysis.sanity import NAMES, measured_results, warning
 from openmaia.evaluation.analysis.verdict import Verdict
+from openmaia.evaluation.scores import SIZES
 from openmaia.reporting.browser.agents import AgentCharts, agent_charts
 from openmaia.reporting.browser.cards import CARDS, CARDS_BESIDE, cards
 from openmaia.reporting.browser.compare import compare_page
@@ -102,6 +103,7 @@ class Report:
             layers=sorted({row.unit.layer for one in shown for row in one.rows}),
             counts=[(name, count) for name, count in counts if count],
             cards=gallery,
+            sizes=SIZES,
             is_collage=any(one.is_collage for one in shown),
             pages=self.tabs,
             live=self.live,

@@ -4,18 +4,19 @@ import urllib.parse
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from statistics import fmean
 from typing import Any
 
 from markupsafe import Markup
 
 from openmaia.core.units import Unit
 from openmaia.evaluation.analysis.bootstrap import Interval, mean_interval
+from openmaia.evaluation.analysis.findings import findings
 from openmaia.evaluation.analysis.reliability import Reliability, read_reliability
 from openmaia.evaluation.analysis.selective import RiskCoverage
 from openmaia.evaluation.analysis.significance import OWN, RANDOM, SHUFFLED, supported_shares
 from openmaia.evaluation.analysis.summary import PooledScores, run_scores
-from openmaia.evaluation.analysis.verdict import UnitVerdict, Verdict, judge, sentence
+from openmaia.evaluation.analysis.verdict import UnitVerdict, Verdict, judge
+from openmaia.evaluation.truth import read_truth
 from openmaia.reporting.figures.agents import AgentStatistics, agents
 from openmaia.reporting.figures.charts import ScorePair, risk_coverage_chart, score_pairs
 from openmaia.reporting.figures.style import svg
@@ -78,6 +79,20 @@ class UnitRow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class DescriptionKind:
+    """Descriptions of one kind that were tested for the units of a run."""
+
+    name: str
+    """OWN, SHUFFLED or RANDOM."""
+    auc: Interval
+    """Mean AUC over the units whose own description was tested."""
+    auc_all: Interval
+    """The same over all units. If they have no tested description of their own, OWN counts as chance."""
+    supported: tuple[float, float, float] | None
+    """The share of them that the verdict supports, with the ends of its 95 % interval; None if it is not known."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RunSummary:
     """What a report shows about one run: a row for each investigation, and numbers such as mean scores and costs.
 
@@ -88,16 +103,8 @@ class RunSummary:
     rows: tuple[UnitRow, ...]
     counts: dict[str, int]
     """The number of investigations in each state of STOPS."""
-    own: float | None
-    """Mean over units of the AUC with which a unit's activation separates images of its own description from matched
-    neutral images, which do not show what the description names."""
-    other: float | None
-    """The same mean as a control: each unit is measured on the images of the descriptions of other units of its layer,
-    and on the neutral images of those descriptions."""
-    evaluated: int
-    """Number of evaluated investigations."""
-    difference: Interval | None
-    """Mean over units of the AUC in `own` minus the AUC in `other`, with its interval."""
+    scores: PooledScores | None
+    """The mean scores; None if nothing is evaluated."""
     backbones: tuple[str, ...]
     targets: tuple[str, ...]
     is_collage: bool
@@ -114,14 +121,13 @@ class RunSummary:
     """The chart of risk-coverage curves; empty if there are none."""
     confirmed: Interval | None
     """Mean AUC of the test that the agent loop itself makes after each answer, with new images; None without tests."""
-    controls: tuple[tuple[str, float | None, tuple[float, float, float] | None], ...]
-    """An entry for each kind of description that was tested for the units: their own, those of other units (shuffled),
-    and random words. It holds the name of the kind, the mean AUC, and the share of descriptions with the verdict
-    "supported", followed by the ends of its 95 % interval. None: not measured."""
+    controls: tuple[DescriptionKind, ...]
     verdicts: Counter[Verdict]
     """The number of investigations with each verdict."""
-    sentence: str
-    """The result of the run in one sentence."""
+    findings: tuple[str, ...]
+    """What the run found, see `openmaia.evaluation.analysis.findings`."""
+    has_truth: bool
+    """Whether the findings begin with units of known truth."""
     progress: str
     """How far the run is, in words; empty if it has finished."""
     evidence: Counter[str]
@@ -170,18 +176,14 @@ def summary(run: Run, name: str, unit_rows: Sequence[UnitRow]) -> RunSummary:
     done = [row for row in unit_rows if row.header]
     scored = [row for row in done if row.scores]
     paired = [row for row in scored if None not in (row.scores.get("auc"), row.scores.get("auc_other"))]
-    verdicts = [row.verdict for row in unit_rows]
+    verdicts = {row.investigation: row.verdict for row in unit_rows}
     whole = run_scores(run, config["evaluate"]["bootstrap"]) if scored else None
-    others = [row.scores["auc_other"] for row in paired]
     reliable = read_reliability(run)
     return RunSummary(
         name=name,
         rows=tuple(unit_rows),
         counts={stop: sum(row.stop == stop for row in unit_rows) for stop in STOPS},
-        own=whole.measures["auc"].mean if whole else None,
-        other=fmean(others) if others else None,
-        evaluated=len(scored),
-        difference=whole.difference if whole and paired else None,
+        scores=whole,
         backbones=tuple(sorted({row.header["backbone"] for row in done})),
         targets=tuple(sorted({row.unit.target for row in unit_rows})),
         is_collage=config["generator"]["kind"] == "collage",
@@ -193,21 +195,28 @@ def summary(run: Run, name: str, unit_rows: Sequence[UnitRow]) -> RunSummary:
         coverage=_coverage(reliable.selective),
         confirmed=_confirmed(done),
         controls=_controls(run, whole),
-        verdicts=Counter(each.verdict for each in verdicts),
-        sentence=sentence(verdicts),
+        verdicts=Counter(each.verdict for each in verdicts.values()),
+        findings=tuple(each[0].upper() + each[1:] for each in findings(run, verdicts, whole)),
+        has_truth=bool(read_truth(run)),
         progress="" if state.is_finished else state.text,
         evidence=Counter(row.header["evidence"] for row in done if row.header["evidence"]),
     )
 
 
-def _controls(
-    run: Run, whole: PooledScores | None
-) -> tuple[tuple[str, float | None, tuple[float, float, float] | None], ...]:
+def _controls(run: Run, whole: PooledScores | None) -> tuple[DescriptionKind, ...]:
     shares = supported_shares(run)
-    names = ((OWN, "auc"), (SHUFFLED, "auc_other"), (RANDOM, "auc_words"))
-    means = {measure: whole.measures.get(measure) if whole else None for _, measure in names}
-    found = [(name, means[measure], shares.get(name)) for name, measure in names]
-    return tuple((name, mean.mean if mean else None, share) for name, mean, share in found if mean or share)
+    if whole is None:
+        return ()
+    return tuple(
+        DescriptionKind(
+            name=name,
+            auc=whole.measures[measure],
+            auc_all=whole.measures[f"{measure}_all"],
+            supported=shares.get(name),
+        )
+        for name, measure in ((OWN, "auc"), (SHUFFLED, "auc_other"), (RANDOM, "auc_words"))
+        if whole.counts[f"{measure}_all"] or name in shares
+    )
 
 
 def _confirmed(done: Sequence[UnitRow]) -> Interval | None:

@@ -9,6 +9,7 @@ from PIL import Image
 
 from openmaia.core.text import printable
 from openmaia.evaluation.analysis.verdict import Verdict, judge
+from openmaia.evaluation.scores import SIZES
 from openmaia.reporting.figures.agents import RecordSummary
 from openmaia.reporting.tracking.series import plain
 from openmaia.runs.records import Record, dumps
@@ -20,15 +21,14 @@ NUMBERS = (
     "generated_tokens", "seconds",
 )  # fmt: skip
 COST = "gpu_seconds"
-SCORES = ("positive", "neutral", "auc", "auc_other")
+SCORES = ("positive", "neutral", *SIZES, "auc", "auc_all", "auc_other")
 VERDICT = ("mark", "verdict", "p", "q", "worst_control", "worst_auc")
 MARKS = {
     Verdict.SUPPORTED: "🟢",
-    Verdict.WEAK: "🟡",
-    Verdict.UNDECIDED: "🔵",
+    Verdict.UNDECIDED: "🟡",
     Verdict.NOT_SUPPORTED: "🔴",
     Verdict.ABSTAINED: "⚪",
-    Verdict.UNTESTED: "⚫",
+    Verdict.NOT_TESTED: "⚫",
     Verdict.FAILED: "❌",
 }
 """The colour of each verdict. A table of W&B cannot colour its cells."""

@@ -58,9 +58,9 @@ def test_differences_are_paired_over_common_units(tmp_path: Path):
     assert (low, mean, high) == pytest.approx((-3.0, -3.0, -3.0)), "units differ, their differences do not"
 
 
-def test_abstention_counts_as_chance_in_auc_only(tmp_path: Path):
+def test_abstention_counts_as_chance_over_all_units_only(tmp_path: Path):
     (row,) = ablation_results({FULL: evaluated(tmp_path, {0: 10.0, 1: 20.0}, abstained=(1,))}, 100)
-    assert (row.units, row.tested, row.positive.mean, row.auc.mean) == (2, 1, 10.5, 0.75)
+    assert (row.units, row.tested, row.positive.mean, row.auc.mean, row.auc_all.mean) == (2, 1, 10.5, 1.0, 0.75)
 
 
 def test_csv_separates_published_cells(tmp_path: Path):

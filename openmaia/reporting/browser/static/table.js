@@ -1,11 +1,11 @@
 "use strict";
 // The table of units: DataTables draws a page of it, units.js chooses and orders the rows. Its state is in the address.
 const VERDICTS = {
-  supported: ["supported", "✓"], weak: ["weak", "~"], undecided: ["undecided", "…"], "not supported": ["refuted", "✕"], abstained: ["abstained", "–"],
-  untested: ["untested", "?"], failed: ["failed", "!"],
+  supported: ["supported", "✓"], undecided: ["undecided", "~"], "not supported": ["refuted", "✕"], abstained: ["abstained", "–"],
+  "not tested": ["untested", "?"], failed: ["failed", "!"],
 };
 const PAGE = 25;
-const DEFAULT_SORT = { name: "unit", down: false };
+const DEFAULT_SORT = { name: "verdict", down: false };
 const state = { q: "", sort: DEFAULT_SORT, page: 0, cols: null };
 const visible = new Set();
 let shown = [];

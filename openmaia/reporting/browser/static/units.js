@@ -71,7 +71,7 @@ const COMPARISONS = {
   ">": (a, b) => a > b, "<": (a, b) => a < b, ">=": (a, b) => a >= b, "<=": (a, b) => a <= b, "=": (a, b) => a === b,
 };
 
-// Splits `stripes "on grass" auc>0.8 verdict:weak -blue` into tests of rows. A word is searched in names and texts.
+// Splits `stripes "on grass" auc>0.8 verdict:undecided -blue` into tests of rows. A word is searched in names and texts.
 openmaia.parse = (query) => {
   const tests = [];
   for (const [, minus, quoted, plain] of query.matchAll(/(-?)(?:"([^"]*)"?|(\S+))/g)) {
@@ -139,10 +139,18 @@ openmaia.order = (name) => {
     const { values } = columns[name];
     const known = [], missing = [];
     for (let row = 0; row < size; row += 1) (Number.isNaN(values[row]) ? missing : known).push(row);
-    orders.set(name, { sorted: ascending(known, values, size), missing });
+    orders.set(name, { sorted: name === "verdict" ? bestFirst(known) : ascending(known, values, size), missing });
   }
   return orders.get(name);
 };
+
+// Rows by their verdict. Of equal verdicts the most certain one comes first, as in the terminal.
+function bestFirst(rows) {
+  const { verdict, low } = openmaia.table.columns;
+  return Uint32Array.from(rows).sort(
+    (a, b) => verdict.values[a] - verdict.values[b] || low.values[b] - low.values[a] || a - b,
+  );
+}
 
 // Rows in ascending order of their values, and of their numbers where values are equal. Small whole numbers, such as the ranks
 // of labels, are counted instead of compared.

@@ -7,7 +7,7 @@ from openmaia.evaluation.analysis.bootstrap import Interval
 from openmaia.reporting.figures.papers import published
 from openmaia.reporting.figures.table import DataTable, TableCell
 
-INTERVALS = ("positive", "neutral", "auc", "positive_against", "against")
+INTERVALS = ("positive", "neutral", "auc", "auc_all", "positive_against", "against", "against_all")
 
 
 def ablation_csv(results: Sequence[ToolSetResult], network: str) -> bytes:

@@ -1,0 +1,77 @@
+"""Decides after each look at the responses to a description's images whether more images are drawn.
+
+A sequential test looks at the data several times, after more and more images. An interval of 95 % at each look would
+miss the truth at one of them far more often than in 5 % of tests. So the error is spent over the looks (Lan and DeMets
+1983, "Discrete sequential boundaries for clinical trials", Biometrika 70), by their function that resembles Pocock's
+boundaries: after the share t of the images, the probability that one of the intervals so far missed the truth is
+ERROR * log(1 + (e - 1) t).
+"""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from enum import StrEnum
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+from scipy import optimize, stats
+
+from openmaia.evaluation.analysis.statistics import CHANCE, FloatArray
+
+ERROR = 0.05
+"""Probability that the interval of an AUC misses the truth at any of its looks."""
+
+
+class Look(StrEnum):
+    """What a look at the intervals of a description's AUCs says."""
+
+    CLEAR = "clear"
+    """All lie above chance."""
+    HOPELESS = "hopeless"
+    """One lies at or below chance."""
+    OPEN = "open"
+
+
+@lru_cache(maxsize=256)
+def levels(sizes: tuple[int, ...]) -> tuple[float, ...]:
+    """Returns the probability with which the interval of each look may miss the truth, as if it were the only look.
+
+    The estimates of the looks are treated as a Brownian motion at the times `sizes`, whose density inside of the
+    boundaries is integrated numerically from look to look (Armitage, McPherson and Rowe 1969).
+
+    Args:
+        sizes: The number of images at each look, in increasing order.
+    """
+    times = [size / sizes[-1] for size in sizes]
+    spent = [ERROR * math.log1p((math.e - 1) * time) for time in times]
+    nodes, weights = np.polynomial.legendre.leggauss(200)
+    inside, mass, found = np.zeros(1), np.ones(1), list[float]()  # before the first look, all mass is at 0
+    for time, step, error in zip(times, np.diff([0.0, *times]), np.diff([0.0, *spent]), strict=True):
+        deviation = math.sqrt(step)
+        bound = _bound(inside, mass, deviation, error)
+        found.append(2 * float(stats.norm.sf(bound / math.sqrt(time))))
+        reached = stats.norm.pdf(bound * nodes[:, None], loc=inside, scale=deviation) @ mass
+        inside, mass = bound * nodes, bound * weights * reached
+    return tuple(found)
+
+
+def _bound(inside: FloatArray, mass: FloatArray, deviation: float, error: float) -> float:
+    """Returns the bound whose absolute value a normal step from `inside`, weighted by `mass`, exceeds with `error`."""
+
+    def excess(bound: float) -> float:
+        outside = stats.norm.sf((bound - inside) / deviation) + stats.norm.cdf((-bound - inside) / deviation)
+        return float(mass @ outside) - error
+
+    return float(optimize.brentq(excess, 0.0, 10.0))
+
+
+def judge_look(controls: Iterable[Mapping[str, Any]]) -> Look:
+    """Says whether the intervals of a description's AUCs are clear, hopeless or still open.
+
+    Args:
+        controls: The values of `openmaia.evaluation.scores.control_scores`.
+    """
+    ends: Sequence[tuple[float, float]] = [(each["low"], each["high"]) for each in controls]
+    if any(high <= CHANCE for _, high in ends):
+        return Look.HOPELESS
+    return Look.CLEAR if ends and all(low > CHANCE for low, _ in ends) else Look.OPEN
