@@ -117,7 +117,11 @@ def wrong_names(run: Run) -> dict[str, Any] | None:
     labels = [{label.casefold() for label in claim.statements} for claim in claims]
     pairs = sum(not one & other for one, other in permutations(labels, 2))
     shares = compute_significance(
-        stored, lambda claim: stored.cached(claim.investigation), stored.words, wrong=len(claims)
+        stored,
+        lambda claim: stored.cached(claim.investigation),
+        stored.words,
+        wrong=len(claims),
+        sharing=stored.sharing,
     ).supported
     if not pairs or SHUFFLED not in shares:
         return None

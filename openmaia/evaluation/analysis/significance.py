@@ -191,7 +191,7 @@ def write_significance(run: Run) -> None:
     """
     stored = StoredTrials(run)
     result = compute_significance(
-        stored, lambda claim: stored.cached(claim.investigation), stored.words, stored.sharing
+        stored, lambda claim: stored.cached(claim.investigation), stored.words, sharing=stored.sharing
     )
     evaluated = {claim: run.evaluation_header(claim.investigation) for claim in result.p}
     rows = [
