@@ -73,7 +73,8 @@ def understand(outputs: torch.Tensor, last: Sequence[tuple[nn.Module, torch.Tens
     if not isinstance(module, LOGITS) and any(each.__module__.startswith(NN) for each in type(module).__mro__[:-2]):
         return OutputMeaning.VALUES, f"the network ends with {kind}"
     if isinstance(module, LOGITS) and logits is not None and _proportional(logits, values):
-        return OutputMeaning.SOFTMAX, f"the network ends with {kind}"
+        why = f"the network ends with {kind}, and classes are taken to exclude each other (if not, set target.output=sigmoid)"
+        return OutputMeaning.SOFTMAX, why
     raise UsageError(
         f"it is not clear what the {units} outputs of the network are: they lie between {float(values.min()):.3g} and "
         f"{float(values.max()):.3g}"

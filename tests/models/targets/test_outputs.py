@@ -90,7 +90,9 @@ def test_features_without_a_head_are_no_probabilities():
 
 
 def test_meaning_that_was_found_out_is_said():
-    assert "a softmax over 5 classes, because the network ends with Linear" in reader(Headed(5)).info().understood[0]
+    (line,) = reader(Headed(5)).info().understood
+    assert "a softmax over 5 classes, because the network ends with Linear" in line
+    assert "(if not, set target.output=sigmoid)" in line
 
 
 def test_declared_meaning_is_used():
