@@ -40,7 +40,10 @@ draws next, which nobody had looked at before.
 
 Mended after this run, and not measured again: an agent that repeated itself and was asked for its answer got it sent back once
 if no experiment had tested its labels; texts without spaces were not bounded by the grammar, so that two answers went on to the
-limit of tokens; prompts such as "a red boat" counted as copied from the example."""
+limit of tokens; prompts such as "a red boat" counted as copied from the example.
+
+The means of tested descriptions were computed afterwards from the stored figures; where a method was not tested on all units, its
+AUC of other units' descriptions, intervals and pairs cannot be told from those."""
 
 Labels = Mapping[Unit, tuple[str, ...]]
 

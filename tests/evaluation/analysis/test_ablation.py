@@ -9,6 +9,7 @@ import pytest
 
 from openmaia.agent.tools.api_text import api_text
 from openmaia.cli.commands.studies import ablation_configs
+from openmaia.config.loading import load
 from openmaia.core.errors import UsageError
 from openmaia.core.units import Unit
 from openmaia.evaluation.analysis.ablation import FULL, OTHER, SETS, ablation_results
@@ -17,7 +18,6 @@ from openmaia.evaluation.scores import Evaluation
 from openmaia.evaluation.storage import to_parquet
 from openmaia.evaluation.trials import Stimulus, Trial
 from openmaia.reporting.figures.papers.ablations import ablation_csv
-from openmaia.runs.files import Files
 from openmaia.runs.run import InvestigationId, Run
 from tests.conftest import REPOSITORY
 from tests.helpers.samples import store_evaluation
@@ -27,7 +27,7 @@ CONFIG = [str(REPOSITORY / "configs/closed-form.yaml")]
 
 def evaluated(folder: Path, positive: dict[int, float], abstained: tuple[int, ...] = ()) -> Run:
     """A run whose units answer the images of their descriptions so, and their neutral ones with 1."""
-    run = Run(Files(str(folder)))
+    run = Run.create(load([*CONFIG, f"paths.runs={folder}"]))
     for index, value in positive.items():
         claim = Claim(unit=Unit(target="net", layer="a", index=index), labels=("x",))
         trial = Trial(claim=claim, outcome="abstained")
