@@ -79,6 +79,8 @@ def small_sources(settings: list[str], runs: Path) -> list[str]:
         "exemplars.k=8",
         "units=_blocks.10=31:_conv_head=66",
         "evaluate.n=4",
+        "evaluate.looks=[]",
+        "evaluate.random_words=10",
     ]
 
 

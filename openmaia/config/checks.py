@@ -55,7 +55,8 @@ _TOOLS = ("dataset_exemplars", "text2image", "edit_images", "describe_images", "
 """Names of the tools that the key `without` can withhold from the agent."""
 
 _MAY_BE_ZERO = frozenset(
-    "retries cache_mb spill_mb evaluate.pictures evaluate.detect evaluate.random_words evaluate.random bias.smallest bias.failures exemplars.quantile "
+    "retries cache_mb spill_mb evaluate.pictures evaluate.detect evaluate.random_words evaluate.random bias.smallest "
+    "bias.failures exemplars.quantile "
     "backbone.temperature writer.temperature ray.cpus_per_investigation ray.save_seconds ray.wait_seconds "
     "spurious.weight_decay spurious.dropout spurious.validation spurious.probe".split()
 )
@@ -281,6 +282,8 @@ def _check_eyes(config: Config) -> None:
 
 def _check_writer(config: Config) -> None:
     asked, writer, agent = config.evaluate, prompt_writer(config), config.backbone
+    if sorted({each for each in asked.looks if each > 0}) != asked.looks:
+        raise UsageError(f"evaluate.looks={asked.looks}: give increasing numbers of images, such as [20,40,60], or []")
     if asked.judge == "detector" and config.target.kind == "synthetic":
         raise UsageError(
             "evaluate.judge=detector would judge synthetic units by the detector that they are made of; "

@@ -36,7 +36,8 @@ class EvaluateConfig:
     neither test."""
     random_words: int = 60
     """Largest number of random words that are tested as if each were the description of a unit, with the images of the
-    first look; a writer with a smaller vocabulary tests all of its words. Images are generated once for all layers. Their scores extend the null distribution of the descriptions' p-values. 0: none."""
+    first look. A writer with a smaller vocabulary tests all of its words. The images are generated once for all
+    layers, and the scores extend the null distribution of the descriptions' p-values. 0: none."""
     sharing: str = "label"
     """When two descriptions are alike, so that one is not wrong where the other is right. `label`: they have a label in
     common; `labels`: all their labels are the same."""

@@ -21,6 +21,9 @@ from openmaia.evaluation.trials import EXEMPLARS, Trial
 MAX_PARTNERS = 4
 """Maximum number of other units whose images serve as control images of a unit."""
 
+STAND_INS = 16
+"""Maximum number of random words whose images stand in for those of other units' descriptions at a look."""
+
 RESAMPLES = 2000
 """Number of bootstrap resamples of the stored intervals."""
 
@@ -370,8 +373,9 @@ def look_at(trial: Trial, words: Sequence[Trial], sharing: Sharing) -> Look:
 
     The images of other units' descriptions are not known yet, so those of random words stand in for them.
     """
-    others = unlike(trial.claim, words, sharing)
-    return judge_look(control_scores(trial, trial.claim.unit.index, others).values())
+    others = unlike(trial.claim, words, sharing)[:STAND_INS]
+    controls = [*control_scores(trial, trial.claim.unit.index, others).values()]
+    return judge_look(controls, is_first=len(trial.looks) == 1)
 
 
 def compare_trials(trials: Sequence[Trial], sharing: Sharing) -> list[Evaluation]:

@@ -42,10 +42,12 @@ SIGNIFICANCE_SCHEMA = pa.schema(
         *(pa.field(name, pa.string(), nullable=False) for name in ("target", "layer")),
         *(pa.field(name, pa.int64(), nullable=False) for name in ("index", "replicate")),
         *(pa.field(name, pa.float64(), nullable=False) for name in ("p", "q")),
+        pa.field("null", pa.int64(), nullable=False),
         pa.field("evaluation", pa.string(), nullable=False),
     ]
 )
-"""Columns of SIGNIFICANCE: a row for each tested description. `evaluation` is the `fingerprint` of its evaluation."""
+"""Columns of SIGNIFICANCE: a row for each tested description. `null` is the number of values in the null distribution of
+its layer, and `evaluation` the `fingerprint` of its evaluation."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -276,7 +278,7 @@ class RunResults:
                 with that of another description, are left out.
 
         Returns:
-            The stored scores of each evaluation, together with the p-values `p` and `q` of `significance`. The p-values
+            The stored scores of each evaluation, together with `p`, `q` and `null` of `significance`. They
             are missing until all tests of the run are scored. They count for the evaluation they were computed from.
         """
         chosen = sorted(self.artifacts(EVALUATION)) if investigations is None else list(investigations)
@@ -293,8 +295,8 @@ class RunResults:
         """Returns the p-values of all tested descriptions.
 
         The keys are the investigation, and the `fingerprint` of the evaluation from which the values were computed.
-        Each value is a dict. `p` is the p-value of the permutation test, and `q` is `p` adjusted for the false
-        discovery rate. The result is empty before the run is evaluated, or if the file of p-values is damaged.
+        Each value is a dict. `p` is the p-value of the permutation test, `q` is `p` adjusted for the false discovery
+        rate, and `null` is the number of values in the null distribution of the layer. The result is empty before the run is evaluated, or if the file of p-values is damaged.
         """
         data = self.files.read(SIGNIFICANCE)
         try:
@@ -302,8 +304,12 @@ class RunResults:
             rows = [] if data is None else tables.load(data, path, schema=SIGNIFICANCE_SCHEMA)[0]
         except StoreError:
             return {}  # the next evaluation writes it again
-        values = {(InvestigationId.of_row(row), row["evaluation"]): (row["p"], row["q"]) for row in rows}
-        return {key: {"p": p, "q": q} for key, (p, q) in values.items() if 0 <= p <= 1 and 0 <= q <= 1}
+        values = {(InvestigationId.of_row(row), row["evaluation"]): row for row in rows}
+        return {
+            key: {name: row[name] for name in ("p", "q", "null")}
+            for key, row in values.items()
+            if 0 <= row["p"] <= 1 and 0 <= row["q"] <= 1
+        }
 
 
 def fingerprint(header: tables.TableRow) -> str:

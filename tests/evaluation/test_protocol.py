@@ -342,9 +342,9 @@ def test_identification_needs_a_specific_description(services: EvaluationService
 @pytest.mark.parametrize(("index", "expected"), [(2, [5, 9]), (5, [9, 2]), (9, [2, 5]), (3, [5, 9, 2])])
 def test_partners_are_the_next_units_of_the_layer(index: int, expected: list[int]):
     def of(index: int, layer: str = "l") -> Claim:
-        return claim(Unit(target="t", layer=layer, index=index), "x")
+        return claim(Unit(target="t", layer=layer, index=index), f"x{index}")
 
-    found = partners(of(index), [of(9), of(2), of(5), of(3, layer="other")], 3)
+    found = partners(of(index), [of(9), of(2), of(5), of(3, layer="other")], "label", 3)
     assert [each.unit.index for each in found] == expected
 
 
@@ -358,7 +358,7 @@ def test_stored_trial_is_complete(services: EvaluationServices):
     assert [each.stimuli for each in restored] == [each.trial.stimuli for each in evaluated]
     assert restored[0].matrix.tolist() == evaluated[0].trial.matrix.tolist()
     assert restored[0].scale.tolist() == pytest.approx(evaluated[0].trial.scale.tolist())
-    assert [each.scores for each in compare_trials(restored)] == [each.scores for each in evaluated]
+    assert [each.scores for each in compare_trials(restored, design.sharing)] == [each.scores for each in evaluated]
     reference = prepare_reference({"mono"}, services, design)
     data = [evaluate_investigation(each, services, design, reference, frozenset()) for each in claims]
     assert [read_trial(each).stimuli for each in data] == [each.stimuli for each in restored]

@@ -8,7 +8,7 @@ from openmaia.evaluation.analysis.verdict import CONTROLS, Verdict, judge
 
 
 def control(auc: float, low: float, prompts: int = 10, n: int = 30, high: float = 1.0, **more: Any) -> dict[str, Any]:
-    return {"auc": auc, "low": low, "high": high, "n": [n, n], "prompts": [prompts, n], **more}
+    return {"auc": auc, "low": low, "high": high, "n": [n, n], "prompts": [prompts, n], "means": [1.0, 0.0], **more}
 
 
 def scores(p: float | None = 0.001, q: float | None = 0.01, **controls: Any) -> dict[str, Any]:
@@ -49,13 +49,19 @@ def test_every_control_has_to_be_certain():
     found = judge("answer", scores(auc=control(0.62, 0.55), auc_unrelated=control(0.7, 0.45, high=0.8)))
     assert found.verdict is Verdict.UNDECIDED
     assert found.worst is not None and found.worst.name == "unrelated prompts"
-    assert found.worst.text == "unrelated prompts: AUC 0.70 (95 % interval 0.45 to 0.80, 30 and 30 images)"
+    assert found.worst.text == "unrelated prompts: AUC 0.70 (interval 0.45 to 0.80, 30 and 30 images)"
 
 
 def test_reason_names_everything_that_is_open():
     found = judge("answer", scores(p=0.06, q=0.08, auc=OPEN, auc_unrelated=control(0.9, 0.8), auc_random=OPEN))
     assert found.reason.startswith("matched neutral images: interval 0.44 to 0.81 crosses 0.5; photographs: interval ")
     assert "; q = 0.08: descriptions of other units" in found.reason
+
+
+def test_reason_names_a_null_that_is_too_small():
+    found = judge("answer", scores(p=0.01, q=0.06) | {"null": 99})
+    assert found.reason.startswith("q = 0.06: the null has only 99 values")
+    assert "null" not in judge("answer", scores(p=0.02, q=0.06) | {"null": 99}).reason
 
 
 def test_controls_that_were_not_measured_are_named():

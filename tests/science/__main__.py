@@ -1,6 +1,6 @@
 """Measures whether descriptions are true and writes science.json at the repository's root.
 
-    python -m tests.science [only=ground_truth,real,classes,planted,repeat,faithfulness,sanity,coverage] [smoke=1]
+    python -m tests.science [only=ground_truth,real,classes,planted,repeat,faithfulness,sanity,coverage,rule] [smoke=1]
 
 Parts that were not run keep their figures in science.json. Each part runs in a process of its own.
 """
@@ -15,7 +15,7 @@ from rich.pretty import Pretty
 from tests.conftest import REPOSITORY
 from tests.helpers.measuring import asked, machine, measured
 
-PARTS = ("ground_truth", "real", "classes", "planted", "repeat", "faithfulness", "sanity", "coverage")
+PARTS = ("ground_truth", "real", "classes", "planted", "repeat", "faithfulness", "sanity", "coverage", "rule")
 OUT = REPOSITORY / "science.json"
 
 

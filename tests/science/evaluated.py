@@ -45,7 +45,7 @@ def evaluated(name: str, overrides: tuple[str, ...], labels: Labels, n: int) -> 
         for at in range(0, len(claims), TOGETHER)
     ]
     trials = [trial for found in setting.shared_out(tried, jobs) for trial in found]
-    return compare_trials(trials)
+    return compare_trials(trials, design.sharing)
 
 
 def tried(job: Job) -> list[Trial]:

@@ -247,7 +247,7 @@ def _services(count: int, photographs: int) -> EvaluationServices:
 
 
 def _scores(trials: Sequence[Trial]) -> ScoresByUnit:
-    return {each.trial.claim.unit: flat(each.values) for each in compare_trials(trials)}
+    return {each.trial.claim.unit: flat(each.values) for each in compare_trials(trials, "labels")}
 
 
 def _share_fallen(metric: str, whole: ScoresByUnit, changed: ScoresByUnit) -> float:

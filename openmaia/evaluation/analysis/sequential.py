@@ -8,7 +8,7 @@ ERROR * log(1 + (e - 1) t).
 """
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from functools import lru_cache
 from typing import Any
@@ -28,7 +28,7 @@ class Look(StrEnum):
     CLEAR = "clear"
     """All lie above chance."""
     HOPELESS = "hopeless"
-    """One lies at or below chance."""
+    """One lies at or below chance or, after the first look, one AUC does: more images would hardly make it clear."""
     OPEN = "open"
 
 
@@ -65,13 +65,13 @@ def _bound(inside: FloatArray, mass: FloatArray, deviation: float, error: float)
     return float(optimize.brentq(excess, 0.0, 10.0))
 
 
-def judge_look(controls: Iterable[Mapping[str, Any]]) -> Look:
+def judge_look(controls: Sequence[Mapping[str, Any]], *, is_first: bool) -> Look:
     """Says whether the intervals of a description's AUCs are clear, hopeless or still open.
 
     Args:
         controls: The values of `openmaia.evaluation.scores.control_scores`.
+        is_first: Whether it is the first look, which has too few images to give up for an AUC alone.
     """
-    ends: Sequence[tuple[float, float]] = [(each["low"], each["high"]) for each in controls]
-    if any(high <= CHANCE for _, high in ends):
+    if any(each["high" if is_first else "auc"] <= CHANCE for each in controls):
         return Look.HOPELESS
-    return Look.CLEAR if ends and all(low > CHANCE for low, _ in ends) else Look.OPEN
+    return Look.CLEAR if controls and all(each["low"] > CHANCE for each in controls) else Look.OPEN

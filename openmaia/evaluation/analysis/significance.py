@@ -44,6 +44,8 @@ class Significance:
     """The p-value of each claim in the permutation test of `openmaia.evaluation.analysis.permutation`."""
     q: Mapping[Claim, float]
     """p adjusted for the false discovery rate over all claims, the descriptions of units (Benjamini and Hochberg)."""
+    null: Mapping[Claim, int]
+    """The number of values in the null distribution of the claim's layer."""
     supported: Mapping[str, tuple[float, float, float]]
     """For each of OWN, SHUFFLED and RANDOM the share of units whose description is supported, and both ends of its 95 %
     Wilson interval, whose sample size is the number of units. There is no entry if there are no such descriptions. The
@@ -58,6 +60,8 @@ class _Pair:
     described: Trial | Claim
     """The description: a trial of random words, or a claim."""
     p: float
+    null: int = 0
+    """The number of values in the null distribution of the layer."""
 
 
 _Assignments = dict[str, list[list[_Pair]]]
@@ -109,7 +113,8 @@ def compute_significance(
         if shares:
             share = float(np.mean(shares))
             supported[name] = (share, *wilson(share, len({pair.claim.unit for pair in several[0]})))
-    return Significance(p={pair.claim: pair.p for pair in assignments[OWN][0]}, q=q, supported=supported)
+    null = {pair.claim: pair.null for pair in assignments[OWN][0]}
+    return Significance(p={pair.claim: pair.p for pair in assignments[OWN][0]}, q=q, null=null, supported=supported)
 
 
 def _add_layer(trials: Iterable[Trial], words: Sequence[Trial], assignments: _Assignments, sharing: Sharing) -> None:
@@ -136,7 +141,7 @@ def _add_layer(trials: Iterable[Trial], words: Sequence[Trial], assignments: _As
     column = {claim: number for number, claim in enumerate(claims)}
     for number, claim in enumerate(claims):
         own, wrong = p[row[claim.unit.index]], is_null[row[claim.unit.index]]
-        assignments[OWN][0].append(_Pair(claim=claim, described=claim, p=float(own[number])))
+        assignments[OWN][0].append(_Pair(claim=claim, described=claim, p=float(own[number]), null=int(is_null.sum())))
         others = [other for other in partners(claim, claims, sharing, len(claims)) if wrong[column[other]]]
         for pairs, other in zip(assignments[SHUFFLED], others, strict=False):
             pairs.append(_Pair(claim=claim, described=other, p=float(own[column[other]])))
@@ -202,6 +207,7 @@ def write_significance(run: Run) -> None:
             "replicate": claim.replicate,
             "p": result.p[claim],
             "q": result.q[claim],
+            "null": result.null[claim],
             "evaluation": fingerprint(header),
         }
         for claim, header in evaluated.items()

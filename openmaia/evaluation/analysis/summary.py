@@ -25,16 +25,19 @@ RESAMPLED = tuple(name for name in MATCHED if name != "auc")
 """Measures that are computed twice: of raw activations, and under the name `z_NAME` of standardised activations."""
 DETECTION = ("auprc", "responsiveness", "purity", "balanced_accuracy", "fuzzing", "correlation")
 FIXED = (
-    *("auc_worst", "auc_unrelated", "auc_random", "mad", "clarity", "top1", "top5", "chance"),
+    *("auc_worst", "mad", "clarity", "top1", "top5", "chance"),
     *(f"detection_{name}" for name in DETECTION),
 )
 """Scores whose intervals come from resampling only units, not prompts."""
 WITH_CHANCE = ("auc", "auc_other", "auc_minus_other", "auc_words")
 """Measures that are averaged twice: over the tested descriptions and, under the name `NAME_all`, over all units, in which
 units without a tested description get the AUC of chance for their own description."""
+CONTROLLED = {"auc_unrelated": "unrelated", "auc_random": "random"}
+"""The roles of the images with which AUCs compare positive ones. Prompts, photographs and units are resampled."""
 SCORES = (
     *WITH_CHANCE,
     *(f"{name}_all" for name in WITH_CHANCE),
+    *CONTROLLED,
     *RESAMPLED,
     *(f"z_{name}" for name in RESAMPLED),
     *SIZES,
@@ -203,6 +206,8 @@ def estimate_scores(evaluation: Evaluation, resamples: int, seed: int = 0) -> di
         for prefix, groups in (("z_", evaluation.groups()), ("", raw)):
             for name in RESAMPLED:
                 estimates[f"{prefix}{name}"] = bootstrap.estimate(name, unit, *groups, resamples, seed)
+        for name, role in CONTROLLED.items():
+            estimates[name] = bootstrap.estimate("auc", unit, raw[0], raw_group(trial, role), resamples, seed)
         if all(group.values for group in raw):
             estimates |= {
                 role: bootstrap.group_mean(unit, group, resamples, seed)

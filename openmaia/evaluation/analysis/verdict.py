@@ -19,7 +19,7 @@ with the lowest AUC, because a control with few images may have a higher AUC tha
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
+from typing import Any, cast
 
 from openmaia.evaluation.analysis.statistics import CHANCE
 from openmaia.runs.run import InvestigationId, Run
@@ -70,7 +70,7 @@ class ControlScore:
     """The name of the score: one of CONTROLS."""
     auc: float
     low: float
-    """Lower end of the 95 % bootstrap interval over prompts."""
+    """Lower end of the interval, which allows for all looks (`openmaia.evaluation.analysis.sequential`)."""
     high: float
     positive: int
     """Number of positive images."""
@@ -89,8 +89,8 @@ class ControlScore:
         The number of positive images comes first, then that of control images.
         """
         return (
-            f"{self.name}: AUC {self.auc:.2f} (95 % interval {self.low:.2f} to {self.high:.2f}, {self.positive} and "
-            f"{self.control} images)"
+            f"{self.name}: AUC {self.auc:.2f} (interval {self.low:.2f} to {self.high:.2f}, {self.positive} and {self.control} "
+            f"images)"
         )
 
 
@@ -186,12 +186,12 @@ def _silence(stop: str) -> str:
 
 
 def _judge_tested(scores: Mapping[str, Any]) -> UnitVerdict:
-    stored: Mapping[str, Mapping[str, Any]] = scores.get("controls") or {}
+    stored = cast(Mapping[str, Mapping[str, Any]], scores.get("controls") or {})
     controls, missing = read_controls(stored)
     p, q = scores.get("p"), scores.get("q")
     worst = min(controls, key=lambda each: (each.low, each.auc), default=None)
     refuting = next((each for each in controls if each.high <= CHANCE), None)
-    own, photographs = stored["auc_random"]["means"] if "auc_random" in stored else (0.0, 0.0)
+    own, photographs = stored.get("auc_random", {}).get("means", (0.0, 0.0))
     why = ""
     if worst is None:
         verdict = Verdict.NOT_TESTED
@@ -205,7 +205,7 @@ def _judge_tested(scores: Mapping[str, Any]) -> UnitVerdict:
             f"Its images excite the unit less than photographs do: {own:+.2f} against {photographs:+.2f} standard "
             "deviations, on average."
         )
-    elif open_points := [*_crossing(controls), *_open_p(p, q)]:
+    elif open_points := [*_crossing(controls), *_open_p(p, q, scores.get("null"))]:
         verdict, why = Verdict.UNDECIDED, "no p" if q is None else f"q {q:.3g}" if q > LEVEL else ""
         reason = f"{'; '.join(open_points)}."
     else:
@@ -220,14 +220,16 @@ def _crossing(controls: Iterable[ControlScore]) -> Iterator[str]:
             yield f"{each.name}: interval {each.low:.2f} to {each.high:.2f} crosses {CHANCE}"
 
 
-def _open_p(p: float | None, q: float | None) -> Iterator[str]:
+def _open_p(p: float | None, q: float | None, null: int | None) -> Iterator[str]:
     if p is None or q is None:
         yield (
             "p is missing, the comparison with descriptions of other units of the layer and of random words: openmaia "
             "run and openmaia evaluate compute it for a whole run"
         )
-    elif p > LEVEL:
+    elif p > LEVEL and not (null is not None and p <= 1 / (null + 1)):
         yield f"q = {q:.2g}: descriptions of other units or random words often do as well for this unit (p = {p:.2g})"
+    elif q > LEVEL and null is not None and p <= 1 / (null + 1):
+        yield f"q = {q:.2g}: the null has only {null} values, so that p cannot be below {p:.2g}; test more random words"
     elif q > LEVEL:
         yield f"q = {q:.2g}: p = {p:.2g} does not hold up among the descriptions of the run"
 

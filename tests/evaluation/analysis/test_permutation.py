@@ -31,7 +31,9 @@ def simulated(random: np.random.Generator, units: int, words: int, shift: float,
 
 def table(values: np.ndarray) -> EffectTable:
     """The first descriptions are those of the units in order, all others are of random words."""
-    return EffectTable(values=values, is_null=~np.eye(*values.shape, dtype=bool), images=(N, N))
+    return EffectTable(
+        values=values, is_null=~np.eye(*values.shape, dtype=bool), images=np.full((values.shape[1], 2), N)
+    )
 
 
 def own(p: np.ndarray) -> np.ndarray:
@@ -103,7 +105,7 @@ def test_excluded_descriptions_are_not_in_the_null():
     single = simulated(np.random.default_rng(5), 8, 10, 3.0)
     is_null = np.concatenate([single.is_null[:, :8], single.is_null], axis=1)
     values = np.concatenate([single.values[:, :8], single.values], axis=1)
-    p = p_values(EffectTable(values=values, is_null=is_null, images=(N, N)))
+    p = p_values(EffectTable(values=values, is_null=is_null, images=np.full((values.shape[1], 2), N)))
     assert own(p[:, :8]) == pytest.approx(own(p[:, 8:16]))
     assert p[~is_null].min() == pytest.approx(1 / (is_null.sum() + 1))
 
