@@ -28,6 +28,7 @@ CONFIG = [str(REPOSITORY / "configs/closed-form.yaml")]
 def evaluated(folder: Path, positive: dict[int, float], abstained: tuple[int, ...] = ()) -> Run:
     """A run whose units answer the images of their descriptions so, and their neutral ones with 1."""
     run = Run(Files(str(folder)))
+    run.files.write("config.yaml", b"evaluate: {sharing: label}\n")
     for index, value in positive.items():
         claim = Claim(unit=Unit(target="net", layer="a", index=index), labels=("x",))
         trial = Trial(claim=claim, outcome="abstained")
