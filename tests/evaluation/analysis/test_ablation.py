@@ -9,6 +9,7 @@ import pytest
 
 from openmaia.agent.tools.api_text import api_text
 from openmaia.cli.commands.studies import ablation_configs
+from openmaia.config.loading import load, to_yaml
 from openmaia.core.errors import UsageError
 from openmaia.core.units import Unit
 from openmaia.evaluation.analysis.ablation import FULL, OTHER, SETS, ablation_results
@@ -28,7 +29,7 @@ CONFIG = [str(REPOSITORY / "configs/closed-form.yaml")]
 def evaluated(folder: Path, positive: dict[int, float], abstained: tuple[int, ...] = ()) -> Run:
     """A run whose units answer the images of their descriptions so, and their neutral ones with 1."""
     run = Run(Files(str(folder)))
-    run.files.write("config.yaml", b"evaluate: {sharing: label}\n")
+    run.files.write("config.yaml", to_yaml(load(CONFIG)).encode())
     for index, value in positive.items():
         claim = Claim(unit=Unit(target="net", layer="a", index=index), labels=("x",))
         trial = Trial(claim=claim, outcome="abstained")
