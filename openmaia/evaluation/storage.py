@@ -184,7 +184,6 @@ class StoredTrials:
     def __init__(self, run: Run, investigations: Iterable[InvestigationId] | None = None):
         """Selects the trials of `investigations`; None selects all evaluated investigations of the run."""
         self._run = run
-        self.sharing: Sharing = run.config()["evaluate"]["sharing"]
         self._investigations = sorted(run.evaluated() if investigations is None else investigations)
         self.cached = lru_cache(maxsize=4 * MAX_PARTNERS)(self.read)
         self.words = lru_cache(maxsize=4)(self._words)
@@ -230,6 +229,11 @@ class StoredTrials:
             with suppress(StoreError):
                 trials.append(self._read(RANDOM_WORDS, each, self._run.artifact(RANDOM_WORDS, each) or b"", False))
         return tuple(trials)
+
+    @cached_property
+    def sharing(self) -> Sharing:
+        """When two descriptions count as alike in this run."""
+        return self._run.config()["evaluate"]["sharing"]
 
     @cached_property
     def _outcomes(self) -> dict[Claim, str]:
