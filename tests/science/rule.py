@@ -29,6 +29,7 @@ from openmaia.evaluation.protocol import run_trials
 from openmaia.evaluation.random_words import measure_random_words
 from openmaia.evaluation.scores import compare_trials
 from openmaia.evaluation.services import EvaluationDesign, EvaluationServices
+from openmaia.evaluation.trials import LayerScale
 from tests.helpers.measuring import machine
 from tests.science import sections
 
@@ -129,7 +130,7 @@ def layer(units: int, auc: float, number: int) -> pd.DataFrame:
         target=world,
         writer=SimulatedWriter(),
         photographs=[world.image(f"photograph {at}") for at in range(PHOTOGRAPHS)],
-        scales={LAYER: (np.zeros(units), np.ones(units))},
+        scales={LAYER: LayerScale(mean=np.zeros(units), std=np.ones(units), top=np.full(units, np.nan))},
     )
     design = replace(DESIGN, seed=number)
     claims = [
@@ -139,7 +140,9 @@ def layer(units: int, auc: float, number: int) -> pd.DataFrame:
     words = list(measure_random_words({LAYER}, services, design, reference))
     reference = replace(reference, words={LAYER: words})
     trials = {claim: run_trials([claim], services, design, reference)[0] for claim in claims}
-    significance = compute_significance(trials.values(), trials.__getitem__, lambda layer: words, design.sharing)
+    significance = compute_significance(
+        trials.values(), trials.__getitem__, lambda layer: words, sharing=design.sharing
+    )
     rows = []
     for each in compare_trials(list(trials.values()), design.sharing):
         claim = each.trial.claim
