@@ -76,10 +76,15 @@ class EvaluationDesign:
     @property
     def prompts(self) -> int:
         """The number of positive test prompts for each description up to the first look, which depends on `preset`."""
-        return PUBLISHED_COUNT if self.preset in ("paper", "pairing") else self.n
+        return self.sizes[0]
 
     @property
     def sizes(self) -> tuple[int, ...]:
         """The number of positive test prompts for each description up to each look, in increasing order."""
-        more = {size for size in self.looks if size > self.prompts} if self.preset == "labels" else set[int]()
-        return (self.prompts, *sorted(more))
+        return look_sizes(self.preset, self.n, self.looks)
+
+
+def look_sizes(preset: str, n: int, looks: Sequence[int]) -> tuple[int, ...]:
+    """Returns `EvaluationDesign.sizes` of a design with these fields."""
+    first = PUBLISHED_COUNT if preset in ("paper", "pairing") else n
+    return (first, *sorted({size for size in looks if size > first} if preset == "labels" else ()))

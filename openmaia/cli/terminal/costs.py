@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from openmaia.cli.terminal.output import console, say, show_table
 from openmaia.config.schema import Config
-from openmaia.reporting.costs.estimate import Prediction
+from openmaia.reporting.costs.estimate import Prediction, tested_images
 from openmaia.reporting.costs.workload import Workload
 from openmaia.reporting.totals import costs
 from openmaia.runs.run import Run
@@ -41,8 +41,12 @@ def show_workload(config: Config, work: Workload, units: str) -> None:
     for service, pool in work.timed.items():
         fixed = f"{pool.fixed:.3g} s a batch + " if pool.fixed else ""
         say(f"  {service:<10} {fixed}{pool.per_item:.3g} s a request")
-    images = config.evaluate.n
-    say(f"included: the test of each description on 2 x {images} images. Not included: exemplars, loading, failures")
+    images = tested_images(config)
+    first, last = images[0], images[-1]
+    looks = f", as if none were decided before the last look ({first} to {last})" if first < last else ""
+    say(
+        f"included: the test of each description on 2 x {last} images{looks}. Not included: exemplars, loading, failures"
+    )
 
 
 def show_unknown(components: Sequence[str], units: str) -> None:

@@ -13,6 +13,7 @@ import numpy.typing as npt
 from openmaia.config.models import SERVED
 from openmaia.config.schema import Config
 from openmaia.core.errors import UsageError
+from openmaia.evaluation.services import look_sizes
 from openmaia.reporting.costs.simulation import SimulatedPool, SimulatedPools, Trace, simulate
 from openmaia.reporting.costs.workload import Workload
 
@@ -86,8 +87,8 @@ def predict(work: Workload, pools: SimulatedPools, *, units: int, at_once: int, 
         pools: The replicas of each service.
         units: The number of investigations in the sweep.
         at_once: The number of concurrent investigations.
-        tested: The number of images of each kind on which a description is tested (`evaluate.n`). Positive images show
-            what the description names, and neutral images do not.
+        tested: The number of images of each kind on which a description is tested at its last look. Positive images
+            show what the description names, and neutral images do not.
     """
     chosen = np.random.default_rng(0).integers(len(work.traces), size=min(units, max(STEADY, 4 * at_once)))
     ends, queues = simulate([work.traces[int(index)] for index in chosen], pools, at_once)
@@ -201,10 +202,16 @@ def estimate(config: Config, work: Workload, units: int, gpus: int | None) -> Pr
     available = (config.job.nodes * config.job.gpus or math.inf) if gpus is None else gpus
     asked = {service: float(load.mean()) for service, load in _load(work, pools).items()}
     investigating = {service: seconds * pools[service].replicas for service, seconds in asked.items() if seconds}
-    testing = {service: n * pools[service].per_request for service, n in _tests(pools, config.evaluate.n).items()}
+    tested = tested_images(config)[-1]
+    testing = {service: n * pools[service].per_request for service, n in _tests(pools, tested).items()}
     pools = balanced(investigating, testing, pools, most, available)
     at_once = max(1, min(units, config.ray.investigations)) if gpus is None else enough_at_once(work, pools, units)
-    return predict(work, pools, units=units, at_once=at_once, tested=config.evaluate.n)
+    return predict(work, pools, units=units, at_once=at_once, tested=tested)
+
+
+def tested_images(config: Config) -> tuple[int, ...]:
+    """Returns the number of images of each kind on which a description is tested up to each look."""
+    return look_sizes(config.evaluate.preset, config.evaluate.n, config.evaluate.looks)
 
 
 def balanced(
