@@ -168,11 +168,11 @@ unit with the stated AUC against every control; the other half says nothing abou
 
 | units | true AUC | true: supported | undecided | images | wrong: supported (95 % interval) | images | of other units | of random words |
 |---|---|---|---|---|---|---|---|---|
-{chr(10).join(_row(*key, case) for key, case in table.groupby(["units", "auc"]))}
+{chr(10).join(row(*key, case) for key, case in table.groupby(["units", "auc"]))}
 """
 
 
-def _row(units: int, auc: float, case: pd.DataFrame) -> str:
+def row(units: int, auc: float, case: pd.DataFrame) -> str:
     true, wrong = case[case.true], case[~case.true]
     outcomes = Counter(true.verdict)
     low, high = wilson(share(wrong), len(wrong))

@@ -8,12 +8,13 @@ import sys
 from collections import Counter
 from statistics import mean
 
+import pandas as pd
 import pytest
 
 from openmaia.core.units import Unit
 from openmaia.evaluation.analysis.statistics import CHANCE
 from tests.conftest import REPOSITORY
-from tests.science import coverage, faithfulness, ground_truth, real, sections, truth
+from tests.science import coverage, faithfulness, ground_truth, real, rule, sections, truth
 
 
 @pytest.mark.slow
@@ -94,3 +95,19 @@ def test_intervals_cover_the_truth_about_as_often_as_they_say():
     rows = [line.split("|")[2] for line in sections.read(coverage.SECTION).splitlines() if re.match(r"\| \d", line)]
     assert len(rows) == len(coverage.SHARED)
     assert all(0.92 - 0.017 <= float(share) <= 0.98 + 0.017 for share in rows)
+
+
+def test_rule_by_simulation_decides_as_when_it_was_measured():
+    """A layer of six units is simulated again. Of its three true descriptions most are supported, of the others none."""
+    stored = pd.read_csv(rule.CSV, keep_default_na=False).query("units == 6 and auc == 0.95 and run == 0")
+    found = rule.layer(6, 0.95, 0)
+    assert found.verdict.tolist() == stored.verdict.tolist()
+    assert found.images.tolist() == stored.images.tolist()
+    assert rule.share(found[found.true]) > 0.5
+    assert rule.share(found[~found.true]) == 0
+
+
+def test_table_about_the_rule_agrees_with_its_descriptions():
+    table = pd.read_csv(rule.CSV, keep_default_na=False)
+    shown = [line for line in sections.read(rule.SECTION).splitlines() if line.startswith("| ")][1:]
+    assert shown == [rule.row(*key, case) for key, case in table.groupby(["units", "auc"])]
