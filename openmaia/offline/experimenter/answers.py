@@ -35,6 +35,10 @@ significant results. The second value is for results about objects."""
 KEPT_BESIDE_NAME = 0.75
 """Like KEPT, for objects and scenes if the greatest height is that of an exact name. A unit that responds to one kind of
 animal also responds to similar ones, but less."""
+SIMILAR_NAME, GENERAL_BESIDE_NAMES = 0.65, 0.35
+"""A general word takes the place of its exact names if the height of at least two of them, and the effect of the general
+word, are at least these shares of the greatest height and effect of its names. The second share is low because the images
+of a general word also show special cases that a network rarely recognises."""
 ABOVE_USUAL = 1.25
 """Smallest effect of the strongest hypothesis, as a multiple of the activations' usual variation (`Reach.usual`). Below
 it the experimenter abstains."""
@@ -86,10 +90,11 @@ def answer(results: Sequence[HypothesisResult], reach: Reach, beside: ShownBesid
     Returns:
         At most six results (TESTED), strongest first. The list is empty if the experimenter has to abstain.
     """
-    holding = sorted((r for r in results if r.holds), key=lambda r: (-r.height, r.hypothesis.words))
+    holding = [r for r in results if r.holds]
     least = max(SHARE * reach.height, ABOVE_USUAL * reach.usual)
     if not holding or max(r.effect for r in holding) < least:
         return []
+    holding = sorted(_generalised(holding, results), key=lambda r: (-r.height, r.hypothesis.words))
     kept = [r for r in holding if r.height >= _smallest(r, holding[0])]
     in_pairs = {word for r in kept for word in r.hypothesis.words if len(r.hypothesis.words) == 2}
     kept = [r for r in kept if len(r.hypothesis.words) == 2 or r.hypothesis.words[0] not in in_pairs]
@@ -108,6 +113,26 @@ def told_apart(results: Sequence[HypothesisResult], beside: ShownBeside) -> list
     """
     things = [r for r in results if _is_thing(r)]
     return [r for r in results if r in things or not any(_shows(thing, r, beside) for thing in things)]
+
+
+def _generalised(holding: Sequence[HypothesisResult], results: Sequence[HypothesisResult]) -> list[HypothesisResult]:
+    """Puts general words in the place of their exact names where the evidence is for more than one name.
+
+    A general word takes the place even if its own test is not significant, because the tests of its names are.
+
+    Args:
+        holding: The significant results.
+        results: All results.
+    """
+    chosen = list(holding)
+    for general in results:
+        narrower = GENERAL.get(general.hypothesis.name, ())
+        names = [r for r in holding if r.hypothesis.name in narrower and BY_NAME[r.hypothesis.name].is_exact]
+        highest = max((r.height for r in names), default=0.0)
+        similar = [r for r in names if r.height >= SIMILAR_NAME * highest]
+        if len(similar) > 1 and general.effect >= GENERAL_BESIDE_NAMES * max(r.effect for r in names):
+            chosen = [r for r in chosen if r not in (*names, general)] + [general]
+    return chosen
 
 
 def _smallest(result: HypothesisResult, strongest: HypothesisResult) -> float:
