@@ -21,7 +21,7 @@ from openmaia.evaluation.trials import Trial, draw_stimuli, is_drawable
 METHOD = "random words"
 
 
-TRIES = 4
+TRIES = 8
 """Maximum number of words tried for each wanted description, because a generator may be unable to draw some words."""
 
 

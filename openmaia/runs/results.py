@@ -296,7 +296,8 @@ class RunResults:
 
         The keys are the investigation, and the `fingerprint` of the evaluation from which the values were computed.
         Each value is a dict. `p` is the p-value of the permutation test, `q` is `p` adjusted for the false discovery
-        rate, and `null` is the number of values in the null distribution of the layer. The result is empty before the run is evaluated, or if the file of p-values is damaged.
+        rate, and `null` is the number of values in the null distribution of the layer. The result is empty before the
+        run is evaluated, or if the file of p-values is damaged.
         """
         data = self.files.read(SIGNIFICANCE)
         try:

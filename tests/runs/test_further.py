@@ -44,7 +44,7 @@ def test_further_evaluation_shares_the_investigations(
     further.write_artifact(EVALUATION, INVESTIGATION, b"x")
     assert (further.evaluated(), run.evaluated()) == ({INVESTIGATION}, set())
     assert (counts(further).done, counts(further).evaluated, counts(run).evaluated) == (1, 1, 0)
-    assert (further.config()["evaluate"]["n"], run.config()["evaluate"]["n"]) == (60, 30)
+    assert (further.config()["evaluate"]["n"], run.config()["evaluate"]["n"]) == (60, 10)
 
 
 def test_further_evaluations_are_listed_by_name(run: Run):

@@ -297,7 +297,8 @@ def test_config_and_plan_with_any_wrong_value_cost_one_message(run: Run, key: st
 
 
 def test_p_values_of_a_wrong_type_are_left_out(run: Run):
-    row = {"target": "net", "layer": "layer4", "index": 7, "replicate": 0, "p": 0.01, "q": 0.01, "evaluation": "x"}
+    row = {"target": "net", "layer": "layer4", "index": 7, "replicate": 0, "p": 0.01, "q": 0.01}
+    row |= {"null": 100, "evaluation": "x"}
     for name in row:
         for new in (float("nan"), -1.0, 2.0, "x", [1.0], {"a": 1}):
             run.files.write(SIGNIFICANCE, tables.dump([row | {name: new}], None, {"supported": new, "stamp": new}))

@@ -162,7 +162,7 @@ def share(rows: pd.DataFrame) -> float:
 
 
 def section(table: pd.DataFrame) -> str:
-    return f"""By simulation, {date.today().isoformat()}, {machine()}, `make science only=rule`; each description is a row of [rule.csv](rule.csv). Normal
+    return f"""By simulation, {date.today().isoformat()}, {machine()}, `make science only=rule`; each description is a row of rule.csv. Normal
 activations, {len(WORDS)} random words, looks at {", ".join(map(str, DESIGN.sizes))} images of each kind. Half of the descriptions are true: their images excite the
 unit with the stated AUC against every control; the other half says nothing about its unit. A third of the pairs of descriptions has a label in common.
 
