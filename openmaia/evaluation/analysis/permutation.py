@@ -9,7 +9,7 @@ with control images are AUCs as well.
 The null distribution consists of all T(v, d) in which d was made for another unit than v, or consists of random words.
 Pairs in which d is like a description of v (`Claim.is_like`) are left out, because two units may be described alike. The
 distribution is pooled over the tested units v of the layer, because the values of a single unit are too few: with 5
-other units and 10 random descriptions, no p-value of a unit alone could be below 1/16. Before they are pooled, the
+other units and 60 random words, no p-value of a unit alone could be below 1/66. Before they are pooled, the
 values of each unit are standardised (`standardise_rows`), so that a unit that prefers the positive images of most
 descriptions, or whose AUCs vary more than those of other units, has no advantage. Standardisation does not change the
 order of the values of a unit. If the descriptions are assigned to the units at random, the value of a unit's own
