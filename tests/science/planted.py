@@ -86,7 +86,7 @@ def plant(concepts: Sequence[str], images: int, path: Path) -> None:
     for concept in concepts:
         prompts = [pair.positive for pair in write_pairs([concept], images, settings.seed)]
         drawn = generator.generate([
-            Generation(prompt=prompt, seed=seed(settings.seed, "planted", prompt, number), split="explore")
+            Generation(prompt=prompt, seed=seed(settings.seed, "explore", f"planted: {prompt}", number), split="explore")
             for number, prompt in enumerate(prompts)
         ])  # fmt: skip
         maps += [responses[LAYER] for _, responses in target.look([each.image.pixels for each in drawn])]
@@ -107,7 +107,7 @@ def fit(positions: Floats, shows: Floats) -> tuple[Floats, Floats]:
         positions: (images, positions, channels)
         shows: 1 for the images that show the concept, 0 for the others, (images,)
     """
-    features = positions.mean(axis=1)
+    features, weight, bias = positions.mean(axis=1), np.zeros(positions.shape[2]), np.zeros(())
     for _ in range(ROUNDS):
         centre, scale = features.mean(axis=0), features.std(axis=0) + 1e-6
         standard = (features - centre) / scale
