@@ -178,7 +178,7 @@ def write_significance(run: Run) -> None:
     """
     stored = StoredTrials(run)
     result = compute_significance(stored, lambda claim: stored.cached(claim.investigation), stored.words)
-    evaluated = {claim: run.evaluation_header(claim.investigation) for claim in result.p}
+    headers = run.evaluation_headers(claim.investigation for claim in result.p)
     rows = [
         {
             "target": claim.unit.target,
@@ -187,10 +187,10 @@ def write_significance(run: Run) -> None:
             "replicate": claim.replicate,
             "p": result.p[claim],
             "q": result.q[claim],
-            "evaluation": fingerprint(header),
+            "evaluation": fingerprint(headers[claim.investigation]),
         }
-        for claim, header in evaluated.items()
-        if header is not None
+        for claim in result.p
+        if claim.investigation in headers
     ]
     header = {"stamp": evaluation_stamp(run, 0), "supported": {name: list(v) for name, v in result.supported.items()}}
     run.files.write(SIGNIFICANCE, tables.dump(rows, SIGNIFICANCE_SCHEMA, header))
