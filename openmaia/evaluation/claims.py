@@ -3,10 +3,12 @@
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any, Literal
 
 from openmaia.core.errors import UsageError
 from openmaia.core.units import Unit
+from openmaia.runs.results import basis
 from openmaia.runs.run import InvestigationId, Run
 
 AGENT = "agent"
@@ -35,7 +37,7 @@ class Claim:
     description: str = ""
     labels: tuple[str, ...] = ()
     basis: str = field(default="", compare=False)
-    """Digest of all that a test of the claim depends on (`Run.basis`). Empty if the claim is not one of a run."""
+    """Digest of all that a test of the claim depends on (`openmaia.runs.results.basis`). Empty if the claim is not one of a run."""
 
     def __post_init__(self) -> None:
         for text in (self.description, *self.labels):
@@ -80,7 +82,8 @@ class Claim:
 
 def read_claims(run: Run) -> list[Claim]:
     """Reads the claims (descriptions with labels) of all finished investigations of a run."""
-    return [_claim(run, row) for row in run.headers()]
+    identity = cache(run.identity)  # or each record would read the config again
+    return [_claim(row, identity()) for row in run.headers()]
 
 
 def read_claim(run: Run, investigation: InvestigationId) -> Claim:
@@ -88,17 +91,17 @@ def read_claim(run: Run, investigation: InvestigationId) -> Claim:
     row = run.summary(investigation)
     if row is None:
         raise UsageError(f"{investigation.unit} (replicate {investigation.replicate}) has no record to evaluate")
-    return _claim(run, row)
+    return _claim(row, run.identity())
 
 
-def _claim(run: Run, row: dict[str, Any]) -> Claim:
+def _claim(row: dict[str, Any], identity: str) -> Claim:
     investigation = InvestigationId.of_row(row)
     return Claim(
         unit=investigation.unit,
         replicate=investigation.replicate,
         description=row["description"],
         labels=tuple(row["labels"]),
-        basis=run.basis(row),
+        basis=basis(row, identity),
     )
 
 

@@ -13,6 +13,7 @@ from openmaia.evaluation.random_words import measure_random_words
 from openmaia.evaluation.services import EvaluationDesign, EvaluationServices
 from openmaia.evaluation.storage import StoredTrials, to_parquet
 from openmaia.evaluation.truth import has_truth, match_truth, write_truth
+from openmaia.runs.results import basis
 from openmaia.runs.run import EVALUATION, RANDOM_WORDS, TRIALS, Run
 
 
@@ -130,7 +131,7 @@ def prepare_run(
     # The first description is written last, because its file says that those of its layer are complete.
     for trial in reversed(trials):
         row = asdict(trial.claim.unit) | asdict(trial.claim) | {"drawn": ""}
-        claim = replace(trial.claim, basis=run.basis(row))
+        claim = replace(trial.claim, basis=basis(row, run.identity()))
         run.write_artifact(RANDOM_WORDS, claim.investigation, to_parquet(replace(trial, claim=claim)))
     words = StoredTrials(run, ()).words
     return replace(reference, words={layer: words(layer) for layer in layers})

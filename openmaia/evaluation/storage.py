@@ -249,12 +249,9 @@ class StoredTrials:
         Scores are outdated if they compare the unit with other trials than those that `partners` selects now, or with
         other trials of random words. Trials were added, for example, or the description of a unit is another one now.
         """
-        headers = ((claim, self._run.evaluation_header(claim.investigation)) for claim in self._outcomes)
-        return [
-            claim.investigation
-            for claim, header in headers
-            if header is not None and header.get("compared") != self._compared(claim)
-        ]
+        claims = {claim.investigation: claim for claim in self._outcomes}
+        headers = self._run.evaluation_headers(claims)
+        return [each for each, header in headers.items() if header.get("compared") != self._compared(claims[each])]
 
     def _compared(self, claim: Claim) -> list[str]:
         words = [trial.claim for trial in unlike(claim, self.words(claim.unit.layer), self.sharing)]
@@ -289,7 +286,7 @@ def evaluation_stamp(run: Run, resamples: int) -> str:
     It is a hash of the file format's VERSION, of the number of bootstrap resamples, of the evaluations, and of the tests
     of random words, which are a control. Evaluations of other descriptions than those of the records do not enter it.
     """
-    headers = {each: run.evaluation_header(each) for each in sorted(run.artifacts(EVALUATION))}
-    evaluations = [[each.path, fingerprint(header)] for each, header in headers.items() if header is not None]
+    headers = run.evaluation_headers(sorted(run.artifacts(EVALUATION)))
+    evaluations = [[each.path, fingerprint(header)] for each, header in headers.items()]
     words = sorted(each.path for each in run.belonging(RANDOM_WORDS))
     return hashlib.sha256(dumps([VERSION, resamples, evaluations, words]).encode()).hexdigest()

@@ -109,39 +109,22 @@ class RunResults:
         except ValueError as error:
             raise StoreError(f"{self.files.path('config.yaml')} is damaged: {error}") from error
 
-    def basis(self, row: Mapping[str, Any], identity: Callable[[], str] | None = None) -> str:
-        """Returns a digest of all that the test of a description depends on.
-
-        A stored test holds the digest. If it differs from that of the record beside it, the test is one of another
-        description, of another unit or with another config, and does not count.
-
-        Args:
-            row: The answer of an investigation, and what it drew: the keys in ANSWER of a result of `summary`.
-            identity: Returns the result of `identity` without reading the config again for each of many rows.
-        """
-        answer = [row[key] for key in ANSWER]
-        return hashlib.sha256(
-            dumps([answer, (identity or self.identity)()]).encode(errors="surrogatepass")
-        ).hexdigest()[:32]
-
-    def misfit(
-        self,
-        folder: str,
-        investigation: InvestigationId,
-        header: tables.TableRow,
-        identity: Callable[[], str] | None = None,
-    ) -> str:
+    def misfit(self, folder: str, investigation: InvestigationId, header: tables.TableRow) -> str:
         """Returns why a stored test does not count for the investigation under whose name it is stored.
 
         Args:
             folder: The folder of the test.
             investigation: The investigation.
             header: The header of the test's file, whose types need not be checked yet.
-            identity: As for `basis`.
 
         Returns:
             The reason. Empty if the test belongs to the investigation's record, or if the header is damaged.
         """
+        return self._misfit(folder, investigation, header, self.identity)
+
+    def _misfit(
+        self, folder: str, investigation: InvestigationId, header: tables.TableRow, identity: Callable[[], str]
+    ) -> str:
         if mistyped(header.get("claim"), _TestedClaim) is not None:
             return ""
         claim: dict[str, Any] = header["claim"]
@@ -152,7 +135,7 @@ class RunResults:
             row: Mapping[str, Any] | None = asdict(tested.unit) | claim | {"drawn": ""}
         elif (row := self.summary(investigation)) is None:
             return "there is no readable record of the description that it tests"
-        if claim["basis"] == self.basis(row, identity):
+        if claim["basis"] == basis(row, identity()):
             return ""
         answer = claim["description"], claim["labels"]
         if answer != (row["description"], list(row["labels"])):
@@ -162,10 +145,10 @@ class RunResults:
     def misfits(self, folder: str) -> dict[InvestigationId, str]:
         """Returns the investigations whose stored test does not belong to their record, each with the reason."""
         found: dict[InvestigationId, str] = {}
-        identity = cache(self.identity)
+        identity = cache(self.identity)  # or each test would read the config again
         for each in self.artifacts(folder):
             with suppress(StoreError):
-                if reason := self.misfit(folder, each, self._header(folder, each), identity):
+                if reason := self._misfit(folder, each, self._header(folder, each), identity):
                     found[each] = reason
         return found
 
@@ -241,25 +224,24 @@ class RunResults:
         `openmaia.evaluation.scores.Evaluation` explains the scores. Returns None if the investigation is not evaluated,
         or if its evaluation is damaged or one of another description.
         """
-        header = self.evaluation_header(investigation)
+        header = self.evaluation_headers([investigation]).get(investigation)
         return None if header is None else cast(dict[str, Any], header["scores"])
 
-    def evaluation_header(
-        self, investigation: InvestigationId, identity: Callable[[], str] | None = None
-    ) -> tables.TableRow | None:
-        """Returns the header of an evaluation, with readable `scores`. None as for `stored_score`.
-
-        `identity` is as for `basis`.
-        """
-        name = f"{EVALUATION}/{investigation.path}.parquet"
-        try:
-            header = tables.header(self.files, name) if self.files.exists(name) else {}
-        except StoreError:
-            return None
-        scores: Any = header.get("scores")
-        if not isinstance(scores, dict) or wrong_score(cast(dict[str, Any], scores)) is not None:
-            return None
-        return None if self.misfit(EVALUATION, investigation, header, identity) else header
+    def evaluation_headers(self, investigations: Iterable[InvestigationId]) -> dict[InvestigationId, tables.TableRow]:
+        """Returns the headers of evaluations, without those for which `stored_score` returns None."""
+        identity = cache(self.identity)  # or each evaluation would read the config again
+        found: dict[InvestigationId, tables.TableRow] = {}
+        for each in investigations:
+            try:
+                name = f"{EVALUATION}/{each.path}.parquet"
+                header = tables.header(self.files, name) if self.files.exists(name) else {}
+            except StoreError:
+                continue
+            scores: Any = header.get("scores")
+            is_readable = isinstance(scores, dict) and wrong_score(cast(dict[str, Any], scores)) is None
+            if is_readable and not self._misfit(EVALUATION, each, header, identity):
+                found[each] = header
+        return found
 
     def score(self, investigation: InvestigationId) -> dict[str, Any] | None:
         """Returns the scores and p-values of an investigation's description, by name (see `scores`).
@@ -284,11 +266,9 @@ class RunResults:
         chosen = sorted(self.artifacts(EVALUATION)) if investigations is None else list(investigations)
         significance = self.significance()
         found: dict[InvestigationId, dict[str, Any]] = {}
-        identity = cache(self.identity)
-        for each in chosen:
-            if (header := self.evaluation_header(each, identity)) is not None:
-                p = significance.get((each, fingerprint(header)), {}) if significance else {}
-                found[each] = cast(dict[str, Any], header["scores"]) | p
+        for each, header in self.evaluation_headers(chosen).items():
+            p = significance.get((each, fingerprint(header)), {}) if significance else {}
+            found[each] = cast(dict[str, Any], header["scores"]) | p
         return found
 
     def significance(self) -> dict[tuple[InvestigationId, str], dict[str, Any]]:
@@ -311,6 +291,20 @@ class RunResults:
             for key, row in values.items()
             if 0 <= row["p"] <= 1 and 0 <= row["q"] <= 1
         }
+
+
+def basis(row: Mapping[str, Any], identity: str) -> str:
+    """Returns a digest of all that the test of a description depends on.
+
+    A stored test holds the digest. If it differs from that of the record beside it, the test is one of another
+    description, of another unit or with another config, and does not count.
+
+    Args:
+        row: The answer of an investigation, and what it drew: the keys in ANSWER of a result of `summary`.
+        identity: The result of `RunResults.identity`.
+    """
+    answer = [row[key] for key in ANSWER]
+    return hashlib.sha256(dumps([answer, identity]).encode(errors="surrogatepass")).hexdigest()[:32]
 
 
 def fingerprint(header: tables.TableRow) -> str:

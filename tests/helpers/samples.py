@@ -13,6 +13,7 @@ from openmaia.core.services import ServiceUsage
 from openmaia.core.units import Unit
 from openmaia.runs import evidence, tables
 from openmaia.runs.records import ImageEntry, Record, Stop, ToolCall, Turn
+from openmaia.runs.results import basis
 from openmaia.runs.run import EVALUATION, InvestigationId, Run
 
 UNIT = Unit(target="net", layer="layer4", index=7)
@@ -161,7 +162,7 @@ def bound(run: Run, investigation: InvestigationId, data: bytes) -> bytes:
     assert row is not None
     unit = {key: row[key] for key in ("target", "layer", "index")}
     answer = {key: row[key] for key in ("replicate", "description", "labels")}
-    header["claim"] |= {"unit": unit, "basis": run.basis(row)} | answer
+    header["claim"] |= {"unit": unit, "basis": basis(row, run.identity())} | answer
     return tables.dump(rows, pq.read_schema(pa.BufferReader(data)).remove_metadata(), header)
 
 

@@ -198,7 +198,7 @@ def write_significance(run: Run) -> None:
     result = compute_significance(
         stored, lambda claim: stored.cached(claim.investigation), stored.words, sharing=stored.sharing
     )
-    evaluated = {claim: run.evaluation_header(claim.investigation) for claim in result.p}
+    headers = run.evaluation_headers(claim.investigation for claim in result.p)
     rows = [
         {
             "target": claim.unit.target,
@@ -208,10 +208,10 @@ def write_significance(run: Run) -> None:
             "p": result.p[claim],
             "q": result.q[claim],
             "null": result.null[claim],
-            "evaluation": fingerprint(header),
+            "evaluation": fingerprint(headers[claim.investigation]),
         }
-        for claim, header in evaluated.items()
-        if header is not None
+        for claim in result.p
+        if claim.investigation in headers
     ]
     header = {"stamp": evaluation_stamp(run, 0), "supported": {name: list(v) for name, v in result.supported.items()}}
     run.files.write(SIGNIFICANCE, tables.dump(rows, SIGNIFICANCE_SCHEMA, header))
