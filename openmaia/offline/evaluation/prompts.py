@@ -40,7 +40,9 @@ class RulePromptWriter:
     from the labels or, if there are none, from the description."""
 
     name = "rules (no language model)"
-    words = tuple(word.name for word in WORDS)
+    words = tuple(word.name for word in WORDS if not word.is_exact)
+    """Random descriptions consist of these words. Exact names are none of them: of most there is a single picture to test
+    with, and its AUCs say what one picture does (their standard deviation over units is 0.23 in place of 0.18)."""
 
     def write(
         self,

@@ -32,7 +32,7 @@ subtracted from both. Only edits of images with a recognised object are evaluate
 KEPT, KEPT_OBJECT = 0.5, 0.4
 """Smallest height (see `judge.HypothesisResult`) of a result in the answer, as a share of the greatest height of all
 significant results. The second value is for results about objects."""
-KEPT_BESIDE_NAME = 0.75
+KEPT_BESIDE_NAME = 0.9
 """Like KEPT, for objects and scenes if the greatest height is that of an exact name. A unit that responds to one kind of
 animal also responds to similar ones, but less."""
 SIMILAR_NAME, GENERAL_BESIDE_NAMES = 0.65, 0.35
@@ -42,6 +42,9 @@ of a general word also show special cases that a network rarely recognises."""
 ABOVE_USUAL = 1.25
 """Smallest effect of the strongest hypothesis, as a multiple of the activations' usual variation (`Reach.usual`). Below
 it the experimenter abstains."""
+NAME_ABOVE_USUAL = 4.5
+"""The same for an exact name, of which the generator often has a single picture. Any one picture may excite a unit, and the
+largest response to one of fifty says little about other pictures of the same thing."""
 DOES_MORE = 1.25
 """An object or scene stays in the answer only if its height (see `judge.HypothesisResult`) is more than this multiple
 of the height of every remaining hypothesis about a property (colour, pattern, shape) that its images show."""
@@ -90,7 +93,7 @@ def answer(results: Sequence[HypothesisResult], reach: Reach, beside: ShownBesid
     Returns:
         At most six results (TESTED), strongest first. The list is empty if the experimenter has to abstain.
     """
-    holding = [r for r in results if r.holds]
+    holding = [r for r in results if r.holds and not _is_one_picture(r, reach)]
     least = max(SHARE * reach.height, ABOVE_USUAL * reach.usual)
     if not holding or max(r.effect for r in holding) < least:
         return []
@@ -99,6 +102,12 @@ def answer(results: Sequence[HypothesisResult], reach: Reach, beside: ShownBesid
     in_pairs = {word for r in kept for word in r.hypothesis.words if len(r.hypothesis.words) == 2}
     kept = [r for r in kept if len(r.hypothesis.words) == 2 or r.hypothesis.words[0] not in in_pairs]
     return _without_special(_without_shown(_without_alike(kept, beside), beside))[:TESTED]
+
+
+def _is_one_picture(result: HypothesisResult, reach: Reach) -> bool:
+    """Returns whether a result is for an exact name, and too weak for more than a response to single pictures."""
+    name = BY_NAME[result.hypothesis.words[0]]
+    return name.is_exact and result.effect < NAME_ABOVE_USUAL * reach.usual
 
 
 def told_apart(results: Sequence[HypothesisResult], beside: ShownBeside) -> list[HypothesisResult]:

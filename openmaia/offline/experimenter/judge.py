@@ -18,10 +18,11 @@ Measurements = Sequence[tuple[str, float]]
 ScreeningRows = Sequence[tuple[tuple[str, ...], float]]
 """Pairs (words that vary in a prompt of the screening, activation)."""
 
-SINGLES = {WordKind.COLOUR: 3, WordKind.PATTERN: 2, WordKind.SHAPE: 2, WordKind.OBJECT: 7, WordKind.SCENE: 1}
+SINGLES = {WordKind.COLOUR: 3, WordKind.PATTERN: 2, WordKind.SHAPE: 2, WordKind.OBJECT: 5, WordKind.SCENE: 1}
+NAMES = 5
 PAIRS = 3
-"""Largest number of hypotheses that are tested: SINGLES by kind of word, PAIRS for combinations. Without these limits,
-if a unit responds to yellow, all tests would be spent on yellow objects."""
+"""Largest number of hypotheses that are tested: SINGLES by kind of word, NAMES for exact names of objects, PAIRS for
+combinations. Without these limits, if a unit responds to yellow, all tests would be spent on yellow objects."""
 MORE_OBJECTS = 6
 """Number of additional objects that are tested if the score of a colour is more than half of the highest score of all
 words. In this case, objects that have this colour take the first ranks among the objects."""
@@ -106,8 +107,12 @@ def hypotheses(
     ]
     ranked = sorted(singles, key=_rank)
     crowded = any(h.kind is WordKind.COLOUR and h.score > ranked[0].score / 2 for h in ranked)
-    places = SINGLES | {WordKind.OBJECT: SINGLES[WordKind.OBJECT] + MORE_OBJECTS * crowded}
-    best = [h for kind, count in places.items() for h in [h for h in ranked if h.kind is kind][:count]]
+    names = [h for h in ranked if BY_NAME[h.name].is_exact]
+    others = [h for h in ranked if h not in names]
+    more = MORE_OBJECTS * crowded
+    places = SINGLES | {WordKind.OBJECT: SINGLES[WordKind.OBJECT] + more}
+    best = [h for kind, count in places.items() for h in [h for h in others if h.kind is kind][:count]]
+    best += names[: NAMES + more]
     pairs = _combinations(rows, [each.ground for each, _ in screened], scale)[:PAIRS]
     return [h for h in sorted(best, key=_rank) + pairs if h.score > LEAST]
 
