@@ -32,7 +32,15 @@ def test_name_stays_if_other_names_excite_less():
 
 
 def test_names_stay_if_the_general_word_excites_little():
-    assert named(STRAWBERRY, APPLE, outcome("fruit", 0.6, 0.0, 0.2, 0.0, 0.1, 0.0)) == ["strawberry", "apple"]
+    apple = outcome("apple", 0.9, 0.8, 0.8, 0.5, 0.6, 0.4)
+    assert named(STRAWBERRY, apple, outcome("fruit", 0.6, 0.0, 0.2, 0.0, 0.1, 0.0)) == ["strawberry", "apple"]
+
+
+def test_name_that_one_picture_may_explain_gives_way_to_a_wider_word():
+    fruit, noisy = outcome("fruit", 0.8, 0.3, 0.8, 0.3, 0.7, 0.3), Reach(height=1.0, usual=0.2)
+    assert STRAWBERRY.holds and STRAWBERRY.effect > fruit.effect
+    assert [r.hypothesis.name for r in answer([STRAWBERRY, fruit], noisy, {})] == ["fruit"]
+    assert [r.hypothesis.name for r in answer([STRAWBERRY, fruit], REACH, {})] == ["strawberry"]
 
 
 def test_nearest_general_word_takes_the_place():
