@@ -25,7 +25,7 @@ def test_sweep_describes_units_of_a_module_by_its_name(places: dict[str, Any], r
     assert run.failures() == {}
     units = run.units().set_index("index")
     assert [units.labels[index][0] for index in (0, 2)] == ["red", "blue"]
-    assert (units.auc > 0.9).all()
+    assert (units.auc > 0.8).all()
     assert run.record("maps=2").preprocessing.startswith("central 100 % of the shorter side, scaled to 32 x 32")
 
 

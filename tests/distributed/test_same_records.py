@@ -102,7 +102,8 @@ def test_records_do_not_depend_on_batches_nodes_or_how_many_run_at_once(tmp_path
 
 def test_no_pixel_of_an_evaluation_comes_from_a_picture_that_the_agent_saw(alone: Run):
     for investigation, record in zip(sorted(alone.done()), records(alone), strict=True):
-        seen = {source for image in record.images.values() for source in image.sources}
+        # The images of the confirmation are drawn after the answer, from the test split, and no agent sees them.
+        seen = {source for turn in record.turns for image in turn.images.values() for source in image.sources}
         table = pq.read_table(
             Path(alone.files.path(f"evaluation/{record.unit.target}/{record.unit.layer}"))
             / (f"{investigation.unit.index}-0.parquet")

@@ -65,7 +65,7 @@ def sources(folder: Path, replies: Sequence[str] = EXPERIMENTS) -> list[str]:
                 "paths": {name: str(folder / name) for name in ("runs", "exemplars", "cache")},
                 "backbone": {"kind": "replay", "record": str(replayed(folder / "history.json", replies))},
                 "exemplars": {"k": 3},
-                "evaluate": {"n": 2},
+                "evaluate": {"n": 2, "looks": [], "random_words": 10},
                 "task": {"evidence": {"confirm": 0, "experiments": 0, "labels": 0}},
             }
         )
