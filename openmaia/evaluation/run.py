@@ -129,9 +129,10 @@ def prepare_run(
     reference = prepare_reference(layers, services, design)
     trials = list(measure_random_words(_without_random_words(run, layers, design), services, design, reference))
     # The first description is written last, because its file says that those of its layer are complete.
+    identity = run.identity()
     for trial in reversed(trials):
         row = asdict(trial.claim.unit) | asdict(trial.claim) | {"drawn": ""}
-        claim = replace(trial.claim, basis=basis(row, run.identity()))
+        claim = replace(trial.claim, basis=basis(row, identity))
         run.write_artifact(RANDOM_WORDS, claim.investigation, to_parquet(replace(trial, claim=claim)))
     words = StoredTrials(run, ()).words
     return replace(reference, words={layer: words(layer) for layer in layers})

@@ -42,7 +42,7 @@ class RulePromptWriter:
     name = "rules (no language model)"
     words = tuple(word.name for word in WORDS if not word.is_exact)
     """Random descriptions consist of these words. Exact names are none of them: of most there is a single picture to test
-    with, and its AUCs say what one picture does (their standard deviation over units is 0.23 in place of 0.18)."""
+    with, and their AUCs would say what that picture does."""
 
     def write(
         self,

@@ -13,7 +13,7 @@ import numpy as np
 from scipy import stats
 
 from openmaia.offline.experimenter.judge import HypothesisResult, Measurements
-from openmaia.offline.vocabulary.words import BY_NAME, GENERAL, WordKind
+from openmaia.offline.vocabulary.words import GENERAL, WordKind
 
 SHARE = 0.33
 """Smallest effect of the strongest hypothesis, as a share of the activations' range (`Reach.height`). If it is smaller,
@@ -43,8 +43,8 @@ ABOVE_USUAL = 1.25
 """Smallest effect of the strongest hypothesis, as a multiple of the activations' usual variation (`Reach.usual`). Below
 it the experimenter abstains."""
 NAME_ABOVE_USUAL = 4.5
-"""The same for an exact name, of which the generator often has a single picture. Any one picture may excite a unit, and the
-largest response to one of fifty says little about other pictures of the same thing."""
+"""Smallest effect with which an exact name counts at all, in the same unit. The generator often has a single picture of it.
+Any one picture may excite a unit, and the largest response to one of fifty says little about others of the same thing."""
 DOES_MORE = 1.25
 """An object or scene stays in the answer only if its height (see `judge.HypothesisResult`) is more than this multiple
 of the height of every remaining hypothesis about a property (colour, pattern, shape) that its images show."""
@@ -106,8 +106,7 @@ def answer(results: Sequence[HypothesisResult], reach: Reach, beside: ShownBesid
 
 def _is_one_picture(result: HypothesisResult, reach: Reach) -> bool:
     """Returns whether a result is for an exact name, and too weak for more than a response to single pictures."""
-    name = BY_NAME[result.hypothesis.words[0]]
-    return name.is_exact and result.effect < NAME_ABOVE_USUAL * reach.usual
+    return result.hypothesis.is_exact and result.effect < NAME_ABOVE_USUAL * reach.usual
 
 
 def told_apart(results: Sequence[HypothesisResult], beside: ShownBeside) -> list[HypothesisResult]:
@@ -136,7 +135,7 @@ def _generalised(holding: Sequence[HypothesisResult], results: Sequence[Hypothes
     chosen = list(holding)
     for general in results:
         narrower = GENERAL.get(general.hypothesis.name, ())
-        names = [r for r in holding if r.hypothesis.name in narrower and BY_NAME[r.hypothesis.name].is_exact]
+        names = [r for r in holding if r.hypothesis.name in narrower and r.hypothesis.is_exact]
         highest = max((r.height for r in names), default=0.0)
         similar = [r for r in names if r.height >= SIMILAR_NAME * highest]
         if len(similar) > 1 and general.effect >= GENERAL_BESIDE_NAMES * max(r.effect for r in names):
@@ -146,7 +145,7 @@ def _generalised(holding: Sequence[HypothesisResult], results: Sequence[Hypothes
 
 def _smallest(result: HypothesisResult, strongest: HypothesisResult) -> float:
     """Returns the smallest height with which a result stays in the answer beside the strongest one."""
-    if _is_thing(result) and BY_NAME[strongest.hypothesis.words[0]].is_exact:
+    if _is_thing(result) and strongest.hypothesis.is_exact:
         return KEPT_BESIDE_NAME * strongest.height
     return (KEPT_OBJECT if result.is_object else KEPT) * strongest.height
 

@@ -59,6 +59,11 @@ class Hypothesis:
         return " ".join(self.words)
 
     @property
+    def is_exact(self) -> bool:
+        """Whether it is about an exact name, which is never part of a combination."""
+        return BY_NAME[self.words[0]].is_exact
+
+    @property
     def kind(self) -> WordKind:
         """The kind of the first word, such as object.
 

@@ -18,14 +18,17 @@ Measurements = Sequence[tuple[str, float]]
 ScreeningRows = Sequence[tuple[tuple[str, ...], float]]
 """Pairs (words that vary in a prompt of the screening, activation)."""
 
-SINGLES = {WordKind.COLOUR: 3, WordKind.PATTERN: 2, WordKind.SHAPE: 2, WordKind.OBJECT: 5, WordKind.SCENE: 1}
-NAMES = 5
+SINGLES = {
+    (WordKind.COLOUR, False): 3, (WordKind.PATTERN, False): 2, (WordKind.SHAPE, False): 2, (WordKind.SCENE, False): 1,
+    (WordKind.OBJECT, False): 5, (WordKind.OBJECT, True): 5,
+}  # fmt: skip
 PAIRS = 3
-"""Largest number of hypotheses that are tested: SINGLES by kind of word, NAMES for exact names of objects, PAIRS for
+"""Largest number of hypotheses that are tested: SINGLES by kind of word and whether it is an exact name, PAIRS for
 combinations. Without these limits, if a unit responds to yellow, all tests would be spent on yellow objects."""
 MORE_OBJECTS = 6
-"""Number of additional objects that are tested if the score of a colour is more than half of the highest score of all
-words. In this case, objects that have this colour take the first ranks among the objects."""
+"""Number of additional general words, and of additional exact names, for objects that are tested if the score of a colour is
+more than half of the highest score of all words. In this case, objects that have this colour take the first ranks among the
+objects."""
 LEAST = 0.8
 """Score that a hypothesis must exceed to be tested, in units of the spread of the activations in the screening."""
 LEVEL = 0.03
@@ -107,12 +110,12 @@ def hypotheses(
     ]
     ranked = sorted(singles, key=_rank)
     crowded = any(h.kind is WordKind.COLOUR and h.score > ranked[0].score / 2 for h in ranked)
-    names = [h for h in ranked if BY_NAME[h.name].is_exact]
-    others = [h for h in ranked if h not in names]
-    more = MORE_OBJECTS * crowded
-    places = SINGLES | {WordKind.OBJECT: SINGLES[WordKind.OBJECT] + more}
-    best = [h for kind, count in places.items() for h in [h for h in others if h.kind is kind][:count]]
-    best += names[: NAMES + more]
+    more = {WordKind.OBJECT: MORE_OBJECTS * crowded}
+    best = [
+        h
+        for (kind, is_exact), count in SINGLES.items()
+        for h in [h for h in ranked if (h.kind, h.is_exact) == (kind, is_exact)][: count + more.get(kind, 0)]
+    ]
     pairs = _combinations(rows, [each.ground for each, _ in screened], scale)[:PAIRS]
     return [h for h in sorted(best, key=_rank) + pairs if h.score > LEAST]
 
