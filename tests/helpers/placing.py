@@ -97,7 +97,9 @@ def _grown_and_shrunk() -> list[list[int]]:
 def _processes() -> dict[int, int]:
     """The replicas' processes, each with the process of its node that started it."""
     children = psutil.Process().children(recursive=True)
-    return {p.pid: p.ppid() for p in children if "ray::Replica" in " ".join(p.cmdline())}
+    found = {p.pid: p.ppid() for p in children if "ray::Replica" in " ".join(p.cmdline())}
+    # A child that a replica has just forked has its command line.
+    return {pid: parent for pid, parent in found.items() if parent not in found}
 
 
 def _groups() -> list[dict[str, Any]]:

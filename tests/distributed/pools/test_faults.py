@@ -54,6 +54,15 @@ def crowd(ray_cluster: None) -> Iterator[list[Any]]:
         ray.kill(one)
 
 
+def pids(handle: Any, replicas: int) -> set[int]:
+    """The processes of so many replicas. The last of them may be loading still when the first one answers."""
+    found: set[int] = set()
+    with ThreadPoolExecutor(8) as threads:
+        while len(found) < replicas:
+            found |= {answer[0] for answer in threads.map(lambda _: handle.ask("pids", [None]), range(8))}
+    return found
+
+
 @pytest.mark.parametrize(
     ("fault", "deadline", "deaths"),
     [(killed_replica, 60.0, 1), (hung_replica, 3.0, 1), (killed_dispatcher, 60.0, 0)],
@@ -69,7 +78,7 @@ def test_fault_every_request_is_answered(crowd: list[Any], fault: Callable[[Any]
 def test_dispatcher_restart_loses_no_replica(ray_cluster: None):
     with pool(SERVICE, settings(min_replicas=2)) as made:
         handle = made.handle()
-        before = {handle.ask("pids", [None])[0] for _ in range(20)}
+        before = pids(handle, 2)
         killed_dispatcher(made)
         assert handle.ask("double", [4]) == [8]
         made.wait_for(lambda now: now.replicas == 2)
@@ -90,11 +99,7 @@ def test_hung_replica_is_killed(ray_cluster: None):
 def test_idle_death_does_not_count_against_a_request(ray_cluster: None):
     with pool(SERVICE, settings(min_replicas=3)) as made:
         handle = made.handle()
-        with ThreadPoolExecutor(8) as threads:
-            pids: set[int] = set()
-            while len(pids) < 3:
-                pids |= {found[0] for found in threads.map(lambda _: handle.ask("pids", [None]), range(8))}
-        for pid in pids:
+        for pid in pids(handle, 3):
             os.kill(pid, signal.SIGKILL)
         assert handle.ask("double", [1, 2, 3]) == [2, 4, 6]
         assert made.statistics().failed == 0
