@@ -28,6 +28,7 @@ from openmaia.models.targets.preprocess import TargetNetwork, published
 from tests.conftest import REPOSITORY
 from tests.helpers.dissecting import first, ordered
 from tests.helpers.images import sample_image, save
+from tests.helpers.looking import loaded, look
 from tests.models.targets.test_targets import PREPROCESS, Tokens, small
 
 LAYERS = ["0", "2"]
@@ -89,7 +90,7 @@ def targets() -> dict[str, tuple[NetworkTarget, str]]:
 def test_top_bottom_and_maps_are_those_of_a_plain_computation(kind: str):
     target, layer = targets()[kind]
     order, pictures = ordered([EncodedImage.of(np.asarray(sample_image(seed, (40, 40)))) for seed in range(150)])
-    maps = np.stack([found[layer] for _, found in target.look([p.pixels for p in pictures])]).astype(np.float64)
+    maps = np.stack([found[layer] for _, found in look(target, [p.pixels for p in pictures])]).astype(np.float64)
     maxima = rounded(maps.reshape(*maps.shape[:2], -1).max(axis=2))
     summary = first(target, order, pictures, [layer], 15, [range(150)])[layer]
     chosen = passes.choose(summary, order)
@@ -99,17 +100,17 @@ def test_top_bottom_and_maps_are_those_of_a_plain_computation(kind: str):
         assert chosen["top"][0][unit].tolist() == [maxima[n, unit] for n in ranked[:15]]
         assert chosen["bottom"][1][unit].tolist() == sorted(range(150), key=lambda n: (maxima[n, unit], n))[:15]
     places = passes.wanted({layer: chosen})
-    numbered = ((n, pictures[n].pixels) for n in sorted(places))
-    for kept in passes.second_pass(target, numbered, order.digests, places):
-        for place, small_map in kept.places:
-            assert np.array_equal(small_map, maps[kept.number, place.unit].astype(np.float32))
+    images = (loaded(target, n, pictures[n]) for n in np.unique(places["number"]).tolist())
+    for kept in passes.second_pass(target, images, [layer], places):
+        for unit, small_map in zip(kept.places["unit"], kept.maps, strict=True):
+            assert np.array_equal(small_map, maps[kept.number, unit].astype(np.float32))
 
 
 @pytest.mark.parametrize("kind", ["cnn", "vit"])
 def test_quantiles_and_moments_are_within_the_stated_error(kind: str):
     target, layer = targets()[kind]
     order, pictures = ordered([EncodedImage.of(np.asarray(sample_image(seed, (40, 40)))) for seed in range(150)])
-    maps = np.stack([found[layer] for _, found in target.look([p.pixels for p in pictures])]).astype(np.float64)
+    maps = np.stack([found[layer] for _, found in look(target, [p.pixels for p in pictures])]).astype(np.float64)
     units = maps.shape[1]
     positions = maps.transpose(1, 0, 2, 3).reshape(units, -1)
     summary = first(target, order, pictures, [layer], 15, [range(150)])[layer]
@@ -175,13 +176,13 @@ def test_any_number_of_workers_in_any_order_gives_the_same_bytes(
     for worker in team[1:]:
         worker.join(LAYERS)
     for turn, shard in enumerate(shards):
-        team[turn % workers].first(shard)
+        team[turn % workers].first([shard])
     for worker in reversed(team):
         worker.save()
     assert team[0].begin(LAYERS).first == []
     second = team[0].choose()
-    for turn, (shard, places) in enumerate(reversed(second)):
-        team[turn % workers].second(shard, places)
+    for turn, shard in enumerate(reversed(second)):
+        team[turn % workers].second([shard])
     team[-1].finish()
     assert contents(tmp_path) == contents(reference)
 
@@ -278,7 +279,7 @@ def test_a_folder_that_changes_during_the_pass_is_the_users_to_mend(folder: Path
     for path in (tmp_path / "pictures").glob("*.png"):
         path.unlink()
     with pytest.raises(UsageError, match="was changed while exemplars were computed"):
-        worker.first(job.first[0])
+        worker.first(job.first[:1])
 
 
 def test_a_picture_that_was_replaced_is_noticed(folder: Path, tmp_path: Path):
@@ -288,7 +289,7 @@ def test_a_picture_that_was_replaced_is_noticed(folder: Path, tmp_path: Path):
     for path in (tmp_path / "pictures").glob("*.png"):
         save(path, sample_image(999_983))
     with pytest.raises(UsageError, match="was changed while exemplars were computed"):
-        worker.first(job.first[0])
+        worker.first(job.first[:1])
 
 
 @pytest.mark.slow

@@ -6,6 +6,7 @@ from functools import cache
 
 import numpy as np
 import numpy.typing as npt
+import torch
 from cachetools import LRUCache
 
 from openmaia.core.images import EncodedImage, Pixels, ViewBox, whole
@@ -30,6 +31,9 @@ class ClosedFormTarget:
         shuffled: Whether to replace every image by an unrelated one, as a control.
         units: The units by layer. None selects those of the family.
     """
+
+    batch = 1
+    """Number of images that `responses` takes best."""
 
     def __init__(
         self,
@@ -62,14 +66,16 @@ class ClosedFormTarget:
         """Returns the activations of all units of a layer for each probe, shape (units,)."""
         return [maxima(self._layer(probe.layer, probe.image)) for probe in probes]
 
-    def look(self, images: Sequence[Pixels]) -> list[tuple[ViewBox, Mapping[str, Response]]]:
-        """Computes the responses of all units to each image.
+    def view(self, pixels: Pixels) -> tuple[Pixels, ViewBox]:
+        """Returns the image unchanged, because the units' noise depends on its digest, and a box that covers all of it."""
+        return pixels, whole(pixels)
 
-        Returns:
-            For each image, in order: all of it, and for each layer an array with the activation maps of all its units.
-        """
-        encoded = [EncodedImage.of(pixels) for pixels in images]
-        return [(whole(each.pixels), {layer: self._layer(layer, each) for layer in self.units}) for each in encoded]
+    def responses(self, views: Sequence[Pixels]) -> dict[str, torch.Tensor]:
+        """Returns the activation maps of all units on images, shape (images, units, h, w), by layer."""
+        images = [EncodedImage.of(pixels) for pixels in views]
+        return {
+            layer: torch.from_numpy(np.stack([self._layer(layer, image) for image in images])) for layer in self.units
+        }
 
     def _layer(self, layer: str, image: EncodedImage) -> Response:
         lookup = self._lookup(image)
