@@ -72,9 +72,11 @@ class ImageLoader:
 
         Raises:
             UsageError: An image was changed or removed.
-            ServiceError: A process died.
+            ServiceError: A process failed, for example because memory ran out.
         """
-        return self._by_processes(numbers, encoded) if self._processes else self._by_threads(numbers, encoded)
+        # PyTorch starts no processes for no images.
+        uses_processes = self._processes and len(numbers)
+        return self._by_processes(numbers, encoded) if uses_processes else self._by_threads(numbers, encoded)
 
     def read(self, number: int, *, encoded: bool) -> LoadedImage:
         """Returns the image with this number. See `load` for the arguments and errors."""
@@ -114,7 +116,7 @@ class ImageLoader:
             except StopIteration:
                 return
             except RuntimeError as error:
-                raise ServiceError(f"a process that read images for exemplars died: {error}") from error
+                raise ServiceError(f"a process that read images for exemplars failed: {error}") from error
             if isinstance(chunk, UsageError):
                 raise chunk
             yield from chunk.images()

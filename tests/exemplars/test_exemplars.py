@@ -14,6 +14,7 @@ import ray
 import torch
 
 from openmaia.cli.assembly import ConfigAssembly, exemplars
+from openmaia.cli.assembly.targets import network
 from openmaia.config.loading import load
 from openmaia.config.schema import Config
 from openmaia.core.errors import UsageError
@@ -326,3 +327,23 @@ def test_number_of_images_of_exemplars_is_said(folder: Path, tmp_path: Path, k: 
     worker = exemplars.worker(config(folder, tmp_path, f"exemplars.k={k}"))
     assert f"the {k} most exciting of " in worker.remark()
     assert ("down to percentile" in worker.remark()) == warning
+
+
+def test_a_network_that_takes_batches_finds_the_same(folder: Path, reference: Path, tmp_path: Path):
+    """As on a GPU: processes read, many shards are finished together, and images wait for others of their size."""
+    target = targets_of_config(config(folder, tmp_path), batch=8)
+    store = exemplars.make(config(folder, tmp_path), LAYERS, target=target)
+    alone = ExemplarStore.at(str(reference), "net", "folder")
+    for layer in LAYERS:
+        assert store.units(layer) == alone.units(layer)
+        for index in store.units(layer):
+            one, other = (each.read(Unit(target="net", layer=layer, index=index)) for each in (store, alone))
+            assert [(e.kind, e.rank, e.image.digest) for e in one.exemplars] == [
+                (e.kind, e.rank, e.image.digest) for e in other.exemplars
+            ]
+            assert [e.activation for e in one.exemplars] == pytest.approx([e.activation for e in other.exemplars], 2e-5)
+            assert one.threshold == pytest.approx(other.threshold, rel=2e-5, abs=1e-6)
+
+
+def targets_of_config(settings: Config, batch: int) -> NetworkTarget:
+    return NetworkTarget("net", network(settings, ""), LAYERS, device="cpu", batch=batch)
