@@ -131,7 +131,6 @@ def compute_exemplars(
         worker.first(job.first, advanced)
         worker.save()
         second = worker.choose()
-        done = job.images
         each = job.images / max(len(second), 1)
         worker.second(second, lambda shards: progress(round(job.images + each * shards), 2 * job.images))
         worker.finish()

@@ -370,10 +370,10 @@ def unit_rows(info: TargetInfo, layer: str, summary: Summary, quantile: float) -
     peak_std = np.sqrt(np.maximum(peak_squares * unit_of_sum * scale / summary.seen - peak_mean**2, 0))
     highest, lowest = summary.top[0][:, 0], summary.bottom[0][:, 0]
     floor = np.full(len(highest), -np.inf)
-    levels = {
-        q: histogram.quantile(summary.positions, summary.scales, floor, highest, q) for q in {*QUANTILES, quantile}
-    }
-    maxima = [histogram.quantile(summary.maxima, summary.scales, lowest, highest, q / 100) for q in range(1, 100)]
+    asked = sorted({*QUANTILES, quantile})
+    found = histogram.quantiles(summary.positions, summary.scales, floor, highest, asked)
+    levels = dict(zip(asked, found, strict=True))
+    maxima = histogram.quantiles(summary.maxima, summary.scales, lowest, highest, [q / 100 for q in range(1, 100)])
     percentiles = np.stack([lowest, *maxima, highest], axis=1)
     dead = highest == lowest
     return [

@@ -284,8 +284,8 @@ def _count(counts: torch.Tensor, first: int, scaled: torch.Tensor) -> None:
         first: Index of the first unit of the block.
         scaled: Values divided by the scale of their unit, shape (units, values).
     """
-    starts = torch.arange(first, first + len(scaled), dtype=torch.int32, device=scaled.device)[:, None] * histogram.BINS
-    at = histogram.bins(scaled).add_(starts).view(-1)
+    starts = torch.arange(first, first + len(scaled), device=scaled.device)[:, None] * histogram.BINS
+    at = histogram.bins(scaled).add(starts).view(-1)
     counts.scatter_add_(0, at, torch.ones((), dtype=torch.int32, device=at.device).expand(len(at)))
 
 
@@ -330,7 +330,7 @@ def _codes(values: torch.Tensor, powers: torch.Tensor) -> torch.Tensor:
         powers: POWERS on the device of the values.
     """
     exact = values.double()
-    digits = torch.where(exact == 0, 1.0, exact.abs()).log10_().floor_().int()
+    digits = torch.where(exact == 0, 1.0, exact.abs()).log10_().floor_().long()
     factors = powers[digits + DIGITS]
     # Zero is added, which makes negative zeros positive: they are equal, and their bits are not.
     bits = exact.mul_(factors).round_().div_(factors).float().add_(0.0).view(torch.int32)

@@ -134,6 +134,8 @@ def passes(name: str, folder: Path, store: Path, made: Any, limit: int = 0) -> d
 
     def progress(done: int, _total: int) -> None:
         if done >= job.images and not at:
+            if torch.cuda.is_available():
+                torch.cuda.synchronize()
             at.append((time.perf_counter(), time.thread_time()))
 
     began, began_thread, used = time.perf_counter(), time.thread_time(), cpu_seconds()

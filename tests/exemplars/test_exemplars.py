@@ -139,7 +139,7 @@ def test_a_quantile_of_counted_values_is_off_by_at_most_a_bin():
         np.add.at(counts[unit], at[unit], 1)
     for q in (0.0, 0.001, 0.3, 0.5, 0.9, 0.99, 0.999, 1.0):
         exact = np.quantile(values, q, axis=1)
-        found = histogram.quantile(counts, scales, values.min(axis=1), values.max(axis=1), q)
+        found = histogram.quantiles(counts, scales, values.min(axis=1), values.max(axis=1), [q])[0]
         assert (np.abs(found - exact) <= histogram.width(exact, scales)).all()
 
 
@@ -156,9 +156,9 @@ def test_quantiles_of_a_unit_that_the_sample_did_not_show_end_at_its_extremes():
     scales = np.ones(1, dtype=np.float32)
     counts = np.zeros((1, histogram.BINS), dtype=np.int32)
     np.add.at(counts[0], histogram.bins(torch.from_numpy(values[0].astype(np.float32))).numpy(), 1)
-    found = histogram.quantile(counts, scales, values.min(axis=1), values.max(axis=1), 0.99)
+    found = histogram.quantiles(counts, scales, values.min(axis=1), values.max(axis=1), [0.99])[0]
     assert found[0] == pytest.approx(np.quantile(values, 0.99), rel=0.2)
-    assert histogram.quantile(counts, scales, np.array([-np.inf]), values.max(axis=1), 0.5)[0] == pytest.approx(
+    assert histogram.quantiles(counts, scales, np.array([-np.inf]), values.max(axis=1), [0.5])[0, 0] == pytest.approx(
         0, abs=0.01
     )
 
