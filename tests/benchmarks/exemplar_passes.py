@@ -4,11 +4,13 @@
     python tests/benchmarks/exemplar_passes.py gpu images=4096 network=resnet152 out=FOLDER
 
 `compare` computes exemplars of the same images by both, each in processes of its own, and compares what is stored. `card`
-is a network that takes 1 ms for 128 images and leaves all else to the pipeline. Rates are of images in the first pass. The CPU time of the main thread
-says how fast the pipeline can be at most where cores are free: the network waits for this thread, and for nothing else that
-more cores do not mend.
-`gpu` needs nothing of tests/, so that it runs where only openmaia/ was copied. It compares with the CPU, and with a forward
-pass alone on images that are on the GPU already. All figures are printed as JSON.
+is a network that takes 1 ms for 128 images and leaves all else to the pipeline. Rates are of images in the first pass. The
+CPU time of the main thread says how fast a pass can be at most where cores are free: the network waits for this thread, and
+for nothing else that more cores do not mend.
+
+`gpu` compares with the CPU, and with a forward pass alone on images that are on the GPU already. It needs nothing of tests/:
+it runs where openmaia/ was copied and torch, torchvision, pyarrow, omegaconf and cachetools are installed. Without a GPU it
+rehearses: `network=resnet18 images=16 batch=8`. All figures are printed as JSON.
 """
 
 import json
@@ -20,6 +22,8 @@ import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from copy import deepcopy
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -37,7 +41,7 @@ from openmaia.exemplars.compute import ExemplarWorker, compute_exemplars
 from openmaia.exemplars.store import ExemplarStore
 from openmaia.models.targets.hooked import NetworkTarget
 from openmaia.models.targets.networks import load as load_network
-from openmaia.models.targets.preprocess import published
+from openmaia.models.targets.preprocess import PreprocessPreset, TargetNetwork, published
 
 LAYERS = {
     "card": ["pixels"],
@@ -52,7 +56,7 @@ REPEATS = 3
 FITTED = 128
 """Images from which the statistics of batch normalisation are computed. With random ones, activations overflow."""
 
-CHECKED = 256
+CHECKED = 192
 """Images of which the exemplars are computed on a CPU, too."""
 
 
@@ -95,13 +99,17 @@ def config(name: str, folder: Path, store: Path, limit: int = 0) -> Config:
     ])  # fmt: skip
 
 
-def target(name: str, device: str = "cpu") -> Any:
-    if name == "card":
-        return Card()
+def network(name: str, preset: PreprocessPreset = "weights") -> TargetNetwork:
     torch.manual_seed(0)
-    made = load_network(name, "" if name.startswith("efficientnet") else "random", "weights")
+    made = load_network(name, "" if name.startswith("efficientnet") else "random", preset)
     fit(made.module)
-    return NetworkTarget(name, made, LAYERS[name], device=device)
+    return made
+
+
+def target(network: TargetNetwork, name: str, device: str, batch: int = 0) -> NetworkTarget:
+    """A target of a copy, so that several devices have the same weights."""
+    copied = replace(network, module=deepcopy(network.module))
+    return NetworkTarget(name, copied, LAYERS[name], device=device, batch=batch)
 
 
 def fit(module: torch.nn.Module) -> None:
@@ -228,9 +236,10 @@ def compare(given: Mapping[str, str]) -> dict[str, Any]:
 def one(given: Mapping[str, str]) -> dict[str, Any]:
     """One version, that of PYTHONPATH, on a CPU."""
     torch.set_num_threads(1)
-    made = target(given["name"])
+    name = given["name"]
+    made = Card() if name == "card" else target(network(name), name, "cpu")
     found = passes(given["name"], Path(given["folder"]), Path(given["store"]), made)
-    if given["name"] != "card":
+    if isinstance(made, NetworkTarget):
         found["forward alone, images/s"] = rate = alone(made, 1, 30, "cpu")
         found["time outside of the forward pass"] = 1 - found["images/s"] / rate
     return found
@@ -259,7 +268,9 @@ def gpu(given: Mapping[str, str]) -> dict[str, Any]:
             (root / sizes).mkdir()
             with ProcessPoolExecutor() as pool:
                 list(pool.map(partial(_draw, root / sizes, sizes == "mixed"), range(count), chunksize=16))
-        made = target(name, device)
+        fitted = network(name)
+        batch = int(given.get("batch", "0"))
+        made = target(fitted, name, device, batch)
         note("batch", made.batch)
         note("forward alone, images/s", alone(made, made.batch, max(count // 2, made.batch), device))
         # The first run pays for libraries that are loaded late, and for the memory of the network.
@@ -271,16 +282,12 @@ def gpu(given: Mapping[str, str]) -> dict[str, Any]:
         if device == "cuda":
             note("peak memory, GB", torch.cuda.max_memory_allocated() / 1e9)
         checked = min(CHECKED, count)
-        for version, device_name in (("checked-gpu", device), ("checked-cpu", "cpu")):
-            torch.set_num_threads(os.cpu_count() or 1)
-            # With the same fitted weights: batch normalisation is fitted on the GPU both times.
-            own = target(name, device_name)
+        for version, device_name, own_batch in (("checked-gpu", device, batch), ("checked-cpu", "cpu", 0)):
+            own = target(fitted, name, device_name, own_batch)
             torch.set_num_threads(os.cpu_count() or 1)
             note(version, passes(name, root / "equal", root / version, own, checked))
         note("differences from the CPU", differences(name, root / "checked-gpu", root / "checked-cpu"))
-        whole = load_network(name, "random", "published")
-        fit(whole.module)
-        shown = NetworkTarget(name, whole, LAYERS[name], device=device)
+        shown = target(network(name, "published"), name, device, batch)
         note("pass, images of mixed sizes", passes(name, root / "mixed", root / "mixed-store", shown))
         if device == "cuda":
             note("pass with little memory", _with_little_memory(name, root, made))
