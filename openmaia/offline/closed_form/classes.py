@@ -13,10 +13,10 @@ planted biases concern contexts for which the vocabulary of the scripted experim
 import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
-import torch
 from cachetools import LRUCache
 
 from openmaia.core.images import EncodedImage, Pixels, ViewBox, whole
@@ -27,6 +27,9 @@ from openmaia.offline.closed_form import objects
 from openmaia.offline.closed_form.concepts import INSIDE, OUTSIDE, Concept, Sort
 from openmaia.offline.closed_form.family import hashed, share
 from openmaia.offline.closed_form.view import SIZE, DetectorInput, resized
+
+if TYPE_CHECKING:
+    import torch
 
 EDITION = "openmaia biased classes 1"
 
@@ -154,8 +157,11 @@ class ClosedFormClasses:
         """Returns the image unchanged, because the logits' noise depends on its digest, and a box that covers all of it."""
         return pixels, whole(pixels)
 
-    def responses(self, views: Sequence[Pixels]) -> dict[str, torch.Tensor]:
+    def responses(self, views: Sequence[Pixels]) -> "dict[str, torch.Tensor]":
         """Returns the probabilities of all classifiers, shape (images, units), by the only layer, OUTPUT."""
+        # Here, because processes that only probe the target need no PyTorch.
+        import torch
+
         rows = [_sigmoid(self._of(EncodedImage.of(each))).astype(np.float32) for each in views]
         return {OUTPUT: torch.from_numpy(np.stack(rows))}
 

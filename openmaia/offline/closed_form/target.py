@@ -3,10 +3,10 @@
 import hashlib
 from collections.abc import Mapping, Sequence
 from functools import cache
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
-import torch
 from cachetools import LRUCache
 
 from openmaia.core.images import EncodedImage, Pixels, ViewBox, whole
@@ -16,6 +16,9 @@ from openmaia.models.targets.responses import Response, maxima, rounded
 from openmaia.offline.closed_form.family import edition, layers
 from openmaia.offline.closed_form.unit import ClosedForm, EvidenceLookup
 from openmaia.offline.closed_form.view import SIZE, DetectorInput, resized
+
+if TYPE_CHECKING:
+    import torch
 
 CACHED_IMAGES = 1000
 """Number of images whose evidence maps are cached. In a run, all units are measured on the same images of the
@@ -70,8 +73,11 @@ class ClosedFormTarget:
         """Returns the image unchanged, because the units' noise depends on its digest, and a box that covers all of it."""
         return pixels, whole(pixels)
 
-    def responses(self, views: Sequence[Pixels]) -> dict[str, torch.Tensor]:
+    def responses(self, views: Sequence[Pixels]) -> "dict[str, torch.Tensor]":
         """Returns the activation maps of all units on images, shape (images, units, h, w), by layer."""
+        # Here, because processes that only probe the target need no PyTorch.
+        import torch
+
         images = [EncodedImage.of(pixels) for pixels in views]
         return {
             layer: torch.from_numpy(np.stack([self._layer(layer, image) for image in images])) for layer in self.units
