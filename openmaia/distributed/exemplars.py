@@ -4,6 +4,7 @@ The computation makes two passes over the images, see `openmaia.exemplars.comput
 into groups, the shards, which several workers process in parallel.
 """
 
+import math
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -20,7 +21,7 @@ from openmaia.distributed.assembly import Assembly
 from openmaia.distributed.cluster.resources import of_exemplars
 from openmaia.distributed.failures import DEAD
 from openmaia.distributed.pools import kept
-from openmaia.exemplars.compute import SHARD, ExemplarWorker, ProgressCallback, compute_alone
+from openmaia.exemplars.compute import GPU_SHARDS, SHARD, ExemplarWorker, ProgressCallback, compute_alone
 from openmaia.exemplars.store import ExemplarStore
 
 MAX_CPU_WORKERS = 8
@@ -29,6 +30,10 @@ MAX_CPU_WORKERS = 8
 GPU_SECONDS = 30.0
 """Longest wait in seconds for a GPU if persistent pools run on the cluster, after which CPUs are used. The pools may
 hold all GPUs until `openmaia pools down`."""
+
+GPU_TASKS = 16
+"""Number of tasks into which the work of a worker with a GPU is divided in each pass if there is much of it. What one worker
+finishes early, another one can then do."""
 
 MAX_DEATHS = 5
 """A computation with one worker fails when this number of worker processes have died with no task finished in between.
@@ -108,12 +113,26 @@ class ExemplarTeam:
         total = 2 * job.images
         while left := self._lead("begin", layers).first:
             before = max(job.images - len(left) * SHARD, 0)
-            self._share("first", [(shard,) for shard in left], partial(_report, progress, total, before, SHARD))
+            tasks = self._tasks(left)
+            each = SHARD * len(left) / len(tasks)
+            self._share("first", tasks, partial(_report, progress, total, before, each))
             self._save()
         while second := self._lead("choose"):
-            each = job.images / len(second)
-            self._share("second", second, partial(_report, progress, total, job.images, each))
+            tasks = self._tasks(second)
+            self._share("second", tasks, partial(_report, progress, total, job.images, job.images / len(tasks)))
         self._lead("finish")
+
+    def _tasks(self, shards: Sequence[Any]) -> list[tuple[Sequence[Any]]]:
+        """Divides shards into the arguments of tasks: one shard each, or many for workers with GPUs.
+
+        A worker with a GPU processes a shard in a fraction of a second, and at the beginning of a task it waits for the
+        first images.
+        """
+        size = 1
+        if self._gpus:
+            fair = math.ceil(len(shards) / len(self._workers))
+            size = max(math.ceil(fair / GPU_TASKS), min(GPU_SHARDS, fair))
+        return [(shards[first : first + size],) for first in range(0, len(shards), size)]
 
     def _use_gpus(self) -> None:
         """Replaces the first worker by one with GPUs.

@@ -7,12 +7,9 @@ job continues where it stopped.
 """
 
 import hashlib
-import os
 import time
 import uuid
-from collections import deque
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 
@@ -20,28 +17,21 @@ import numpy as np
 
 from openmaia.config.schema import Config
 from openmaia.core.errors import UsageError
-from openmaia.core.images import Pixels, flatten
 from openmaia.core.paths import user_path
 from openmaia.core.units import TargetInfo
 from openmaia.datasets.library import DatasetImage, ImageDataset
 from openmaia.exemplars import passes
+from openmaia.exemplars.loading import PROCESSES, ImageLoader
 from openmaia.exemplars.store import ExemplarStore
 from openmaia.exemplars.summary import Summary
 from openmaia.exemplars.work import Work
 from openmaia.runs.lease import held
 
-LARGEST = 640
-"""Longest side, in pixels, of an image for the network. Larger images are shrunk to it. No supported network has larger
-inputs."""
-
-DECODERS = min(os.cpu_count() or 1, 8)
-"""Number of threads that decode images. Decoding releases the interpreter lock."""
-
-AHEAD = 64
-"""Largest number of images that are decoded ahead of the network."""
-
 SHARD = 64
-"""Number of images in a shard, the portion of work that is assigned to a worker."""
+"""Number of images in a shard. Whether a shard is finished is what an interrupted job knows."""
+
+GPU_SHARDS = 64
+"""Number of shards that a worker with a GPU finishes together. Images of equal shape in them share a batch."""
 
 EXCITING = 95
 """Percentile of the activations on all images below which the weakest of a unit's top exemplars are said to excite it
@@ -131,14 +121,18 @@ def compute_exemplars(
 
     def compute(missing: list[str]) -> None:
         job = worker.begin(missing)
-        for shard in job.first:
-            worker.first(shard)
-            progress(min((shard + 1) * SHARD, job.images), 2 * job.images)
+        done = job.images - sum(worker.images(shard) for shard in job.first)
+
+        def advanced(images: int) -> None:
+            nonlocal done
+            done += images
+            progress(done, 2 * job.images)
+
+        worker.first(job.first, advanced)
         worker.save()
         second = worker.choose()
-        for done, (shard, places) in enumerate(second, start=1):
-            worker.second(shard, places)
-            progress(job.images + done * job.images // len(second), 2 * job.images)
+        each = job.images / max(len(second), 1)
+        worker.second(second, lambda shards: progress(round(job.images + each * shards), 2 * job.images))
         worker.finish()
 
     compute_alone(worker.store, lambda: worker.missing(layers), compute, say)
@@ -182,10 +176,6 @@ class ExemplarJob:
     """Indices of the shards (groups of images, see `SHARD`) that the first pass has not processed yet."""
 
 
-Places = dict[int, list[passes.Wanted]]
-"""For each image number, the exemplars (layer, unit, kind and rank) for which the image is selected."""
-
-
 @dataclass(slots=True)
 class _State:
     """State of one worker after it has joined a job."""
@@ -219,6 +209,9 @@ class ExemplarWorker:
         self._dataset = dataset
         self._items = exemplar_images(config, dataset)
         self._order = passes.Order([item.digest for item in self._items])
+        # A GPU is faster than threads that share one interpreter lock. A network on a CPU needs the cores itself.
+        self._loader = ImageLoader(self._items, target.view, PROCESSES if target.batch > 1 else 0)
+        self._together = GPU_SHARDS if target.batch > 1 else 1
         self._state: _State | None = None
         self.store = open_store(config, self._reader.info(), self._items)
 
@@ -280,29 +273,35 @@ class ExemplarWorker:
             scales = work.scales()
             if scales is None:
                 sample = self._order.sample(passes.SCALED_ON)
-                scales = passes.scales(self._reader, layers, (image for _, image in self._images(sample)))
+                scales = passes.scales(self._reader, layers, self._loader.load(sample))
                 work.save_scales(scales)
             first = passes.FirstPass(self._reader, self._order, scales, work.k)
             self._state = _State(work, scales, first)
 
-    def first(self, shard: int) -> bool:
-        """Adds the activations on the images of one shard to this worker's statistics (first pass over the images).
+    def images(self, shard: int) -> int:
+        """Returns the number of images in a shard of the first pass."""
+        return len(self._shard(shard))
 
-        The statistics are saved if the config's `ray.save_seconds` have passed since they were last saved.
+    def first(self, shards: Sequence[int], progress: Callable[[int], None] = lambda images: None) -> None:
+        """Adds the activations on the images of shards to this worker's statistics (first pass over the images).
+
+        The statistics are saved whenever the config's `ray.save_seconds` have passed since they were last saved.
 
         Args:
-            shard: Index of the shard, as in `ExemplarJob.first`.
-
-        Returns:
-            Whether they were saved.
+            shards: Indices of the shards, as in `ExemplarJob.first`.
+            progress: Called with the number of images that were processed since its last call.
         """
         state = self._joined
-        state.first.take(self._images(self._shard(shard)))
-        state.shards.append(shard)
-        if time.monotonic() - state.saved < self._config.ray.save_seconds:
-            return False
-        self.save()
-        return True
+        # One pipeline for all shards: a new one for each would leave the network without images at first.
+        images = self._loader.load([number for shard in shards for number in self._shard(shard)])
+        for first in range(0, len(shards), self._together):
+            portion = shards[first : first + self._together]
+            count = sum(self.images(shard) for shard in portion)
+            state.first.take(islice(images, count))
+            state.shards += portion
+            progress(count)
+            if time.monotonic() - state.saved >= self._config.ray.save_seconds:
+                self.save()
 
     def save(self) -> None:
         """Saves this worker's statistics from the first pass. They replace those that it saved before."""
@@ -311,34 +310,42 @@ class ExemplarWorker:
             state.work.save_first(state.name, state.shards, state.first.summaries())
         state.saved = time.monotonic()
 
-    def choose(self) -> list[tuple[int, Places]]:
+    def choose(self) -> list[tuple[int, passes.Places]]:
         """Selects the images to store as exemplars, from the statistics that all workers have saved in the first pass.
 
         The selected images are divided into new shards, which are not those of the first pass.
 
         Returns:
-            The shards that the second pass has not stored yet, as pairs of an index and a mapping. The mapping has an
-            entry for each image of the shard: the number of the image, and the list of the exemplars that the image
-            becomes. Each of these exemplars is given by layer, unit, kind and rank.
+            The shards that the second pass has not stored yet: the index of each, and the exemplars that its images
+            become.
         """
         state = self._joined
-        merged = self._merged()
-        places = passes.wanted({layer: passes.choose(summary, self._order) for layer, summary in merged.items()})
-        numbers = sorted(places)
-        shards = [numbers[at : at + SHARD] for at in range(0, len(numbers), SHARD)]
+        places = passes.wanted({layer: passes.choose(found, self._order) for layer, found in self._merged().items()})
+        starts = np.unique(places["number"], return_index=True)[1][::SHARD]
+        shards = enumerate(np.split(places, starts[1:]))
         done = state.work.done_second()
-        return [(i, {n: places[n] for n in shard}) for i, shard in enumerate(shards) if i not in done]
+        return [(shard, own) for shard, own in shards if shard not in done]
 
-    def second(self, shard: int, places: Places) -> None:
-        """Stores the selected images of one shard with their activation maps (second pass).
+    def second(
+        self, shards: Sequence[tuple[int, passes.Places]], progress: Callable[[int], None] = lambda shards: None
+    ) -> None:
+        """Stores the selected images of shards with their activation maps (second pass).
 
         Args:
-            shard: Index of the shard, as returned by `choose`.
-            places: The mapping of this shard, as returned by `choose`: for the number of each image, the list of the
-                exemplars that the image becomes.
+            shards: Some of the shards that `choose` returned.
+            progress: Called with the number of shards that are finished.
         """
-        kept = passes.second_pass(self._reader, self._images(sorted(places)), self._order.digests, places)
-        self._joined.work.save_second(shard, kept)
+        state = self._joined
+        numbers = {shard: np.unique(places["number"]).tolist() for shard, places in shards}
+        images = self._loader.load([number for each in numbers.values() for number in each], encoded=True)
+        for first in range(0, len(shards), self._together):
+            portion = shards[first : first + self._together]
+            places = np.concatenate([places for _, places in portion])
+            own = islice(images, sum(len(numbers[shard]) for shard, _ in portion))
+            kept = {each.number: each for each in passes.second_pass(self._reader, own, state.work.layers, places)}
+            for shard, _ in portion:
+                state.work.save_second(shard, [kept[number] for number in numbers[shard]])
+            progress(first + len(portion))
 
     def finish(self) -> None:
         """Writes the exemplars of the layers given to `join` to the store, from the saved results of both passes.
@@ -365,20 +372,3 @@ class ExemplarWorker:
 
     def _shard(self, shard: int) -> range:
         return range(shard * SHARD, min((shard + 1) * SHARD, len(self._items)))
-
-    def _images(self, numbers: Sequence[int]) -> Iterator[tuple[int, Pixels]]:
-        """Yields the images with these numbers, each with its number. Threads decode up to AHEAD images in advance."""
-        ahead: deque[Future[Pixels]] = deque()
-        with ThreadPoolExecutor(DECODERS) as threads:
-            left = iter(numbers)
-            for number in numbers:
-                ahead.extend(threads.submit(self._decoded, n) for n in islice(left, AHEAD - len(ahead)))
-                yield number, ahead.popleft().result()
-
-    def _decoded(self, number: int) -> Pixels:
-        try:
-            image = self._items[number].load()
-        except ValueError as error:
-            raise UsageError(f"an image was changed while exemplars were computed ({error}); start again") from error
-        image.thumbnail((LARGEST, LARGEST))
-        return np.asarray(flatten(image))

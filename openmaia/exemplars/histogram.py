@@ -6,6 +6,8 @@ activation of the unit on a sample of images. A histogram covers 16 octaves of e
 at most the width of a bin: 1/64 of the value, or about 2**-11 of the scale near zero.
 """
 
+from collections.abc import Sequence
+
 import numpy as np
 import numpy.typing as npt
 import torch
@@ -76,23 +78,25 @@ def edges() -> Values:
     return np.concatenate([-upper[::-1], [0.0], upper])
 
 
-def quantile(counts: Counts, scales: npt.NDArray[np.float32], low: Values, high: Values, q: float) -> Values:
-    """Estimates a quantile of each unit's activations by linear interpolation within the bin that contains it.
+def quantiles(
+    counts: Counts, scales: npt.NDArray[np.float32], low: Values, high: Values, wanted: Sequence[float]
+) -> Values:
+    """Estimates quantiles of each unit's activations by linear interpolation within the bins that contain them.
 
     Args:
         counts: Histograms, shape (units, BINS).
         scales: Scales of the units, shape (units,).
         low: Lower bounds of the result, shape (units,); -inf for none.
         high: Upper bounds of the result, shape (units,).
-        q: The quantile, from 0 to 1.
+        wanted: The quantiles, each from 0 to 1.
 
     Returns:
-        The quantiles, shape (units,).
+        The quantiles, shape (quantiles, units).
     """
-    total = counts.sum(axis=1, dtype=np.int64)
     below = np.cumsum(counts, axis=1, dtype=np.int64)
-    rank = q * np.maximum(total - 1, 0)
-    index = np.minimum((below <= rank[:, None]).sum(axis=1), BINS - 1)
+    rank = np.array(wanted)[:, None] * np.maximum(below[:, -1] - 1, 0)
+    found = [np.searchsorted(own, ranks, side="right") for own, ranks in zip(below, rank.T, strict=True)]
+    index = np.minimum(np.array(found, dtype=np.int64).reshape(rank.T.shape).T, BINS - 1)
     rows = np.arange(len(counts))
     inside = np.maximum(counts[rows, index], 1)
     before = below[rows, index] - counts[rows, index]
@@ -105,7 +109,7 @@ def quantile(counts: Counts, scales: npt.NDArray[np.float32], low: Values, high:
 
 
 def width(value: Values, scales: npt.NDArray[np.float32]) -> Values:
-    """Returns the largest possible error of the results of `quantile`, shape (units,).
+    """Returns the largest possible error of the results of `quantiles` for one quantile, shape (units,).
 
     This is the width of the histogram bin that contains the result.
 

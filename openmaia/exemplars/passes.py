@@ -1,23 +1,20 @@
 """The two passes over a dataset that compute exemplars.
 
-The first pass finds the images that excite each unit most and least. The second pass encodes these images and stores
-their activation maps. Images are numbered in the order of their digests, so that no result depends on the order of
+The first pass finds the images that excite each unit most and least. The second pass reads
+these images again and stores them with their activation maps. Images are numbered in the order of their digests, so that no result depends on the order of
 processing. One forward pass per image reads all layers.
 """
 
 import hashlib
-import os
-from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from itertools import islice
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 import torch
 
+from openmaia.core.errors import ServiceError
 from openmaia.core.images import EncodedImage, Pixels, ViewBox
 from openmaia.core.services import (
     QUANTILES,
@@ -29,37 +26,43 @@ from openmaia.core.services import (
 )
 from openmaia.core.units import TargetInfo, Unit
 from openmaia.exemplars import histogram
-from openmaia.exemplars.summary import FIXED, WORD, Accumulator, Floats, Ints, Summary, rounded
+from openmaia.exemplars.loading import LoadedImage
+from openmaia.exemplars.store import KINDS
+from openmaia.exemplars.summary import FIXED, WORD, Accumulator, Floats, Ints, NumberedImages, Summary, rounded
 
 SCALED_ON = 32
 """Number of images in the sample from which the histogram scales (see histogram.py) of all units are computed."""
 
-BATCH = 32
-"""Number of images that are passed to the target (the network) in one call."""
-
-ENCODERS = min(os.cpu_count() or 1, 4)
-"""Number of threads that encode images."""
-
-T = TypeVar("T")
 Scales = Mapping[str, npt.NDArray[np.float32]]
 """Histogram scales (see histogram.py) of the units of each layer, shape (units,)."""
-
-Numbered = Iterable[tuple[int, Pixels]]
-"""Pairs of an image number (see `Order`) and the image."""
 
 
 class Readable(Protocol):
     """A target (network under study) that returns the responses of whole layers."""
 
+    batch: int
+    """Number of images that one call of `responses` takes best; 1 on a CPU. A pass that runs out of memory halves it."""
+
     def info(self) -> TargetInfo:
         """Returns properties of the target, such as its name and the number of units of each layer."""
         ...
 
-    def look(self, images: Sequence[Pixels]) -> Sequence[tuple[ViewBox, Mapping[str, npt.NDArray[np.float32]]]]:
-        """Returns a pair for each image: the part of it that the network sees, and its responses.
+    def view(self, pixels: Pixels) -> tuple[Pixels, ViewBox]:
+        """Returns the image that the network receives, and the part of the given image that it shows.
 
-        The responses of all layers are keyed by the name of the layer. They have the shape (units, height, width), or
-        (units,) if the layer has no positions, and are not rounded.
+        It is called in other threads and processes, which have no GPU.
+        """
+        ...
+
+    def responses(self, views: Sequence[Pixels]) -> Mapping[str, torch.Tensor]:
+        """Returns the responses of all layers to images of equal shape that `view` returned, by layer name.
+
+        Returns:
+            float32 on the device of the network, not rounded, shape (images, units, height, width), or (images, units)
+            for a layer without positions.
+
+        Raises:
+            ServiceError: The images need more memory than the GPU has. Its cause is a torch.OutOfMemoryError.
         """
         ...
 
@@ -108,7 +111,7 @@ def sample_size(k: int) -> int:
     return 8 * k
 
 
-def scales(reader: Readable, layers: Sequence[str], pictures: Iterable[Pixels]) -> Scales:
+def scales(reader: Readable, layers: Sequence[str], images: Iterable[LoadedImage]) -> Scales:
     """Computes the histogram scales of all units of the layers from their activations on a sample of images.
 
     The scale of a unit is the number by which its activations are divided for its histogram (see histogram.py).
@@ -116,25 +119,63 @@ def scales(reader: Readable, layers: Sequence[str], pictures: Iterable[Pixels]) 
     Args:
         reader: The target (network under study).
         layers: The names of the layers.
-        pictures: The images of the sample.
+        images: The images of the sample.
     """
     largest: dict[str, Floats] = {}
-    for found in (found for batch in batches(pictures) for _, found in reader.look(batch)):
+    for _, found in batches(reader, images):
         for layer in layers:
-            values = np.abs(found[layer].reshape(len(found[layer]), -1)).max(axis=1).astype(np.float64)
+            values = found[layer].transpose(0, 1).flatten(1).abs().amax(dim=1).cpu().numpy().astype(np.float64)
             values = np.where(np.isfinite(values), values, 0)
             largest[layer] = np.maximum(largest.get(layer, np.zeros_like(values)), values)
     return {layer: histogram.scale(values) for layer, values in largest.items()}
 
 
-def batches(waiting: Iterable[T]) -> Iterator[list[T]]:
-    """Yields the items in lists of length BATCH, the number of images in one call of the target.
+def batches(
+    reader: Readable, images: Iterable[LoadedImage]
+) -> Iterator[tuple[list[LoadedImage], Mapping[str, torch.Tensor]]]:
+    """Runs the target on images, as many of equal shape at a time as it takes best.
 
-    The last list may be shorter.
+    Images wait until there are enough of their shape, at the longest until the last one has come. If a batch needs more
+    memory than the GPU has, it and all later ones are halved.
+
+    Yields:
+        Some of the images, and the responses to them (see `Readable.responses`).
+
+    Raises:
+        ServiceError: A single image needs more memory than the GPU has.
     """
-    left = iter(waiting)
-    while batch := list(islice(left, BATCH)):
-        yield batch
+    for group in _of_equal_shape(reader, images):
+        first = 0
+        while first < len(group):
+            batch = group[first : first + reader.batch]
+            if (found := _responses(reader, batch)) is None:
+                reader.batch = len(batch) // 2
+            else:
+                yield batch, found
+                first += len(batch)
+
+
+def _of_equal_shape(reader: Readable, images: Iterable[LoadedImage]) -> Iterator[list[LoadedImage]]:
+    waiting: dict[tuple[int, ...], list[LoadedImage]] = {}
+    for image in images:
+        group = waiting.setdefault(image.view.shape, [])
+        group.append(image)
+        if len(group) >= reader.batch:
+            yield waiting.pop(image.view.shape)
+    yield from waiting.values()
+
+
+def _responses(reader: Readable, batch: Sequence[LoadedImage]) -> Mapping[str, torch.Tensor] | None:
+    """Returns the responses to a batch, or None if it needs more memory than the GPU has and can be halved."""
+    try:
+        return reader.responses([image.view for image in batch])
+    except ServiceError as error:
+        if len(batch) == 1 or not isinstance(error.__cause__, torch.OutOfMemoryError):
+            raise
+    # Only here, where the error no longer holds the tensors of the failed pass.
+    if torch.cuda.is_available():
+        torch.cuda.empty_cache()
+    return None
 
 
 class FirstPass:
@@ -148,24 +189,39 @@ class FirstPass:
     """
 
     def __init__(self, reader: Readable, order: Order, scales: Scales, k: int):
-        self._reader, self._order = reader, order
-        sample = frozenset(order.sample(sample_size(k)))
-        self._layers = {layer: Accumulator(scale, k, sample) for layer, scale in scales.items()}
+        self._reader, self._order, self._scales, self._k = reader, order, scales, k
+        self._sample = frozenset(order.sample(sample_size(k)))
+        self._layers: dict[str, Accumulator] = {}
 
-    def take(self, pictures: Numbered) -> None:
-        """Runs the target on numbered images (see `Order`), and adds the activations to the units' statistics."""
-        for batch in batches(pictures):
-            seen = self._reader.look([image for _, image in batch])
-            for (number, _), (_, found) in zip(batch, seen, strict=True):
-                for layer, accumulator in self._layers.items():
-                    accumulator.take(number, self._order.start(number), torch.from_numpy(found[layer]))
+    def take(self, images: Iterable[LoadedImage]) -> None:
+        """Runs the target on images, and adds the activations to the units' statistics."""
+        with torch.inference_mode():
+            for batch, found in batches(self._reader, images):
+                device = next(iter(found.values())).device
+                numbers = [image.number for image in batch]
+                starts = [self._order.start(number) for number in numbers]
+                on_device = _moved([numbers, starts], device)
+                numbered = NumberedImages(numbers, on_device[0], on_device[1])
+                for layer, scale in self._scales.items():
+                    if layer not in self._layers:
+                        self._layers[layer] = Accumulator(scale, self._k, self._sample, device)
+                    self._layers[layer].take(numbered, found[layer])
 
     def summaries(self) -> dict[str, Summary]:
         """Returns for each layer the statistics of its units over all images processed so far.
 
         They include the images with the highest and lowest activations of each unit.
         """
-        return {layer: accumulator.total() for layer, accumulator in self._layers.items()}
+        with torch.inference_mode():
+            return {
+                layer: self._layers[layer].total() if layer in self._layers else Summary.empty(scale, self._k)
+                for layer, scale in self._scales.items()
+            }
+
+
+def _moved(numbers: Sequence[Sequence[int]], device: torch.device) -> torch.Tensor:
+    # From pinned memory: a copy from other memory waits until the GPU has finished its work.
+    return torch.tensor(numbers, pin_memory=device.type == "cuda").to(device, non_blocking=True)
 
 
 Chosen = dict[ExemplarKind, tuple[Floats, Ints]]
@@ -217,38 +273,33 @@ def _ladder(summary: Summary, values: Floats, ids: Ints) -> tuple[Floats, Ints]:
     return np.stack([v[:length] for v, _ in rungs_of]), np.stack([i[:length] for _, i in rungs_of])
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
-    """An exemplar whose image is selected, but not stored yet.
+Places = npt.NDArray[np.void]
+"""Exemplars whose images are selected, but not stored yet: an array of PLACE, ordered by the number of the image."""
 
-    The second pass over the images stores the image with the unit's activation map.
-    """
-
-    layer: str
-    unit: int
-    kind: ExemplarKind
-    rank: int
-    """Position among the unit's exemplars of this kind, from 0."""
-    activation: float
+PLACE = np.dtype([
+    ("number", np.int64), ("layer", np.int32), ("unit", np.int32), ("kind", np.int8), ("rank", np.int32),
+    ("activation", np.float64),
+])  # fmt: skip
+"""Fields of one such exemplar: number of the image; index of the layer; the unit; index of the kind in KINDS; position
+among the unit's exemplars of this kind, from 0; the unit's activation."""
 
 
-def wanted(chosen: Mapping[str, Chosen]) -> dict[int, list[Wanted]]:
-    """Groups the selected exemplars of all layers by image. One image can be an exemplar of several units.
+def wanted(chosen: Mapping[str, Chosen]) -> Places:
+    """Returns the selected exemplars of all layers. One image can be an exemplar of several units.
 
     Args:
-        chosen: The result of `choose` for each layer.
-
-    Returns:
-        For each image number, the exemplars for which the image is selected.
+        chosen: The result of `choose` for each layer. Layers are numbered in this order.
     """
-    result: dict[int, list[Wanted]] = {}
-    for layer, kinds in chosen.items():
+    parts: list[Places] = []
+    for layer, kinds in enumerate(chosen.values()):
         for kind, (values, numbers) in kinds.items():
-            for unit in range(len(numbers)):
-                for rank, (value, number) in enumerate(zip(values[unit], numbers[unit], strict=True)):
-                    place = Wanted(layer=layer, unit=unit, kind=kind, rank=rank, activation=float(value))
-                    result.setdefault(int(number), []).append(place)
-    return result
+            part = np.empty(numbers.shape, dtype=PLACE)
+            part["number"], part["activation"] = numbers, values
+            part["layer"], part["kind"] = layer, KINDS.index(kind)
+            part["unit"], part["rank"] = np.arange(len(numbers))[:, None], np.arange(numbers.shape[1])
+            parts.append(part.ravel())
+    places = np.concatenate(parts)
+    return places[np.argsort(places["number"], kind="stable")]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -259,41 +310,43 @@ class Kept:
     image: EncodedImage
     box: ViewBox
     """The part of the image that the network sees."""
-    places: list[tuple[Wanted, Map | None]]
-    """The exemplars for which it is selected, each with the unit's activation map on the image, or None if the layer has
-    no positions."""
+    places: Places
+    """The exemplars for which it is selected."""
+    maps: Sequence[Map | None]
+    """For each of these exemplars the unit's activation map on the image, or None if the layer has no positions."""
 
 
 def second_pass(
-    reader: Readable, pictures: Numbered, digests: Sequence[str], places: Mapping[int, Sequence[Wanted]]
+    reader: Readable, images: Iterable[LoadedImage], layers: Sequence[str], places: Places
 ) -> Iterator[Kept]:
     """Yields the images that were selected as exemplars, with the activation maps of the units concerned.
 
+    Only these maps leave the device of the target.
+
     Args:
         reader: The target.
-        pictures: The selected images.
-        digests: Digests of all images of the dataset by number.
-        places: For each image number, the exemplars (layer, unit, kind and rank) for which the image is selected.
+        images: The selected images, with their encodings for the store.
+        layers: Names of the layers by index.
+        places: The exemplars for which these images are selected.
     """
-    encoding: deque[Future[Kept]] = deque()
-    with ThreadPoolExecutor(ENCODERS) as threads:
-        for batch in batches(pictures):
-            seen = reader.look([image for _, image in batch])
-            for (number, pixels), (box, maps) in zip(batch, seen, strict=True):
-                mapped = [(place, _map(place, maps)) for place in places[number]]
-                encoding.append(threads.submit(_kept, number, pixels, digests[number], box, mapped))
-                if len(encoding) > BATCH:
-                    yield encoding.popleft().result()
-        yield from (each.result() for each in encoding)
-
-
-def _kept(number: int, pixels: Pixels, source: str, box: ViewBox, places: list[tuple[Wanted, Map | None]]) -> Kept:
-    image = EncodedImage.of(pixels, [source], for_keeping=True)
-    return Kept(number=number, image=image, box=box, places=places)
-
-
-def _map(place: Wanted, maps: Mapping[str, npt.NDArray[np.float32]]) -> Map | None:
-    return np.ascontiguousarray(maps[place.layer][place.unit]) if maps[place.layer].ndim == 3 else None
+    for batch, found in batches(reader, images):
+        ends = [np.searchsorted(places["number"], image.number + each) for image in batch for each in (0, 1)]
+        own = [places[start:end] for start, end in zip(ends[::2], ends[1::2], strict=True)]
+        row_of = np.repeat(np.arange(len(batch)), [len(each) for each in own])
+        joined = np.concatenate(own)
+        maps: list[Map | None] = [None] * len(joined)
+        for index, layer in enumerate(layers):
+            at, values = np.flatnonzero(joined["layer"] == index), found[layer]
+            if len(at) and values.ndim == 4:
+                picked = _moved([row_of[at].tolist(), joined["unit"][at].tolist()], values.device)
+                for row, small in zip(at.tolist(), values[picked[0], picked[1]].cpu().numpy(), strict=True):
+                    maps[row] = small
+        start = 0
+        for image, mine in zip(batch, own, strict=True):
+            assert image.kept is not None
+            small_maps = maps[start : start + len(mine)]
+            yield Kept(number=image.number, image=image.kept, box=image.box, places=mine, maps=small_maps)
+            start += len(mine)
 
 
 def unit_rows(info: TargetInfo, layer: str, summary: Summary, quantile: float) -> list[UnitExemplars]:
@@ -317,10 +370,10 @@ def unit_rows(info: TargetInfo, layer: str, summary: Summary, quantile: float) -
     peak_std = np.sqrt(np.maximum(peak_squares * unit_of_sum * scale / summary.seen - peak_mean**2, 0))
     highest, lowest = summary.top[0][:, 0], summary.bottom[0][:, 0]
     floor = np.full(len(highest), -np.inf)
-    levels = {
-        q: histogram.quantile(summary.positions, summary.scales, floor, highest, q) for q in {*QUANTILES, quantile}
-    }
-    maxima = [histogram.quantile(summary.maxima, summary.scales, lowest, highest, q / 100) for q in range(1, 100)]
+    asked = sorted({*QUANTILES, quantile})
+    found = histogram.quantiles(summary.positions, summary.scales, floor, highest, asked)
+    levels = dict(zip(asked, found, strict=True))
+    maxima = histogram.quantiles(summary.maxima, summary.scales, lowest, highest, [q / 100 for q in range(1, 100)])
     percentiles = np.stack([lowest, *maxima, highest], axis=1)
     dead = highest == lowest
     return [

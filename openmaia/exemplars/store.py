@@ -18,7 +18,6 @@ from statistics import fmean
 from typing import Any, cast
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from openmaia.core.errors import StoreError, UsageError
@@ -299,7 +298,6 @@ def row(
         box: The part of the image that the network sees.
         small: The activation map, or None if the layer has no positions.
     """
-    compact = None if small is None else _compact(small)
     return {
         "unit": unit,
         "kind": KINDS.index(kind),
@@ -307,15 +305,31 @@ def row(
         "activation": activation,
         "picture": image,
         "box": box,
-        "map": None if compact is None else compact.tobytes(),
-        "map_shape": None if compact is None else list(compact.shape),
+        "map": packed_maps([small])[0],
+        "map_shape": None if small is None else list(small.shape),
     }
 
 
-def _compact(small: Map) -> npt.NDArray[np.float16 | np.float32]:
-    """Converts a map to float16 if its values fit. The reader recognizes the type by the number of bytes."""
-    top = float(np.abs(small).max(initial=0))
-    return small.astype(np.float16) if top == 0 or 1e-2 < top < 6e4 else small
+def packed_maps(maps: Sequence[Map | None]) -> list[bytes | None]:
+    """Returns the bytes of activation maps: float16 where the values of a map fit, else float32.
+
+    The reader recognizes the type by the number of bytes. None stays None.
+    """
+    by_shape: defaultdict[tuple[int, ...], list[int]] = defaultdict(list)
+    for at, small in enumerate(maps):
+        if small is not None:
+            by_shape[small.shape].append(at)
+    packed: list[bytes | None] = [None] * len(maps)
+    for rows in by_shape.values():
+        # All maps of a shape at once: one by one, they would take most of the time of a row.
+        stacked = np.array([maps[at] for at in rows], dtype=np.float32)
+        top = np.abs(stacked).max(axis=(1, 2), initial=0)
+        with np.errstate(over="ignore"):
+            halves = stacked.astype(np.float16)
+        fits = (top == 0) | ((top > 1e-2) & (top < 6e4))
+        for at, whole, half, is_half in zip(rows, stacked, halves, fits.tolist(), strict=True):
+            packed[at] = (half if is_half else whole).tobytes()
+    return packed
 
 
 def _unit_row(unit: UnitExemplars) -> dict[str, Any]:

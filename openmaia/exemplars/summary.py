@@ -4,8 +4,9 @@ Summaries can be added. Counts and sums are integers, and ties between extreme a
 number, so that the total does not depend on the number of workers or the order of addition.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -32,10 +33,23 @@ WORD = float(2**26)
 CLAMP**2, which in one integer of 64 bits would leave no room for a sum."""
 
 BLOCK = 32
-"""Number of images whose activations are added to the statistics together."""
+"""Smallest number of images whose activations are added to the statistics together."""
 
-ROWS = 256
-"""Number of units that are processed together, so that intermediate results stay in the processor's cache."""
+VALUES = 2**19
+"""Number of values that are processed together, so that intermediate results stay in the processor's cache."""
+
+VALUES_GPU = 2**23
+"""The same for a GPU, whose memory the intermediate results of so many values fill by half a gigabyte."""
+
+DIGITS = 50
+"""No power of ten of a float32 is as small as that of minus this number."""
+
+POWERS = 10.0 ** (4 - np.arange(-DIGITS, DIGITS, dtype=np.float64))
+"""By which to multiply a value of each power of ten to have an integer of five digits. From a table, because a GPU does not
+compute these powers exactly."""
+
+LAST = 2**32 - 1
+"""The largest number of an image."""
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
@@ -109,18 +123,6 @@ class Summary:
         self.bottom = _extremes(self.bottom, other.bottom, self.k, descending=False)
         self.sampled |= other.sampled
 
-    def extremes(self, numbers: Ints, activations: npt.NDArray[np.float32]) -> None:
-        """Updates the highest and lowest activations of each unit with those on further images.
-
-        Args:
-            numbers: Numbers of the images, shape (images,).
-            activations: Activations of all units, shape (images, units).
-        """
-        values = rounded(activations.T.astype(np.float64))
-        ids = np.broadcast_to(numbers, values.shape)
-        self.top = _extremes(self.top, (values, ids), self.k, descending=True)
-        self.bottom = _extremes(self.bottom, (values, ids), self.k, descending=False)
-
     def arrays(self) -> dict[str, npt.NDArray[Any]]:
         """Returns the summary as named arrays for a file. Only the non-empty bins of histograms are included."""
         numbers = np.array(sorted(self.sampled), dtype=np.int64)
@@ -154,88 +156,137 @@ class Summary:
         return made
 
 
-class Accumulator:
-    """Collects the summary (statistics of all units) of a layer. The responses to the images are added one by one.
+@dataclass(frozen=True, slots=True)
+class NumberedImages:
+    """Some images of a batch, for `Accumulator.take`."""
 
-    It computes on the device that holds the responses.
+    numbers: Sequence[int]
+    """Numbers of the images (see `passes.Order`)."""
+    on_device: torch.Tensor
+    """The same numbers on the device of the responses, int64 of shape (images,)."""
+    starts: torch.Tensor
+    """For each image a pseudo-random number (see `Order.start`), on the same device, int64 of shape (images,). It is the
+    offset of the positions that are counted."""
+
+
+class Accumulator:
+    """Collects the summary (statistics of all units) of a layer.
+
+    It computes on the device that holds the responses. Nothing is copied from there before `total`, so that the network
+    does not wait.
 
     Args:
         scales: Histogram scales of the units, shape (units,).
         k: Number of highest and of lowest activations to keep per unit.
         sample: Numbers of the images whose activations are kept for all units.
+        device: The device that holds the responses.
     """
 
-    def __init__(self, scales: npt.NDArray[np.float32], k: int, sample: frozenset[int]):
-        self._total = Summary.empty(scales, k)
-        self._sample = sample
-        self._counts: torch.Tensor | None = None
-        self._numbers: list[int] = []
-        self._chosen: list[torch.Tensor] = []
-        self._highest: list[torch.Tensor] = []
+    def __init__(self, scales: npt.NDArray[np.float32], k: int, sample: frozenset[int], device: torch.device):
+        self._scales, self._k, self._sample = scales, k, sample
+        units = len(scales)
+        zeros = partial(torch.zeros, device=device)
+        self._inverse = torch.from_numpy(1 / scales).to(device)[:, None]
+        self._positions = zeros(units * histogram.BINS, dtype=torch.int32)
+        self._maxima = zeros(units * histogram.BINS, dtype=torch.int32)
+        self._sums = zeros(7, units, dtype=torch.int64)
+        self._broken = zeros(units, dtype=torch.bool)
+        self._top, self._bottom = zeros(units, 0, dtype=torch.int64), zeros(units, 0, dtype=torch.int64)
+        self._sampled: list[tuple[list[int], torch.Tensor]] = []
+        self._seen = self._positions_seen = 0
+        self._waiting: list[tuple[Sequence[int], torch.Tensor, torch.Tensor, torch.Tensor]] = []
+        self._block = VALUES_GPU if device.type == "cuda" else VALUES
+        self._powers = torch.from_numpy(POWERS).to(device)
 
-    def take(self, number: int, start: int, activations: torch.Tensor) -> None:
-        """Adds the response to one image to the summary.
+    def take(self, images: NumberedImages, responses: torch.Tensor) -> None:
+        """Adds the responses to some images to the summary.
+
+        The statistics use the maximum of each map, and its values at POSITIONS evenly spaced positions if it has more.
 
         Args:
-            number: Number of the image.
-            start: Pseudo-random number that belongs to the image (see `Order.start`). It is used if the activation maps
-                have more than POSITIONS positions. Then the statistics use the maximum of each map and POSITIONS evenly
-                spaced values, of which `start` is the offset.
-            activations: Activation maps of all units, shape (units, height, width), or one value per unit, (units,).
+            images: The images.
+            responses: Activation maps of all units, shape (images, units, height, width), or one value per unit,
+                (images, units).
         """
-        values = activations.reshape(activations.shape[0], -1)
-        self._numbers.append(number)
-        self._highest.append(values.amax(dim=1))
-        self._chosen.append(values if values.shape[1] <= POSITIONS else values[:, _spread(values.shape[1], start)])
-        if len(self._numbers) == BLOCK:
+        values = responses.flatten(2) if responses.ndim > 2 else responses[:, :, None]
+        count = values.shape[2]
+        highest = values.amax(dim=2)
+        if count > POSITIONS:
+            # One image, as on a CPU, needs no index for each unit.
+            at = (images.starts[:, None] + _spread(count, values.device)) % count
+            values = (
+                values[:, :, at[0]]
+                if len(at) == 1
+                else values.gather(2, at[:, None, :].expand(-1, values.shape[1], -1))
+            )
+        chosen = values.transpose(0, 1).reshape(values.shape[1], -1)
+        self._waiting.append((images.numbers, images.on_device, chosen, highest.T))
+        if sum(len(numbers) for numbers, *_ in self._waiting) >= BLOCK:
             self._settle()
 
     def total(self) -> Summary:
-        """Returns the summary over all images that were added. Later calls of `take` may change it."""
-        if self._numbers:
+        """Returns the summary over all images that were added."""
+        if self._waiting:
             self._settle()
-        if self._counts is not None:
-            self._total.positions += self._counts.cpu().numpy().reshape(-1, histogram.BINS)
-            self._counts = None
-        return self._total
+        made = Summary.empty(self._scales, self._k)
+        made.positions = self._positions.cpu().numpy().reshape(-1, histogram.BINS).copy()
+        made.maxima = self._maxima.cpu().numpy().reshape(-1, histogram.BINS).copy()
+        made.sums, made.broken = self._sums.cpu().numpy().copy(), self._broken.cpu().numpy().copy()
+        made.seen, made.positions_seen = self._seen, self._positions_seen
+        top, bottom = self._top.cpu().numpy(), self._bottom.cpu().numpy()
+        made.top = _values(top >> 32), LAST - (top & LAST)
+        made.bottom = _values(bottom >> 32), bottom & LAST
+        made.sampled = {
+            number: row
+            for numbers, rows in self._sampled
+            for number, row in zip(numbers, rows.cpu().numpy(), strict=True)
+        }
+        return made
 
     def _settle(self) -> None:
-        chosen, highest = torch.cat(self._chosen, dim=1).float(), torch.stack(self._highest, dim=1).float()
-        finite = torch.isfinite(highest) & torch.isfinite(chosen).all(dim=1, keepdim=True)
-        if not bool(finite.all()):
-            self._total.broken |= (~finite).any(dim=1).cpu().numpy()
-            chosen, highest = chosen.where(torch.isfinite(chosen), 0.0), highest.where(torch.isfinite(highest), 0.0)
-        inverse = torch.from_numpy(1 / self._total.scales).to(chosen.device)[:, None]
-        peaks = highest * inverse
-        sums: list[torch.Tensor] = []
-        for first in range(0, len(chosen), ROWS):
-            part = slice(first, first + ROWS)
-            scaled = chosen[part] * inverse[part]
-            self._count(first, scaled)
-            sums.append(_sums(scaled, peaks[part]))
-        self._total.sums += torch.cat(sums, dim=1).cpu().numpy()
-        at = histogram.bins(peaks).cpu().numpy()
-        np.add.at(self._total.maxima, (np.arange(len(at))[:, None], at), 1)
-        self._total.seen += len(self._numbers)
-        self._total.positions_seen += chosen.shape[1]
-        rows = highest.T.cpu().numpy()
-        self._total.extremes(np.array(self._numbers), rows)
-        self._total.sampled |= {n: row for n, row in zip(self._numbers, rows, strict=True) if n in self._sample}
-        self._numbers, self._chosen, self._highest = [], [], []
+        numbers = [number for each, *_ in self._waiting for number in each]
+        on_device = torch.cat([each for _, each, *_ in self._waiting])
+        chosen = torch.cat([each for _, _, each, _ in self._waiting], dim=1)
+        highest = torch.cat([each for *_, each in self._waiting], dim=1)
+        self._waiting = []
+        rows = max(self._block // chosen.shape[1], 1)
+        for first in range(0, len(chosen), rows):
+            part = slice(first, first + rows)
+            own, peaks, inverse = chosen[part], highest[part], self._inverse[part]
+            finite = torch.isfinite(peaks).all(dim=1) & torch.isfinite(own).all(dim=1)
+            self._broken[part] |= ~finite
+            # Zeros take the place of what is not finite. A GPU would have to be waited for to know that there is none.
+            if own.is_cuda or not bool(finite.all()):
+                own, peaks = own.nan_to_num(0.0, 0.0, 0.0), peaks.nan_to_num(0.0, 0.0, 0.0)
+                highest[part] = peaks
+            scaled, scaled_peaks = own * inverse, peaks * inverse
+            _count(self._positions, first, scaled)
+            _count(self._maxima, first, scaled_peaks)
+            self._sums[:, part] += _sums(scaled, scaled_peaks)
+        self._seen += len(numbers)
+        self._positions_seen += chosen.shape[1]
+        # Of equal activations, the image with the smaller number is the more extreme one.
+        codes = _codes(highest, self._powers) << 32
+        top = torch.cat([self._top, codes | (LAST - on_device)], dim=1)
+        bottom = torch.cat([self._bottom, codes | on_device], dim=1)
+        k = min(self._k, top.shape[1])
+        self._top = top.topk(k, dim=1).values
+        self._bottom = bottom.topk(k, dim=1, largest=False).values
+        if kept := [i for i, number in enumerate(numbers) if number in self._sample]:
+            self._sampled.append(([numbers[i] for i in kept], torch.stack([highest[:, i] for i in kept])))
 
-    def _count(self, first: int, scaled: torch.Tensor) -> None:
-        """Adds the values of a block of units to their histograms.
 
-        Args:
-            first: Index of the first unit of the block.
-            scaled: Values divided by the scale of their unit, shape (units, positions).
-        """
-        if self._counts is None:
-            units = len(self._total.scales)
-            self._counts = torch.zeros(units * histogram.BINS, dtype=torch.int32, device=scaled.device)
-        starts = torch.arange(first, first + len(scaled), device=scaled.device)[:, None] * histogram.BINS
-        at = histogram.bins(scaled).add(starts).view(-1)
-        self._counts.scatter_add_(0, at, torch.ones((), dtype=torch.int32, device=at.device).expand(len(at)))
+def _count(counts: torch.Tensor, first: int, scaled: torch.Tensor) -> None:
+    """Adds values to the histograms of a block of units.
+
+    Args:
+        counts: The histograms of all units one after the other.
+        first: Index of the first unit of the block.
+        scaled: Values divided by the scale of their unit, shape (units, values).
+    """
+    starts = torch.arange(first, first + len(scaled), device=scaled.device)[:, None] * histogram.BINS
+    at = histogram.bins(scaled).add(starts).view(-1)
+    counts.scatter_add_(0, at, torch.ones((), dtype=torch.int32, device=at.device).expand(len(at)))
 
 
 def _sums(scaled: torch.Tensor, peaks: torch.Tensor) -> torch.Tensor:
@@ -266,8 +317,31 @@ def _squares(values: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     return (squares - high * WORD).sum(dim=1).long(), high.sum(dim=1).long()
 
 
-def _spread(count: int, start: int) -> torch.Tensor:
-    return (torch.arange(POSITIONS) * count // POSITIONS + start) % count
+@cache
+def _spread(count: int, device: torch.device) -> torch.Tensor:
+    return torch.arange(POSITIONS, device=device) * count // POSITIONS
+
+
+def _codes(values: torch.Tensor, powers: torch.Tensor) -> torch.Tensor:
+    """Returns an integer of 32 bits for each finite value, in int64. Its order is that of the values as `rounded` rounds.
+
+    Args:
+        values: float32.
+        powers: POWERS on the device of the values.
+    """
+    exact = values.double()
+    digits = torch.where(exact == 0, 1.0, exact.abs()).log10_().floor_().long()
+    factors = powers[digits + DIGITS]
+    # Zero is added, which makes negative zeros positive: they are equal, and their bits are not.
+    bits = exact.mul_(factors).round_().div_(factors).float().add_(0.0).view(torch.int32)
+    # The bits of floats are ordered like their values, those of negative ones the other way round.
+    return torch.where(bits >= 0, bits, bits ^ 0x7FFFFFFF).long()
+
+
+def _values(codes: Ints) -> Floats:
+    """Returns the rounded values of which `_codes` returned the codes."""
+    narrow = codes.astype(np.int32)
+    return rounded(np.where(narrow >= 0, narrow, narrow ^ 0x7FFFFFFF).view(np.float32).astype(np.float64))
 
 
 def rounded(values: Floats) -> Floats:

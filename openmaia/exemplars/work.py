@@ -18,11 +18,10 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from openmaia.core.errors import StoreError
-from openmaia.core.images import EncodedImage
 from openmaia.core.services import UnitExemplars
 from openmaia.exemplars import image_table
 from openmaia.exemplars.passes import Kept, Scales
-from openmaia.exemplars.store import ROWS, ExemplarStore, row
+from openmaia.exemplars.store import ROWS, ExemplarStore, packed_maps
 from openmaia.exemplars.summary import Summary
 from openmaia.runs import tables
 
@@ -122,21 +121,13 @@ class Work:
 
         Args:
             shard: Index of the shard.
-            kept: The results, as `passes.second_pass` yields them. One image may be an exemplar of several units.
+            kept: The results that `passes.second_pass` yields, in any order. One image may be an exemplar of several
+                units.
         """
-        rows: list[dict[str, Any]] = []
-
-        def noted() -> Iterable[EncodedImage]:
-            for at, each in enumerate(kept):
-                for place, small in each.places:
-                    made = row(place.unit, place.kind, place.rank, place.activation, at, each.box, small)
-                    rows.append({"layer": self.layers.index(place.layer), **made})
-                yield each.image
-
-        image_table.write(self.store.files, f"{self.folder}/second-{shard:06d}.arrow", noted())
-        rows.sort(key=lambda made: made["layer"])
+        images = sorted(kept, key=lambda each: each.number)
+        image_table.write(self.store.files, f"{self.folder}/second-{shard:06d}.arrow", (each.image for each in images))
         with self.store.files.writing(f"{self.folder}/second-{shard:06d}.parquet") as stream:
-            tables.write(stream, pa.Table.from_pylist(rows, schema=_LAYERED), {}, 4096)
+            tables.write(stream, _table(images).sort_by("layer"), {}, 4096)
 
     def finish(self, units: Mapping[str, Sequence[UnitExemplars]]) -> None:
         """Writes the final files of the exemplar store, and deletes the intermediate results.
@@ -186,6 +177,22 @@ class Work:
         except (ValueError, OSError, KeyError) as error:
             path = self.store.files.path(self.folder)
             raise StoreError(f"{path}/{name} is damaged: {error}; remove {path} to start the pass anew") from error
+
+
+def _table(images: Sequence[Kept]) -> pa.Table:
+    """Returns the rows of the exemplars that some images are, with the schema _LAYERED."""
+    places = np.concatenate([each.places for each in images])
+    counts = [len(each.places) for each in images]
+    maps = [small for each in images for small in each.maps]
+    boxes = np.repeat(np.array([each.box for each in images], dtype=np.float64), counts, axis=0)
+    columns = {
+        **{name: places[name] for name in ("layer", "unit", "kind", "rank", "activation")},
+        "picture": np.repeat(np.arange(len(images)), counts),
+        "box": pa.FixedSizeListArray.from_arrays(pa.array(boxes.ravel()), 4),
+        "map": packed_maps(maps),
+        "map_shape": [None if small is None else small.shape for small in maps],
+    }
+    return pa.table([pa.array(columns[field.name], field.type) for field in _LAYERED], schema=_LAYERED)
 
 
 def _sorted(rows: pa.Table) -> pa.Table:

@@ -34,6 +34,7 @@ from openmaia.offline.collage import CollageEditor, CollageGenerator
 from tests.conftest import REPOSITORY
 from tests.helpers.dissecting import dissect
 from tests.helpers.images import sample_image, save
+from tests.helpers.looking import look
 
 UNIT = Unit(target="t", layer="mono", index=0)
 """Red, computed from the pixels."""
@@ -185,7 +186,7 @@ def test_activation_knows_how_high_it_is(desk: Desk, exemplars: UnitExemplars):
 def test_mask_is_the_upsampled_map_above_threshold(desk: Desk, exemplars: UnitExemplars):
     given = half_red(5)
     _, (seen,) = desk.system.call_neuron([given.pil()])
-    small = ClosedFormTarget("t").look([given.pixels])[0][1]["mono"][0]
+    small = look(ClosedFormTarget("t"), [given.pixels])[0][1]["mono"][0]
     inside = upsample(small, 224, 224) > exemplars.threshold
     assert 0 < inside.mean() < 1
     expected = np.where(inside[..., None], given.pixels, given.pixels // 4)

@@ -23,17 +23,19 @@ from openmaia.cli.assembly import ConfigAssembly, targets
 from openmaia.cli.assembly import exemplars as assembled
 from openmaia.config.loading import load
 from openmaia.config.schema import Config
-from openmaia.core.images import Pixels, upsample
+from openmaia.core.images import Pixels, flatten, upsample
 from openmaia.core.units import Unit
 from openmaia.datasets.library import ImageDataset
 from openmaia.distributed import exemplars as remote
 from openmaia.distributed.cluster.connection import cluster
 from openmaia.exemplars import compute as exemplars
 from openmaia.exemplars import passes
+from openmaia.exemplars.loading import LARGEST
 from openmaia.exemplars.store import ExemplarStore
 from openmaia.models.targets.hooked import NetworkTarget
 from openmaia.offline.packaged.library import fetch
 from tests.conftest import REPOSITORY
+from tests.helpers.looking import look
 from tests.prepare import CACHE
 
 BLOCK = 4096
@@ -98,8 +100,8 @@ def seconds(work: Callable[[], object]) -> float:
 def decoded(items: list[exemplars.DatasetImage]) -> Iterator[Pixels]:
     for item in items:
         image = item.load()
-        image.thumbnail((exemplars.LARGEST, exemplars.LARGEST))
-        yield np.asarray(exemplars.flatten(image))
+        image.thumbnail((LARGEST, LARGEST))
+        yield np.asarray(flatten(image))
 
 
 def bare(target: NetworkTarget, items: list[exemplars.DatasetImage]) -> None:
@@ -148,7 +150,7 @@ def by_layer(settings: Config, items: list[exemplars.DatasetImage], k: int, out:
         maxima: list[np.ndarray] = []
         sketch = Sketch(target.info().layers[layer])
         for pixels in decoded(items):
-            ((_, found),) = target.look([pixels])
+            ((_, found),) = look(target, [pixels])
             flat = found[layer].reshape(len(found[layer]), -1)
             maxima.append(flat.max(axis=1))
             sketch.add(flat)
@@ -161,7 +163,7 @@ def by_layer(settings: Config, items: list[exemplars.DatasetImage], k: int, out:
         for number, pixels in enumerate(decoded(items)):
             if number not in ranks:
                 continue
-            ((box, found),) = target.look([pixels])
+            ((box, found),) = look(target, [pixels])
             view = Image.fromarray(pixels).resize((side, side), Image.Resampling.BILINEAR, box)
             for rank, unit in ranks[number]:
                 images[unit, rank] = np.asarray(view)
@@ -206,7 +208,7 @@ def compare(network: str, folder: Path, k: int, every: int) -> dict[str, float]:
         plain = [seconds(lambda: bare(worker._reader, items))]
         shards = -(-len(items) // exemplars.SHARD)
         forget_peak()
-        first = seconds(lambda: [worker.first(shard) for shard in range(shards)])
+        first = seconds(lambda: worker.first(range(shards)))
         memory = peak_mib()
         plain.append(seconds(lambda: bare(worker._reader, items)))
         some = config(network, four, folder, Path(root) / "four")

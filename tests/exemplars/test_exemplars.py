@@ -14,6 +14,7 @@ import ray
 import torch
 
 from openmaia.cli.assembly import ConfigAssembly, exemplars
+from openmaia.cli.assembly.targets import network
 from openmaia.config.loading import load
 from openmaia.config.schema import Config
 from openmaia.core.errors import UsageError
@@ -28,6 +29,7 @@ from openmaia.models.targets.preprocess import TargetNetwork, published
 from tests.conftest import REPOSITORY
 from tests.helpers.dissecting import first, ordered
 from tests.helpers.images import sample_image, save
+from tests.helpers.looking import loaded, look
 from tests.models.targets.test_targets import PREPROCESS, Tokens, small
 
 LAYERS = ["0", "2"]
@@ -89,7 +91,7 @@ def targets() -> dict[str, tuple[NetworkTarget, str]]:
 def test_top_bottom_and_maps_are_those_of_a_plain_computation(kind: str):
     target, layer = targets()[kind]
     order, pictures = ordered([EncodedImage.of(np.asarray(sample_image(seed, (40, 40)))) for seed in range(150)])
-    maps = np.stack([found[layer] for _, found in target.look([p.pixels for p in pictures])]).astype(np.float64)
+    maps = np.stack([found[layer] for _, found in look(target, [p.pixels for p in pictures])]).astype(np.float64)
     maxima = rounded(maps.reshape(*maps.shape[:2], -1).max(axis=2))
     summary = first(target, order, pictures, [layer], 15, [range(150)])[layer]
     chosen = passes.choose(summary, order)
@@ -99,17 +101,17 @@ def test_top_bottom_and_maps_are_those_of_a_plain_computation(kind: str):
         assert chosen["top"][0][unit].tolist() == [maxima[n, unit] for n in ranked[:15]]
         assert chosen["bottom"][1][unit].tolist() == sorted(range(150), key=lambda n: (maxima[n, unit], n))[:15]
     places = passes.wanted({layer: chosen})
-    numbered = ((n, pictures[n].pixels) for n in sorted(places))
-    for kept in passes.second_pass(target, numbered, order.digests, places):
-        for place, small_map in kept.places:
-            assert np.array_equal(small_map, maps[kept.number, place.unit].astype(np.float32))
+    images = (loaded(target, n, pictures[n]) for n in np.unique(places["number"]).tolist())
+    for kept in passes.second_pass(target, images, [layer], places):
+        for unit, small_map in zip(kept.places["unit"], kept.maps, strict=True):
+            assert np.array_equal(small_map, maps[kept.number, unit].astype(np.float32))
 
 
 @pytest.mark.parametrize("kind", ["cnn", "vit"])
 def test_quantiles_and_moments_are_within_the_stated_error(kind: str):
     target, layer = targets()[kind]
     order, pictures = ordered([EncodedImage.of(np.asarray(sample_image(seed, (40, 40)))) for seed in range(150)])
-    maps = np.stack([found[layer] for _, found in target.look([p.pixels for p in pictures])]).astype(np.float64)
+    maps = np.stack([found[layer] for _, found in look(target, [p.pixels for p in pictures])]).astype(np.float64)
     units = maps.shape[1]
     positions = maps.transpose(1, 0, 2, 3).reshape(units, -1)
     summary = first(target, order, pictures, [layer], 15, [range(150)])[layer]
@@ -137,7 +139,7 @@ def test_a_quantile_of_counted_values_is_off_by_at_most_a_bin():
         np.add.at(counts[unit], at[unit], 1)
     for q in (0.0, 0.001, 0.3, 0.5, 0.9, 0.99, 0.999, 1.0):
         exact = np.quantile(values, q, axis=1)
-        found = histogram.quantile(counts, scales, values.min(axis=1), values.max(axis=1), q)
+        found = histogram.quantiles(counts, scales, values.min(axis=1), values.max(axis=1), [q])[0]
         assert (np.abs(found - exact) <= histogram.width(exact, scales)).all()
 
 
@@ -154,9 +156,9 @@ def test_quantiles_of_a_unit_that_the_sample_did_not_show_end_at_its_extremes():
     scales = np.ones(1, dtype=np.float32)
     counts = np.zeros((1, histogram.BINS), dtype=np.int32)
     np.add.at(counts[0], histogram.bins(torch.from_numpy(values[0].astype(np.float32))).numpy(), 1)
-    found = histogram.quantile(counts, scales, values.min(axis=1), values.max(axis=1), 0.99)
+    found = histogram.quantiles(counts, scales, values.min(axis=1), values.max(axis=1), [0.99])[0]
     assert found[0] == pytest.approx(np.quantile(values, 0.99), rel=0.2)
-    assert histogram.quantile(counts, scales, np.array([-np.inf]), values.max(axis=1), 0.5)[0] == pytest.approx(
+    assert histogram.quantiles(counts, scales, np.array([-np.inf]), values.max(axis=1), [0.5])[0, 0] == pytest.approx(
         0, abs=0.01
     )
 
@@ -175,13 +177,13 @@ def test_any_number_of_workers_in_any_order_gives_the_same_bytes(
     for worker in team[1:]:
         worker.join(LAYERS)
     for turn, shard in enumerate(shards):
-        team[turn % workers].first(shard)
+        team[turn % workers].first([shard])
     for worker in reversed(team):
         worker.save()
     assert team[0].begin(LAYERS).first == []
     second = team[0].choose()
-    for turn, (shard, places) in enumerate(reversed(second)):
-        team[turn % workers].second(shard, places)
+    for turn, shard in enumerate(reversed(second)):
+        team[turn % workers].second([shard])
     team[-1].finish()
     assert contents(tmp_path) == contents(reference)
 
@@ -278,7 +280,7 @@ def test_a_folder_that_changes_during_the_pass_is_the_users_to_mend(folder: Path
     for path in (tmp_path / "pictures").glob("*.png"):
         path.unlink()
     with pytest.raises(UsageError, match="was changed while exemplars were computed"):
-        worker.first(job.first[0])
+        worker.first(job.first[:1])
 
 
 def test_a_picture_that_was_replaced_is_noticed(folder: Path, tmp_path: Path):
@@ -288,7 +290,7 @@ def test_a_picture_that_was_replaced_is_noticed(folder: Path, tmp_path: Path):
     for path in (tmp_path / "pictures").glob("*.png"):
         save(path, sample_image(999_983))
     with pytest.raises(UsageError, match="was changed while exemplars were computed"):
-        worker.first(job.first[0])
+        worker.first(job.first[:1])
 
 
 @pytest.mark.slow
@@ -325,3 +327,23 @@ def test_number_of_images_of_exemplars_is_said(folder: Path, tmp_path: Path, k: 
     worker = exemplars.worker(config(folder, tmp_path, f"exemplars.k={k}"))
     assert f"the {k} most exciting of " in worker.remark()
     assert ("down to percentile" in worker.remark()) == warning
+
+
+def test_a_network_that_takes_batches_finds_the_same(folder: Path, reference: Path, tmp_path: Path):
+    """As on a GPU: processes read, many shards are finished together, and images wait for others of their size."""
+    target = targets_of_config(config(folder, tmp_path), batch=8)
+    store = exemplars.make(config(folder, tmp_path), LAYERS, target=target)
+    alone = ExemplarStore.at(str(reference), "net", "folder")
+    for layer in LAYERS:
+        assert store.units(layer) == alone.units(layer)
+        for index in store.units(layer):
+            one, other = (each.read(Unit(target="net", layer=layer, index=index)) for each in (store, alone))
+            assert [(e.kind, e.rank, e.image.digest) for e in one.exemplars] == [
+                (e.kind, e.rank, e.image.digest) for e in other.exemplars
+            ]
+            assert [e.activation for e in one.exemplars] == pytest.approx([e.activation for e in other.exemplars], 2e-5)
+            assert one.threshold == pytest.approx(other.threshold, rel=2e-5, abs=1e-6)
+
+
+def targets_of_config(settings: Config, batch: int) -> NetworkTarget:
+    return NetworkTarget("net", network(settings, ""), LAYERS, device="cpu", batch=batch)

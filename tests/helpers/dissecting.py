@@ -8,7 +8,9 @@ from openmaia.core.services import Exemplar, UnitExemplars
 from openmaia.core.units import Unit
 from openmaia.exemplars import passes
 from openmaia.exemplars.passes import Chosen, FirstPass, Order, Readable
+from openmaia.exemplars.store import KINDS
 from openmaia.exemplars.summary import Summary
+from tests.helpers.looking import loaded
 
 
 def dissect(
@@ -49,11 +51,11 @@ def first(
     shares: Sequence[Sequence[int]],
 ) -> dict[str, Summary]:
     """The first pass by as many workers as there are shares, added up in their order."""
-    scales = passes.scales(target, layers, (pictures[n].pixels for n in order.sample(passes.SCALED_ON)))
+    scales = passes.scales(target, layers, (loaded(target, n, pictures[n]) for n in order.sample(passes.SCALED_ON)))
     total = {layer: Summary.empty(scales[layer], k) for layer in layers}
     for share in shares:
         worker = FirstPass(target, order, scales, k)
-        worker.take((number, pictures[number].pixels) for number in share)
+        worker.take(loaded(target, number, pictures[number]) for number in share)
         for layer, summary in worker.summaries().items():
             total[layer].add(summary)
     return total
@@ -64,13 +66,14 @@ def kept(
 ) -> dict[tuple[str, int], list[Exemplar]]:
     places = passes.wanted(chosen)
     found: dict[tuple[str, int], list[Exemplar]] = {}
-    numbered = ((n, pictures[n].pixels) for n in sorted(places))
-    for each in passes.second_pass(target, numbered, [""] * len(pictures), places):
-        image = EncodedImage(data=each.image.data, sources=pictures[each.number].sources)
-        for place, small in each.places:
-            rank, activation = place.rank, place.activation
-            exemplar = Exemplar(kind=place.kind, rank=rank, activation=activation, image=image, box=each.box, map=small)
-            found.setdefault((place.layer, place.unit), []).append(exemplar)
+    layers = list(chosen)
+    images = (loaded(target, n, pictures[n]) for n in sorted(set(places["number"].tolist())))
+    for each in passes.second_pass(target, images, layers, places):
+        for (_, layer, unit, kind, rank, activation), small in zip(each.places.tolist(), each.maps, strict=True):
+            exemplar = Exemplar(
+                kind=KINDS[kind], rank=rank, activation=activation, image=each.image, box=each.box, map=small
+            )
+            found.setdefault((layers[layer], unit), []).append(exemplar)
     for exemplars in found.values():
-        exemplars.sort(key=lambda e: (("top", "bottom", "random", "ladder").index(e.kind), e.rank))
+        exemplars.sort(key=lambda e: (KINDS.index(e.kind), e.rank))
     return found

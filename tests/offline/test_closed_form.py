@@ -19,6 +19,7 @@ from openmaia.offline.closed_form.view import SIDE, SIZE, DetectorInput
 from openmaia.offline.collage import paint
 from openmaia.offline.vocabulary.words import BY_NAME
 from tests.helpers.images import sample_image
+from tests.helpers.looking import look
 
 LAYERS = layers("small")
 COLOURS = {"red": (214, 32, 32), "green": (36, 158, 52), "blue": (32, 74, 214), "yellow": (242, 214, 36)}
@@ -216,7 +217,7 @@ def test_noise_is_small_and_depends_on_the_image():
 
 @pytest.mark.parametrize("layer", list(LAYERS))
 def test_evidence_lies_between_0_and_1(layer: str):
-    ((box, responses),) = ClosedFormTarget("t").look([np.asarray(sample_image(3, (300, 200)))])
+    ((box, responses),) = look(ClosedFormTarget("t"), [np.asarray(sample_image(3, (300, 200)))])
     assert responses[layer].shape == (len(LAYERS[layer]), 14, 14)
     assert 0 <= responses[layer].min() <= responses[layer].max() <= 1
     assert box == (0, 0, 300, 200)
@@ -235,7 +236,7 @@ def test_map_covers_the_colour():
 
 def test_or_is_a_maximum_and_and_a_minimum():
     for image in IMAGES.values():
-        ((_, responses),) = ClosedFormTarget("t").look([np.asarray(image)])
+        ((_, responses),) = look(ClosedFormTarget("t"), [np.asarray(image)])
         red, horizontal, circle = (responses["mono"][index] for index in (0, 3, 5))
         assert np.array_equal(responses["or"][0], np.maximum(red, horizontal))
         near = [ndimage.maximum_filter(part, 3, mode="nearest") for part in (red, circle)]

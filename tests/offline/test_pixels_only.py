@@ -19,7 +19,8 @@ from openmaia.core.selection import select
 from openmaia.core.services import Backbone
 from openmaia.datasets.folder import FileSource
 from openmaia.datasets.library import DatasetImage
-from openmaia.exemplars.compute import LARGEST, exemplar_images
+from openmaia.exemplars.compute import exemplar_images
+from openmaia.exemplars.loading import LARGEST
 from openmaia.exemplars.store import ExemplarStore
 from tests.helpers.dissecting import dissect
 from tests.helpers.samples import comparable

@@ -24,6 +24,7 @@ from openmaia.evaluation.claims import read_claims
 from openmaia.offline.evaluation.prompts import write_pairs
 from openmaia.offline.vocabulary.words import WordKind, find, of_kind
 from openmaia.runs.run import Run
+from tests.helpers.looking import look
 from tests.helpers.measuring import machine, shown
 from tests.science import sections, setting
 from tests.science.real import CONFIG, command
@@ -89,7 +90,7 @@ def plant(concepts: Sequence[str], images: int, path: Path) -> None:
             Generation(prompt=prompt, seed=seed(settings.seed, "explore", f"planted: {prompt}", number), split="explore")
             for number, prompt in enumerate(prompts)
         ])  # fmt: skip
-        maps += [responses[LAYER] for _, responses in target.look([each.image.pixels for each in drawn])]
+        maps += [responses[LAYER] for _, responses in look(target, [each.image.pixels for each in drawn])]
         shown_in += [concept] * len(prompts)
     positions = np.stack([each.reshape(len(each), -1).T for each in maps]).astype(np.float64)
     fitted = [fit(positions, np.array([float(each == concept) for each in shown_in])) for concept in concepts]

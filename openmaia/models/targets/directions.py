@@ -7,7 +7,6 @@ response of a direction at each position is weight · channels + bias, followed 
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-import numpy as np
 import torch
 from safetensors import SafetensorError, safe_open
 
@@ -31,7 +30,7 @@ class Directions:
     """The directions in the activation space of one layer, and the computation of their responses.
 
     Each direction is a unit. Its response at a position is weight · output + bias, optionally followed by a ReLU. Here
-    `output` is the vector of the layer's channels at this position. The tensors are on the CPU.
+    `output` is the vector of the layer's channels at this position. The directions are on the CPU.
     """
 
     layer: str
@@ -63,28 +62,28 @@ class Directions:
             response: Output of the layer for the image, shape (channels, h, w) or (channels,).
             index: Index of the direction.
         """
-        return self._rows(response, slice(index, index + 1))[0]
+        return self._rows(torch.from_numpy(response)[None], slice(index, index + 1))[0, 0].numpy()
 
-    def all(self, response: Response) -> Response:
-        """Returns the responses of all directions to an image, shape (units, h, w) or (units,).
+    def all(self, responses: torch.Tensor) -> torch.Tensor:
+        """Returns the responses of all directions to images, shape (images, units, h, w) or (images, units).
 
         Args:
-            response: Output of the layer for the image, shape (channels, h, w) or (channels,).
+            responses: Output of the layer for the images, shape (images, channels, h, w) or (images, channels). The
+                result is on its device.
         """
-        responses = np.empty((self.weight.shape[0], *response.shape[1:]), dtype=np.float32)
-        for start in range(0, len(responses), ROWS):
-            responses[start : start + ROWS] = self._rows(response, slice(start, start + ROWS))
-        return responses
+        return torch.cat(
+            [self._rows(responses, slice(start, start + ROWS)) for start in range(0, len(self.weight), ROWS)], dim=1
+        )
 
-    def _rows(self, response: Response, rows: slice) -> Response:
+    def _rows(self, responses: torch.Tensor, rows: slice) -> torch.Tensor:
         # In double precision: one direction and all directions are summed in different orders, but an exemplar that is
         # probed again has to give its stored activation.
-        channels = torch.from_numpy(response).double().reshape(len(response), -1)
-        values = self.weight[rows].double() @ channels
-        values += self.bias[rows].double()[:, None]
+        channels = responses.double().reshape(*responses.shape[:2], -1)
+        values = self.weight[rows].to(responses.device, torch.float64) @ channels
+        values += self.bias[rows].to(responses.device, torch.float64)[:, None]
         if self.rectified:
             values.clamp_(min=0)
-        return values.float().reshape(-1, *response.shape[1:]).numpy()
+        return values.float().reshape(len(responses), -1, *responses.shape[2:])
 
 
 def read_directions(layer: str, path: str, channels: int) -> Directions:

@@ -37,6 +37,7 @@ INPUT_TYPES = (torch.float32, torch.float16, torch.bfloat16, torch.float64)
 """Types that the input of a network may have."""
 
 NOTHING: Mapping[str, str] = MappingProxyType({})
+CPU = torch.device("cpu")
 
 
 class Forward:
@@ -61,15 +62,16 @@ class Forward:
         self._modules = dict(module.named_modules())
         self._dtype = torch.float32
 
-    def __call__(self, batch: torch.Tensor) -> dict[str, torch.Tensor]:
+    def __call__(self, batch: torch.Tensor, *, stay: bool = False) -> dict[str, torch.Tensor]:
         """Runs the network on a batch of images and returns the output of each layer.
 
         Args:
             batch: The inputs, shape (images, channels, height, width).
+            stay: Whether the outputs stay on the device of the network. Otherwise they are copied to the CPU.
 
         Returns:
-            The output by layer, float32 of shape (images, …) on the CPU. If a module is called several times, it is the
-            output of the last call.
+            The output by layer, float32 of shape (images, …). If a module is called several times, it is the output of
+            the last call.
 
         Raises:
             ServiceError: The batch needs more memory than the GPU has.
@@ -77,7 +79,7 @@ class Forward:
         """
         outputs: dict[str, Any] = {}
         with service_errors("the target network"):
-            self._pass(batch, outputs, Counter())
+            self._pass(batch, outputs, Counter(), self._device if stay else CPU)
         return outputs
 
     def scaled(self, batch: torch.Tensor, layer: str, layout: OutputLayout, index: int, factor: float) -> torch.Tensor:
@@ -156,9 +158,9 @@ class Forward:
             raise self._unreadable or UsageError("the output of the network is not known before `examine`")
         return self._taken(output, images, OUTPUT)
 
-    def _taken(self, output: Any, images: int, layer: str) -> torch.Tensor:
+    def _taken(self, output: Any, images: int, layer: str, device: torch.device = CPU) -> torch.Tensor:
         # A copy, because a later layer may modify it in place.
-        return take(output, self._entries[layer], images, layer).detach().to("cpu", torch.float32, copy=True)
+        return take(output, self._entries[layer], images, layer).detach().to(device, torch.float32, copy=True)
 
     def examine(self, preprocess: Preprocessing) -> tuple[dict[str, OutputShape], dict[str, OutputLayout], str]:
         """Determines which axes of the layers' outputs are images, units and positions, and where the positions are.
@@ -281,7 +283,9 @@ class Forward:
             refusal = f"{type(error).__name__}: {str(error)[:200]}"
         return {layer: tuple(values.shape[1:]) for layer, values in outputs.items()}, refusal
 
-    def _pass(self, batch: torch.Tensor, outputs: dict[str, Any], calls: Counter[str]) -> None:
+    def _pass(
+        self, batch: torch.Tensor, outputs: dict[str, Any], calls: Counter[str], device: torch.device = CPU
+    ) -> None:
         """Runs the network, and adds the output of each layer: all tensors in it, until it is known which to read."""
 
         def catch(layer: str, output: Any) -> None:
@@ -289,7 +293,7 @@ class Forward:
             outputs[layer] = (
                 {name: each.detach().clone() for name, each in parts(output).items()}
                 if layer not in self._entries
-                else self._taken(output, len(batch), layer)
+                else self._taken(output, len(batch), layer, device)
             )
 
         hooks = [

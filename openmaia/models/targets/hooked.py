@@ -12,7 +12,7 @@ from openmaia.core.errors import UsageError
 from openmaia.core.images import EncodedImage, Pixels, ViewBox
 from openmaia.core.services import Intervention, LayerProbe, Map, Probe, UnitActivation
 from openmaia.core.units import OUTPUT, TargetInfo, Unit, unknown_layer
-from openmaia.models.device import default_device, move_to_device
+from openmaia.models.device import default_device, move_to_device, service_errors
 from openmaia.models.targets.directions import SUFFIX, read_directions
 from openmaia.models.targets.forward import Forward, equal_sizes
 from openmaia.models.targets.maps import AxisOrder, OutputLayout, spatial
@@ -30,8 +30,13 @@ computed from them. LOGITS is no layer that users can select."""
 CACHE_BYTES = 384 * 2**20
 """Maximum size in bytes of the cache of layer outputs. Agents often measure the same images for many units."""
 
-GPU_BATCH = 32
-"""Default number of images per forward pass on a GPU."""
+GPU_BATCH = 128
+"""Default number of images per forward pass on a GPU in a pass over a dataset. Smaller batches leave a large GPU idle: one
+H200 runs 1,499 images a second through ResNet-152 in batches of 128, and 1,044 in batches of 32."""
+
+PROBED = 32
+"""Default number of images per forward pass on a GPU that are measured for an agent. All their responses are copied to the
+CPU."""
 
 SAMPLES = 4
 """Number of noise images for which the output of a network is looked at, besides a black and a white one."""
@@ -96,7 +101,10 @@ class NetworkTarget:
         self._scalable: dict[str, bool] = {}
         self._undeclared: OutputMeaning | None = None
         used_device = torch.device(device) if device else default_device()
-        self._batch = batch or (1 if used_device.type == "cpu" else GPU_BATCH)
+        self._device = used_device
+        self._probed = batch or (1 if used_device.type == "cpu" else PROBED)
+        self.batch = batch or (1 if used_device.type == "cpu" else GPU_BATCH)
+        """Number of images that one call of `responses` takes best. A pass that runs out of memory lowers it."""
         check_state(network.module)
         inner, prefix = unwrapped(network.module)
         names = _module_names(name, network, inner, prefix, [*self._layers, *directions])
@@ -190,28 +198,28 @@ class NetworkTarget:
             answers.append(logarithms.numpy())
         return answers
 
-    def look(self, images: Sequence[Pixels]) -> list[tuple[ViewBox, Responses]]:
-        """Returns, for each image, the part that the network sees and the responses of all layers by layer name.
+    def view(self, pixels: Pixels) -> tuple[Pixels, ViewBox]:
+        """Returns the image that the network receives, and the part of the given image that it shows."""
+        return self._network.preprocess.view(pixels)
 
-        The response of a layer whose positions have no known places has the maxima of the units, shape (units,).
+    def responses(self, views: Sequence[Pixels]) -> dict[str, torch.Tensor]:
+        """Returns the responses of all layers to images of equal shape that `view` returned, by layer name.
 
         The layers include those whose units are directions in an activation space (see directions.py). The responses
         are not cached, because this method is used for passes over whole datasets.
+
+        Returns:
+            float32 on the device of the network, shape (images, units, h, w), or (images, units) for a layer without
+            positions. A layer whose positions have no known places gives the maxima of the units.
+
+        Raises:
+            ServiceError: The images need more memory than the GPU has.
         """
-        views = [self._network.preprocess.view(pixels) for pixels in images]
-        answers = self._run([self._network.preprocess.tensor(view) for view, _ in views])
-        return [
-            (
-                box,
-                {
-                    name: response.max(axis=1) if response.ndim == 2 else response
-                    for name, response in (
-                        responses | {name: each.all(responses[each.layer]) for name, each in self._directions.items()}
-                    ).items()
-                },
-            )
-            for (_, box), responses in zip(views, answers, strict=True)
-        ]
+        with service_errors("the target network"), torch.inference_mode():
+            batch = self._network.preprocess.batch(views, self._device)
+            found = self._responses(self._forward(batch, stay=True), batch)
+            found |= {name: each.all(found[each.layer]) for name, each in self._directions.items()}
+            return {name: each.amax(dim=2) if each.ndim == 3 else each for name, each in found.items()}
 
     def _read(self, images: Sequence[EncodedImage]) -> list[tuple[Responses, ViewBox]]:
         """Returns the responses of all layers to each image and the part of the image that the network sees.
@@ -232,16 +240,17 @@ class NetworkTarget:
 
     def _run(self, tensors: Sequence[torch.Tensor]) -> list[dict[str, Response]]:
         answers: dict[int, dict[str, Response]] = {}
-        for batch in equal_sizes(tensors, self._batch):
-            outputs = self._forward(torch.stack([tensors[i] for i in batch]))
-            answers |= {i: self._responses(outputs, row, tensors[i]) for row, i in enumerate(batch)}
+        for indices in equal_sizes(tensors, self._probed):
+            batch = torch.stack([tensors[i] for i in indices])
+            responses = self._responses(self._forward(batch), batch)
+            for row, i in enumerate(indices):
+                # Copies, because a view would keep the whole batch in memory.
+                answers[i] = {layer: np.array(values[row].numpy(), order="C") for layer, values in responses.items()}
         return [answers[i] for i in range(len(tensors))]
 
-    def _responses(self, outputs: Mapping[str, torch.Tensor], row: int, tensor: torch.Tensor) -> dict[str, Response]:
-        size = (int(tensor.shape[1]), int(tensor.shape[2]))
-        responses = {
-            layer: spatial(values[row], self._layouts[layer], size, layer) for layer, values in outputs.items()
-        }
+    def _responses(self, outputs: Mapping[str, torch.Tensor], batch: torch.Tensor) -> dict[str, torch.Tensor]:
+        size = (int(batch.shape[2]), int(batch.shape[3]))
+        responses = {layer: spatial(values, self._layouts[layer], size, layer) for layer, values in outputs.items()}
         if self._meaning not in (OutputMeaning.SOFTMAX, OutputMeaning.SIGMOID):
             return responses
         # Exemplars and probes both read the probabilities, so that an output has one unit of measurement.
@@ -288,10 +297,12 @@ class NetworkTarget:
 
     def _layer(self, layer: str, responses: Responses) -> Response:
         directions = self._directions.get(layer)
-        return responses[layer] if directions is None else directions.all(responses[directions.layer])
+        if directions is None:
+            return responses[layer]
+        return directions.all(torch.from_numpy(responses[directions.layer])[None])[0].numpy()
 
     def _unit_count(self, layer: str, shape: tuple[int, ...]) -> int:
-        return spatial(torch.zeros(shape), self._layouts[layer], self._network.preprocess.size, layer).shape[0]
+        return spatial(torch.zeros(1, *shape), self._layouts[layer], self._network.preprocess.size, layer).shape[1]
 
     def _target_info(self, counts: Mapping[str, int], meaning_said: str) -> TargetInfo:
         network, directions = self._network, self._directions

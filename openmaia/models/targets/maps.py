@@ -4,12 +4,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
-import numpy as np
 import torch
 from torch import nn
 
 from openmaia.core.errors import UsageError
-from openmaia.models.targets.responses import Response
 
 OutputShape = tuple[int, ...]
 """Shape of a layer's output for one image, without the batch axis."""
@@ -40,7 +38,7 @@ apart from the batch axis, is longer than 1, and this one is the axis of the uni
 class OutputLayout:
     """Says how to read the output tensor of a layer: which of its axes are units, and which are positions in the image.
 
-    `layout` infers it once for each layer. `spatial` uses it to convert every output to a `Response`.
+    `layout` infers it once for each layer. `spatial` uses it to arrange every output.
     """
 
     kind: AxisOrder
@@ -108,37 +106,35 @@ def layout(evidence: ShapeEvidence) -> OutputLayout:
     return OutputLayout(kind=kind)
 
 
-def spatial(values: torch.Tensor, layout: OutputLayout, size: tuple[int, int], layer: str) -> Response:
-    """Converts a layer's output for one image to a response with units first and positions in rows and columns.
+def spatial(values: torch.Tensor, layout: OutputLayout, size: tuple[int, int], layer: str) -> torch.Tensor:
+    """Arranges a layer's output for images of one size: units first, then positions in rows and columns.
 
     Args:
-        values: The output without the batch axis.
+        values: The output, shape (images, …), on any device.
         layout: Layout of the output.
         size: Height and width of the input, from which the grid of tokens is derived. It need not be square.
         layer: Name of the layer, for messages.
 
     Returns:
-        The response, shape (units, h, w); (units,) for a layer without positions; (units, positions) if it is not known
-        where the positions are.
+        A view of the output where possible, shape (images, units, h, w); (images, units) for a layer without positions;
+        (images, units, positions) if it is not known where the positions are.
 
     Raises:
         UsageError: The tokens do not tile the input.
     """
-    values = values.detach().float().cpu()
     if not layout.placed:
-        return np.array(units_first(layout, [values])[0].flatten(1).numpy(), order="C")
+        return values.movedim(UNIT_AXES[layout.kind], 1).flatten(2)
     match layout.kind:
         case AxisOrder.VECTOR:
-            values = values.reshape(-1)
+            return values.flatten(1)
         case AxisOrder.MAP:
-            pass
+            return values
         case AxisOrder.MAP_LAST:
-            values = values.permute(2, 0, 1)
+            return values.permute(0, 3, 1, 2)
         case AxisOrder.TOKENS | AxisOrder.TOKENS_LAST:
-            tokens = values if layout.kind is AxisOrder.TOKENS else values.T
-            prefix, height, width = grid(tokens.shape[0] - layout.suffix, layout.prefix, size, layer)
-            values = tokens[prefix : prefix + height * width].T.reshape(-1, height, width)
-    return np.array(values.numpy(), order="C")
+            tokens = values if layout.kind is AxisOrder.TOKENS else values.mT
+            prefix, height, width = grid(tokens.shape[1] - layout.suffix, layout.prefix, size, layer)
+            return tokens[:, prefix : prefix + height * width].mT.unflatten(2, (height, width))
 
 
 def units_first(layout: OutputLayout, values: Sequence[torch.Tensor]) -> list[torch.Tensor]:

@@ -5,12 +5,10 @@ from collections.abc import Sequence
 from enum import StrEnum
 from typing import Any
 
-import numpy as np
 import torch
 from torch import nn
 
 from openmaia.core.errors import UsageError
-from openmaia.models.targets.responses import Response
 
 
 class OutputMeaning(StrEnum):
@@ -114,15 +112,14 @@ def check(meaning: OutputMeaning, outputs: torch.Tensor) -> None:
         raise UsageError(f"target.output={meaning}: {why}")
 
 
-def activations(meaning: OutputMeaning, output: Response) -> Response:
-    """Returns the activations of the units for a network's output, both of shape (units,)."""
+def activations(meaning: OutputMeaning, output: torch.Tensor) -> torch.Tensor:
+    """Returns the activations of the units for a network's output, both of shape (images, units)."""
     match meaning:
         case OutputMeaning.SOFTMAX:
-            shifted = np.exp(output - output.max())
-            return shifted / shifted.sum()
+            return output.softmax(dim=1)
         case OutputMeaning.SIGMOID:
-            # In double precision, in which no logit of single precision overflows to a warning before it is 0.
-            return (1 / (1 + np.exp(-np.clip(output.astype(np.float64), -700, 700)))).astype(np.float32)
+            # In double precision, in which small probabilities keep their digits.
+            return output.double().sigmoid().float()
         case _:
             return output
 

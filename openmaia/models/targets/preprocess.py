@@ -1,8 +1,9 @@
 """Converts images to inputs of a network: cropping and resizing yields an image, which is then normalised."""
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cache
 from typing import Literal, Protocol
 
 import numpy as np
@@ -58,6 +59,14 @@ class Preprocessing(Protocol):
 
     def tensor(self, view: Pixels) -> torch.Tensor:
         """Converts an image that `view` returned to the input of the network, of shape (channels, height, width)."""
+        ...
+
+    def batch(self, views: Sequence[Pixels], device: torch.device) -> torch.Tensor:
+        """Converts images of one size that `view` returned, and moves them to a device.
+
+        Returns:
+            The inputs, float32 of shape (images, channels, height, width).
+        """
         ...
 
 
@@ -162,10 +171,27 @@ class Preprocess:
         Returns:
             The input of the network, float32 of shape (channels, height, width).
         """
-        colours = view if self.channels == 3 else np.asarray(Image.fromarray(view).convert("L"))[:, :, None]
-        values = torch.from_numpy(np.array(colours)).permute(2, 0, 1).float() / 255
-        mean, std = (torch.from_numpy(np.array(each, np.float32)[:, None, None]) for each in (self.mean, self.std))
-        return (values - mean) / std
+        return self.batch([view], torch.device("cpu"))[0]
+
+    def batch(self, views: Sequence[Pixels], device: torch.device) -> torch.Tensor:
+        """Moves images of one size that the method `view` returned to a device, and normalises them there.
+
+        Args:
+            views: The cropped and resized RGB images, each uint8 of shape (height, width, 3).
+            device: The device. Bytes are moved, which are a quarter of the inputs.
+
+        Returns:
+            The inputs of the network, float32 of shape (images, channels, height, width).
+        """
+        shape = (len(views), *views[0].shape[:2], self.channels)
+        # From pinned memory, a GPU copies 40 times as fast, and while the next batch is prepared.
+        colours = torch.empty(shape, dtype=torch.uint8, pin_memory=device.type == "cuda")
+        for own, view in zip(colours.numpy(), views, strict=True):
+            own[:] = view if self.channels == 3 else np.asarray(Image.fromarray(view).convert("L"))[:, :, None]
+        values = colours.to(device, non_blocking=True).permute(0, 3, 1, 2).float().contiguous()
+        # Tensors, not numbers: by a number, a GPU divides only approximately.
+        levels, mean, std = (_column(each, device) for each in ((255.0,), self.mean, self.std))
+        return values.div_(levels).sub_(mean).div_(std)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -216,6 +242,12 @@ class GivenPreprocess:
         side = (self.size, self.size)
         crop, resample = self.crop or 1.0, Image.Resampling.BILINEAR
         return Preprocess(size=side, crop=crop, resample=resample, mean=self.mean, std=self.std)
+
+
+@cache
+def _column(values: tuple[float, ...], device: torch.device) -> torch.Tensor:
+    """Returns one value per channel, shape (channels, 1, 1). Moved once, because a copy may wait for the GPU."""
+    return torch.tensor(values, dtype=torch.float32).to(device)[:, None, None]
 
 
 def _listed(values: tuple[float, ...]) -> str:

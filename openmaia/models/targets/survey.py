@@ -88,7 +88,7 @@ def survey(network: TargetNetwork, layers: Collection[str] = ()) -> LayerSurvey:
                 taller=_shape(taller, module_name, entry),
                 wider=_shape(wider, module_name, entry),
             )
-            units[layer] = spatial(torch.zeros(shape), layout(evidence), (height, width), layer).shape[0]
+            units[layer] = spatial(torch.zeros(1, *shape), layout(evidence), (height, width), layer).shape[1]
         except UsageError as error:
             unusable[layer] = error.message
     return LayerSurvey(units=units, unusable=unusable)

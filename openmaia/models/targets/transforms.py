@@ -69,6 +69,10 @@ class TransformPreprocess:
         """Calls the transform. Raises UsageError if it fails or does not return a valid input."""
         return _applied(self.transform, view)
 
+    def batch(self, views: Sequence[Pixels], device: torch.device) -> torch.Tensor:
+        """Calls the transform for each image, and moves the inputs to a device."""
+        return torch.stack([self.tensor(view) for view in views]).to(device)
+
 
 def from_transform(transform: Transform) -> Preprocessing:
     """Converts a transform of the user to a preprocessing.

@@ -11,8 +11,9 @@ planted biases concern contexts for which the vocabulary of the scripted experim
 """
 
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -21,11 +22,14 @@ from cachetools import LRUCache
 from openmaia.core.images import EncodedImage, Pixels, ViewBox, whole
 from openmaia.core.services import LayerProbe, Probe, UnitActivation
 from openmaia.core.units import OUTPUT, TargetInfo
-from openmaia.models.targets.responses import Response, rounded
+from openmaia.models.targets.responses import rounded
 from openmaia.offline.closed_form import objects
 from openmaia.offline.closed_form.concepts import INSIDE, OUTSIDE, Concept, Sort
 from openmaia.offline.closed_form.family import hashed, share
 from openmaia.offline.closed_form.view import SIZE, DetectorInput, resized
+
+if TYPE_CHECKING:
+    import torch
 
 EDITION = "openmaia biased classes 1"
 
@@ -121,6 +125,9 @@ class ClosedFormClasses:
         units: The classifiers. None selects those that the function `classifiers` returns.
     """
 
+    batch = 1
+    """Number of images that `responses` takes best."""
+
     def __init__(self, name: str, units: Sequence[BiasedClassifier] | None = None):
         self._name = name
         self.units = tuple(classifiers() if units is None else units)
@@ -146,16 +153,17 @@ class ClosedFormClasses:
         """Returns for each probe the probabilities of all outputs on the image of the probe, shape (units,)."""
         return [np.array([rounded(p) for p in _sigmoid(self._of(probe.image)).tolist()]) for probe in probes]
 
-    def look(self, images: Sequence[Pixels]) -> list[tuple[ViewBox, Mapping[str, Response]]]:
-        """Computes the probabilities of all classifiers for each image.
+    def view(self, pixels: Pixels) -> tuple[Pixels, ViewBox]:
+        """Returns the image unchanged, because the logits' noise depends on its digest, and a box that covers all of it."""
+        return pixels, whole(pixels)
 
-        Returns:
-            For each image, in order: all of it, and a mapping from the only layer, OUTPUT, to the probabilities, shape
-            (units,).
-        """
-        return [
-            (whole(each), {OUTPUT: _sigmoid(self._of(EncodedImage.of(each))).astype(np.float32)}) for each in images
-        ]
+    def responses(self, views: Sequence[Pixels]) -> "dict[str, torch.Tensor]":
+        """Returns the probabilities of all classifiers, shape (images, units), by the only layer, OUTPUT."""
+        # Here, because processes that only probe the target need no PyTorch.
+        import torch
+
+        rows = [_sigmoid(self._of(EncodedImage.of(each))).astype(np.float32) for each in views]
+        return {OUTPUT: torch.from_numpy(np.stack(rows))}
 
     def _activation(self, probe: Probe) -> UnitActivation:
         raw = float(self._of(probe.image)[probe.unit.index])

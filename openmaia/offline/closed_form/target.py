@@ -3,6 +3,7 @@
 import hashlib
 from collections.abc import Mapping, Sequence
 from functools import cache
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -15,6 +16,9 @@ from openmaia.models.targets.responses import Response, maxima, rounded
 from openmaia.offline.closed_form.family import edition, layers
 from openmaia.offline.closed_form.unit import ClosedForm, EvidenceLookup
 from openmaia.offline.closed_form.view import SIZE, DetectorInput, resized
+
+if TYPE_CHECKING:
+    import torch
 
 CACHED_IMAGES = 1000
 """Number of images whose evidence maps are cached. In a run, all units are measured on the same images of the
@@ -30,6 +34,9 @@ class ClosedFormTarget:
         shuffled: Whether to replace every image by an unrelated one, as a control.
         units: The units by layer. None selects those of the family.
     """
+
+    batch = 1
+    """Number of images that `responses` takes best."""
 
     def __init__(
         self,
@@ -62,14 +69,19 @@ class ClosedFormTarget:
         """Returns the activations of all units of a layer for each probe, shape (units,)."""
         return [maxima(self._layer(probe.layer, probe.image)) for probe in probes]
 
-    def look(self, images: Sequence[Pixels]) -> list[tuple[ViewBox, Mapping[str, Response]]]:
-        """Computes the responses of all units to each image.
+    def view(self, pixels: Pixels) -> tuple[Pixels, ViewBox]:
+        """Returns the image unchanged, because the units' noise depends on its digest, and a box that covers all of it."""
+        return pixels, whole(pixels)
 
-        Returns:
-            For each image, in order: all of it, and for each layer an array with the activation maps of all its units.
-        """
-        encoded = [EncodedImage.of(pixels) for pixels in images]
-        return [(whole(each.pixels), {layer: self._layer(layer, each) for layer in self.units}) for each in encoded]
+    def responses(self, views: Sequence[Pixels]) -> "dict[str, torch.Tensor]":
+        """Returns the activation maps of all units on images, shape (images, units, h, w), by layer."""
+        # Here, because processes that only probe the target need no PyTorch.
+        import torch
+
+        images = [EncodedImage.of(pixels) for pixels in views]
+        return {
+            layer: torch.from_numpy(np.stack([self._layer(layer, image) for image in images])) for layer in self.units
+        }
 
     def _layer(self, layer: str, image: EncodedImage) -> Response:
         lookup = self._lookup(image)

@@ -1,5 +1,7 @@
 """Pictures that pass together, and what is done when a device fails."""
 
+from collections.abc import Sequence
+
 import numpy as np
 import pytest
 import torch
@@ -9,10 +11,12 @@ from torch import nn
 from openmaia.core.errors import HostDead, ServiceError
 from openmaia.core.services import Probe
 from openmaia.core.units import Unit
+from openmaia.exemplars.passes import batches
 from openmaia.models.targets.hooked import NetworkTarget
 from openmaia.models.targets.networks import load
 from openmaia.models.targets.preprocess import IMAGENET_MEAN, IMAGENET_STD, Preprocess, TargetNetwork, published
 from openmaia.models.targets.responses import rounded
+from tests.helpers.looking import loaded, look
 from tests.helpers.samples import noise
 
 torch.set_num_threads(1)
@@ -56,17 +60,52 @@ def test_equal_sizes_share_a_pass_and_are_cached():
 def test_batch_equals_single_images():
     pictures = [noise(seed, 16, width) for seed, width in enumerate([16, 20, 16, 16])]
     together, alone = counting(batch=8)[0], counting(batch=0)[0]
-    pixels = [image.pixels for image in pictures]
-    for (box, responses), (expected_box, expected) in zip(together.look(pixels), alone.look(pixels), strict=True):
-        assert box == expected_box
-        assert np.allclose(responses["conv"], expected["conv"], atol=1e-5)
-        assert rounded(responses["conv"].max()) == pytest.approx(rounded(expected["conv"].max()), rel=2e-5)
+    numbered = [loaded(together, number, image) for number, image in enumerate(pictures)]
+    for batch, responses in batches(together, numbered):
+        for row, image in zip(responses["conv"].numpy(), batch, strict=True):
+            ((box, expected),) = look(alone, [pictures[image.number].pixels])
+            assert image.box == box
+            assert np.allclose(row, expected["conv"], atol=1e-5)
+            assert rounded(row.max()) == pytest.approx(rounded(expected["conv"].max()), rel=2e-5)
 
 
-def test_cpu_runs_images_one_by_one():
-    reader, module = counting(batch=0)
-    reader.look([noise(seed, 16, 16).pixels for seed in range(3)])
-    assert module.passes == [(1, 16, 16)] * 3
+def passes(reader: NetworkTarget, module: Counting, widths: Sequence[int]) -> list[tuple[int, ...]]:
+    images = [loaded(reader, number, noise(number, 16, width)) for number, width in enumerate(widths)]
+    seen = [image.number for batch, _ in batches(reader, images) for image in batch]
+    assert sorted(seen) == list(range(len(widths)))
+    return module.passes
+
+
+def test_cpu_runs_images_of_a_pass_one_by_one():
+    assert passes(*counting(batch=0), [16, 16, 20]) == [(1, 16, 16), (1, 16, 16), (1, 16, 20)]
+
+
+def test_images_of_a_pass_wait_for_others_of_their_size():
+    expected = [(2, 16, 16), (2, 16, 20), (1, 16, 24), (1, 16, 16)]
+    assert sorted(passes(*counting(batch=2), [16, 20, 24, 16, 20, 16])) == sorted(expected)
+
+
+def test_memory_that_does_not_suffice_halves_the_batches_of_a_pass():
+    reader, module = counting(batch=8)
+
+    def refuse(_module: nn.Module, inputs: tuple[torch.Tensor, ...]) -> None:
+        if len(inputs[0]) > 2:
+            raise torch.OutOfMemoryError("too many")
+
+    module.conv.register_forward_pre_hook(refuse)
+    assert passes(reader, module, [16] * 11) == [(8, 16, 16), (4, 16, 16), *[(2, 16, 16)] * 5, (1, 16, 16)]
+    assert reader.batch == 2
+
+
+def test_memory_that_does_not_suffice_for_one_image_ends_a_pass():
+    reader, module = counting(batch=2)
+
+    def refuse(*_: object) -> None:
+        raise torch.OutOfMemoryError("too many")
+
+    module.conv.register_forward_pre_hook(refuse)
+    with pytest.raises(ServiceError, match="ran out of GPU memory"):
+        passes(reader, module, [16] * 3)
 
 
 @pytest.mark.parametrize(
@@ -86,19 +125,16 @@ def test_gpu_failure_is_a_service_error(raised: type[RuntimeError], expected: ty
     reader = NetworkTarget("net", network, ["0"], device="cpu")
     layer.is_lost = True
     with pytest.raises(expected, match="the device said so") as caught:
-        reader.look([noise(0).pixels])
+        look(reader, [noise(0).pixels])
     assert type(caught.value) is expected
 
 
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
 def test_gpu_equals_cpu():
-    pictures = [noise(seed, 224, 224) for seed in range(40)]
-    found, expected = (
-        NetworkTarget("net", load("resnet18", "random"), ["layer3"], device=device).look(
-            [image.pixels for image in pictures]
-        )
+    pictures = [noise(seed, 224, 224).pixels for seed in range(40)]
+    on_gpu, on_cpu = (
+        NetworkTarget("net", load("resnet18", "random"), ["layer3"], device=device).responses(pictures)["layer3"].cpu()
         for device in ("", "cpu")
     )
-    for (_, on_gpu), (_, on_cpu) in zip(found, expected, strict=True):
-        assert np.allclose(on_gpu["layer3"], on_cpu["layer3"], atol=1e-4 * float(np.abs(on_cpu["layer3"]).max()))
+    assert torch.allclose(on_gpu, on_cpu, atol=1e-4 * float(on_cpu.abs().max()))

@@ -15,6 +15,7 @@ from openmaia.models.targets.directions import ROWS, Directions, read_directions
 from openmaia.models.targets.hooked import NetworkTarget
 from openmaia.models.targets.preprocess import TargetNetwork
 from openmaia.models.targets.responses import rounded
+from tests.helpers.looking import look
 from tests.models.targets.test_targets import PREPROCESS, ask, fitting, numbers, small
 
 WEIGHT = torch.randn(7, 5, generator=torch.Generator().manual_seed(0))
@@ -90,7 +91,7 @@ def test_all_directions_equal_single_ones():
     weight = torch.randn(2 * ROWS + 3, 64, generator=generator)
     of = Directions(layer="x", weight=weight, bias=torch.zeros(len(weight)), rectified=False)
     response = torch.randn(64, 7, 7, generator=generator).numpy()
-    together = of.all(response)
+    together = of.all(torch.from_numpy(response)[None])[0].numpy()
     assert together.shape == (2 * ROWS + 3, 7, 7)
     for unit in (0, 1, ROWS - 1, ROWS, 2 * ROWS + 2):
         assert rounded(together[unit].max()) == rounded(of.unit(response, unit).max())
@@ -99,7 +100,7 @@ def test_all_directions_equal_single_ones():
 
 def test_exemplars_of_directions_equal_probes(dictionary: str):
     reader = target("conv", dictionary)
-    ((_, responses),) = reader.look([fitting().pixels])
+    ((_, responses),) = look(reader, [fitting().pixels])
     assert responses["conv/directions"].shape == (7, 15, 23)
     assert rounded(responses["conv/directions"][4].max()) == ask(reader, "conv/directions", 4, fitting()).value
 

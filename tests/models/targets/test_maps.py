@@ -42,7 +42,7 @@ def read(
     forward = Forward(module.eval(), {layer: layer}, torch.device("cpu"))
     _, layouts, _ = forward.examine(replace(PREPROCESS, size=size))
     batch = torch.randn(1, 3, *size, generator=torch.Generator().manual_seed(seed))
-    return spatial(forward(batch)[layer][0], layouts[layer], size, layer), layouts[layer].kind, batch
+    return spatial(forward(batch)[layer], layouts[layer], size, layer)[0].numpy(), layouts[layer].kind, batch
 
 
 # -- from how shapes grow ------------------------------------------------------------------------------------------------

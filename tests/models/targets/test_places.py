@@ -14,6 +14,7 @@ from openmaia.core.units import Unit
 from openmaia.models.targets.hooked import NetworkTarget
 from openmaia.models.targets.preprocess import Preprocess, TargetNetwork
 from openmaia.models.targets.survey import survey
+from tests.helpers.looking import look
 from tests.helpers.samples import noise
 
 torch.set_num_threads(1)
@@ -134,7 +135,7 @@ def test_activation_without_a_map_is_the_maximum_over_all_positions():
         tokens = module(PREPROCESS.tensor(image.pixels)[None])[0].view(-1, 32)
     expected = tokens.amax(0).numpy()
     assert target.respond([LayerProbe(layer="seen", image=image)])[0] == pytest.approx(expected, rel=1e-3)
-    assert target.look([image.pixels])[0][1]["seen"] == pytest.approx(expected, rel=1e-3)
+    assert look(target, [image.pixels])[0][1]["seen"] == pytest.approx(expected, rel=1e-3)
 
 
 def test_mirrored_convolution_has_no_map():

@@ -19,6 +19,7 @@ from openmaia.models.targets.synthetic.rules import GRID, SIZE
 from openmaia.models.targets.synthetic.target import SyntheticTarget
 from openmaia.models.targets.synthetic.units import MODES
 from tests.helpers.dissecting import dissect
+from tests.helpers.looking import look
 from tests.helpers.tiny import detection
 from tests.helpers.tiny.detection import pictures
 
@@ -162,7 +163,7 @@ def test_noise_depends_on_image_and_unit_alone(detector: str):
 
 def test_whole_layer_equals_single_units(target: SyntheticTarget):
     (image,) = pictures(1, (300, 180))
-    ((_, responses),) = target.look([image.pixels])
+    ((_, responses),) = look(target, [image.pixels])
     assert {layer: len(maps) for layer, maps in responses.items()} == target.info().layers
     for layer, maps in responses.items():
         units = [Unit(target="tiny", layer=layer, index=index) for index in range(len(maps))]
@@ -173,7 +174,7 @@ def test_whole_layer_equals_single_units(target: SyntheticTarget):
 
 def test_view_equals_its_image(target: SyntheticTarget):
     (image,) = pictures(1, (300, 180))
-    assert target.look([image.pixels])[0][0] == (0, 0, 300, 180)
+    assert look(target, [image.pixels])[0][0] == (0, 0, 300, 180)
     view = EncodedImage.of(np.asarray(image.pil().resize((SIZE, SIZE), Image.Resampling.LANCZOS)))
     for layer in MODES:
         unit = Unit(target="tiny", layer=layer, index=3)

@@ -40,6 +40,9 @@ class SyntheticTarget:
     It takes the place of a network under study. Each concept is detected once per image, for all units that share it.
     """
 
+    batch = 1
+    """Number of images that `responses` takes best."""
+
     def __init__(
         self,
         name: str,
@@ -141,9 +144,14 @@ class SyntheticTarget:
         )
         return [maxima(self._layer(probe.layer, key, detections)) for probe, key in zip(probes, digests, strict=True)]
 
-    def look(self, images: Sequence[Pixels]) -> list[tuple[ViewBox, Mapping[str, Response]]]:
-        """Returns for each image all of it, which the detector sees, and all units' activation maps by layer."""
-        return [(whole(pixels), self._look(_squashed(pixels))) for pixels in images]
+    def view(self, pixels: Pixels) -> tuple[Pixels, ViewBox]:
+        """Returns the resized image that the detector sees, and a box that covers all of the given one."""
+        return _squashed(pixels), whole(pixels)
+
+    def responses(self, views: Sequence[Pixels]) -> dict[str, torch.Tensor]:
+        """Returns all units' activation maps on images that `view` returned, (images, units, GRID, GRID), by layer."""
+        found = [self._look(view) for view in views]
+        return {layer: torch.from_numpy(np.stack([each[layer] for each in found])) for layer in self._units}
 
     def _look(self, view: Pixels) -> Mapping[str, Response]:
         key = digest(view)

@@ -1,0 +1,162 @@
+"""Reads the images of a pass ahead of the network: in threads of this process, or in processes of their own."""
+
+import os
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from itertools import islice
+
+import numpy as np
+import torch
+from torch.utils.data import DataLoader, Dataset
+
+from openmaia.core.errors import ServiceError, UsageError
+from openmaia.core.images import EncodedImage, Pixels, ViewBox, flatten
+from openmaia.datasets.library import DatasetImage
+
+LARGEST = 640
+"""Longest side, in pixels, of an image for the network. Larger images are shrunk to it. No supported network has larger
+inputs."""
+
+THREADS = min(os.cpu_count() or 1, 8)
+"""Number of threads that read images. Decoding releases the interpreter lock, but resizing and the network's calls share
+it, so that more threads than this are slower."""
+
+PROCESSES = min(os.cpu_count() or 1, 16)
+"""Number of processes that read images for a GPU. 16 feed ResNet-152 on an H200 twice over."""
+
+AHEAD = 64
+"""Largest number of images that threads read ahead of the network."""
+
+CHUNK = 8
+"""Number of images that a process reads and hands over together. Each process has up to three such chunks in shared
+memory, of which containers may have only 64 MB."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadedImage:
+    """An image of the dataset that is ready for the network."""
+
+    number: int
+    """Number of the image (see `passes.Order`)."""
+    view: Pixels
+    """The image that the network receives."""
+    box: ViewBox
+    """The part of the dataset's image that `view` shows."""
+    kept: EncodedImage | None = None
+    """The dataset's image, encoded for the store. None in the first pass, which stores no images."""
+
+
+class ImageLoader:
+    """Reads images of a dataset, crops and resizes them for a network, and encodes them for the store on request.
+
+    Args:
+        items: The images by number.
+        view: Returns what the network receives of an image, and the part of the image that this shows.
+        processes: Number of processes that read. 0 for threads of this process, which start faster and suffice for a
+            network on a CPU.
+    """
+
+    def __init__(
+        self, items: Sequence[DatasetImage], view: Callable[[Pixels], tuple[Pixels, ViewBox]], processes: int = 0
+    ):
+        self._items, self._view, self._processes = items, view, processes
+
+    def load(self, numbers: Sequence[int], *, encoded: bool = False) -> Iterator[LoadedImage]:
+        """Yields the images with these numbers in this order.
+
+        Args:
+            numbers: Numbers of the images.
+            encoded: Whether to encode the images for the store, too.
+
+        Raises:
+            UsageError: An image was changed or removed.
+            ServiceError: A process failed, for example because memory ran out.
+        """
+        # PyTorch starts no processes for no images.
+        uses_processes = self._processes and len(numbers)
+        return self._by_processes(numbers, encoded) if uses_processes else self._by_threads(numbers, encoded)
+
+    def read(self, number: int, *, encoded: bool) -> LoadedImage:
+        """Returns the image with this number. See `load` for the arguments and errors."""
+        item = self._items[number]
+        try:
+            image = item.load()
+        except ValueError as error:
+            raise UsageError(f"an image was changed while exemplars were computed ({error}); start again") from error
+        image.thumbnail((LARGEST, LARGEST))
+        pixels = np.asarray(flatten(image))
+        view, box = self._view(pixels)
+        kept = EncodedImage.of(pixels, [item.digest], for_keeping=True) if encoded else None
+        return LoadedImage(number=number, view=view, box=box, kept=kept)
+
+    def _by_threads(self, numbers: Sequence[int], encoded: bool) -> Iterator[LoadedImage]:
+        ahead: deque[Future[LoadedImage]] = deque()
+        with ThreadPoolExecutor(THREADS) as threads:
+            left = iter(numbers)
+            for _ in numbers:
+                new = islice(left, AHEAD - len(ahead))
+                ahead.extend(threads.submit(self.read, number, encoded=encoded) for number in new)
+                yield ahead.popleft().result()
+
+    def _by_processes(self, numbers: Sequence[int], encoded: bool) -> Iterator[LoadedImage]:
+        chunks = [numbers[first : first + CHUNK] for first in range(0, len(numbers), CHUNK)]
+        # Forked, because the images and the transform of a user need not be picklable. No process touches the GPU.
+        loader: DataLoader[_Chunk | UsageError] = DataLoader(
+            _Chunks(self, chunks, encoded),
+            batch_size=None,
+            num_workers=min(self._processes, len(chunks)),
+            multiprocessing_context="fork",
+        )
+        read = iter(loader)
+        while True:
+            try:
+                chunk = next(read)
+            except StopIteration:
+                return
+            except RuntimeError as error:
+                raise ServiceError(f"a process that read images for exemplars failed: {error}") from error
+            if isinstance(chunk, UsageError):
+                raise chunk
+            yield from chunk.images()
+
+
+@dataclass(frozen=True, slots=True)
+class _Chunk:
+    """Some images on their way between processes. All their pixels are one tensor, which lies in shared memory."""
+
+    flat: torch.Tensor
+    described: list[tuple[LoadedImage, tuple[int, ...]]]
+    """The images without their pixels, and the shapes of their views."""
+
+    @classmethod
+    def of(cls, images: Sequence[LoadedImage]) -> "_Chunk":
+        flat = torch.from_numpy(np.concatenate([image.view.ravel() for image in images]))
+        nothing = np.zeros(0, dtype=np.uint8)
+        return cls(flat, [(replace(image, view=nothing), image.view.shape) for image in images])
+
+    def images(self) -> Iterator[LoadedImage]:
+        # Copied, because images of rare sizes wait for others of their size, and shared memory is scarce.
+        pixels, start = self.flat.numpy().copy(), 0
+        for image, shape in self.described:
+            end = start + int(np.prod(shape))
+            yield replace(image, view=pixels[start:end].reshape(shape))
+            start = end
+
+
+@dataclass(frozen=True, slots=True)
+class _Chunks(Dataset["_Chunk | UsageError"]):
+    loader: ImageLoader
+    chunks: Sequence[Sequence[int]]
+    encoded: bool
+
+    def __len__(self) -> int:
+        return len(self.chunks)
+
+    def __getitem__(self, index: int) -> _Chunk | UsageError:
+        try:
+            return _Chunk.of([self.loader.read(number, encoded=self.encoded) for number in self.chunks[index]])
+        except UsageError as error:
+            # Returned, because PyTorch would raise it again with a traceback as its message.
+            return error
