@@ -1,18 +1,23 @@
 """Checks of a complete config: values out of range, and keys that contradict each other."""
 
+import dataclasses
 import re
 import sys
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, cast
 
+from omegaconf import MISSING
+
 from openmaia.config.models import SERVED, BackboneConfig
 from openmaia.config.schema import Config, prompt_writer
+from openmaia.config.sections import sections, site
+from openmaia.core.components import of_config
 from openmaia.core.errors import UsageError
 from openmaia.core.paths import user_path
 from openmaia.core.secrets import without_url_secrets
 
-_DTYPES = ("bfloat16", "float16", "float32")
 _PROTOCOLS = {"text": SERVED, "grammar": ("vllm", "openai"), "tools": ("openai",)}
 """For each value of `backbone.protocol`, the values of `backbone.kind` that support it."""
 _CHOICES = {
@@ -22,17 +27,6 @@ _CHOICES = {
     "target.units": ("repo", "paper"),
     "target.synthetic.mode": ("", "mono", "or", "and", "andnot"),
     "target.family": ("small", "development", "held_out", "biased"),
-    "generator.kind": ("collage", "diffusers", "openai"),
-    "evaluate.generator.kind": ("", "collage", "diffusers", "openai"),
-    "editor.kind": ("collage", "diffusers", "openai"),
-    "generator.diffusion.dtype": _DTYPES,
-    "evaluate.generator.diffusion.dtype": _DTYPES,
-    "editor.diffusion.dtype": _DTYPES,
-    "generator.diffusion.quantize": ("", "nf4"),
-    "evaluate.generator.diffusion.quantize": ("", "nf4"),
-    "editor.diffusion.quantize": ("", "nf4"),
-    "generator.parts": ("packages", "pictures"),
-    "evaluate.generator.parts": ("packages", "pictures"),
     "backbone.kind": ("scripted", "replay", "labels", "python", *SERVED),
     "backbone.sees": ("images", "text"),
     "backbone.protocol": tuple(_PROTOCOLS),
@@ -99,7 +93,7 @@ def check(
     _check_backbone(config)
     _check_eyes(config)
     _check_writer(config)
-    _check_images(config)
+    _check_components(config)
 
 
 def _check_names(config: Config) -> None:
@@ -252,17 +246,18 @@ def _check_backbone(config: Config) -> None:
         )
 
 
-def _check_images(config: Config) -> None:
-    services = {"generator": config.generator, "editor": config.editor, "evaluate.generator": config.evaluate.generator}
-    for role, service in services.items():
-        if service.kind == "diffusers" and not service.diffusion.model:
-            raise UsageError(f"{role}.kind=diffusers needs {role}.diffusion.model, a hub id or a folder")
-        if service.kind != "openai":
+def _check_components(config: Config) -> None:
+    for key in sections():
+        settings = attrgetter(key)(config)
+        if settings is None:
             continue
-        if not service.api.model:
-            raise UsageError(f"{role}.kind=openai needs {role}.api.model, the model's name on the server")
-        if not re.fullmatch(r"[1-9]\d*x[1-9]\d*", service.api.size):
-            raise UsageError(f"{role}.api.size={service.api.size!r}; expected width and height, such as 1024x1024")
+        found = [
+            f"{key}.kind={settings.kind} needs {key}.{each.name}"
+            for each in dataclasses.fields(settings)
+            if each.default == MISSING and not getattr(settings, each.name)
+        ]
+        if found := [*found, *of_config(settings, key).problems(settings, site(config, key))]:
+            raise UsageError("; ".join(found))
 
 
 def _check_eyes(config: Config) -> None:

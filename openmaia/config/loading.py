@@ -6,9 +6,10 @@ import io
 import re
 from collections.abc import Collection, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import cache
+from functools import lru_cache
+from operator import attrgetter
 from pathlib import Path
-from typing import Any, NamedTuple, cast, get_type_hints
+from typing import Any, Literal, NamedTuple, cast, get_origin
 
 import yaml
 from omegaconf import DictConfig, ListConfig, OmegaConf
@@ -16,9 +17,22 @@ from omegaconf.errors import OmegaConfBaseException
 
 from openmaia.config import environment, uses
 from openmaia.config.checks import check
-from openmaia.config.machine import MACHINE_KEYS, MACHINE_SECTIONS, POOLS, TEST_GENERATOR
+from openmaia.config.machine import MACHINE_SECTIONS, POOLS, TEST_GENERATOR
 from openmaia.config.schema import Config
+from openmaia.config.sections import (
+    Choice,
+    Classes,
+    choose,
+    class_of,
+    default_classes,
+    hints,
+    kinds_with,
+    section_of,
+    sections,
+    stored_classes,
+)
 from openmaia.config.suggestions import suggestions
+from openmaia.core.components import ALIASES, ComponentConfig
 from openmaia.core.documents import compose_yaml, parse_yaml
 from openmaia.core.errors import UsageError
 
@@ -39,12 +53,23 @@ DIGESTS = "digests"
 
 FREE = (
     *(f"{section}.vllm.arguments" for section in ("backbone", "viewer", "evaluate.writer")),
-    *(f"{section}.api.arguments" for section in ("generator", "editor", "evaluate.generator")),
     "target.directions",
     "target.entries",
     *(f"pools.{role}.node_labels" for role in (*POOLS, TEST_GENERATOR)),
 )
-"""Config keys whose value is a mapping with keys that the user chooses."""
+"""Config keys, outside of the sections of components, whose value is a mapping with keys that the user chooses."""
+
+
+def is_free(key: str) -> bool:
+    """Returns whether the value of a dotted key may be a mapping with keys that the user chooses."""
+    return key in FREE or section_of(key) is not None
+
+
+def leaf(key: str) -> str:
+    """Returns the config key that a dotted key is, or is inside of: for `backbone.vllm.arguments.seed` the key before `.seed`."""
+    if section := section_of(key):
+        return f"{section.key}.{key.removeprefix(f'{section.key}.').partition('.')[0]}"
+    return next((free for free in FREE if key.startswith(f"{free}.")), key)
 
 
 def load(sources: Sequence[str], listing: str = "", *, exempt: Collection[str] = ()) -> Config:
@@ -61,8 +86,7 @@ def load(sources: Sequence[str], listing: str = "", *, exempt: Collection[str] =
             or is out of range, a required value is missing, or keys contradict each other.
     """
     environment.watch()
-    merged = copy.deepcopy(_schema())
-    return _complete(merged, _merge_all(merged, sources, listing), exempt)
+    return _complete(_merge_all(_read_all(sources, listing)), exempt)
 
 
 def left_out(sources: Sequence[str], listing: str = "") -> dict[str, str]:
@@ -77,14 +101,13 @@ def left_out(sources: Sequence[str], listing: str = "") -> dict[str, str]:
     Returns:
         The setting that stands in the way, such as `backbone.kind=openai`, by dotted key.
     """
-    merged = copy.deepcopy(_schema())
-    return _merge_all(merged, sources, listing).excused
+    return _merge_all(_read_all(sources, listing)).excused
 
 
 def given_keys(sources: Sequence[str]) -> list[str]:
     """Returns the dotted keys that `key=value` overrides among the sources set."""
     overrides = [source for source in sources if not is_file(Path(source))]
-    return [key for source in overrides for key in _written(_overlay(source))]
+    return [key for source in overrides for key in _written(_read(source).overlay)]
 
 
 def refuse_unused_by(command: str, sources: Sequence[str]) -> None:
@@ -94,7 +117,8 @@ def refuse_unused_by(command: str, sources: Sequence[str]) -> None:
 
 def changed_keys(config: Config) -> list[str]:
     """Returns the dotted keys whose value in a config is not the default."""
-    return [key for key, value in _unresolved(to_dict(config)).items() if value != _defaults()[key]]
+    defaults = _defaults(classes_of(config))
+    return [key for key, value in _unresolved(to_dict(config)).items() if value != defaults.get(key)]
 
 
 def restore(
@@ -112,8 +136,7 @@ def restore(
         UsageError: As `load`.
     """
     environment.watch()
-    merged = _stored(values, source)
-    return _complete(merged, _merge_all(merged, overlays), exempt)
+    return _complete(_merge_all([_stored(values, source), *_read_all(overlays)]), exempt)
 
 
 def load_sweeps(sources: Sequence[str]) -> list[Config]:
@@ -178,7 +201,7 @@ def _listed(source: str) -> list[str]:
     if not is_file(path):
         return []
     with _errors_of(source):
-        paths: Any = _overlay(source).get(SWEEPS)
+        paths: Any = _read(source).overlay.get(SWEEPS)
         if paths is None:
             return []
         if not isinstance(paths, ListConfig) or not paths or not all(isinstance(each, str) for each in paths):
@@ -205,10 +228,35 @@ def read_yaml(path: Path) -> tuple[Any, yaml.Node | None]:
     return OmegaConf.load(io.StringIO(text)), written
 
 
-def _overlay(source: str) -> DictConfig:
+class _Source(NamedTuple):
+    """A source of a config as it was read: its values may still be given the types of the schema."""
+
+    name: str
+    overlay: DictConfig
+    written: yaml.Node | None
+    """The same content before YAML interpreted it."""
+    is_file: bool
+    is_stored: bool = False
+    """Whether it is the whole config that a run stored."""
+
+
+def _read_all(sources: Sequence[str], listing: str = "") -> list[_Source]:
+    found: list[_Source] = []
+    for name in sources:
+        with _errors_of(name):
+            source = _read(name)
+            if name == listing:
+                source.overlay.pop(SWEEPS)
+            if source.is_file and DIGESTS in source.overlay:
+                source.overlay.pop(DIGESTS)  # it is the config.yaml of a run
+            found.append(source)
+    return found
+
+
+def _read(source: str) -> _Source:
     path = Path(source)
     if "=" in source and not is_file(path):
-        return _override(source)
+        return _Source(source, *_override(source), is_file=False)
     if not is_file(path):
         raise UsageError(
             f"config {source!r} is neither a file nor key=value; give a YAML file such as configs/demo.yaml"
@@ -221,9 +269,7 @@ def _overlay(source: str) -> DictConfig:
         raise UsageError(f"{source} is not valid YAML: {' '.join(str(error).split())}") from None
     if not isinstance(loaded, DictConfig):
         raise UsageError(f"{source} holds a list; a config is a mapping of keys to values")
-    if isinstance(written, yaml.MappingNode):
-        _keep_texts(loaded, written)
-    return loaded
+    return _Source(source, loaded, written, is_file=True)
 
 
 _INHERITED = "<<"
@@ -231,28 +277,33 @@ _INHERITED = "<<"
 
 
 def _keep_texts(
-    config: DictConfig, written: yaml.MappingNode, section: str = "", hidden: frozenset[str] = frozenset()
+    config: DictConfig,
+    written: yaml.MappingNode,
+    texts: Collection[str],
+    section: str = "",
+    hidden: frozenset[str] = frozenset(),
 ) -> None:
     """Sets the values of all keys for text as they are written, in place. YAML reads 010 as 8, 0.10 as 0.1, no as False.
 
     Args:
-        config: The content of a YAML file, or a section of it.
+        config: The content of a source, or a section of it.
         written: The same content before YAML interpreted it.
+        texts: The dotted keys for text.
         section: What stands before its keys, such as "target.".
         hidden: Keys of `written` that do not count, because a mapping that inherits from it has them.
     """
     own = hidden | {name.value for name, _ in written.value}
     for name, value in written.value:
-        if name.value in hidden:
+        if name.value in hidden or (name.value != _INHERITED and name.value not in config):  # it was set aside
             continue
         if name.value == _INHERITED:
             for inherited in value.value if isinstance(value, yaml.SequenceNode) else [value]:
-                _keep_texts(config, inherited, section, own)
+                _keep_texts(config, inherited, texts, section, own)
                 own |= {name.value for name, _ in inherited.value}
-        elif f"{section}{name.value}" in _text_keys():
+        elif f"{section}{name.value}" in texts:
             config[name.value] = _text(value)
         elif isinstance(value, yaml.MappingNode) and isinstance(config.get(name.value), DictConfig):
-            _keep_texts(config[name.value], value, f"{section}{name.value}.")
+            _keep_texts(config[name.value], value, texts, f"{section}{name.value}.")
 
 
 def _text(written: yaml.Node) -> Any:
@@ -263,14 +314,13 @@ def _text(written: yaml.Node) -> Any:
     return None if written.tag == "tag:yaml.org,2002:null" else written.value
 
 
-@cache
-def _text_keys(section: type = Config, prefix: str = "") -> frozenset[str]:
+def _text_keys(schema: type, classes: Classes, prefix: str = "") -> frozenset[str]:
     """Returns the dotted keys whose value is a text, a list of texts, or a mapping to texts."""
     found = set[str]()
-    for name, kind in get_type_hints(section).items():
+    for name, kind in hints(schema, classes, prefix).items():
         if dataclasses.is_dataclass(kind):
-            found |= _text_keys(cast(type, kind), f"{prefix}{name}.")
-        elif kind is str or kind in (list[str], dict[str, str]):
+            found |= _text_keys(cast(type, kind), classes, f"{prefix}{name}.")
+        elif kind is str or get_origin(kind) is Literal or kind in (list[str], dict[str, str]):
             found.add(f"{prefix}{name}")
     return frozenset(found)
 
@@ -283,7 +333,7 @@ def is_file(path: Path) -> bool:
         return False
 
 
-def _override(source: str) -> DictConfig:
+def _override(source: str) -> tuple[DictConfig, yaml.Node | None]:
     try:
         source.encode()
     except UnicodeEncodeError:
@@ -292,13 +342,13 @@ def _override(source: str) -> DictConfig:
     try:
         written = compose_yaml(value)  # first, because it bounds what aliases stand for
         overlay = OmegaConf.from_dotlist([source])
-        if {key, key.rpartition(".")[0]} & _text_keys() and written is not None:
-            OmegaConf.update(overlay, key, _text(written), merge=False)
-        return overlay
     except OmegaConfBaseException:
         raise
     except UNREADABLE as error:
         raise UsageError(f"{source} has a value that is not valid YAML: {' '.join(str(error).split())}") from None
+    for name in reversed(key.split(".") if written is not None else ()):
+        written = yaml.MappingNode("tag:yaml.org,2002:map", [(yaml.ScalarNode("tag:yaml.org,2002:str", name), written)])
+    return overlay, written
 
 
 @contextmanager
@@ -312,70 +362,109 @@ def _errors_of(source: str) -> Generator[None]:
         raise UsageError(f"{source}: {str(error).splitlines()[0]}") from None
 
 
-class _Unused(NamedTuple):
-    """The keys that the sources of a config set and that the config does not use."""
+class _Merged(NamedTuple):
+    """The sources of a config, merged, and the keys that they set and that the config does not use."""
 
+    config: DictConfig
+    classes: Classes
     excused: dict[str, str]
     """Keys of files, with the setting that stands in the way. They have got their default."""
     refused: list[str]
 
 
-def _merge_all(merged: DictConfig, sources: Sequence[str], listing: str = "") -> _Unused:
-    """Merges sources into a config in place.
-
-    Args:
-        merged: The config.
-        sources: YAML files and `key=value` overrides.
-        listing: The source whose key `sweeps` is ignored.
-    """
+def _merge_all(sources: Sequence[_Source]) -> _Merged:
+    layers = _layers(sources)
+    try:
+        choice = choose([[source.overlay for source in layer] for layer in layers])
+    except OmegaConfBaseException as error:
+        raise UsageError(_message(error)) from None
+    classes, defaults = choice.classes, _defaults(choice.classes)
+    merged, texts = copy.deepcopy(_schema(classes)), _text_keys(Config, classes)
     is_override: dict[str, bool] = {}
     was_used: set[str] = set()
-    for source in sources:
-        is_from_file = is_file(Path(source))
-        with _errors_of(source):
-            overlay = _overlay(source)
-            if source == listing:
-                overlay.pop(SWEEPS)
-            if is_from_file and DIGESTS in overlay:
-                overlay.pop(DIGESTS)  # it is the config.yaml of a run
-            _merge(merged, overlay, source)
-            given = _written(overlay)
-            # A file that lists all keys, such as the config.yaml of a run, sets those that have no default.
-            is_override |= {
-                key: not is_from_file for key in given if not is_from_file or given[key] != _defaults()[key]
-            }
-            if is_from_file:
-                was_used |= is_override.keys() - uses.unused(is_override, merged).keys()
+    excused: dict[str, str] = {}
+    for layer, aside in zip(layers, choice.aside, strict=True):
+        for source in layer:
+            with _errors_of(source.name):
+                set_aside = _set_aside(source, aside)
+                if not source.is_stored:
+                    excused |= {key: _standing_in_the_way(key, choice.kinds) for key in set_aside}
+                if isinstance(source.written, yaml.MappingNode):
+                    _keep_texts(source.overlay, source.written, texts)
+                _refuse_unknown(source, choice)
+                # In place, because copying the whole config for each override takes 20 ms.
+                merged.merge_with(source.overlay)
+                if source.is_stored:
+                    continue
+                given = _written(source.overlay)
+                # A file that lists all keys, such as the config.yaml of a run, sets those that have no default.
+                is_override |= {
+                    key: not source.is_file for key in given if not source.is_file or given[key] != defaults.get(key)
+                }
+                if source.is_file:
+                    was_used |= is_override.keys() - uses.unused(is_override, merged).keys()
     try:
         found = uses.unused(is_override, merged)
-        excused = {
+        unused = {
             key: f"{rule.chooser}={OmegaConf.select(merged, rule.chooser)}"
             for key, rule in found.items()
-            if not is_override[key] and (key in was_used or uses.is_machine_key(key))
+            if not is_override[key] and (key in was_used or uses.is_machine_key(key, choice.kinds))
         }
-        for key in excused:
-            OmegaConf.update(merged, key, copy.deepcopy(_defaults()[key]), merge=False)
+        for key in unused:
+            OmegaConf.update(merged, key, copy.deepcopy(defaults[key]), merge=False)
     except OmegaConfBaseException as error:
         raise UsageError(_message(error)) from error
-    return _Unused(excused, sorted(found.keys() - excused.keys()))
+    return _Merged(merged, classes, excused | unused, sorted(found.keys() - unused.keys()))
 
 
-def _merge(config: DictConfig, overlay: DictConfig, source: str) -> None:
-    """Merges an overlay into a config in place, because copying the whole config for each override takes 20 ms."""
-    _refuse_unknown(overlay, source)
-    config.merge_with(overlay)
+def _layers(sources: Sequence[_Source]) -> list[list[_Source]]:
+    """Returns the sources by layer: a file, or all overrides between two files, whose order does not matter."""
+    layers: list[list[_Source]] = []
+    for source in sources:
+        if layers and not source.is_file and not layers[-1][-1].is_file:
+            layers[-1].append(source)
+        else:
+            layers.append([source])
+    return layers
 
 
-def _refuse_unknown(overlay: DictConfig, source: str) -> None:
-    known = _defaults()
-    for key in _written(overlay):
+def _set_aside(source: _Source, aside: Collection[str]) -> list[str]:
+    """Removes the keys of another kind from a source, and sections that are null. Returns the keys that had a value."""
+    found: list[str] = []
+    for key in sections():
+        above, _, name = key.rpartition(".")
+        parent: Any = OmegaConf.select(source.overlay, above) if above else source.overlay
+        if not isinstance(parent, DictConfig) or name not in parent:
+            continue
+        section = parent[name]
+        for own in [own for own in section if f"{key}.{own}" in aside] if isinstance(section, DictConfig) else []:
+            section.pop(own)
+            found += [f"{key}.{own}"] if own != "kind" else []
+        if section is None or section == {}:
+            _drop(source.overlay, key)
+    return found
+
+
+def _standing_in_the_way(key: str, kinds: Mapping[str, str]) -> str:
+    section = section_of(key)
+    return f"{section.key}.kind={kinds[section.key] or 'null'}" if section else ""
+
+
+def _refuse_unknown(source: _Source, choice: Choice) -> None:
+    known = _defaults(choice.classes)
+    for key in _written(source.overlay):
         if key == SWEEPS:
-            raise UsageError(f"{source} names several sweeps, and one is needed here; give one of its files")
+            raise UsageError(f"{source.name} names several sweeps, and one is needed here; give one of its files")
         if key not in known:
             if within := [name for name in known if name.startswith(f"{key}.")]:
-                raise UsageError(f"{source}: {key} is a section; give one of its keys, such as {min(within)}")
+                raise UsageError(f"{source.name}: {key} is a section; give one of its keys, such as {min(within)}")
+            if (section := section_of(key)) and (others := kinds_with(key)):
+                raise UsageError(
+                    f"{source.name}: {section.key}.kind={choice.kinds[section.key] or 'null'} has no key "
+                    f"{key.rpartition('.')[2]!r}; {section.key}.kind={' or '.join(others)} has it"
+                )
             meant = " or ".join(repr(name) for name in suggestions(key, known))
-            raise UsageError(f"{source}: unknown key {key!r}; did you mean {meant}?")
+            raise UsageError(f"{source.name}: unknown key {key!r}; did you mean {meant}?")
 
 
 def _written(overlay: DictConfig) -> dict[str, Any]:
@@ -383,20 +472,47 @@ def _written(overlay: DictConfig) -> dict[str, Any]:
     return _unresolved(cast("dict[str, Any]", OmegaConf.to_container(overlay)))
 
 
-@cache
-def _schema() -> DictConfig:
-    """Returns the default config with its types. It is cached: building it takes five times as long as copying it."""
-    return OmegaConf.structured(Config)
+def _schema(classes: Classes) -> DictConfig:
+    """Returns the default config with its types."""
+    return _structured(tuple(classes.items()))
 
 
-@cache
-def _defaults() -> dict[str, Any]:
-    return _values(_schema())
+@lru_cache(32)
+def _structured(classes: tuple[tuple[str, type[ComponentConfig] | None], ...]) -> DictConfig:
+    # Cached, because building it takes five times as long as copying it.
+    schema = OmegaConf.structured(Config)
+    for key, config in classes:
+        if config is not None:
+            OmegaConf.update(schema, key, OmegaConf.structured(config), merge=False)
+            if default := sections()[key].default:
+                OmegaConf.update(schema, f"{key}.kind", default)
+    return schema
+
+
+def _defaults(classes: Classes) -> dict[str, Any]:
+    return _default_values(tuple(classes.items()))
+
+
+@lru_cache(32)
+def _default_values(classes: tuple[tuple[str, type[ComponentConfig] | None], ...]) -> dict[str, Any]:
+    return _values(_structured(classes))
+
+
+def classes_of(config: Config) -> dict[str, type[ComponentConfig] | None]:
+    """Returns the class of each section that holds a component."""
+    found: dict[str, type[ComponentConfig] | None] = {}
+    for key in sections():
+        value = attrgetter(key)(config)
+        found[key] = None if value is None else type(value)
+    return found
 
 
 def config_keys() -> list[str]:
-    """Returns all config keys, such as "target.name", in alphabetical order."""
-    return sorted(_defaults())
+    """Returns all config keys, such as "target.name", in alphabetical order. Those of components are of all built-in kinds."""
+    found = set(_defaults(default_classes()))
+    for key, section in sections().items():
+        found |= {f"{key}.{name}" for kind in ALIASES[section.role] for name in hints(class_of(section, kind), {})}
+    return sorted(found - sections().keys())
 
 
 def _values(config: DictConfig) -> dict[str, Any]:
@@ -415,13 +531,14 @@ def leaves(config: DictConfig, prefix: str = "") -> Iterator[tuple[str, Any]]:
     """
     for name in config:
         value = None if OmegaConf.is_missing(config, name) else config[name]
-        if isinstance(value, DictConfig) and len(value) and f"{prefix}{name}" not in FREE:
+        if isinstance(value, DictConfig) and len(value) and not is_free(f"{prefix}{name}"):
             yield from leaves(value, f"{prefix}{name}.")
         else:
             yield f"{prefix}{name}", value
 
 
-def _complete(merged: DictConfig, unused: _Unused, exempt: Collection[str]) -> Config:
+def _complete(found: _Merged, exempt: Collection[str]) -> Config:
+    merged = found.config
     try:
         missing = sorted(OmegaConf.missing_keys(merged))
     except OmegaConfBaseException as error:
@@ -434,9 +551,9 @@ def _complete(merged: DictConfig, unused: _Unused, exempt: Collection[str]) -> C
         values = _values(merged)
     except OmegaConfBaseException as error:
         raise UsageError(_message(error)) from None  # what OmegaConf quotes may be a secret
-    check(config, values, _defaults(), {".".join(map(str, path)) for path in expressions})
+    check(config, values, _defaults(found.classes), {".".join(map(str, path)) for path in expressions})
     environment.mark(config, expressions)
-    uses.refuse([key for key in unused.refused if key not in exempt], config)
+    uses.refuse([key for key in found.refused if key not in exempt], config)
     return config
 
 
@@ -473,26 +590,62 @@ def stored_values(values: Mapping[str, Any], source: str) -> dict[str, Any]:
     Raises:
         UsageError: A key is unknown, a value has the wrong type, or a required value is missing.
     """
-    merged = _stored(values, source)
-    if missing := sorted(OmegaConf.missing_keys(merged)):
-        raise UsageError(f"{source} lacks {missing[0]}")
-    digests = {DIGESTS: values[DIGESTS]} if DIGESTS in values else {}
+    source_read = _stored(values, source)
+    overlay, kinds = source_read.overlay, kinds_of(values)
+    classes = stored_classes(kinds)
+    # What a user's component wrote is taken as it is: opening a run imports nothing that it names.
+    own = {key: OmegaConf.to_container(OmegaConf.select(overlay, key)) for key in sections() if key not in classes}
+    merged = copy.deepcopy(_schema(dict.fromkeys(sections()) | dict(classes)))
     with _errors_of(source):
-        return cast("dict[str, Any]", OmegaConf.to_container(merged)) | digests
+        for key in sections():
+            if key in own or OmegaConf.select(overlay, key) is None:
+                _drop(overlay, key)
+        _refuse_unknown(source_read, Choice(kinds, dict.fromkeys(sections()) | dict(classes), []))
+        merged.merge_with(overlay)
+        for key in own:
+            OmegaConf.update(merged, f"{key}.kind", kinds[key])
+        if missing := sorted(OmegaConf.missing_keys(merged)):
+            raise UsageError(f"{source} lacks {missing[0]}")
+        found = cast("dict[str, Any]", OmegaConf.to_container(merged))
+    for key, value in own.items():
+        above, _, name = key.rpartition(".")
+        (found[above] if above else found)[name] = value
+    return found | ({DIGESTS: values[DIGESTS]} if DIGESTS in values else {})
+
+
+def kinds_of(values: Mapping[str, Any]) -> dict[str, str]:
+    """Returns the kind of each component in a config as nested dicts; "" for one that is absent."""
+    found: dict[str, str] = {}
+    for key, section in sections().items():
+        value: Any = values
+        for name in key.split("."):
+            value = cast("Mapping[str, Any]", value).get(name) if isinstance(value, Mapping) else None
+        kind: Any = cast("Mapping[str, Any]", value).get("kind", section.default) if isinstance(value, Mapping) else ""
+        found[key] = kind if isinstance(kind, str) else ""
+    return found
+
+
+def _drop(overlay: DictConfig, key: str) -> None:
+    """Removes a section, and those around it that are empty without it."""
+    above, _, name = key.rpartition(".")
+    parent: Any = OmegaConf.select(overlay, above) if above else overlay
+    if isinstance(parent, DictConfig) and name in parent:
+        parent.pop(name)
+        if above and not len(parent):
+            _drop(overlay, above)
 
 
 _REFERENCE = re.compile(r"\$\{(?!oc\.env:)")
 
 
-def _stored(values: Mapping[str, Any], source: str) -> DictConfig:
+def _stored(values: Mapping[str, Any], source: str) -> _Source:
     for key, value in _flat(values):
         # A config is stored with its references resolved. In one that was not, a few of them can stand for gigabytes.
         if isinstance(value, str) and _REFERENCE.search(value):
             raise UsageError(f"{source}: {key} has an interpolation, {value[:60]!r}; a stored config holds values")
-    merged = copy.deepcopy(_schema())
     with _errors_of(source):
-        _merge(merged, OmegaConf.create({name: value for name, value in values.items() if name != DIGESTS}), source)
-    return merged
+        overlay = OmegaConf.create({name: value for name, value in values.items() if name != DIGESTS})
+    return _Source(source, overlay, None, is_file=True, is_stored=True)
 
 
 def to_yaml(config: Config) -> str:
@@ -500,27 +653,34 @@ def to_yaml(config: Config) -> str:
     return OmegaConf.to_yaml(OmegaConf.create(to_dict(config)))
 
 
-def differing_keys(one: dict[str, Any], other: dict[str, Any], sections: Sequence[str] | None = None) -> list[str]:
+def differing_keys(one: dict[str, Any], other: dict[str, Any], within: Sequence[str] | None = None) -> list[str]:
     """Returns the dotted keys in which two complete configs differ.
 
     Args:
         one: A config as nested dicts.
         other: Another one.
-        sections: Sections to compare, such as "evaluate.generator". None: everything except the sections and keys
-            that say where a run is executed (MACHINE_SECTIONS and MACHINE_KEYS).
+        within: Sections to compare, such as "evaluate.generator". None: everything except the sections and keys
+            that say where a run is executed.
     """
 
+    kinds = kinds_of(one), kinds_of(other)
+
     def is_compared(key: str) -> bool:
-        if sections is None:
-            return key.split(".")[0] not in MACHINE_SECTIONS and key not in MACHINE_KEYS
-        return any(f"{key}.".startswith(f"{section}.") for section in sections)
+        if within is None:
+            return not any(uses.is_machine_key(key, each) for each in kinds)
+        return any(f"{key}.".startswith(f"{section}.") for section in within)
 
     a, b = (_unresolved(values) for values in (one, other))
     for key, digest in one.get(DIGESTS, {}).items():
         if key in (digests := other.get(DIGESTS, {})):
             a[key], b[key] = a.get(key), b.get(key)
             a[key], b[key] = (a[key], digest), (b[key], digests[key])
-    return sorted(key for key in a.keys() | b.keys() if a.get(key) != b.get(key) and is_compared(key))
+    differing = {key for key in a.keys() | b.keys() if a.get(key) != b.get(key) and is_compared(key)}
+    for key in [key for key in sections() if kinds[0][key] != kinds[1][key]]:
+        # Components of two kinds differ in their kind; that their other keys differ says nothing more.
+        if own := {each for each in differing if each == key or each.startswith(f"{key}.")}:
+            differing = differing - own | {f"{key}.kind"}
+    return sorted(differing)
 
 
 def defining_values(values: Mapping[str, Any], without: Collection[str] = ()) -> dict[str, Any]:
@@ -533,19 +693,21 @@ def defining_values(values: Mapping[str, Any], without: Collection[str] = ()) ->
         values: The content of a config.yaml, as it is written: interpolations and secrets are not resolved.
         without: Further keys to leave out.
     """
-    skipped = {"name", *MACHINE_SECTIONS, *MACHINE_KEYS, *without}
+    skipped, kinds = {"name", *without}, kinds_of(values)
+    defaults = _written_defaults(tuple(stored_classes(kinds).items()))
     return {
         key: value
         for key, value in _flat(values)
         if (own := key.removeprefix(f"{DIGESTS}.")) not in skipped
         and own.split(".")[0] not in skipped
-        and value != _written_defaults().get(key)
+        and not uses.is_machine_key(own, kinds)
+        and value != defaults.get(key)
     }
 
 
-@cache
-def _written_defaults() -> dict[str, Any]:
-    return dict(_flat(parse_yaml(OmegaConf.to_yaml(_schema()))))
+@lru_cache(32)
+def _written_defaults(classes: tuple[tuple[str, type[ComponentConfig] | None], ...]) -> dict[str, Any]:
+    return dict(_flat(parse_yaml(OmegaConf.to_yaml(_structured(classes)))))
 
 
 def _flat(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
@@ -560,7 +722,7 @@ def _unresolved(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     """Returns the leaves of nested dicts by dotted key, without DIGESTS. Interpolations are not resolved."""
     found: dict[str, Any] = {}
     for name, value in values.items():
-        if isinstance(value, Mapping) and value and f"{prefix}{name}" not in FREE:
+        if isinstance(value, Mapping) and value and not is_free(f"{prefix}{name}"):
             found |= _unresolved(cast("Mapping[str, Any]", value), f"{prefix}{name}.") if name != DIGESTS else {}
         else:
             found[f"{prefix}{name}"] = value

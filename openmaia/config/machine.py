@@ -11,13 +11,9 @@ MACHINE_KEYS = (
         for section in ("backbone", "viewer", "evaluate.writer")
         for key in (*_SERVING, *(f"vllm.{key}" for key in _ENGINE))
     ),
-    *(
-        f"{section}.{key}"
-        for section in ("generator", "editor", "evaluate.generator")
-        for key in ("diffusion.offload", *(f"api.{key}" for key in ("base_url", "concurrency", "timeout", "tries")))
-    ),
 )
-"""Keys of other sections that say where a model is served, how it is called, and how it fits on the GPUs."""
+"""Keys of other sections that say where a model is served, how it is called, and how it fits on the GPUs. Components mark
+theirs themselves (`openmaia.core.components.machine`)."""
 POOLS = ("target", "generator", "editor", "backbone")
 """The pools of the services that investigations call."""
 TEST_GENERATOR = "test_generator"
@@ -54,8 +50,8 @@ class DrawingPoolConfig(PoolConfig):
     """`pools.generator`, `pools.editor`: the processes that make images with one model, and the cache of images."""
 
     cache_mb: int = 256
-    """Memory for the cache of images, in MiB. 0: no cache, so that every image is generated anew. Images of
-    `generator.parts=pictures` are never cached, because the dataset may change."""
+    """Memory for the cache of images, in MiB. 0: no cache, so that every image is generated anew. Images
+    that may be another time different ones, such as those made of your pictures, are never cached."""
     spill_mb: int = 1024
     """Disk space below `paths.cache` for cached images, in MiB. All runs on this machine share it. 0: images are cached
     in memory only."""

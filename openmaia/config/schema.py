@@ -17,8 +17,9 @@ from openmaia.config.machine import (
     RayConfig,
     TrackingConfig,
 )
-from openmaia.config.models import SERVED, BackboneConfig, EditorConfig, GeneratorConfig, TargetConfig
+from openmaia.config.models import SERVED, BackboneConfig, TargetConfig
 from openmaia.config.studies import BiasConfig, EvaluateConfig, SpuriousConfig
+from openmaia.core.components import EditorConfig, GeneratorConfig
 
 
 @dataclass
@@ -197,14 +198,14 @@ class Config:
 def test_generator(config: Config) -> GeneratorConfig:
     """Returns the settings of the generator of the images on which descriptions are tested.
 
-    They are those of `evaluate.generator`, or those of `generator` if `evaluate.generator.kind` is empty.
+    They are those of `evaluate.generator`, or those of `generator` if there is no `evaluate.generator`.
     """
-    return config.evaluate.generator if config.evaluate.generator.kind else config.generator
+    return config.evaluate.generator or config.generator
 
 
 def pool_roles(config: Config) -> tuple[str, ...]:
     """Returns the names of the pools that a config needs. A pool is the processes that serve one model."""
-    return (*POOLS, TEST_GENERATOR) if config.evaluate.generator.kind else POOLS
+    return (*POOLS, TEST_GENERATOR) if config.evaluate.generator else POOLS
 
 
 def prompt_writer(config: Config) -> BackboneConfig:

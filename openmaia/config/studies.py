@@ -2,7 +2,8 @@
 
 from dataclasses import dataclass, field
 
-from openmaia.config.models import BackboneConfig, GeneratorConfig
+from openmaia.config.models import BackboneConfig
+from openmaia.core.components import GeneratorConfig
 
 
 @dataclass
@@ -54,9 +55,9 @@ class EvaluateConfig:
     """The writer of the test prompts. Its kind `auto`: the backbone if it is a language model, rules otherwise;
     `rules`: rules of the offline vocabulary; `vllm`, `openai`, `anthropic`, `replay`: as for the backbone. The preset
     paper needs another model than the agent's."""
-    generator: GeneratorConfig = field(default_factory=lambda: GeneratorConfig(kind=""))
-    """The generator of the test images, if it is another one than that of the investigations. With an empty kind, it is
-    the same (`generator`). Its pool is `pools.test_generator`."""
+    generator: GeneratorConfig | None = None
+    """The generator of the test images, if it is another one than that of the investigations (`generator`). Its pool is
+    `pools.test_generator`."""
 
 
 @dataclass

@@ -13,6 +13,9 @@ from typing import Any
 
 from openmaia.config.machine import MACHINE_KEYS, MACHINE_SECTIONS, POOLS, TEST_GENERATOR, PoolConfig
 from openmaia.config.models import SERVED
+from openmaia.config.sections import Kinds, sections
+from openmaia.config.sections import is_machine_key as is_components_machine_key
+from openmaia.core.components import Component, component
 from openmaia.core.errors import UsageError
 from openmaia.core.paths import user_path
 
@@ -79,10 +82,20 @@ def _is_module(config: Any) -> bool:
 
 def _may_be_several(config: Any, section: str, role: str) -> bool:
     """Returns whether the size of a pool has an effect: it has none, or its default, if the model is on a server."""
-    pool = _select(config, f"pools.{role}")
-    return _select(config, section).kind not in SERVERS or (
-        (pool.min_replicas, pool.num_gpus) == (1, 0) and pool.max_replicas <= 1
+    pool, settings = _select(config, f"pools.{role}"), _select(config, section)
+    is_served = settings is not None and (
+        _component(section, settings).is_served if section in sections() else settings.kind in SERVERS
     )
+    return not is_served or ((pool.min_replicas, pool.num_gpus) == (1, 0) and pool.max_replicas <= 1)
+
+
+def _component(section: str, settings: Any) -> type[Component]:
+    return component(sections()[section].role, settings.kind, section)
+
+
+def _is_repeatable(config: Any, section: str) -> bool:
+    settings = _select(config, section)
+    return settings is None or _component(section, settings).is_repeatable(settings)
 
 
 def _served(section: str, kinds: tuple[str, ...], every: tuple[str, ...]) -> tuple[KeyUse, ...]:
@@ -104,8 +117,6 @@ def _served(section: str, kinds: tuple[str, ...], every: tuple[str, ...]) -> tup
     )
 
 
-_DRAWING = ("generator", "editor", "evaluate.generator")
-
 USES: tuple[KeyUse, ...] = (
     # The network under study.
     _by("target.", "target.kind", "network", excepted="target.kind target.name target.detector target.segmenter "
@@ -122,12 +133,6 @@ USES: tuple[KeyUse, ...] = (
     _by("pictures.folder", "pictures.kind", "folder"),
     _by("pictures.dataset pictures.data pictures.subset pictures.revision pictures.split pictures.column "
         "pictures.streaming", "pictures.kind", "hf"),
-    *(_by(f"{section}.diffusion.", f"{section}.kind", "diffusers") for section in _DRAWING),
-    *(_by(f"{section}.api.", f"{section}.kind", "openai") for section in _DRAWING),
-    KeyUse(("generator.parts",), "generator.kind=collage or editor.kind=collage", "generator.kind",
-           lambda c: "collage" in (c.generator.kind, c.editor.kind)),
-    _by("evaluate.generator.parts", "evaluate.generator.kind", "collage"),
-    _by("evaluate.generator.size", "evaluate.generator.kind", "collage", "diffusers", "openai"),
     # The agent.
     _by("backbone.eyes", "backbone.kind", "scripted"),
     _by("backbone.record", "backbone.kind", "replay", "labels"),
@@ -168,16 +173,20 @@ USES: tuple[KeyUse, ...] = (
                f"{section}.kind", lambda c, section=section, role=role: _may_be_several(c, section, role))
         for role, section, concurrency in (
             ("backbone", "backbone", "backbone.concurrency"),
-            ("generator", "generator", "generator.api.concurrency"),
-            ("editor", "editor", "editor.api.concurrency"),
-            (TEST_GENERATOR, "evaluate.generator", "evaluate.generator.api.concurrency"),
+            ("generator", "generator", "generator.concurrency"),
+            ("editor", "editor", "editor.concurrency"),
+            (TEST_GENERATOR, "evaluate.generator", "evaluate.generator.concurrency"),
         )
     ),
     _by("pools.backbone.kv_cache_gb", "backbone.kind", "vllm"),
     _by("pools.backbone.max_batch", "backbone.kind", "scripted", "replay", "labels"),
-    KeyUse(("pools.generator.cache_mb", "pools.generator.spill_mb"), "generator.parts=packages", "generator.parts",
-           lambda c: c.generator.kind != "collage" or c.generator.parts != "pictures"),
-    _by(f"pools.{TEST_GENERATOR}.", "evaluate.generator.kind", "collage", "diffusers", "openai"),
+    *(
+        KeyUse((f"pools.{role}.cache_mb", f"pools.{role}.spill_mb"), f"a {section} whose images can be repeated",
+               f"{section}.kind", lambda c, section=section: _is_repeatable(c, section))
+        for role, section in (("generator", "generator"), ("editor", "editor"))
+    ),
+    KeyUse((f"pools.{TEST_GENERATOR}.",), "evaluate.generator.kind", "evaluate.generator",
+           lambda c: c.evaluate.generator is not None),
     _by("ray.num_cpus", "ray.address", "local"),
     KeyUse(("ray.wait_seconds",), "ray.address of a running cluster", "ray.address", lambda c: c.ray.address != "local"),
     _by("tracking.", "tracking.kind", "wandb", excepted="tracking.kind"),
@@ -228,9 +237,14 @@ def can_do(kind: str, task: str) -> bool:
     return tasks is None or task in tasks or not (is_own or task in SCRIPTED_TASKS)
 
 
-def is_machine_key(key: str) -> bool:
-    """Returns whether a key says where and with how many processes a run is executed, and not what is measured."""
-    return key.split(".")[0] in MACHINE_SECTIONS or key in MACHINE_KEYS
+def is_machine_key(key: str, kinds: Kinds) -> bool:
+    """Returns whether a key says where and with how many processes a run is executed, and not what is measured.
+
+    Args:
+        key: The dotted key.
+        kinds: The kind of each component.
+    """
+    return key.split(".")[0] in MACHINE_SECTIONS or key in MACHINE_KEYS or is_components_machine_key(key, kinds)
 
 
 @cache

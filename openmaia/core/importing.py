@@ -48,12 +48,12 @@ def import_object(name: str, key: str, otherwise: str = "") -> Any:
     """
     module, colon, attribute = name.partition(":")
     if not (module and colon and attribute):
-        raise UsageError(f"{key}={name!r} names no object of a module; expected package.module:function{otherwise}")
+        raise UsageError(f"{key}={name!r} names no object of a module; expected package.module:name{otherwise}")
     add_folder(os.getcwd())
     try:
         return getattr(importlib.import_module(module), attribute)
     except (Exception, SystemExit) as error:  # a module may fail in any way, and a script may end itself
         raise UsageError(
-            f"{key}={name!r} cannot be imported: {type(error).__name__}: {error}; expected package.module:function, "
+            f"{key}={name!r} cannot be imported: {type(error).__name__}: {error}; expected package.module:name, "
             f"installed or in the current folder {os.getcwd()}{otherwise}"
         ) from error

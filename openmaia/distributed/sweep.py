@@ -255,7 +255,7 @@ def _release_pools(sweeps: Sequence[Sweep], testing: Testing) -> None:
     """Releases the pools that the tests do not use. The pools that make and measure test images can take their GPUs."""
     pools = sweeps[0].pools  # the sweeps share all of them but the target
     pools.release("editor")
-    if sweeps[0].config.evaluate.generator.kind:
+    if sweeps[0].config.evaluate.generator:
         pools.release("generator")
     if testing.streams and all(prompt_writer(sweep.config) is not sweep.config.backbone for sweep in sweeps):
         pools.release("backbone")

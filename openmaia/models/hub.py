@@ -22,12 +22,6 @@ from openmaia.core.documents import parse_json
 from openmaia.core.errors import UsageError
 from openmaia.core.paths import user_path
 
-DENOISERS = ("transformer", "unet")
-"""Names that diffusion pipelines use for their denoising network."""
-
-TEXT_ENCODERS = ("text_encoder_3", "text_encoder_2", "text_encoder")
-"""Names that diffusion pipelines use for their text encoders. The first one that a pipeline has is its largest."""
-
 
 def located(source: str) -> str:
     """Returns the path of an existing folder with `~` expanded, or a hub id unchanged."""

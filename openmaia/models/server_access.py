@@ -1,10 +1,13 @@
 """The address, the key and the errors of a model server that is called by HTTP."""
 
+import importlib
 import os
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
+from openmaia.core.checks import Check, missing, note, ok
 from openmaia.core.errors import OpenMaiaError, ServiceError, ServiceUnavailable, UsageError
 from openmaia.core.secrets import redacted
 from openmaia.models.backbones.failures import REFUSED_ACCESS, Failure, response_failure
@@ -14,6 +17,9 @@ from openmaia.models.backbones.wordings import LEFT_OUT, Refusal, key_hint
 CONNECT_SECONDS = 10.0
 """Time limit in seconds for opening a connection. It is shorter than the default limit for an answer, so that an
 unreachable server is detected early."""
+
+CHECK_SECONDS = 3.0
+"""Seconds within which a server must answer before a run starts."""
 
 SHOWN = 300
 """Largest number of characters of a server's message that are included in an error message."""
@@ -164,3 +170,52 @@ def _is_address(url: str) -> bool:
         return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
     except ValueError:
         return False
+
+
+def server_check(library: str, access: Callable[[], ServerAccess], *, waits: bool) -> Check:
+    """Asks a server for the models that it serves, and checks that the configured model is one of them.
+
+    Args:
+        library: The client library, `openai` or `anthropic`.
+        access: Returns how to reach the server. Raises UsageError if the key is missing or the address is not a URL.
+        waits: Whether a server that is slow or overloaded, or that does not list its models, is a note and not missing.
+    """
+    vendor: Any = importlib.import_module(library)
+    try:
+        server = access()
+        server.check()
+    except UsageError as error:
+        return missing(error.message)
+    given = f"{server.section}.base_url={server.url}"
+    try:
+        client = vendor.Client(api_key=server.key(), base_url=server.url, timeout=CHECK_SECONDS, max_retries=0)
+        names = [model.id for model in client.models.list().data]
+    except (
+        vendor.APITimeoutError,
+        vendor.PermissionDeniedError,
+        vendor.RateLimitError,
+        vendor.InternalServerError,
+    ) as error:
+        if waits:
+            return note(f"{given} does not list its models now ({type(error).__name__})")
+        if not isinstance(error, vendor.PermissionDeniedError):
+            return _no_answer(given, server, error)
+        return missing(f"{given} refuses the key; set {server.key_variable} to a valid one")
+    except vendor.AuthenticationError:
+        return missing(f"{given} refuses the key; set {server.key_variable} to a valid one")
+    except vendor.NotFoundError:
+        return note(f"{given} answers, but lists no models; {server.address_hint}")
+    except vendor.APIError as error:
+        return _no_answer(given, server, error)
+    except (AttributeError, TypeError, ValueError):
+        return missing(f"{given} answers, but not as this API; {server.address_hint}")
+    if server.model in names:
+        return ok(f"{given} serves {server.model}")
+    return note(
+        f"{given} does not list {server.section}.model={server.model}, but {', '.join(names[:5]) or 'no model'}"
+    )
+
+
+def _no_answer(given: str, server: ServerAccess, error: Exception) -> Check:
+    reason = server.shown(str(error.__cause__ or error))  # Servers may repeat the key.
+    return missing(f"{given} does not answer ({reason}); start the server, or see its log")

@@ -1,18 +1,18 @@
 """Names the models with which the images of a run were generated and edited."""
 
 from collections.abc import Mapping
-from typing import Any, cast
+from typing import Any
+
+from openmaia.core.components import stored_remark
 
 
-def image_model(service: Mapping[str, Any]) -> str:
-    """Returns the name of the model of an image generator or image editor.
-
-    A remark follows the name if the images cannot be reproduced, because they come from an API that takes no seed.
+def image_model(service: Mapping[str, Any], role: str) -> str:
+    """Returns the name of the model of a generator or editor, with what readers should know of it.
 
     Args:
-        service: The section `generator` or `editor` of a config.
+        service: The section of a stored config, such as `generator`.
+        role: "generator" or "editor".
     """
-    kind = str(service["kind"])
-    section = cast(Mapping[str, Any], service.get({"diffusers": "diffusion", "openai": "api"}.get(kind, "")) or {})
-    name = str(section.get("model", "")).rstrip("/").rsplit("/", 1)[-1] or kind
-    return name if kind != "openai" or section.get("seed") else f"{name} without seeds, not reproducible"
+    name = str(service.get("model") or service["kind"]).rstrip("/").rsplit("/", 1)[-1]
+    remark = stored_remark(service, role)
+    return f"{name} ({remark})" if remark else name

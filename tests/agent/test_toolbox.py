@@ -100,7 +100,7 @@ def toolbox(library: ImageDataset, exemplars: UnitExemplars, viewer: Viewer) -> 
         target=ClosedFormTarget("t"),
         exemplars=InMemory(exemplars),
         generator=CollageGenerator(library, 224),
-        editor=CollageEditor(library, 224),
+        editor=CollageEditor(library),
         backbone=viewer,
     )
     options = investigations.options(load([str(REPOSITORY / "configs/closed-form.yaml")]))

@@ -78,7 +78,7 @@ def reports(*overrides: str) -> list[WeightReport]:
 
 def generator(model: str | Path, *overrides: str) -> WeightReport:
     """The report on the generator's pipeline."""
-    return reports("generator.kind=diffusers", f"generator.diffusion.model={model}", *overrides)[0]
+    return reports("generator.kind=diffusers", f"generator.model={model}", *overrides)[0]
 
 
 def backbone(model: str | Path, *overrides: str) -> WeightReport:
@@ -140,7 +140,7 @@ def test_mistral_format_is_another_file():
 
 def test_a_part_of_its_own_replaces_that_of_the_pipeline(tmp_path: Path):
     own = write(tmp_path / "own", "transformer/diffusion_pytorch_model.safetensors")
-    given = ["generator.diffusion.model=maker/flux", f"generator.diffusion.transformer={own}"]
+    given = ["generator.model=maker/flux", f"generator.transformer={own}"]
     pipeline, transformer = reports("generator.kind=diffusers", *given)
     assert list(pipeline.loaded) == ["text_encoder_2"] and pipeline.to_fetch == 10 * GB
     assert transformer.result.state == "ok"
@@ -237,13 +237,13 @@ def test_an_unknown_network_has_near_names():
 )
 def test_memory_follows_the_type_of_the_loaded_weights(tmp_path: Path, setting: str, expected: float):
     folder = write(tmp_path / "m", "unet/diffusion_pytorch_model.safetensors", dtype=np.float32, count=10**6)
-    report = generator(folder, f"generator.diffusion.{setting}")
+    report = generator(folder, f"generator.{setting}")
     assert report.loaded["unet"] == pytest.approx(expected, rel=1e-3)
 
 
 def test_offload_needs_memory_for_the_largest_part():
-    given = [*DIFFUSION, "generator.diffusion.model=maker/flux", "pools.generator.num_gpus=1"]
-    whole, offloaded = load(given), load([*given, "generator.diffusion.offload=true"])
+    given = [*DIFFUSION, "generator.model=maker/flux", "pools.generator.num_gpus=1"]
+    whole, offloaded = load(given), load([*given, "generator.offload=true"])
     messages = [
         replica_memory(config, inspect(weight_sources(config)), 0, [H100])[0].message for config in (whole, offloaded)
     ]
@@ -273,7 +273,7 @@ def test_replicas_on_a_cluster_are_not_compared_with_this_machine():
 
 
 def test_nf4_needs_a_gpu():
-    config = load([*DIFFUSION, "generator.diffusion.model=maker/flux", "generator.diffusion.quantize=nf4"])
+    config = load([*DIFFUSION, "generator.model=maker/flux", "generator.quantize=nf4"])
     [result] = replica_memory(config, inspect(weight_sources(config)), 0, [])
     assert result.state == "missing" and "nf4 needs a GPU" in result.message
 

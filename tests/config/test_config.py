@@ -13,10 +13,15 @@ from openmaia.config import machine, models, schema, studies
 from openmaia.config.loading import differing_keys, load, load_sweeps, to_dict, to_yaml
 from openmaia.config.schema import Config
 from openmaia.core.errors import UsageError
+from openmaia.models.generators import diffusion, images_api
+from openmaia.offline.collage import host
 
 CONFIGS = sorted((Path(__file__).parents[2] / "configs").rglob("*.yaml"))
 SECTIONS = {
-    kind for module in (machine, models, schema, studies) for kind in vars(module).values() if is_dataclass(kind)
+    kind
+    for module in (machine, models, schema, studies, diffusion, images_api, host)
+    for kind in vars(module).values()
+    if is_dataclass(kind) and kind.__name__.endswith("Config")
 }
 LEAST = ["name=x", "units=all", "target.name=t"]
 
@@ -54,10 +59,10 @@ def test_user_mappings_are_replaced_as_a_whole():
         "evaluate.writer.model=m",
         "evaluate.writer.vllm.arguments.load_format=dummy",
     ]
-    drawing = ["evaluate.generator.kind=openai", "evaluate.generator.api.model=m"]
-    third = load([*LEAST, *writer, *drawing, "evaluate.generator.api.arguments.quality=high"])
+    drawing = ["evaluate.generator.kind=openai", "evaluate.generator.model=m"]
+    third = load([*LEAST, *writer, *drawing, "evaluate.generator.arguments.quality=high"])
     assert third.evaluate.writer.vllm.arguments == {"load_format": "dummy"}
-    assert third.evaluate.generator.api.arguments == {"quality": "high"}
+    assert third.evaluate.generator.arguments == {"quality": "high"}
 
 
 def test_texts_are_read_as_they_are_written(tmp_path: Path):
@@ -238,14 +243,14 @@ def test_value_out_of_range_names_its_key(given: str):
     "given",
     [
         "seed=-1",
-        "generator.diffusion.guidance=-2",
+        "generator.guidance=-2",
         "evaluate.detect=0",
         "evaluate.writer.temperature=0",
         "ray.save_seconds=0",
     ],
 )
 def test_value_in_range_is_accepted(given: str):
-    models = ["generator.kind=diffusers", "generator.diffusion.model=m"]
+    models = ["generator.kind=diffusers", "generator.model=m"]
     load([*LEAST, *models, "evaluate.writer.kind=openai", "evaluate.writer.model=m", given])
 
 
@@ -255,7 +260,9 @@ def test_every_key_is_documented(section: type):
     (node,) = ast.parse(inspect.getsource(section)).body
     assert isinstance(node, ast.ClassDef)
     for field, below in zip(node.body, [*node.body[1:], None], strict=True):
-        if isinstance(field, ast.AnnAssign) and "Config" not in ast.unparse(field.annotation):
+        annotation = ast.unparse(field.annotation) if isinstance(field, ast.AnnAssign) else "ClassVar"
+        if "Config" not in annotation and "ClassVar" not in annotation:
+            assert isinstance(field, ast.AnnAssign)
             assert isinstance(below, ast.Expr), f"{section.__name__}.{ast.unparse(field.target)} has no documentation"
 
 
@@ -310,10 +317,10 @@ def test_machine_sections_are_not_compared():
     machine = ["paths.runs=/tmp/r", "pools.target.min_replicas=3", "ray.address=auto", "retries=4", "paths.cache=/c"]
     server = ["backbone.kind=openai", "backbone.model=m", "backbone.sees=text", "viewer.kind=openai", "viewer.model=m"]
     server += ["evaluate.writer.kind=openai", "evaluate.writer.model=m"]
-    server += ["evaluate.generator.kind=openai", "evaluate.generator.api.model=m"]
-    server += ["generator.kind=diffusers", "generator.diffusion.model=m"]
+    server += ["evaluate.generator.kind=openai", "evaluate.generator.model=m"]
+    server += ["generator.kind=diffusers", "generator.model=m"]
     machine += ["backbone.base_url=http://127.0.0.1:1", "viewer.timeout=9", "evaluate.writer.tries=2"]
-    machine += ["evaluate.generator.api.tries=2", "generator.diffusion.offload=true"]
+    machine += ["evaluate.generator.tries=2", "generator.offload=true"]
     one, other = (to_dict(load([*LEAST, *server, *more])) for more in ((), machine))
     assert differing_keys(one, other) == []
 
@@ -336,10 +343,10 @@ def test_saved_config_reads_back_equal(text: str):
         (["backbone.kind=openai", "backbone.model=m", "pools.backbone.min_replicas=2"], "backbone.concurrency"),
         (
             [
-                *("evaluate.generator.kind=openai", "evaluate.generator.api.model=m"),
+                *("evaluate.generator.kind=openai", "evaluate.generator.model=m"),
                 "pools.test_generator.min_replicas=2",
             ],
-            "evaluate.generator.api.concurrency",
+            "evaluate.generator.concurrency",
         ),
         (["backbone.kind=vllm", "backbone.model=m", "backbone.context_tokens=4000"], "limits.reply_tokens=4096"),
         (
@@ -353,8 +360,8 @@ def test_saved_config_reads_back_equal(text: str):
             ],
             "needs pools.backbone.num_gpus=4; it is 2",
         ),
-        (["generator.kind=diffusers"], "needs generator.diffusion.model"),
-        (["editor.kind=diffusers"], "needs editor.diffusion.model"),
+        (["generator.kind=diffusers"], "leaves out generator.model"),
+        (["editor.kind=diffusers"], "leaves out editor.model"),
         (["backbone.tries=0"], "above 0"),
         (["backbone.kind=replay"], "needs backbone.record"),
         (["backbone.sees=text", "viewer.kind=openai"], "needs viewer.model"),

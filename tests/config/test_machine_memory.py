@@ -84,7 +84,7 @@ def backbone_bytes(config: Config, name: str) -> float:
 
 def diffusion_bytes(config: Config, role: str, name: str) -> float:
     """Returns what a replica of the generator or the editor needs on its card."""
-    settings = getattr(config, role).diffusion
+    settings = getattr(config, role)
     quantized = {"transformer", "t5"} if settings.quantize == "nf4" else set[str]()
     return WORKING + sum(count * 1e9 * (NF4 if part in quantized else 2) for part, count in DIFFUSION[name].items())
 

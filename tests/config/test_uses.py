@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from openmaia.config import uses
-from openmaia.config.loading import left_out, load, refuse_unused_by, restore, to_dict
+from openmaia.config.loading import config_keys, left_out, load, refuse_unused_by, restore, to_dict
 from openmaia.config.schema import Config
 from openmaia.core.errors import UsageError
 from tests.config.test_config import LEAST
@@ -84,24 +84,11 @@ USED: dict[str, dict[str, str]] = {
         "evaluate.n": ALL,
     },
     "generator.kind=collage diffusers openai": {
-        "generator.parts": "collage",
-        "generator.size": ALL,
-        "generator.diffusion.": "diffusers",
-        "generator.api.": "openai",
         "pools.generator.min_replicas": ALL,
         "pools.generator.": ALL,
     },
     "editor.kind=collage diffusers openai": {
-        "editor.diffusion.": "diffusers",
-        "editor.api.": "openai",
         "pools.editor.": ALL,
-    },
-    "evaluate.generator.kind= collage diffusers openai": {
-        "evaluate.generator.parts": "collage",
-        "evaluate.generator.size": "collage diffusers openai",
-        "evaluate.generator.diffusion.": "diffusers",
-        "evaluate.generator.api.": "openai",
-        "pools.test_generator.": "collage diffusers openai",
     },
     "target.kind=network synthetic closed_form": {
         "target.kind": ALL,
@@ -129,7 +116,6 @@ USED: dict[str, dict[str, str]] = {
 OTHERWISE = {
     "viewer.kind": ["backbone.sees=text"],
     "target.family": ["target.kind=closed_form"],
-    "generator.kind": ["editor.kind=diffusers", "editor.diffusion.model=m"],
 }
 """What the values of a choice are combined with."""
 
@@ -137,7 +123,7 @@ NEEDS = {
     **{kind: [f"SECTION.kind={kind}", "SECTION.model=m"] for kind in SERVED.split()},
     "labels": ["SECTION.kind=labels", "SECTION.model=m", "SECTION.record=r"],
     "replay": ["SECTION.kind=replay", "SECTION.record=r"],
-    "diffusers": ["SECTION.kind=diffusers", "SECTION.diffusion.model=m"],
+    "diffusers": ["SECTION.kind=diffusers", "SECTION.model=m"],
     "folder": ["SECTION.kind=folder", "SECTION.folder=f"],
     "hf": ["SECTION.kind=hf", "SECTION.dataset=d"],
 }
@@ -153,17 +139,11 @@ CASES = [
 def chosen(key: str, value: str) -> Config:
     section, _, name = key.rpartition(".")
     given = NEEDS.get(value, [f"{key}={value}"]) if name == "kind" else [f"{key}={value}"]
-    if value == "openai" and section.endswith(("generator", "editor")):
-        given = ["SECTION.kind=openai", "SECTION.api.model=m"]
-    if not value:
-        return load(LEAST)
     return load([*LEAST, *OTHERWISE.get(key, ()), *(each.replace("SECTION", section) for each in given)])
 
 
 def keys() -> list[str]:
-    from openmaia.config.loading import _defaults  # every key of the schema
-
-    return list(_defaults())
+    return config_keys()
 
 
 @pytest.mark.parametrize(("choice", "value"), CASES)
@@ -185,8 +165,6 @@ def test_every_key_of_a_component_is_in_the_table():
     sections = (
         "target.",
         "pictures.",
-        "generator.",
-        "editor.",
         "backbone.",
         "viewer.",
         "evaluate.writer.",
@@ -210,10 +188,7 @@ def test_every_key_of_a_component_is_in_the_table():
         (["backbone.temperature=0.2"], "backbone.temperature", "backbone.kind=scripted", "vllm, openai or anthropic"),
         (["tools=[mine:look]"], "tools", "backbone.kind=scripted", "openai"),
         (["backbone.kind=labels", "backbone.model=m", "backbone.record=r", "without=[text2image]"], "without", "labels", "scripted"),
-        (["generator.diffusion.guidance=3"], "generator.diffusion.guidance", "generator.kind=collage", "diffusers"),
-        (["generator.api.seed=true"], "generator.api.seed", "generator.kind=collage", "openai"),
-        (["evaluate.generator.size=99"], "evaluate.generator.size", "evaluate.generator.kind=''", "diffusers"),
-        (["pools.test_generator.max_batch=2"], "pools.test_generator.max_batch", "evaluate.generator.kind", "collage"),
+        (["pools.test_generator.max_batch=2"], "pools.test_generator.max_batch", "evaluate.generator=None", "evaluate.generator.kind"),
         (["target.family=biased"], "target.family", "target.kind=network", "closed_form"),
         (["target.kind=closed_form", "target.layers=[a]"], "target.layers", "target.kind=closed_form", "network"),
         (["viewer.kind=none"], "viewer.kind", "backbone.sees=images", "text"),
@@ -241,8 +216,8 @@ def test_prompts_of_the_user_are_refused_without_a_reader(kind: str, tmp_path: P
 
 def test_all_unused_keys_are_one_error():
     with pytest.raises(UsageError) as caught:
-        load([*LEAST, "backbone.temperature=1", "backbone.top_p=1", "editor.api.seed=true"])
-    assert all(key in caught.value.message for key in ("backbone.temperature", "backbone.top_p", "editor.api.seed"))
+        load([*LEAST, "backbone.temperature=1", "backbone.top_p=1", "tracking.project=x"])
+    assert all(key in caught.value.message for key in ("backbone.temperature", "backbone.top_p", "tracking.project"))
 
 
 def test_key_in_a_file_is_refused_like_an_override(tmp_path: Path):
@@ -271,8 +246,8 @@ def test_machine_files_fit_models_on_servers(machine: str, model: str):
 
 def test_overrides_of_a_stored_config_are_checked():
     stored = to_dict(load(LEAST))
-    with pytest.raises(UsageError, match=r"evaluate.generator.size: .* cannot use it"):
-        restore(stored, "a run", ["evaluate.generator.size=100"])
+    with pytest.raises(UsageError, match=r"backbone.temperature: .* cannot use it"):
+        restore(stored, "a run", ["backbone.temperature=1"])
 
 
 @pytest.mark.parametrize(

@@ -51,8 +51,8 @@ PLACES = {
     "address of a server": ["backbone.kind=openai", "backbone.model=m", "backbone.base_url=${oc.env:MY_URL}"],
     "store with a client secret": ["paths.runs=abfs://box/runs?client_secret=0123456789abcdef&enable_tls=true"],
     "fields of a request": [
-        *("generator.kind=openai", "generator.api.model=m"),
-        f"generator.api.arguments={{callback: '{SIGNED}'}}",
+        *("generator.kind=openai", "generator.model=m"),
+        f"generator.arguments={{callback: '{SIGNED}'}}",
     ],
 }
 

@@ -49,7 +49,7 @@ def test_test_images_come_from_the_second_generator(config: Config):
     claim = Claim(unit=Unit(target="t", layer="mono", index=0), labels=("red",))
     services = in_process(config)
     trial = evaluate_claims([claim], services, design(config))[0].trial
-    assert trial.generator == config.evaluate.generator.diffusion.model
+    assert trial.generator == config.evaluate.generator.model
     other = generators.generator(config)
     for stimulus in trial.stimuli[:2]:
         assert stimulus.digest != other.generate([Generation(prompt=stimulus.prompt, seed=0)])[0].image.digest
@@ -89,7 +89,7 @@ def test_images_made_of_parts_that_the_user_may_change_are_not_cached():
     ("override", "message"),
     [
         ("evaluate.generator.kind=sketch", "evaluate.generator.kind='sketch'.*nothing or collage"),
-        ("evaluate.generator.kind=diffusers", "evaluate.generator.diffusion.model"),
+        ("evaluate.generator.kind=diffusers", "evaluate.generator.model"),
     ],
 )
 def test_wrong_second_generator_is_refused(override: str, message: str):

@@ -18,11 +18,9 @@ import torch
 from diffusers import AutoencoderKL, FlowMatchEulerDiscreteScheduler, FluxPipeline, FluxTransformer2DModel
 from transformers import CLIPTextConfig, CLIPTextModel, T5Config, T5EncoderModel
 
-from openmaia.config.models import DiffusionConfig
 from openmaia.core.images import EncodedImage
 from openmaia.core.services import Edit, GeneratedImage, Generation
-from openmaia.models.generators.editor import DiffusionEditor
-from openmaia.models.generators.generator import DiffusionGenerator
+from openmaia.models.generators.diffusion import DiffusersConfig, DiffusersEditor, DiffusersGenerator
 from tests.helpers.tiny.flux import clip_tokenizer, t5_tokenizer
 
 pytestmark = [
@@ -146,8 +144,8 @@ def difference(one: GeneratedImage, other: GeneratedImage) -> float:
 
 def test_flux_batches_are_faster_than_singles(flux: Path) -> None:
     started = time.monotonic()
-    config = DiffusionConfig(model=str(flux), quantize="nf4", steps=25, guidance=5.5)
-    generator = DiffusionGenerator(config, SIZE)
+    config = DiffusersConfig(size=SIZE, model=str(flux), quantize="nf4", steps=25, guidance=5.5)
+    generator = DiffusersGenerator(config)
     loading, weights = time.monotonic() - started, torch.cuda.memory_allocated() / 2**30
 
     def draw(count: int) -> list[GeneratedImage]:
@@ -172,8 +170,8 @@ def test_flux_batches_are_faster_than_singles(flux: Path) -> None:
 def test_kontext_batches_are_faster_than_singles(kontext: Path) -> None:
     gc.collect()
     torch.cuda.empty_cache()
-    config = DiffusionConfig(model=str(kontext), quantize="nf4", steps=15, guidance=2.5)
-    editor = DiffusionEditor(config)
+    config = DiffusersConfig(size=SIZE, model=str(kontext), quantize="nf4", steps=15, guidance=2.5)
+    editor = DiffusersEditor(config)
     pixels = np.random.default_rng(0).integers(0, 256, (max(COUNTS), SIZE, SIZE, 3), dtype=np.uint8)
     pictures = [EncodedImage.of(one) for one in pixels]
 
@@ -191,11 +189,11 @@ def test_offloading_gives_the_same_image(flux: Path) -> None:
     gc.collect()
     torch.cuda.empty_cache()
     torch.cuda.reset_peak_memory_stats()
-    config = DiffusionConfig(model=str(flux), quantize="nf4", steps=4, offload=True)
-    offloaded = DiffusionGenerator(config, SIZE)
+    config = DiffusersConfig(size=SIZE, model=str(flux), quantize="nf4", steps=4, offload=True)
+    offloaded = DiffusersGenerator(config)
     request = [Generation(prompt="a dog", seed=0)]
     drawn = offloaded.generate(request)[0]
     report("offloaded", resting_gib=round(torch.cuda.memory_allocated() / 2**30, 2))
     assert torch.cuda.memory_allocated() < 2 * 2**30
-    resident = DiffusionGenerator(DiffusionConfig(model=str(flux), quantize="nf4", steps=4), SIZE)
+    resident = DiffusersGenerator(DiffusersConfig(size=SIZE, model=str(flux), quantize="nf4", steps=4))
     assert difference(drawn, resident.generate(request)[0]) < 2

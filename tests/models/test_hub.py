@@ -32,7 +32,7 @@ READ = """
 from openmaia.core.errors import UsageError
 from openmaia.models.hub import read_json
 try:
-    print(read_json("generator.diffusion.model", "someone/model", "model_index.json"))
+    print(read_json("generator.model", "someone/model", "model_index.json"))
 except UsageError as error:
     print(error)
 """
@@ -41,11 +41,11 @@ except UsageError as error:
 @pytest.mark.parametrize(
     ("status", "code", "expected"),
     [
-        (401, "GatedRepo", "generator.diffusion.model='someone/model' is gated"),
-        (404, "RepoNotFound", "generator.diffusion.model='someone/model' is neither a folder nor a model of the hub"),
-        (403, "", "generator.diffusion.model='someone/model' is no folder, and the model hub did not answer"),
+        (401, "GatedRepo", "generator.model='someone/model' is gated"),
+        (404, "RepoNotFound", "generator.model='someone/model' is neither a folder nor a model of the hub"),
+        (403, "", "generator.model='someone/model' is no folder, and the model hub did not answer"),
         (404, "EntryNotFound", "None"),
-        (0, "", "generator.diffusion.model='someone/model' is no folder, and the model hub did not answer"),
+        (0, "", "generator.model='someone/model' is no folder, and the model hub did not answer"),
     ],
 )
 def test_refusal_of_the_hub_is_explained(tmp_path: Path, status: int, code: str, expected: str) -> None:

@@ -49,7 +49,7 @@ def generator(library: ImageDataset) -> CollageGenerator:
 
 @pytest.fixture(scope="module")
 def editor(library: ImageDataset) -> CollageEditor:
-    return CollageEditor(library, SIZE)
+    return CollageEditor(library)
 
 
 @pytest.fixture(scope="module")
@@ -59,7 +59,7 @@ def drawing(bare: ImageDataset) -> CollageGenerator:
 
 @pytest.fixture(scope="module")
 def redrawing(bare: ImageDataset) -> CollageEditor:
-    return CollageEditor(bare, SIZE)
+    return CollageEditor(bare)
 
 
 def draw(generator: CollageGenerator, prompt: str, seed: int = 0, split: Split = "explore") -> GeneratedImage:
@@ -342,7 +342,7 @@ def test_edit_keeps_the_size(drawing: CollageGenerator, redrawing: CollageEditor
 def test_edits_are_reproducible(editor: CollageEditor, generator: CollageGenerator, library: ImageDataset):
     before = draw(generator, "a carnivore on grass", 4)
     for order in ("replace the carnivore with a tool", "add a star", "change the background to sand", "make it blue"):
-        assert edited(editor, before, order) == edited(CollageEditor(library, SIZE), before, order)
+        assert edited(editor, before, order) == edited(CollageEditor(library), before, order)
 
 
 def test_edits_can_be_edited(drawing: CollageGenerator, redrawing: CollageEditor):

@@ -92,7 +92,7 @@ def means(library: ImageDataset, target: Counting) -> Means:
         target=target,
         exemplars=Shelf(red, blue),
         generator=CollageGenerator(library, 224),
-        editor=CollageEditor(library, 224),
+        editor=CollageEditor(library),
         backbone=None,  # pyright: ignore[reportArgumentType]
     )
     return Means(services=services, see=see, pictures=picture_order([*red, *blue], 0))

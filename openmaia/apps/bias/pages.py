@@ -15,6 +15,7 @@ from openmaia.reporting.browser.rows import rows
 from openmaia.reporting.browser.thumbnails import Thumbnails
 from openmaia.reporting.figures.charts import value_strips
 from openmaia.reporting.figures.style import svg
+from openmaia.reporting.image_models import image_model
 from openmaia.runs.run import InvestigationId, Run
 
 PACKAGE = "openmaia.apps.bias"
@@ -85,7 +86,7 @@ def write_pages(run: Run, verdicts: Sequence[BiasVerdict]) -> None:
     facts: dict[str, Any] = {
         "run": run.name,
         "settings": config["bias"],
-        "is_collage": config["generator"]["kind"] == "collage",
+        "generator": image_model(config["generator"], "generator"),
         "backbone": config["backbone"]["kind"],
     }
     thumbnails = Thumbnails(PAGE_BYTES)

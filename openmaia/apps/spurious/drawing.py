@@ -11,6 +11,7 @@ from pathlib import Path
 from openmaia.apps.spurious import layout
 from openmaia.config.schema import Config
 from openmaia.config.studies import SpuriousConfig
+from openmaia.core.components import identity
 from openmaia.core.errors import UsageError
 from openmaia.core.paths import user_path
 from openmaia.core.services import GeneratedImage, Generation, Generator
@@ -29,8 +30,7 @@ def folder(config: Config) -> Path:
 
     Its name is a hash of all settings that determine the images. Versions of packages are not included.
     """
-    generator = config.generator
-    kinds = (generator.kind, generator.size, generator.diffusion, config.pictures, config.spurious.classes)
+    kinds = (identity(config.generator), config.pictures, config.spurious.classes)
     made_from = repr((kinds, sorted(layout.wanted(config.spurious).items())))
     name = hashlib.sha256(made_from.encode()).hexdigest()[:16]
     return user_path(config.paths.cache) / "spurious" / "drawn" / name

@@ -10,6 +10,7 @@ from markupsafe import Markup
 from openmaia.apps.spurious.study import StudyResult
 from openmaia.apps.spurious.table import SelectionRow, SpuriousTable, as_data
 from openmaia.config.schema import Config
+from openmaia.core.components import of_config
 from openmaia.reporting.browser.pages import render
 from openmaia.reporting.figures.row_chart import ChartRow, RowMark, point_key, row_chart
 from openmaia.reporting.figures.style import NEUTRAL, POSITIVE, png, svg
@@ -54,7 +55,7 @@ def _page(config: Config, made: SpuriousTable, results: Sequence[StudyResult], d
         name=config.name,
         network=config.target.network,
         backbone=backbone,
-        is_collage=not settings.folder and config.generator.kind == "collage",
+        remark="" if settings.folder else of_config(config.generator, "generator").remark(config.generator),
         is_drawn=not settings.folder,
         is_scripted=config.backbone.kind == "scripted",
         layer=config.target.layers[0],

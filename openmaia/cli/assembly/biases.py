@@ -6,6 +6,7 @@ from openmaia.apps.bias.matched import Matcher
 from openmaia.apps.bias.run import BiasDesign
 from openmaia.cli.assembly.evaluation import detector_judge, judge, language_model
 from openmaia.config.schema import Config, test_generator
+from openmaia.core.components import of_config
 from openmaia.core.errors import UsageError
 from openmaia.core.services import Backbone, Generator, Target
 from openmaia.core.units import OUTPUT
@@ -50,7 +51,7 @@ def services(
     generator = PatientGenerator(generator=generator, minutes=config.backbone.outage_minutes)
     detector = config.bias.detector
     class_judge = detector_judge(detector, "", test_generator(config).size) if detector else judge(config, model)
-    if model is None or test_generator(config).kind == "collage":
+    if model is None or of_config(test_generator(config)).vocabulary is not None:
         from openmaia.offline.vocabulary.contexts import RuleContextWriter, is_exact_name
 
         writer = RuleContextWriter() if model is None else ModelContextWriter(model)

@@ -1,13 +1,12 @@
 """Loads the model of each service of a config."""
 
-from dataclasses import replace
 from typing import Any
 
 from openmaia.cli.assembly.backbones import backbone
-from openmaia.cli.assembly.generators import editor, generator
+from openmaia.cli.assembly.generators import editor, generator, test_generator
 from openmaia.cli.assembly.targets import target
 from openmaia.config.models import SERVED
-from openmaia.config.schema import Config, test_generator
+from openmaia.config.schema import Config
 
 
 def host(role: str, config: Config) -> Any:
@@ -27,7 +26,7 @@ def host(role: str, config: Config) -> Any:
         case "generator":
             return generator(config)
         case "test_generator":
-            return generator(replace(config, generator=test_generator(config)))
+            return test_generator(config)
         case "editor":
             return editor(config)
         case _:

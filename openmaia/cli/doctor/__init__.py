@@ -7,15 +7,16 @@ from openmaia.cli.doctor import machine, memory, weights
 from openmaia.cli.doctor.quick import quick_checks
 from openmaia.cli.doctor.sources import library_network, weight_sources
 from openmaia.config.loading import load
-from openmaia.distributed.launchers.requirements import CheckResult, installed, ok
+from openmaia.core.checks import Check, ok
+from openmaia.distributed.launchers.requirements import installed
 
-__all__ = ["CheckResult", "examine"]
+__all__ = ["Check", "examine"]
 
 SECONDS = 12.0
 """Seconds within which torch, torchvision and transformers must be imported and answer."""
 
 
-def examine(sources: Sequence[str], seconds: float = SECONDS) -> list[CheckResult]:
+def examine(sources: Sequence[str], seconds: float = SECONDS) -> list[Check]:
     """Checks this machine, and whether it has everything that a config needs. Loads no weights.
 
     Args:

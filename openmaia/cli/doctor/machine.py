@@ -18,8 +18,8 @@ from openmaia.agent.sandbox import SandboxLevel
 from openmaia.agent.sandbox.launch import can_hide_files
 from openmaia.agent.sandbox.policy import best_level
 from openmaia.cli.doctor.memory import main_memory
+from openmaia.core.checks import Check, missing, note, ok
 from openmaia.core.errors import SandboxError
-from openmaia.distributed.launchers.requirements import CheckResult, missing, note, ok
 
 OURS = "openmaia"
 
@@ -27,7 +27,7 @@ ENGINES = ("torch", "torchvision", "torchaudio", "transformers", "diffusers", "a
 """Packages that require narrow ranges of versions of each other."""
 
 
-def python() -> CheckResult:
+def python() -> Check:
     """Checks the version of Python, and reports the CPUs and the main memory."""
     version = f"Python {platform.python_version()}"
     if (3, 11) <= sys.version_info[:2] <= (3, 12):
@@ -35,14 +35,14 @@ def python() -> CheckResult:
     return missing(f"{version}, and 3.11 or 3.12 is needed; make PYTHON=python3.11 setup")
 
 
-def versions(distributions: Mapping[str, Distribution]) -> list[CheckResult]:
+def versions(distributions: Mapping[str, Distribution]) -> list[Check]:
     """Checks that the versions of installed packages meet the requirements of openmaia, torch and similar libraries.
 
     Args:
         distributions: The installed Python distributions by canonical name.
     """
     known = {OURS, *ENGINES, *(canonicalize_name(each.name) for each in _requirements(distributions, OURS))}
-    wrong: list[CheckResult] = []
+    wrong: list[Check] = []
     for name in (OURS, *ENGINES):
         for wanted in _requirements(distributions, name):
             here = distributions.get(canonicalize_name(wanted.name))
@@ -63,7 +63,7 @@ def _requirements(distributions: Mapping[str, Distribution], name: str) -> Itera
             yield wanted
 
 
-def sandbox() -> CheckResult:
+def sandbox() -> Check:
     """Reports how well this machine can confine the code that the agent writes."""
     level, reason = best_level()
     if level is not SandboxLevel.NONE:
@@ -108,7 +108,7 @@ def ask_libraries(seconds: float, *arguments: str) -> dict[str, Any]:
     return answers
 
 
-def libraries(answers: Mapping[str, Any]) -> list[CheckResult]:
+def libraries(answers: Mapping[str, Any]) -> list[Check]:
     """Reports whether torch and torchvision can be imported, and which GPUs torch sees.
 
     Args:

@@ -7,10 +7,9 @@ from dataclasses import dataclass
 from rich.filesize import decimal
 
 from openmaia.cli.doctor.weights import WeightReport
-from openmaia.config.machine import TEST_GENERATOR
 from openmaia.config.schema import Config, pool_roles
+from openmaia.core.checks import Check, missing, note, ok
 from openmaia.distributed.cluster.resources import NodeResources, of_pools, unplaced
-from openmaia.distributed.launchers.requirements import CheckResult, missing, note, ok
 
 WORKING = 2 * 2**30
 """Bytes that a process needs in addition to its weights, for CUDA, activations and graphs."""
@@ -30,7 +29,7 @@ def main_memory() -> int:
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
-def gpu_count(config: Config, gpus: int) -> list[CheckResult]:
+def gpu_count(config: Config, gpus: int) -> list[Check]:
     """Compares the GPUs that the pools of a config request with the number of this machine's GPUs.
 
     A pool is the group of processes that hold copies of one model. Each of these processes is a replica.
@@ -55,7 +54,7 @@ def gpu_count(config: Config, gpus: int) -> list[CheckResult]:
 
 def replica_memory(
     config: Config, reports: Sequence[WeightReport], kv_cache: float, gpus: Sequence[GpuInfo]
-) -> list[CheckResult]:
+) -> list[Check]:
     """Compares the memory that a replica of each pool needs with its share of a GPU, or with the main memory.
 
     A pool serves one model. Its replicas are the processes that each hold a copy of it.
@@ -67,29 +66,26 @@ def replica_memory(
         gpus: The GPUs of this machine. If `ray.address` is another value than "local", the replicas may run elsewhere, and
             the needed memory is reported without a comparison.
     """
-    results: list[CheckResult] = []
+    results: list[Check] = []
     for role in pool_roles(config):
-        loaded = [report.loaded for report in reports if report.role == role]
-        if loaded and all(loaded):
-            parts = [count for part in loaded for count in part.values()]
-            results.append(_replica(config, role, parts, kv_cache if role == "backbone" else 0.0, gpus))
+        own = [report for report in reports if report.role == role]
+        if own and all(report.loaded for report in own):
+            parts = [count for report in own for count in report.loaded.values()]
+            cache, is_offloaded = kv_cache if role == "backbone" else 0.0, any(report.is_offloaded for report in own)
+            results.append(_replica(config, role, parts, cache, gpus, is_offloaded=is_offloaded))
     return results
 
 
-def _replica(config: Config, role: str, parts: list[float], kv_cache: float, gpus: Sequence[GpuInfo]) -> CheckResult:
+def _replica(
+    config: Config, role: str, parts: list[float], kv_cache: float, gpus: Sequence[GpuInfo], *, is_offloaded: bool
+) -> Check:
     share: float = getattr(config.pools, role).num_gpus
-    drawing = {"generator": config.generator, "editor": config.editor, TEST_GENERATOR: config.evaluate.generator}
-    diffusion = drawing[role].diffusion if role in drawing else None
     engine = config.backbone.vllm if role == "backbone" else None
     cards = engine.tensor_parallel * engine.pipeline_parallel if engine else 1
-    # With offload, only the largest part is on the GPU at a time.
-    weights = max(parts) if diffusion and diffusion.offload else sum(parts)
+    weights = max(parts) if is_offloaded else sum(parts)
     wanted = weights + kv_cache + WORKING * cards
     cache = f", KV cache of one conversation {decimal(int(kv_cache))}" if kv_cache else ""
     text = f"pools.{role}: a replica needs about {decimal(int(wanted))} (weights {decimal(int(weights))}{cache})"
-    if diffusion and diffusion.quantize == "nf4" and not share:
-        section = "evaluate.generator" if role == TEST_GENERATOR else role
-        return missing(f"{section}.diffusion.quantize=nf4 needs a GPU; set pools.{role}.num_gpus")
     if config.ray.address != "local":
         return note(text)
     if not share:

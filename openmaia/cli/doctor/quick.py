@@ -4,14 +4,15 @@ from collections.abc import Container, Sequence
 
 from openmaia.cli.doctor import server
 from openmaia.config.schema import Config
+from openmaia.core.checks import Check
 from openmaia.core.errors import UsageError
-from openmaia.distributed.launchers.requirements import CheckResult, installed, missing_files, missing_packages
+from openmaia.distributed.launchers.requirements import installed, missing_files, missing_packages
 
 HERE = ("local", "auto")
 """Values of `ray.address` with which models run on this machine. The nodes of other clusters may reach other servers."""
 
 
-def quick_checks(config: Config, distributions: Container[str], *, waits: bool = False) -> list[CheckResult]:
+def quick_checks(config: Config, distributions: Container[str], *, waits: bool = False) -> list[Check]:
     """Checks packages, modules of the user, files, disks, and whether the servers of models and Ray answer.
 
     Args:
@@ -21,8 +22,8 @@ def quick_checks(config: Config, distributions: Container[str], *, waits: bool =
     """
     results = [*missing_packages(config, distributions), *missing_files(config)]
     if waits:  # a run connects to Ray next, and says itself if nobody answers
-        return [*results, *(server.model_servers(config, waits=True) if config.ray.address in HERE else ())]
-    return [*results, *server.model_servers(config), *server.ray_cluster(config.ray.address)]
+        return [*results, *(server.components(config, waits=True) if config.ray.address in HERE else ())]
+    return [*results, *server.components(config), *server.ray_cluster(config.ray.address)]
 
 
 def require(configs: Sequence[Config]) -> None:

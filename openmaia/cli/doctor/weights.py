@@ -18,11 +18,11 @@ from huggingface_hub.file_download import repo_folder_name
 from rich.filesize import decimal
 from safetensors import SafetensorError, safe_open
 
-from openmaia.cli.doctor.sources import WeightSource
+from openmaia.core.checks import Check, missing, note, ok
 from openmaia.core.errors import UsageError
 from openmaia.core.paths import nearest_existing
-from openmaia.distributed.launchers.requirements import CheckResult, missing, note, ok
 from openmaia.models.hub import hub_errors, located
+from openmaia.models.weights import WeightSource
 
 SECONDS = 3.0
 """Seconds within which the hub must answer."""
@@ -40,12 +40,14 @@ class WeightReport:
 
     role: str
     """The pool whose replicas load the weights."""
-    result: CheckResult
+    result: Check
     """Says whether the weights are usable, where they are, and how to get them if they are missing."""
     loaded: Mapping[str, float] = field(default_factory=dict[str, float])
     """Bytes of the loaded weights in memory, by part of a diffusers pipeline; empty if they are not known."""
     to_fetch: int = 0
     """Bytes that the run would download."""
+    is_offloaded: bool = False
+    """Whether only the largest part is on the GPU at a time."""
 
 
 def inspect(sources: Iterable[WeightSource]) -> list[WeightReport]:
@@ -78,7 +80,7 @@ def inspect_network(network: str, answer: Mapping[str, Any]) -> WeightReport:
     return WeightReport(role="target", result=result, loaded={"": count}, to_fetch=to_fetch)
 
 
-def disk_space(reports: Iterable[WeightReport]) -> list[CheckResult]:
+def disk_space(reports: Iterable[WeightReport]) -> list[Check]:
     """Compares the size of the necessary downloads with the free disk space for the Hugging Face cache.
 
     Returns:
@@ -138,7 +140,9 @@ def _on_hub(source: WeightSource) -> WeightReport:
         text = f"{text}, of which {decimal(to_fetch)} are to be fetched into {constants.HF_HUB_CACHE}"
         result = note(f"{text}; the run does it, or before that: hf download {source.given}")
     loaded = {part: _loaded(source, count, types) for part, count in sizes.items()}
-    return WeightReport(role=source.role, result=result, loaded=loaded, to_fetch=to_fetch)
+    return WeightReport(
+        role=source.role, result=result, loaded=loaded, to_fetch=to_fetch, is_offloaded=source.is_offloaded
+    )
 
 
 def _published(source: WeightSource) -> tuple[dict[str, list[DryRunFileInfo]], Mapping[str, int]]:
@@ -175,7 +179,8 @@ def _in_folder(source: WeightSource, folder: Path, place: str) -> WeightReport:
                 raise UsageError(f"{name}: {file} is truncated or damaged ({error}); download it again") from error
         loaded[part] = _loaded(source, stored, types)
         total += stored
-    return WeightReport(role=source.role, result=ok(f"{name}: {decimal(total)} {place}"), loaded=loaded)
+    result = ok(f"{name}: {decimal(total)} {place}")
+    return WeightReport(role=source.role, result=result, loaded=loaded, is_offloaded=source.is_offloaded)
 
 
 def _types(path: Path) -> Counter[str]:

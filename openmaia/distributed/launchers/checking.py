@@ -8,10 +8,11 @@ from pathlib import Path
 from openmaia.config.loading import is_file
 from openmaia.config.machine import JobConfig
 from openmaia.config.schema import Config
+from openmaia.core.checks import Check
 from openmaia.core.errors import UsageError
 from openmaia.core.secrets import is_clean
 from openmaia.distributed.cluster.resources import NodeResources, of_investigations, of_pools, unplaced
-from openmaia.distributed.launchers.requirements import CheckResult, installed, missing_files, missing_packages
+from openmaia.distributed.launchers.requirements import installed, missing_files, missing_packages
 
 
 def room(configs: Sequence[Config], nodes: Sequence[NodeResources], asked: str) -> None:
@@ -100,7 +101,7 @@ def packages(config: Config) -> None:
         raise UsageError(f"{missing}. Another Python for the job: OPENMAIA_PYTHON=…")
 
 
-def _missing(results: Sequence[CheckResult]) -> str:
+def _missing(results: Sequence[Check]) -> str:
     """Joins the messages of the missing requirements. Returns an empty string if none is missing."""
     return "; ".join(result.message for result in results if result.state == "missing")
 

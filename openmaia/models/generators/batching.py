@@ -15,9 +15,9 @@ import numpy as np
 import torch
 from PIL import Image
 
-from openmaia.config.models import DiffusionConfig
 from openmaia.core.errors import HostDead, ServiceError, UsageError
 from openmaia.core.images import Pixels
+from openmaia.models.generators.diffusion import PipelineConfig
 from openmaia.models.generators.loading import DiffusionRole, load
 
 log = logging.getLogger("openmaia")
@@ -44,11 +44,14 @@ class ImageJob:
 class DiffusionBatcher:
     """Generates or edits images in batches with a diffusion pipeline. It learns which batch size fits into memory."""
 
-    def __init__(self, config: DiffusionConfig, role: DiffusionRole):
-        """Loads the pipeline of a generator or an editor. Raises UsageError if it cannot be loaded."""
+    def __init__(self, config: PipelineConfig, role: DiffusionRole, key: str):
+        """Loads the pipeline of a generator or an editor. Raises UsageError if it cannot be loaded.
+
+        `key` is the config section, for messages.
+        """
         self._config = config
-        self._role = role
-        self._pipeline: Any = load(config, role)
+        self._role, self._key = role, key
+        self._pipeline: Any = load(config, role, key)
         self._parameters = signature(self._pipeline.__call__).parameters
         self._max_pixels: int | None = None
         """Largest number of pixels in a batch. None until a batch has been too large."""
@@ -94,7 +97,7 @@ class DiffusionBatcher:
         except (ServiceError, RuntimeError, ValueError, TypeError) as error:
             advice = "; set quantize=nf4 or offload=true" if _is_out_of_memory(error) else ""
             raise UsageError(
-                f"{self._role}.diffusion.model={self._config.model!r} was loaded but cannot generate an image of "
+                f"{self._key}.model={self._config.model!r} was loaded but cannot generate an image of "
                 f"{job.width} x {job.height} pixels{advice}: {' '.join(str(error).split())[:400]}"
             ) from error
 
@@ -154,7 +157,7 @@ class DiffusionBatcher:
         if len(batch) == 1:
             raise ServiceError(
                 f"{self._role}: a single image of {size} does not fit into memory; choose a smaller "
-                f"{self._role}.diffusion model, set quantize=nf4 or offload=true there, or give it a GPU of its own "
+                f"{self._key}.model, set quantize=nf4 or offload=true there, or give it a GPU of its own "
                 f"(pools.{self._role}.num_gpus=1)"
             )
         fewer = len(batch) // 2
@@ -183,7 +186,7 @@ class DiffusionBatcher:
         images = self._pipeline(prompt=[job.prompt for job in batch], **given).images
         if not np.isfinite(images).all():
             raise ServiceError(
-                f"{self._role}: {self.name} generated pixels that are not finite; {self._role}.diffusion.dtype="
+                f"{self._role}: {self.name} generated pixels that are not finite; {self._key}.dtype="
                 f"{config.dtype} may be too narrow for it, try bfloat16 or float32"
             )
         return list((images * 255).round().astype(np.uint8))

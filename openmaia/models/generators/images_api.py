@@ -1,189 +1,119 @@
-"""Implements the services `Generator` and `Editor` with a server that has OpenAI's images API."""
+"""The generator and the editor `openai`: a server with OpenAI's images API."""
 
-import base64
 import io
-import json
-import logging
-import time
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from functools import cached_property, partial
-from typing import Any, TypeVar
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, ClassVar, Self
 
 import numpy as np
-import openai
+from omegaconf import MISSING
 from PIL import Image, ImageOps
 
-from openmaia.config.models import ImagesApiConfig
-from openmaia.core.errors import ServiceError, ServiceUnavailable, UsageError
-from openmaia.core.images import EncodedImage, Pixels, decode
+from openmaia.core.checks import Check
+from openmaia.core.components import Component, EditorConfig, GeneratorConfig, Site, machine
+from openmaia.core.images import EncodedImage
 from openmaia.core.services import Edit, GeneratedImage, Generation
-from openmaia.models.backbones.failures import Failure, client_failure
-from openmaia.models.backbones.outage import Outage
-from openmaia.models.backbones.wordings import Refusal
 from openmaia.models.generators.resizing import resized
-from openmaia.models.server_access import CONNECT_SECONDS, ServerAccess
+from openmaia.models.server_access import ServerAccess, server_check
 
-ImageRequest = TypeVar("ImageRequest", Generation, Edit)
-
-SEEDS = 2**31
-"""Seeds are reduced modulo this number, because servers reject larger ones."""
-
-SHAPING = ("model", "size", "quality", "seed", "arguments")
-"""The config keys of a section that shape its requests."""
+SHAPING = ("model", "request_size", "quality", "seed", "arguments")
+"""The config keys that shape a request."""
 
 REFUSED = "everything (the server refuses this text)"
-"""The entry of `GeneratedImage.missing_terms` (what an image lacks of its prompt) if the server refuses a prompt or an
-instruction."""
+"""The entry of `GeneratedImage.missing_terms` if the server refuses a prompt or an instruction."""
 
 GREY = 128
 
-log = logging.getLogger(__name__)
+
+@dataclass
+class ServerConfig:
+    """The keys of a server with OpenAI's images API. The API key is read from OPENAI_API_KEY."""
+
+    model: str = MISSING
+    """The name of the model on the server."""
+    base_url: str = machine("")
+    """Address of the server. Empty: that of OpenAI."""
+    request_size: str = "1024x1024"
+    """The size of the images that are requested, width and height in pixels: one of those that the model offers.
+    Generated images are then scaled to `size`, edited ones to the size of the original."""
+    quality: str = ""
+    """The quality that is requested, such as `low`. Empty: the server's default."""
+    seed: bool = False
+    """Whether the server takes a seed. Without seeds, the same request gives another image each time. Images are then
+    reproducible only as long as they are in the cache (`pools.generator.spill_mb`), and reports say so."""
+    concurrency: int = machine(4)
+    """Largest number of concurrent requests to the server."""
+    timeout: float = machine(180.0)
+    """Longest time for an image in seconds."""
+    tries: int = machine(6)
+    """Attempts of a request to a server that is overloaded or unreachable."""
+    arguments: dict[str, Any] = field(default_factory=dict[str, Any])
+    """Further fields of the request by name, such as `{style: natural}`."""
 
 
-class ImagesApi:
-    """A client of OpenAI's images API. It is thread-safe. The API key is never pickled."""
-
-    def __init__(self, config: ImagesApiConfig, role: str):
-        """Checks the address and the key. Does not connect to the server, because every image costs money.
-
-        Args:
-            config: The server and its model.
-            role: The config section, `generator` or `editor`, for messages.
-
-        Raises:
-            UsageError: The API key is missing or invalid, or the config key `base_url` is not a URL.
-        """
-        self._config, self._role = config, role
-        self.access = ServerAccess(
-            section=f"{role}.api",
-            kind=f"{role}.kind='openai'",
-            model=config.model,
-            base_url=config.base_url,
-            address="https://api.openai.com/v1",
-            address_hint="the base_url of most servers ends with /v1",
-            key_variable="OPENAI_API_KEY",
-            keys=tuple(f"{role}.api.{key}" for key in SHAPING),
-        )
-        self.access.check()
-        self._outage = Outage(self.access.shown(self.access.url))
-        self._omitted: set[str] = set()
-        self.width, self.height = map(int, config.size.split("x"))
-
-    def __reduce__(self):
-        return type(self), (self._config, self._role)
-
-    @cached_property
-    def _client(self) -> openai.OpenAI:
-        config = self._config
-        return openai.OpenAI(
-            api_key=self.access.key(),
-            base_url=self.access.url,
-            timeout=openai.Timeout(config.timeout, connect=min(config.timeout, CONNECT_SECONDS)),
-            max_retries=config.tries - 1,
-            http_client=openai.DefaultHttpxClient(
-                event_hooks={"response": [partial(self.access.retry, outage=self._outage)]}
-            ),
-        )
-
-    def each(
-        self, draw: Callable[[ImageRequest], GeneratedImage], requests: Sequence[ImageRequest]
-    ) -> list[GeneratedImage]:
-        """Returns the result of a function for each request. At most `config.concurrency` calls run at a time.
-
-        Args:
-            draw: The function, which returns the image for a request.
-            requests: The requests for generated or edited images.
-        """
-        if not requests:
-            return []
-        with ThreadPoolExecutor(min(len(requests), self._config.concurrency)) as threads:
-            return list(threads.map(draw, requests))
-
-    def draw(self, prompt: str, seed: int, image: bytes | None = None) -> Pixels | None:
-        """Requests one image.
-
-        Args:
-            prompt: The description, or the instruction of an edit.
-            seed: The seed; it is sent if the config says that the server takes one.
-            image: The image to edit, as PNG. None: an image is generated.
-
-        Returns:
-            The image, uint8 of shape (height, width, 3), or None if the server refuses the prompt for its content.
-
-        Raises:
-            ServiceUnavailable: The server cannot be reached or is overloaded.
-            ServiceError: The server gave no image.
-            UsageError: The server rejects the key, the model, the address or the seed.
-        """
-        self._outage.check()
-        sent = time.monotonic()
-        answer = self._ask(prompt, seed, image)
-        if isinstance(answer, bytes):
-            self._outage.end(sent)
-            return self._decoded(answer)
-        error = self.access.error(answer, was_answered=self._outage.answered > 0)
-        if isinstance(error, ServiceUnavailable):
-            self._outage.begin(error.message, answer.wait_seconds)
-            raise error
-        self._outage.end()
-        if answer.refusal is Refusal.CONTENT:
-            log.warning("%s refuses to draw %r", self.access.shown(self.access.url), prompt[:200])
-            return None
-        if answer.refused(["seed"]):
-            section = self.access.section
-            raise UsageError(
-                f"{self.access.url} takes no seed ({self.access.shown(answer.message)}); set {section}.seed=false"
-            )
-        raise error
-
-    def _ask(self, prompt: str, seed: int, image: bytes | None) -> bytes | Failure:
-        """Sends a request. An optional parameter that the server refuses is omitted from this and later requests."""
-        config = self._config
-        while True:
-            # Some models always answer in base64 and refuse the first parameter; others answer with a URL without it.
-            optional = {"response_format": "b64_json", **({"quality": config.quality} if config.quality else {})}
-            optional = {name: value for name, value in optional.items() if name not in self._omitted}
-            seeded = {"seed": seed % SEEDS} if config.seed else {}
-            answer = self._send(prompt, image, {"size": config.size, **seeded, **optional, **config.arguments})
-            refused = answer.refused(optional) if isinstance(answer, Failure) else None
-            if refused is None:
-                return answer
-            if refused not in self._omitted:
-                self._omitted.add(refused)
-                log.warning("%s", self.access.left_out(refused))
-
-    def _send(self, prompt: str, image: bytes | None, body: dict[str, Any]) -> bytes | Failure:
-        """Returns the encoded image in the answer, or the failure."""
-        images, text = self._client.images.with_raw_response, prompt.encode(errors="replace").decode()
-        send = partial(images.edit, image=("image.png", image, "image/png")) if image else images.generate
-        try:
-            content = send(prompt=text, model=self._config.model, n=1, extra_body=body).http_response.text
-        except (openai.APIStatusError, openai.APIConnectionError) as error:
-            return client_failure(openai, error, self._config.timeout)
-        try:
-            return base64.b64decode(json.loads(content)["data"][0]["b64_json"], validate=True)
-        except (ValueError, KeyError, TypeError, IndexError):
-            return Failure(status=200, body=content)
-
-    def _decoded(self, data: bytes) -> Pixels:
-        try:
-            return np.asarray(decode(data))
-        except ValueError as error:
-            raise ServiceError(f"{self.access.url} answered with an image that cannot be read: {error}") from error
+@dataclass
+class ApiConfig(ServerConfig, GeneratorConfig):
+    """A server that draws."""
 
 
-class ApiGenerator:
-    """Generates square images of one size with a server that has OpenAI's images API."""
+@dataclass
+class ApiEditorConfig(ServerConfig, EditorConfig):
+    """A server that edits."""
 
-    def __init__(self, config: ImagesApiConfig, size: int):
-        """Checks the config, see `ImagesApi`.
 
-        Args:
-            config: The server and its model.
-            size: Pixels per side. The server's images are scaled to this size and cropped to a square.
-        """
-        self._api, self._size = ImagesApi(config, "generator"), size
+def server_access(config: ServerConfig, key: str) -> ServerAccess:
+    """Returns how the server is reached. `key` is the config section, for messages."""
+    return ServerAccess(
+        section=key,
+        kind=f"{key}.kind='openai'",
+        model=config.model,
+        base_url=config.base_url,
+        address="https://api.openai.com/v1",
+        address_hint="the base_url of most servers ends with /v1",
+        key_variable="OPENAI_API_KEY",
+        keys=tuple(f"{key}.{each}" for each in SHAPING),
+    )
+
+
+class _Served(Component):
+    is_served = True
+
+    def __init__(self, config: Any, key: str):
+        from openmaia.models.generators.images_client import ImagesApi
+
+        self._api = ImagesApi(config, key)
+
+    @classmethod
+    def build(cls, config: Any, site: Site) -> Self:
+        return cls(config, site.key)
+
+    @staticmethod
+    def problems(config: Any, site: Site) -> Iterator[str]:
+        if not re.fullmatch(r"[1-9]\d*x[1-9]\d*", config.request_size):
+            yield f"{site.key}.request_size={config.request_size!r}; expected width and height, such as 1024x1024"
+
+    @staticmethod
+    def remark(config: Any) -> str:
+        return "" if config.seed else "without seeds, not reproducible"
+
+    @staticmethod
+    def checks(config: Any, site: Site) -> Iterator[Callable[[], Check]]:
+        yield partial(server_check, "openai", partial(server_access, config, site.key), waits=site.waits)
+
+
+class ApiGenerator(_Served):
+    """Generates square images of one size with a server that has OpenAI's images API.
+
+    The server's images are scaled to the size and cropped to a square.
+    """
+
+    Config: ClassVar = ApiConfig
+
+    def __init__(self, config: ApiConfig, key: str = "generator"):
+        super().__init__(config, key)
+        self._size = config.size
 
     def generate(self, requests: Sequence[Generation]) -> list[GeneratedImage]:
         """Returns an image for each request.
@@ -205,15 +135,16 @@ class ApiGenerator:
         return GeneratedImage(image=EncodedImage.of(np.asarray(square)))
 
 
-class ApiEditor:
+class ApiEditor(_Served):
     """Edits images by instructions with a server that has OpenAI's images API.
 
-    An edited image has the size of the original and the same `sources`, the digests of the dataset images in it.
+    An edited image has the size of the original and the same `sources`.
     """
 
-    def __init__(self, config: ImagesApiConfig):
-        """Checks the config, see `ImagesApi`."""
-        self._api = ImagesApi(config, "editor")
+    Config: ClassVar = ApiEditorConfig
+
+    def __init__(self, config: ApiEditorConfig, key: str = "editor"):
+        super().__init__(config, key)
 
     def edit(self, requests: Sequence[Edit]) -> list[GeneratedImage]:
         """Returns an edited image for each request.

@@ -1,4 +1,4 @@
-"""Loads a pipeline of diffusers according to a DiffusionConfig."""
+"""Loads a pipeline of diffusers."""
 
 import importlib
 import inspect
@@ -13,10 +13,11 @@ from diffusers.pipelines.pipeline_utils import DiffusionPipeline
 from diffusers.quantizers.quantization_config import BitsAndBytesConfig
 from safetensors import SafetensorError
 
-from openmaia.config.models import DiffusionConfig
 from openmaia.core.errors import UsageError
 from openmaia.models.device import default_device
-from openmaia.models.hub import DENOISERS, TEXT_ENCODERS, located, read_json
+from openmaia.models.generators.diffusion import PipelineConfig
+from openmaia.models.hub import located, read_json
+from openmaia.models.weights import DENOISERS, TEXT_ENCODERS
 
 log = logging.getLogger("openmaia")
 
@@ -32,15 +33,14 @@ PIPELINE_ERRORS = (
 """Exceptions that diffusers and transformers raise for models that are incomplete, damaged or of another kind."""
 
 
-def load(config: DiffusionConfig, role: DiffusionRole) -> Any:
+def load(config: PipelineConfig, role: DiffusionRole, key: str) -> Any:
     """Loads a text-to-image pipeline (generator) or an editing pipeline (editor), on the GPU if there is one.
 
     Raises:
         UsageError: The model is unknown, gated, damaged, of another kind, cannot be reached, or does not fit on the
             device. The message names the config key.
     """
-    key = f"{role}.diffusion"
-    dtype = _dtype(key, config)
+    dtype = DTYPES[config.dtype]
     index = _index(f"{key}.model", config.model)
     _silence_libraries()
     components = _components(key, config, index, dtype)
@@ -60,14 +60,6 @@ def load(config: DiffusionConfig, role: DiffusionRole) -> Any:
     return pipeline
 
 
-def _dtype(key: str, config: DiffusionConfig) -> torch.dtype:
-    if config.dtype not in DTYPES:
-        raise UsageError(f"{key}.dtype={config.dtype!r} is not known; expected {', '.join(DTYPES)}")
-    if config.quantize not in ("", "nf4"):
-        raise UsageError(f"{key}.quantize={config.quantize!r} is not known; expected nf4, or nothing")
-    return DTYPES[config.dtype]
-
-
 def _index(key: str, model: str) -> PipelineIndex:
     index = read_json(key, model, "model_index.json")
     if index is None:
@@ -82,7 +74,7 @@ def _silence_libraries() -> None:
     transformers.utils.logging.disable_progress_bar()
 
 
-def _components(key: str, config: DiffusionConfig, index: PipelineIndex, dtype: torch.dtype) -> dict[str, Any]:
+def _components(key: str, config: PipelineConfig, index: PipelineIndex, dtype: torch.dtype) -> dict[str, Any]:
     """Loads the components that have their own repositories or are quantized, and returns them by name."""
     options = (("transformer", config.transformer, DENOISERS), ("text_encoder", config.text_encoder, TEXT_ENCODERS))
     components: dict[str, Any] = {}
@@ -105,7 +97,7 @@ def _components(key: str, config: DiffusionConfig, index: PipelineIndex, dtype: 
     return components
 
 
-def _source(key: str, config: DiffusionConfig, repository: str, name: str) -> tuple[str, str, PipelineIndex]:
+def _source(key: str, config: PipelineConfig, repository: str, name: str) -> tuple[str, str, PipelineIndex]:
     """Returns the repository of a component, its folder in the repository, and the content of its config.json.
 
     A separate repository may hold the component at its root or in a folder with the component's name.
@@ -151,7 +143,7 @@ def _check_kind(given: str, pipeline: Any, role: DiffusionRole) -> None:
         )
 
 
-def _check_options(key: str, config: DiffusionConfig, pipeline: Any) -> None:
+def _check_options(key: str, config: PipelineConfig, pipeline: Any) -> None:
     """Raises UsageError if the config sets an option of the call that the pipeline does not take."""
     accepted = set(inspect.signature(pipeline.__call__).parameters)
     if getattr(getattr(getattr(pipeline, "transformer", None), "config", None), "guidance_embeds", True) is False:
@@ -160,7 +152,7 @@ def _check_options(key: str, config: DiffusionConfig, pipeline: Any) -> None:
         "steps": ("num_inference_steps", config.steps > 0),
         "guidance": ("guidance_scale", config.guidance >= 0),
     }
-    if config.max_text_tokens != DiffusionConfig.max_text_tokens and "max_sequence_length" not in accepted:
+    if config.max_text_tokens != PipelineConfig.max_text_tokens and "max_sequence_length" not in accepted:
         log.warning("%s.max_text_tokens is not used: a %s has a limit of its own", key, type(pipeline).__name__)
     if unused := [name for name, (argument, is_set) in options.items() if is_set and argument not in accepted]:
         raise UsageError(

@@ -32,62 +32,64 @@ class Composer:
 
     Args:
         lexicon: Finds the images that show a word.
-        size: Side of the drawn images in pixels.
     """
 
-    def __init__(self, lexicon: Lexicon, size: int):
+    def __init__(self, lexicon: Lexicon):
         self.lexicon = lexicon
-        self._size = size
         self._load = lru_cache(maxsize=256)(_load)
         self._cut = lru_cache(maxsize=64)(_cut)
 
-    def compose(self, scene: CollageScene) -> EncodedImage:
-        """Draws a scene. The result holds the scene (`recipe`) and the digests of the images in it (`sources`)."""
+    def compose(self, scene: CollageScene, size: int) -> EncodedImage:
+        """Draws a scene as a square with sides of `size` pixels.
+
+        The result holds the scene (`recipe`) and the digests of the images in it (`sources`).
+        """
         sources: list[str] = []
-        canvas = self._ground(scene, _stream(scene, GROUND), sources)
+        canvas = self._ground(scene, size, _stream(scene, GROUND), sources)
         self._place(canvas, scene, sources)
         return EncodedImage.of(np.asarray(canvas), sources, recipe=scene.dumps())
 
     def paste(self, base: Image.Image, scene: CollageScene, sources: list[str]) -> EncodedImage:
-        """Draws the figures of a scene on a resized copy of `base`, and adds their images' digests to `sources`."""
-        canvas = base.resize((self._size, self._size))
+        """Draws the figures of a scene on a copy of `base`, and adds their images' digests to `sources`."""
+        canvas = base.copy()
         self._place(canvas, scene, sources)
         return EncodedImage.of(np.asarray(canvas), sources)
 
     def _place(self, canvas: Image.Image, scene: CollageScene, sources: list[str]) -> None:
         """Draws the figures. Each has its own random stream, so that replacing one does not change the others."""
-        places = layout(scene, self._size)
-        for index, (figure, (x, y, side)) in enumerate(zip(scene.figures, places, strict=True)):
+        size = min(canvas.size)
+        left, top = (canvas.width - size) / 2, (canvas.height - size) / 2
+        for index, (figure, (x, y, side)) in enumerate(zip(scene.figures, layout(scene, size), strict=True)):
             stamp = self._stamp(figure, side, _stream(scene, PARTS, index), sources)
-            canvas.paste(stamp, (round(x - stamp.width / 2), round(y - stamp.height / 2)), stamp)
+            canvas.paste(stamp, (round(left + x - stamp.width / 2), round(top + y - stamp.height / 2)), stamp)
 
-    def _ground(self, scene: CollageScene, rng: paint.Rng, sources: list[str]) -> Image.Image:
-        name, size = scene.ground, self._size
+    def _ground(self, scene: CollageScene, size: int, rng: paint.Rng, sources: list[str]) -> Image.Image:
+        name = scene.ground
         if name in paint.COLOURS:
             return paint.plain(paint.COLOURS[name], size, rng)
         if is_vocabulary(name, WordKind.PATTERN):
             ink, paper = _inks(scene.ground_colour, rng)
             return paint.pattern(name, ink, paper, size, rng)
         if name in paint.GROUNDS:
-            return _in_colour(scene.ground_colour, self._scenery(name, rng, sources))
+            return _in_colour(scene.ground_colour, self._scenery(name, size, rng, sources))
         photo = self._photo(scene, rng)
         if photo is not None:
             sources.append(photo.digest)
             return _crop(self._load(photo), size, rng)
         return paint.plain(paint.COLOURS[PLAIN[rng.integers(len(PLAIN))]], size, rng)
 
-    def _scenery(self, name: str, rng: paint.Rng, sources: list[str]) -> Image.Image:
+    def _scenery(self, name: str, size: int, rng: paint.Rng, sources: list[str]) -> Image.Image:
         textures = self.lexicon.textures(name)
         if textures and rng.random() < 0.5:
             item = textures[rng.integers(len(textures))]
             sources.append(item.digest)
             tile = flatten(self._load(item))
-            canvas = Image.new("RGB", (self._size, self._size))
-            for x in range(0, self._size, tile.width):
-                for y in range(0, self._size, tile.height):
+            canvas = Image.new("RGB", (size, size))
+            for x in range(0, size, tile.width):
+                for y in range(0, size, tile.height):
                     canvas.paste(tile, (x, y))
             return canvas
-        return paint.ground(name, self._size, rng)
+        return paint.ground(name, size, rng)
 
     def _photo(self, scene: CollageScene, rng: paint.Rng) -> DatasetImage | None:
         """Returns a photograph that shows the scene as a whole, or None.

@@ -1,9 +1,11 @@
 """Implements the services Generator and Editor by collages."""
 
 import re
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Literal, Self
 
+from openmaia.core.components import Component, EditorConfig, GeneratorConfig, Site
 from openmaia.core.images import flatten
 from openmaia.core.services import Edit, GeneratedImage, Generation, Split
 from openmaia.datasets.library import ImageDataset
@@ -15,6 +17,7 @@ from openmaia.offline.vocabulary.words import WORDS, WordKind, find
 
 NAME = "collage"
 SPLITS: tuple[Split, ...] = ("explore", "test")
+Parts = Literal["packages", "pictures"]
 ADD = re.compile(r"(?:add|insert|put|place)\s+(?P<new>.+?)(?:\s+(?:to|into|in)\s+(?:the|it).*)?$")
 
 
@@ -40,7 +43,43 @@ class CollageVocabulary:
         return read(phrase, 0, lambda noun: False)[1]
 
 
-class CollageGenerator:
+@dataclass
+class CollageConfig(GeneratorConfig):
+    """Collages of cut-outs, photographs, patterns and colours, without a model."""
+
+    parts: Parts = "packages"
+    """Where objects and textures come from. `packages`: the images that ship in Debian packages; `pictures`: the images of the
+    section `pictures`, whose index.json has to list cut-outs (objects on a transparent background)."""
+
+
+@dataclass
+class CollageEditorConfig(EditorConfig):
+    """Edits collages, and adds figures to other images."""
+
+    parts: Parts = "packages"
+    """As `generator.parts`, whose value it needs to have."""
+
+
+class _Collage(Component):
+    @staticmethod
+    def remark(config: Any) -> str:
+        return "cut-outs, photographs and shapes; no generative model"
+
+    @staticmethod
+    def is_repeatable(config: Any) -> bool:
+        # The user may change the images of the dataset, and composing them takes some milliseconds only.
+        return config.parts == "packages"
+
+
+def _parts(config: CollageConfig | CollageEditorConfig, site: Site) -> ImageDataset:
+    if config.parts == "pictures":
+        return site.pictures()
+    from openmaia.offline.packaged.library import fetch
+
+    return ImageDataset.open(fetch(site.cache, lambda line: None))
+
+
+class CollageGenerator(_Collage):
     """Draws prompts as collages.
 
     Args:
@@ -48,10 +87,16 @@ class CollageGenerator:
         size: Side of the generated images in pixels.
     """
 
+    Config: ClassVar = CollageConfig
     vocabulary = CollageVocabulary()
 
     def __init__(self, library: ImageDataset, size: int):
-        self._composers = {split: Composer(Lexicon(library, split), size) for split in SPLITS}
+        self._composers = {split: Composer(Lexicon(library, split)) for split in SPLITS}
+        self._size = size
+
+    @classmethod
+    def build(cls, config: CollageConfig, site: Site) -> Self:
+        return cls(_parts(config, site), config.size)
 
     def generate(self, requests: Sequence[Generation]) -> list[GeneratedImage]:
         """Returns one collage for each request. Its `missing_terms` are the words of the prompt that were not drawn."""
@@ -61,22 +106,34 @@ class CollageGenerator:
         composer = self._composers[request.split]
         scene, unknown = read(request.prompt, request.seed, composer.lexicon.knows)
         known, missing = _drawable(scene, composer.lexicon)
-        image = composer.compose(known)
+        image = composer.compose(known, self._size)
         return GeneratedImage(image=image, missing_terms=(*unknown, *missing), verified_by=NAME)
 
 
-class CollageEditor:
+class CollageEditor(_Collage):
     """Edits collages: applies an instruction to the scene (parsed prompt) of a collage, and draws the scene again.
 
     Images that are not collages can only be changed in two ways: by adding figures, or by tinting the whole image.
 
     Args:
         library: The images of which collages are made. A request names the split from which they are taken.
-        size: Side of the edited images in pixels.
     """
 
-    def __init__(self, library: ImageDataset, size: int):
-        self._composers = {split: Composer(Lexicon(library, split), size) for split in SPLITS}
+    Config: ClassVar = CollageEditorConfig
+
+    def __init__(self, library: ImageDataset):
+        self._composers = {split: Composer(Lexicon(library, split)) for split in SPLITS}
+
+    @classmethod
+    def build(cls, config: CollageEditorConfig, site: Site) -> Self:
+        return cls(_parts(config, site))
+
+    @staticmethod
+    def problems(config: CollageEditorConfig, site: Site) -> Iterator[str]:
+        # An edit draws the scene again: with other parts, everything in the image would change.
+        drawn = getattr(site.generator, "parts", config.parts)
+        if drawn != config.parts:
+            yield f"generator.parts={drawn} and {site.key}.parts={config.parts}: give both the same value"
 
     def edit(self, requests: Sequence[Edit]) -> list[GeneratedImage]:
         """Returns for each request its image, changed according to its instruction.
@@ -92,7 +149,8 @@ class CollageEditor:
             return self._edit_foreign(request, text, composer)
         scene, unknown = _changed(CollageScene.loads(request.image.recipe), text, composer.lexicon)
         known, missing = _drawable(scene, composer.lexicon)
-        return GeneratedImage(image=composer.compose(known), missing_terms=(*unknown, *missing))
+        size = min(request.image.pixels.shape[:2])
+        return GeneratedImage(image=composer.compose(known, size), missing_terms=(*unknown, *missing))
 
     def _edit_foreign(self, request: Edit, text: str, composer: Composer) -> GeneratedImage:
         base, sources = request.image.pil(), list(request.image.sources)

@@ -104,7 +104,6 @@ class Report:
             counts=[(name, count) for name, count in counts if count],
             cards=gallery,
             sizes=SIZES,
-            is_collage=any(one.is_collage for one in shown),
             pages=self.tabs,
             live=self.live,
         )

@@ -107,8 +107,6 @@ class RunSummary:
     """The mean scores; None if nothing is evaluated."""
     backbones: tuple[str, ...]
     targets: tuple[str, ...]
-    is_collage: bool
-    """Whether the generator draws collages."""
     generator: str
     """The name of the model that generates images."""
     agents: AgentStatistics
@@ -186,8 +184,7 @@ def summary(run: Run, name: str, unit_rows: Sequence[UnitRow]) -> RunSummary:
         scores=whole,
         backbones=tuple(sorted({row.header["backbone"] for row in done})),
         targets=tuple(sorted({row.unit.target for row in unit_rows})),
-        is_collage=config["generator"]["kind"] == "collage",
-        generator=image_model(config["generator"]),
+        generator=image_model(config["generator"], "generator"),
         agents=agents([row.header for row in done]),
         pairs=_pairs(paired),
         costs=costs([row.header for row in done]),

@@ -219,9 +219,9 @@ def without_rates(config: Config, work: Workload, *, is_on_gpus: bool) -> list[s
             found.append(f"{role}.kind={kind}")
         elif not (is_on_gpus or getattr(config.pools, role).num_gpus):
             found.append(f"{role}.kind={kind} without a GPU ({key}=0)")
-    other = config.evaluate.generator.kind
-    if "generator" in work.built_in and other and other != RATED["generator"]:
-        found.append(f"evaluate.generator.kind={other}")
+    other = config.evaluate.generator
+    if "generator" in work.built_in and other and other.kind != RATED["generator"]:
+        found.append(f"evaluate.generator.kind={other.kind}")
     return found
 
 

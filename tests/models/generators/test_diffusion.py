@@ -17,12 +17,10 @@ import torch
 from diffusers import AutoPipelineForText2Image
 from diffusers.quantizers.bitsandbytes.bnb_quantizer import BnB4BitDiffusersQuantizer
 
-from openmaia.config.models import DiffusionConfig
 from openmaia.core.errors import ServiceError, UsageError
 from openmaia.core.images import EncodedImage
 from openmaia.core.services import Edit, GeneratedImage, Generation
-from openmaia.models.generators.editor import DiffusionEditor, editing_size
-from openmaia.models.generators.generator import DiffusionGenerator
+from openmaia.models.generators.diffusion import DiffusersConfig, DiffusersEditor, DiffusersGenerator, editing_size
 from openmaia.models.generators.loading import load
 from tests.helpers.tiny.flux import save_flux, save_kontext, t5_encoder, transformer
 from tests.helpers.tiny.stable import save_pix2pix, save_stable
@@ -50,11 +48,13 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     return {name: save(root / name) for name, save in SAVED.items()}
 
 
-def config(model: Path | str, **changed: Any) -> DiffusionConfig:
-    return replace(DiffusionConfig(model=str(model), dtype="float32", steps=3, max_text_tokens=64), **changed)
+def config(model: Path | str, **changed: Any) -> DiffusersConfig:
+    return replace(
+        DiffusersConfig(model=str(model), dtype="float32", steps=3, max_text_tokens=64, size=SIZE), **changed
+    )
 
 
-def pipeline_of(host: DiffusionGenerator | DiffusionEditor) -> Any:
+def pipeline_of(host: DiffusersGenerator | DiffusersEditor) -> Any:
     return host._batcher._pipeline
 
 
@@ -97,7 +97,7 @@ def room_for(module: torch.nn.Module, most: int, error: Exception) -> Iterator[N
 
 @pytest.mark.parametrize("name", ["flux", "stable"])
 def test_image_does_not_depend_on_its_batch(folders: dict[str, Path], name: str) -> None:
-    generator = DiffusionGenerator(config(folders[name]), SIZE)
+    generator = DiffusersGenerator(config(folders[name]))
     together = pixels(generator.generate(requests(5)))
     alone = pixels([generator.generate([request])[0] for request in requests(5)])
     assert together.shape == (5, SIZE, SIZE, 3)
@@ -107,7 +107,7 @@ def test_image_does_not_depend_on_its_batch(folders: dict[str, Path], name: str)
 
 @pytest.mark.parametrize(("name", "seed"), [("flux", 5), ("stable", 2**64 - 3)])
 def test_image_equals_that_of_diffusers(folders: dict[str, Path], name: str, seed: int) -> None:
-    generator = DiffusionGenerator(config(folders[name], guidance=5.0), SIZE)
+    generator = DiffusersGenerator(config(folders[name], guidance=5.0))
     drawn = pixels(generator.generate([Generation(prompt="a red bus", seed=seed)]))[0]
     pipeline = AutoPipelineForText2Image.from_pretrained(folders[name], safety_checker=None)
     pipeline.set_progress_bar_config(disable=True)
@@ -125,21 +125,21 @@ def test_image_equals_that_of_diffusers(folders: dict[str, Path], name: str, see
 
 
 def test_image_depends_on_the_seed(folders: dict[str, Path]) -> None:
-    generator = DiffusionGenerator(config(folders["flux"]), SIZE)
+    generator = DiffusersGenerator(config(folders["flux"]))
     drawn = generator.generate([Generation(prompt="a red bus", seed=seed) for seed in (1, 2, 1)])
     assert drawn[0] == drawn[2]
     assert np.abs(pixels(drawn)[0] - pixels(drawn)[1]).max() > 30
 
 
 def test_prompt_steps_and_guidance_reach_the_model(folders: dict[str, Path]) -> None:
-    generator = DiffusionGenerator(config(folders["stable"]), SIZE)
+    generator = DiffusersGenerator(config(folders["stable"]))
     bus, dog = pixels(generator.generate([Generation(prompt=prompt, seed=1) for prompt in ("a red bus", "a dog")]))
     assert np.abs(bus - dog).max() > 1
     unet = pipeline_of(generator).unet
     with counted(unet) as sizes:
         guided = pixels(generator.generate(requests(2)))
     assert set(sizes) == {4}  # With guidance the network also sees the empty prompt.
-    unguided = DiffusionGenerator(config(folders["stable"], guidance=0.0, steps=7), SIZE)
+    unguided = DiffusersGenerator(config(folders["stable"], guidance=0.0, steps=7))
     with counted(pipeline_of(unguided).unet) as sizes:
         without = pixels(unguided.generate(requests(2)))
     assert sizes[:7] == [2] * 7
@@ -147,7 +147,7 @@ def test_prompt_steps_and_guidance_reach_the_model(folders: dict[str, Path]) -> 
 
 
 def test_unsupported_size_is_scaled(folders: dict[str, Path]) -> None:
-    generator = DiffusionGenerator(config(folders["flux"]), 50)
+    generator = DiffusersGenerator(config(folders["flux"], size=50))
     assert generator.generate(requests(1))[0].image.pixels.shape == (50, 50, 3)
 
 
@@ -156,13 +156,13 @@ def test_safety_checker_is_removed(folders: dict[str, Path]) -> None:
     pipeline = AutoPipelineForText2Image.from_pretrained(folders["stable"])
     pipeline.set_progress_bar_config(disable=True)
     assert not np.asarray(pipeline("a dog", num_inference_steps=1, height=SIZE, width=SIZE).images[0]).any()
-    assert pixels(DiffusionGenerator(config(folders["stable"]), SIZE).generate(requests(1))).std() > 5
+    assert pixels(DiffusersGenerator(config(folders["stable"])).generate(requests(1))).std() > 5
 
 
 @pytest.mark.parametrize("name", ["flux", "stable"])
 def test_truncated_prompt_is_reported(folders: dict[str, Path], name: str) -> None:
     """The tokenizer of the Stable Diffusion model here makes a token of each letter and sees 75 of them."""
-    generator = DiffusionGenerator(config(folders[name]), SIZE)
+    generator = DiffusersGenerator(config(folders[name]))
     long = "a photo of a dog on the grass " * 8 + "red bus"
     whole, cut = generator.generate([Generation(prompt=prompt, seed=0) for prompt in ("a dog", long)])
     assert whole.missing_terms == ()
@@ -173,7 +173,7 @@ def test_truncated_prompt_is_reported(folders: dict[str, Path], name: str) -> No
 
 @pytest.mark.parametrize("name", ["kontext", "pix2pix"])
 def test_edit_keeps_the_size_and_ignores_its_batch(folders: dict[str, Path], name: str) -> None:
-    editor = DiffusionEditor(config(folders[name]))
+    editor = DiffusersEditor(config(folders[name]))
     sizes = [(64, 64), (65, 97), (64, 64), (33, 120), (70, 90)]
     asked = [Edit(image=noise(*size, i), instruction=f"add dog {i}", seed=i) for i, size in enumerate(sizes)]
     together = editor.edit(asked)
@@ -186,7 +186,7 @@ def test_edit_keeps_the_size_and_ignores_its_batch(folders: dict[str, Path], nam
 
 @pytest.mark.parametrize("name", ["kontext", "pix2pix"])
 def test_edit_depends_on_image_instruction_and_seed(folders: dict[str, Path], name: str) -> None:
-    editor = DiffusionEditor(config(folders[name]))
+    editor = DiffusersEditor(config(folders[name]))
     base = Edit(image=noise(64, 64), instruction="change the dog into a cat", seed=1)
     asked = [
         base,
@@ -199,7 +199,7 @@ def test_edit_depends_on_image_instruction_and_seed(folders: dict[str, Path], na
 
 
 def test_equal_sizes_share_a_batch(folders: dict[str, Path]) -> None:
-    editor = DiffusionEditor(config(folders["kontext"]))
+    editor = DiffusersEditor(config(folders["kontext"]))
     sizes = [(64, 64), (96, 64), (66, 65), (64, 64)]
     with counted(pipeline_of(editor).transformer) as batches:
         editor.edit([Edit(image=noise(*size), instruction="add a dog", seed=0) for size in sizes])
@@ -208,7 +208,7 @@ def test_equal_sizes_share_a_batch(folders: dict[str, Path]) -> None:
 
 def test_kontext_uses_the_size_of_the_image(folders: dict[str, Path]) -> None:
     """Left to itself it would enlarge both to a megapixel."""
-    editor = DiffusionEditor(config(folders["kontext"]))
+    editor = DiffusersEditor(config(folders["kontext"]))
     patches: set[int] = set()
 
     def look(_: torch.nn.Module, args: Any, kwargs: dict[str, Any]) -> None:
@@ -234,7 +234,7 @@ def test_editing_size_is_near_the_image_size(given: tuple[int, int], drawn: tupl
 def test_oversized_batch_is_halved(
     folders: dict[str, Path], error: Exception, caplog: pytest.LogCaptureFixture
 ) -> None:
-    generator = DiffusionGenerator(config(folders["flux"]), SIZE)
+    generator = DiffusersGenerator(config(folders["flux"]))
     expected = pixels(generator.generate(requests(7)))
     network = pipeline_of(generator).transformer
     with counted(network) as batches, room_for(network, 2, error), caplog.at_level(logging.WARNING, "openmaia"):
@@ -247,7 +247,7 @@ def test_oversized_batch_is_halved(
 
 
 def test_failed_allocation_halves_the_batch(folders: dict[str, Path]) -> None:
-    generator = DiffusionGenerator(config(folders["flux"]), SIZE)
+    generator = DiffusersGenerator(config(folders["flux"]))
 
     def allocate(_: torch.nn.Module, args: Any, kwargs: dict[str, Any]) -> None:
         torch.empty(2**48 if len(kwargs["hidden_states"]) > 2 else 1, dtype=torch.uint8)
@@ -257,7 +257,7 @@ def test_failed_allocation_halves_the_batch(folders: dict[str, Path]) -> None:
 
 
 def test_oversized_image_is_an_error(folders: dict[str, Path]) -> None:
-    editor = DiffusionEditor(config(folders["kontext"]))
+    editor = DiffusersEditor(config(folders["kontext"]))
     request = Edit(image=noise(64, 64), instruction="add a dog", seed=0)
     network = pipeline_of(editor).transformer
     with (
@@ -269,9 +269,9 @@ def test_oversized_image_is_an_error(folders: dict[str, Path]) -> None:
 
 
 def test_pixels_that_are_not_finite_are_an_error(folders: dict[str, Path]) -> None:
-    generator = DiffusionGenerator(config(folders["flux"]), SIZE)
+    generator = DiffusersGenerator(config(folders["flux"]))
     pipeline_of(generator).transformer.proj_out.bias.data.fill_(torch.nan)
-    with pytest.raises(ServiceError, match=r"not finite.*generator\.diffusion\.dtype=float32"):
+    with pytest.raises(ServiceError, match=r"not finite.*generator\.dtype=float32"):
         generator.generate(requests(1))
 
 
@@ -305,8 +305,8 @@ def test_nf4_weights_have_four_bits(folders: dict[str, Path], role: Any) -> None
 
 @pytest.mark.usefixtures("quantizing_without_gpu")
 def test_nf4_image_is_nearly_the_same(folders: dict[str, Path]) -> None:
-    exact = pixels(DiffusionGenerator(config(folders["flux"]), SIZE).generate(requests(3)))
-    generator = DiffusionGenerator(config(folders["flux"], quantize="nf4"), SIZE)
+    exact = pixels(DiffusersGenerator(config(folders["flux"])).generate(requests(3)))
+    generator = DiffusersGenerator(config(folders["flux"], quantize="nf4"))
     quantized = pixels(generator.generate(requests(3)))
     alone = pixels([generator.generate([request])[0] for request in requests(3)])
     assert 0 < np.abs(exact - quantized).mean() < 15 < np.abs(exact[0] - exact[1]).mean()
@@ -340,23 +340,21 @@ def test_own_components_replace_those_of_the_pipeline(folders: dict[str, Path], 
 def test_nf4_without_a_gpu_is_refused(folders: dict[str, Path]) -> None:
     if torch.cuda.is_available():
         pytest.skip("there is a GPU")
-    with pytest.raises(UsageError, match=r"generator\.diffusion\.quantize='nf4'.*need a GPU"):
-        DiffusionGenerator(config(folders["flux"], quantize="nf4"), SIZE)
+    with pytest.raises(UsageError, match=r"generator\.quantize='nf4'.*need a GPU"):
+        DiffusersGenerator(config(folders["flux"], quantize="nf4"))
 
 
 @pytest.mark.parametrize(
     ("changed", "said"),
     [
-        ({"dtype": "int7"}, r"generator\.diffusion\.dtype='int7' is not known; expected bfloat16"),
-        ({"quantize": "nf3"}, r"generator\.diffusion\.quantize='nf3' is not known; expected nf4"),
-        ({"model": "a/b/c"}, r"generator\.diffusion\.model='a/b/c' is neither a folder nor a hub id"),
-        ({"transformer": "/nowhere"}, r"generator\.diffusion\.transformer='/nowhere' is neither a folder nor a hub id"),
+        ({"model": "a/b/c"}, r"generator\.model='a/b/c' is neither a folder nor a hub id"),
+        ({"transformer": "/nowhere"}, r"generator\.transformer='/nowhere' is neither a folder nor a hub id"),
         ({"max_text_tokens": 600}, r"was loaded but cannot generate.*max_sequence_length"),
     ],
 )
 def test_bad_config_names_the_key(folders: dict[str, Path], changed: dict[str, Any], said: str) -> None:
     with pytest.raises(UsageError, match=said):
-        DiffusionGenerator(replace(config(folders["flux"]), **changed), SIZE)
+        DiffusersGenerator(replace(config(folders["flux"]), **changed))
 
 
 def test_guidance_is_refused_by_a_pipeline_that_was_distilled_without_it(
@@ -365,28 +363,28 @@ def test_guidance_is_refused_by_a_pipeline_that_was_distilled_without_it(
     shutil.copytree(folders["flux"], tmp_path / "schnell")
     path = tmp_path / "schnell/transformer/config.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | {"guidance_embeds": False}))
-    with pytest.raises(UsageError, match=r"generator\.diffusion\.guidance=3\.0: .* takes no such option"):
-        DiffusionGenerator(config(tmp_path / "schnell", guidance=3.0), SIZE)
+    with pytest.raises(UsageError, match=r"generator\.guidance=3\.0: .* takes no such option"):
+        DiffusersGenerator(config(tmp_path / "schnell", guidance=3.0))
 
 
 @pytest.mark.parametrize("name", ["flux", "stable"])
 def test_generator_is_refused_as_editor(folders: dict[str, Path], name: str) -> None:
-    with pytest.raises(UsageError, match=r"editor\.diffusion\.model=.*does not edit by instruction.*Kontext"):
-        DiffusionEditor(config(folders[name]))
+    with pytest.raises(UsageError, match=r"editor\.model=.*does not edit by instruction.*Kontext"):
+        DiffusersEditor(config(folders[name]))
 
 
 def test_other_models_are_refused(folders: dict[str, Path], tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"no model_index\.json"):
-        DiffusionGenerator(config(folders["flux"] / "transformer"), SIZE)
-    with pytest.raises(UsageError, match=r"generator\.diffusion\.model="):
-        DiffusionGenerator(config(folders["pix2pix"]), SIZE)
+        DiffusersGenerator(config(folders["flux"] / "transformer"))
+    with pytest.raises(UsageError, match=r"generator\.model="):
+        DiffusersGenerator(config(folders["pix2pix"]))
     index = json.loads((folders["stable"] / "model_index.json").read_text())
     (tmp_path / "model_index.json").write_text(json.dumps(index | {"_class_name": "NoSuchPipeline"}))
-    with pytest.raises(UsageError, match=r"generator\.diffusion\.model=.*NoSuchPipeline"):
-        DiffusionGenerator(config(tmp_path), SIZE)
+    with pytest.raises(UsageError, match=r"generator\.model=.*NoSuchPipeline"):
+        DiffusersGenerator(config(tmp_path))
     (tmp_path / "model_index.json").write_text("{")
     with pytest.raises(UsageError, match=r"model_index\.json is damaged"):
-        DiffusionGenerator(config(tmp_path), SIZE)
+        DiffusersGenerator(config(tmp_path))
 
 
 @pytest.mark.parametrize(
@@ -396,15 +394,13 @@ def test_truncated_weights_are_refused(folders: dict[str, Path], tmp_path: Path,
     damaged = Path(shutil.copytree(folders["flux"], tmp_path / "damaged"))
     weights = next((damaged / part).glob("*.safetensors"))
     weights.write_bytes(weights.read_bytes()[:-1000])
-    with pytest.raises(UsageError, match=rf"generator\.diffusion\.{option}=.*cannot be loaded"):
-        DiffusionGenerator(replace(config(folders["flux"]), **{option: str(damaged)}), SIZE)
+    with pytest.raises(UsageError, match=rf"generator\.{option}=.*cannot be loaded"):
+        DiffusersGenerator(replace(config(folders["flux"]), **{option: str(damaged)}))
 
 
 def test_weights_of_another_network_are_refused(folders: dict[str, Path], tmp_path: Path) -> None:
     network = transformer()
     network.transformer_blocks = torch.nn.ModuleList()
     network.save_pretrained(tmp_path)
-    with pytest.raises(
-        UsageError, match=r"generator\.diffusion\.transformer=.*lacks \d+ weights of a FluxTransformer2D"
-    ):
-        DiffusionGenerator(config(folders["flux"], transformer=str(tmp_path)), SIZE)
+    with pytest.raises(UsageError, match=r"generator\.transformer=.*lacks \d+ weights of a FluxTransformer2D"):
+        DiffusersGenerator(config(folders["flux"], transformer=str(tmp_path)))

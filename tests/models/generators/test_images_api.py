@@ -20,11 +20,11 @@ from PIL import Image
 
 from openmaia.cli.assembly import generators
 from openmaia.config.loading import load
-from openmaia.config.models import ImagesApiConfig
 from openmaia.core.errors import ServiceError, ServiceUnavailable, UsageError
 from openmaia.core.images import EncodedImage
 from openmaia.core.services import Edit, Generation
-from openmaia.models.generators.images_api import REFUSED, ApiEditor, ApiGenerator, ImagesApi
+from openmaia.models.generators.images_api import REFUSED, ApiConfig, ApiEditor, ApiGenerator
+from openmaia.models.generators.images_client import ImagesApi
 from openmaia.reporting.image_models import image_model
 from tests.helpers.http import QuietHandler, serving
 
@@ -105,9 +105,17 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Server, str]]:
         yield Handler, f"{address}/v1"
 
 
-def config(address: str, **settings: Any) -> ImagesApiConfig:
-    given = {"model": "painter", "base_url": address, "size": "64x64", "tries": 2, "timeout": 20.0, **settings}
-    return ImagesApiConfig(**given)
+def config(address: str, **settings: Any) -> ApiConfig:
+    given = {
+        "model": "painter",
+        "base_url": address,
+        "size": 32,
+        "request_size": "64x64",
+        "tries": 2,
+        "timeout": 20.0,
+        **settings,
+    }
+    return ApiConfig(**given)
 
 
 def prompts(*texts: str) -> list[Generation]:
@@ -121,7 +129,7 @@ def colour(image: EncodedImage) -> tuple[int, ...]:
 
 def test_images_have_the_prompts_the_size_and_the_order_of_the_requests(server: tuple[Server, str]):
     handler, address = server
-    generator = ApiGenerator(config(address, seed=True, quality="low", arguments={"style": "natural"}), 32)
+    generator = ApiGenerator(config(address, seed=True, quality="low", arguments={"style": "natural"}))
     images = generator.generate(prompts("a red ball", "a blue ball", "grass"))
     seeds = [(2**40 + number) % 2**31 for number in range(3)]
     texts = ("a red ball", "a blue ball", "grass")
@@ -138,14 +146,14 @@ def test_images_have_the_prompts_the_size_and_the_order_of_the_requests(server: 
 
 def test_no_seed_is_sent_unless_the_server_takes_one(server: tuple[Server, str]):
     handler, address = server
-    generator = ApiGenerator(config(address), 32)
+    generator = ApiGenerator(config(address))
     first, second = (colour(generator.generate(prompts("a cat"))[0].image) for _ in range(2))
     assert "seed" not in handler.asked[0] and first != second
 
 
 def test_a_wide_image_is_cropped_to_a_square(server: tuple[Server, str]):
     _, address = server
-    [made] = ApiGenerator(config(address, size="96x64"), 32).generate(prompts("a road"))
+    [made] = ApiGenerator(config(address, request_size="96x64")).generate(prompts("a road"))
     assert made.image.pixels.shape == (32, 32, 3)
 
 
@@ -166,7 +174,7 @@ def test_an_edit_changes_the_original_and_keeps_its_size(server: tuple[Server, s
 def test_refused_parameters_are_omitted_from_then_on(server: tuple[Server, str], name: str):
     handler, address = server
     handler.unknown.add(name)
-    generator = ApiGenerator(config(address, quality="low", concurrency=1), 32)
+    generator = ApiGenerator(config(address, quality="low", concurrency=1))
     assert len(generator.generate(prompts("a", "b"))) == 2
     assert [name in asked for asked in handler.asked] == [True, False, False]
 
@@ -174,8 +182,8 @@ def test_refused_parameters_are_omitted_from_then_on(server: tuple[Server, str],
 def test_a_refused_seed_is_a_mistake_of_the_config(server: tuple[Server, str]):
     handler, address = server
     handler.unknown.add("seed")
-    with pytest.raises(UsageError, match=r"takes no seed .*set generator.api.seed=false"):
-        ApiGenerator(config(address, seed=True), 32).generate(prompts("a"))
+    with pytest.raises(UsageError, match=r"takes no seed .*set generator.seed=false"):
+        ApiGenerator(config(address, seed=True)).generate(prompts("a"))
 
 
 def test_a_refused_prompt_is_grey_and_said_to_be_missing(server: tuple[Server, str]):
@@ -183,7 +191,7 @@ def test_a_refused_prompt_is_grey_and_said_to_be_missing(server: tuple[Server, s
     handler.failures.append(
         (400, {"error": {"message": "Blocked by our safety system.", "code": "moderation_blocked"}})
     )
-    generator = ApiGenerator(config(address, concurrency=1), 32)
+    generator = ApiGenerator(config(address, concurrency=1))
     refused, drawn_one = generator.generate(prompts("something bad", "a cat"))
     assert refused.missing_terms == (REFUSED,) and colour(refused.image) == (128, 128, 128)
     assert not drawn_one.missing_terms
@@ -196,17 +204,17 @@ def test_a_refused_prompt_is_grey_and_said_to_be_missing(server: tuple[Server, s
 def test_a_busy_server_is_asked_again(server: tuple[Server, str]):
     handler, address = server
     handler.failures.append((429, {"error": {"message": "slow down"}}))
-    ApiGenerator(config(address), 32).generate(prompts("a"))
+    ApiGenerator(config(address)).generate(prompts("a"))
     assert len(handler.asked) == 2
     handler.failures.extend([(503, {"error": {"message": "overloaded"}})] * 2)
     with pytest.raises(ServiceUnavailable, match=r"503: overloaded \(tries: 2"):
-        ApiGenerator(config(address), 32).generate(prompts("b"))
+        ApiGenerator(config(address)).generate(prompts("b"))
 
 
 def test_a_rate_limit_stops_all_requests_until_it_is_over(server: tuple[Server, str]):
     handler, address = server
     handler.failures.extend([(429, {"error": {"message": "Please try again in 2m0s."}})])
-    generator = ApiGenerator(config(address, tries=6, concurrency=1), 32)
+    generator = ApiGenerator(config(address, tries=6, concurrency=1))
     for _ in range(3):
         with pytest.raises(ServiceUnavailable, match="429"):
             generator.generate(prompts("a"))
@@ -216,21 +224,21 @@ def test_a_rate_limit_stops_all_requests_until_it_is_over(server: tuple[Server, 
 def test_a_moderation_of_a_proxy_is_a_refused_prompt(server: tuple[Server, str]):
     handler, address = server
     handler.failures.append((403, {"error": {"message": "Your input was flagged for violence."}}))
-    assert ApiGenerator(config(address), 32).generate(prompts("a"))[0].missing_terms == (REFUSED,)
+    assert ApiGenerator(config(address)).generate(prompts("a"))[0].missing_terms == (REFUSED,)
 
 
 def test_an_unknown_refusal_names_the_key(server: tuple[Server, str]):
     handler, address = server
     handler.failures.append((400, {"error": {"message": "size must be one of 1024x1024"}}))
-    with pytest.raises(ServiceError, match=r"generator\.api\.size"):
-        ApiGenerator(config(address), 32).generate(prompts("a"))
+    with pytest.raises(ServiceError, match=r"generator\.request_size"):
+        ApiGenerator(config(address)).generate(prompts("a"))
 
 
 @pytest.mark.parametrize(
     ("status", "body", "kind", "named"),
     [
         (401, {"error": {"message": f"bad key {KEY}"}}, UsageError, "OPENAI_API_KEY"),
-        (404, {"error": {"message": "no such model"}}, UsageError, "generator.api.model='painter'"),
+        (404, {"error": {"message": "no such model"}}, UsageError, "generator.model='painter'"),
         (400, {"error": {"message": "size must be one of 1024x1024"}}, ServiceError, "size must be"),
         (200, {"data": [{"url": "http://127.0.0.1/x.png"}]}, UsageError, "not as this API"),
         (200, {"data": [{"b64_json": base64.b64encode(b"no image").decode()}]}, ServiceError, "cannot be read"),
@@ -248,14 +256,14 @@ def test_failures_name_the_cause_and_never_the_key(
     handler.failures.append((status, body))
     caplog.set_level(logging.DEBUG)
     with pytest.raises(kind) as caught:
-        ApiGenerator(config(address, tries=1), 32).generate(prompts("a"))
+        ApiGenerator(config(address, tries=1)).generate(prompts("a"))
     assert named in str(caught.value) and len(handler.asked) == 1
     assert KEY not in f"{caught.value!r} {caught.value.__cause__!r} {caught.value.__context__!r} {caplog.text}"
 
 
 def test_an_absent_server_is_named(server: tuple[Server, str]):
-    with pytest.raises(ServiceUnavailable, match=r"generator.api.base_url=http://127.0.0.1:9/v1: cannot be reached"):
-        ApiGenerator(config("http://127.0.0.1:9/v1", tries=1), 32).generate(prompts("a"))
+    with pytest.raises(ServiceUnavailable, match=r"generator.base_url=http://127.0.0.1:9/v1: cannot be reached"):
+        ApiGenerator(config("http://127.0.0.1:9/v1", tries=1)).generate(prompts("a"))
 
 
 def test_the_key_is_not_pickled(server: tuple[Server, str]):
@@ -268,7 +276,7 @@ def test_the_key_is_not_pickled(server: tuple[Server, str]):
 
 def test_the_shipped_config_makes_both_services(server: tuple[Server, str]):
     handler, address = server
-    overrides = [f"{role}.api.base_url={address}" for role in ("generator", "editor")]
+    overrides = [f"{role}.base_url={address}" for role in ("generator", "editor")]
     given = load([str(CONFIG), "name=x", "units=all", "target.name=t", "target.kind=closed_form", *overrides])
     [made] = generators.generator(given).generate(prompts("a cat"))
     generators.editor(given).edit([Edit(image=made.image, instruction="add a hat", seed=1)])
@@ -277,18 +285,19 @@ def test_the_shipped_config_makes_both_services(server: tuple[Server, str]):
 
 
 def test_images_without_seeds_are_named_as_not_reproducible():
-    section = {"kind": "openai", "api": {"model": "gpt-image-1", "seed": False}}
-    assert image_model(section) == "gpt-image-1 without seeds, not reproducible"
-    assert image_model({"kind": "openai", "api": {"model": "own", "seed": True}}) == "own"
-    assert image_model({"kind": "diffusers", "diffusion": {"model": "hub/FLUX.1-dev"}}) == "FLUX.1-dev"
+    section = {"kind": "openai", "model": "gpt-image-1", "seed": False}
+    assert image_model(section, "generator") == "gpt-image-1 (without seeds, not reproducible)"
+    assert image_model({"kind": "openai", "model": "own", "seed": True}, "generator") == "own"
+    assert image_model({"kind": "diffusers", "model": "hub/FLUX.1-dev"}, "generator") == "FLUX.1-dev"
+    assert image_model({"kind": "nobody:Knows", "model": "own"}, "generator") == "own"
 
 
 @pytest.mark.parametrize(
     ("override", "named"),
     [
-        ("generator.api.model=''", "generator.kind=openai needs generator.api.model"),
-        ("editor.api.size=large", "editor.api.size='large'; expected width and height"),
-        ("pools.generator.min_replicas=2", "raise generator.api.concurrency"),
+        ("generator.model=''", "generator.kind=openai needs generator.model"),
+        ("editor.request_size=large", "editor.request_size='large'; expected width and height"),
+        ("pools.generator.min_replicas=2", "raise generator.concurrency"),
     ],
 )
 def test_the_config_is_checked(override: str, named: str):

@@ -15,6 +15,7 @@ from openmaia.reporting.browser.unit.evidence import evidence_view
 from openmaia.reporting.browser.unit.observation import Viewer
 from openmaia.reporting.browser.unit.pictures import PagePictures
 from openmaia.reporting.browser.unit.scored import evaluation_view
+from openmaia.reporting.image_models import image_model
 from openmaia.reporting.totals import costs
 from openmaia.runs.records import Record, Stop
 from openmaia.runs.run import Run
@@ -88,7 +89,6 @@ def _html(page: UnitPage, record: Record, allowance: int) -> bytes:
     except StoreError as error:
         damage = error.message
     generator: Any = record.config.get("generator")
-    kind: Any = cast("dict[str, Any]", generator).get("kind") if isinstance(generator, dict) else ""
     return render(
         "unit.html.j2",
         top=page.top,
@@ -106,7 +106,7 @@ def _html(page: UnitPage, record: Record, allowance: int) -> bytes:
         last_words=_last_words(record),
         near=page.near,
         near_file=page.near_file,
-        is_collage=kind == "collage",
+        drawn_by=image_model(cast("dict[str, Any]", generator), "generator") if isinstance(generator, dict) else "",
     )
 
 

@@ -112,7 +112,7 @@ def measured(run: Run, name: str) -> MeasuredRun:
         network=network(target),
         target=str(target.get("name", "")),
         backbone=_backbone(config, summaries),
-        generator=image_model(config["generator"]),
+        generator=image_model(config["generator"], "generator"),
         tools=tool_set(config),
         protocol=f"protocol {evaluate['preset']}",
         levels=run_scores(run, evaluate["bootstrap"]).activations,
@@ -149,7 +149,7 @@ def tool_set(config: Mapping[str, Any]) -> str:
         config: The config of the run. Its key `without` lists the tools that were left out.
     """
     left_out = set(map(str, config.get("without") or ()))
-    generator, editor = image_model(config["generator"]), image_model(config["editor"])
+    generator, editor = image_model(config["generator"], "generator"), image_model(config["editor"], "editor")
     if {"text2image", "edit_images"} <= left_out:
         return "exemplars only"
     if left_out == {"dataset_exemplars", "edit_images"}:

@@ -1,0 +1,224 @@
+"""The sections of a config that hold a component: which class each of them has, by the sources of the config.
+
+The schema of such a section is known when all sources are read, because a later one may choose another kind. A key that
+an earlier source wrote for another kind is set aside.
+"""
+
+import dataclasses
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, get_args, get_type_hints
+
+from omegaconf import DictConfig, OmegaConf
+
+from openmaia.config.machine import TEST_GENERATOR
+from openmaia.config.schema import Config
+from openmaia.core.components import ALIASES, ComponentConfig, Site, component, config_class, is_users, machine_keys
+from openmaia.core.errors import UsageError
+from openmaia.core.paths import user_path
+
+Classes = Mapping[str, type[ComponentConfig] | None]
+"""The config class of each section. None: the section is absent."""
+Kinds = Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """A section that holds a component."""
+
+    key: str
+    role: str
+    is_optional: bool
+    """Whether it may be absent. It then has no default kind."""
+
+    @property
+    def default(self) -> str:
+        """The kind if no source names one."""
+        return "" if self.is_optional else next(iter(ALIASES[self.role]))
+
+
+@cache
+def sections() -> dict[str, Section]:
+    """Returns the sections by dotted key."""
+    return {each.key: each for each in _sections(Config, "")}
+
+
+def _sections(schema: type, prefix: str) -> Iterator[Section]:
+    for name, hint in get_type_hints(schema).items():
+        options = [each for each in get_args(hint) or [hint] if isinstance(each, type)]
+        config = next((each for each in options if issubclass(each, ComponentConfig)), None)
+        if config is not None:
+            yield Section(prefix + name, config.role, type(None) in options)
+        elif dataclasses.is_dataclass(hint) and isinstance(hint, type):
+            yield from _sections(hint, f"{prefix}{name}.")
+
+
+def section_of(key: str) -> Section | None:
+    """Returns the section that has a dotted key."""
+    return next((each for each in sections().values() if key.startswith(f"{each.key}.")), None)
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """The components that the sources of a config choose."""
+
+    kinds: Kinds
+    classes: Classes
+    aside: Sequence[frozenset[str]]
+    """For each layer, the dotted keys that were written for another kind."""
+
+
+def choose(layers: Sequence[Sequence[DictConfig]]) -> Choice:
+    """Returns the components that a config has.
+
+    Args:
+        layers: The overlays of each layer. Within a layer, the order does not matter; later layers win.
+
+    Raises:
+        UsageError: A kind is unknown, cannot be imported or has another role, or a section has keys and no kind.
+    """
+    kinds: dict[str, str] = {}
+    classes: dict[str, type[ComponentConfig] | None] = {}
+    aside: list[set[str]] = [set() for _ in layers]
+    for section in sections().values():
+        in_force = _in_force(section, layers)
+        kind = in_force[-1]
+        given = [(at, name) for at, layer in enumerate(layers) for name in _names(section, layer)]
+        reset = _last_reset(section, layers)
+        aside_here = {(at, name) for at, name in given if at < reset}
+        kept = [(at, name) for at, name in given if at >= reset and name != "kind"]
+        if not kind and kept:
+            raise UsageError(f"{section.key} needs {section.key}.kind, such as {next(iter(ALIASES[section.role]))}")
+        kinds[section.key] = kind
+        classes[section.key] = final = class_of(section, kind) if kind else None
+        then = {each: class_of(section, each) for each in {*in_force} - {kind, ""}}
+        for at, name in kept:
+            writer = then.get(in_force[at])
+            is_for_other = writer is not None and _owner(writer, name) not in (None, _owner(final, name))
+            if is_for_other or (_owner(final, name) is None and name in _machine_names(section.role)):
+                aside_here.add((at, name))
+        for at, name in aside_here:
+            aside[at].add(f"{section.key}.{name}")
+    return Choice(kinds, classes, [frozenset(each) for each in aside])
+
+
+def class_of(section: Section, kind: str) -> type[ComponentConfig]:
+    """Returns the config class of a kind, which is imported. Raises UsageError as `choose`."""
+    made = config_class(component(section.role, kind, section.key), section.role)
+    assert made is not None, "component() checks it"
+    return made
+
+
+def default_classes() -> Classes:
+    """Returns the config classes if no source names a kind."""
+    return {each.key: class_of(each, each.default) if each.default else None for each in sections().values()}
+
+
+def stored_classes(kinds: Kinds) -> Classes:
+    """Returns the config classes for the kinds of a stored config. A class of the user is not imported: it is left out."""
+    return {
+        key: None if not kinds.get(key) else class_of(section, kinds[key])
+        for key, section in sections().items()
+        if not is_users(kinds.get(key, "")) and (not kinds.get(key) or kinds[key] in ALIASES[section.role])
+    }
+
+
+def is_machine_key(key: str, kinds: Kinds) -> bool:
+    """Returns whether a dotted key of a component says where and how fast it runs.
+
+    The class of a user's component is asked if it was imported already.
+    """
+    section, name = section_of(key), key.rpartition(".")[2]
+    if section is None:
+        return False
+    kind = kinds.get(section.key, "")
+    if is_users(kind) and kind.partition(":")[0] in sys.modules:
+        return name in machine_keys(class_of(section, kind))
+    return name in _machine_names(section.role, kind)
+
+
+@cache
+def _machine_names(role: str, kind: str = "") -> frozenset[str]:
+    """Returns the machine keys of a built-in kind, or of all of them."""
+    found: frozenset[str] = frozenset()
+    for alias in [kind] if kind in ALIASES[role] else [] if kind else ALIASES[role]:
+        found |= machine_keys(config_class(component(role, alias), role) or ComponentConfig)
+    return found
+
+
+def kinds_with(key: str) -> list[str]:
+    """Returns the built-in kinds whose config has the last part of a dotted key."""
+    section, name = section_of(key), key.rpartition(".")[2]
+    if section is None:
+        return []
+    return [kind for kind in ALIASES[section.role] if name in class_of(section, kind).__dataclass_fields__]
+
+
+def hints(schema: type, classes: Classes, prefix: str = "") -> dict[str, Any]:
+    """Returns the types of the keys of a section, with the class that each section of a component has."""
+    own = get_type_hints(schema)
+    return {name: classes.get(prefix + name) or hint for name, hint in own.items() if name != "role"}
+
+
+def _value(section: Section, overlay: DictConfig) -> tuple[bool, Any]:
+    """Returns (whether an overlay has a section, its value)."""
+    node: Any = overlay
+    for name in section.key.split("."):
+        if not isinstance(node, DictConfig) or name not in node:
+            return False, None
+        node = None if OmegaConf.is_missing(node, name) else node[name]
+    return True, node
+
+
+def _names(section: Section, layer: Sequence[DictConfig]) -> list[str]:
+    values = [value for overlay in layer for has, value in [_value(section, overlay)] if has]
+    return [str(name) for value in values if isinstance(value, DictConfig) for name in value]
+
+
+def _in_force(section: Section, layers: Sequence[Sequence[DictConfig]]) -> list[str]:
+    """Returns the kind after each layer."""
+    kind, found = section.default, list[str]()
+    for layer in layers:
+        for overlay in layer:
+            has, value = _value(section, overlay)
+            if has and value is None:
+                kind = section.default
+            elif isinstance(value, DictConfig) and value.get("kind") is not None:
+                kind = str(value["kind"])
+        found.append(kind)
+    return found
+
+
+def _last_reset(section: Section, layers: Sequence[Sequence[DictConfig]]) -> int:
+    """Returns the number of the first layer that counts: null forgets what earlier layers wrote."""
+    resets = [at for at, layer in enumerate(layers) for each in layer if _value(section, each) == (True, None)]
+    return max(resets, default=0)
+
+
+def _owner(config: type[ComponentConfig] | None, name: str) -> type | None:
+    """Returns the class that introduced a key. Two kinds that inherit a key from one class mean the same by it."""
+    for cls in reversed(config.__mro__ if config else ()):
+        if name in getattr(cls, "__dataclass_fields__", {}):
+            return cls
+    return None
+
+
+def site(config: Config, key: str, pictures: Callable[[], Any] = lambda: None) -> Site:
+    """Returns where the component of a section stands.
+
+    Args:
+        config: The complete config.
+        key: The section, such as `evaluate.generator`.
+        pictures: Opens the image dataset of the run.
+    """
+    pool = TEST_GENERATOR if key == "evaluate.generator" else key
+    return Site(
+        key=key,
+        pool=pool,
+        gpus=getattr(config.pools, pool).num_gpus,
+        cache=user_path(config.paths.cache),
+        pictures=pictures,
+        generator=config.generator,
+    )

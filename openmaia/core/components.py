@@ -1,0 +1,255 @@
+"""Components: one class with its config, in one file, for each kind of a service. The program never asks which kind it has.
+
+A kind is an alias, or `package.module:Class` for a component of the user, from an installed package or the current folder.
+"""
+
+import dataclasses
+import hashlib
+import json
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, ClassVar, Self, cast
+
+from omegaconf import MISSING
+
+from openmaia.core.checks import Check
+from openmaia.core.errors import UsageError
+from openmaia.core.importing import add_folder, import_object
+from openmaia.core.secrets import Secret
+
+ALIASES: Mapping[str, Mapping[str, str]] = {
+    "generator": {
+        "collage": "openmaia.offline.collage.host:CollageGenerator",
+        "diffusers": "openmaia.models.generators.diffusion:DiffusersGenerator",
+        "openai": "openmaia.models.generators.images_api:ApiGenerator",
+    },
+    "editor": {
+        "collage": "openmaia.offline.collage.host:CollageEditor",
+        "diffusers": "openmaia.models.generators.diffusion:DiffusersEditor",
+        "openai": "openmaia.models.generators.images_api:ApiEditor",
+    },
+}
+"""The class of each kind, by role. The first kind of a role is its default."""
+
+
+def machine(default: Any) -> Any:
+    """Returns a config field that says where and how fast a component runs. It may change when a run is resumed."""
+    if isinstance(default, (list, dict)):
+        return field(default_factory=lambda: cast(Any, default).copy(), metadata={"machine": True})
+    return field(default=default, metadata={"machine": True})
+
+
+@dataclass
+class ComponentConfig:
+    """The keys of a config section that holds a component."""
+
+    role: ClassVar[str]
+    kind: str = MISSING
+
+    def __reduce__(self) -> Any:
+        # Another process may unpickle a config before anything else told it where the user's modules are.
+        cls = type(self)
+        return _restored, (_folder(cls), cls.__module__, cls.__qualname__, dict(vars(self)))
+
+
+@dataclass
+class GeneratorConfig(ComponentConfig):
+    """`generator`, `evaluate.generator`: the text-to-image model."""
+
+    role: ClassVar[str] = "generator"
+    kind: str = MISSING
+    """An alias, or `package.module:Class` for a generator of yours."""
+    size: int = 224
+    """Side of the images in pixels."""
+
+
+@dataclass
+class EditorConfig(ComponentConfig):
+    """`editor`: the instruction-based image editor. An edited image has the size of the original."""
+
+    role: ClassVar[str] = "editor"
+    kind: str = MISSING
+    """An alias, or `package.module:Class` for an editor of yours."""
+
+
+ROLES: Mapping[str, type[ComponentConfig]] = {each.role: each for each in (GeneratorConfig, EditorConfig)}
+"""The config of each role, from which the configs of its components inherit."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Site:
+    """Where a component stands: what its own section of the config does not say."""
+
+    key: str
+    """The section, such as `evaluate.generator`, for messages."""
+    pool: str = ""
+    """The name of the pool whose replicas hold it."""
+    gpus: float = 0.0
+    """GPUs of a replica."""
+    cache: Path = Path()
+    """The folder of downloads."""
+    pictures: Callable[[], Any] = lambda: None
+    """Opens the image dataset of the run."""
+    generator: GeneratorConfig | None = None
+    """For an editor: the generator whose images it edits."""
+    waits: bool = False
+    """Whether the program waits for a server that is slow or overloaded: that is then a note and no error."""
+
+
+class Component:
+    """The base of all components. A component also implements the Protocol of its service (`openmaia.core.services`)."""
+
+    Config: ClassVar[type[ComponentConfig]] = ComponentConfig
+    is_served: ClassVar[bool] = False
+    """Whether the model is on a server: one process without a GPU then makes all calls."""
+    vocabulary: ClassVar[Any] = None
+    """For a generator that draws certain words only: an `openmaia.agent.vocabulary.Vocabulary`."""
+
+    @classmethod
+    def build(cls, config: Any, site: Site) -> Self:
+        """Loads the model. Raises UsageError if it cannot be loaded; the message names the config key."""
+        make = cast(Any, cls)
+        return make(config)
+
+    @staticmethod
+    def problems(config: Any, site: Site) -> Iterator[str]:
+        """Yields what is wrong with the values of a config. Called at every load: looks at nothing but the values."""
+        yield from ()
+
+    @staticmethod
+    def checks(config: Any, site: Site) -> Iterator[Callable[[], Check]]:
+        """Yields what is to be looked at on this machine and the network before a run. Loads no model."""
+        yield from ()
+
+    @staticmethod
+    def weights(config: Any, site: Site) -> Iterator[Any]:
+        """Yields the sources of the model's weights (`openmaia.models.weights.WeightSource`)."""
+        yield from ()
+
+    @staticmethod
+    def title(config: Any) -> str:
+        """Returns the name of the component for people."""
+        return getattr(config, "model", "") or str(config.kind)
+
+    @staticmethod
+    def remark(config: Any) -> str:
+        """Returns what readers of results should know of the images, such as that they cannot be made again."""
+        return ""
+
+    @staticmethod
+    def is_repeatable(config: Any) -> bool:
+        """Returns whether equal requests may be answered from a cache."""
+        return True
+
+
+def component(role: str, kind: str, key: str = "") -> type[Component]:
+    """Returns the class of a kind.
+
+    Args:
+        role: Such as "generator".
+        kind: An alias, or `package.module:Class`, which is imported.
+        key: The config section, for messages. Empty: the role.
+
+    Raises:
+        UsageError: The kind is unknown, cannot be imported, or is no component of the role.
+    """
+    key = f"{key or role}.kind"
+    name = ALIASES[role].get(kind, kind)
+    if ":" not in name:
+        known = ", ".join(alias for alias in ALIASES[role])
+        raise UsageError(f"{key}={kind!r} is not known; expected {known}, or package.module:Class of yours")
+    found = import_object(name, key)
+    if not (isinstance(found, type) and issubclass(found, Component)):
+        raise UsageError(
+            f"{key}={kind!r} is no component; let the class inherit from openmaia.core.components.Component"
+        )
+    if config_class(found, role) is None:
+        raise UsageError(
+            f"{key}={kind!r} is no {role}; let its Config inherit from openmaia.core.components.{ROLES[role].__name__}"
+        )
+    return found
+
+
+def config_class(found: type[Component], role: str) -> type[ComponentConfig] | None:
+    """Returns the config of a component: its own, or that of the role. None if it is the config of another role."""
+    own = found.Config
+    if own is ComponentConfig:
+        return ROLES[role]
+    return own if issubclass(own, ROLES[role]) and dataclasses.is_dataclass(own) else None
+
+
+def of_config(config: Any, key: str = "") -> type[Component]:
+    """Returns the class of the component that a section of a config describes."""
+    return component(cast(Any, type(config)).role, config.kind, key)
+
+
+def build(config: ComponentConfig, site: Site) -> Any:
+    """Loads the component that a section of a config describes. Raises UsageError as `Component.build`."""
+    return of_config(config, site.key).build(config, site)
+
+
+def stored_remark(section: Mapping[str, Any], role: str) -> str:
+    """Returns what readers of results should know about a component, by the section of a stored config.
+
+    It is empty for a component of the user, whose class is not imported.
+    """
+    kind = str(section.get("kind"))
+    return component(role, kind).remark(SimpleNamespace(**section)) if kind in ALIASES[role] else ""
+
+
+def is_users(kind: str) -> bool:
+    """Returns whether a kind names a class of the user."""
+    return ":" in kind
+
+
+def machine_keys(config: type[ComponentConfig]) -> frozenset[str]:
+    """Returns the keys that may change when a run is resumed."""
+    return frozenset(each.name for each in dataclasses.fields(config) if each.metadata.get("machine"))
+
+
+def identity(config: ComponentConfig) -> str | None:
+    """Returns a text that is equal for components that answer alike: all keys but machine keys, and the user's source.
+
+    None if the component says that equal requests may have different answers.
+    """
+    found = of_config(config)
+    if not found.is_repeatable(config):
+        return None
+    skipped = machine_keys(type(config))
+    values = {each.name: getattr(config, each.name) for each in dataclasses.fields(config) if each.name not in skipped}
+    source = {"source": _source_digest(found)} if is_users(config.kind) else {}
+    return json.dumps({"role": config.role, **_redacted(values), **source}, sort_keys=True)
+
+
+def _redacted(value: Any) -> Any:
+    if isinstance(value, Secret):
+        return value.stored
+    if isinstance(value, dict):
+        return {name: _redacted(part) for name, part in cast("dict[str, Any]", value).items()}
+    return [_redacted(part) for part in cast("list[Any]", value)] if isinstance(value, list) else value
+
+
+def _source_digest(found: type) -> str:
+    path = getattr(sys.modules[found.__module__], "__file__", None)
+    return hashlib.sha256(Path(path).read_bytes()).hexdigest()[:16] if path else ""
+
+
+def _folder(cls: type) -> str:
+    """Returns the folder from which a class of the user was imported. Empty for a class of ours."""
+    path = getattr(sys.modules.get(cls.__module__), "__file__", None)
+    if cls.__module__.startswith("openmaia.") or not path:
+        return ""
+    depth = cls.__module__.count(".") + (Path(path).name == "__init__.py")
+    return str(Path(path).resolve().parents[depth])
+
+
+def _restored(folder: str, module: str, name: str, values: dict[str, Any]) -> Any:
+    if folder:
+        add_folder(folder)
+    cls = import_object(f"{module}:{name}", "kind")
+    made = cls.__new__(cls)
+    made.__dict__.update(values)
+    return made
