@@ -54,7 +54,7 @@ class Own(components.Component):
 """
 LOAD_OWN = """
 from openmaia.config.loading import load
-print(load(["name=own", "generator.kind=own_parts:Own", "generator.colour=blue"]).generator.colour)
+print(load([{config!r}, "generator.kind=own_parts:Own", "generator.colour=blue"]).generator.colour)
 """
 
 
@@ -140,7 +140,8 @@ def own_component(tree: Tree) -> str:
     """Measures whether a config can name a generator that is a class in a user's folder."""
     with tempfile.TemporaryDirectory() as folder:
         Path(folder, "own_parts.py").write_text(OWN_COMPONENT)
-        return "yes" if tree.ask(LOAD_OWN, folder) == "blue" else "no"
+        program = LOAD_OWN.format(config=str(tree.root / "configs/demo.yaml"))
+        return "yes" if tree.ask(program, folder) == "blue" else "no"
 
 
 def lines_of_checks(tree: Tree) -> str:
