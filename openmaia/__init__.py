@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from openmaia.api.result import UnitResult
     from openmaia.api.runs import LoadedRun, load, sweep
 
-__version__ = "0.1.0"
+    __version__: str
 
 __all__ = ["LoadedRun", "UnitResult", "__version__", "investigate", "load", "open", "sweep"]
 
@@ -25,6 +25,10 @@ _PLACES = {
 
 
 def __getattr__(name: str) -> Any:
+    if name == "__version__":
+        from importlib.metadata import version
+
+        return version("openmaia")
     if name in _PLACES:
         return getattr(import_module(_PLACES[name]), name)
     raise AttributeError(f"module 'openmaia' has no attribute {name!r}; it has {', '.join(sorted(_PLACES))}")

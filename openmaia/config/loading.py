@@ -375,7 +375,9 @@ class _Merged(NamedTuple):
 def _merge_all(sources: Sequence[_Source]) -> _Merged:
     layers = _layers(sources)
     try:
-        choice = choose([[source.overlay for source in layer] for layer in layers])
+        choice = choose(
+            [[source.overlay for source in layer] for layer in layers], [layer[0].is_file for layer in layers]
+        )
     except OmegaConfBaseException as error:
         raise UsageError(_message(error)) from None
     classes, defaults = choice.classes, _defaults(choice.classes)

@@ -118,7 +118,7 @@ class RuntimeEnvConfig:
     uv: list[str] = field(default_factory=list[str])
     """Like `pip`, but installed with uv."""
     image_uri: str = ""
-    """A container image in which the job's processes run, such as `registry.example.org/openmaia:0.1.0-gpu`. Needs
+    """A container image in which the job's processes run, such as `registry.example.org/openmaia:0.2.0-gpu`. Needs
     Podman on the nodes."""
     py_executable: str = ""
     """A Python that every node sees and that has OpenMAIA, such as `/shared/openmaia/.venv/bin/python`."""

@@ -70,11 +70,12 @@ class Choice:
     """For each layer, the dotted keys that were written for another kind."""
 
 
-def choose(layers: Sequence[Sequence[DictConfig]]) -> Choice:
+def choose(layers: Sequence[Sequence[DictConfig]], files: Sequence[bool]) -> Choice:
     """Returns the components that a config has.
 
     Args:
         layers: The overlays of each layer. Within a layer, the order does not matter; later layers win.
+        files: Whether each layer is a file. Its machine keys are for whatever component has them.
 
     Raises:
         UsageError: A kind is unknown, cannot be imported or has another role, or a section has keys and no kind.
@@ -97,7 +98,8 @@ def choose(layers: Sequence[Sequence[DictConfig]]) -> Choice:
         for at, name in kept:
             writer = then.get(in_force[at])
             is_for_other = writer is not None and _owner(writer, name) not in (None, _owner(final, name))
-            if is_for_other or (_owner(final, name) is None and name in _machine_names(section.role)):
+            is_for_any = files[at] and _owner(final, name) is None and name in _machine_names(section.role)
+            if is_for_other or is_for_any:
                 aside_here.add((at, name))
         for at, name in aside_here:
             aside[at].add(f"{section.key}.{name}")

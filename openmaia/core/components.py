@@ -125,6 +125,11 @@ class Component:
         yield from ()
 
     @staticmethod
+    def packages(config: Any, site: Site) -> Iterator[tuple[str, str, str]]:
+        """Yields the optional packages that it needs: (setting, such as `quantize=nf4`, package, command that installs it)."""
+        yield from ()
+
+    @staticmethod
     def weights(config: Any, site: Site) -> Iterator[Any]:
         """Yields the sources of the model's weights (`openmaia.models.weights.WeightSource`)."""
         yield from ()

@@ -165,6 +165,25 @@ def test_vllm_has_to_fit_the_kind_of_machine(here: list[str], gpus: int, wrong: 
     assert all(name in message for name, message in zip(wrong, messages, strict=True))
 
 
+def test_missing_extras_come_with_their_command():
+    [message] = missing(missing_packages(load([*LEAST, "backbone.kind=anthropic", "backbone.model=m"]), []))
+    assert message.startswith("backbone.kind=anthropic needs the package anthropic;") and '".[anthropic]"' in message
+    drawing = ["editor.kind=diffusers", "editor.diffusion.model=org/m", "editor.diffusion.quantize=nf4"]
+    [message] = missing(missing_packages(load([*LEAST, *SERVED, *drawing]), []))
+    assert message.startswith("editor.diffusion.quantize=nf4 needs") and '".[quantized]"' in message
+
+
+def test_backbone_without_its_client_library_says_what_to_install():
+    program = (
+        "import sys; sys.modules['anthropic'] = None\n"
+        "from openmaia.core.errors import UsageError\n"
+        "try:\n    import openmaia.models.backbones.anthropic_server\n"
+        "except UsageError as error:\n    print(error.message)"
+    )
+    said = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
+    assert 'pip install -e ".[anthropic]"' in said
+
+
 def test_packages_beyond_the_requirements_come_with_their_command():
     config = load([DEMO, "backbone.eyes=efficientnet_lite4"])
     assert any("efficientnet-lite4-pytorch-model" in message for message in missing(missing_packages(config, [])))

@@ -7,11 +7,14 @@ import os
 import re
 import subprocess
 import sys
+import tomllib
 from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 from tests.conftest import REPOSITORY
 
@@ -35,6 +38,20 @@ def test_locked_package_has_a_version_and_a_hash(name: str):
     for line in lines:
         assert re.match(r"[A-Za-z0-9._-]+(\[[^\]]*\])?==[^\s;]+", line), line
         assert re.search(r"--hash=sha256:[0-9a-f]{64}\b", line), line
+
+
+def test_locked_versions_are_those_that_the_project_allows():
+    text = (REPOSITORY / "cluster/requirements.lock").read_text()
+    locked = {canonicalize_name(name): version for name, version in re.findall(r"^([\w.-]+).*?==([^\s;]+)", text, re.M)}
+    project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]
+    extras = re.findall(r"--extra (\w+)", text)
+    assert {"gpu", "anthropic", "quantized"} <= {*extras}
+    for each in [
+        *project["dependencies"],
+        *(each for extra in extras for each in project["optional-dependencies"][extra]),
+    ]:
+        wanted = Requirement(each)
+        assert locked[canonicalize_name(wanted.name)] in wanted.specifier, each
 
 
 def type_names(path: Path) -> Iterator[str]:

@@ -57,7 +57,7 @@ def kuberay(
         list[str] | None, typer.Option(help="cpu, pools, autoscaling, kueue, or a folder of yours.")
     ] = None,
     image: Annotated[
-        str | None, typer.Option(help="The image, such as registry.example.org/openmaia:0.1.0-gpu.")
+        str | None, typer.Option(help="The image, such as registry.example.org/openmaia:0.2.0-gpu.")
     ] = None,
     namespace: Annotated[str, typer.Option(help="The Kubernetes namespace. Empty: that of kubectl.")] = "",
     dry_run: DryRunFlag = False,

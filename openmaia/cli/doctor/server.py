@@ -14,6 +14,7 @@ from openmaia.config.schema import Config
 from openmaia.config.sections import sections, site
 from openmaia.core.checks import Check, missing, ok
 from openmaia.core.components import of_config
+from openmaia.core.importing import has_module
 from openmaia.models.server_access import ServerAccess, server_check
 
 SECONDS = 3.0
@@ -38,7 +39,7 @@ def components(config: Config, *, waits: bool = False) -> list[Check]:
     if config.backbone.sees == "text":
         chatting["viewer"] = config.viewer
     for section, settings in chatting.items():
-        if settings.kind in CLASSES:
+        if settings.kind in CLASSES and has_module(settings.kind):  # A missing package is named by missing_packages.
             module, name = CLASSES[settings.kind]
             backbone: Any = getattr(importlib.import_module(module), name)
             make = partial(backbone, settings, section)

@@ -3,13 +3,20 @@
 from functools import cached_property, partial
 from typing import Any
 
-import anthropic
-
 from openmaia.agent.tasks.reasoning import separate
+from openmaia.core.errors import UsageError
 from openmaia.core.messages import Chat, Message, Part, Reply
 from openmaia.models.backbones.chat_format import ACCEPTED_TEMPERATURE, base64_png, temperature
 from openmaia.models.backbones.endpoint import Endpoint
 from openmaia.models.server_access import CONNECT_SECONDS
+
+try:
+    import anthropic
+except ImportError as error:
+    raise UsageError(
+        f"kind: anthropic needs Anthropic's package, which cannot be imported here ({error}); "
+        'pip install -e ".[anthropic]" in the clone'
+    ) from error
 
 CACHED = {"type": "ephemeral"}
 """Marks a content block as a breakpoint of the API's prompt cache."""

@@ -71,6 +71,11 @@ class _Pipeline(Component):
             yield lambda: _no_gpu(config, site)
 
     @staticmethod
+    def packages(config: Any, site: Site) -> Iterator[tuple[str, str, str]]:
+        if config.quantize:
+            yield f"quantize={config.quantize}", "bitsandbytes", 'pip install -e ".[quantized]" in the clone'
+
+    @staticmethod
     def weights(config: Any, site: Site) -> Iterator[WeightSource]:
         itemsize = NF4 if config.quantize else 4 if config.dtype == "float32" else 2
         own = {"transformer": (config.transformer, DENOISERS), "text_encoder": (config.text_encoder, TEXT_ENCODERS)}

@@ -3,6 +3,7 @@
 import importlib
 import inspect
 import logging
+from importlib.util import find_spec
 from typing import Any, Literal
 
 import diffusers
@@ -86,7 +87,9 @@ def _components(key: str, config: PipelineConfig, index: PipelineIndex, dtype: t
         if name is None:
             raise UsageError(f"{given}: {config.model!r} has no {' or '.join(candidates)} that it could replace")
         source, folder, settings = _source(f"{key}.{option}", config, repository, name)
-        prequantized = "quantization_config" in settings
+        prequantized = settings.get("quantization_config", {})
+        if (config.quantize or prequantized.get("quant_method") == "bitsandbytes") and not find_spec("bitsandbytes"):
+            raise UsageError(f'{given} needs bitsandbytes; pip install -e ".[quantized]" in the clone')
         arguments: dict[str, Any] = {"subfolder": folder, "dtype": dtype}
         if config.quantize and not prequantized:
             arguments["quantization_config"] = _nf4(index[name][0], dtype)
