@@ -17,6 +17,7 @@ from openmaia.config.checks import _CHOICES
 from openmaia.config.machine import MACHINE_KEYS, MACHINE_SECTIONS
 from openmaia.config.models import BackboneConfig
 from openmaia.config.schema import Config
+from openmaia.core.components import ALIASES, ROLES, ComponentConfig, component, config_class
 
 HEAD = """# Config keys
 
@@ -43,6 +44,14 @@ class Key:
     default: Any
     text: str
     """The docstring under the field."""
+    is_machine: bool = False
+    kind: str = ""
+    """The kind of component that has it, if not all kinds of its role have it."""
+
+    @property
+    def anchor(self) -> str:
+        section, _, name = self.name.rpartition(".")
+        return f"{section}.{self.kind}.{name}" if self.kind else self.name
 
 
 def render() -> str:
@@ -71,7 +80,29 @@ def keys(schema: type, prefix: str, defaults: Any) -> Iterator[Key]:
         default = field.default_factory() if callable(field.default_factory) else field.default
         if defaults is not None:
             default = getattr(defaults, field.name)
-        yield Key(name=prefix + field.name, type=types[field.name], default=default, text=texts.get(field.name, ""))
+        yield Key(
+            name=prefix + field.name,
+            type=types[field.name],
+            default=default,
+            text=texts.get(field.name, ""),
+            is_machine=bool(field.metadata.get("machine")),
+        )
+
+
+def _of_kinds(section: Key) -> Iterator[tuple[str, type[ComponentConfig], list[Key]]]:
+    """Yields (kind, its config, the keys that other kinds of the role need not have) of a section of a component."""
+    role = _component(section)
+    shared = {field.name for field in dataclasses.fields(ROLES[role])}
+    for kind in ALIASES[role]:
+        config = config_class(component(role, kind), role)
+        own = [key for key in keys(config, f"{section.name}.", None) if key.name.rpartition(".")[2] not in shared]
+        yield kind, config, [dataclasses.replace(key, kind=kind) for key in own]
+
+
+def _component(key: Key) -> str:
+    """The role of the component that a section holds; empty for another section or a key."""
+    options = typing.get_args(key.type) or [key.type]
+    return next((each.role for each in options if isinstance(each, type) and issubclass(each, ComponentConfig)), "")
 
 
 @functools.cache
@@ -90,23 +121,40 @@ def docstrings(schema: type) -> dict[str, str]:
 def _anchors(found: list[Key], shared: str = "") -> Iterator[tuple[str, str]]:
     """Yields each key with its anchor. The keys of a section that is described elsewhere have that of the section."""
     for key in found:
-        yield key.name, shared or key.name
-        if _is_section(key):
+        yield key.name, shared or key.anchor
+        if _component(key):
+            elsewhere = shared or (key.name if _is_described_elsewhere(key) else "")
+            for own in [own for _, _, several in _of_kinds(key) for own in several][::-1]:
+                yield own.name, elsewhere or own.anchor
+            for own in keys(ROLES[_component(key)], f"{key.name}.", None):
+                yield own.name, elsewhere or own.anchor
+        elif _is_section(key):
             within = list(keys(key.type, f"{key.name}.", key.default))
             yield from _anchors(within, shared or (key.name if _is_described_elsewhere(key) else ""))
 
 
 def _is_section(key: Key) -> bool:
-    return dataclasses.is_dataclass(key.type)
+    return dataclasses.is_dataclass(key.type) or bool(_component(key))
 
 
 def _is_described_elsewhere(key: Key) -> bool:
-    return key.type is BackboneConfig and key.name != "backbone"
+    return (key.type is BackboneConfig and key.name != "backbone") or _component(key) not in ("", key.name)
 
 
 def _section(section: Key) -> Iterator[str]:
     yield f"{'##' if '.' not in section.name else '###'} `{section.name}` {{ #{section.name} }}"
     yield section.text or _sentence(section.type)
+    if _component(section) and _is_described_elsewhere(section):
+        yield f"Its keys are those of [`{_component(section)}`](#{_component(section)}). null, the default: there is none."
+        return
+    if role := _component(section):
+        first = next(iter(ALIASES[role]))
+        for key in keys(ROLES[role], f"{section.name}.", None):
+            yield _entry(dataclasses.replace(key, default=first) if key.name.endswith(".kind") else key)
+        for kind, config, own in _of_kinds(section):
+            yield f"**`{section.name}.kind={kind}`** {_sentence(config)}"
+            yield from (_entry(key) for key in own)
+        return
     if _is_described_elsewhere(section):
         yield f"Its keys are those of [`backbone`](#backbone); `{section.name}.kind` is `{section.default.kind}` by default."
         return
@@ -128,12 +176,16 @@ def _entry(key: Key) -> str:
     facts = [_type(key.type), "required" if key.default == MISSING else f"default `{_value(key.default)}`"]
     if choices := [choice for choice in _CHOICES.get(key.name, ()) if choice]:
         facts.append("one of " + ", ".join(f"`{choice}`" for choice in choices))
-    if key.name.partition(".")[0] in MACHINE_SECTIONS or key.name in MACHINE_KEYS:
+    if typing.get_origin(key.type) is typing.Literal:
+        facts.append("one of " + ", ".join(f"`{choice}`" for choice in typing.get_args(key.type) if choice))
+    if key.name.partition(".")[0] in MACHINE_SECTIONS or key.name in MACHINE_KEYS or key.is_machine:
         facts.append("*machine*")
-    return f"[`{key.name}`](#{key.name}){{ #{key.name} }} · {' · '.join(facts)}\n:   {key.text}"
+    return f"[`{key.name}`](#{key.anchor}){{ #{key.anchor} }} · {' · '.join(facts)}\n:   {key.text}"
 
 
 def _type(annotation: Any) -> str:
+    if typing.get_origin(annotation) is typing.Literal:
+        return "text"
     if typing.get_origin(annotation) is list:
         return "list"
     if typing.get_origin(annotation) is dict:

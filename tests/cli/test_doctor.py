@@ -15,8 +15,9 @@ import pytest
 
 from openmaia.cli.doctor import examine, machine, memory, server
 from openmaia.config.loading import load
+from openmaia.core.checks import Check
 from openmaia.core.errors import UsageError
-from openmaia.distributed.launchers.requirements import CheckResult, installed, missing_files, missing_packages
+from openmaia.distributed.launchers.requirements import installed, missing_files, missing_packages
 from openmaia.models import probe
 from tests.conftest import REPOSITORY
 from tests.helpers.http import answering
@@ -27,7 +28,7 @@ SERVED = ["backbone.kind=openai", "backbone.model=m", "backbone.base_url=http://
 LEAST = ["name=x", "units=all", "target.name=t", "target.kind=closed_form"]
 
 
-def missing(results: Sequence[CheckResult]) -> list[str]:
+def missing(results: Sequence[Check]) -> list[str]:
     return [result.message for result in results if result.state == "missing"]
 
 
@@ -168,9 +169,9 @@ def test_vllm_has_to_fit_the_kind_of_machine(here: list[str], gpus: int, wrong: 
 def test_missing_extras_come_with_their_command():
     [message] = missing(missing_packages(load([*LEAST, "backbone.kind=anthropic", "backbone.model=m"]), []))
     assert message.startswith("backbone.kind=anthropic needs the package anthropic;") and '".[anthropic]"' in message
-    drawing = ["editor.kind=diffusers", "editor.diffusion.model=org/m", "editor.diffusion.quantize=nf4"]
+    drawing = ["editor.kind=diffusers", "editor.model=org/m", "editor.quantize=nf4"]
     [message] = missing(missing_packages(load([*LEAST, *SERVED, *drawing]), []))
-    assert message.startswith("editor.diffusion.quantize=nf4 needs") and '".[quantized]"' in message
+    assert message.startswith("editor.quantize=nf4 needs") and '".[quantized]"' in message
 
 
 def test_backbone_without_its_client_library_says_what_to_install():
@@ -322,7 +323,7 @@ def test_the_answer_of_a_model_server_is_explained(
     monkeypatch.setenv("OPENAI_API_KEY", "sk-secret")
     with answering(status, kind, body) as address:
         given = [*LEAST, "backbone.kind=openai", "backbone.model=qwen", f"backbone.base_url={address}/v1"]
-        [result] = server.model_servers(load(given))
+        [result] = server.components(load(given))
     assert result.state == state and words in result.message and "secret" not in result.message
 
 
@@ -337,7 +338,7 @@ def test_the_servers_of_viewer_and_writer_are_asked_if_they_are_used():
         seeing = [setting for setting in given if not setting.startswith("viewer.")]
         chosen = {"text": [*given, "backbone.sees=text"], "images": seeing}
         messages = {
-            sees: [result.message for result in server.model_servers(load([*LEAST, *each]))]
+            sees: [result.message for result in server.components(load([*LEAST, *each]))]
             for sees, each in chosen.items()
         }
     assert [len(messages[sees]) for sees in ("text", "images")] == [3, 2]
@@ -349,12 +350,12 @@ def test_a_server_that_does_not_answer_is_missing():
     with silent() as address:
         for url, words in ((address, "timed out"), ("http://127.0.0.1:9", "refused"), ("not-a-url", "no address")):
             given = ["backbone.kind=anthropic", "backbone.model=m", f"backbone.base_url={url}"]
-            [message] = missing(server.model_servers(load([*LEAST, *given])))
+            [message] = missing(server.components(load([*LEAST, *given])))
             assert words in message
 
 
 @pytest.mark.parametrize(("kind", "variable"), [("openai", "OPENAI_API_KEY"), ("anthropic", "ANTHROPIC_API_KEY")])
 def test_the_vendors_own_server_needs_a_key(monkeypatch: pytest.MonkeyPatch, kind: str, variable: str):
     monkeypatch.delenv(variable, raising=False)
-    [message] = missing(server.model_servers(load([*LEAST, f"backbone.kind={kind}", "backbone.model=m"])))
+    [message] = missing(server.components(load([*LEAST, f"backbone.kind={kind}", "backbone.model=m"])))
     assert variable in message

@@ -9,10 +9,11 @@ from huggingface_hub import constants
 from safetensors.numpy import save_file
 
 from openmaia.cli.doctor.memory import GpuInfo, replica_memory
+from openmaia.cli.doctor.server import components
 from openmaia.cli.doctor.sources import weight_sources
 from openmaia.cli.doctor.weights import WeightReport, disk_space, inspect, inspect_network
 from openmaia.config.loading import load
-from openmaia.distributed.launchers.requirements import ok
+from openmaia.core.checks import ok
 from tests.helpers.standin_hub import COMMIT, Repository, hub
 
 LEAST = ["name=x", "units=all", "target.name=t", "target.kind=closed_form"]
@@ -274,8 +275,8 @@ def test_replicas_on_a_cluster_are_not_compared_with_this_machine():
 
 def test_nf4_needs_a_gpu():
     config = load([*DIFFUSION, "generator.model=maker/flux", "generator.quantize=nf4"])
-    [result] = replica_memory(config, inspect(weight_sources(config)), 0, [])
-    assert result.state == "missing" and "nf4 needs a GPU" in result.message
+    [result] = components(config)
+    assert result.state == "missing" and "generator.quantize=nf4 needs a GPU" in result.message
 
 
 def test_the_disk_has_to_hold_what_is_fetched():

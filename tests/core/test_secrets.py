@@ -14,10 +14,10 @@ import yaml
 from openmaia.config.loading import differing_keys, load, restore, stored_values, to_dict, to_yaml
 from openmaia.config.origins import explained
 from openmaia.config.schema import Config
+from openmaia.core.checks import missing
 from openmaia.core.errors import ServiceError, UsageError
 from openmaia.core.secrets import boundary, redacted, remember, without_url_secrets
 from openmaia.distributed.launchers import kuberay, ray, slurm
-from openmaia.distributed.launchers.requirements import missing
 from openmaia.models.server_access import ServerAccess
 from openmaia.runs.run import Run
 from tests.config.test_config import LEAST

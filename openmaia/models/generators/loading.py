@@ -34,13 +34,16 @@ PIPELINE_ERRORS = (
 """Exceptions that diffusers and transformers raise for models that are incomplete, damaged or of another kind."""
 
 
-def load(config: PipelineConfig, role: DiffusionRole, key: str) -> Any:
+def load(config: PipelineConfig, role: DiffusionRole, key: str = "") -> Any:
     """Loads a text-to-image pipeline (generator) or an editing pipeline (editor), on the GPU if there is one.
+
+    `key` is the config section, for messages. Empty: the role.
 
     Raises:
         UsageError: The model is unknown, gated, damaged, of another kind, cannot be reached, or does not fit on the
             device. The message names the config key.
     """
+    key = key or role
     dtype = DTYPES[config.dtype]
     index = _index(f"{key}.model", config.model)
     _silence_libraries()

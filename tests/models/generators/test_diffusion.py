@@ -262,7 +262,7 @@ def test_oversized_image_is_an_error(folders: dict[str, Path]) -> None:
     network = pipeline_of(editor).transformer
     with (
         room_for(network, 0, torch.OutOfMemoryError("CUDA out of memory")),
-        pytest.raises(ServiceError, match=r"single image of 64 x 64 pixels.*editor\.diffusion.*pools\.editor"),
+        pytest.raises(ServiceError, match=r"single image of 64 x 64 pixels.*editor\.model.*pools\.editor"),
     ):
         editor.edit([request, request])
     assert len(editor.edit([request])) == 1
