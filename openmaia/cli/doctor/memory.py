@@ -81,7 +81,7 @@ def _replica(config: Config, role: str, parts: list[float], kv_cache: float, gpu
     drawing = {"generator": config.generator, "editor": config.editor, TEST_GENERATOR: config.evaluate.generator}
     diffusion = drawing[role].diffusion if role in drawing else None
     engine = config.backbone.vllm if role == "backbone" else None
-    cards = engine.tensor_parallel * engine.pipeline_parallel if engine else 1
+    cards = engine.tensor_parallel if engine else 1
     # With offload, only the largest part is on the GPU at a time.
     weights = max(parts) if diffusion and diffusion.offload else sum(parts)
     wanted = weights + kv_cache + WORKING * cards
