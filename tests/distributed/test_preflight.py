@@ -19,7 +19,7 @@ from openmaia.core.errors import ServiceError
 from openmaia.distributed import LOOPBACK_VARIABLE
 from openmaia.distributed.cluster import preflight, resources
 from openmaia.distributed.cluster.nodes import alive, run_on
-from openmaia.distributed.cluster.resources import NodeResources, ResourceRequest, unplaced
+from openmaia.distributed.cluster.resources import NodeResources, ResourceRequest, too_wide, unplaced
 from openmaia.runs.files import Files
 from tests.conftest import RAY, REPOSITORY, free_port
 
@@ -38,21 +38,6 @@ LEAST = ["name=x", "units=all", "target.name=t", "target.kind=closed_form"]
         (
             [ResourceRequest(name="a", count=3, gpus=1), ResourceRequest(name="b", count=2, gpus=4)],
             [NodeResources(gpus=8), NodeResources(gpus=4)],
-            {},
-        ),
-        ([ResourceRequest(name="a", count=1, gpus=2, stages=2)], [NodeResources(gpus=1)] * 2, {}),
-        ([ResourceRequest(name="a", count=2, gpus=2, stages=2)], [NodeResources(gpus=1)] * 3, {"a": 1}),
-        (
-            [ResourceRequest(name="a", count=2, gpus=2, stages=2), ResourceRequest(name="b", count=1, gpus=1)],
-            [NodeResources(gpus=1)] * 3,
-            {"a": 1},
-        ),
-        (
-            [
-                ResourceRequest(name="a", count=1, gpus=4, cpus=2, stages=2),
-                ResourceRequest(name="b", count=1, gpus=2),
-            ],
-            [NodeResources(gpus=4, cpus=8), NodeResources(gpus=2, cpus=8)],
             {},
         ),
         (
@@ -87,6 +72,22 @@ def test_what_finds_no_place_is_counted(
     claims: list[ResourceRequest], nodes: list[NodeResources], short: dict[str, int]
 ):
     assert unplaced(claims, nodes) == short
+
+
+@pytest.mark.parametrize(
+    ("pools", "refused"),
+    [
+        ([], False),
+        ([ResourceRequest(name="backbone", count=1, gpus=4)], False),
+        ([ResourceRequest(name="target", count=1, gpus=0.5), ResourceRequest(name="backbone", count=1, gpus=5)], True),
+    ],
+)
+def test_replica_with_more_gpus_than_any_node_is_refused(pools: list[ResourceRequest], refused: bool):
+    reason = (
+        "pools.backbone.num_gpus=5 is more than the 4 GPUs of the largest node, and a replica cannot span nodes: serve so "
+        "large a model with vLLM, and use it as an endpoint"
+    )
+    assert too_wide(pools, [NodeResources(gpus=4), NodeResources(gpus=1)]) == (reason if refused else "")
 
 
 MACHINES = {

@@ -207,14 +207,6 @@ def test_each_service_gets_pods_for_its_replicas_and_is_pinned_to_them():
     assert pools["target"]["node_labels"] == {}
 
 
-def test_each_stage_of_a_model_that_spans_nodes_gets_a_pod():
-    engine = ["backbone.kind=vllm", "backbone.model=m", "backbone.vllm.tensor_parallel=4"]
-    stages = ["backbone.vllm.pipeline_parallel=2", "pools.backbone.num_gpus=8", "pools.backbone.min_replicas=3"]
-    _, _, made = kube(*engine, *stages, overlays=("pools",))
-    backbone = groups(made)["backbone"]
-    assert (backbone["replicas"], limits(backbone)["nvidia.com/gpu"]) == (6, 4)
-
-
 def test_an_autoscaled_run_knows_that_its_cluster_grows():
     _, settings, made = kube("job.nodes=3", "job.gpus=0", overlays=("autoscaling",))
     assert yaml.safe_load(settings["data"]["config.yaml"])["ray"]["autoscaling"] is True

@@ -120,11 +120,10 @@ def pool(
     policy: ScalingPolicy | None = None,
     autoscaled: bool = False,
     run: str = "sleeping",
-    stages: int = 1,
 ) -> Iterator[SleepingPool]:
     """A pool of such hosts; `host` is the host, or a function that makes one."""
     make = host if callable(host) else partial(same, host)
-    spec = PoolSpec(role="target", make=make, config=config, concurrency=concurrency, run=run, stages=stages)
+    spec = PoolSpec(role="target", make=make, config=config, concurrency=concurrency, run=run)
     manager = PoolManager(spec=spec, cache=cache, policy=policy, autoscaled=autoscaled)
     address = PoolAddress(
         dispatcher=manager.dispatcher, cache_identity=cache.identity if cache else "", deadline=config.deadline

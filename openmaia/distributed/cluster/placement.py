@@ -5,13 +5,10 @@ that has room for a replica with several GPUs. Two runs that start together coul
 for the rest.
 """
 
-import random
-import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
-from math import inf
 from typing import Any
 
 from ray.exceptions import RayError
@@ -27,9 +24,6 @@ from openmaia.distributed.cluster.resources import ROUNDING, ResourceRequest
 
 SILENT_SECONDS = 5
 """Time in seconds after which the user is told that the reservation is still waiting for resources."""
-
-HOLD_SECONDS = 15.0
-"""Longest time in seconds for which a run holds some of several placement groups while it waits for the others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,15 +42,6 @@ class Place:
     def strategy(self) -> PlacementGroupSchedulingStrategy:
         """Returns the Ray scheduling strategy that starts an actor with these resources."""
         return PlacementGroupSchedulingStrategy(self.group, self.index)
-
-
-def spanning(request: ResourceRequest) -> Place:
-    """Reserves the resources of one replica in a placement group of its own, without waiting for them.
-
-    Replicas whose GPUs may be on several nodes need that, because vLLM starts one process in each bundle with a GPU of
-    the group in which it runs. Ray packs the bundles into few nodes.
-    """
-    return Place(_group(request.bundles), 0, request)
 
 
 class FreePlaces:
@@ -88,8 +73,8 @@ class FreePlaces:
             request: The resources that the replica needs. Its `count` is ignored.
 
         Returns:
-            The resources for the replica. None if the free resources do not suffice, or if the replica spans nodes or
-            needs neither GPUs nor CPUs.
+            The resources for the replica. None if the free resources do not suffice, or if the replica needs neither
+            GPUs nor CPUs.
         """
         for place in sorted(self._places.values(), key=lambda one: one.room.gpus):
             if _fits(place.room, request):
@@ -106,9 +91,9 @@ class FreePlaces:
 
 
 def _fits(room: ResourceRequest, request: ResourceRequest) -> int:
-    """Returns how many replicas of a request fit; 0 if they span nodes, need neither GPUs nor CPUs, or other labels."""
+    """Returns how many replicas of a request fit; 0 if they need neither GPUs nor CPUs, or other labels."""
     parts = [(room.gpus, request.gpus), (room.cpus, request.cpus)]
-    if request.spans_nodes or not _bundle(request) or not request.labels.items() <= room.labels.items():
+    if not _bundle(request) or not request.labels.items() <= room.labels.items():
         return 0
     return min(int(free / wanted + ROUNDING) for free, wanted in parts if wanted)
 
@@ -119,9 +104,7 @@ def reserved(
 ) -> Generator[list[list[Place]]]:
     """Context manager that reserves resources until its end, or until this process dies. It waits until they are free.
 
-    All replicas share one placement group, which Ray reserves as a whole, except that a replica that spans nodes gets
-    its own (see `spanning`). If not all groups are there after HOLD_SECONDS, they are given up and requested again after
-    a random pause, so that two runs do not wait for each other.
+    All replicas share one placement group, which Ray reserves as a whole.
 
     Args:
         requests: The resources to reserve, each for a number of equal replicas of a model. Requests without GPUs and
@@ -134,44 +117,19 @@ def reserved(
     Yields:
         One list for each request with a `Place` for each of its replicas. The list of a skipped request is empty.
     """
-    holds_parts = not grows and any(request.spans_nodes for request in requests)
-    is_ready = False
-    while not is_ready:
-        places = _requested(requests, grows=grows)
-        groups = {place.group: None for mine in places for place in (mine[:1] if grows else mine)}
-        try:
-            is_ready = _wait(list(groups), say, HOLD_SECONDS if holds_parts else inf)
-            if is_ready:
-                yield places
-        finally:
-            for group in {place.group for mine in places for place in mine}:
-                release(group)
-        if not is_ready:
-            time.sleep(random.uniform(0, HOLD_SECONDS))
-
-
-def _requested(requests: Sequence[ResourceRequest], *, grows: bool) -> list[list[Place]]:
-    """Requests the resources of all replicas, without waiting for them. See `reserved` for arguments and result.
-
-    The common group comes first: its parts may need several GPUs of one node, those of a replica that spans nodes do not.
-    """
     places: list[list[Place]] = [[] for _ in requests]
     wanted = [(number, one) for number, one in enumerate(requests) if _bundle(one) for _ in range(one.count)]
-    together = [(number, one) for number, one in wanted if not (grows or one.spans_nodes)]
-    if together:
-        group = _group([one for _, one in together])
-        for index, (number, one) in enumerate(together):
+    for members in [[one] for one in wanted] if grows else [wanted] if wanted else []:
+        group = _group([one for _, one in members])
+        for index, (number, one) in enumerate(members):
             places[number].append(Place(group, index, one))
-    for number, one in wanted:
-        if grows or one.spans_nodes:
-            places[number].append(spanning(one))
-    return places
-
-
-def release(group: PlacementGroup) -> None:
-    """Ends a reservation. Does nothing if it has ended, or if the cluster does not answer."""
-    with suppress(RayError):
-        remove_placement_group(group)
+    try:
+        _wait({place.group: None for mine in places for place in (mine[:1] if grows else mine)}, say)
+        yield places
+    finally:
+        for group in {place.group for mine in places for place in mine}:
+            with suppress(RayError):
+                remove_placement_group(group)
 
 
 def held() -> defaultdict[str, Counter[str]]:
@@ -189,17 +147,13 @@ def _group(members: Sequence[ResourceRequest]) -> PlacementGroup:
     return placement_group([_bundle(request) for request in members], strategy="PACK", bundle_label_selector=labels)
 
 
-def _wait(groups: Sequence[PlacementGroup], say: Callable[[str], None], seconds: float) -> bool:
-    """Waits at most so many seconds for the resources of all groups. Returns whether they are there."""
-    until, is_said = time.monotonic() + seconds, False
+def _wait(groups: Iterable[PlacementGroup], say: Callable[[str], None]) -> None:
+    is_said = False
     for group in groups:
         while not group.wait(SILENT_SECONDS):
             if not is_said:
                 say("waiting for GPUs and CPUs that others hold, or nodes that are still to come")
                 is_said = True
-            if time.monotonic() >= until:
-                return False
-    return True
 
 
 def _bundle(request: ResourceRequest) -> dict[str, float]:

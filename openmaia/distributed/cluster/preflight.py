@@ -97,6 +97,8 @@ def _short(configs: Sequence[Config], nodes: Sequence[resources.NodeResources]) 
     """Returns a message about the resources that are missing and how to solve it; empty if the nodes have enough."""
     pools, investigations = resources.of_pools(configs), resources.of_investigations(configs[0])
     exemplars = resources.of_exemplars(configs[0])
+    if reason := resources.too_wide(pools, nodes):
+        return reason
     if missing := resources.unplaced(pools, nodes):
         wanted = ", ".join(map(str, pools))
         return (

@@ -252,9 +252,8 @@ def _make_room_for_objects(group: Document, memory_gb: int) -> None:
 
 def _pods(claim: ResourceRequest) -> tuple[int, int]:
     """Returns the number of pods for the replicas of a pool, and the number of GPUs of each pod."""
-    share = claim.gpus / claim.stages
-    gpus = max(math.ceil(share), 1)
-    return math.ceil(claim.count * claim.stages / int(gpus / share + 1e-6)), gpus
+    gpus = max(math.ceil(claim.gpus), 1)
+    return math.ceil(claim.count / int(gpus / claim.gpus + 1e-6)), gpus
 
 
 def _nodes(groups: Sequence[Document]) -> list[NodeResources]:

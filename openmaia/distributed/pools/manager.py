@@ -5,14 +5,14 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import ray
 from ray.exceptions import RayError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-from openmaia.distributed.cluster.placement import FreePlaces, Place, release, spanning
+from openmaia.distributed.cluster.placement import FreePlaces, Place
 from openmaia.distributed.cluster.resources import ROUNDING, ResourceRequest, of_replica
 from openmaia.distributed.pools.autoscaling import OfferedLoad, PoolClaim, ScalingPolicy, shares_if_short
 from openmaia.distributed.pools.dispatch.cache import CacheSpec
@@ -145,7 +145,7 @@ class PoolManager:
     @property
     def request(self) -> ResourceRequest:
         """The resources that one replica requests."""
-        return replace(of_replica(self.spec.role, self.spec.config), stages=self.spec.stages)
+        return of_replica(self.spec.role, self.spec.config)
 
     @property
     def is_waiting(self) -> bool:
@@ -163,13 +163,13 @@ class PoolManager:
         return self.status is not None and self.status.statistics.replicas > 0
 
     @property
-    def kind(self) -> tuple[float, float, int, tuple[tuple[str, str], ...]]:
-        """What a replica requests: GPUs, CPUs, number of stages (see `ResourceRequest`), and node labels.
+    def kind(self) -> tuple[float, float, tuple[tuple[str, str], ...]]:
+        """What a replica requests: GPUs, CPUs, and node labels.
 
         Pools of one kind compete for the same resources.
         """
         request = self.request
-        return request.gpus, request.cpus, request.stages, tuple(sorted(request.labels.items()))
+        return request.gpus, request.cpus, tuple(sorted(request.labels.items()))
 
     def claim(self, now: float) -> PoolClaim:
         """Returns the load of the pool and its numbers of replicas, from which `fair_shares` computes its share.
@@ -197,9 +197,6 @@ class PoolManager:
                 notes += ray.get(reference).notes
         for actor in (self.dispatcher, *self._actors.values()):
             ray.kill(actor)
-        if self.request.spans_nodes:
-            for place in self._places.values():
-                release(place.group)
         return notes
 
     def _scale(self, status: PoolStatus, now: float, room: Room) -> None:
@@ -208,7 +205,7 @@ class PoolManager:
             ray.kill(self._actors.pop(index))
             self._draining.discard(index)
             if index in self._places:
-                self._free(self._places.pop(index))
+                self.free_places.give_back(self._places.pop(index))
         # Those that Ray has not started are ended first, then the latest.
         active = sorted(set(self._actors) - self._draining, key=lambda index: (index not in status.unplaced, -index))
         wanted = self._policy.desired(
@@ -244,18 +241,8 @@ class PoolManager:
         return moved
 
     def _is_lost(self, index: int, now: float) -> bool:
-        """Returns whether the node of a replica's place may be lost, because the replica does not start there.
-
-        A place that spans nodes is not replaced: Ray moves the lost part of it when there are GPUs for it.
-        """
-        return not self.request.spans_nodes and now - self._unplaced.get(index, now) > LOST_SECONDS
-
-    def _free(self, place: Place) -> None:
-        """Frees the reserved resources of a replica that has ended."""
-        if self.request.spans_nodes:
-            release(place.group)
-        else:
-            self.free_places.give_back(place)
+        """Returns whether the node of a replica's place may be lost, because the replica does not start there."""
+        return now - self._unplaced.get(index, now) > LOST_SECONDS
 
     def _free_place(self) -> Place | None:
         return self.free_places.take(self.request)
@@ -266,11 +253,6 @@ class PoolManager:
 
     def _add_replica(self, place: Place | None) -> None:
         request = self.request
-        if place is None and request.spans_nodes:
-            try:
-                place = spanning(request)
-            except RayError:
-                return  # the cluster does not answer; the next step tries again
         index = self._next_index
         self._next_index += 1
         options: dict[str, Any] = {"label_selector": dict(request.labels) or None}
@@ -279,13 +261,11 @@ class PoolManager:
             options = {"scheduling_strategy": place.strategy()}
         self._actors[index] = _RemoteReplica.options(
             num_cpus=request.cpus,
-            num_gpus=0 if request.spans_nodes else request.gpus,  # those of several nodes belong to vLLM's processes
+            num_gpus=request.gpus,
             max_concurrency=max(self.spec.concurrency, 1) + 1,
             max_restarts=-1,
             **options,
-        ).remote(
-            f"{self.spec.role}-{index}", self.spec.make, self.spec.concurrency < 2, request.gpus, request.spans_nodes
-        )
+        ).remote(f"{self.spec.role}-{index}", self.spec.make, self.spec.concurrency < 2, request.gpus)
 
     def _publish(self) -> None:
         """Tells the dispatcher which replicas exist and which are draining. A restarted dispatcher has lost this."""

@@ -11,7 +11,6 @@ from typing import Any
 
 import ray
 from ray.exceptions import RayError
-from ray.util.placement_group import get_current_placement_group
 
 from openmaia.config.machine import PoolConfig
 from openmaia.core.errors import HostDead, ServiceError
@@ -24,9 +23,6 @@ from openmaia.distributed.pools.output import OutputReader
 IMAGE_CACHE_BYTES = 256 * 2**20
 """Size in bytes of the image cache of a language model's replica. For the next turn of a conversation, cached images
 need not be fetched again."""
-
-GROUP_SECONDS = 30
-"""Time in seconds between two checks whether all resources of a replica that spans nodes are there."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,8 +39,6 @@ class PoolSpec:
     another."""
     run: str = ""
     """The name of the run, for metrics."""
-    stages: int = 1
-    """See `ResourceRequest.stages`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,8 +191,6 @@ class Replica:
     """Whether the model must be called by one thread at a time."""
     num_gpus: float = 0.0
     """GPUs that the replica reserves; may be a fraction."""
-    spans_nodes: bool = False
-    """Whether these GPUs may be on several nodes, in a placement group of the replica's own."""
     _host: Any = None
     """The object that `make` returned; None until the model is loaded."""
     _loading: threading.Lock = field(default_factory=threading.Lock)
@@ -224,8 +216,6 @@ class Replica:
             if self._host is None:
                 # For processes that vLLM starts: a machine may run several clusters.
                 os.environ["RAY_ADDRESS"] = ray.get_runtime_context().gcs_address
-                if self.spans_nodes:
-                    _wait_for_group()
                 with loading_turn(self.num_gpus):
                     self._host = self.make()
 
@@ -272,18 +262,6 @@ class Replica:
             finally:
                 seconds = self._clock.end(time.monotonic(), reading)
         return BatchResult(values, seconds)
-
-
-def _wait_for_group() -> None:
-    """Waits until all resources of this actor's placement group are there.
-
-    After the loss of another node, this process may restart long before Ray finds GPUs in place of the lost ones.
-    """
-    group, is_said = get_current_placement_group(), False
-    while group is not None and not group.wait(GROUP_SECONDS):
-        if not is_said:
-            print("waiting for GPUs in place of those of a lost node", flush=True)  # see `output`
-            is_said = True
 
 
 def _fetch(payloads: set[Any]) -> dict[Any, list[Any] | LostRequest]:

@@ -127,7 +127,6 @@ def make_manager(
         config=getattr(config.pools, role),
         concurrency=assembly.concurrency(role, config),
         run=config.name,
-        stages=of_pool(role, config).stages,
     )
     return PoolManager(
         spec=spec,
