@@ -14,8 +14,7 @@ from typing import Any
 from omegaconf import MISSING
 
 from openmaia.config.checks import _CHOICES
-from openmaia.config.machine import MACHINE_KEYS, MACHINE_SECTIONS
-from openmaia.config.models import BackboneConfig
+from openmaia.config.machine import MACHINE_SECTIONS
 from openmaia.config.schema import Config
 from openmaia.core.components import ALIASES, ROLES, ComponentConfig, component, config_class
 
@@ -124,8 +123,10 @@ def _anchors(found: list[Key], shared: str = "") -> Iterator[tuple[str, str]]:
         yield key.name, shared or key.anchor
         if _component(key):
             elsewhere = shared or (key.name if _is_described_elsewhere(key) else "")
-            for own in [own for _, _, several in _of_kinds(key) for own in several][::-1]:
-                yield own.name, elsewhere or own.anchor
+            for kind, config, several in reversed(list(_of_kinds(key))):
+                for own in several[::-1]:
+                    there = f"{config.role}.{kind}" if config.role != _component(key) else own.anchor
+                    yield own.name, elsewhere or there
             for own in keys(ROLES[_component(key)], f"{key.name}.", None):
                 yield own.name, elsewhere or own.anchor
         elif _is_section(key):
@@ -138,7 +139,7 @@ def _is_section(key: Key) -> bool:
 
 
 def _is_described_elsewhere(key: Key) -> bool:
-    return (key.type is BackboneConfig and key.name != "backbone") or _component(key) not in ("", key.name)
+    return key.name != _component(key) in {each.name for each in dataclasses.fields(Config)}
 
 
 def _section(section: Key) -> Iterator[str]:
@@ -148,15 +149,15 @@ def _section(section: Key) -> Iterator[str]:
         yield f"Its keys are those of [`{_component(section)}`](#{_component(section)}). null, the default: there is none."
         return
     if role := _component(section):
-        first = next(iter(ALIASES[role]))
+        first = None if type(None) in typing.get_args(section.type) else next(iter(ALIASES[role]))
         for key in keys(ROLES[role], f"{section.name}.", None):
             yield _entry(dataclasses.replace(key, default=first) if key.name.endswith(".kind") else key)
         for kind, config, own in _of_kinds(section):
-            yield f"**`{section.name}.kind={kind}`** {_sentence(config)}"
+            if config.role != role:
+                yield f"**`{section.name}.kind={kind}`** Its keys are those of [`{config.role}.kind={kind}`](#{config.role}.{kind})."
+                continue
+            yield f"**`{section.name}.kind={kind}`** {{ #{section.name}.{kind} }} {_sentence(config)}"
             yield from (_entry(key) for key in own)
-        return
-    if _is_described_elsewhere(section):
-        yield f"Its keys are those of [`backbone`](#backbone); `{section.name}.kind` is `{section.default.kind}` by default."
         return
     within = list(keys(section.type, f"{section.name}.", section.default))
     yield from (_entry(key) for key in within if not _is_section(key))
@@ -178,7 +179,7 @@ def _entry(key: Key) -> str:
         facts.append("one of " + ", ".join(f"`{choice}`" for choice in choices))
     if typing.get_origin(key.type) is typing.Literal:
         facts.append("one of " + ", ".join(f"`{choice}`" for choice in typing.get_args(key.type) if choice))
-    if key.name.partition(".")[0] in MACHINE_SECTIONS or key.name in MACHINE_KEYS or key.is_machine:
+    if key.name.partition(".")[0] in MACHINE_SECTIONS or key.is_machine:
         facts.append("*machine*")
     return f"[`{key.name}`](#{key.anchor}){{ #{key.anchor} }} · {' · '.join(facts)}\n:   {key.text}"
 

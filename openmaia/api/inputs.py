@@ -22,6 +22,7 @@ from openmaia.config.loading import (
     restore,
 )
 from openmaia.config.schema import Config, PicturesConfig
+from openmaia.core.components import ALIASES
 from openmaia.core.errors import UsageError
 from openmaia.core.selection import pairs
 from openmaia.core.services import Backbone
@@ -213,6 +214,8 @@ def _backbone_settings(backbone: object) -> dict[str, Any]:
             return {}
         case str():
             kind, _, rest = backbone.partition(":")
+            if kind not in ALIASES["backbone"]:  # package.module:Class
+                return {"backbone.kind": backbone}
             name, _, url = rest.rpartition("@") if "@" in rest else (rest, "", "")
             return (
                 {"backbone.kind": kind}
@@ -225,8 +228,8 @@ def _backbone_settings(backbone: object) -> dict[str, Any]:
             return {"backbone.kind": "python"}
         case _:
             raise UsageError(
-                f"backbone is a {type(backbone).__name__}; expected scripted, openai:MODEL@URL, the keys of the section "
-                "backbone, or an object with a method reply(chats)"
+                f"backbone is a {type(backbone).__name__}; expected scripted, openai:MODEL@URL, package.module:Class, the keys "
+                "of the section backbone, or an object with a method reply(chats)"
             )
 
 

@@ -4,22 +4,18 @@ import dataclasses
 import re
 import sys
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from operator import attrgetter
 from pathlib import Path
 from typing import Any, cast
 
 from omegaconf import MISSING
 
-from openmaia.config.models import SERVED, BackboneConfig
 from openmaia.config.schema import Config, prompt_writer
-from openmaia.config.sections import sections, site
-from openmaia.core.components import of_config
+from openmaia.config.sections import in_use, site
+from openmaia.core.components import BackboneConfig, of_config
 from openmaia.core.errors import UsageError
 from openmaia.core.paths import user_path
 from openmaia.core.secrets import without_url_secrets
 
-_PROTOCOLS = {"text": SERVED, "grammar": ("vllm", "openai"), "tools": ("openai",)}
-"""For each value of `backbone.protocol`, the values of `backbone.kind` that support it."""
 _CHOICES = {
     "target.kind": ("network", "synthetic", "closed_form"),
     "target.preprocess": ("weights", "published", "python"),
@@ -27,18 +23,11 @@ _CHOICES = {
     "target.units": ("repo", "paper"),
     "target.synthetic.mode": ("", "mono", "or", "and", "andnot"),
     "target.family": ("small", "development", "held_out", "biased"),
-    "backbone.kind": ("scripted", "replay", "labels", "python", *SERVED),
-    "backbone.sees": ("images", "text"),
-    "backbone.protocol": tuple(_PROTOCOLS),
-    "viewer.kind": ("scripted", "openai", "anthropic", "none"),
-    "evaluate.writer.protocol": tuple(_PROTOCOLS),
     "tracking.kind": ("none", "wandb"),
     "tracking.mode": ("online", "offline", "disabled"),
     "pictures.kind": ("packages", "folder", "hf", "python"),
     "evaluate.preset": ("labels", "paper", "repo", "pairing"),
     "evaluate.sharing": ("label", "labels"),
-    "evaluate.judge": ("auto", "eyes", "detector", "none"),
-    "evaluate.writer.kind": ("auto", "rules", *SERVED, "replay"),
 }
 """The allowed values of each config key that has a fixed set of them."""
 _PICTURES = {
@@ -91,7 +80,6 @@ def check(
     _check_normalisation(config)
     _check_agent(config)
     _check_backbone(config)
-    _check_eyes(config)
     _check_writer(config)
     _check_components(config)
 
@@ -212,40 +200,16 @@ def _check_agent(config: Config) -> None:
 
 
 def _check_backbone(config: Config) -> None:
-    backbone, pool = config.backbone, config.pools.backbone
-    if backbone.kind in SERVED and not backbone.model:
-        raise UsageError(f"backbone.kind={backbone.kind} needs backbone.model, the model's name there")
-    if backbone.kind == "labels" and not (backbone.model and backbone.record):
+    tokens = of_config(config.backbone).context_tokens(config.backbone)
+    if tokens and tokens <= config.limits.reply_tokens:
         raise UsageError(
-            "backbone.kind=labels needs backbone.record, the file with the labels, and backbone.model, the name of the method"
-        )
-    kinds = _PROTOCOLS[backbone.protocol]
-    if backbone.kind in SERVED and backbone.kind not in kinds:
-        raise UsageError(
-            f"backbone.protocol={backbone.protocol} is not for backbone.kind={backbone.kind}; expected {' or '.join(kinds)}"
-        )
-    if backbone.kind == "replay" and not backbone.record:
-        raise UsageError("backbone.kind=replay needs backbone.record, the record whose replies are repeated")
-    if backbone.sees == "text" and config.viewer.kind in ("openai", "anthropic") and not config.viewer.model:
-        raise UsageError(f"viewer.kind={config.viewer.kind} needs viewer.model, the model's name there")
-    if backbone.kind in SERVED and backbone.context_tokens <= config.limits.reply_tokens:
-        raise UsageError(
-            f"backbone.context_tokens={backbone.context_tokens} leaves no room beside limits.reply_tokens="
+            f"backbone.context_tokens={tokens} leaves no room beside limits.reply_tokens="
             f"{config.limits.reply_tokens}; raise the one or lower the other"
-        )
-    parallel = backbone.vllm.tensor_parallel
-    if backbone.kind == "vllm" and parallel > 1 and 0 < pool.num_gpus < parallel:
-        raise UsageError(
-            f"backbone.vllm.tensor_parallel={parallel} needs as many GPUs per replica; "
-            f"pools.backbone.num_gpus={pool.num_gpus:g}"
         )
 
 
 def _check_components(config: Config) -> None:
-    for key in sections():
-        settings = attrgetter(key)(config)
-        if settings is None:
-            continue
+    for key, settings in in_use(config).items():
         found = [
             f"{key}.kind={settings.kind} needs {key}.{each.name}"
             for each in dataclasses.fields(settings)
@@ -255,50 +219,34 @@ def _check_components(config: Config) -> None:
             raise UsageError("; ".join(found))
 
 
-def _check_eyes(config: Config) -> None:
-    """Checks that scripted agent, judge and viewer do not see images through the network under study."""
-    used: dict[str, str] = {}
-    if config.backbone.kind == "scripted" or config.evaluate.judge == "eyes":
-        used["backbone.eyes"] = config.backbone.eyes
-    if config.backbone.sees == "text" and config.viewer.kind == "scripted":
-        used["viewer.eyes"] = config.viewer.eyes
-    for key, eyes in used.items():
-        if eyes == config.target.network:
-            raise UsageError(
-                f"{key}={eyes!r} is the network under study; experimenter, viewer and judge must see with another one, "
-                "such as efficientnet_lite2"
-            )
-
-
 def _check_writer(config: Config) -> None:
     asked, writer, agent = config.evaluate, prompt_writer(config), config.backbone
     if sorted({each for each in asked.looks if each > 0}) != asked.looks:
         raise UsageError(f"evaluate.looks={asked.looks}: give increasing numbers of images, such as [20,40,60], or []")
-    if asked.judge == "detector" and config.target.kind == "synthetic":
+    is_model = isinstance(writer, BackboneConfig)
+    if asked.preset != "labels" and not is_model:
+        given = f"evaluate.writer.kind={writer.kind}" if asked.writer else "evaluate.writer=null"
         raise UsageError(
-            "evaluate.judge=detector would judge synthetic units by the detector that they are made of; "
-            "give a language model as evaluate.writer, or evaluate.judge=none"
+            f"evaluate.preset={asked.preset} needs prompts written by a language model, and {given} gives "
+            f"{writer.kind}; set evaluate.writer.kind and evaluate.writer.model"
         )
-    if writer.kind in SERVED and not writer.model:
-        raise UsageError(f"evaluate.writer.kind={writer.kind} needs evaluate.writer.model, the model's name there")
-    if asked.preset != "labels" and writer.kind == "rules":
-        raise UsageError(
-            f"evaluate.preset={asked.preset} needs prompts written by a language model, and "
-            f"evaluate.writer.kind={asked.writer.kind} gives rules; set evaluate.writer.kind and evaluate.writer.model"
-        )
-    if asked.preset == "paper" and _model(writer) == _model(agent):
+    if asked.preset == "paper" and is_model and _model(writer) == _model(agent):
         raise UsageError(
             "evaluate.preset=paper tests descriptions by another model than the one that wrote them; the agent is "
-            f"{agent.model or agent.kind} ({agent.kind}) and evaluate.writer is {writer.model or writer.kind} "
+            f"{_name(agent)} ({agent.kind}) and evaluate.writer is {_name(writer)} "
             f"({writer.kind}): give evaluate.writer.model another one"
         )
+
+
+def _name(backbone: BackboneConfig) -> str:
+    return getattr(backbone, "model", "") or backbone.kind
 
 
 def _model(backbone: BackboneConfig) -> str:
     """Returns a name that is equal for two backbones with the same model.
 
     For a language model it is the model's name in lower case, without its folder or hub owner, because one model may be
-    served from several places. For other kinds it is made of the kind and the record file.
+    served from several places.
     """
-    name = backbone.model if backbone.kind in SERVED else f"{backbone.kind} {backbone.record}"
+    name = _name(backbone) if of_config(backbone).reads_prompts else repr(backbone)
     return name.rstrip("/").rsplit("/", 1)[-1].casefold()

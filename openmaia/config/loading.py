@@ -52,7 +52,6 @@ DIGESTS = "digests"
 """Key of a stored config, beside those of the schema: digests of the values that came from the environment."""
 
 FREE = (
-    *(f"{section}.vllm.arguments" for section in ("backbone", "viewer", "evaluate.writer")),
     "target.directions",
     "target.entries",
     *(f"pools.{role}.node_labels" for role in (*POOLS, TEST_GENERATOR)),
@@ -66,7 +65,7 @@ def is_free(key: str) -> bool:
 
 
 def leaf(key: str) -> str:
-    """Returns the config key that a dotted key is, or is inside of: for `backbone.vllm.arguments.seed` the key before `.seed`."""
+    """Returns the config key that a dotted key is, or is inside of: for `backbone.arguments.seed` the key before `.seed`."""
     if section := section_of(key):
         return f"{section.key}.{key.removeprefix(f'{section.key}.').partition('.')[0]}"
     return next((free for free in FREE if key.startswith(f"{free}.")), key)
@@ -408,7 +407,7 @@ def _merge_all(sources: Sequence[_Source]) -> _Merged:
     try:
         found = uses.unused(is_override, merged)
         unused = {
-            key: f"{rule.chooser}={OmegaConf.select(merged, rule.chooser)}"
+            key: uses.chosen(rule, merged)
             for key, rule in found.items()
             if not is_override[key] and (key in was_used or uses.is_machine_key(key, choice.kinds))
         }
@@ -465,7 +464,7 @@ def _refuse_unknown(source: _Source, choice: Choice) -> None:
                     f"{source.name}: {section.key}.kind={choice.kinds[section.key] or 'null'} has no key "
                     f"{key.rpartition('.')[2]!r}; {section.key}.kind={' or '.join(others)} has it"
                 )
-            meant = " or ".join(repr(name) for name in suggestions(key, known))
+            meant = " or ".join(repr(name) for name in suggestions(key, {*known, *config_keys()}))
             raise UsageError(f"{source.name}: unknown key {key!r}; did you mean {meant}?")
 
 

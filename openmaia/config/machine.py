@@ -3,17 +3,6 @@
 from dataclasses import dataclass, field
 
 MACHINE_SECTIONS = ("ray", "pools", "paths", "job", "retries", "tracking", "sandbox")
-_SERVING = ("base_url", "concurrency", "timeout", "tries", "outage_minutes")
-_ENGINE = ("tensor_parallel", "memory_fraction", "eager")
-MACHINE_KEYS = (
-    *(
-        f"{section}.{key}"
-        for section in ("backbone", "viewer", "evaluate.writer")
-        for key in (*_SERVING, *(f"vllm.{key}" for key in _ENGINE))
-    ),
-)
-"""Keys of other sections that say where a model is served, how it is called, and how it fits on the GPUs. Components mark
-theirs themselves (`openmaia.core.components.machine`)."""
 POOLS = ("target", "generator", "editor", "backbone")
 """The pools of the services that investigations call."""
 TEST_GENERATOR = "test_generator"
@@ -58,23 +47,13 @@ class DrawingPoolConfig(PoolConfig):
 
 
 @dataclass
-class BackbonePoolConfig(PoolConfig):
-    """`pools.backbone`: the replicas (processes with a copy) of the model that plays the agent."""
-
-    kv_cache_gb: float = 0.0
-    """vllm only: memory of the KV cache on each GPU of a replica, in GiB. 0: what the weights leave of
-    `backbone.vllm.memory_fraction`. A replica that shares its GPU needs a number above 0. Otherwise vLLM measures the
-    memory of the GPU while it loads, and counts what other processes allocate as its own."""
-
-
-@dataclass
 class PoolsConfig:
     """`pools`: for each model, the settings of its pool (the processes that each hold a copy of the model)."""
 
     target: PoolConfig = field(default_factory=PoolConfig)
     generator: DrawingPoolConfig = field(default_factory=DrawingPoolConfig)
     editor: DrawingPoolConfig = field(default_factory=DrawingPoolConfig)
-    backbone: BackbonePoolConfig = field(default_factory=BackbonePoolConfig)
+    backbone: PoolConfig = field(default_factory=PoolConfig)
     test_generator: DrawingPoolConfig = field(default_factory=DrawingPoolConfig)
     """The pool of `evaluate.generator`, which is started only if that section names a generator."""
 

@@ -17,9 +17,17 @@ from openmaia.config.machine import (
     RayConfig,
     TrackingConfig,
 )
-from openmaia.config.models import SERVED, BackboneConfig, TargetConfig
+from openmaia.config.models import TargetConfig
 from openmaia.config.studies import BiasConfig, EvaluateConfig, SpuriousConfig
-from openmaia.core.components import EditorConfig, GeneratorConfig
+from openmaia.core.components import (
+    ALIASES,
+    BackboneConfig,
+    EditorConfig,
+    GeneratorConfig,
+    ViewerConfig,
+    WriterConfig,
+    of_config,
+)
 
 
 @dataclass
@@ -176,10 +184,7 @@ class Config:
     generator: GeneratorConfig = field(default_factory=GeneratorConfig)
     editor: EditorConfig = field(default_factory=EditorConfig)
     backbone: BackboneConfig = field(default_factory=BackboneConfig)
-    viewer: BackboneConfig = field(default_factory=BackboneConfig)
-    """What describes images in words for a backbone with `backbone.sees=text`: `scripted`: a classifier (`viewer.eyes`)
-    and image statistics, with a small vocabulary; `openai`, `anthropic`: a server's vision-language model; `none`:
-    nothing describes them."""
+    viewer: ViewerConfig = field(default_factory=ViewerConfig)
     task: TaskConfig = field(default_factory=TaskConfig)
     limits: LimitsConfig = field(default_factory=LimitsConfig)
     sandbox: SandboxConfig = field(default_factory=SandboxConfig)
@@ -208,12 +213,14 @@ def pool_roles(config: Config) -> tuple[str, ...]:
     return (*POOLS, TEST_GENERATOR) if config.evaluate.generator else POOLS
 
 
-def prompt_writer(config: Config) -> BackboneConfig:
-    """Returns the settings of the model that writes test prompts: `evaluate.writer`, unless its kind is `auto`.
+def prompt_writer(config: Config) -> WriterConfig:
+    """Returns the settings of what writes test prompts.
 
-    For `auto`, the backbone (the model that plays the agent) writes the prompts if it is a language model. Otherwise
-    fixed rules write them, and the returned settings have the kind `rules`.
+    They are those of `evaluate.writer`. If it is null, they are those of the backbone if it reads prompts, and otherwise
+    those of the default writer.
     """
-    if config.evaluate.writer.kind != "auto":
+    if config.evaluate.writer is not None:
         return config.evaluate.writer
-    return config.backbone if config.backbone.kind in SERVED else BackboneConfig(kind="rules")
+    if of_config(config.backbone).reads_prompts:
+        return config.backbone
+    return WriterConfig(kind=next(iter(ALIASES["writer"])))

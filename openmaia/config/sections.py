@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
+from operator import attrgetter
 from typing import Any, get_args, get_type_hints
 
 from omegaconf import DictConfig, OmegaConf
@@ -207,6 +208,14 @@ def _owner(config: type[ComponentConfig] | None, name: str) -> type | None:
     return None
 
 
+def in_use(config: Config) -> dict[str, ComponentConfig]:
+    """Returns the sections of components that a config uses, by key."""
+    found = {key: attrgetter(key)(config) for key in sections() if attrgetter(key)(config) is not None}
+    if "text" not in {getattr(found.get(key), "sees", "") for key in ("backbone", "evaluate.writer")}:
+        del found["viewer"]
+    return found
+
+
 def site(config: Config, key: str, pictures: Callable[[], Any] = lambda: None) -> Site:
     """Returns where the component of a section stands.
 
@@ -215,12 +224,19 @@ def site(config: Config, key: str, pictures: Callable[[], Any] = lambda: None) -
         key: The section, such as `evaluate.generator`.
         pictures: Opens the image dataset of the run.
     """
-    pool = TEST_GENERATOR if key == "evaluate.generator" else key
+    # A viewer and a writer are in the processes of the backbone, or take its place.
+    pool = {
+        "evaluate.generator": TEST_GENERATOR,
+        "viewer": "backbone",
+        "evaluate.writer": "backbone",
+        "evaluate.judge": "",
+    }.get(key, key)
     return Site(
         key=key,
         pool=pool,
-        gpus=getattr(config.pools, pool).num_gpus,
+        gpus=getattr(config.pools, pool).num_gpus if pool else 0.0,
         cache=user_path(config.paths.cache),
         pictures=pictures,
         generator=config.generator,
+        target=config.target,
     )

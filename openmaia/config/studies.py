@@ -2,8 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from openmaia.config.models import BackboneConfig
-from openmaia.core.components import GeneratorConfig
+from openmaia.core.components import GeneratorConfig, JudgeConfig, WriterConfig
 
 
 @dataclass
@@ -42,19 +41,12 @@ class EvaluateConfig:
     sharing: str = "label"
     """When two descriptions are alike, so that one is not wrong where the other is right. `label`: they have a label in
     common; `labels`: all their labels are the same."""
-    judge: str = "auto"
-    """The judge that decides whether an image shows a description. `auto`: the writer if it is a language model,
-    otherwise `eyes` with a scripted backbone and `none` with another one; `eyes`: the image classifier of the scripted
-    backbone; `detector`: Grounding DINO, whose regions are also compared with the unit's activation maps (mask IoU);
-    `none`: no judge and no detection."""
-    detector: str = "IDEA-Research/grounding-dino-tiny"
-    """The model of the judge `detector`."""
-    segmenter: str = ""
-    """The SAM of the judge `detector`, such as `facebook/sam-vit-huge`. Empty: the detector's boxes are the regions."""
-    writer: BackboneConfig = field(default_factory=lambda: BackboneConfig(kind="auto"))
-    """The writer of the test prompts. Its kind `auto`: the backbone if it is a language model, rules otherwise;
-    `rules`: rules of the offline vocabulary; `vllm`, `openai`, `anthropic`, `replay`: as for the backbone. The preset
-    paper needs another model than the agent's."""
+    judge: JudgeConfig | None = None
+    """The judge that decides whether an image shows a description. null: the writer if it is a language model, otherwise
+    the judge that the backbone brings: `scripted` brings `eyes`, the others none."""
+    writer: WriterConfig | None = None
+    """The writer of the test prompts. null: the backbone if it is a language model, and rules of the offline vocabulary
+    otherwise. The preset paper needs another model than the agent's."""
     generator: GeneratorConfig | None = None
     """The generator of the test images, if it is another one than that of the investigations (`generator`). Its pool is
     `pools.test_generator`."""

@@ -11,19 +11,17 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from openmaia.config.machine import MACHINE_KEYS, MACHINE_SECTIONS, POOLS, TEST_GENERATOR, PoolConfig
-from openmaia.config.models import SERVED
+from omegaconf import DictConfig, OmegaConf
+
+from openmaia.config.machine import MACHINE_SECTIONS, POOLS, TEST_GENERATOR, PoolConfig
 from openmaia.config.sections import Kinds, sections
 from openmaia.config.sections import is_machine_key as is_components_machine_key
-from openmaia.core.components import Component, component
+from openmaia.core.components import BackboneConfig, Component, component
 from openmaia.core.errors import UsageError
 from openmaia.core.paths import user_path
 
-SERVERS = ("openai", "anthropic")
-EXPERIMENTERS = ("scripted", "replay", "python", *SERVED)
-"""Kinds of backbones that run experiments."""
-SCRIPTED_TASKS = ("description", "published", "bias", "spurious")
-LABEL_TASKS = ("description", "published")
+_TASKS = ("description", "published", "bias", "spurious")
+"""The tasks of this package."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +52,12 @@ def _select(config: Any, key: str) -> Any:
     return config
 
 
+def _section(config: Any, key: str) -> Any:
+    """Returns the section of a component. None: it is absent, or a file that has not been merged yet brings it."""
+    settings = _select(config, key)
+    return None if isinstance(settings, DictConfig) and OmegaConf.is_missing(settings, "kind") else settings
+
+
 def _by(keys: str, chooser: str, *values: str, excepted: str = "") -> KeyUse:
     """Returns the rule that keys are used if the key `chooser` has one of some values."""
     return KeyUse(
@@ -70,10 +74,16 @@ def _never(keys: str, needs: str, chooser: str) -> KeyUse:
 
 
 def _has_judge(config: Any) -> bool:
-    judge, writer, agent = config.evaluate.judge, config.evaluate.writer.kind, config.backbone.kind
-    if judge != "auto":
-        return judge != "none"
-    return (agent in (*SERVED, "scripted")) if writer == "auto" else (writer != "rules" or agent == "scripted")
+    judge, writer = _section(config, "evaluate.judge"), _section(config, "evaluate.writer")
+    agent = _component("backbone", config.backbone)
+    if judge is not None:
+        return not _component("evaluate.judge", judge).is_absent
+    if writer is None:
+        is_model = agent.reads_prompts
+    else:
+        is_model = issubclass(_component("evaluate.writer", writer).Config, BackboneConfig)
+    # It is not asked: while files are merged, the section may have the keys of a kind that a later source chooses.
+    return is_model or agent.judge is not Component.judge
 
 
 def _is_module(config: Any) -> bool:
@@ -82,10 +92,8 @@ def _is_module(config: Any) -> bool:
 
 def _may_be_several(config: Any, section: str, role: str) -> bool:
     """Returns whether the size of a pool has an effect: it has none, or its default, if the model is on a server."""
-    pool, settings = _select(config, f"pools.{role}"), _select(config, section)
-    is_served = settings is not None and (
-        _component(section, settings).is_served if section in sections() else settings.kind in SERVERS
-    )
+    pool, settings = _select(config, f"pools.{role}"), _section(config, section)
+    is_served = settings is not None and _component(section, settings).is_served
     return not is_served or ((pool.min_replicas, pool.num_gpus) == (1, 0) and pool.max_replicas <= 1)
 
 
@@ -94,27 +102,38 @@ def _component(section: str, settings: Any) -> type[Component]:
 
 
 def _is_repeatable(config: Any, section: str) -> bool:
-    settings = _select(config, section)
+    settings = _section(config, section)
     return settings is None or _component(section, settings).is_repeatable(settings)
 
 
-def _served(section: str, kinds: tuple[str, ...], every: tuple[str, ...]) -> tuple[KeyUse, ...]:
-    """Returns the rules of a section that names a language model.
-
-    Args:
-        section: `backbone`, `viewer` or `evaluate.writer`.
-        kinds: The kinds of language models that it may name.
-        every: Its other kinds that use `temperature` and the other keys of a model, for none of them.
-    """
-    servers = tuple(kind for kind in kinds if kind in SERVERS)
-    sampled = tuple(kind for kind in kinds if kind != "anthropic")  # Anthropic's newer models take one of the two
-    each = [f"{section}.{key}" for key in ("temperature", "context_tokens", "images_per_prompt", "concurrency")]
-    return (
-        _by(" ".join(each), f"{section}.kind", *kinds, *every),
-        _by(f"{section}.top_p", f"{section}.kind", *sampled),
-        _by(f"{section}.base_url {section}.timeout {section}.tries", f"{section}.kind", *servers),
-        *((_by(f"{section}.vllm.", f"{section}.kind", "vllm"),) if "vllm" in kinds else ()),
+def _backbone(keys: str, needs: str, test: Callable[[type[Component]], bool], excepted: str = "") -> KeyUse:
+    """Returns the rule that keys are used if the component of the section `backbone` passes a test."""
+    return KeyUse(
+        keys=tuple(keys.split()),
+        needs=needs,
+        chooser="backbone.kind",
+        is_used=lambda config: test(_component("backbone", config.backbone)),
+        excepted=tuple(excepted.split()),
     )
+
+
+def _experiments(backbone: type[Component]) -> bool:
+    return backbone.experiments
+
+
+def _is_free(backbone: type[Component]) -> bool:
+    """Whether a backbone writes anew what it is asked for."""
+    return backbone.tasks is None and not backbone.is_recorded
+
+
+def _is_viewed(config: Any) -> bool:
+    return "text" in (getattr(each, "sees", "") for each in (config.backbone, config.evaluate.writer))
+
+
+def _waits(config: Any) -> bool:
+    """Whether investigations may wait for a server, or for an object that was passed."""
+    given = [(key, settings) for key in sections() if (settings := _section(config, key)) is not None]
+    return any(_component(*each).is_served for each in given) or _is_free(_component("backbone", config.backbone))
 
 
 USES: tuple[KeyUse, ...] = (
@@ -134,35 +153,22 @@ USES: tuple[KeyUse, ...] = (
     _by("pictures.dataset pictures.data pictures.subset pictures.revision pictures.split pictures.column "
         "pictures.streaming", "pictures.kind", "hf"),
     # The agent.
-    _by("backbone.eyes", "backbone.kind", "scripted"),
-    _by("backbone.record", "backbone.kind", "replay", "labels"),
-    _by("backbone.model", "backbone.kind", *SERVED, "labels"),
-    *_served("backbone", SERVED, ()),
-    _by("backbone.outage_minutes", "backbone.kind", *SERVERS, "python"),
-    _by("backbone.protocol", "backbone.kind", *SERVED),
-    _by("backbone.sees without sandbox. limits.soft_turns limits.turns limits.minutes limits.wall_minutes limits.tokens "
-        "limits.images_per_call", "backbone.kind", *EXPERIMENTERS),
-    _by("limits.reply_tokens", "backbone.kind", *SERVED, "python"),
-    _by("task.evidence.", "backbone.kind", *EXPERIMENTERS, excepted="task.evidence.confirm"),
-    _by("tools", "backbone.kind", "replay", "python", *SERVED),
+    KeyUse(("backbone.outage_minutes",), "a model on a server", "backbone.kind", _waits),
+    _backbone("backbone.sees without sandbox. limits.soft_turns limits.turns limits.minutes limits.wall_minutes "
+        "limits.tokens limits.images_per_call", "a backbone that runs experiments", _experiments),
+    _backbone("limits.reply_tokens", "a language model", _is_free),
+    _backbone("task.evidence.", "a backbone that runs experiments", _experiments, excepted="task.evidence.confirm"),
+    _backbone("tools", "a language model, or the replay of one", lambda each: each.tasks is None),
     KeyUse(("task.name",), "a backbone that reads prompts (backbone.kind=vllm, openai or anthropic, or an object)",
-           "backbone.kind", lambda c: can_do(c.backbone.kind, c.task.name)),
+           "backbone.kind", lambda c: can_do(_component("backbone", c.backbone), c.task.name)),
     # What describes images in words.
-    _by("viewer.", "backbone.sees", "text"),
-    _by("viewer.eyes", "viewer.kind", "scripted"),
-    _by("viewer.model", "viewer.kind", *SERVERS),
-    *_served("viewer", SERVERS, ()),
-    _never("viewer.record viewer.sees viewer.protocol viewer.vllm.", "backbone.kind=…, as keys of backbone,", "viewer.kind"),
+    KeyUse(("viewer.",), "backbone.sees=text", "backbone.sees", _is_viewed),
+    _never("viewer.sees viewer.protocol", "backbone.kind=…, as keys of backbone,", "viewer.kind"),
     _never("viewer.outage_minutes evaluate.writer.outage_minutes", "the key backbone.outage_minutes", "viewer.kind"),
     # The test of descriptions.
-    _by("evaluate.writer.record", "evaluate.writer.kind", "replay"),
-    _by("evaluate.writer.model evaluate.writer.sees evaluate.writer.protocol", "evaluate.writer.kind", *SERVED),
-    *_served("evaluate.writer", SERVED, ()),
-    _never("evaluate.writer.eyes", "the key backbone.eyes", "evaluate.writer.kind"),
     _by("evaluate.looks", "evaluate.preset", "labels"),
     KeyUse(("evaluate.random",), "photographs (evaluate.pictures above 0)", "evaluate.pictures",
            lambda c: c.evaluate.pictures > 0),
-    _by("evaluate.detector evaluate.segmenter", "evaluate.judge", "detector"),
     KeyUse(("evaluate.detect",), "a judge (evaluate.judge)", "evaluate.judge", _has_judge),
     KeyUse(("evaluate.detect",), "photographs (evaluate.pictures above 0)", "evaluate.pictures",
            lambda c: c.evaluate.pictures > 0),
@@ -178,8 +184,8 @@ USES: tuple[KeyUse, ...] = (
             (TEST_GENERATOR, "evaluate.generator", "evaluate.generator.concurrency"),
         )
     ),
-    _by("pools.backbone.kv_cache_gb", "backbone.kind", "vllm"),
-    _by("pools.backbone.max_batch", "backbone.kind", "scripted", "replay", "labels"),
+    _backbone("pools.backbone.max_batch", "a backbone that answers one conversation after another",
+              lambda each: not _is_free(each)),
     *(
         KeyUse((f"pools.{role}.cache_mb", f"pools.{role}.spill_mb"), f"a {section} whose images can be repeated",
                f"{section}.kind", lambda c, section=section: _is_repeatable(c, section))
@@ -227,14 +233,14 @@ _USERS = {
 """For beginnings of the keys in _COMMANDS, what uses them. The first that fits counts."""
 
 
-def can_do(kind: str, task: str) -> bool:
-    """Returns whether a backbone of a kind can do a task. Only language models and people read prompts of the user.
+def can_do(backbone: type[Component], task: str) -> bool:
+    """Returns whether a backbone can do a task. Only language models and people read prompts of the user.
 
     The result is True for a task that does not exist, which is another mistake.
     """
-    tasks = {"scripted": SCRIPTED_TASKS, "labels": LABEL_TASKS}.get(kind)
-    is_own = task not in SCRIPTED_TASKS and (user_path(task) / "user.md").is_file()
-    return tasks is None or task in tasks or not (is_own or task in SCRIPTED_TASKS)
+    if backbone.tasks is None or task in backbone.tasks:
+        return True
+    return not (task in _TASKS or (user_path(task) / "user.md").is_file())
 
 
 def is_machine_key(key: str, kinds: Kinds) -> bool:
@@ -244,7 +250,7 @@ def is_machine_key(key: str, kinds: Kinds) -> bool:
         key: The dotted key.
         kinds: The kind of each component.
     """
-    return key.split(".")[0] in MACHINE_SECTIONS or key in MACHINE_KEYS or is_components_machine_key(key, kinds)
+    return key.split(".")[0] in MACHINE_SECTIONS or is_components_machine_key(key, kinds)
 
 
 @cache
@@ -262,6 +268,14 @@ def unused(keys: Iterable[str], config: Any) -> dict[str, KeyUse]:
     return found
 
 
+def chosen(rule: KeyUse, config: Any) -> str:
+    """Returns the setting that stands in the way of keys, such as `backbone.kind=openai`."""
+    value = _select(config, rule.chooser)
+    if rule.chooser in sections():
+        return f"{rule.chooser}=null" if value is None else f"{rule.chooser}.kind={value.kind}"
+    return f"{rule.chooser}={repr(value) if value == '' else value}"
+
+
 def refuse(keys: Iterable[str], config: Any) -> None:
     """Checks that a config uses keys that the user set.
 
@@ -271,14 +285,12 @@ def refuse(keys: Iterable[str], config: Any) -> None:
     """
     reasons: dict[tuple[str, str], list[str]] = {}
     for key, rule in unused(keys, config).items():
-        value = _select(config, rule.chooser)
-        chosen = f"{rule.chooser}={repr(value) if value == '' else value}"
-        reasons.setdefault((chosen, rule.needs), []).append(key)
+        reasons.setdefault((chosen(rule, config), rule.needs), []).append(key)
     if reasons:
         raise UsageError(
             "; ".join(
-                f"{', '.join(several)}: {chosen} cannot use {'it' if len(several) == 1 else 'them'}; {needs} can"
-                for (chosen, needs), several in reasons.items()
+                f"{', '.join(several)}: {setting} cannot use {'it' if len(several) == 1 else 'them'}; {needs} can"
+                for (setting, needs), several in reasons.items()
             )
             + ". Leave out what cannot be used, or give what can use it"
         )

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, ClassVar, Self, cast
+from typing import Any, ClassVar, Literal, Self, cast
 
 from omegaconf import MISSING
 
@@ -30,6 +30,33 @@ ALIASES: Mapping[str, Mapping[str, str]] = {
         "collage": "openmaia.offline.collage.host:CollageEditor",
         "diffusers": "openmaia.models.generators.diffusion:DiffusersEditor",
         "openai": "openmaia.models.generators.images_api:ApiEditor",
+    },
+    "backbone": {
+        "scripted": "openmaia.offline.experimenter.components:Scripted",
+        "replay": "openmaia.models.backbones.replay:ReplayBackbone",
+        "labels": "openmaia.interop.label_backbone:LabelBackbone",
+        "vllm": "openmaia.models.backbones.vllm.component:Vllm",
+        "openai": "openmaia.models.backbones.openai_api:OpenAi",
+        "anthropic": "openmaia.models.backbones.anthropic_api:Anthropic",
+        "python": "openmaia.models.backbones.passed:PassedBackbone",
+    },
+    "viewer": {
+        "scripted": "openmaia.offline.experimenter.components:ScriptedViewer",
+        "openai": "openmaia.models.backbones.openai_api:OpenAi",
+        "anthropic": "openmaia.models.backbones.anthropic_api:Anthropic",
+        "none": "openmaia.models.backbones.viewer:NoViewer",
+    },
+    "writer": {
+        "rules": "openmaia.offline.evaluation.rules:Rules",
+        "vllm": "openmaia.models.backbones.vllm.component:Vllm",
+        "openai": "openmaia.models.backbones.openai_api:OpenAi",
+        "anthropic": "openmaia.models.backbones.anthropic_api:Anthropic",
+        "replay": "openmaia.models.backbones.replay:ReplayBackbone",
+    },
+    "judge": {
+        "detector": "openmaia.evaluation.judging.detector:Detector",
+        "eyes": "openmaia.offline.experimenter.components:SeeingJudge",
+        "none": "openmaia.evaluation.judging.detector:NoJudge",
     },
 }
 """The class of each kind, by role. The first kind of a role is its default."""
@@ -75,7 +102,51 @@ class EditorConfig(ComponentConfig):
     """An alias, or `package.module:Class` for an editor of yours."""
 
 
-ROLES: Mapping[str, type[ComponentConfig]] = {each.role: each for each in (GeneratorConfig, EditorConfig)}
+@dataclass
+class ViewerConfig(ComponentConfig):
+    """`viewer`: what describes images in words for a backbone with `backbone.sees=text`. A backbone can do that, too."""
+
+    role: ClassVar[str] = "viewer"
+    kind: str = MISSING
+    """An alias, or `package.module:Class` for a viewer or backbone of yours."""
+
+
+@dataclass
+class WriterConfig(ComponentConfig):
+    """`evaluate.writer`: what writes the test prompts. A backbone can do that, too."""
+
+    role: ClassVar[str] = "writer"
+    kind: str = MISSING
+    """An alias, or `package.module:Class` for a writer or backbone of yours."""
+
+
+@dataclass
+class BackboneConfig(ViewerConfig, WriterConfig):
+    """`backbone`: the model that plays the agent."""
+
+    role: ClassVar[str] = "backbone"
+    kind: str = MISSING
+    """An alias, or `package.module:Class` for a backbone of yours."""
+    sees: Literal["images", "text"] = "images"
+    """`images`: displayed images are sent to the model; `text`: for a model that takes no images, they are replaced by
+    descriptions that the model in the section `viewer` writes."""
+    outage_minutes: float = machine(30.0)
+    """Longest time for which investigations wait for a server that is away, is overloaded or limits their rate, before they
+    fail. It holds for the images APIs of `generator` and `editor`, too."""
+
+
+@dataclass
+class JudgeConfig(ComponentConfig):
+    """`evaluate.judge`: what decides whether an image shows what a label names."""
+
+    role: ClassVar[str] = "judge"
+    kind: str = MISSING
+    """An alias, or `package.module:Class` for a judge of yours."""
+
+
+ROLES: Mapping[str, type[ComponentConfig]] = {
+    each.role: each for each in (GeneratorConfig, EditorConfig, BackboneConfig, ViewerConfig, WriterConfig, JudgeConfig)
+}
 """The config of each role, from which the configs of its components inherit."""
 
 
@@ -95,8 +166,22 @@ class Site:
     """Opens the image dataset of the run."""
     generator: GeneratorConfig | None = None
     """For an editor: the generator whose images it edits."""
+    target: Any = None
+    """The section `target`."""
     waits: bool = False
     """Whether the program waits for a server that is slow or overloaded: that is then a note and no error."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GpuUse:
+    """How a replica uses its GPUs."""
+
+    cards: int = 1
+    """GPUs among which it divides the model."""
+    fraction: float = 1.0
+    """Share of their memory that it uses."""
+    cached: tuple[str, int] | None = None
+    """(model, tokens): a conversation whose KV cache it has to hold beside the weights."""
 
 
 class Component:
@@ -107,6 +192,16 @@ class Component:
     """Whether the model is on a server: one process without a GPU then makes all calls."""
     vocabulary: ClassVar[Any] = None
     """For a generator that draws certain words only: an `openmaia.agent.vocabulary.Vocabulary`."""
+    is_absent: ClassVar[bool] = False
+    """For a viewer or a judge: whether it stands for none."""
+    reads_prompts: ClassVar[bool] = True
+    """For a backbone: whether it is a language model, which can also write test prompts and judge images."""
+    experiments: ClassVar[bool] = True
+    """For a backbone: whether it runs experiments."""
+    is_recorded: ClassVar[bool] = False
+    """For a backbone: whether its replies are those of a file, whatever is asked. Building it checks the file."""
+    tasks: ClassVar[frozenset[str] | None] = None
+    """For a backbone: the tasks of this package that it can do. None: any task, those of the user included."""
 
     @classmethod
     def build(cls, config: Any, site: Site) -> Self:
@@ -130,6 +225,16 @@ class Component:
         yield from ()
 
     @staticmethod
+    def conflicts(config: Any, site: Site) -> Iterator[tuple[str, str]]:
+        """Yields the packages that must not be installed: (setting that they do not fit, package)."""
+        yield from ()
+
+    @staticmethod
+    def files(config: Any) -> Iterator[tuple[str, str]]:
+        """Yields the files and folders of the user that it reads: (key, path)."""
+        yield from ()
+
+    @staticmethod
     def weights(config: Any, site: Site) -> Iterator[Any]:
         """Yields the sources of the model's weights (`openmaia.models.weights.WeightSource`)."""
         yield from ()
@@ -141,8 +246,28 @@ class Component:
 
     @staticmethod
     def remark(config: Any) -> str:
-        """Returns what readers of results should know of the images, such as that they cannot be made again."""
+        """Returns what readers of results should know, such as that its images cannot be made again."""
         return ""
+
+    @staticmethod
+    def concurrency(config: Any) -> int:
+        """Returns how many conversations a replica of a backbone answers at once."""
+        return getattr(config, "concurrency", 1)
+
+    @staticmethod
+    def context_tokens(config: Any) -> int:
+        """Returns the longest conversation of a backbone in tokens, the next reply included. 0: there is no limit."""
+        return getattr(config, "context_tokens", 0)
+
+    @staticmethod
+    def judge(config: Any) -> "JudgeConfig | None":
+        """Returns the judge of the tests of a backbone, if the config names none and no language model writes their prompts."""
+        return None
+
+    @staticmethod
+    def gpu_use(config: Any) -> GpuUse:
+        """Returns how a replica uses its GPUs."""
+        return GpuUse()
 
     @staticmethod
     def is_repeatable(config: Any) -> bool:

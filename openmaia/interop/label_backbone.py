@@ -4,8 +4,13 @@ A backbone plays the agent that investigates a unit. With this one, labels of ot
 reported and compared by the same commands as those of an agent.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import ClassVar, Self
 
+from omegaconf import MISSING
+
+from openmaia.core.components import BackboneConfig, Component, Site
 from openmaia.core.errors import UsageError
 from openmaia.core.messages import Chat, Reply, Role
 from openmaia.core.paths import user_path
@@ -18,12 +23,29 @@ from openmaia.runs.files import Files
 ABSTENTION = "[DESCRIPTION]: NONE"
 
 
-class LabelBackbone:
+@dataclass
+class LabelConfig(BackboneConfig):
+    """Answers with the labels that another method gave to the units, which are then evaluated like those of an agent."""
+
+    record: str = MISSING
+    """A table (.csv) with the columns layer, unit, description and optionally method; another table that
+    `openmaia import-maia` reads; or the labels.jsonl that this command writes."""
+    model: str = MISSING
+    """The name of the method that made the labels."""
+
+
+class LabelBackbone(Component):
     """A backbone that plays the agent without running a model.
 
     Its first reply in an investigation is the final answer: the labels that another method gave to the unit. If the
     method gave no labels to the unit, the answer is that no description was found.
     """
+
+    Config: ClassVar = LabelConfig
+    reads_prompts = False
+    experiments = False
+    is_recorded = True
+    tasks = frozenset({"description", "published"})
 
     def __init__(self, path: str, target: str, method: str):
         """Reads the labels.
@@ -46,6 +68,14 @@ class LabelBackbone:
             )
         self._prefix = f"{target}/"
         self._labels = {(label.layer, label.unit): label for label in chosen}
+
+    @classmethod
+    def build(cls, config: LabelConfig, site: Site) -> Self:
+        return cls(config.record, site.target.name, config.model)
+
+    @staticmethod
+    def files(config: LabelConfig) -> Iterator[tuple[str, str]]:
+        yield "record", config.record
 
     def reply(self, chats: Sequence[Chat]) -> list[Reply]:
         """Returns for each chat a final answer with the labels of the unit that the chat investigates.

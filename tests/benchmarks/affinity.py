@@ -44,9 +44,9 @@ def config(model: Path) -> Config:
             f"backbone.model={model}",
             "backbone.context_tokens=6144",
             "limits.reply_tokens=64",
-            "backbone.vllm.eager=true",
-            "backbone.vllm.dtype=float32",
-            f"backbone.vllm.arguments={{block_size: {BLOCK}, num_gpu_blocks_override: {BLOCKS}}}",
+            "backbone.eager=true",
+            "backbone.dtype=float32",
+            f"backbone.arguments={{block_size: {BLOCK}, num_gpu_blocks_override: {BLOCKS}}}",
             "pools.backbone.min_replicas=2",
             "ray.num_cpus=2",
         ]

@@ -342,7 +342,7 @@ def test_the_servers_of_viewer_and_writer_are_asked_if_they_are_used():
             for sees, each in chosen.items()
         }
     assert [len(messages[sees]) for sees in ("text", "images")] == [3, 2]
-    expected = ("serves qwen", "does not list evaluate.writer.model=writing", "does not list viewer.model=seeing")
+    expected = ("serves qwen", "does not list viewer.model=seeing", "does not list evaluate.writer.model=writing")
     assert all(words in message for words, message in zip(expected, messages["text"], strict=True))
 
 

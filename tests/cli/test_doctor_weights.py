@@ -136,7 +136,7 @@ def test_only_loaded_files_are_fetched():
 
 def test_mistral_format_is_another_file():
     assert backbone("maker/mistral").to_fetch == 49 * GB
-    assert backbone("maker/mistral", "backbone.vllm.arguments.load_format=mistral").to_fetch == 48 * GB
+    assert backbone("maker/mistral", "backbone.arguments.load_format=mistral").to_fetch == 48 * GB
 
 
 def test_a_part_of_its_own_replaces_that_of_the_pipeline(tmp_path: Path):
@@ -260,7 +260,7 @@ def test_a_language_model_needs_weights_and_one_conversation():
     config.pools.backbone.num_gpus = 0.6
     [short] = replica_memory(config, found, 6e9, [H100])
     assert short.state == "missing" and "0.6 x H100 is 43.2 GB" in short.message
-    config.pools.backbone.num_gpus, config.backbone.vllm.tensor_parallel = 2, 2
+    config.pools.backbone.num_gpus, config.backbone.tensor_parallel = 2, 2
     assert "is 144.0 GB" in replica_memory(config, found, 6e9, [H100, H100])[0].message
 
 

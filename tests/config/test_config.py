@@ -45,23 +45,23 @@ def test_shipped_config_loads(path: Path):
 def test_user_mappings_are_replaced_as_a_whole():
     engine = ["backbone.kind=vllm", "backbone.model=m"]
     one = load(
-        [*LEAST, *engine, "backbone.vllm.arguments.load_format=mistral", "target.directions={blocks.3: a.safetensors}"]
+        [*LEAST, *engine, "backbone.arguments.load_format=mistral", "target.directions={blocks.3: a.safetensors}"]
     )
-    assert one.backbone.vllm.arguments == {"load_format": "mistral"}
+    assert one.backbone.arguments == {"load_format": "mistral"}
     assert one.target.directions == {"blocks.3": "a.safetensors"}
     other = load(
-        [*LEAST, *engine, "backbone.vllm.arguments.load_format=dummy", "target.directions={blocks.3: b.safetensors}"]
+        [*LEAST, *engine, "backbone.arguments.load_format=dummy", "target.directions={blocks.3: b.safetensors}"]
     )
-    assert differing_keys(to_dict(one), to_dict(other)) == ["backbone.vllm.arguments", "target.directions"]
-    assert load([*LEAST, *engine, "backbone.vllm.arguments.load_format=mistral"]).target.directions == {}
+    assert differing_keys(to_dict(one), to_dict(other)) == ["backbone.arguments", "target.directions"]
+    assert load([*LEAST, *engine, "backbone.arguments.load_format=mistral"]).target.directions == {}
     writer = [
         "evaluate.writer.kind=vllm",
         "evaluate.writer.model=m",
-        "evaluate.writer.vllm.arguments.load_format=dummy",
+        "evaluate.writer.arguments.load_format=dummy",
     ]
     drawing = ["evaluate.generator.kind=openai", "evaluate.generator.model=m"]
     third = load([*LEAST, *writer, *drawing, "evaluate.generator.arguments.quality=high"])
-    assert third.evaluate.writer.vllm.arguments == {"load_format": "dummy"}
+    assert third.evaluate.writer.arguments == {"load_format": "dummy"}
     assert third.evaluate.generator.arguments == {"quality": "high"}
 
 
@@ -229,7 +229,6 @@ def test_name_must_be_a_folder_name(name: str):
         "sandbox.seconds=0",
         "sandbox.memory_mb=-5",
         "pools.target.max_replicas=-1",
-        "evaluate.writer.tries=0",
         "task.evidence.controls=-1",
         "bias.rate=1.5",
         "target.name=''",
@@ -273,7 +272,7 @@ def test_every_key_is_documented(section: type):
             f"{section}.kind"
             for section in ("target", "pictures", "generator", "editor", "backbone", "viewer", "tracking")
         ),
-        *("evaluate.writer.kind", "evaluate.writer.protocol", "backbone.protocol", "tracking.mode"),
+        *("evaluate.writer.kind", "evaluate.judge.kind", "tracking.mode"),
     ],
 )
 def test_unknown_kind_is_refused_with_the_known_ones(key: str):
@@ -339,7 +338,8 @@ def test_saved_config_reads_back_equal(text: str):
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        (["backbone.kind=vllm"], "needs backbone.model"),
+        (["backbone.kind=vllm"], "leaves out backbone.model"),
+        (["backbone.kind=vllm", "backbone.model=''"], "needs backbone.model"),
         (["backbone.kind=openai", "backbone.model=m", "pools.backbone.min_replicas=2"], "backbone.concurrency"),
         (
             [
@@ -350,14 +350,15 @@ def test_saved_config_reads_back_equal(text: str):
         ),
         (["backbone.kind=vllm", "backbone.model=m", "backbone.context_tokens=4000"], "limits.reply_tokens=4096"),
         (
-            ["backbone.kind=vllm", "backbone.model=m", "backbone.vllm.tensor_parallel=2", "pools.backbone.num_gpus=1"],
+            ["backbone.kind=vllm", "backbone.model=m", "backbone.tensor_parallel=2", "pools.backbone.num_gpus=1"],
             "needs as many GPUs per replica",
         ),
         (["generator.kind=diffusers"], "leaves out generator.model"),
         (["editor.kind=diffusers"], "leaves out editor.model"),
-        (["backbone.tries=0"], "above 0"),
-        (["backbone.kind=replay"], "needs backbone.record"),
-        (["backbone.sees=text", "viewer.kind=openai"], "needs viewer.model"),
+        (["backbone.kind=openai", "backbone.model=m", "backbone.tries=0"], "above 0"),
+        (["evaluate.writer.kind=openai", "evaluate.writer.model=m", "evaluate.writer.tries=0"], "above 0"),
+        (["backbone.kind=replay"], "leaves out backbone.record"),
+        (["backbone.sees=text", "viewer.kind=openai"], "leaves out viewer.model"),
         (["pictures.kind=folder"], "needs pictures.folder"),
         (["pictures.kind=hf"], "needs pictures.dataset"),
     ],

@@ -75,9 +75,9 @@ def config(*names: str) -> Config:
 
 def backbone_bytes(config: Config, name: str) -> float:
     """Returns what a replica of the backbone needs on its card, with an explicit KV cache or one for one conversation."""
-    weights = config.backbone.vllm.parameters * 1e9 * BYTES[config.backbone.vllm.dtype]
+    weights = config.backbone.parameters * 1e9 * BYTES[config.backbone.dtype]
     conversation = ATTENTION[name].cache_bytes(config.backbone.context_tokens)
-    explicit = config.pools.backbone.kv_cache_gb * 2**30
+    explicit = config.backbone.kv_cache_gb * 2**30
     assert not explicit or explicit >= conversation, "the KV cache holds one conversation"
     return weights + (explicit or conversation) + WORKING
 
@@ -101,26 +101,25 @@ def test_each_replica_fits_its_part_of_a_card(machine: str, backbone: str):
     }
     for role in POOLS:
         share = getattr(made.pools, role).num_gpus
-        usable = (
-            made.backbone.vllm.memory_fraction if role == "backbone" and not made.pools.backbone.kv_cache_gb else 1.0
-        )
+        usable = made.backbone.memory_fraction if role == "backbone" and not made.backbone.kv_cache_gb else 1.0
         assert wanted[role] <= share * card * usable, (role, wanted[role], share * card * usable)
 
 
 @pytest.mark.parametrize(("machine", "cards"), [("one-24gb", 1), ("one-80gb", 1), ("eight-gpus", 3)])
 def test_models_that_share_a_card_have_an_explicit_kv_cache(machine: str, cards: int):
-    pools = config(f"machine/{machine}", f"models/{MACHINES[machine][1][0]}").pools
-    assert 0 < pools.backbone.num_gpus < 1 and pools.backbone.kv_cache_gb > 0
+    made = config(f"machine/{machine}", f"models/{MACHINES[machine][1][0]}")
+    pools = made.pools
+    assert 0 < pools.backbone.num_gpus < 1 and made.backbone.kv_cache_gb > 0
     assert sum(getattr(pools, role).num_gpus for role in POOLS) <= cards + 1e-9
 
 
 def test_the_small_backbone_fits_a_card_of_24_gb_that_it_has_to_itself():
     made = config("models/small-24gb")
-    assert backbone_bytes(made, "small-24gb") <= 24e9 * made.backbone.vllm.memory_fraction
+    assert backbone_bytes(made, "small-24gb") <= 24e9 * made.backbone.memory_fraction
 
 
 def test_every_shipped_backbone_states_its_parameters():
     for path in (REPOSITORY / "configs/models").glob("*.yaml"):
         backbone = config(f"models/{path.stem}").backbone
         if backbone.kind == "vllm":
-            assert backbone.vllm.parameters > 0 and path.stem in ATTENTION, path.stem
+            assert backbone.parameters > 0 and path.stem in ATTENTION, path.stem

@@ -15,7 +15,7 @@ from tests.config.test_config import CONFIGS, LEAST
 def file(tmp_path: Path) -> Path:
     path = tmp_path / "a.yaml"
     path.write_text(
-        "# a comment\nlimits: {turns: 20}\n\nbackbone:\n  kind: vllm\n  model: m\n  vllm:\n    eager: true\n    arguments: {a: {b: 1}}\nseed: 3\n"
+        "# a comment\nlimits: {turns: 20}\n\nbackbone:\n  kind: vllm\n  model: m\n  eager: true\n  arguments: {a: {b: 1}}\nseed: 3\n"
     )
     return path
 
@@ -25,8 +25,8 @@ def test_origins_name_lines_and_overrides(file: Path):
         "limits.turns": f"{file}:2",
         "backbone.kind": f"{file}:5",
         "backbone.model": f"{file}:6",
-        "backbone.vllm.eager": f"{file}:8",
-        "backbone.vllm.arguments": f"{file}:9",
+        "backbone.eager": f"{file}:7",
+        "backbone.arguments": f"{file}:8",
         "seed": "override",
         "name": "override",
     }
@@ -34,11 +34,11 @@ def test_origins_name_lines_and_overrides(file: Path):
 
 def test_later_source_wins(file: Path, tmp_path: Path):
     later = tmp_path / "b.yaml"
-    later.write_text("seed: 5\nbackbone: {vllm: {arguments: {c: 2}}}\n")
-    given = [*LEAST, "seed=4", str(file), str(later), "backbone.vllm.arguments.d=3"]
+    later.write_text("seed: 5\nbackbone: {arguments: {c: 2}}\n")
+    given = [*LEAST, "seed=4", str(file), str(later), "backbone.arguments.d=3"]
     found = origins(given)
-    assert (found["seed"], found["backbone.vllm.arguments"]) == (f"{later}:1", "override")
-    assert load(given).backbone.vllm.arguments == {"a": {"b": 1}, "c": 2, "d": 3}
+    assert (found["seed"], found["backbone.arguments"]) == (f"{later}:1", "override")
+    assert load(given).backbone.arguments == {"a": {"b": 1}, "c": 2, "d": 3}
 
 
 @pytest.mark.parametrize("path", [path for path in CONFIGS if "name" in yaml.safe_load(path.read_text())])

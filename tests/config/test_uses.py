@@ -18,21 +18,9 @@ AGENTS = f"scripted replay python {SERVED}"
 
 USED: dict[str, dict[str, str]] = {
     "backbone.kind=scripted replay labels python vllm openai anthropic": {
-        "backbone.eyes": "scripted",
-        "backbone.record": "replay labels",
-        "backbone.model": f"labels {SERVED}",
-        "backbone.base_url": SERVERS,
-        "backbone.temperature": SERVED,
-        "backbone.top_p": "vllm openai",
-        "backbone.context_tokens": SERVED,
-        "backbone.images_per_prompt": SERVED,
-        "backbone.concurrency": SERVED,
-        "backbone.timeout": SERVERS,
         "backbone.sees": AGENTS,
-        "backbone.protocol": SERVED,
-        "backbone.tries": SERVERS,
-        "backbone.outage_minutes": f"python {SERVERS}",
-        "backbone.vllm.": "vllm",
+        "backbone.outage_minutes": f"python {SERVED}",
+        "backbone.": ALL,
         "tools": f"replay python {SERVED}",
         "without": AGENTS,
         "limits.reply_tokens": f"python {SERVED}",
@@ -40,46 +28,22 @@ USED: dict[str, dict[str, str]] = {
         "sandbox.": AGENTS,
         "task.evidence.confirm": ALL,
         "task.evidence.": AGENTS,
-        "pools.backbone.kv_cache_gb": "vllm",
         "pools.backbone.max_batch": "scripted replay labels",
         "pools.backbone.": ALL,
     },
     "backbone.sees=images text": {"viewer.kind": "text", "viewer.eyes": "text"},
     "viewer.kind=scripted openai anthropic none": {
-        "viewer.eyes": "scripted",
-        "viewer.model": SERVERS,
-        "viewer.base_url": SERVERS,
-        "viewer.temperature": SERVERS,
-        "viewer.top_p": "openai",
-        "viewer.context_tokens": SERVERS,
-        "viewer.images_per_prompt": SERVERS,
-        "viewer.concurrency": SERVERS,
-        "viewer.timeout": SERVERS,
-        "viewer.tries": SERVERS,
-        "viewer.kind": ALL,
-        "viewer.": "",
+        "viewer.sees": "",
+        "viewer.protocol": "",
+        "viewer.outage_minutes": "",
+        "viewer.": ALL,
     },
-    "evaluate.writer.kind=auto rules vllm openai anthropic replay": {
-        "evaluate.writer.record": "replay",
-        "evaluate.writer.model": SERVED,
-        "evaluate.writer.base_url": SERVERS,
-        "evaluate.writer.temperature": SERVED,
-        "evaluate.writer.top_p": "vllm openai",
-        "evaluate.writer.context_tokens": SERVED,
-        "evaluate.writer.images_per_prompt": SERVED,
-        "evaluate.writer.concurrency": SERVED,
-        "evaluate.writer.timeout": SERVERS,
-        "evaluate.writer.tries": SERVERS,
-        "evaluate.writer.sees": SERVED,
-        "evaluate.writer.protocol": SERVED,
-        "evaluate.writer.vllm.": "vllm",
-        "evaluate.writer.kind": ALL,
-        "evaluate.writer.": "",
+    "evaluate.writer.kind=rules vllm openai anthropic replay": {
+        "evaluate.writer.outage_minutes": "",
+        "evaluate.writer.": ALL,
     },
-    "evaluate.judge=auto eyes detector none": {
-        "evaluate.detector": "detector",
-        "evaluate.segmenter": "detector",
-        "evaluate.detect": "auto eyes detector",
+    "evaluate.judge.kind=eyes detector none": {
+        "evaluate.detect": "eyes detector",
         "evaluate.pictures": ALL,
         "evaluate.n": ALL,
     },
@@ -185,14 +149,13 @@ def test_every_key_of_a_component_is_in_the_table():
 @pytest.mark.parametrize(
     ("given", "key", "component", "user"),
     [
-        (["backbone.temperature=0.2"], "backbone.temperature", "backbone.kind=scripted", "vllm, openai or anthropic"),
-        (["tools=[mine:look]"], "tools", "backbone.kind=scripted", "openai"),
-        (["backbone.kind=labels", "backbone.model=m", "backbone.record=r", "without=[text2image]"], "without", "labels", "scripted"),
-        (["pools.test_generator.max_batch=2"], "pools.test_generator.max_batch", "evaluate.generator=None", "evaluate.generator.kind"),
+        (["tools=[mine:look]"], "tools", "backbone.kind=scripted", "a language model"),
+        (["backbone.kind=labels", "backbone.model=m", "backbone.record=r", "without=[text2image]"], "without", "labels", "experiments"),
+        (["pools.test_generator.max_batch=2"], "pools.test_generator.max_batch", "evaluate.generator=null", "evaluate.generator.kind"),
         (["target.family=biased"], "target.family", "target.kind=network", "closed_form"),
         (["target.kind=closed_form", "target.layers=[a]"], "target.layers", "target.kind=closed_form", "network"),
         (["viewer.kind=none"], "viewer.kind", "backbone.sees=images", "text"),
-        (["evaluate.judge=none", "evaluate.detect=3"], "evaluate.detect", "evaluate.judge=none", "a judge"),
+        (["evaluate.judge.kind=none", "evaluate.detect=3"], "evaluate.detect", "evaluate.judge.kind=none", "a judge"),
         (["evaluate.pictures=0", "evaluate.detect=3"], "evaluate.detect", "evaluate.pictures=0", "photographs"),
         (["tracking.project=x"], "tracking.project", "tracking.kind=none", "wandb"),
         (["pictures={limit: 3, split: train}"], "pictures.split", "pictures.kind=packages", "hf"),
@@ -216,21 +179,24 @@ def test_prompts_of_the_user_are_refused_without_a_reader(kind: str, tmp_path: P
 
 def test_all_unused_keys_are_one_error():
     with pytest.raises(UsageError) as caught:
-        load([*LEAST, "backbone.temperature=1", "backbone.top_p=1", "tracking.project=x"])
-    assert all(key in caught.value.message for key in ("backbone.temperature", "backbone.top_p", "tracking.project"))
+        load([*LEAST, "tools=[mine:look]", "viewer.kind=none", "tracking.project=x"])
+    assert all(key in caught.value.message for key in ("tools", "viewer.kind", "tracking.project"))
 
 
 def test_key_in_a_file_is_refused_like_an_override(tmp_path: Path):
-    (tmp_path / "mine.yaml").write_text("backbone: {temperature: 0.2}\n")
-    with pytest.raises(UsageError, match=r"backbone.temperature: backbone.kind=scripted cannot use it"):
+    (tmp_path / "mine.yaml").write_text("limits: {reply_tokens: 9}\n")
+    with pytest.raises(UsageError, match=r"limits.reply_tokens: backbone.kind=scripted cannot use it"):
         load([*LEAST, str(tmp_path / "mine.yaml")])
     served = ["backbone.kind=openai", "backbone.model=m"]
-    assert load([*LEAST, str(tmp_path / "mine.yaml"), *served]).backbone.temperature == 0.2
+    assert load([*LEAST, str(tmp_path / "mine.yaml"), *served]).limits.reply_tokens == 9
 
 
 def test_keys_of_a_component_that_a_later_source_replaces_get_their_default():
     sources = ["configs/demo.yaml", "configs/models/local-cpu.yaml"]
-    assert left_out(sources) == {"evaluate.detect": "evaluate.judge=none"}
+    assert left_out(sources) == {
+        "backbone.eyes": "backbone.kind=openai",
+        "evaluate.detect": "evaluate.judge.kind=none",
+    }
     assert load(sources).evaluate.detect == load(LEAST).evaluate.detect
 
 
@@ -246,8 +212,8 @@ def test_machine_files_fit_models_on_servers(machine: str, model: str):
 
 def test_overrides_of_a_stored_config_are_checked():
     stored = to_dict(load(LEAST))
-    with pytest.raises(UsageError, match=r"backbone.temperature: .* cannot use it"):
-        restore(stored, "a run", ["backbone.temperature=1"])
+    with pytest.raises(UsageError, match=r"limits.reply_tokens: .* cannot use it"):
+        restore(stored, "a run", ["limits.reply_tokens=9"])
 
 
 @pytest.mark.parametrize(

@@ -46,7 +46,7 @@ PLACES = {
     "in a list": ["target.layers=['${oc.env:MY_TOKEN}']"],
     "in a mapping of the user": [
         *("backbone.kind=vllm", "backbone.model=m"),
-        "backbone.vllm.arguments={hf_token: '${oc.env:MY_TOKEN}', more: [{url: '${oc.env:MY_URL}'}]}",
+        "backbone.arguments={hf_token: '${oc.env:MY_TOKEN}', more: [{url: '${oc.env:MY_URL}'}]}",
     ],
     "address of a server": ["backbone.kind=openai", "backbone.model=m", "backbone.base_url=${oc.env:MY_URL}"],
     "store with a client secret": ["paths.runs=abfs://box/runs?client_secret=0123456789abcdef&enable_tls=true"],

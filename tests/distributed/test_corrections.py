@@ -49,7 +49,7 @@ def carry_out(tmp_path: Path, server: Server, *overrides: str) -> SweepOutcome:
         "backbone.tries=1",
         "backbone.outage_minutes=0.01",
         "evaluate.writer.kind=rules",
-        "evaluate.judge=none",
+        "evaluate.judge.kind=none",
         "evaluate.pictures=0",
         "retries=0",
         "units=mono=0-1",

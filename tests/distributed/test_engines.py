@@ -35,7 +35,7 @@ def engines(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
         "backbone.kind=vllm",
         f"backbone.model={gemma.build(folder / 'gemma')}",
         "backbone.context_tokens=8192",
-        "backbone.vllm.eager=true",
+        "backbone.eager=true",
         "generator.kind=diffusers",
         "generator.size=64",
         f"generator.model={flux.save_flux(folder / 'flux')}",

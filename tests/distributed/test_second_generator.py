@@ -36,7 +36,7 @@ def config(settings: list[str], tmp_path_factory: pytest.TempPathFactory) -> Con
     folder = tmp_path_factory.mktemp("models")
     models = stable.save_stable(folder / "stable"), flux.save_flux(folder / "flux")
     both = [*drawing("generator", models[0]), *drawing("evaluate.generator", models[1])]
-    return load([*settings, *BASE, *both, "evaluate.pictures=0", "evaluate.n=2", "evaluate.judge=none"])
+    return load([*settings, *BASE, *both, "evaluate.pictures=0", "evaluate.n=2", "evaluate.judge.kind=none"])
 
 
 def distance(one: Sequence[GeneratedImage], other: Sequence[GeneratedImage]) -> float:

@@ -167,7 +167,9 @@ def test_command_tests_runs_together(tmp_path: Path, capsys: pytest.CaptureFixtu
         "evaluate.writer.kind=replay",
         f"evaluate.writer.record={tmp_path / 'history.json'}",
     ]
-    command([*(run.files.root for run in runs), *test, "evaluate.random_words=0", "evaluate.judge=none"], name="paired")
+    command(
+        [*(run.files.root for run in runs), *test, "evaluate.random_words=0", "evaluate.judge.kind=none"], name="paired"
+    )
     trials = [next(iter(StoredTrials(further_evaluation(run, "paired")))) for run in runs]
     assert [trial.protocol for trial in trials] == ["pairing over 2 methods"] * 2
     own_images = [[(s.role, s.prompt, s.digest) for s in trial.stimuli if s.role != "unrelated"] for trial in trials]

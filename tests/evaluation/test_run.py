@@ -336,7 +336,7 @@ def test_paper_preset_needs_another_model_than_the_agents():
         ("evaluate.preset=paper", "language model"),
         ("evaluate.preset=pairing", "language model"),
         ("evaluate.preset=best", "labels or paper"),
-        ("evaluate.judge=me", "auto or eyes"),
+        ("evaluate.judge.kind=me", "auto or eyes"),
         ("evaluate.writer.kind=scripted", "rules or vllm"),
         ("evaluate.writer.kind=openai", "evaluate.writer.model"),
     ],

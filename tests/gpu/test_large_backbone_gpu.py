@@ -15,9 +15,9 @@ import numpy as np
 import pytest
 import torch
 
-from openmaia.config.models import BackboneConfig, VllmConfig
 from openmaia.core.images import EncodedImage
 from openmaia.core.messages import Chat, Message, Reply, assistant, system, user
+from openmaia.models.backbones.vllm.component import VllmBackboneConfig
 
 pytest.importorskip("vllm")
 
@@ -49,7 +49,7 @@ REPLY = 400
 @pytest.fixture
 def host(tmp_path: Path) -> Iterator[VllmBackbone]:
     arguments = {"load_format": "dummy", "compilation_config": GRAPHS}
-    config = BackboneConfig(
+    config = VllmBackboneConfig(
         kind="vllm",
         model=str(build_without_weights(tmp_path, GEMMA_3_27B)),
         temperature=1.0,
@@ -57,7 +57,8 @@ def host(tmp_path: Path) -> Iterator[VllmBackbone]:
         context_tokens=16384,
         images_per_prompt=EXEMPLARS + EXPERIMENT,
         concurrency=max(CONVERSATIONS),
-        vllm=VllmConfig(dtype="bfloat16", arguments=arguments),
+        dtype="bfloat16",
+        arguments=arguments,
     )
     host = VllmBackbone(config, gpu_share=1.0)
     yield host

@@ -15,9 +15,9 @@ import psutil
 import pytest
 import torch
 
-from openmaia.config.models import BackboneConfig, VllmConfig
 from openmaia.core.images import EncodedImage
 from openmaia.core.messages import Chat, Reply, assistant, system, user
+from openmaia.models.backbones.vllm.component import VllmBackboneConfig
 
 pytest.importorskip("vllm")
 
@@ -37,7 +37,7 @@ ANSWER = 128
 
 @pytest.fixture(scope="module")
 def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[VllmBackbone]:
-    config = BackboneConfig(
+    config = VllmBackboneConfig(
         kind="vllm",
         model=str(build_without_weights(tmp_path_factory.mktemp("gemma"), GEMMA_3_4B)),
         temperature=1.0,
@@ -45,7 +45,9 @@ def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[VllmBackbone]:
         context_tokens=8192,
         images_per_prompt=8,
         concurrency=max(CONCURRENT),
-        vllm=VllmConfig(dtype="bfloat16", memory_fraction=0.85, arguments={"load_format": "dummy"}),
+        dtype="bfloat16",
+        memory_fraction=0.85,
+        arguments={"load_format": "dummy"},
     )
     host = VllmBackbone(config, gpu_share=1.0)
     yield host

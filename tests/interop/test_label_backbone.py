@@ -79,7 +79,7 @@ def test_method_or_target_without_labels_is_refused(table: Path, tmp_path: Path)
         LabelBackbone(str(tmp_path / "broken.csv"), "net", "CoSy")
     with pytest.raises(UsageError, match=r"there is no .*nowhere/labels\.jsonl; give a table"):
         LabelBackbone(str(tmp_path / "nowhere"), "net", "CoSy")
-    with pytest.raises(UsageError, match=r"backbone\.kind=labels needs backbone\.record"):
+    with pytest.raises(UsageError, match=r"leaves out backbone\.model"):
         load([str(REPOSITORY / "configs/closed-form.yaml"), "backbone.kind=labels", f"backbone.record={table}"])
 
 

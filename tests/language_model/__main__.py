@@ -64,7 +64,7 @@ def main() -> None:
     runs = Path(asked["runs"])
     if int(asked["vllm"]):
         # Processors without arithmetic in bfloat16 emulate it, several times slower.
-        engine = ("backbone.vllm.eager=true", "backbone.vllm.dtype=float32")
+        engine = ("backbone.eager=true", "backbone.dtype=float32")
         vllm = ["backbone.kind=vllm", f"backbone.model={converted()}", *engine]
         sweep("vllm", asked, selection(asked["vllm"], asked["skip"]), vllm)
         results.write_vllm(runs / "vllm")

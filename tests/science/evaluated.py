@@ -56,7 +56,7 @@ def tried(job: Job) -> list[Trial]:
 
 def _services(job: Job) -> EvaluationServices:
     """Detection is left out: its judge would be the experimenter's eyes."""
-    overrides = (*job.overrides, "evaluate.judge=none", f"evaluate.pictures={job.design.random}")
+    overrides = (*job.overrides, "evaluate.judge.kind=none", f"evaluate.pictures={job.design.random}")
     settings = setting.config(job.config, overrides)
     services = setting.services(job.config, job.overrides)
     store = ExemplarStore.at(settings.paths.exemplars, settings.target.name, settings.exemplars.dataset)

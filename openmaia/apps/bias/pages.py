@@ -9,6 +9,7 @@ from markupsafe import Markup
 from openmaia.apps.bias.effects import BiasVerdict
 from openmaia.apps.bias.run import stored_tests
 from openmaia.apps.bias.stored import FAILURES, TESTS, StoredImage, StoredTest
+from openmaia.core.components import stored_remark
 from openmaia.core.images import EncodedImage
 from openmaia.reporting.browser.pages import APPLICATIONS, render
 from openmaia.reporting.browser.rows import rows
@@ -88,6 +89,7 @@ def write_pages(run: Run, verdicts: Sequence[BiasVerdict]) -> None:
         "settings": config["bias"],
         "generator": image_model(config["generator"], "generator"),
         "backbone": config["backbone"]["kind"],
+        "backbone_remark": stored_remark(config["backbone"], "backbone"),
     }
     thumbnails = Thumbnails(PAGE_BYTES)
     cards = [card for test in stored_tests(run, TESTS) for card in _cards(test, verdicts, pages, thumbnails)]

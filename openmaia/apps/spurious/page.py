@@ -57,7 +57,7 @@ def _page(config: Config, made: SpuriousTable, results: Sequence[StudyResult], d
         backbone=backbone,
         remark="" if settings.folder else of_config(config.generator, "generator").remark(config.generator),
         is_drawn=not settings.folder,
-        is_scripted=config.backbone.kind == "scripted",
+        has_closed_vocabulary=of_config(config.backbone).tasks is not None,
         layer=config.target.layers[0],
         pairs=list(zip(settings.classes, settings.train_locations, settings.test_locations, strict=True)),
         filler=settings.filler,

@@ -1,25 +1,20 @@
-"""Builds the backbone (the model that plays the agent) and the viewer (which describes images to it) of a config."""
+"""Builds the backbone of a config, with the viewer if it takes no images."""
 
-from dataclasses import replace
+from operator import attrgetter
 
-from openmaia.cli.assembly.errors import session_object_error, unknown_value
+from openmaia.cli.assembly.generators import built
 from openmaia.config.schema import Config
+from openmaia.core.components import of_config
 from openmaia.core.services import Backbone
 
 
 def backbone(config: Config, section: str = "backbone") -> Backbone:
-    """Returns the backbone (the model that plays the agent) that `config.backbone` describes.
+    """Returns the backbone that a section of a config describes: `backbone` or `evaluate.writer`.
 
-    If `config.backbone.sees` is "text", the backbone cannot process images. It is then combined with the viewer,
-    another model that describes images to it in words.
-
-    Args:
-        config: The config.
-        section: The config section that error messages name. It differs from "backbone" only if the caller has
-            replaced `config.backbone` by another section, such as "evaluate.writer".
+    If its key `sees` is "text", it is combined with the viewer.
     """
-    agent = _language_model(config, section)
-    if config.backbone.sees == "images":
+    agent = built(config, section)
+    if attrgetter(section)(config).sees == "images":
         return agent
     from openmaia.models.backbones.viewer import BackboneWithViewer
 
@@ -27,72 +22,16 @@ def backbone(config: Config, section: str = "backbone") -> Backbone:
 
 
 def viewer(config: Config) -> Backbone:
-    """Returns the viewer: the model that describes images in words for a backbone that cannot process images."""
-    from openmaia.models.backbones.viewer import NoViewer
-
-    if config.viewer.kind == "none":
-        return NoViewer()
-    if config.viewer.kind != "scripted":
-        return _language_model(replace(config, backbone=config.viewer), "viewer")
-    from openmaia.models.targets.networks import classifier
-    from openmaia.models.targets.networks.efficientnet import imagenet_labels
-    from openmaia.offline.experimenter.viewer import EyesViewer
-
-    return EyesViewer(classifier(config.viewer.eyes), imagenet_labels())
+    """Returns the viewer."""
+    return built(config, "viewer")
 
 
-def _language_model(config: Config, section: str) -> Backbone:
-    match config.backbone.kind:
-        case "scripted":
-            from openmaia.models.targets.networks import classifier
-            from openmaia.offline.experimenter import ScriptedBackbone
-            from openmaia.offline.experimenter.eyes import Eyes
-
-            return ScriptedBackbone(Eyes(classifier(config.backbone.eyes)))
-        case "replay":
-            from openmaia.models.backbones.replay import ReplayBackbone
-
-            return ReplayBackbone(config.backbone.record)
-        case "labels":
-            from openmaia.interop.label_backbone import LabelBackbone
-
-            return LabelBackbone(config.backbone.record, config.target.name, config.backbone.model)
-        case "vllm":
-            from openmaia.models.backbones.vllm.engine import VllmBackbone
-
-            return VllmBackbone(config.backbone, config.pools.backbone.num_gpus, config.pools.backbone.kv_cache_gb)
-        case "openai":
-            from openmaia.models.backbones.openai_server import OpenAiBackbone
-
-            return OpenAiBackbone(config.backbone, section)
-        case "anthropic":
-            from openmaia.models.backbones.anthropic_server import AnthropicBackbone
-
-            return AnthropicBackbone(config.backbone, section)
-        case "python":
-            raise session_object_error("backbone.kind", "backbone.kind=scripted or a language model")
-        case kind:
-            raise unknown_value("backbone.kind", kind)
-
-
-def backbone_name(config: Config) -> str:
-    """Returns the name by which records of investigations call the backbone, the model that plays the agent.
-
-    The name of the scripted experimenter, which is no language model, includes the network that it sees with. The name
-    of a backbone that cannot process images includes the viewer, which describes images to it in words.
-    """
-    if config.backbone.sees == "text":
-        seeing = replace(config.backbone, sees="images")
-        viewer = {"scripted": f"text of eyes {config.viewer.eyes}", "none": "no images"}.get(
-            config.viewer.kind, f"text of {config.viewer.model}"
-        )
-        return f"{backbone_name(replace(config, backbone=seeing))}, sees {viewer}"
-    match config.backbone.kind:
-        case "scripted":
-            return f"scripted (no language model; eyes: {config.backbone.eyes})"
-        case "vllm" | "openai" | "anthropic":
-            return f"{config.backbone.model} ({config.backbone.kind})"
-        case "labels":
-            return config.backbone.model
-        case kind:
-            return kind
+def backbone_name(config: Config, section: str = "backbone") -> str:
+    """Returns the name of a backbone in records. It includes the viewer of one that takes no images."""
+    settings = attrgetter(section)(config)
+    name = of_config(settings, section).title(settings)
+    if settings.sees == "images":
+        return name
+    seeing = of_config(config.viewer, "viewer")
+    model = getattr(config.viewer, "model", "") or seeing.title(config.viewer)
+    return f"{name}, sees {'no images' if seeing.is_absent else f'text of {model}'}"

@@ -1,15 +1,18 @@
 """Builds the services and settings of the bias tests from a config."""
 
+from typing import Any
+
 from openmaia.agent.patience import PatientGenerator
 from openmaia.apps.bias.contexts import ContextWriter, ModelContextWriter
 from openmaia.apps.bias.matched import Matcher
 from openmaia.apps.bias.run import BiasDesign
-from openmaia.cli.assembly.evaluation import detector_judge, judge, language_model
+from openmaia.cli.assembly.evaluation import judge, language_model
 from openmaia.config.schema import Config, test_generator
-from openmaia.core.components import of_config
+from openmaia.core.components import ALIASES, component, of_config
 from openmaia.core.errors import UsageError
 from openmaia.core.services import Backbone, Generator, Target
 from openmaia.core.units import OUTPUT
+from openmaia.evaluation.judging.detector import detector_judge
 
 
 def checked(config: Config) -> Config:
@@ -52,9 +55,9 @@ def services(
     detector = config.bias.detector
     class_judge = detector_judge(detector, "", test_generator(config).size) if detector else judge(config, model)
     if model is None or of_config(test_generator(config)).vocabulary is not None:
-        from openmaia.offline.vocabulary.contexts import RuleContextWriter, is_exact_name
-
-        writer = RuleContextWriter() if model is None else ModelContextWriter(model)
+        rules: Any = component("writer", next(iter(ALIASES["writer"])))
+        rule_writer, is_exact_name = rules.contexts()
+        writer = rule_writer if model is None else ModelContextWriter(model)
         return writer, Matcher(generator=generator, target=target, judge=class_judge, knows_class=is_exact_name)
     return ModelContextWriter(model), Matcher(generator=generator, target=target, judge=class_judge)
 

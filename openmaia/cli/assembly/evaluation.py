@@ -1,19 +1,20 @@
 """Builds the services of an evaluation, and the trainer of classifiers, from a config."""
 
 import re
-from dataclasses import replace
 from typing import TYPE_CHECKING, get_args
 
 from openmaia.agent.patience import PatientBackbone, PatientGenerator
 from openmaia.cli.assembly import backbones, datasets, generators, hosts, targets
 from openmaia.config.schema import Config, prompt_writer, test_generator
+from openmaia.config.sections import site
+from openmaia.core.components import BackboneConfig, build, of_config
 from openmaia.core.services import Backbone, Generator, Target
 from openmaia.core.units import OUTPUT, TargetInfo, Unit
 from openmaia.datasets.library import ImageDataset
 from openmaia.evaluation.analysis.agreement import ModelSimilarity, WordOverlap
 from openmaia.evaluation.claims import Sharing
 from openmaia.evaluation.controls import exemplar_scales, load_photographs, photograph_captions
-from openmaia.evaluation.judging.judges import DetectorJudge, Judge, ModelJudge
+from openmaia.evaluation.judging.judges import Judge, ModelJudge
 from openmaia.evaluation.language_model import LanguageModel
 from openmaia.evaluation.prompts import ModelPromptWriter, PromptPreset, PromptWriter, PublishedPromptWriter
 from openmaia.evaluation.services import EvaluationDesign, EvaluationServices
@@ -22,9 +23,6 @@ from openmaia.exemplars.store import ExemplarStore
 
 if TYPE_CHECKING:
     from openmaia.models.training import ClassifierTrainer, Trainable
-
-BOX_THRESHOLD = 0.3
-"""Minimum score of a detected box, as in the synthetic units of the MAIA paper. Not validated for other concepts."""
 
 
 def in_process(config: Config) -> EvaluationServices:
@@ -77,7 +75,7 @@ def evaluation_services(
         photographs=() if dataset is None else load_photographs(dataset, count, size),
         captions={} if dataset is None else photograph_captions(dataset),
         scales={} if store is None else exemplar_scales(store, target.info()),
-        similarities=[_word_overlap(model), *([ModelSimilarity(model)] if model else [])],
+        similarities=[_word_overlap(config), *([ModelSimilarity(model)] if model else [])],
         truths=known_truths(config, target.info()),
     )
 
@@ -149,22 +147,19 @@ def language_model(config: Config, backbone: Backbone | None = None) -> Language
         backbone: The model that plays the agent. If it is also the prompt writer of the config, it is not loaded again.
     """
     writer = prompt_writer(config)
-    if writer.kind == "rules":
+    if not isinstance(writer, BackboneConfig):
         return None
-    settings = replace(config, backbone=writer)
+    section = "backbone" if writer is config.backbone else "evaluate.writer"
     if backbone is None or writer is not config.backbone:
-        section = "backbone" if writer is config.backbone else "evaluate.writer"
-        backbone = backbones.backbone(settings, section)
-    patient = PatientBackbone(backbone=backbone, minutes=writer.outage_minutes)
-    return LanguageModel(patient, backbones.backbone_name(settings))
+        backbone = backbones.backbone(config, section)
+    patient = PatientBackbone(backbone=backbone, minutes=config.backbone.outage_minutes)
+    return LanguageModel(patient, backbones.backbone_name(config, section))
 
 
 def _writer(config: Config, model: LanguageModel | None) -> PromptWriter:
     match config.evaluate.preset, model:
         case _, None:
-            from openmaia.offline.evaluation.prompts import RulePromptWriter
-
-            return RulePromptWriter()
+            return build(prompt_writer(config), site(config, "evaluate.writer"))
         case "labels", _:
             return ModelPromptWriter(model)
         case "paper", _:
@@ -175,12 +170,9 @@ def _writer(config: Config, model: LanguageModel | None) -> PromptWriter:
             return PublishedPromptWriter(model, "pairing")
 
 
-def _word_overlap(model: LanguageModel | None) -> WordOverlap:
-    if model is not None:
-        return WordOverlap()
-    from openmaia.offline.evaluation.terms import vocabulary_terms
-
-    return WordOverlap(vocabulary_terms)
+def _word_overlap(config: Config) -> WordOverlap:
+    terms = getattr(of_config(prompt_writer(config)), "terms", None)
+    return WordOverlap(terms) if terms else WordOverlap()
 
 
 def judge(config: Config, model: LanguageModel | None) -> Judge | None:
@@ -188,47 +180,13 @@ def judge(config: Config, model: LanguageModel | None) -> Judge | None:
 
     Args:
         config: The config of the run.
-        model: The language model that writes test prompts, if there is one. It is the judge with `evaluate.judge=auto`.
+        model: The language model that writes test prompts, if there is one. It is the judge if the config names none.
     """
-    match config.evaluate.judge:
-        case "auto" if model is not None:
-            return ModelJudge(model)
-        case "detector":
-            from openmaia.models.targets.synthetic.rules import SIZE
-
-            return detector_judge(config.evaluate.detector, config.evaluate.segmenter, SIZE)
-        case "eyes":
-            return _eyes_judge(config)
-        case "auto" if config.backbone.kind == "scripted":
-            return _eyes_judge(config)
-        case _:
-            return None
-
-
-def detector_judge(detector: str, segmenter: str, size: int) -> DetectorJudge:
-    """Loads a judge that uses an object detector to decide whether an image shows the object that a label names.
-
-    Args:
-        detector: The name of a Grounding DINO model.
-        segmenter: The name of a SAM model that computes the mask of each detected object. If empty, the mask is the
-            object's bounding box.
-        size: Side of the square to which images are resized, in pixels.
-    """
-    from openmaia.models.targets.synthetic.detector import GroundingDino
-    from openmaia.models.targets.synthetic.segmenter import BoxSegmenter, SamSegmenter
-
-    masks = SamSegmenter(segmenter) if segmenter else BoxSegmenter()
-    return DetectorJudge(
-        GroundingDino(detector, BOX_THRESHOLD), masks, f"detector ({detector}, {segmenter or 'boxes'})", size
-    )
-
-
-def _eyes_judge(config: Config) -> Judge:
-    from openmaia.models.targets.networks import classifier
-    from openmaia.offline.evaluation.eyes import EyesJudge
-    from openmaia.offline.experimenter.eyes import Eyes
-
-    return EyesJudge(Eyes(classifier(config.backbone.eyes)).see, config.backbone.eyes)
+    settings = config.evaluate.judge
+    if settings is None and model is not None:
+        return ModelJudge(model)
+    settings = settings or of_config(config.backbone).judge(config.backbone)
+    return None if settings is None else build(settings, site(config, "evaluate.judge"))
 
 
 def trainer(config: Config) -> "ClassifierTrainer":

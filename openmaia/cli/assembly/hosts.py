@@ -5,8 +5,8 @@ from typing import Any
 from openmaia.cli.assembly.backbones import backbone
 from openmaia.cli.assembly.generators import editor, generator, test_generator
 from openmaia.cli.assembly.targets import target
-from openmaia.config.models import SERVED
 from openmaia.config.schema import Config
+from openmaia.core.components import of_config
 
 
 def host(role: str, config: Config) -> Any:
@@ -36,10 +36,8 @@ def host(role: str, config: Config) -> Any:
 def concurrency(role: str, config: Config) -> int:
     """Returns how many calls a replica of a service answers concurrently, or 0 if it takes one batch after another.
 
-    A replica is a process that holds one copy of the model. Language models batch concurrent calls themselves. The
-    scripted experimenter, which replaces the language model offline, answers one chat after another. See `host` for the
-    arguments.
+    Language models batch concurrent calls themselves. See `host` for the arguments.
     """
     if role != "backbone":
         return 0
-    return config.backbone.concurrency if config.backbone.kind in SERVED else 1
+    return of_config(config.backbone).concurrency(config.backbone)

@@ -12,16 +12,15 @@ from openmaia.cli.assembly.backbones import backbone, backbone_name
 from openmaia.cli.assembly.generators import editor, generator, vocabulary
 from openmaia.cli.assembly.targets import target
 from openmaia.config.loading import to_dict
-from openmaia.config.models import SERVED
 from openmaia.config.schema import Config
+from openmaia.core.components import ALIASES, component, of_config
 from openmaia.core.errors import UsageError
 from openmaia.core.importing import import_object
 from openmaia.core.services import Backbone, Services, Target, UsageLedger
 from openmaia.exemplars.store import ExemplarStore
 
 NO_EVIDENCE = {"experiments": 0, "controls": 0, "replicates": 0, "labels": 0, "words": 0, "drawable": 0}
-"""Values of `task.evidence` if the agent only repeats labels of another method (`backbone.kind=labels`). No evidence is
-demanded, because these labels come without experiments."""
+"""Values of `task.evidence` if the backbone runs no experiments."""
 
 PROCESSES_MB = 150
 """What the processes of an investigation take of `ray.memory_mb`, in MiB. The rest may hold its images and calls."""
@@ -90,7 +89,7 @@ def options(config: Config) -> InvestigationOptions:
         ),
         allow_none=box.allow_none,
         user_tools=user_tools(config.tools),
-        evidence=vars(config.task.evidence) | (NO_EVIDENCE if config.backbone.kind == "labels" else {}),
+        evidence=vars(config.task.evidence) | ({} if of_config(config.backbone).experiments else NO_EVIDENCE),
         vocabulary=vocabulary(config),
         without=tuple(config.without),
         contrasts=contrasts(config),
@@ -105,9 +104,10 @@ def output_bytes(config: Config) -> int:
     displayed texts together fill at most about a quarter of the window (TURN_SHARE), so that the output of one turn
     does not displace earlier turns.
     """
-    if config.backbone.kind not in SERVED:
+    tokens = of_config(config.backbone).context_tokens(config.backbone)
+    if not tokens:
         return config.sandbox.output_bytes
-    turn = int(config.backbone.context_tokens * TURN_SHARE * BYTES_PER_TOKEN)
+    turn = int(tokens * TURN_SHARE * BYTES_PER_TOKEN)
     return min(config.sandbox.output_bytes, turn // 2)
 
 
@@ -118,11 +118,10 @@ def contrasts(config: Config) -> Contrasts | None:
     one thing changed, so that the label no longer holds. Returns None if a language model plays the agent, because it
     writes these prompts itself.
     """
-    if config.backbone.kind in SERVED:
+    if of_config(config.backbone).reads_prompts:
         return None
-    from openmaia.offline.vocabulary.contrasts import RuleContrasts
-
-    return RuleContrasts()
+    rules: Any = component("writer", next(iter(ALIASES["writer"])))
+    return rules.contrasts()
 
 
 def user_tools(names: Sequence[str]) -> dict[str, Callable[..., Any]]:

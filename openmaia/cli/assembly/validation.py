@@ -1,11 +1,13 @@
 """Checks a config before Ray starts and models are loaded: task, files, functions of the user, layers and units."""
 
 import os
-from dataclasses import replace
 
 from openmaia.agent.tasks.task import load as load_task
-from openmaia.cli.assembly import backbones, investigations, targets
+from openmaia.cli.assembly import investigations, targets
+from openmaia.cli.assembly.generators import built
 from openmaia.config.schema import Config
+from openmaia.config.sections import in_use
+from openmaia.core.components import of_config
 from openmaia.core.errors import UsageError
 from openmaia.core.paths import is_writable, nearest_existing, user_path
 from openmaia.core.selection import pairs, select
@@ -21,8 +23,8 @@ def validate(config: Config) -> None:
             is unusable: it names the stored replies or labels that replace the model of the agent.
     """
     _check_files(config)
-    if config.backbone.kind in ("replay", "labels"):  # These only read a file. A viewer would load a model.
-        backbones.backbone(replace(config, backbone=replace(config.backbone, sees="images")))
+    if of_config(config.backbone).is_recorded:
+        built(config, "backbone")
     investigations.user_tools(config.tools)
     validate_units(config)
 
@@ -128,9 +130,13 @@ def _network_outline(config: Config) -> TargetInfo | None:
 
 
 def _check_files(config: Config) -> None:
-    target, backbone, pictures = config.target, config.backbone, config.pictures
+    target, pictures = config.target, config.pictures
     files = {
-        "backbone.record": backbone.record if backbone.kind in ("replay", "labels") else "",
+        **{
+            f"{key}.{name}": path
+            for key, each in in_use(config).items()
+            for name, path in of_config(each, key).files(each)
+        },
         "pictures.folder": pictures.folder if pictures.kind == "folder" else "",
         "exemplars.folder": config.exemplars.folder,
         **{f"target.directions.{layer}": path for layer, path in target.directions.items()},

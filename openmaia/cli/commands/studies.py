@@ -99,11 +99,12 @@ def ablation_configs(sources: Sequence[str], other: Sequence[str], sets: str) ->
 
 def _check_base(base: "Config") -> None:
     from openmaia.agent.tasks.task import load
+    from openmaia.core.components import of_config
     from openmaia.core.units import Scope
 
-    if base.backbone.kind == "replay":
+    if of_config(base.backbone).is_recorded:
         raise UsageError(
-            "backbone.kind=replay gives the same replies whatever the tools; give a backbone that answers anew"
+            f"backbone.kind={base.backbone.kind} gives the same replies whatever the tools; give a backbone that answers anew"
         )
     if base.without:
         raise UsageError(f"without={base.without}: an ablation leaves tools out itself; leave this key out")

@@ -8,6 +8,7 @@ from openmaia.cli.doctor.quick import quick_checks
 from openmaia.cli.doctor.sources import library_network, weight_sources
 from openmaia.config.loading import load
 from openmaia.core.checks import Check, ok
+from openmaia.core.components import of_config
 from openmaia.distributed.launchers.requirements import installed
 
 __all__ = ["Check", "examine"]
@@ -35,10 +36,10 @@ def examine(sources: Sequence[str], seconds: float = SECONDS) -> list[Check]:
     results = [machine.python(), *machine.versions(distributions), machine.sandbox()]
     if config is None:
         return [*results, *machine.libraries(machine.ask_libraries(seconds))]
-    network, backbone = library_network(config), config.backbone
-    model = backbone.model if backbone.kind == "vllm" else ""
+    network = library_network(config)
+    model, tokens = of_config(config.backbone).gpu_use(config.backbone).cached or ("", 0)
     with ThreadPoolExecutor() as threads:
-        asked = threads.submit(machine.ask_libraries, seconds, network, model, str(backbone.context_tokens))
+        asked = threads.submit(machine.ask_libraries, seconds, network, model, str(tokens))
         reports = weights.inspect(weight_sources(config))
         results += quick_checks(config, distributions)
         answers = asked.result()

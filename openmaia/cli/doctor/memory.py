@@ -9,6 +9,7 @@ from rich.filesize import decimal
 from openmaia.cli.doctor.weights import WeightReport
 from openmaia.config.schema import Config, pool_roles
 from openmaia.core.checks import Check, missing, note, ok
+from openmaia.core.components import GpuUse, of_config
 from openmaia.distributed.cluster.resources import NodeResources, of_pools, unplaced
 
 WORKING = 2 * 2**30
@@ -80,8 +81,8 @@ def _replica(
     config: Config, role: str, parts: list[float], kv_cache: float, gpus: Sequence[GpuInfo], *, is_offloaded: bool
 ) -> Check:
     share: float = getattr(config.pools, role).num_gpus
-    engine = config.backbone.vllm if role == "backbone" else None
-    cards = engine.tensor_parallel if engine else 1
+    use = of_config(config.backbone).gpu_use(config.backbone) if role == "backbone" else GpuUse()
+    cards = use.cards
     weights = max(parts) if is_offloaded else sum(parts)
     wanted = weights + kv_cache + WORKING * cards
     cache = f", KV cache of one conversation {decimal(int(kv_cache))}" if kv_cache else ""
@@ -92,7 +93,7 @@ def _replica(
         text, available = f"{text}, and the main memory is {decimal(main_memory())}", float(main_memory())
     elif gpus:
         smallest = min(gpus, key=lambda gpu: gpu.total)
-        available = min(share / cards, 1.0) * smallest.total * cards * (engine.memory_fraction if engine else 1.0)
+        available = min(share / cards, 1.0) * smallest.total * cards * use.fraction
         text = f"{text}, and its share of {share:g} x {smallest.name} is {decimal(int(available))}"
     else:
         return note(text)

@@ -1,30 +1,18 @@
 """Checks whether the servers that a config names answer: those of models, and Ray."""
 
-import importlib
 import re
 import socket
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from functools import partial
-from operator import attrgetter
-from typing import Any
 
 from openmaia.config.schema import Config
-from openmaia.config.sections import sections, site
+from openmaia.config.sections import in_use, site
 from openmaia.core.checks import Check, missing, ok
 from openmaia.core.components import of_config
-from openmaia.core.importing import has_module
-from openmaia.models.server_access import ServerAccess, server_check
 
 SECONDS = 3.0
 """Seconds within which a server must answer."""
-
-CLASSES = {
-    "openai": ("openmaia.models.backbones.openai_server", "OpenAiBackbone"),
-    "anthropic": ("openmaia.models.backbones.anthropic_server", "AnthropicBackbone"),
-}
-"""Module and class of the backbone by backbone.kind."""
 
 
 def components(config: Config, *, waits: bool = False) -> list[Check]:
@@ -34,20 +22,9 @@ def components(config: Config, *, waits: bool = False) -> list[Check]:
         config: The config.
         waits: Whether a server that is slow or overloaded, or that does not list its models, is a note and not missing.
     """
-    asked: list[tuple[str, Callable[[], ServerAccess]]] = []
-    chatting = {"backbone": config.backbone, "evaluate.writer": config.evaluate.writer}
-    if config.backbone.sees == "text":
-        chatting["viewer"] = config.viewer
-    for section, settings in chatting.items():
-        if settings.kind in CLASSES and has_module(settings.kind):  # A missing package is named by missing_packages.
-            module, name = CLASSES[settings.kind]
-            backbone: Any = getattr(importlib.import_module(module), name)
-            make = partial(backbone, settings, section)
-            asked.append((settings.kind, lambda make=make: make().access))
-    found: list[Callable[[], Check]] = [partial(server_check, *each, waits=waits) for each in asked]
-    for key in sections():
-        if (settings := attrgetter(key)(config)) is not None:
-            found += of_config(settings, key).checks(settings, replace(site(config, key), waits=waits))
+    found: list[Callable[[], Check]] = []
+    for key, settings in in_use(config).items():
+        found += of_config(settings, key).checks(settings, replace(site(config, key), waits=waits))
     with ThreadPoolExecutor(max(len(found), 1)) as threads:
         return list(threads.map(lambda check: check(), found))
 

@@ -1,13 +1,11 @@
 """Lists the weights that a config names."""
 
 from collections.abc import Iterator
-from operator import attrgetter
 
 from openmaia.config.schema import Config
-from openmaia.config.sections import sections, site
+from openmaia.config.sections import in_use, site
 from openmaia.core.components import of_config
-from openmaia.distributed.launchers.requirements import EFFICIENTNET
-from openmaia.models.weights import MISTRAL, NF4, VLLM, WeightSource
+from openmaia.models.weights import EFFICIENTNET, WeightSource
 
 
 def weight_sources(config: Config) -> Iterator[WeightSource]:
@@ -19,20 +17,8 @@ def weight_sources(config: Config) -> Iterator[WeightSource]:
                 yield WeightSource(role="target", key=f"target.{key}", given=given)
     if target.kind == "network" and not target.weights and target.network.startswith("hf:"):
         yield WeightSource(role="target", key="target.network", given=target.network.removeprefix("hf:"))
-    for key in sections():
-        if (settings := attrgetter(key)(config)) is not None:
-            yield from of_config(settings, key).weights(settings, site(config, key))
-    if config.backbone.kind == "vllm":
-        engine = config.backbone.vllm
-        quantized = {"fp8": 1.0, "bitsandbytes": NF4}  # Other methods need weights that are quantized on disk.
-        yield WeightSource(
-            role="backbone",
-            key="backbone.model",
-            given=config.backbone.model,
-            pattern=MISTRAL if engine.arguments.get("load_format") == "mistral" else VLLM,
-            itemsize=quantized.get(engine.quantization, 4 if engine.dtype in ("float32", "float") else 2),
-            revision=engine.arguments.get("revision"),
-        )
+    for key, settings in in_use(config).items():
+        yield from of_config(settings, key).weights(settings, site(config, key))
 
 
 def library_network(config: Config) -> str:

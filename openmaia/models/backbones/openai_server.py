@@ -8,7 +8,6 @@ from typing import Any
 
 import openai
 
-from openmaia.config.models import BackboneConfig
 from openmaia.core.images import EncodedImage
 from openmaia.core.messages import Chat, Message, Reply, Role
 from openmaia.models.backbones.chat_format import (
@@ -22,6 +21,7 @@ from openmaia.models.backbones.chat_format import (
 )
 from openmaia.models.backbones.endpoint import BRIDGED, FOLDED, Endpoint
 from openmaia.models.backbones.failures import Failure
+from openmaia.models.backbones.openai_api import OpenAiConfig
 from openmaia.models.backbones.reasoning import ReasoningStart
 from openmaia.models.backbones.streaming import read_stream, reasoning_content, text_content
 from openmaia.models.backbones.tool_calls import INSTRUCTION, STOP, functions, turn_text, with_calls, written_calls
@@ -45,8 +45,9 @@ class OpenAiBackbone(Endpoint):
     key_variable = "OPENAI_API_KEY"
     address = "https://api.openai.com/v1"
     address_hint = "the base_url of most servers ends with /v1"
+    _config: OpenAiConfig
 
-    def __init__(self, config: BackboneConfig, section: str = "backbone"):
+    def __init__(self, config: OpenAiConfig, section: str = "backbone"):
         """Checks the config, see `Endpoint`."""
         super().__init__(config, section)
         self._image_cost = ImageCost()

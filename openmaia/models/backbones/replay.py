@@ -8,12 +8,15 @@ The source of the replies is one of these:
 """
 
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, ClassVar, Self, cast
 
+from omegaconf import MISSING
+
+from openmaia.core.components import BackboneConfig, Component, Site
 from openmaia.core.documents import parse_json
 from openmaia.core.errors import ServiceError, StoreError, UsageError
 from openmaia.core.messages import Chat, Reply, Role
@@ -22,13 +25,26 @@ from openmaia.runs.files import unsafe
 from openmaia.runs.parquet import read_record
 
 
-class ReplayBackbone:
+@dataclass
+class ReplayConfig(BackboneConfig):
+    """Repeats the replies of an earlier investigation."""
+
+    record: str = MISSING
+    """The record of an earlier investigation (.parquet) or a history.json of the published MAIA code, which every unit
+    repeats; or a folder with a LAYER/UNIT/history.json for each unit."""
+
+
+class ReplayBackbone(Component):
     """A backbone (the model that plays the agent) that answers with the replies of a recorded investigation.
 
     A conversation that has n replies so far gets reply n + 1 of the recording, whatever its messages say. The requests
     of the agent's tools describe_images and summarize_images have no system prompt. Recordings do not contain replies
     to these requests, so each of them gets a fixed text.
     """
+
+    Config: ClassVar = ReplayConfig
+    reads_prompts = False
+    is_recorded = True
 
     def __init__(self, recording: str):
         """Reads the recording of an investigation, or finds the recordings in a folder.
@@ -46,6 +62,14 @@ class ReplayBackbone:
         self._units = _recordings(folder) if recording and folder.is_dir() else None
         self._replies = _replies(recording) if self._units is None else []
         self._read = lru_cache(maxsize=256)(_replies)
+
+    @classmethod
+    def build(cls, config: ReplayConfig, site: Site) -> Self:
+        return cls(config.record)
+
+    @staticmethod
+    def files(config: ReplayConfig) -> Iterator[tuple[str, str]]:
+        yield "record", config.record
 
     def reply(self, chats: Sequence[Chat]) -> list[Reply]:
         """Returns the next reply of the recording for each chat (a request to continue a conversation).

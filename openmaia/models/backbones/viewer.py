@@ -1,16 +1,27 @@
 """Combines a backbone that cannot process images with a viewer, which describes images in words."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
+from openmaia.core.components import Component, ViewerConfig
 from openmaia.core.messages import Chat, Reply
 from openmaia.core.services import Backbone
 
 
-class NoViewer:
-    """A viewer (a model that describes images in words for the agent) that describes nothing.
+@dataclass
+class NoViewerConfig(ViewerConfig):
+    """Nothing describes images."""
 
-    The agent then only learns the activations of images.
-    """
+
+class NoViewer(Component):
+    """A viewer that describes nothing: the agent then only learns the activations of images."""
+
+    Config: ClassVar = NoViewerConfig
+    is_absent = True
+
+    def __init__(self, config: Any = None):
+        pass
 
     def reply(self, chats: Sequence[Chat]) -> list[Reply]:
         """Returns the same text for each chat: a note that there is no description."""

@@ -10,8 +10,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from openmaia.config.models import SERVED
 from openmaia.config.schema import Config
+from openmaia.core.components import of_config
 from openmaia.core.errors import UsageError
 from openmaia.evaluation.services import look_sizes
 from openmaia.reporting.costs.simulation import SimulatedPool, SimulatedPools, Trace, simulate
@@ -191,9 +191,10 @@ def estimate(config: Config, work: Workload, units: int, gpus: int | None) -> Pr
     """
     pools: dict[str, SimulatedPool] = {}
     most: dict[str, float] = {}
+    agent = of_config(config.backbone)
     for role, timed in work.timed.items():
-        settings, served = getattr(config.pools, role), role == "backbone" and config.backbone.kind in SERVED
-        batch = config.backbone.concurrency if served else settings.max_batch
+        settings, served = getattr(config.pools, role), role == "backbone" and agent.reads_prompts
+        batch = agent.concurrency(config.backbone) if served else settings.max_batch
         pools[role] = replace(timed, replicas=settings.min_replicas, max_batch=batch, gpus=settings.num_gpus)
         most[role] = max(settings.min_replicas, settings.max_replicas)
         if gpus is not None and (timed.gpus or settings.num_gpus):

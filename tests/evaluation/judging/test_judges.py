@@ -63,4 +63,4 @@ def test_detector_judges_and_locates_alike(tmp_path: Path):
 
 def test_detector_must_not_judge_synthetic_units():
     with pytest.raises(UsageError, match="the detector that they are made of"):
-        load(["name=x", "units=all", "target.kind=synthetic", "target.name=s", "evaluate.judge=detector"])
+        load(["name=x", "units=all", "target.kind=synthetic", "target.name=s", "evaluate.judge.kind=detector"])

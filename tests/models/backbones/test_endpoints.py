@@ -15,12 +15,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from openmaia.config.models import BackboneConfig
 from openmaia.core.errors import OpenMaiaError, ServiceError, UsageError
 from openmaia.core.images import EncodedImage
 from openmaia.core.messages import AnswerFormat, Chat, Message, Reply, assistant, system, user
+from openmaia.models.backbones.anthropic_api import AnthropicConfig
 from openmaia.models.backbones.anthropic_server import AnthropicBackbone
 from openmaia.models.backbones.endpoint import Endpoint
+from openmaia.models.backbones.openai_api import OpenAiConfig
 from openmaia.models.backbones.openai_server import OpenAiBackbone
 from tests.helpers.misbehaving import GOOD, Act, Asked, Server, answer, misbehaving
 
@@ -38,9 +39,12 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
 
 
 def make(server: Server, kind: str, **settings: Any) -> Endpoint:
-    backbone, path = {"openai": (OpenAiBackbone, "/v1"), "anthropic": (AnthropicBackbone, "")}[kind]
+    backbone, config, path = {
+        "openai": (OpenAiBackbone, OpenAiConfig, "/v1"),
+        "anthropic": (AnthropicBackbone, AnthropicConfig, ""),
+    }[kind]
     given = {"model": "some-model", "base_url": server.base + path, "tries": 2, "timeout": 20.0, **settings}
-    return backbone(BackboneConfig(kind=kind, **given))
+    return backbone(config(kind=kind, **given))
 
 
 @pytest.fixture(params=["openai", "anthropic"])
@@ -180,7 +184,7 @@ def test_model_without_eyes_is_named_and_not_asked_again(server: Server, status:
 
 def test_errors_name_the_section_of_the_config_that_the_model_is_from(server: Server):
     server.otherwise = lambda asked: Act(status=400, body={"error": {"message": "this model does not support images"}})
-    config = BackboneConfig(kind="openai", model="some-model", base_url=f"{server.base}/v1", tries=1)
+    config = OpenAiConfig(kind="openai", model="some-model", base_url=f"{server.base}/v1", tries=1)
     viewer = pickle.loads(pickle.dumps(OpenAiBackbone(config, "viewer")))
     error = failing(viewer, chat(user("What is it?", image())))
     assert error.message.startswith("viewer.model='some-model'") and "backbone" not in error.message

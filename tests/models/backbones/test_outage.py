@@ -8,10 +8,10 @@ from dataclasses import dataclass
 import pytest
 
 from openmaia.agent.patience import PatientBackbone, PatientEditor, PatientGenerator
-from openmaia.config.models import BackboneConfig
 from openmaia.core.errors import ServiceError, ServiceUnavailable
 from openmaia.core.messages import Chat, user
 from openmaia.core.services import GeneratedImage, Generation
+from openmaia.models.backbones.openai_api import OpenAiConfig
 from openmaia.models.backbones.openai_server import OpenAiBackbone
 from openmaia.models.backbones.outage import PROBE_SECONDS, Outage
 from tests.helpers.misbehaving import GOOD, Act, Server, misbehaving
@@ -28,7 +28,7 @@ def server() -> Iterator[Server]:
 
 
 def backbone(server: Server) -> OpenAiBackbone:
-    return OpenAiBackbone(BackboneConfig(kind="openai", model="m", base_url=f"{server.base}/v1", tries=1))
+    return OpenAiBackbone(OpenAiConfig(kind="openai", model="m", base_url=f"{server.base}/v1", tries=1))
 
 
 def test_only_one_request_tries_a_server_that_is_away(server: Server):

@@ -8,10 +8,10 @@ import pytest
 
 from openmaia.agent.tasks.grammar import parse
 from openmaia.config.loading import load
-from openmaia.config.models import BackboneConfig
 from openmaia.core.errors import UsageError
 from openmaia.core.messages import AnswerFormat, Chat, Message, TurnKind, assistant, system, user
 from openmaia.models.backbones.chat_format import temperature
+from openmaia.models.backbones.openai_api import OpenAiConfig
 from openmaia.models.backbones.openai_server import OpenAiBackbone
 from openmaia.models.backbones.streaming import read_stream
 from openmaia.models.backbones.tool_calls import functions, turn_text, with_calls, written_calls
@@ -43,7 +43,7 @@ def server() -> Iterator[Server]:
 
 
 def sent(server: Server, protocol: str, *messages: Message) -> dict[str, Any]:
-    config = BackboneConfig(kind="openai", model="m", base_url=f"{server.base}/v1", protocol=protocol)
+    config = OpenAiConfig(kind="openai", model="m", base_url=f"{server.base}/v1", protocol=protocol)
     chat = Chat(conversation="c", messages=messages, seed=1, max_tokens=50, answer=AnswerFormat())
     OpenAiBackbone(config).reply([chat])
     return server.asked[-1].body
@@ -123,7 +123,7 @@ def test_grammar_is_sent_to_the_server(server: Server):
 def test_temperature_rises_while_the_model_repeats_its_turns(
     server: Server, protocol: str, repetitions: int, expected: float
 ):
-    config = BackboneConfig(kind="openai", model="m", base_url=f"{server.base}/v1", temperature=0.7, protocol=protocol)
+    config = OpenAiConfig(kind="openai", model="m", base_url=f"{server.base}/v1", temperature=0.7, protocol=protocol)
     OpenAiBackbone(config).reply(
         [Chat(conversation="c", messages=[user("q")], seed=1, max_tokens=5, repetitions=repetitions)]
     )
@@ -174,7 +174,7 @@ def test_call_that_is_written_as_text_is_a_call(server: Server, form: str, key: 
         {"name": "run_experiment", key: {"hypotheses": ["red"], "code": "for x in (1, 2):\n    print(x)"}}
     )
     server.otherwise = lambda asked: Act(body=answer(asked, form.format(written)))
-    config = BackboneConfig(kind="openai", model="m", base_url=f"{server.base}/v1", protocol="tools")
+    config = OpenAiConfig(kind="openai", model="m", base_url=f"{server.base}/v1", protocol="tools")
     chat = Chat(conversation="c", messages=[user("q")], seed=1, max_tokens=50, answer=AnswerFormat())
     text = OpenAiBackbone(config).reply([chat])[0].text
     assert parse(text, AnswerFormat()).code == "for x in (1, 2):\n    print(x)"
@@ -226,5 +226,5 @@ def test_malformed_call_is_no_error(arguments: str):
 
 @pytest.mark.parametrize(("kind", "protocol"), [("anthropic", "grammar"), ("vllm", "tools"), ("openai", "xml")])
 def test_protocol_that_a_backbone_does_not_have_is_refused(kind: str, protocol: str):
-    with pytest.raises(UsageError, match=f"backbone.protocol='?{protocol}"):
+    with pytest.raises(UsageError, match=f"backbone.protocol={protocol}: "):
         load(["configs/demo.yaml", f"backbone.kind={kind}", "backbone.model=m", f"backbone.protocol={protocol}"])

@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from openmaia.config.models import BackboneConfig
 from openmaia.core.messages import AnswerFormat, Chat, user
+from openmaia.models.backbones.openai_api import OpenAiConfig
 from openmaia.models.backbones.openai_server import OpenAiBackbone
 from tests.helpers.misbehaving import Act, Server, answer, misbehaving
 
@@ -19,7 +19,7 @@ def asked(server: Server, *replies: str, protocol: str = "text") -> list[str]:
     """The replies to as many requests by one client, whose server streams in pieces of 7 characters."""
     pieces = [tuple(reply[n : n + 7] for n in range(0, len(reply), 7)) for reply in replies]
     server.then(*[Act(pieces=each, pause=0.002) for each in pieces])
-    config = BackboneConfig(kind="openai", model="m", base_url=f"{server.base}/v1", protocol=protocol)
+    config = OpenAiConfig(kind="openai", model="m", base_url=f"{server.base}/v1", protocol=protocol)
     backbone = OpenAiBackbone(config)
     return [backbone.reply([CHAT])[0].text for _ in replies]
 
@@ -42,7 +42,7 @@ def test_reasoning_that_reaches_the_limit_is_no_reply():
     """The prompt holds the first mark, which the client knows from an earlier reply."""
     with misbehaving() as server:
         server.otherwise = lambda request: Act(body=answer(request, DRAFT, "length"))
-        config = BackboneConfig(kind="openai", model="m", base_url=f"{server.base}/v1")
+        config = OpenAiConfig(kind="openai", model="m", base_url=f"{server.base}/v1")
         backbone = OpenAiBackbone(config)
         server.then(Act(pieces=(f"Dogs.</think>{CODE}",)))
         backbone.reply([CHAT])
@@ -55,7 +55,7 @@ def test_reasoning_in_its_own_field_is_kept(name: str):
     with misbehaving() as server:
         body = {"choices": [{"message": {"content": CODE, name: DRAFT}, "finish_reason": "stop"}]}
         server.otherwise = lambda request: Act(body=body)
-        backbone = OpenAiBackbone(BackboneConfig(kind="openai", model="m", base_url=f"{server.base}/v1"))
+        backbone = OpenAiBackbone(OpenAiConfig(kind="openai", model="m", base_url=f"{server.base}/v1"))
         (reply,) = backbone.reply([CHAT])
         assert (reply.text, reply.reasoning) == (CODE, DRAFT)
         assert backbone.reply([replace(CHAT, answer=None)])[0].text == CODE

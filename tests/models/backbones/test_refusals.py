@@ -12,12 +12,13 @@ import numpy as np
 import pytest
 
 from openmaia.agent.patience import PatientBackbone
-from openmaia.config.models import BackboneConfig
 from openmaia.core.errors import OpenMaiaError, ServiceError, ServiceUnavailable, UsageError
 from openmaia.core.images import EncodedImage
 from openmaia.core.messages import AnswerFormat, Chat, Message, assistant, system, user
+from openmaia.models.backbones.anthropic_api import AnthropicConfig
 from openmaia.models.backbones.anthropic_server import AnthropicBackbone
 from openmaia.models.backbones.failures import response_failure, stated_failure
+from openmaia.models.backbones.openai_api import OpenAiConfig
 from openmaia.models.backbones.openai_server import OpenAiBackbone
 from tests.helpers.misbehaving import GOOD, Act, Asked, Server, misbehaving
 
@@ -34,7 +35,7 @@ def server() -> Iterator[Server]:
 
 def backbone(server: Server, section: str = "backbone", **settings: Any) -> OpenAiBackbone:
     given = {"model": "m", "base_url": f"{server.base}/v1", "tries": 2, **settings}
-    return OpenAiBackbone(BackboneConfig(kind="openai", **given), section)
+    return OpenAiBackbone(OpenAiConfig(kind="openai", **given), section)
 
 
 def chat(*messages: Message, conversation: str = "t/l/0/0", is_turn: bool = False) -> Chat:
@@ -338,7 +339,7 @@ def test_a_moderated_conversation_fails_alone_with_its_text(server: Server, stat
 
 def test_anthropics_client_knows_the_same_refusals(server: Server, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("ANTHROPIC_API_KEY", "x")
-    config = BackboneConfig(kind="anthropic", model="m", base_url=server.base, tries=6)
+    config = AnthropicConfig(kind="anthropic", model="m", base_url=server.base, tries=6)
     asked = AnthropicBackbone(config)
     too_many = refused("messages: too many images and documents: 6 + 0 > 4")
     server.otherwise = lambda asked: too_many if asked.images() > 4 else GOOD

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from openmaia.config.models import BackboneConfig
 from openmaia.core.errors import ServiceError, ServiceUnavailable, UsageError
 from openmaia.core.messages import AnswerFormat, Chat, Cut, user
+from openmaia.models.backbones.openai_api import OpenAiConfig
 from openmaia.models.backbones.openai_server import OpenAiBackbone
 from openmaia.models.backbones.streaming import StreamBroken, Unreadable, read_stream
 from openmaia.models.backbones.tool_calls import turn_text
@@ -28,7 +28,7 @@ def server() -> Iterator[Server]:
 
 def backbone(server: Server, **settings: float) -> OpenAiBackbone:
     given = {"tries": 2, "timeout": 5.0, **settings}
-    return OpenAiBackbone(BackboneConfig(kind="openai", model="m", base_url=f"{server.base}/v1", **given))  # type: ignore[arg-type]
+    return OpenAiBackbone(OpenAiConfig(kind="openai", model="m", base_url=f"{server.base}/v1", **given))  # type: ignore[arg-type]
 
 
 def test_streamed_reply_is_read_with_its_tokens(server: Server):

@@ -19,10 +19,10 @@ import numpy as np
 import psutil
 import pytest
 
-from openmaia.config.models import BackboneConfig, VllmConfig
 from openmaia.core.errors import HostDead, ServiceError, UsageError
 from openmaia.core.images import EncodedImage
 from openmaia.core.messages import AnswerFormat, Chat, Message, Reply, assistant, system, user
+from openmaia.models.backbones.vllm.component import VllmBackboneConfig
 
 pytest.importorskip("vllm")
 
@@ -68,8 +68,8 @@ PIXTRAL = {
 }  # fmt: skip
 
 
-def configured(model: Path | str, **arguments: object) -> BackboneConfig:
-    return BackboneConfig(
+def configured(model: Path | str, **arguments: object) -> VllmBackboneConfig:
+    return VllmBackboneConfig(
         kind="vllm",
         model=str(model),
         temperature=1.0,
@@ -77,7 +77,9 @@ def configured(model: Path | str, **arguments: object) -> BackboneConfig:
         context_tokens=CONTEXT,
         images_per_prompt=IMAGES,
         protocol="grammar",
-        vllm=VllmConfig(eager=True, dtype="float32", arguments={"block_size": BLOCK, **arguments}),
+        eager=True,
+        dtype="float32",
+        arguments={"block_size": BLOCK, **arguments},
     )
 
 
@@ -222,7 +224,7 @@ def test_empty_reply_is_an_error(backbone: VllmBackbone):
     assert empty and "empty answer" in empty[0].message and "backbone.model" in empty[0].message
 
 
-def prompts_of(config: BackboneConfig) -> PromptRenderer:
+def prompts_of(config: VllmBackboneConfig) -> PromptRenderer:
     return asyncio.run(PromptRenderer.measured(renderer_from_config(engine_config(config, gpu_share=0.0))))
 
 
@@ -263,7 +265,7 @@ def test_mistral_tokenizer_keeps_the_prefix(tmp_path: Path):
     shutil.copy(Path(mistral_common.__file__).parent / "data" / "tekken_240911.json", tmp_path / "tekken.json")
     (tmp_path / "params.json").write_text(json.dumps(PIXTRAL))
     config = configured(tmp_path, config_format="mistral", load_format="dummy")
-    config.vllm.tokenizer_mode = "mistral"
+    config.tokenizer_mode = "mistral"
     prompts = prompts_of(config)
     turns = [system("Be brief."), user("What is ", image(1), "this?"), assistant("A dog."), user("And ", image(2))]
     first, second = rendered(prompts, *turns[:2]), rendered(prompts, *turns)
@@ -279,7 +281,7 @@ def damaged(model: Path, folder: Path) -> Path:
     return Path(shutil.copytree(model, folder / "damaged"))
 
 
-def refusal(config: BackboneConfig, gpu_share: float = 0.0) -> str:
+def refusal(config: VllmBackboneConfig, gpu_share: float = 0.0) -> str:
     with pytest.raises(UsageError) as caught:
         VllmBackbone(config, gpu_share)
     return caught.value.message
@@ -306,7 +308,7 @@ def test_damaged_weights_are_refused(model: Path, tmp_path: Path):
 
 def test_unknown_engine_arguments_are_refused(model: Path):
     said = refusal(configured(model, max_num_batched_token=4))
-    assert "backbone.vllm.arguments.max_num_batched_token" in said and "nearest is max_num_batched_tokens" in said
+    assert "backbone.arguments.max_num_batched_token" in said and "nearest is max_num_batched_tokens" in said
     assert "set backbone.context_tokens" in refusal(configured(model, max_model_len=4))
 
 

@@ -14,10 +14,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from openmaia.config.models import BackboneConfig
 from openmaia.core.errors import ServiceError, UsageError
 from openmaia.core.images import EncodedImage
 from openmaia.core.messages import Chat, assistant, system, user
+from openmaia.models.backbones.openai_api import OpenAiConfig
 from openmaia.models.backbones.openai_server import OpenAiBackbone
 from tests.helpers.tiny.gemma import build
 
@@ -102,7 +102,7 @@ def session(leader: int) -> list[int]:
 
 def backbone(serving: Serving, **settings: object) -> OpenAiBackbone:
     given = {"context_tokens": CONTEXT, "temperature": 1.0, "timeout": 120.0, "tries": 2, **settings}
-    return OpenAiBackbone(BackboneConfig(kind="openai", **{"model": "tiny", "base_url": f"{serving.url}/v1", **given}))
+    return OpenAiBackbone(OpenAiConfig(kind="openai", **{"model": "tiny", "base_url": f"{serving.url}/v1", **given}))
 
 
 def image(number: int) -> EncodedImage:

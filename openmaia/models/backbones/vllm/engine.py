@@ -15,13 +15,13 @@ from typing import Any
 
 from openmaia.agent.tasks.ending import cut, ending
 from openmaia.agent.tasks.reasoning import separate
-from openmaia.config.models import BackboneConfig
 from openmaia.core.errors import HostDead, ServiceError, UsageError
 from openmaia.core.messages import Chat, Reply
 from openmaia.models.backbones.chat_format import HIGHEST_TEMPERATURE, temperature
 from openmaia.models.backbones.context import FittedChat, fit
 from openmaia.models.backbones.streaming import CHECKED
 from openmaia.models.backbones.turn_grammar import turn_grammar
+from openmaia.models.backbones.vllm.component import VllmBackboneConfig
 
 try:
     from vllm import RequestOutput, SamplingParams
@@ -48,19 +48,18 @@ has evicted a cached image."""
 class VllmBackbone:
     """A backbone (the model that plays the agent) that runs on a vLLM engine. `reply` is thread-safe."""
 
-    def __init__(self, config: BackboneConfig, gpu_share: float, kv_cache_gb: float = 0.0):
+    def __init__(self, config: VllmBackboneConfig, gpu_share: float):
         """Starts the engine and loads the model.
 
         Args:
             config: The config of the backbone.
             gpu_share: Number of GPUs for the engine. It may be a fraction of one; 0 means that it runs on CPUs.
-            kv_cache_gb: Memory of the KV cache per GPU in GiB. 0 means that vLLM determines it.
 
         Raises:
             UsageError: If the model cannot be loaded, or the config does not fit it.
         """
         self._config = config
-        vllm_config = engine_config(config, gpu_share, kv_cache_gb)
+        vllm_config = engine_config(config, gpu_share)
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="vllm", daemon=True)
         self._thread.start()
@@ -129,7 +128,7 @@ class VllmBackbone:
                 reason = "its prompt is too long for backbone.context_tokens"
                 continue
             # A grammar leaves no room for reasoning, unless vLLM's own parser tells it where the reasoning ends.
-            reasons = self._constraint(chat) is None or "reasoning_parser" in self._config.vllm.arguments
+            reasons = self._constraint(chat) is None or "reasoning_parser" in self._config.arguments
             is_open = reasons and self._prompts.opens_reasoning(prompt)
             output = await self._generate(prompt, chat, is_open=is_open)
             if not output.finished or output.outputs[0].finish_reason in ("stop", "length"):

@@ -23,9 +23,9 @@ from vllm.logger import DEFAULT_LOGGING_CONFIG
 from vllm.platforms import current_platform
 from vllm.v1.engine.async_llm import AsyncLLM
 
-from openmaia.config.models import BackboneConfig
 from openmaia.core.errors import UsageError
 from openmaia.core.paths import user_path
+from openmaia.models.backbones.vllm.component import VllmBackboneConfig
 from openmaia.models.backbones.vllm.files import check_files
 
 CONFIG_KEYS = {
@@ -33,13 +33,13 @@ CONFIG_KEYS = {
     "max_model_len": "backbone.context_tokens",
     "max_num_seqs": "backbone.concurrency",
     "limit_mm_per_prompt": "backbone.images_per_prompt",
-    "tensor_parallel_size": "backbone.vllm.tensor_parallel",
-    "gpu_memory_utilization": "backbone.vllm.memory_fraction",
-    "kv_cache_memory_bytes": "pools.backbone.kv_cache_gb",
-    "quantization": "backbone.vllm.quantization",
-    "dtype": "backbone.vllm.dtype",
-    "tokenizer_mode": "backbone.vllm.tokenizer_mode",
-    "enforce_eager": "backbone.vllm.eager",
+    "tensor_parallel_size": "backbone.tensor_parallel",
+    "gpu_memory_utilization": "backbone.memory_fraction",
+    "kv_cache_memory_bytes": "backbone.kv_cache_gb",
+    "quantization": "backbone.quantization",
+    "dtype": "backbone.dtype",
+    "tokenizer_mode": "backbone.tokenizer_mode",
+    "enforce_eager": "backbone.eager",
 }
 """The config key that sets an argument of vLLM, by the name of the argument."""
 
@@ -58,21 +58,20 @@ RECORD = "\x1e"
 """Character at the beginning of each record in the file that captures the log of an engine's start."""
 
 
-def engine_config(config: BackboneConfig, gpu_share: float, kv_cache_gb: float = 0.0) -> VllmConfig:
+def engine_config(config: VllmBackboneConfig, gpu_share: float) -> VllmConfig:
     """Builds the config of a vLLM engine and checks it as far as possible without loading weights.
 
     Args:
         config: The config of the backbone.
         gpu_share: Number of GPUs for the engine, which may be a fraction. 0 for a CPU.
-        kv_cache_gb: Memory of the KV cache per GPU in GiB, 0 if vLLM decides.
 
     Raises:
         UsageError: The model or a setting cannot be used.
     """
     _set_environment()
     arguments = _arguments(config, gpu_share)
-    arguments["kv_cache_memory_bytes"] = int(kv_cache_gb * 2**30) or None
-    check_files(config.model, arguments.get("revision"), "load_format" in config.vllm.arguments)
+    arguments["kv_cache_memory_bytes"] = int(config.kv_cache_gb * 2**30) or None
+    check_files(config.model, arguments.get("revision"), "load_format" in config.arguments)
     try:
         vllm_config = AsyncEngineArgs(**arguments).create_engine_config()
     except START_ERRORS as error:
@@ -85,7 +84,7 @@ def engine_config(config: BackboneConfig, gpu_share: float, kv_cache_gb: float =
     return vllm_config
 
 
-async def start(vllm_config: VllmConfig, config: BackboneConfig) -> AsyncLLM:
+async def start(vllm_config: VllmConfig, config: VllmBackboneConfig) -> AsyncLLM:
     """Starts a vLLM engine, which loads the weights.
 
     Args:
@@ -113,18 +112,17 @@ def _set_environment() -> None:
         os.environ.setdefault("VLLM_CPU_KVCACHE_SPACE", "4")
 
 
-def _arguments(config: BackboneConfig, gpu_share: float) -> dict[str, Any]:
+def _arguments(config: VllmBackboneConfig, gpu_share: float) -> dict[str, Any]:
     known = [field.name for field in dataclasses.fields(AsyncEngineArgs)]
-    for name in config.vllm.arguments:
+    for name in config.arguments:
         if name in CONFIG_KEYS:
-            raise UsageError(f"backbone.vllm.arguments.{name} has its own key; set {CONFIG_KEYS[name]}")
+            raise UsageError(f"backbone.arguments.{name} has its own key; set {CONFIG_KEYS[name]}")
         if name not in known:
             near = difflib.get_close_matches(name, known, n=1)
             raise UsageError(
-                f"backbone.vllm.arguments.{name} is no argument of vLLM's engine"
+                f"backbone.arguments.{name} is no argument of vLLM's engine"
                 + (f"; the nearest is {near[0]}" if near else "; vllm serve --help lists them, with _ for -")
             )
-    engine = config.vllm
     return {
         "model": str(user_path(config.model)),
         "max_model_len": config.context_tokens,
@@ -134,11 +132,11 @@ def _arguments(config: BackboneConfig, gpu_share: float) -> dict[str, Any]:
             "video": 0,
             "audio": 0,
         },
-        "tensor_parallel_size": engine.tensor_parallel,
-        "quantization": engine.quantization or None,
-        "dtype": engine.dtype,
-        "tokenizer_mode": engine.tokenizer_mode,
-        "enforce_eager": engine.eager,
+        "tensor_parallel_size": config.tensor_parallel,
+        "quantization": config.quantization or None,
+        "dtype": config.dtype,
+        "tokenizer_mode": config.tokenizer_mode,
+        "enforce_eager": config.eager,
         "enable_prefix_caching": True,
         # By default, the prefix cache of models with sliding windows, such as Gemma 3, keeps only the ends of prompts.
         # Each reply, and everything before the first image that is left out, would then be computed again.
@@ -146,12 +144,12 @@ def _arguments(config: BackboneConfig, gpu_share: float) -> dict[str, Any]:
         # By default, templates that accept only text get all images at the front of a turn.
         "interleave_mm_strings": True,
         **_platform(config, gpu_share),
-        **engine.arguments,
+        **config.arguments,
     }
 
 
-def _platform(config: BackboneConfig, gpu_share: float) -> dict[str, Any]:
-    parallel = config.vllm.tensor_parallel
+def _platform(config: VllmBackboneConfig, gpu_share: float) -> dict[str, Any]:
+    parallel = config.tensor_parallel
     # Inside a placement group, vLLM would start its processes by Ray, one per bundle. A replica has a single bundle with
     # all of its GPUs.
     backend = {"distributed_executor_backend": "mp"} if parallel > 1 else {}
@@ -166,13 +164,13 @@ def _platform(config: BackboneConfig, gpu_share: float) -> dict[str, Any]:
         return {"enable_chunked_prefill": False, "max_num_batched_tokens": max(config.context_tokens, 2048), **backend}
     if gpu_share <= 0 or (parallel > 1 and gpu_share < parallel):
         raise UsageError(
-            f"pools.backbone.num_gpus={gpu_share:g} with backbone.vllm.tensor_parallel={parallel}; expected at least "
+            f"pools.backbone.num_gpus={gpu_share:g} with backbone.tensor_parallel={parallel}; expected at least "
             f"{parallel if parallel > 1 else 'a part of one GPU'}"
         )
-    return {"gpu_memory_utilization": config.vllm.memory_fraction * min(gpu_share / parallel, 1.0), **backend}
+    return {"gpu_memory_utilization": config.memory_fraction * min(gpu_share / parallel, 1.0), **backend}
 
 
-def _start_error(config: BackboneConfig, text: str) -> UsageError:
+def _start_error(config: VllmBackboneConfig, text: str) -> UsageError:
     reason = _reason(text)
     hints = [
         f"{name} is {key} here"
@@ -180,7 +178,7 @@ def _start_error(config: BackboneConfig, text: str) -> UsageError:
         if re.search(rf"\b{name}\b", reason) and name != "model"
     ]
     if MEMORY.search(reason):
-        share = "VLLM_CPU_KVCACHE_SPACE (in GiB)" if current_platform.is_cpu() else "backbone.vllm.memory_fraction"
+        share = "VLLM_CPU_KVCACHE_SPACE (in GiB)" if current_platform.is_cpu() else "backbone.memory_fraction"
         hints.append(
             f"{share} and backbone.context_tokens ({config.context_tokens}) decide whether the memory suffices"
         )

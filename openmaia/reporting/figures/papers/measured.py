@@ -164,4 +164,4 @@ def tool_set(config: Mapping[str, Any]) -> str:
 def _backbone(config: Mapping[str, Any], summaries: Sequence[RecordSummary]) -> str:
     """Returns the names of the backbones of the records, without remarks in brackets."""
     names = sorted({str(summary["backbone"]).split(" (", 1)[0] for summary in summaries})
-    return " and ".join(names) or str(config["backbone"]["model"] or config["backbone"]["kind"])
+    return " and ".join(names) or str(config["backbone"].get("model") or config["backbone"]["kind"])

@@ -1,0 +1,35 @@
+"""The backbone `anthropic`: Anthropic's messages API."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from openmaia.core.checks import Check
+from openmaia.core.components import Site
+from openmaia.models.backbones.served import ServedModel, ServerConfig, server_checks
+
+
+@dataclass
+class AnthropicConfig(ServerConfig):
+    """Anthropic's server. Its newer models take `temperature` or `top_p`, but not both."""
+
+
+class Anthropic(ServedModel):
+    """Builds an `AnthropicBackbone`, whose module imports the client library."""
+
+    Config: ClassVar = AnthropicConfig
+    is_served = True
+
+    @classmethod
+    def build(cls, config: AnthropicConfig, site: Site) -> Any:
+        from openmaia.models.backbones.anthropic_server import AnthropicBackbone
+
+        return AnthropicBackbone(config, site.key)
+
+    @staticmethod
+    def checks(config: AnthropicConfig, site: Site) -> Iterator[Callable[[], Check]]:
+        return server_checks("anthropic", Anthropic.build, config, site)
+
+    @staticmethod
+    def packages(config: AnthropicConfig, site: Site) -> Iterator[tuple[str, str, str]]:
+        yield f"kind={config.kind}", "anthropic", 'pip install -e ".[anthropic]" in the clone'

@@ -1,0 +1,26 @@
+"""The backbone `python`: an object that was passed to OpenMAIA's Python functions."""
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from openmaia.core.components import BackboneConfig, Component, Site
+from openmaia.core.errors import UsageError
+
+
+@dataclass
+class PassedConfig(BackboneConfig):
+    """Set by OpenMAIA if an object was passed to its Python functions (`openmaia.investigate`)."""
+
+
+class PassedBackbone(Component):
+    """Stands for an object that only the process has to which it was passed."""
+
+    Config: ClassVar = PassedConfig
+    reads_prompts = False  # it may be a person, who is not asked for test prompts
+
+    @classmethod
+    def build(cls, config: PassedConfig, site: Site) -> Any:
+        raise UsageError(
+            f"{site.key}.kind stands for an object that was passed to OpenMAIA in Python, which no other process has; give "
+            f"another {site.key}.kind"
+        )
