@@ -1,4 +1,4 @@
-"""Writes the messages that the agent receives in an investigation."""
+"""The messages that the backbone receives in an investigation."""
 
 from collections.abc import Iterator, Sequence
 
@@ -16,22 +16,15 @@ from openmaia.runs.records import CUT, SET_ASIDE, Turn
 
 
 class Conversation:
-    """The messages that the backbone, the model that plays the agent, receives in an investigation.
+    """The instructions, the question, and the turns with the outputs of their experiments.
 
-    They are the instructions, the question, and the turns (replies) with the outputs of their experiments.
+    The caller goes on appending to `turns`.
+
+    Raises:
+        UsageError: The task asks about a class, and the unit does not represent one.
     """
 
     def __init__(self, context: InvestigationContext, turns: Sequence[Turn], stopping: Stopping):
-        """Writes the opening messages.
-
-        Args:
-            context: The inputs of the investigation.
-            turns: The completed turns. The caller appends each new turn to this list.
-            stopping: Applies the stopping rule and the limits to these turns.
-
-        Raises:
-            UsageError: If the task asks about a class, and the unit does not represent one.
-        """
         self._task, self._options, self._turns, self._stopping = context.task, context.options, turns, stopping
         options, unit = context.options, context.unit
         description = api_text(options.user_tools, unit.scope, options.without)
@@ -42,12 +35,11 @@ class Conversation:
         """The instructions and the question."""
 
     def messages(self) -> list[Message]:
-        """Returns all messages for the next call of the backbone, the model that plays the agent.
-
-        Turns that bring nothing new (see `Stopping.left_out`) are left out: the more often a small model sees one of
-        its own messages, the more surely it writes it again. If the last turn is left out, the last message says so.
+        """Returns all messages for the next reply, without turns that bring nothing new (see `Stopping.left_out`). If
+        the last turn is one, the last message says so.
         """
         stopping, left_out = self._stopping, self._stopping.left_out
+        # The more often a small model sees one of its own messages, the more surely it writes it again.
         shown = [turn for turn, is_left_out in zip(self._turns, left_out, strict=True) if not is_left_out]
         exchanged = [m for turn in shown for m in (assistant(turn.reply), user(*self._feedback(turn)))]
         messages = [*self.opening, *exchanged]
@@ -60,7 +52,7 @@ class Conversation:
         return messages
 
     def _feedback(self, turn: Turn) -> Iterator[Part]:
-        """Yields the texts and images of the message to the agent after a turn."""
+        """Yields the message to the agent after a turn."""
         if refusal := self._stopping.refusal(turn.index + 1):
             yield refusal
         elif CUT in turn.forgiven and not turn.code:
@@ -80,9 +72,10 @@ class Conversation:
 
 
 def class_of(unit: Unit, services: Services) -> str:
-    """Returns the name of the class that an output unit of a classifier represents.
+    """Returns the name of the class that an output unit represents.
 
-    Raises UsageError if the unit is not in the output layer, or the name is unknown.
+    Raises:
+        UsageError: The unit is not in the output layer, or the name is unknown.
     """
     classes = services.target.info().classes
     if unit.layer != OUTPUT or not 0 <= unit.index < len(classes):

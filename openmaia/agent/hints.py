@@ -1,4 +1,4 @@
-"""Hints that tell the agent the correct call after frequent mistakes. The mistakes were observed with real models."""
+"""Hints that tell the agent the correct call. The mistakes were observed with real models."""
 
 import re
 
@@ -24,7 +24,7 @@ EMPTY = "Your last message arrived empty, as one does that is too long. Write a 
 OTHERWISE = " If an experiment is still needed, generate images of your own with tools.text2image and measure them."
 
 PRINTED = re.compile(r"<image image-\d+>")
-"""Matches what `print` shows of an image object of the tools."""
+"""What `print` shows of an image of the tools."""
 DISPLAY = "call tools.display(activation, image) for each of them to see what they show"
 
 HINTS = (
@@ -54,28 +54,17 @@ HINTS = (
         "files cannot be used; images come from tools.text2image and exemplars",
     ),
 )
-"""Rows of (pattern of the error message, pattern of the code, hint). The first row whose two patterns match is used."""
+"""Rows of (pattern of the error, pattern of the code, hint). The first row that matches is used."""
 
 
 def nothing_new(turn: Turn, *, can_generate: bool) -> str:
-    """Returns the hint to an agent whose last reply was empty or the same as an earlier one.
-
-    The hint mentions no object that images could show, because a small model would make it the subject of its next
-    experiment.
-
-    Args:
-        turn: The turn of this reply.
-        can_generate: Whether the agent can generate images. If so, the hint advises it to measure generated images.
-    """
+    """Returns the hint after a turn that is left out; `can_generate` adds the advice to measure generated images."""
+    # No object that images could show is named: a small model would make it the subject of its next experiment.
     return f"\nHint: {REPEATED if turn.reply.strip() else EMPTY}{OTHERWISE if can_generate else ''}\n"
 
 
 def hint(turn: Turn) -> str:
-    """Returns a hint for the agent about a mistake in the code that it has just run; empty if no hint applies.
-
-    Args:
-        turn: The reply of the agent with this code, and the results of the code.
-    """
+    """Returns a hint about a mistake in the code of a turn; empty if none applies."""
     if not turn.raised:
         printed = any(isinstance(part, str) and PRINTED.search(part) for part in turn.observation)
         is_shown = any(call.name == "display" for call in turn.calls)

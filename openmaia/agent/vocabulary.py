@@ -8,7 +8,7 @@ from math import ceil
 from typing import Protocol
 
 NEAREST = 5
-"""Number of drawable words that are named beside a label that cannot be drawn."""
+"""Drawable words that are named beside a label that cannot be drawn."""
 
 
 class Vocabulary(Protocol):
@@ -35,7 +35,7 @@ def stated(vocabulary: Vocabulary) -> str:
 
 
 def nearest(label: str, words: Sequence[str]) -> list[str]:
-    """Returns the words most like a label: those that it shares a word with, then those that are spelled like its words."""
+    """Returns the words most like a label: those that share a word with it, then those that are spelled like its words."""
     tokens = re.findall(r"\w+", label.casefold())
     sharing = [word for word in words if any(_is_same(token, part) for token in tokens for part in word.split())]
     alike: list[str] = []

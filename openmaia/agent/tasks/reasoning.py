@@ -22,51 +22,45 @@ TAGS = (
     (rf"(?:<\|start\|>assistant)?<\|channel\|>(?:analysis|commentary){_TO_MESSAGE}",  # gpt-oss
      rf"(?:<\|end\|>\s*)?(?:<\|start\|>assistant)?<\|channel\|>final{_TO_MESSAGE}"),
 )  # fmt: skip
-"""The marks at the start and at the end of reasoning, as patterns. The one at the start may stand in the prompt."""
+"""The marks at the start and at the end of reasoning. The one at the start may stand in the prompt."""
 WORDS = (
     (r"\Aanalysis(?=[A-Z])", r"assistantfinal"),  # gpt-oss, after the server has removed the special tokens
     (r"\A\s*Here(?: i|')s my thought process:", r"Here(?: i|')s my response:"),  # Granite
 )
-"""Marks that are words. The second one has no meaning without the first."""
+"""Marks that are words. The second has no meaning without the first."""
 
 MARK = re.compile("|".join(f"(?P<o{n}>{start})|(?P<c{n}>{end})" for n, (start, end) in enumerate((*TAGS, *WORDS))))
-"""Matches a mark. The name of its group is `o` or `c`, for opening or closing, and the index of the pair."""
+"""The name of a group is `o` or `c`, for opening or closing, and the index of the pair."""
 OPENING = re.compile("|".join(start for start, _ in TAGS))
 BLOCK = re.compile(
     r"^[^\n`~]*(?P<fence>`{3,99}+|~{3,99}+)[^\n]*\n(?P<code>.*?)^[ \t]*(?P=fence)[ \t]*$", re.MULTILINE | re.DOTALL
 )
-"""Matches a fenced block of code."""
 FRAME = re.compile(
     r"\A\s*(?:<\|START_RESPONSE\|>|<(?:answer|response|output)>)"
     r"|\s*(?:<\|(?:end|return|call|END_RESPONSE)\|>|</(?:answer|response|output)>)\s*\Z"
 )
-"""Matches the marks around the reply that some models write after their reasoning."""
+"""The marks around the reply that some models write after their reasoning."""
 HEADING = re.compile(r"[ \t#>*_-]*\[[A-Z][A-Z ]*\d*\]")
 CONTEXT = 300
-"""Number of characters before and after a mark that decide whether the mark is mentioned or used."""
+"""Characters around a mark that decide whether it is mentioned or used."""
 ANY = "any"
 
 
 @dataclass(frozen=True, slots=True)
 class Separated:
-    """The text of a model in two parts."""
-
     reasoning: str
     text: str
     """The reply. Empty if the text ends before the reasoning does."""
     is_unannounced: bool = False
-    """Whether the text ends reasoning that it does not begin, because the prompt holds the mark at its start."""
+    """Whether the text ends reasoning that it does not begin, because the prompt does."""
 
 
 def separate(text: str, *, is_open: bool = False) -> Separated:
     """Separates the reasoning in a text from the reply. A text without reasoning is returned unchanged.
 
-    A reply may speak of the marks. A mark is therefore ignored if it stands in Python code, between quotes, or in the
-    middle of a sentence; and one at the start of reasoning counts only at the start of a line.
-
-    Args:
-        text: What the model has written so far.
-        is_open: Whether the text begins inside of reasoning.
+    A mark is ignored in Python code, between quotes and in the middle of a sentence, because a reply may speak of it;
+    one at the start of reasoning counts only at the start of a line. `is_open` says that the text begins inside of
+    reasoning.
     """
     reasoning, reply = list[str](), list[str]()
     position, is_unannounced = 0, False
@@ -103,7 +97,7 @@ def separate(text: str, *, is_open: bool = False) -> Separated:
 
 
 def ends_inside(prompt: str) -> bool:
-    """Returns whether a prompt ends with a mark at the start of reasoning, so that the reply begins inside of it."""
+    """Returns whether the reply to a prompt begins inside of reasoning."""
     return re.search(rf"(?:{'|'.join(start for start, _ in TAGS)})\s*\Z", prompt) is not None
 
 
@@ -125,7 +119,7 @@ def _marks(text: str) -> Iterator[re.Match[str]]:
 
 
 def _around(text: str, mark: re.Match[str]) -> tuple[str, str]:
-    """Returns what stands before and after a mark in its line, at most CONTEXT characters each."""
+    """Returns what stands before and after a mark in its line."""
     start, end = mark.span()
     return text[max(start - CONTEXT, 0) : start].rpartition("\n")[2], text[end : end + CONTEXT].partition("\n")[0]
 
@@ -138,17 +132,17 @@ def _is_quoted(before: str, after: str) -> bool:
 
 
 def _begins(text: str, mark: re.Match[str]) -> bool:
-    """Returns whether reasoning may begin at a mark: at the start of a line, and for special tokens everywhere."""
+    """Whether reasoning may begin at a mark: at the start of a line, and for special tokens everywhere."""
     return mark[0].startswith("<|") or not _around(text, mark)[0].strip()
 
 
 def _stands_alone(text: str, mark: re.Match[str]) -> bool:
-    """Returns whether a mark begins reasoning even if no mark ends it."""
+    """Whether a mark begins reasoning even if no mark ends it."""
     return mark[0].startswith("<|") or not "".join(_around(text, mark)).strip()
 
 
 def _is_mentioned(text: str, mark: re.Match[str]) -> bool:
-    """Returns whether a sentence speaks of a mark that would end reasoning."""
+    """Whether a sentence speaks of a mark that would end reasoning."""
     before, after = _around(text, mark)
     if (after[:1] and after[0] in "'\"`”’*).,;!") or OPENING.search(before):
         return True

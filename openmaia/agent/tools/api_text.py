@@ -1,4 +1,4 @@
-"""Writes the prompt's description of the API, from the signatures and docstrings of what the agent can call."""
+"""Describes the API in the prompt, from the signatures and docstrings of what the agent can call."""
 
 import inspect
 import re
@@ -16,12 +16,10 @@ WITHHELD = "Not available in this investigation: "
 def api_text(
     user_tools: Mapping[str, Callable[..., Any]], scope: Scope = Scope.UNIT, without: Sequence[str] = ()
 ) -> str:
-    """Returns the description of what the agent's code can call, for the prompt.
+    """Returns the description of what the agent's code can call.
 
     Args:
-        user_tools: The user's own tools, by name.
-        scope: Whether the investigation is about a unit, a layer or the network.
-        without: Tools that are not available. They and every example that calls one of them are left out.
+        without: Tools that are withheld. They and every example that calls one of them are left out.
     """
     systems = [api.System] if scope is Scope.UNIT else [api.Network, api.System]
     names = ["system"] if scope is Scope.UNIT else ["system", "unit"]

@@ -1,6 +1,6 @@
-"""Validates the arguments of tool calls by the agent's code.
+"""Validates the arguments of tool calls, which may come from hostile code.
 
-Every function that checks a value returns it, and raises ToolError, which the agent sees, if it is invalid.
+Each function that checks a value returns it, and raises ToolError, which the agent sees, if it is invalid.
 """
 
 import re
@@ -14,22 +14,21 @@ from openmaia.core.errors import ToolError
 from openmaia.core.images import PNG, EncodedImage, decode
 
 MAX_TEXT = 2_000
-"""Largest number of characters in a prompt, an instruction or a title."""
+"""Characters of a prompt, an instruction or a title."""
 PLACEHOLDER = re.compile(r"<[^<>]*>")
 IHDR = struct.Struct("!8xI4sII")
-"""The beginning of a PNG file: the signature, the length and type of the first chunk, the width and the height."""
+"""The signature, the length and type of the first chunk, the width and the height."""
 CHUNK = struct.Struct("!I4s")
-"""The beginning of a chunk of a PNG file: the length of its content, and its type. A checksum of 4 bytes ends it."""
+"""The length of the content of a chunk, and its type. A checksum of 4 bytes ends the chunk."""
 MAX_CHUNKS = 1_000
-"""Largest number of chunks of a PNG file. Pillow writes 64 KiB of pixels into each."""
+"""Pillow writes 64 KiB of pixels into each."""
 MAX_ASPECT = 8
-"""Largest ratio of the sides of an image. More elongated images become huge if a network's preprocessing enlarges the
-shorter side and does not crop."""
+"""Ratio of the sides of an image. More elongated ones become huge if a network's preprocessing enlarges the shorter
+side and does not crop."""
 
 
+# Only the beginning is made, because the whole may be large.
 class _Beginnings(reprlib.Repr):
-    """Makes the repr of the beginning of a value only, because the whole may be large."""
-
     def __init__(self) -> None:
         super().__init__()
         self.maxlist = self.maxdict = 60
@@ -49,28 +48,22 @@ def brief(value: Any) -> str:
 
 
 def list_of(values: Any) -> list[Any]:
-    """Returns the value if it is a list. Raises ToolError otherwise."""
+    """Returns the value if it is a list."""
     if not isinstance(values, list):
         raise ToolError(f"expected a list, not {type(values).__name__}")
     return cast(list[Any], values)
 
 
 def named_values(values: Any) -> dict[str, Any]:
-    """Returns the value if it is a dict of keyword arguments. Raises ToolError otherwise."""
+    """Returns the value if it is a dict of keyword arguments."""
     if not isinstance(values, dict):
         raise ToolError(f"expected arguments by name, not {type(values).__name__}")
     return cast(dict[str, Any], values)
 
 
 def texts(values: list[Any], tool: str) -> list[str]:
-    """Returns a list of texts, such as prompts, after checking them.
-
-    Args:
-        values: The argument of a tool call.
-        tool: The name of the tool, for messages.
-
-    Raises:
-        ToolError: The list is empty, or an item is not valid (see `text`) or holds a placeholder such as <object>.
+    """Returns a list of texts if it is not empty, each is valid (see `text`), and none holds a placeholder such as
+    <object>.
     """
     if not values:
         raise ToolError(f"{tool}: an empty list; give at least one text")
@@ -82,26 +75,14 @@ def texts(values: list[Any], tool: str) -> list[str]:
 
 
 def text(value: Any) -> str:
-    """Returns the value if it is a text of 1 to MAX_TEXT characters that is not blank. Raises ToolError otherwise."""
+    """Returns the value if it is a text of 1 to MAX_TEXT characters that is not blank."""
     if not isinstance(value, str) or not value.strip() or len(value) > MAX_TEXT:
         raise ToolError(f"expected a text of 1 to {MAX_TEXT} characters, not {brief(value)}")
     return value
 
 
 def hypotheses(given: Any, count: int) -> list[str]:
-    """Returns the hypothesis that each of `count` images tests.
-
-    Args:
-        given: The argument of a tool call: one hypothesis for all images, or a list with one for each image. None
-            stands for no hypothesis.
-        count: The number of images.
-
-    Returns:
-        A hypothesis for each image; empty if the image tests none.
-
-    Raises:
-        ToolError: The list does not have `count` items, or an item is not valid (see `text`).
-    """
+    """Returns the hypothesis of each of `count` images, empty if there is none: one for all, or a list of `count`."""
     if not isinstance(given, list):
         return [_hypothesis(given)] * count
     names = list_of(given)
@@ -115,22 +96,18 @@ def _hypothesis(name: Any) -> str:
 
 
 def view(name: Any) -> str:
-    """Checks the name of an image version that the agent's code passed to a tool, and returns it.
-
-    The versions are `original` (the plain image) and `masked` (the image that shows where the unit responds). "" stands for
-    the default of the tool. Raises ToolError for any other value.
-    """
+    """Returns the value if it is `original`, `masked`, or "" for the default of the tool."""
     if name not in ("", "original", "masked"):
         raise ToolError(f"view {brief(name)}; expected original or masked")
     return name
 
 
 def png_pixels(data: Any) -> int:
-    """Returns the number of pixels of an image that the agent's code made or changed. Nothing is decompressed.
+    """Returns the number of pixels of an image that the agent's code made. Nothing is decompressed.
 
     Raises:
-        ToolError: The data are not a PNG file, a side has less than 8 or more than 2048 pixels, the ratio of the
-            sides exceeds MAX_ASPECT, or there are more chunks than an image needs, each of which costs time.
+        ToolError: The data are not a PNG file, a side has less than 8 or more than 2048 pixels, the ratio of the sides
+            exceeds MAX_ASPECT, or there are more chunks than an image needs, each of which costs time.
     """
     if not isinstance(data, bytes) or not data.startswith(PNG) or len(data) < IHDR.size:
         raise ToolError(
@@ -163,11 +140,7 @@ def _check_chunks(data: bytes) -> None:
 
 
 def decoded_png(data: Any) -> EncodedImage:
-    """Decodes an image that the agent's code made or changed.
-
-    Raises:
-        ToolError: See `png_pixels`. Or the pixels cannot be read.
-    """
+    """Decodes an image that the agent's code made, after the checks of `png_pixels`."""
     pixels = png_pixels(data)
     try:
         width, height = EncodedImage(data=data).size

@@ -1,4 +1,4 @@
-"""Stores the images of one investigation, with masks and activations, by the ids that the agent's code uses."""
+"""The images of one investigation, with masks and activations, by the ids that the agent's code uses."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,27 +12,21 @@ from openmaia.core.services import Map, UnitExemplars
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RegisteredImage:
-    """An image that a tool returned to the agent's code, and what was measured on it."""
+    """An image that a tool returned, and what was measured on it."""
 
     id: str
     original: EncodedImage
     mask: Mask | None = None
-    """The pixels at which the unit's activation exceeds its threshold. None if the unit has not been measured on the
-    image, or if the layer has no spatial dimensions."""
+    """The pixels above the mask threshold. None if nothing was measured, or the layer has no spatial dimensions."""
     activation: dict[str, float | bool] | None = None
-    """The unit's activation as the agent sees it, see `describe_activation`. None if it has not been measured."""
+    """See `describe_activation`. None if it has not been measured."""
     seen: PixelBox | None = None
-    """The part of the image that the network sees. None if this is the whole image, or if nothing was measured."""
+    """The part of the image that the network sees. None if this is the whole, or if nothing was measured."""
     hypothesis: str = ""
-    """The hypothesis that the image tests according to the agent's code. Empty if it named none."""
 
 
 class ImageRegistry:
-    """Assigns the ids `image-1`, `image-2`, ... to images, and returns images by their ids.
-
-    Args:
-        rendering: How the `masked` version of an image shows the region where the unit responds.
-    """
+    """Assigns the ids `image-1`, `image-2`, ... to images, and returns images by their ids."""
 
     def __init__(self, rendering: Rendering = Rendering.DARKEN) -> None:
         self.entries: dict[str, RegisteredImage] = {}
@@ -46,7 +40,7 @@ class ImageRegistry:
         hypothesis: str = "",
         seen: PixelBox | None = None,
     ) -> RegisteredImage:
-        """Registers an image under the next free id. The arguments are the fields of `RegisteredImage`."""
+        """Registers an image under the next free id."""
         name = f"image-{len(self.entries) + 1}"
         entry = RegisteredImage(
             id=name, original=original, mask=mask, activation=activation, seen=seen, hypothesis=hypothesis
@@ -55,7 +49,7 @@ class ImageRegistry:
         return entry
 
     def restore(self, entries: Sequence[RegisteredImage]) -> None:
-        """Registers the images of a recorded tool call under their recorded ids, for a replay of the call."""
+        """Registers the images of a recorded tool call under their recorded ids."""
         self.entries.update((entry.id, entry) for entry in entries)
 
     def get(self, id: object) -> RegisteredImage:
@@ -66,14 +60,8 @@ class ImageRegistry:
         return entry
 
     def rendered(self, id: object, name: str) -> EncodedImage:
-        """Returns a registered image, either as it is or with its mask drawn on it.
-
-        Masks are drawn on demand, because most images are never displayed.
-
-        Args:
-            id: The id of the image, such as `image-3`.
-            name: `masked` to draw the mask, which shows where the unit responds, if the image has one, and a white
-                frame around the part that the network sees, if it does not see all. Any other value gives the original.
+        """Returns an image as it is, or, if `name` is `masked` and it has a mask, with the mask and a white frame
+        around the part that the network sees, if it does not see all.
 
         Raises:
             ToolError: The id is unknown.
@@ -81,6 +69,7 @@ class ImageRegistry:
         entry = self.get(id)
         if name != "masked" or entry.mask is None:
             return entry.original
+        # Drawn on demand, because most images are never displayed.
         shown = rendered(entry.original.decoded(), entry.mask, self._rendering)
         return EncodedImage.of(framed(shown, entry.seen) if entry.seen else shown, entry.original.sources)
 
@@ -88,7 +77,7 @@ class ImageRegistry:
         """Checks an argument of `resolve` without decoding any pixels.
 
         Returns:
-            The number of pixels to decode for it if the agent's code made the image. 0 for a registered image.
+            The number of pixels to decode for it: 0 for a registered image.
 
         Raises:
             ToolError: The argument is not an image, its id is unknown, or it is no PNG of a valid size.
@@ -121,7 +110,7 @@ class ImageRegistry:
         return self.rendered(fields["image"], view(fields.get("view", "")) or default)
 
     def hypothesis_of(self, argument: dict[str, Any]) -> str:
-        """Returns the hypothesis that the image in an argument of a tool call tests; empty if there is none."""
+        """Returns the hypothesis that the image in an argument of a tool call tests."""
         return "" if "png" in argument else self.get(argument.get("image")).hypothesis
 
 
@@ -131,18 +120,12 @@ def describe_activation(
     """Returns an activation as the agent sees it.
 
     Args:
-        value: The activation.
         activations: The activation map, shape (h, w), of which `value` is the maximum. None if there is no map.
-        exemplars: The statistics of the unit.
         raw: The logit, if the value is a probability.
 
     Returns:
-        A dict with these keys:
-
-        - `value`: the activation
-        - `percentile` and `z`: the percentile and z-score of the value among the dataset images, if known
-        - `fired`: whether the activation exceeds the mask threshold anywhere
-        - `raw`: the logit; missing if `raw` is None
+        A dict with the keys `value`, `percentile` and `z` among the images of the dataset, if known, `fired` (whether
+        the activation exceeds the mask threshold anywhere), and `raw`, if given.
     """
     described: dict[str, float | bool] = {"value": value}
     if (percentile := exemplars.percentile(value)) is not None:

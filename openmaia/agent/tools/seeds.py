@@ -1,4 +1,4 @@
-"""Derives seeds from hashes of requests, so that they do not depend on a clock or on the order of requests."""
+"""Seeds that depend neither on a clock nor on the order of requests."""
 
 import hashlib
 from typing import Literal
@@ -11,7 +11,6 @@ def seed(run_seed: int, purpose: Purpose, prompt: str, nth: int) -> int:
 
     Args:
         run_seed: The seed of the run or of the investigation.
-        purpose: The stage that makes the request: exploration, confirmation of the answer, or evaluation.
         prompt: The text of the request. Units that request the same text get the same image, which can be cached.
         nth: How often this unit has requested the text before, so that a repeated prompt gives a new image.
     """

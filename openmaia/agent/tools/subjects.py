@@ -7,18 +7,13 @@ from openmaia.core.units import Scope, Unit
 
 
 class Subjects:
-    """The units that an investigation may query.
-
-    Args:
-        subject: The subject of the investigation: a unit, or a layer or network, all of whose units may be queried.
-        services: Provide the network under study and the exemplars of its units.
-    """
+    """The units that an investigation may query: its unit, or all units of its layer or network."""
 
     def __init__(self, subject: Unit, services: Services):
         self._subject, self._services = subject, services
         self._exemplars: dict[Unit, UnitExemplars] = {}
         self.layers: dict[str, int] = {}
-        """The number of units of each layer that may be queried. Empty if the subject is a single unit."""
+        """The number of units of each layer that may be queried. Empty for a single unit."""
         if subject.scope is Scope.UNIT:
             self.exemplars(subject)
         else:
@@ -26,11 +21,11 @@ class Subjects:
             self.layers.update(layers if subject.scope is Scope.NETWORK else {subject.layer: layers[subject.layer]})
 
     def unit(self, layer: object, index: object) -> Unit:
-        """Returns the unit that a tool call names, or the subject of the investigation if `layer` is None.
+        """Returns the unit that a tool call names, or that of the investigation if `layer` is None.
 
         Raises:
-            ToolError: The unit does not exist or may not be queried, or no unit is named although the subject is a
-                layer or network.
+            ToolError: The unit does not exist or may not be queried, or none is named although the investigation is
+                about a layer or network.
         """
         if layer is None:
             if self._subject.scope is not Scope.UNIT:
@@ -50,10 +45,7 @@ class Subjects:
         return [Unit(target=self._subject.target, layer=layer, index=index) for index in range(self.layers[layer])]
 
     def exemplars(self, unit: Unit) -> UnitExemplars:
-        """Returns the exemplars (dataset images with activations) of a unit.
-
-        They are read from the store once and then kept.
-        """
+        """Returns the exemplars of a unit, which are read once."""
         if unit not in self._exemplars:
             self._exemplars[unit] = self._services.exemplars.read(unit)
         return self._exemplars[unit]

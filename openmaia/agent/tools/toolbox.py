@@ -1,4 +1,4 @@
-"""Executes the tool calls of experiments. Their arguments come from code that may be hostile, so all are validated."""
+"""Executes tool calls. Their arguments come from code that may be hostile, so all are validated."""
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -22,33 +22,28 @@ ORIGINAL, EDITED = "Original Image", "Editing Prompt: "
 """Captions that `edit_images` returns. The published code of MAIA has the same, and experiments may search for them."""
 
 MAX_ITEMS = 10_000
-"""Largest number of texts and images in one call of `display`."""
+"""Texts and images in one call of `display`."""
 
 MAX_PIXELS = 32 << 20
-"""Largest number of pixels of all images in one call that the agent's code made, as 32 images of 1024 x 1024."""
+"""Pixels of the images in one call that the agent's code made, as 32 images of 1024 x 1024."""
 
 MAX_RESPONSES = 400_000
-"""Largest number of activations in one result of `responses`. A message could not hold many more."""
+"""Activations in one result of `responses`. A message could not hold many more."""
 
 
 @dataclass(slots=True)
 class ToolEffect:
-    """What a tool call did besides returning a value.
-
-    It is recorded, so that a replay of the experiment can restore it without calling a service.
-    """
+    """What a tool call did besides returning a value: recorded, so that a replay can restore it without a service."""
 
     entries: list[RegisteredImage] = field(default_factory=list[RegisteredImage])
     """The images that the call registered."""
     shown: list[Part] = field(default_factory=list[Part])
-    """The texts and images that the call displays to the agent."""
     asked: list[str] = field(default_factory=list[str])
-    """The texts of requests, such as prompts, from which the call derived seeds. The toolbox counts them, because a
-    repeated text gets another seed."""
+    """The texts from which the call derived seeds. They are counted, because a repeated text gets another seed."""
 
 
 class Toolbox:
-    """Executes the tool calls of one investigation, and keeps their images and counts of repeated requests."""
+    """The tools of one investigation, with their images and counts of repeated requests."""
 
     def __init__(self, context: InvestigationContext):
         self.own_time = OwnTime()
@@ -72,7 +67,7 @@ class Toolbox:
         }
 
     def call(self, name: str, args: Sequence[Any], kwargs: Mapping[str, Any] | None = None) -> tuple[Any, ToolEffect]:
-        """Calls a tool and returns its result, and its effect, such as the images that it displays.
+        """Calls a tool and returns its result and its effect.
 
         Raises:
             ToolError: There is no such tool, or its arguments are invalid. No tool takes keyword arguments.
@@ -93,17 +88,11 @@ class Toolbox:
 
     @property
     def effect(self) -> ToolEffect:
-        """What the latest tool call did besides returning a value, such as registering images (see `ToolEffect`).
-
-        A call that failed may have had an effect, too.
-        """
+        """The effect of the latest call, which may have failed."""
         return self._effect
 
     def replay(self, effect: ToolEffect) -> None:
-        """Restores the effect of a recorded tool call on this toolbox, without calling the tool.
-
-        The images of the call are registered under their recorded ids, and its requests are counted.
-        """
+        """Restores the effect of a recorded call."""
         self.images.restore(effect.entries)
         self._asked.update(effect.asked)
 
@@ -234,9 +223,8 @@ class Toolbox:
             self._effect.shown.append(image)
 
     def _described(self, items: Sequence[Any]) -> list[str]:
-        """Returns the viewer's description of each displayed image; an empty list if the backbone can process images.
-
-        The items are references to images as the sandbox sends them, see `values.wire`.
+        """Returns the viewer's description of each displayed image (see `values.wire`); an empty list if the backbone
+        takes images.
         """
         if self.context.options.sees_images or not items:
             return []
@@ -253,7 +241,6 @@ class Toolbox:
         return self._ask_viewer(questions)
 
     def _is_masked(self, item: Any) -> bool:
-        """Returns whether `display` shows an image with its mask, the region in which the unit responds."""
         is_original = "png" in item or view(item.get("view")) == "original"
         return not is_original and self.images.get(item["image"]).mask is not None
 
@@ -289,7 +276,7 @@ class Toolbox:
         return seed(self.context.run_seed, "explore", prompt, nth)
 
     def _ask_viewer(self, questions: Sequence[tuple[Part, ...]]) -> list[str]:
-        """Asks the backbone each question (texts and images) in a separate conversation, and returns the replies."""
+        """Asks the viewer each question in a conversation of its own."""
         chats = [
             Chat(
                 conversation="",
@@ -302,12 +289,7 @@ class Toolbox:
         return [reply.text.strip() for reply in self.context.services.backbone.reply(chats)]
 
     def _register_generated(self, generated: GeneratedImage, tested: str) -> dict[str, Any]:
-        """Registers a generated image. If it lacks terms of its prompt, no hypothesis is stored with it.
-
-        Args:
-            generated: The image, with the terms of the prompt that it lacks.
-            tested: The hypothesis that the image should test; may be empty.
-        """
+        # An image without some terms of its prompt does not test what the agent meant.
         return self._register(generated.image, hypothesis="" if generated.missing_terms else tested)
 
     def _register(
@@ -324,10 +306,7 @@ class Toolbox:
         return {"image": entry.id, "activation": entry.activation}
 
     def _checked(self, images: Any) -> list[Any]:
-        """Returns images that are arguments of a call, after checking their number and each of them.
-
-        Nothing is decoded yet: a call that is refused costs little.
-        """
+        """Checks the number of images and each of them. Nothing is decoded yet: a call that is refused costs little."""
         given = self._limited(images)
         pixels = sum(map(self.images.check, given))
         if pixels > MAX_PIXELS:

@@ -1,8 +1,8 @@
 """Activations and images as the agent's code sees them, and how they travel to the tools and back.
 
 This file and `api.py` run in two places: their source is sent into the sandbox, whose process sees nothing else of this
-package, and a notebook imports them as they are. They import only the standard library (NumPy and Pillow where pixels are
-needed) and reach the rest of the world through one function, a `ToolCaller`.
+package, and a notebook imports them as they are. They import only the standard library (NumPy and Pillow where pixels
+are needed), and call tools through a `ToolCaller`.
 """
 
 import base64
@@ -101,7 +101,6 @@ class View:
 IN_PLACE = frozenset(
     "alpha_composite apply_transparency frombytes load paste putalpha putdata putpalette putpixel seek thumbnail verify".split()
 )
-"""Methods of Pillow images that change the image itself."""
 
 
 class Image:
@@ -175,7 +174,7 @@ def image_of(call: ToolCaller, answer: dict[str, Any]) -> Image:
 
 
 def received(call: ToolCaller, value: Any) -> Any:
-    """Returns the result of a user's tool, in which images replace references of the form {"$image": answer}."""
+    """Returns the result of a user's tool, with images in place of {"$image": answer}."""
     if isinstance(value, dict):
         fields = cast("dict[str, Any]", value)
         if "$image" in fields:
@@ -185,7 +184,7 @@ def received(call: ToolCaller, value: Any) -> Any:
 
 
 def listed(images: Any) -> list[Any]:
-    """Returns one image, or images in any nesting, as a list. Of a pair (activation, image) the image is meant."""
+    """Returns images in any nesting as a list. Of a pair (activation, image) the image is meant."""
     if not isinstance(images, (list, tuple)):
         return [images]
     items = cast("list[Any]", images)
@@ -207,7 +206,7 @@ def is_prompt(value: Any) -> bool:
 def wire(image: Any) -> dict[str, Any]:
     """Converts an image to the form in which it is sent to the tools.
 
-    An image of the tools becomes {"image": id, "view": rendering or ""}, and an image that the agent's code made (a Pillow
+    An image of the tools becomes {"image": id, "view": rendering or ""}, and one that the agent's code made (a Pillow
     image, an array, or a PNG or JPEG file in base64) becomes {"png": bytes}.
     """
     if isinstance(image, Image):
@@ -224,7 +223,6 @@ def wire(image: Any) -> dict[str, Any]:
 
 
 def _pillow(image: Any) -> Any:
-    """Returns an image that the agent's code made as a Pillow image. Raises ValueError if it holds none."""
     import PIL.Image
 
     if isinstance(image, str):
@@ -233,7 +231,6 @@ def _pillow(image: Any) -> Any:
 
 
 def _decoded(text: str) -> Any:
-    """Returns the Pillow image that a text holds in base64. Raises ValueError if it holds none."""
     import PIL.Image
 
     try:
@@ -249,9 +246,6 @@ def _bytes_of(array: Any) -> Any:
     """Converts an array to uint8 and (height, width, channels) or (height, width).
 
     Channels may also come first. Other numbers than uint8 must be from 0 to 1 (floats), or from 0 to 255.
-
-    Raises:
-        ValueError: The shape or the values are not those of an image.
     """
     import numpy as np
 
