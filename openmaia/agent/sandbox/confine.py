@@ -1,9 +1,9 @@
 """Confines the sandboxed process from inside, before it runs the agent's code.
 
-The source of this module is sent to that process, so it may import only the standard library.
-
-`sandlock` installs Landlock and a seccomp filter before the interpreter starts. This file adds what sandlock cannot do:
+`sandlock` installs Landlock and a seccomp filter before the interpreter starts. This file adds what it cannot do:
 resource limits, dropping root's capabilities, and the filter of `system_calls.py`.
+
+The source of this module is sent to that process, so it may import only the standard library.
 """
 
 import ctypes
@@ -23,14 +23,11 @@ _CAPABILITY_VERSION_3 = 0x20080522
 
 
 def confine(*, memory_mb: int, cpu_seconds: int, scratch_mb: int, processes: int, parent: int, strict: bool) -> None:
-    """Limits and confines this process for the rest of its lifetime. For the limits see `contract.SandboxLimits`.
+    """Confines this process for the rest of its lifetime. For the limits see `contract.SandboxLimits`.
 
     Args:
-        memory_mb: Memory in MiB.
-        cpu_seconds: CPU time in seconds.
-        scratch_mb: Largest size of each file in MiB.
         processes: If it is 1, the process cannot fork.
-        parent: The pid of the supervisor, which started this process. When the supervisor dies, this process is killed.
+        parent: The pid of the supervisor. When it dies, this process is killed.
         strict: Whether to raise an exception if Linux refuses a resource limit, or if the system call numbers of the
             machine are not known. Otherwise this protection is left out.
     """
@@ -76,10 +73,8 @@ def _prctl(libc: ctypes.CDLL, option: int, *arguments: int) -> None:
 
 
 def _drop_capabilities(libc: ctypes.CDLL) -> None:
-    """Drops all capabilities, so that root becomes an ordinary user who owns root's files.
-
-    Processes of other users lost theirs when they started the interpreter.
-    """
+    # Root becomes an ordinary user who owns root's files. Processes of other users lost theirs when they started the
+    # interpreter.
     header = ctypes.create_string_buffer(struct.pack("Ii", _CAPABILITY_VERSION_3, 0))
     if libc.capset(header, ctypes.create_string_buffer(24)) != 0:
         raise OSError(ctypes.get_errno(), "capset")

@@ -13,9 +13,9 @@ from typing import Any
 
 ENTRY_POINTS = ("run_experiment", "execute_command")
 MAX_ERROR = 20_000
-"""Largest number of characters of a traceback."""
+"""Characters of a traceback."""
 MAX_REPR = 10_000
-"""Largest number of characters that are printed of the result of an entry point, a function in ENTRY_POINTS."""
+"""Characters that are printed of the result of an entry point."""
 _FILE = "<experiment "
 
 
@@ -23,9 +23,7 @@ def execute(code: str, number: int, namespace: dict[str, Any]) -> tuple[str, str
     """Runs the code of an experiment and catches every exception that it raises.
 
     Args:
-        code: Python text.
         number: The number of the experiment, for tracebacks.
-        namespace: The global variables of the code.
 
     Returns:
         A value of `contract.Status` ("timeout" for a KeyboardInterrupt) and the traceback for the agent.
@@ -62,11 +60,11 @@ def _run(code: str, filename: str, namespace: dict[str, Any]) -> None:
 class ExemplarsAsLists(ast.NodeTransformer):
     """Adds the argument as_lists=True to calls of the form `activations, images = tools.dataset_exemplars(...)`.
 
-    Code in the style of the published MAIA (2024) expects two lists. By default, the tool returns a list of pairs.
+    Code for the published MAIA expects two lists. By default, the tool returns a list of pairs.
     """
 
     def visit_Assign(self, node: ast.Assign) -> ast.Assign:
-        """Adds `as_lists=True` to a call of `dataset_exemplars` whose result is assigned to two names."""
+        """Adds the argument where the result is assigned to two names."""
         self.generic_visit(node)
         call = node.value
         if (
@@ -84,9 +82,8 @@ class ExemplarsAsLists(ast.NodeTransformer):
 
 
 def uncalled_entry_points(tree: ast.Module) -> list[str]:
-    """Returns the names of the entry points (functions in ENTRY_POINTS) that an experiment defines but does not call.
-
-    Experiments in the styles of the published MAIA code define such a function and expect the program to call it.
+    """Returns the functions in ENTRY_POINTS that an experiment defines but does not call. Code for the published MAIA
+    expects the program to call them.
     """
     defined = {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
     called = {n.func.id for n in ast.walk(tree) if isinstance(n, ast.Call) and isinstance(n.func, ast.Name)}
@@ -116,10 +113,10 @@ def _format(error: BaseException) -> str:
 
 
 def _keep_own_frames(summary: traceback.TracebackException, visited: set[int]) -> None:
-    """Removes the frames of libraries and of this program, because the agent cannot change their code."""
     if id(summary) in visited:
         return
     visited.add(id(summary))
+    # The agent cannot change the code of libraries and of this program.
     own = [frame for frame in summary.stack if frame.filename.startswith(_FILE)]
     summary.stack = traceback.StackSummary.from_list(own)
     for linked in (summary.__cause__, summary.__context__, *(getattr(summary, "exceptions", None) or ())):

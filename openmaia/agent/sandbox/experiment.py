@@ -15,7 +15,7 @@ MAX_NAME = 200
 
 
 class CappedOutput:
-    """Passes at most `limit` bytes of an experiment's output to `write` as text, and counts the bytes that it drops."""
+    """Passes at most `limit` bytes of output to `write` as text, and counts the bytes that it drops."""
 
     def __init__(self, write: Callable[[str], None], limit: int):
         self._write, self._limit = write, limit
@@ -30,10 +30,7 @@ class CappedOutput:
             self._write(text)
 
     def finish(self) -> None:
-        """Ends the output. Writes a note about how many bytes were dropped, if any.
-
-        If the output ends within a UTF-8 character, the replacement character U+FFFD is written for it.
-        """
+        """Ends the output, with a note about dropped bytes. A character of which a part is missing becomes U+FFFD."""
         if text := self._decoder.decode(b"", True):
             self._write(text)
         if self._dropped:
@@ -41,14 +38,7 @@ class CappedOutput:
 
 
 class ExperimentMonitor:
-    """Runs one experiment in a child process, answers its tool calls, and stops it at its deadline.
-
-    Args:
-        child: The process.
-        limits: The limits of the time and output of the experiment.
-        serve: Answers the tool calls of the code.
-        write: Receives the text that the experiment writes.
-    """
+    """Runs one experiment in a child process, answers its tool calls, and stops it at its deadline."""
 
     def __init__(self, child: Child, limits: SandboxLimits, serve: CallHandler, write: Callable[[str], None]):
         self._child, self._limits, self._serve = child, limits, serve
@@ -65,19 +55,15 @@ class ExperimentMonitor:
         return self._begun + self._served + self._limits.seconds
 
     def run(self, code: str, number: int) -> SandboxResult:
-        """Runs the code of an experiment.
+        """Runs the code of an experiment. Exceptions of the agent's code are part of the result.
 
         Args:
-            code: Python text.
-            number: The number of the experiment. It must differ from those of earlier experiments in this child.
-
-        Returns:
-            The result of the experiment. If the agent's code raised an exception, the result describes it.
+            number: Must differ from those of earlier experiments in this child.
 
         Raises:
             FrameError: The code is too long to be sent to the child.
-            Exception: The callback `write` or `serve` raised it. Two exceptions of `serve` are handled instead: a
-                ToolError is raised in the agent's code, and ExperimentStopped stops the experiment.
+            Exception: `write` or `serve` raised it, apart from ToolError and ExperimentStopped of `serve` (see
+                `CallHandler`).
         """
         self._child.on_text = self._output
         try:
@@ -130,8 +116,8 @@ class ExperimentMonitor:
             self._served += time.monotonic() - begun
 
     def _done(self, message: dict[str, Json], number: int) -> SandboxResult:
-        """Checks the final message and suspends the child, because its code may have forged the message to run on."""
         status, error = message.get("status"), message.get("error")
+        # The agent's code may have forged the message: nothing in it is believed, and the child is suspended.
         if message.get("number") != number:
             raise ChildLost("it wrote the end of another experiment")
         if status not in ("ok", "error", "memory", "timeout") or not isinstance(error, str) or len(error) > MAX_ERROR:
@@ -145,8 +131,8 @@ class ExperimentMonitor:
         return SandboxResult(status=Status(status), error=error, replaced=lingers, seconds=seconds)
 
     def _stop(self) -> SandboxResult:
-        """Stops an experiment at its deadline, first with SIGINT, so that a traceback shows what took the time."""
         seconds = self._seconds
+        # First SIGINT, so that a traceback shows what took the time.
         self._child.interrupt()
         trace = ""
         try:

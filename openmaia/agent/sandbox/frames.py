@@ -26,18 +26,14 @@ BLOB = "$blob"
 
 
 class FrameError(ValueError):
-    """A frame, an encoded message between the sandbox and its parent, is too large or malformed."""
+    """A frame is too large or malformed."""
 
 
 def encode(message: Json, limit: int) -> list[bytes]:
-    """Encodes a message to or from the sandbox as one frame.
+    """Encodes a message as one frame: a list of buffers, which are written one after the other.
 
     Args:
-        message: The message.
         limit: The maximum size of the JSON and the blobs together, in bytes.
-
-    Returns:
-        The frame as a list of buffers, which are written to the pipe one after the other.
 
     Raises:
         TypeError: A value has a type that cannot be sent.
@@ -53,18 +49,7 @@ def encode(message: Json, limit: int) -> list[bytes]:
 
 
 def _strip(value: Any, blobs: list[bytes], limit: int, depth: int) -> Any:
-    """Returns a copy of a value in which references replace the byte strings, and appends the byte strings to `blobs`.
-
-    Args:
-        value: The message or a part of it.
-        blobs: Receives the byte strings.
-        limit: The maximum size of a byte string.
-        depth: The nesting level of the value.
-
-    Raises:
-        TypeError: A value has a type that cannot be sent.
-        FrameError: The value is too large or too deep, or holds a number or a text that cannot be sent.
-    """
+    """Returns a copy of a value in which references replace the byte strings, and appends the byte strings to `blobs`."""
     if depth > MAX_DEPTH:
         raise FrameError(f"the value is nested deeper than {MAX_DEPTH} levels")
     if value is None or isinstance(value, bool):
@@ -95,7 +80,7 @@ def _strip(value: Any, blobs: list[bytes], limit: int, depth: int) -> Any:
 
 
 def _whole(text: str) -> str:
-    """Returns a text if UTF-8 can represent it. Raises FrameError if it holds halves of characters (surrogates)."""
+    """Returns a text if UTF-8 can represent it: if it holds no halves of characters (surrogates)."""
     try:
         text.encode("utf-8")
     except UnicodeEncodeError as error:
@@ -108,17 +93,16 @@ def _whole(text: str) -> str:
 
 
 def check_values(text: bytes) -> None:
-    """Raises FrameError if the JSON of a message has more than MAX_VALUES values. Their objects take more than the text."""
+    """Raises FrameError if the JSON of a message has more than MAX_VALUES values, whose objects take more memory than
+    the text.
+    """
     count = text.count(b",") + text.count(b"[") + text.count(b"{")
     if count > MAX_VALUES:
         raise FrameError(f"the message has {count} values, at most {MAX_VALUES} can be sent at once")
 
 
 def check_sizes(json_size: int, blob_size: int, limit: int) -> None:
-    """Raises FrameError if the JSON and the byte strings of a frame are too large.
-
-    All sizes are in bytes. `limit` applies to the sum of the other two.
-    """
+    """Raises FrameError if the parts of a frame are too large. Sizes in bytes; `limit` applies to the sum."""
     total, limit = json_size + blob_size, min(limit, MAX_FRAME)
     if total > limit or json_size > MAX_JSON:
         raise FrameError(
@@ -128,9 +112,8 @@ def check_sizes(json_size: int, blob_size: int, limit: int) -> None:
 
 
 def parse_prefix(data: bytes | bytearray) -> tuple[int, int]:
-    """Returns the lengths of the JSON and of the blobs (byte strings) of a frame in bytes.
-
-    Raises FrameError if the data are not the beginning of a frame.
+    """Returns the lengths of the JSON and of the blobs in bytes. Raises FrameError if the data are not the beginning of
+    a frame.
     """
     magic, json_size, blob_size = PREFIX.unpack_from(data)
     if magic != MAGIC or json_size > MAX_JSON:
@@ -139,15 +122,7 @@ def parse_prefix(data: bytes | bytearray) -> tuple[int, int]:
 
 
 def decode(text: bytes, blobs: bytes | bytearray | memoryview) -> Json:
-    """Decodes a message from the two parts of a frame.
-
-    Args:
-        text: The JSON of the message, with references to its byte strings.
-        blobs: The byte strings, joined in the order of these references.
-
-    Raises:
-        FrameError: The parts do not form a valid message.
-    """
+    """Decodes a message from the JSON and the blobs of a frame. Raises FrameError if they do not form one."""
     rest = memoryview(blobs)
 
     def fill(value: Any, depth: int) -> Json:
@@ -191,7 +166,7 @@ def _finite(text: str) -> float:
 
 
 class Decoder:
-    """Reads frames (encoded messages) from a stream that arrives in pieces. It holds at most one frame and one piece.
+    """Reads frames from a stream that arrives in pieces. It holds at most one frame and one piece.
 
     The sender has to wait for the answer to a message before it sends the next one.
 

@@ -1,4 +1,4 @@
-"""Starts a sandboxed process by a supervisor, which is a process of its own (see `supervisor.py` for the reason)."""
+"""Starts a sandboxed process by a supervisor of its own (see `supervisor.py` for the reason)."""
 
 import contextlib
 import functools
@@ -18,20 +18,19 @@ from openmaia.agent.sandbox.contract import SandboxLevel, SandboxLimits
 from openmaia.core.errors import SandboxError
 
 SUPERVISOR = ("view", "supervisor")
-"""The supervisor's own modules, in the order in which they import each other."""
+"""In the order in which they import each other."""
 START_SECONDS = 60.0
 END_SECONDS = 15.0
 
 
 @functools.cache
 def script(modules: tuple[str, ...]) -> str:
-    """Returns the source of several modules of this package as one script, which calls `main` of the last module.
-
-    A script is needed because the processes that run these modules cannot read the files of this package.
+    """Returns the source of modules of this package as one script, which calls `main` of the last one.
 
     Args:
-        modules: The names of the modules, in the order in which they import each other.
+        modules: In the order in which they import each other.
     """
+    # The processes that run the script cannot read the files of this package.
     package = "openmaia.agent.sandbox"
     sources = {"openmaia": "", "openmaia.agent": "", package: ""}
     sources |= {f"{package}.{name}": (resources.files(package) / f"{name}.py").read_text("utf-8") for name in modules}
@@ -48,32 +47,23 @@ class ProcessEnd(NamedTuple):
     """How a sandboxed process ended."""
 
     code: int
-    """The exit code. -1 if there is none, or if it is unknown."""
+    """-1 if there is none, or if it is unknown."""
     signal: int
-    """The number of the signal that ended it. -1 if there was none, or if it is unknown."""
+    """-1 if there was none, or if it is unknown."""
     cpu_seconds: float
-    """The CPU time that it used. 0 if it is unknown."""
+    """0 if it is unknown."""
 
 
 class Launched:
-    """A sandboxed process and the pipes to it.
-
-    The constructor returns as soon as the process exists.
-
-    Args:
-        level: The level of protection.
-        limits: The limits of the process.
-        scratch: The folder that the process may write to.
-        code: The program of the process.
+    """A sandboxed process and the pipes to it. The constructor returns as soon as the process exists.
 
     Attributes:
-        pid: The pid of the process. It is a child of the supervisor.
+        pid: The process is a child of the supervisor.
         parent: The pid of the supervisor.
         hides_files: Whether the process sees only a few paths of the file system (see `view.py`). Otherwise it can also
             see the names and sizes of other files.
-        to_child, from_child, text: The parent's ends (file descriptors) of the pipes to stdin, stdout and stderr of the
-            process. Messages are written to `to_child` and read from `from_child`. The text that the process prints is
-            read from `text`.
+        to_child, from_child, text: The parent's ends of the pipes to stdin, stdout and stderr: for messages to and from
+        the process, and for what it prints.
 
     Raises:
         SandboxError: The process could not be started.
@@ -122,7 +112,7 @@ class Launched:
         self.pid, self.hides_files = int(answer["pid"]), bool(answer["hidden"])
 
     def _answer(self) -> dict[str, Any]:
-        """Returns the supervisor's next message, or {} if it sends none in time or has ended."""
+        """Returns the supervisor's next message; empty if it sends none in time or has ended."""
         with contextlib.suppress(OSError):  # too late, or the connection is lost
             if line := self._answers.readline():
                 return json.loads(line)
@@ -146,7 +136,7 @@ class Launched:
 
 
 def can_hide_files(level: SandboxLevel) -> bool:
-    """Starts a sandboxed process and returns whether it sees only a few paths of the file system (see `view.py`).
+    """Returns whether a sandboxed process sees only a few paths of the file system (see `view.py`), after starting one.
 
     Raises:
         SandboxError: The process could not be started.

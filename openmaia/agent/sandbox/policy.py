@@ -47,10 +47,7 @@ DENIED_CALLS = (
 
 
 def best_level() -> tuple[SandboxLevel, str]:
-    """Returns the best level of protection that this machine offers, and the reason if this level is not FULL.
-
-    The reason is an empty text if the level is FULL.
-    """
+    """Returns the best level that this machine offers, and why it is not FULL, in words."""
     if not sys.platform.startswith("linux"):
         return SandboxLevel.NONE, "Landlock needs Linux"
     try:
@@ -64,10 +61,7 @@ def best_level() -> tuple[SandboxLevel, str]:
 
 
 def choose_level(forced: SandboxLevel | None, allow_none: bool) -> SandboxLevel:
-    """Returns the level of protection `forced`, or if it is None, the best level that this machine offers.
-
-    Raises SandboxError if the level is NONE and `allow_none` is False.
-    """
+    """Returns `forced`, or the best level if it is None. Raises SandboxError if this is NONE and `allow_none` is False."""
     best, missing = best_level()
     level = best if forced is None else forced
     if level is SandboxLevel.NONE and not allow_none:
@@ -93,7 +87,7 @@ def package_homes() -> dict[str, str]:
 
 @functools.cache
 def readable() -> tuple[str, ...]:
-    """Returns the paths that the sandboxed process may read: Python, its libraries, and numpy, Pillow and scipy."""
+    """Returns the paths that the sandboxed process may read."""
     paths = {python(), *_standard_library(), *_shared_libraries(), "/dev/urandom", "/etc/ld.so.cache"}
     for name, home in package_homes().items():
         siblings = Path(home).parent
@@ -103,9 +97,8 @@ def readable() -> tuple[str, ...]:
 
 @functools.cache
 def hidden() -> tuple[str, ...]:
-    """Returns the paths that the sandboxed process may not read although they are in a readable folder.
-
-    These are the installed packages that the agent's code may not import.
+    """Returns the paths in readable folders that the sandboxed process may not read: installed packages that the
+    agent's code may not import.
     """
     libraries, allowed = _standard_library(), [Path(path) for path in readable()]
     beside = {f"{library}/{name}" for library in libraries for name in ("site-packages", "dist-packages")}
@@ -121,13 +114,7 @@ def _standard_library() -> set[str]:
 
 
 def _base_paths(*names: str) -> set[str]:
-    """Returns folders of the base interpreter.
-
-    By default, `sysconfig.get_path` in a virtual environment returns the folders of the environment.
-
-    Args:
-        names: Names of folders for `sysconfig.get_path`, such as "stdlib".
-    """
+    # By default, `get_path` in a virtual environment returns the folders of the environment.
     base = {"installed_base": sys.base_prefix, "installed_platbase": sys.base_exec_prefix}
     variables = base | {"base": sys.base_prefix, "platbase": sys.base_exec_prefix}
     return {sysconfig.get_path(name, vars=variables) for name in names}
@@ -144,13 +131,7 @@ def _shared_libraries() -> set[str]:
 
 
 def options(level: SandboxLevel, limits: SandboxLimits, scratch: str) -> dict[str, Any] | None:
-    """Returns the options of `sandlock.Sandbox` in a form that can be sent as JSON, or None at the level NONE.
-
-    Args:
-        level: The level of protection.
-        limits: The limits of the process.
-        scratch: The folder that the process may write to.
-    """
+    """Returns the options of `sandlock.Sandbox` as JSON values; None at the level NONE."""
     if level is SandboxLevel.NONE:
         return None
     scopes = ["SIGNAL_SCOPE", "ABSTRACT_UNIX_SOCKET_SCOPE", "NET_TCP", "FS_IOCTL_DEV"]

@@ -1,6 +1,5 @@
-"""Measures resources of the sandboxed process, the child, that the kernel does not limit: threads and disk space.
-
-Linux only, because it reads /proc.
+"""Measures what the kernel does not limit of a sandboxed process: threads and disk space. Linux only, because it reads
+/proc.
 """
 
 import contextlib
@@ -15,16 +14,10 @@ BLOCK = 512
 
 
 def excess(pid: int, scratch: str, scratch_mb: int, processes: int) -> str | None:
-    """Returns which limit on threads or files the sandboxed process exceeds. The process must then be killed.
+    """Returns which limit on threads or files the process exceeds, in words; None if it exceeds none.
 
     Args:
-        pid: The pid of the sandboxed process.
-        scratch: The folder that it may write to.
-        scratch_mb: The limit on the total size of its files in MiB.
-        processes: The limit on its processes. All of them together may have MAX_THREADS + `processes` threads.
-
-    Returns:
-        The limit that the process exceeds, in words, or None if it exceeds none.
+        processes: All processes together may have MAX_THREADS + `processes` threads.
     """
     pids = family(pid)
     if sum(_count(f"/proc/{each}/task") for each in pids) > MAX_THREADS + processes:
@@ -43,10 +36,7 @@ def lingers(pid: int) -> bool:
 
 
 def family(pid: int) -> list[int]:
-    """Returns the pids of a process and its descendants.
-
-    The sandboxed process is a subreaper: it adopts orphans, so that they are among its descendants.
-    """
+    """Returns the pids of a process and its descendants, orphans included, which the sandboxed process adopts."""
     pids = [pid]
     for each in pids:
         for task in _names(f"/proc/{each}/task"):
@@ -92,9 +82,8 @@ def _tree_bytes(root: str) -> int | None:
 
 
 def _deleted_bytes(pids: list[int]) -> int:
-    """Returns the size in bytes of files that have been unlinked and are open or mapped. They still occupy space.
-
-    Files in memory are among them. Libraries are not: an installation may replace them while they are in use.
+    """Returns the size of unlinked files that are open or mapped, because they still occupy space. Files in memory are
+    among them; libraries are not, because an installation may replace them while they are in use.
     """
     sizes: dict[tuple[str, int], int] = {}
     for pid in pids:
@@ -111,10 +100,7 @@ def _deleted_bytes(pids: list[int]) -> int:
 
 
 def _deleted_mappings(pid: int) -> Iterator[tuple[str, int, int]]:
-    """Yields the device, inode and size in bytes of each mapping of a file that has been unlinked.
-
-    The size is that of the mapping, so it may exceed the space that the file occupies.
-    """
+    """Yields the device, inode and size of each mapping of an unlinked file. The file may occupy less than that."""
     try:
         with open(f"/proc/{pid}/maps", errors="replace") as file:
             lines = file.read().splitlines()
