@@ -1,8 +1,4 @@
-"""Asks a language model questions whose answers must have a given form.
-
-If an answer is malformed, the model is told the reason and asked again. After several attempts (MAX_ATTEMPTS) the
-question counts as unanswered. Missing parts of an answer are never filled in.
-"""
+"""Asks a language model questions whose answers must have a given form. Missing parts of an answer are never filled in."""
 
 import re
 import unicodedata
@@ -30,42 +26,39 @@ NUMBERED = re.compile(r"^\s*\(?\d{1,3}\s*[.):]\s*\S")
 
 
 class MalformedAnswer(OpenMaiaError):
-    """The answer of a language model does not have the requested form. The message is sent back to the model."""
+    """An answer does not have the requested form. The message is sent back to the model."""
 
 
 class UnansweredQuestion(OpenMaiaError):
-    """A language model gave no usable answer, however often (MAX_ATTEMPTS) it was asked."""
+    """A language model gave no usable answer in MAX_ATTEMPTS attempts."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
-    """A user message of text and images, and the sampling seed of its answer."""
-
     parts: tuple[Part, ...]
     seed: int
 
     @classmethod
     def of(cls, text: str, *images: Part, run_seed: int = 0) -> "Question":
-        """Builds a question whose sampling seed depends on the run's seed and the text."""
+        """Builds a question whose seed depends on the run's seed and the text."""
         return cls(parts=(text, *images), seed=seed(run_seed, "evaluate", text, 0) >> 32)
 
 
 def template(name: str, **values: object) -> str:
-    """Returns the question in the file questions/NAME.md, whose placeholders are filled with `values`."""
+    """Returns the question in questions/NAME.md, with `values` in its placeholders."""
     source = (files("openmaia.evaluation") / "questions" / f"{name}.md").read_text(encoding="utf-8")
     return Template(source.strip()).substitute({key: str(value) for key, value in values.items()})
 
 
 class LanguageModel:
-    """A backbone (a vision-language model) that answers single questions instead of running an investigation."""
+    """A backbone that answers single questions."""
 
     def __init__(self, backbone: Backbone, name: str, max_tokens: int = 2048):
-        """Wraps a backbone. Results are stored under `name`, and an answer has at most `max_tokens` tokens."""
         self.name = name
         self._backbone, self._max_tokens = backbone, max_tokens
 
     def ask(self, question: Question, parse: Callable[[str], ParsedAnswer]) -> ParsedAnswer:
-        """Asks one question, as `ask_all` does. Raises UnansweredQuestion if `parse` accepted no answer."""
+        """Asks one question, as `ask_all` does. Raises UnansweredQuestion if there is no usable answer."""
         answer = self.ask_all([question], parse)[0]
         if isinstance(answer, UnansweredQuestion):
             raise answer
@@ -74,10 +67,8 @@ class LanguageModel:
     def ask_all(
         self, questions: Sequence[Question], parse: Callable[[str], ParsedAnswer]
     ) -> list[ParsedAnswer | UnansweredQuestion]:
-        """Asks all questions in one batch.
-
-        `parse` converts the text of an answer. If it raises MalformedAnswer, the model is told why and asked again,
-        until it was asked MAX_ATTEMPTS times.
+        """Asks all questions in one batch, again with the reason if `parse` raises MalformedAnswer, up to MAX_ATTEMPTS
+        times.
 
         Returns:
             For each question the parsed answer, or an UnansweredQuestion that says why there is none.
@@ -105,7 +96,7 @@ class LanguageModel:
 
 
 def parse_list(answer: str, n: int) -> list[str]:
-    """Parses a model's answer, a list of n text-to-image prompts, one per line. Bullets and numbers are removed.
+    """Parses a list of n prompts, one per line, without bullets and numbers.
 
     Raises:
         MalformedAnswer: There are not n different prompts in English of at most MAX_PROMPT_CHARACTERS characters.
@@ -126,7 +117,7 @@ def parse_list(answer: str, n: int) -> list[str]:
 
 
 def parse_pairs(answer: str, n: int) -> list[tuple[str, str]]:
-    """Parses an answer of n lines with two different prompts separated by a vertical bar. Raises MalformedAnswer."""
+    """Parses n lines of two different prompts separated by a vertical bar. Raises MalformedAnswer."""
     pairs: list[tuple[str, str]] = []
     for line in parse_list(answer, n):
         first, bar, second = (part.strip() for part in line.partition("|"))
@@ -137,9 +128,8 @@ def parse_pairs(answer: str, n: int) -> list[tuple[str, str]]:
 
 
 def is_foreign(text: str) -> bool:
-    """Returns whether a text is not English: it has no letters, or more than MAX_FOREIGN_SHARE of them are not Latin.
-
-    Foreign languages in Latin script are not recognised.
+    """Returns whether a text has no letters, or more than MAX_FOREIGN_SHARE of them are not Latin. Foreign languages in
+    Latin script are not recognised.
     """
     letters = [letter for letter in text if letter.isalpha()]
     foreign = sum("LATIN" not in unicodedata.name(letter, "") for letter in letters)

@@ -1,9 +1,9 @@
-"""Writes the test prompts of the preset `pairing`, in which all methods that described a unit share their prompts.
+"""Writes the prompts of the preset `pairing`, in which all methods that described a unit share their prompts.
 
-7 positive and 7 neutral prompts are written for each method's description of the unit, so that three methods give 42. A
-language model then rates how far each description entails each of these prompts. The 7 prompts with the highest ratings
-are the description's positive prompts, and the 7 with the lowest are its neutral ones. A prompt has the same seed for
-all methods, and therefore the same image.
+7 positive and 7 neutral prompts are written for each description of the unit, so that three methods give 42. A language
+model rates how far each description entails each of these prompts. The 7 with the highest ratings are its positive
+prompts, and the 7 with the lowest its neutral ones. A prompt has the same seed for all methods, and therefore the same
+image.
 """
 
 import heapq
@@ -24,7 +24,7 @@ from openmaia.evaluation.prompts import (
 )
 
 RATING = re.compile(r"^\W*(\d{1,4})\s*[:.)].*?(?<![\d.,])(\d{1,3})\s*(?:%|/\s*100)?\W*$")
-"""Matches a line of a model's answer: the number of a prompt, optionally the prompt itself, and its rating."""
+"""The number of a prompt, optionally the prompt itself, and its rating."""
 
 MAX_RATING = 100
 
@@ -32,20 +32,14 @@ MAX_RATING = 100
 def write_paired(
     claims: Sequence[Claim], model: LanguageModel, run_seed: int, explored: ExploredPrompts = frozenset()
 ) -> list[WrittenPrompts]:
-    """Writes test prompts for the claims (descriptions) of several methods about one unit.
-
-    The prompts that are written for all claims form one list. For each claim, the model rates the whole list, and the
-    prompts with the highest and lowest ratings are chosen.
+    """Writes the test prompts of several methods' claims about one unit.
 
     Args:
-        claims: The claims, one for each method. An abstention (a claim without text) gets no prompts, and none are
-            written for it.
-        model: Writes and rates the prompts.
-        run_seed: The seed of the run.
-        explored: Prompts of images that agents generated, normalised by `overlap.fold`. They must not be used.
+        claims: One for each method. An abstention gets no prompts, and none are written for it.
+        explored: Prompts that must not be used.
 
     Returns:
-        For each claim, in the order of `claims`, its prompts, or an UnansweredQuestion that says why there are none.
+        For each claim its prompts, or an UnansweredQuestion that says why there are none.
     """
     writer = PublishedPromptWriter(model, "pairing")
     written = [write_prompts(claim, writer, PUBLISHED_COUNT, run_seed, explored) for claim in claims]
@@ -77,7 +71,7 @@ def _chosen(ratings: list[int] | UnansweredQuestion, seeds: Mapping[str, int]) -
 
 
 def most_and_least(ratings: Sequence[int], n: int = PUBLISHED_COUNT) -> tuple[list[int], list[int]]:
-    """Returns the positions of the n highest and of the n lowest ratings. No position is in both lists.
+    """Returns the positions of the n highest and of the n lowest ratings, without a position in both.
 
     If there are fewer than 2 n ratings, n is half their number. Of equal ratings, the earlier position is chosen.
     """
@@ -88,7 +82,7 @@ def most_and_least(ratings: Sequence[int], n: int = PUBLISHED_COUNT) -> tuple[li
 
 
 def parse_ratings(answer: str, count: int) -> list[int]:
-    """Parses a model's ratings from 0 to 100 of `count` numbered prompts, one line for each, such as "3: 80".
+    """Parses ratings from 0 to 100 of `count` numbered prompts, one line for each, such as "3: 80".
 
     Raises:
         MalformedAnswer: A prompt has no rating or two, or a rating is above 100.

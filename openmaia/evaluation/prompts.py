@@ -1,8 +1,7 @@
-"""Writes the prompts of the images with which a claim (the description of a unit, with labels) is tested.
+"""Writes the prompts of test images.
 
 Positive prompts show what the claim names, neutral prompts do not. No test prompt equals, apart from case and white
-space, the prompt of an image that was generated in the investigation of the unit. The protocols of the MAIA papers do
-not exclude such prompts.
+space, a prompt of the investigation. The protocols of the MAIA papers do not exclude such prompts.
 
 Presets:
     labels: n positive prompts, divided evenly among the labels, each with a matched neutral prompt (our default).
@@ -38,26 +37,22 @@ PromptRole = Literal["positive", "neutral"]
 PROMPT_ROLES: tuple[PromptRole, ...] = ("positive", "neutral")
 
 PUBLISHED_COUNT = 7
-"""Number of positive and of neutral prompts for each description in the MAIA papers."""
+"""Positive, and neutral, prompts of a description in the MAIA papers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StimulusPrompt:
-    """A prompt for one image that tests a description, and the seed with which the image is generated."""
-
     role: PromptRole
     label: str
-    """The label that the prompt tests; empty if it tests the whole description."""
+    """Empty if the prompt tests the whole description."""
     prompt: str
     seed: int
-    """In the preset `labels` a positive prompt and its matched neutral one share a seed, for the same image layout."""
+    """In the preset `labels` a positive prompt and its neutral one share a seed, for the same image layout."""
 
 
 class PromptWriter(Protocol):
-    """Writes test prompts for claims (descriptions of units).
-
-    A writer asks a language model or, like `openmaia.offline.evaluation.prompts.RulePromptWriter`, follows fixed rules.
-    All methods raise UnansweredQuestion if they find no usable prompts, or the language model gives no usable answer.
+    """All methods raise UnansweredQuestion if they find no usable prompts, or the language model gives no usable
+    answer.
     """
 
     @property
@@ -67,10 +62,7 @@ class PromptWriter(Protocol):
 
     @property
     def words(self) -> Sequence[str]:
-        """Words about which this writer can write prompts.
-
-        As a control, an evaluation draws random words from them and tests each as if it were a unit's description.
-        """
+        """The words that serve as random descriptions."""
         ...
 
     def write(
@@ -81,34 +73,26 @@ class PromptWriter(Protocol):
         explored: ExploredPrompts = frozenset(),
         written: Sequence[StimulusPrompt] = (),
     ) -> list[StimulusPrompt]:
-        """Writes at most n positive and n neutral prompts to test a claim, and returns them in this order.
-
-        There are fewer if the writer finds too few prompts that are not in `explored`.
+        """Returns at most n positive prompts, followed by as many neutral ones; fewer if `explored` leaves too few.
 
         Args:
-            claim: The claim to test. Positive prompts show what it names, neutral ones do not.
-            n: The number of positive prompts, and of neutral prompts.
-            run_seed: The seed of the run.
-            explored: Prompts of images that the agent generated, normalised by `overlap.fold`. They must not be used.
+            explored: Prompts of the investigation, normalised by `overlap.fold`, which must not be used.
             written: The prompts of earlier looks. They are used again, with other seeds, only if there are no others.
         """
         ...
 
     def unrelated(self, n: int, run_seed: int) -> list[str]:
-        """Returns n prompts of control images, which do not depend on any claim."""
+        """Returns n prompts of control images, which depend on no claim."""
         ...
 
     def related(self, claim: Claim, prompts: Sequence[str]) -> frozenset[int]:
-        """Returns the positions in `prompts` of those that show what a claim (the description of a unit) names."""
+        """Returns the positions of the prompts that show what a claim names."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class ModelPromptWriter:
-    """Asks a language model for test prompts, in matched pairs for each label of a claim (the description of a unit).
-
-    The positive prompt of a pair shows what the label names. The neutral prompt is similar, but does not show it.
-    """
+    """Asks a language model for matched pairs of prompts, for each label of a claim."""
 
     model: LanguageModel
 
@@ -119,9 +103,8 @@ class ModelPromptWriter:
 
     @property
     def words(self) -> Sequence[str]:
-        """The words in words.txt, from which random descriptions are drawn as a control.
-
-        They name visible things and properties, without a relation to any network or data set.
+        """The words in words.txt. They name visible things and properties, without a relation to any network or
+        dataset.
         """
         return (files("openmaia.evaluation") / "words.txt").read_text(encoding="utf-8").split()
 
@@ -133,10 +116,8 @@ class ModelPromptWriter:
         explored: ExploredPrompts = frozenset(),
         written: Sequence[StimulusPrompt] = (),
     ) -> list[StimulusPrompt]:
-        """Asks the model for n pairs of a positive and a neutral prompt, divided evenly among the labels of a claim.
-
-        The prompts for one label must not show what the other labels name. If some pairs contain a prompt that is in
-        `explored` or repeats another test prompt, the model is asked once more to replace them.
+        """Returns pairs in which no label's prompts show what the others name. The model is asked once more to replace
+        pairs in `explored` and repeated prompts.
         """
         labels = claim.statements
         earlier = prompt_rows(written)
@@ -159,22 +140,20 @@ class ModelPromptWriter:
         return seed_pairs(rows, run_seed, earlier)
 
     def unrelated(self, n: int, run_seed: int) -> list[str]:
-        """Asks the language model for n prompts of varied everyday scenes."""
+        """Returns n prompts of varied everyday scenes."""
         text = template("unrelated", n=n) + "\n" + template("lines", n=n)
         return self.model.ask(Question.of(text, run_seed=run_seed), lambda answer: parse_list(answer, n))
 
     def related(self, claim: Claim, prompts: Sequence[str]) -> frozenset[int]:
-        """Asks the language model which prompts show what a claim (description) names, and returns their positions."""
+        """Returns the positions of the prompts that show what a claim names."""
         text = template("related", claim=claim.text, prompts=numbered(prompts))
         return self.model.ask(Question.of(text), lambda answer: parse_numbers(answer, len(prompts)))
 
 
 @dataclass(frozen=True, slots=True)
 class PublishedPromptWriter(ModelPromptWriter):
-    """Writes prompts as the MAIA papers and their published code do, for the presets `paper`, `repo` and `pairing`.
-
-    It asks a language model one question for all positive prompts of a claim and one for all neutral prompts. Unlike
-    those of `ModelPromptWriter`, positive and neutral prompts are not matched in pairs.
+    """Asks one question for all positive prompts and one for all neutral ones, which are not matched, as the MAIA
+    papers and their code do.
     """
 
     preset: PromptPreset
@@ -187,12 +166,7 @@ class PublishedPromptWriter(ModelPromptWriter):
         explored: ExploredPrompts = frozenset(),
         written: Sequence[StimulusPrompt] = (),
     ) -> list[StimulusPrompt]:
-        """Asks the model for n positive and n neutral prompts, and returns them in this order.
-
-        The preset `repo` follows the published code: the model gets the labels of the claim. The other presets follow
-        the papers: it gets the description, a sentence. Prompts in `explored` are left out, because the agent used them
-        in its experiments.
-        """
+        """In the preset `repo` the model gets the labels of the claim, otherwise the description."""
         statement = "\n".join(claim.labels) if self.preset == "repo" else claim.description
         prompts: list[StimulusPrompt] = []
         uses = Counter(fold(each.prompt) for each in written)
@@ -211,8 +185,8 @@ class PublishedPromptWriter(ModelPromptWriter):
 
 
 AskForPrompts = Callable[[int, str], list[tuple[str, ...]]]
-"""A function (n, instruction) -> rows: asks for n prompts, or n pairs of prompts, and returns each as a tuple. The
-instruction, which may be empty, names prompts that must not be written again."""
+"""(n, instruction) -> rows: asks for n prompts, or pairs of prompts, each returned as a tuple. The instruction, which
+may be empty, names prompts that must not be written again."""
 
 
 def ask_for_new(
@@ -222,17 +196,14 @@ def ask_for_new(
     uses: Counter[str],
     earlier: Iterable[tuple[str, ...]] = (),
 ) -> list[tuple[str, ...]]:
-    """Asks a language model for n prompts or pairs of prompts, and once more to replace those that cannot be used.
+    """Asks for n rows (prompts or pairs), and once more to replace those that cannot be used.
 
-    Rows (prompts or pairs) that contain a prompt in `explored` are left out. Rows that only repeat another test prompt
-    are used if there are too few others.
+    Rows with a prompt in `explored` are left out. Rows that only repeat another test prompt are used if there are too
+    few others.
 
     Args:
-        ask: Asks the language model for a number of rows.
-        n: The number of rows.
-        explored: Prompts that must not be used, normalised by `overlap.fold`.
-        uses: How often each prompt, normalised in the same way, was used so far. The prompts of new rows are added.
-        earlier: Rows that were used before, and are used again only if there are too few others.
+        uses: How often each prompt, normalised by `overlap.fold`, was used so far. Those of new rows are added.
+        earlier: Rows of earlier looks, which are used again only if there are too few others.
 
     Returns:
         At most n rows.
@@ -270,7 +241,7 @@ def _not_again(prompts: Sequence[tuple[str, ...]]) -> str:
 
 
 WrittenPrompts = list[StimulusPrompt] | UnansweredQuestion
-"""The test prompts of a claim (empty for an abstention), or the error that says why they could not be written."""
+"""Empty for an abstention, or the error that says why no prompts could be written."""
 
 
 def write_prompts(
@@ -281,12 +252,7 @@ def write_prompts(
     explored: ExploredPrompts = frozenset(),
     written: Sequence[StimulusPrompt] = (),
 ) -> WrittenPrompts:
-    """Writes test prompts for a claim, see `PromptWriter.write`.
-
-    Returns:
-        The prompts; an empty list for an abstention. If the writer raises UnansweredQuestion, this exception is
-        returned.
-    """
+    """Writes test prompts (see `PromptWriter.write`). An UnansweredQuestion of the writer is returned."""
     try:
         return [] if claim.is_abstention else writer.write(claim, n, run_seed, explored, written)
     except UnansweredQuestion as error:
@@ -294,11 +260,11 @@ def write_prompts(
 
 
 def parse_numbers(answer: str, count: int) -> frozenset[int]:
-    """Parses a model's answer, numbers from 1 to `count` or the word "none", and returns them as positions from 0.
+    """Parses numbers from 1 to `count`, or the word "none", as positions from 0.
 
     Raises:
-        MalformedAnswer: The answer contains neither numbers nor "none", or both, or an interval such as "1-3", or a
-            number that is not from 1 to `count`.
+        MalformedAnswer: The answer has neither numbers nor "none", or both, or an interval such as "1-3", or a number
+            outside of 1 to `count`.
     """
     written, is_none = re.findall(r"\d+", answer), "none" in answer.casefold()
     is_range = re.search(r"\d\s*[-–—]\s*\d", answer) is not None
@@ -319,10 +285,10 @@ def prompt_rows(prompts: Sequence[StimulusPrompt]) -> list[tuple[str, str, str]]
 def seed_pairs(
     rows: Sequence[tuple[str, str, str]], run_seed: int, earlier: Sequence[tuple[str, str, str]] = ()
 ) -> list[StimulusPrompt]:
-    """Assigns seeds of the image generator to rows of (label, positive prompt, neutral prompt).
+    """Assigns seeds to rows of (label, positive prompt, neutral prompt). `earlier` are the rows of earlier looks.
 
-    A seed depends on the texts of the pair and on how often the pair occurred in previous rows. Therefore a pair has
-    the same images in every claim, and a repeated pair has new images. `earlier` are the rows of earlier looks.
+    A seed depends on the pair and on how often it occurred before, so that a pair has the same images in every claim,
+    and a repeated pair new ones.
 
     Returns:
         All positive prompts, followed by all neutral ones.
@@ -341,5 +307,5 @@ def seed_pairs(
 
 
 def numbered(prompts: Sequence[str]) -> str:
-    """Returns a text that lists prompts with numbers from 1."""
+    """Lists prompts with numbers from 1."""
     return "\n".join(f"{number}. {prompt}" for number, prompt in enumerate(prompts, start=1))

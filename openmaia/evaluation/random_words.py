@@ -1,8 +1,7 @@
 """Tests random words as if they described units, as a control and for the null distribution of p-values.
 
-Each description is one word, drawn from the words that the prompt writer can write about. One word is the strictest
-control: the score of several words would be an average, which is closer to chance. The images are generated once for
-all layers.
+One word is the strictest control: the score of several words would be an average, which is closer to chance. The images
+are generated once for all layers.
 """
 
 import random
@@ -22,7 +21,7 @@ METHOD = "random words"
 
 
 TRIES = 8
-"""Maximum number of words tried for each wanted description, because a generator may be unable to draw some words."""
+"""Words that are tried for each wanted description, because a generator may be unable to draw some."""
 
 
 def random_labels(words: Collection[str], count: int, run_seed: int) -> list[str]:
@@ -34,15 +33,14 @@ def random_labels(words: Collection[str], count: int, run_seed: int) -> list[str
 def measure_random_words(
     layers: Collection[str], services: EvaluationServices, design: EvaluationDesign, reference: ReferenceData
 ) -> Iterator[Trial]:
-    """Tests descriptions that consist of one random word each, in each of the layers, as a control.
+    """Tests at most `design.random_words` descriptions of one random word each, the same in all layers.
 
-    There are at most `design.random_words` descriptions. All layers have the same ones. If the prompt writer gives no
-    usable answer for a word, or if the generator cannot draw it, another word is used. Images are not stored.
+    A word for which there are no usable prompts, or that cannot be drawn, is replaced by another. Images are not
+    stored.
 
     Yields:
-        The trials, each of which is the test of one description in one layer: first those of the first description in
-        all layers, then those of the second, and so on. A random word describes no particular unit, so `claim.unit` of
-        a trial is unit 0 of the layer as a placeholder, and `claim.replicate` is the number of the description.
+        The trials of the first word in all layers, then those of the second, and so on. `claim.unit` is unit 0 of the
+        layer as a placeholder, and `claim.replicate` the number of the word.
 
     Raises:
         ServiceError: A service failed permanently.
