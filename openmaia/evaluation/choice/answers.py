@@ -1,8 +1,4 @@
-"""Reads people's answers to blind questions, or asks a language model the questions, and scores the answers.
-
-A question asks which of two methods' texts about a unit fits it better, without saying which method wrote which text.
-The score of two methods is how often the text of the first one was preferred.
-"""
+"""Reads people's answers to blind questions, or asks a language model, and scores the answers."""
 
 import re
 from collections import defaultdict
@@ -21,60 +17,49 @@ from openmaia.evaluation.choice.questions import AnswerKey, ChoiceQuestion
 from openmaia.evaluation.language_model import LanguageModel, MalformedAnswer, Question, UnansweredQuestion, template
 
 MAX_BYTES = 4_000_000
-"""Maximum size of a file of answers in bytes."""
+"""Of a file of answers."""
 
 CHOICE = re.compile(r"^\W*(?:answer\W+|label\W+)?([12])\b\W*$", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChoiceAnswers:
-    """The answers of one person or model to the questions of one page: which of two texts about a unit fits better?"""
+    """The answers of one person or model to one page."""
 
     page: str
-    """The name of the page."""
     who: str
-    """The name of the person or of the model."""
     chosen: Mapping[str, int]
-    """For each question (by name): 1 if the text shown first was chosen, 2 if the second one was."""
+    """By question: 1 for the text shown first, 2 for the second."""
     cause: str = ""
-    """Why the model gave no usable answer to some questions (the reason for the first of them). Empty if there are no
-    such questions, and for a person."""
+    """Why the model gave no usable answer to some questions (the first reason)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChoiceScore:
-    """How often the texts of the first of two methods were preferred, over all answers to one page of questions."""
+    """How often the texts of the first of two methods were preferred, over all answers to one page."""
 
     methods: tuple[str, str]
-    """The names of the two methods."""
     share: Interval
     """Share of choices for the first method. Its interval is the smallest one that contains two others: the bootstrap
     interval over participants crossed with units, and Wilson's interval with the number of units as the sample size,
     because the answers about one unit are not independent."""
     units: int
-    """Number of units with an answer."""
+    """With an answer."""
     answered: int
-    """Number of answers of all participants."""
+    """Answers of all participants."""
     questions: int
-    """Number of questions times number of participants."""
+    """Questions times participants."""
     participants: tuple[str, ...]
     consistent: float | None
-    """Share of pairs of texts for which a participant chose the same text in both orders, of all pairs that one
-    participant answered in both orders; None if there are none."""
+    """Share of pairs for which a participant chose the same text in both orders, of those that one answered in both;
+    None without any."""
     first: float
-    """Share of choices of the text that was shown first."""
+    """Share of choices of the text shown first."""
 
 
 def ask_model(questions: Sequence[ChoiceQuestion], page: str, model: LanguageModel) -> ChoiceAnswers:
-    """Asks a language model which of two texts about a unit fits better, each question in a separate conversation.
-
-    Args:
-        questions: The questions of the page.
-        page: The name of the page.
-        model: The model to ask.
-
-    Returns:
-        The answers. A question to which the model gave no usable answer is missing in `chosen`.
+    """Asks a language model each question in a conversation of its own. Questions without a usable answer are missing
+    in `chosen`.
     """
     answers = model.ask_all([_question(each) for each in questions], parse_choice)
     failures = [each.message for each in answers if isinstance(each, UnansweredQuestion)]
@@ -100,7 +85,7 @@ def _question(question: ChoiceQuestion) -> Question:
 
 
 def parse_choice(answer: str) -> int:
-    """Parses the chosen text, 1 or 2, from the last non-blank line, such as "Answer: 2". Raises MalformedAnswer."""
+    """Parses 1 or 2 from the last non-blank line, such as "Answer: 2". Raises MalformedAnswer."""
     lines = [line for line in answer.splitlines() if line.strip()]
     match = CHOICE.match(lines[-1]) if lines else None
     if match is None:
@@ -109,11 +94,10 @@ def parse_choice(answer: str) -> int:
 
 
 def read_answers(data: bytes, name: str) -> ChoiceAnswers:
-    """Reads a file with a person's answers, saved by the page on which people choose between two texts about a unit.
+    """Reads a file that the page saved.
 
     Args:
-        data: The content of the file.
-        name: The name of the file, which also identifies a participant who gave no name.
+        name: Of the file; it also stands for a participant who gave no name.
 
     Raises:
         UsageError: The file is too large, or does not have the format in which the page saves answers.
@@ -137,17 +121,11 @@ def read_answers(data: bytes, name: str) -> ChoiceAnswers:
 
 
 ChoicesByUnit = Mapping[Unit, Sequence[tuple[str, int, int]]]
-"""For each unit the choices as tuples (participant, replicate, index of the chosen method: 0 or 1)."""
+"""(participant, replicate, index of the chosen method: 0 or 1) for each choice about a unit."""
 
 
 def score_answers(answers: Sequence[ChoiceAnswers], key: AnswerKey, resamples: int, seed: int = 0) -> ChoiceScore:
     """Computes how often the texts of the first of two methods were preferred, from all answers to one page.
-
-    Args:
-        answers: The answers, one object for each participant (a person or a model).
-        key: The answer key of the page, which says which method wrote which text.
-        resamples: The number of bootstrap resamples.
-        seed: The seed of the bootstrap.
 
     Raises:
         UsageError: No question is answered, an answer belongs to another page, or two of `answers` come from the same
