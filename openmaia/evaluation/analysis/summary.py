@@ -1,4 +1,4 @@
-"""Averages the scores of a run's descriptions over its units, with confidence intervals."""
+"""Averages the scores of a run over its units, with intervals."""
 
 import json
 from collections import Counter, defaultdict
@@ -19,19 +19,19 @@ from openmaia.runs.run import Run
 FILE = "evaluation.json"
 
 WHOLE = ""
-"""The key of the means over all layers, where other keys are the names of layers."""
+"""Stands for all layers, where other keys are names of layers."""
 
 RESAMPLED = tuple(name for name in MATCHED if name != "auc")
-"""Measures that are computed twice: of raw activations, and under the name `z_NAME` of standardised activations."""
+"""Measures that are computed twice: of raw activations, and under the name `z_NAME` of standardised ones."""
 DETECTION = ("auprc", "responsiveness", "purity", "balanced_accuracy", "fuzzing", "correlation")
 FIXED = (
     *("auc_worst", "mad", "clarity", "top1", "top5", "chance"),
     *(f"detection_{name}" for name in DETECTION),
 )
-"""Scores whose intervals come from resampling only units, not prompts."""
+"""Scores for which only units are resampled, not prompts."""
 WITH_CHANCE = ("auc", "auc_other", "auc_minus_other", "auc_words")
-"""Measures that are averaged twice: over the tested descriptions and, under the name `NAME_all`, over all units, in which
-units without a tested description get the AUC of chance for their own description."""
+"""Measures that are averaged twice: over the tested descriptions and, as `NAME_all`, over all units, in which units
+without a tested description get the AUC of chance for their own description."""
 CONTROLLED = {"auc_unrelated": "unrelated", "auc_random": "random"}
 """The roles of the images with which AUCs compare positive ones. Prompts, photographs and units are resampled."""
 SCORES = (
@@ -45,48 +45,38 @@ SCORES = (
 )
 
 MeanActivations = Mapping[str, Interval]
-"""Means of raw activations, with their intervals. `positive` and `neutral` average the positive images (which show what
-a description names) or neutral images (which do not) of each unit first, and then the units, as the tables of the MAIA
-papers do. `positive_images` and `neutral_images` average all images of all units at once, as the published MAIA code
-does. The mean over units and the mean over images differ if units have different numbers of images."""
+"""Means of raw activations. `positive` and `neutral` average the images of each unit first, as the tables of the MAIA
+papers do. `positive_images` and `neutral_images` average all images at once, as the published MAIA code does. They
+differ if units have different numbers of images."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LayerActivations:
-    """Mean activations of the units of a run on test images, as in the tables of the MAIA papers.
-
-    Positive images show what the description of a unit names. Neutral images do not. Only tested units that have both
-    kinds of images are included.
-    """
+    """Mean activations on test images, over tested units with both kinds, as in the tables of the MAIA papers."""
 
     layers: Mapping[str, MeanActivations]
-    """The means of each layer."""
     whole: MeanActivations
-    """The means over all layers."""
+    """Over all layers."""
     units: Mapping[str, list[int]]
-    """Indices of the included units of each layer. A unit with several replicates is listed once."""
+    """Indices of the units of each layer. A unit with several replicates is listed once."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PooledScores:
-    """The scores of a run, averaged over its units."""
-
     units: int
-    """Number of evaluated investigations."""
+    """Evaluated investigations."""
     outcomes: dict[str, int]
-    """Number of investigations by the outcome of their tests (`Trial.outcome`)."""
+    """Investigations by `Trial.outcome`."""
     measures: dict[str, Interval]
-    """The mean of each of SCORES with its interval, by the name of the score. `Evaluation.values` explains the scores;
-    `auc_minus_other` is `auc` minus `auc_other`."""
+    """The mean of each of SCORES (see `Evaluation.values`); `auc_minus_other` is `auc` minus `auc_other`."""
     counts: dict[str, int]
-    """Number of investigations in the mean of each of SCORES."""
+    """Investigations in the mean of each of SCORES."""
     activations: LayerActivations
 
 
 def run_scores(run: Run, resamples: int) -> PooledScores:
-    """Returns the mean scores of a run. They are stored in the run directory, and computed again if evaluations change.
-
-    Damaged evaluations are left out.
+    """Returns the mean scores of a run without damaged evaluations. They are stored, and computed again if evaluations
+    change.
     """
     stamp = evaluation_stamp(run, resamples)
     cached: dict[str, Any] = _cached(run)
@@ -116,7 +106,6 @@ def run_scores(run: Run, resamples: int) -> PooledScores:
 
 
 def _cached(run: Run) -> dict[str, Any]:
-    """Returns the content of evaluation.json; empty if the file is missing or damaged."""
     try:
         stored: Any = run.files.read_json(FILE)
     except StoreError:
@@ -133,13 +122,7 @@ def _from_json(lists: Mapping[str, list[float | None]]) -> dict[str, Interval]:
 
 
 def pool_scores(evaluations: Iterable[Evaluation], resamples: int, seed: int = 0) -> PooledScores:
-    """Averages the scores of the descriptions of a run over its units.
-
-    Args:
-        evaluations: The tests of the descriptions. Only one of them is in memory at a time.
-        resamples: Number of bootstrap resamples.
-        seed: Seed of the resampling.
-    """
+    """Averages the scores over units. Only one of the evaluations is in memory at a time."""
     outcomes: Counter[str] = Counter()
     means: defaultdict[str, PooledMean] = defaultdict(lambda: PooledMean(seed))
     levels: defaultdict[str, defaultdict[str, PooledMean]] = defaultdict(lambda: defaultdict(lambda: PooledMean(seed)))
@@ -174,12 +157,8 @@ def _intervals(means: Mapping[str, PooledMean]) -> MeanActivations:
 
 
 def estimate_scores(evaluation: Evaluation, resamples: int, seed: int = 0) -> dict[str, BootstrapEstimate]:
-    """Estimates the scores of one evaluated description, each with its bootstrap distribution.
-
-    Returns:
-        The estimates by name: those of SCORES, and the mean activations `positive` (on images that should show what the
-        description names) and `neutral` (on images that should not). Undefined scores are left out. The result is empty
-        if no usable test prompts were written.
+    """Estimates SCORES, and the mean activations `positive` and `neutral`, of one evaluated description, without
+    undefined ones. Empty if no usable prompts were written.
     """
     trial, unit = evaluation.trial, str(evaluation.trial.claim.unit)  # replicates of a unit are one cluster
     if trial.outcome not in COUNTED:
