@@ -1,4 +1,4 @@
-"""Writes two pages of a run's report: the claimed biases with contrasting images, and the errors that biases cause."""
+"""Writes two pages of the report: claimed biases with contrasting images, and the errors that biases cause."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -21,63 +21,53 @@ PACKAGE = "openmaia.apps.bias"
 CARDS, GALLERY = f"{APPLICATIONS}/biases.html", f"{APPLICATIONS}/failure modes.html"
 
 PAIRS = 6
-"""Number of image pairs that the card of a claimed bias shows of each kind: those whose scores differ most in the
-claimed direction, and those whose scores differ least in it."""
+"""Pairs of a card whose scores differ most in the claimed direction, and as many whose scores differ least."""
 SIDE = 144
 PAGE_BYTES = 6_000_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImageTile:
-    """An image on a page about biases."""
-
     uri: str
-    """The image as a data URI; empty if the page would exceed its size limit (PAGE_BYTES) with it."""
+    """A data URI; empty if the page would exceed PAGE_BYTES with it."""
     image: StoredImage
 
 
 TilePair = tuple[ImageTile, ImageTile]
-"""The image with a claimed context, and the matched one without it."""
+"""With and without the context."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BiasCard:
-    """What the page of biases shows about one claimed bias."""
+    """One claimed bias."""
 
     verdict: BiasVerdict
     page: str
-    """Path of the unit's page, relative to the folder report/ of the run."""
+    """Of the unit, relative to the folder report/ of the run."""
     strips: Markup
-    """The chart of the scores with and without the context."""
+    """A chart of the scores."""
     strongest: tuple[TilePair, ...]
     """The pairs whose scores differ most in the claimed direction."""
     weakest: tuple[TilePair, ...]
-    """The pairs whose scores differ least in the claimed direction."""
+    """The pairs whose scores differ least in it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FailureSection:
-    """The part of the page of failure modes that shows one failure mode, a kind of error that a bias causes."""
+    """One failure mode."""
 
     name: str
-    """The name of the class."""
+    """The class."""
     page: str
-    """Path of the unit's page, relative to the folder report/ of the run."""
+    """Of the unit, relative to the folder report/ of the run."""
     mode: Mapping[str, Any]
     """The fields of the `FailureMode`, without its images."""
     tiles: tuple[ImageTile, ...]
-    """The images that the classifier gets wrong."""
 
 
 def write_pages(run: Run, verdicts: Sequence[BiasVerdict]) -> None:
-    """Writes the page of claimed biases and, if failure modes are stored, the page of failure modes.
-
-    A failure mode is a kind of error that a supported bias causes. The pages are written to the folder
-    report/applications/ of the run.
-
-    Args:
-        run: The run.
-        verdicts: The verdicts on all claimed biases of the run.
+    """Writes the page of claimed biases and, if failure modes are stored, their page to report/applications/ of the
+    run.
     """
     pages = {row.investigation: row.page for row in rows(run, run.name, "units/")}
     failures = list(stored_tests(run, FAILURES))

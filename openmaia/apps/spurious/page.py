@@ -1,4 +1,4 @@
-"""Writes our reproduction of the MAIA paper's Table 2 as a page, a chart and a CSV table, with the paper's numbers."""
+"""Writes the table as a page, a chart and a CSV file, with the paper's numbers."""
 
 import json
 from collections.abc import Sequence
@@ -19,19 +19,7 @@ PAPER = "Spawrious O2O-Easy, ResNet-18 (MAIA paper, Table 2)"
 
 
 def write(files: Files, config: Config, made: SpuriousTable, results: Sequence[StudyResult], backbone: str) -> Path:
-    """Writes our reproduction of the MAIA paper's Table 2: report/spurious.html, .svg, .png and .csv, and table.json.
-
-    Args:
-        files: The run directory.
-        config: The config of the study, which trains classifiers on data with a spurious feature (see
-            `openmaia.apps.spurious.study`).
-        made: The reproduced table: the accuracy for each method of selecting units.
-        results: The results of the study for each classifier.
-        backbone: The name of the model that plays the agent.
-
-    Returns:
-        The path of the page.
-    """
+    """Writes report/spurious.html, .svg, .png and .csv, and table.json. Returns the path of the page."""
     legend = [
         point_key(POSITIVE, False, f"ours: mean, 95 % over {len(results)} classifiers"),
         point_key(NEUTRAL, True, f"published: {PAPER}"),

@@ -1,7 +1,5 @@
-"""Fits logistic regression with and without l1 regularisation, by scikit-learn.
-
-The field and variables named `strength` hold scikit-learn's C, the inverse of the strength of the regularisation. All
-functions expect standardised features.
+"""Fits logistic regression with and without l1 to standardised features. `strength` is scikit-learn's C, the inverse of
+the strength of the regularisation.
 """
 
 import warnings
@@ -17,33 +15,32 @@ from sklearn.linear_model import LogisticRegression  # pyright: ignore[reportMis
 from openmaia.core.errors import UsageError
 
 FeatureArray = npt.NDArray[np.float64]
-"""Features, shape (n images, d units)."""
+"""(n images, d units)"""
 ClassLabels = npt.NDArray[np.int64]
-"""Index of the class of each image, shape (n images,)."""
+"""The class of each image, (n images,)."""
 
 STEPS, FACTOR = 40, 1.5
 """`with_units` increases C (the inverse of the regularisation strength) at most STEPS times by the factor FACTOR. At
 the first value of C, all weights are still 0."""
 HALVINGS = 8
-"""Maximum number of bisections between the last C at which `with_units` gets fewer units than requested and the first C
-with enough."""
+"""Bisections between the last C that gives fewer units than requested and the first that gives enough."""
 ITERATIONS = 1000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SparseModel:
-    """A fitted logistic regression, in which many units (features) may have the weight 0 for all classes."""
+    """A fitted logistic regression, in which many units may have no weight."""
 
     weights: npt.NDArray[np.float64]
-    """Shape (classes, d units)."""
+    """(classes, d units)"""
     bias: npt.NDArray[np.float64]
-    """Shape (classes,)."""
+    """(classes,)"""
     strength: float
-    """scikit-learn's C; infinite without regularisation."""
+    """Infinite without regularisation."""
 
     @property
     def units(self) -> list[int]:
-        """Indices of the units (features) that have a nonzero weight for at least one class."""
+        """Indices of the units that have a nonzero weight for at least one class."""
         return np.flatnonzero(np.abs(self.weights).max(axis=0)).tolist()
 
     def accuracy(self, features: FeatureArray, labels: ClassLabels) -> float:
@@ -52,13 +49,8 @@ class SparseModel:
 
 
 def plain(features: FeatureArray, labels: ClassLabels, units: Sequence[int], tolerance: float) -> SparseModel:
-    """Fits a logistic regression without regularisation to a subset of the features.
-
-    Args:
-        features: The standardised features.
-        labels: The class of each image.
-        units: The columns of `features` that the model uses. The weights of all other columns are 0.
-        tolerance: The tolerance of the solver (lbfgs).
+    """Fits a logistic regression without regularisation to some columns of the features. The weights of the others are
+    0.
     """
     chosen = list(units)
     regression = LogisticRegression(C=np.inf, solver="lbfgs", tol=tolerance, max_iter=ITERATIONS)
@@ -69,10 +61,10 @@ def plain(features: FeatureArray, labels: ClassLabels, units: Sequence[int], tol
 
 
 def with_units(features: FeatureArray, labels: ClassLabels, count: int, tolerance: float) -> SparseModel:
-    """Fits an L1-regularised logistic regression with nonzero weights for exactly `count` units (solver saga).
+    """Fits an L1-regularised logistic regression with nonzero weights for exactly `count` units.
 
-    The regularisation is approximately the strongest at which at least `count` units have nonzero weights. If more
-    units have them, only the `count` units with the largest weights keep them.
+    The regularisation is approximately the strongest at which at least `count` units have nonzero weights. If more have
+    them, only those with the largest weights keep them.
 
     Raises:
         UsageError: No regularisation that was tried gives that many units nonzero weights.
@@ -107,18 +99,10 @@ def with_units(features: FeatureArray, labels: ClassLabels, count: int, toleranc
 def tuned(
     features: FeatureArray, labels: ClassLabels, splits: int, tolerance: float, rng: np.random.Generator
 ) -> SparseModel:
-    """Fits an L1-regularised logistic regression, and chooses the strength of the regularisation on held-out images.
+    """Fits an L1-regularised logistic regression, with the strength of ten that is best on held-out images.
 
-    Ten strengths are tried. Each is scored by its mean accuracy over random divisions of the images into two halves:
-    one half is fitted, the other one is held out and scored. The best strength is then used to fit all images. Of
-    equally good strengths, the strongest regularisation is chosen.
-
-    Args:
-        features: The standardised features.
-        labels: The class of each image.
-        splits: The number of random divisions into halves.
-        tolerance: The tolerance of the solver.
-        rng: Draws the halves.
+    Each is scored by its mean accuracy over `splits` random divisions of the images into halves, of which one is fitted
+    and the other scored. Of equally good strengths, the strongest regularisation is chosen.
     """
     whole = _RegularisationPath(features, labels, tolerance)
     strengths = whole.first * np.geomspace(2, 400, 10)
@@ -131,7 +115,7 @@ def tuned(
 
 
 class _RegularisationPath:
-    """A sequence of fits with decreasing L1 regularisation. Each fit starts from the previous solution."""
+    """Fits with decreasing regularisation, each of which starts from the previous solution."""
 
     def __init__(self, features: FeatureArray, labels: ClassLabels, tolerance: float):
         if len(np.unique(labels)) < 2:
