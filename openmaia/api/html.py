@@ -21,25 +21,23 @@ if TYPE_CHECKING:
 
 SIDE = 112
 PAGE_BYTES = 1_500_000
-"""Largest total size of the images of one result, in bytes. They are stored in the notebook."""
+"""Of the images of one result, which are stored in the notebook."""
 EXEMPLARS, HIGHEST, LOWEST, PAIRS = 8, 12, 6, 6
 """Numbers of images in the sections of a result."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GridTile:
-    """An image of a grid, with its caption and activation."""
-
     uri: str
-    """Data URI of the image; empty if there is none."""
+    """A data URI; empty if there is no image."""
     caption: str
     number: str = ""
-    """The unit's activation on the image, as text. Empty if there is none."""
+    """The activation."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GridSection:
-    """A part of a page in a notebook: a title, a text, and a grid of images. Each may be empty."""
+    """A part of a page. Each field may be empty."""
 
     title: str = ""
     text: str = ""
@@ -47,7 +45,7 @@ class GridSection:
 
 
 def result_page(result: "UnitResult") -> str:
-    """Returns the result for a unit as HTML: the description, its test, and images with prompts and activations."""
+    """Returns a result as HTML: the description, its test, and images with prompts and activations."""
     record, thumbnails = result.record, Thumbnails(PAGE_BYTES)
     sections = [
         GridSection(title="Dataset images with the highest activations", tiles=_exemplars(result, thumbnails)),
@@ -82,28 +80,18 @@ def tested_line(result: "UnitResult") -> str:
 
 
 def grids(title: str, lines: Sequence[str], sections: Sequence[GridSection], notes: Sequence[str] = ()) -> str:
-    """Returns an HTML fragment with texts and grids of images.
-
-    Args:
-        title: The heading; may be empty.
-        lines: Paragraphs below the heading.
-        sections: The grids.
-        notes: Paragraphs at the end.
-    """
+    """Returns an HTML fragment: a heading (may be empty), paragraphs, grids, and paragraphs at the end."""
     template = _environment().get_template("grids.html.j2")
     return template.render(title=title, lines=lines, sections=sections, notes=notes, side=SIDE)
 
 
 def parts_page(parts: Sequence[Part]) -> str:
-    """Returns texts and images, such as the output of a tool, in their order as HTML.
-
-    A text in square brackets is the caption of the next image.
-    """
+    """Returns texts and images in their order as HTML. A text in square brackets is the caption of the next image."""
     return grids("", (), list(_sections(parts, Thumbnails(PAGE_BYTES))))
 
 
 def show(result: "UnitResult") -> None:
-    """Shows the result for a unit: in a notebook as HTML, elsewhere as text."""
+    """Shows a result: in a notebook as HTML, elsewhere as text."""
     if display := notebook_display():
         display(result)
     else:
@@ -153,7 +141,7 @@ def _mask(exemplar: Exemplar, threshold: float) -> bytes | None:
 
 
 def _measured(record: Record, thumbnails: Thumbnails) -> Iterator[GridSection]:
-    """Yields two sections: the images with the highest and those with the lowest activations, without exemplars."""
+    """Yields the images with the highest and those with the lowest activations, without exemplars."""
     captions, pictures = Captions.of(record), record.images
     entries = {
         entry.original: entry

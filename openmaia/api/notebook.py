@@ -1,7 +1,4 @@
-"""`openmaia.open`: a person investigates a unit in a notebook with the tools of the agent, without a sandbox.
-
-The calls are recorded in the same format as those of an agent.
-"""
+"""`openmaia.open`: a person investigates a unit in a notebook with the tools of the agent, without a sandbox."""
 
 import time
 from collections.abc import Iterable, Mapping
@@ -46,8 +43,7 @@ def open(
     """Lets a person investigate one unit in a notebook, with the tools that agents have.
 
     Everything runs in this process, without a sandbox. The object `system` measures the activation of the unit on
-    images. The object `tools` returns exemplars (dataset images), and generates, edits and displays images. All calls
-    are recorded.
+    images. The object `tools` returns exemplars, and generates, edits and displays images. All calls are recorded.
 
     `tools.answer(description, *labels)` ends the investigation, and `tools.close()` ends it without an answer. Both add
     the record to the run `NAME-human` (NAME is the name of the run in the config). Earlier records of the unit are
@@ -105,8 +101,7 @@ class NotebookTools(api.Tools):
 
         Args:
             description: What the unit responds to, in one or two sentences. Empty if no description fits.
-            *labels: Short phrases, each for one thing to which the unit responds. If none are given, the description is
-                the only label.
+            *labels: Short phrases, each for one thing. If none are given, the description is the only label.
 
         Returns:
             The path of the file of the record.
@@ -131,10 +126,9 @@ class NotebookTools(api.Tools):
 
 
 class _Desk:
-    """Executes and records the calls of a person. The whole investigation is recorded as one turn."""
+    """Executes and records the calls of a person, as one turn. `resources` is closed at the end."""
 
     def __init__(self, single: SingleUnit, run: Run, resources: ExitStack):
-        """`resources` is closed at the end of the investigation."""
         self._single, self._run, self._resources = single, run, resources
         context = InvestigationContext(
             unit=single.unit,
@@ -147,7 +141,7 @@ class _Desk:
         self._shown = 0
         self._started = time.time()
         self._ended = ""
-        """The path of the record, once the investigation has ended."""
+        """The path of the record."""
 
     def call(self, name: str, *args: Any) -> Any:
         self._check_open()
@@ -209,7 +203,6 @@ class _Desk:
 
 
 def _show(parts: list[Part]) -> None:
-    """Shows texts and images: in a notebook as a grid, elsewhere as text with the digest and size of each image."""
     if not parts:
         return
     if display := notebook_display():
