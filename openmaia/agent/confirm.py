@@ -30,16 +30,8 @@ def pairs_due(context: InvestigationContext, answer: ParsedReply) -> int:
 
 
 def confirm(context: InvestigationContext, answer: ParsedReply, turns: Sequence[Turn]) -> Confirmation:
-    """Generates and measures the contrasts of an answer.
-
-    Args:
-        turns: A near miss may show a hypothesis that was listed in them and is not in the answer.
-
-    Returns:
-        One sample for each image; none if no contrasts were found.
-
-    Raises:
-        ServiceError: A service failed.
+    """Generates and measures the contrasts of an answer. The result has one sample for each image; none if no contrasts
+    were found. A near miss may show a hypothesis that was listed in `turns` and is not in the answer.
     """
     services, options = context.services, context.options
     spent_before = services.ledger.spent()

@@ -54,11 +54,8 @@ class InvestigationOptions:
     """None: the backbone writes them."""
 
     def time_limits(self, work: float, elapsed: float) -> list[str]:
-        """Returns the time limits that were reached, such as "limits.minutes=30".
-
-        Args:
-            work: Seconds in services and experiments, without waiting times.
-            elapsed: Seconds by the clock.
+        """Returns the limits, such as "limits.minutes=30", that were reached after `work` seconds in services and
+        experiments and `elapsed` seconds by the clock.
         """
         limits = {"minutes": (self.minutes, work), "wall_minutes": (self.wall_minutes or float("inf"), elapsed)}
         return [f"limits.{name}={limit:g}" for name, (limit, taken) in limits.items() if taken >= limit * 60]

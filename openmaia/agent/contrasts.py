@@ -31,10 +31,8 @@ class Contrasts(Protocol):
     def find(self, labels: Sequence[str], dropped: Sequence[str], n: int) -> list[Contrast]:
         """Returns at most `n` contrasts: one for each label in turn, then a second one for each, and so on.
 
-        Args:
-            labels: Near misses should show none of them.
-            dropped: Dropped hypotheses, the latest first. They may serve as near misses.
-            n: At least the number of labels.
+        Near misses should show none of the labels. They may show dropped hypotheses, which come latest first. `n` is at
+        least the number of labels.
         """
         ...
 

@@ -16,12 +16,10 @@ from openmaia.runs.records import CUT, SET_ASIDE, Turn
 
 
 class Conversation:
-    """The instructions, the question, and the turns with the outputs of their experiments.
+    """The instructions, the question, and the turns with the outputs of their experiments. The caller goes on appending
+    to `turns`.
 
-    The caller goes on appending to `turns`.
-
-    Raises:
-        UsageError: The task asks about a class, and the unit does not represent one.
+    Raises UsageError if the task asks about a class, and the unit does not represent one.
     """
 
     def __init__(self, context: InvestigationContext, turns: Sequence[Turn], stopping: Stopping):
@@ -72,10 +70,8 @@ class Conversation:
 
 
 def class_of(unit: Unit, services: Services) -> str:
-    """Returns the name of the class that an output unit represents.
-
-    Raises:
-        UsageError: The unit is not in the output layer, or the name is unknown.
+    """Returns the name of the class that an output unit represents. Raises UsageError if the unit is not in the output
+    layer, or the name is unknown.
     """
     classes = services.target.info().classes
     if unit.layer != OUTPUT or not 0 <= unit.index < len(classes):

@@ -73,12 +73,8 @@ class ExperimentRunner:
         sandbox.start()
 
     def run(self, code: str) -> ExperimentResult:
-        """Runs an experiment, if necessary after a replay of the completed ones.
-
-        Raises:
-            ReplayDiverged: A replayed experiment behaved differently.
-            SandboxError: The sandbox failed.
-            ServiceError: A service failed.
+        """Runs an experiment, if necessary after a replay of the completed ones. Raises ReplayDiverged if one of these
+        behaved differently, SandboxError and ServiceError.
         """
         # Only when it is needed: a replay costs time, and the agent may answer next.
         if self._lost:
@@ -103,11 +99,8 @@ class ExperimentRunner:
         self._images.update(turn.images)
 
     def resume(self, turns: Sequence[Turn]) -> None:
-        """Restores the variables and images of an interrupted investigation.
-
-        Raises:
-            ReplayDiverged: An experiment behaved differently.
-            SandboxError: The sandbox failed.
+        """Restores the variables and images of an interrupted investigation. Raises ReplayDiverged if an experiment
+        behaved differently, and SandboxError.
         """
         for turn in turns:
             self.completed(turn)
@@ -312,11 +305,8 @@ class _ReplaySession(_Session):
         self._turn, self._calls, self._images, self._toolbox = turn, iter(turn.calls), images, toolbox
 
     def serve(self, name: str, args: list[Any], kwargs: dict[str, Any]) -> Any:
-        """Returns the recorded result of a call.
-
-        Raises:
-            ToolError: The recorded call raised it.
-            ReplayDiverged: The call is not the next one of the record.
+        """Returns the recorded result of a call, or raises the recorded ToolError. Raises ReplayDiverged if the call is
+        not the next one of the record.
         """
         if name in UNRECORDED:
             return self._toolbox.call(name, args)[0]

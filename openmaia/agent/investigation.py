@@ -32,13 +32,8 @@ class Investigation:
     """One investigation in progress. A context manager, which ends the sandbox."""
 
     def __init__(self, context: InvestigationContext, replicate: int, journal: Journal, notes: tuple[str, ...] = ()):
-        """Writes the opening messages and starts the sandbox, without waiting until it is ready.
-
-        Args:
-            notes: Remarks for the record, such as a restart.
-
-        Raises:
-            UsageError: The task asks about a class, and the unit does not represent one.
+        """Writes the opening messages and starts the sandbox, without waiting for it. Raises UsageError if the task
+        asks about a class, and the unit does not represent one.
         """
         self.context, self.replicate, self.journal, self.notes = context, replicate, journal, notes
         self.unit, self.task, self.options = context.unit, context.task, context.options
@@ -65,23 +60,15 @@ class Investigation:
         self.sandbox.close()
 
     def resume(self) -> None:
-        """Loads the turns of the journal and restores the variables of their experiments.
-
-        Raises:
-            ReplayDiverged: A replayed experiment behaved differently.
-        """
+        """Loads the turns of the journal and restores the variables of their experiments. Raises ReplayDiverged."""
         self.turns.extend(self.journal.turns())
         if damage := self.journal.damage(len(self.turns)):
             self.notes += (damage,)
         self.experiments.resume(self.turns)
 
     def turn(self) -> Turn:
-        """Executes one turn and appends it to the journal.
-
-        Raises:
-            ServiceError: A service failed.
-            SandboxError: The sandbox failed.
-            ReplayDiverged: Experiments had to be replayed and behaved differently.
+        """Executes one turn and appends it to the journal. Raises ServiceError, SandboxError, and ReplayDiverged if
+        experiments had to be replayed and behaved differently.
         """
         started, spent_before = time.monotonic(), self.context.services.ledger.spent()
         reply = self._reply()
@@ -151,10 +138,8 @@ class Investigation:
         return parsed.code, (SET_ASIDE,)
 
     def confirm(self) -> None:
-        """Measures the contrasts of an accepted answer, if the task demands it.
-
-        Raises:
-            ServiceError: A service failed. The answer is in the journal.
+        """Measures the contrasts of an accepted answer, if the task demands it. Raises ServiceError; the answer is in
+        the journal.
         """
         answer = self.answer
         if answer is None or not (due := pairs_due(self.context, answer)):

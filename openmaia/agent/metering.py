@@ -10,11 +10,8 @@ ServiceT = TypeVar("ServiceT")
 
 
 def metered(service: ServiceT, name: str, ledger: UsageLedger, gpus: float) -> ServiceT:
-    """Wraps a service so that a ledger gets the requests and the duration of each call.
-
-    Args:
-        service: Each of its methods takes one list of requests or nothing.
-        gpus: The number of GPUs that are reserved for the service.
+    """Wraps a service, whose methods take one list of requests or nothing, so that a ledger gets the requests and the
+    duration of each call. `gpus` are reserved for the service.
     """
     return cast(ServiceT, _Metered(service, name, ledger, gpus))
 

@@ -27,12 +27,7 @@ class PatientBackbone:
     """Seconds between two attempts."""
 
     def reply(self, chats: Sequence[Chat]) -> list[Reply]:
-        """Returns one reply for each chat.
-
-        Raises:
-            ServiceUnavailable: The backbone is unavailable for longer than `minutes`.
-            ServiceError: The backbone failed otherwise.
-        """
+        """Returns one reply for each chat. Raises ServiceUnavailable after `minutes`, and any other error at once."""
         return _repeated(self.backbone.reply, chats, self.minutes, self.pause)
 
 

@@ -55,12 +55,11 @@ class ReferenceData:
     def controls(
         self, claim: Claim, writer: PromptWriter, judge: Judge | None, explored: ExploredPrompts = frozenset()
     ) -> ControlImages:
-        """Returns a claim's unrelated images and photographs, without those that show what it names.
+        """Returns a claim's unrelated images and photographs, without those that show what it names and those of
+        prompts in `explored`.
 
-        Args:
-            writer: Says which unrelated prompts and captions do. If it cannot, there are no unrelated images.
-            judge: Says it of photographs without a caption.
-            explored: Unrelated images with these prompts are left out.
+        The writer decides by prompts and captions; if it cannot, there are no unrelated images. The judge decides about
+        photographs without a caption.
         """
         try:
             related = writer.related(claim, [stimulus.prompt for stimulus in self.unrelated])

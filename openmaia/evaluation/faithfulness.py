@@ -96,10 +96,8 @@ def measure_faithfulness(
 ) -> Faithfulness:
     """Ablates the unit of each tested description, and measures the effects on the images of its trial.
 
-    A description is left out if `target.can_intervene` is False for its layer, or if its trial is damaged.
-
-    Args:
-        progress: Called with the number of descriptions that are done and the number of all that are measured.
+    A description is left out if `target.can_intervene` is False for its layer, or if its trial is damaged. `progress`
+    gets the number of descriptions that are done and that of all.
     """
     stored = StoredTrials(run)
     described = {trial.claim.investigation: trial.claim for trial in stored if trial.outcome == "tested"}

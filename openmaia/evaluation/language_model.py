@@ -68,10 +68,7 @@ class LanguageModel:
         self, questions: Sequence[Question], parse: Callable[[str], ParsedAnswer]
     ) -> list[ParsedAnswer | UnansweredQuestion]:
         """Asks all questions in one batch, again with the reason if `parse` raises MalformedAnswer, up to MAX_ATTEMPTS
-        times.
-
-        Returns:
-            For each question the parsed answer, or an UnansweredQuestion that says why there is none.
+        times. An UnansweredQuestion says why there is no answer.
         """
         opening = system(template("system"))
         chats: list[list[Message]] = [[opening, user(*question.parts)] for question in questions]
@@ -96,10 +93,8 @@ class LanguageModel:
 
 
 def parse_list(answer: str, n: int) -> list[str]:
-    """Parses a list of n prompts, one per line, without bullets and numbers.
-
-    Raises:
-        MalformedAnswer: There are not n different prompts in English of at most MAX_PROMPT_CHARACTERS characters.
+    """Parses a list of n prompts, one per line, without bullets and numbers. Raises MalformedAnswer unless there are n
+    different ones in English of at most MAX_PROMPT_CHARACTERS characters.
     """
     lines = [line for line in answer.splitlines() if line.strip()]
     numbered = [line for line in lines if NUMBERED.match(line)]

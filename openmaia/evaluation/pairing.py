@@ -32,14 +32,8 @@ MAX_RATING = 100
 def write_paired(
     claims: Sequence[Claim], model: LanguageModel, run_seed: int, explored: ExploredPrompts = frozenset()
 ) -> list[WrittenPrompts]:
-    """Writes the test prompts of several methods' claims about one unit.
-
-    Args:
-        claims: One for each method. An abstention gets no prompts, and none are written for it.
-        explored: Prompts that must not be used.
-
-    Returns:
-        For each claim its prompts, or an UnansweredQuestion that says why there are none.
+    """Writes the test prompts of several methods' claims about one unit, in their order. An UnansweredQuestion says why
+    there are none; an abstention gets none, and none are written for it.
     """
     writer = PublishedPromptWriter(model, "pairing")
     written = [write_prompts(claim, writer, PUBLISHED_COUNT, run_seed, explored) for claim in claims]
@@ -82,10 +76,8 @@ def most_and_least(ratings: Sequence[int], n: int = PUBLISHED_COUNT) -> tuple[li
 
 
 def parse_ratings(answer: str, count: int) -> list[int]:
-    """Parses ratings from 0 to 100 of `count` numbered prompts, one line for each, such as "3: 80".
-
-    Raises:
-        MalformedAnswer: A prompt has no rating or two, or a rating is above 100.
+    """Parses ratings from 0 to 100 of `count` numbered prompts, one line for each, such as "3: 80". Raises
+    MalformedAnswer unless each has one.
     """
     lines = [match for line in answer.splitlines() if (match := RATING.match(line))]
     ratings = {int(match[1]): int(match[2]) for match in lines}

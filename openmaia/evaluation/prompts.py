@@ -73,11 +73,10 @@ class PromptWriter(Protocol):
         explored: ExploredPrompts = frozenset(),
         written: Sequence[StimulusPrompt] = (),
     ) -> list[StimulusPrompt]:
-        """Returns at most n positive prompts, followed by as many neutral ones; fewer if `explored` leaves too few.
+        """Returns at most n positive prompts, followed by as many neutral ones; fewer if `explored`, the prompts of the
+        investigation normalised by `overlap.fold`, leaves too few.
 
-        Args:
-            explored: Prompts of the investigation, normalised by `overlap.fold`, which must not be used.
-            written: The prompts of earlier looks. They are used again, with other seeds, only if there are no others.
+        Those `written` for earlier looks are used again, with other seeds, only if there are no others.
         """
         ...
 
@@ -196,20 +195,13 @@ def ask_for_new(
     uses: Counter[str],
     earlier: Iterable[tuple[str, ...]] = (),
 ) -> list[tuple[str, ...]]:
-    """Asks for n rows (prompts or pairs), and once more to replace those that cannot be used.
+    """Asks for n rows (prompts or pairs), and once more to replace those that cannot be used. Returns at most n.
 
-    Rows with a prompt in `explored` are left out. Rows that only repeat another test prompt are used if there are too
-    few others.
+    Rows with a prompt in `explored` are left out. Rows that only repeat another test prompt, or are among those of
+    earlier looks, are used if there are too few others. `uses` counts the uses of each prompt, normalised by
+    `overlap.fold`; those of new rows are added.
 
-    Args:
-        uses: How often each prompt, normalised by `overlap.fold`, was used so far. Those of new rows are added.
-        earlier: Rows of earlier looks, which are used again only if there are too few others.
-
-    Returns:
-        At most n rows.
-
-    Raises:
-        UnansweredQuestion: The model gave no usable answer, or only prompts in `explored`.
+    Raises UnansweredQuestion if the model gave no usable answer, or only prompts in `explored`.
     """
     new: list[tuple[str, ...]] = []
     refused = list(earlier)
@@ -260,11 +252,8 @@ def write_prompts(
 
 
 def parse_numbers(answer: str, count: int) -> frozenset[int]:
-    """Parses numbers from 1 to `count`, or the word "none", as positions from 0.
-
-    Raises:
-        MalformedAnswer: The answer has neither numbers nor "none", or both, or an interval such as "1-3", or a number
-            outside of 1 to `count`.
+    """Parses numbers from 1 to `count`, or the word "none", as positions from 0. Raises MalformedAnswer if there is
+    neither, both, an interval such as "1-3", or another number.
     """
     written, is_none = re.findall(r"\d+", answer), "none" in answer.casefold()
     is_range = re.search(r"\d\s*[-–—]\s*\d", answer) is not None
@@ -285,13 +274,11 @@ def prompt_rows(prompts: Sequence[StimulusPrompt]) -> list[tuple[str, str, str]]
 def seed_pairs(
     rows: Sequence[tuple[str, str, str]], run_seed: int, earlier: Sequence[tuple[str, str, str]] = ()
 ) -> list[StimulusPrompt]:
-    """Assigns seeds to rows of (label, positive prompt, neutral prompt). `earlier` are the rows of earlier looks.
+    """Assigns seeds to rows of (label, positive prompt, neutral prompt). Returns all positive prompts, followed by all
+    neutral ones.
 
-    A seed depends on the pair and on how often it occurred before, so that a pair has the same images in every claim,
-    and a repeated pair new ones.
-
-    Returns:
-        All positive prompts, followed by all neutral ones.
+    A seed depends on the pair and on how often it occurred before, in `earlier` looks too, so that a pair has the same
+    images in every claim, and a repeated pair new ones.
     """
     occurrences = Counter(f"{positive} | {neutral}" for _, positive, neutral in earlier)
     seeds: list[int] = []

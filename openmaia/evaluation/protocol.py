@@ -36,17 +36,8 @@ def evaluate_investigation(
     reference: ReferenceData,
     explored: ExploredPrompts,
 ) -> bytes:
-    """Tests the claim of one investigation.
-
-    Args:
-        reference: The same for all investigations (`prepare_reference`).
-        explored: Prompts of the investigation, which no test image may have.
-
-    Returns:
-        The trial as a Parquet file, for `Run.write_artifact(TRIALS, …)`.
-
-    Raises:
-        ServiceError: A service failed permanently.
+    """Tests the claim of one investigation. Returns the trial as a Parquet file, for `Run.write_artifact(TRIALS, …)`.
+    No test image has a prompt in `explored`.
     """
     return to_parquet(run_trials([claim], services, design, reference, explored)[0])
 
@@ -58,11 +49,7 @@ def run_trials(
     reference: ReferenceData,
     explored: ExploredPrompts = frozenset(),
 ) -> list[Trial]:
-    """Tests the claims of several methods about one unit, in their order. No test image has a prompt in `explored`.
-
-    Raises:
-        ServiceError: A service failed permanently.
-    """
+    """Tests the claims of several methods about one unit, in their order. No test image has a prompt in `explored`."""
     written = write_all(claims, services, design, explored)
     trials = [
         _run_trial(claim, prompts, services, design, reference, explored)
@@ -80,10 +67,7 @@ def write_all(
     explored: ExploredPrompts = frozenset(),
 ) -> list[WrittenPrompts]:
     """Writes the test prompts of the claims of several methods about one unit, which share them in the preset
-    `pairing`.
-
-    Returns:
-        For each claim its prompts, or an UnansweredQuestion that says why there are none.
+    `pairing`. For each claim an UnansweredQuestion may say why there are none.
     """
     if design.preset == "pairing":
         assert services.model is not None
@@ -172,11 +156,8 @@ def assemble_trial(
     controls: ControlImages,
     explored: ExploredPrompts = frozenset(),
 ) -> Trial:
-    """Builds the trial of a claim, as if after a single look and without `detection`.
-
-    Args:
-        own: The claim's positive and neutral images.
-        own_responses: The responses of the layer to each of them, (units,).
+    """Builds the trial of a claim from its positive and neutral images (`own`), with responses of the layer to each,
+    (units,), as if after a single look and without `detection`.
     """
     control_stimuli, control_responses = controls
     stimuli, responses = [*own, *control_stimuli], np.stack([*own_responses, *control_responses])

@@ -36,14 +36,8 @@ def measure_random_words(
     """Tests at most `design.random_words` descriptions of one random word each, the same in all layers.
 
     A word for which there are no usable prompts, or that cannot be drawn, is replaced by another. Images are not
-    stored.
-
-    Yields:
-        The trials of the first word in all layers, then those of the second, and so on. `claim.unit` is unit 0 of the
-        layer as a placeholder, and `claim.replicate` the number of the word.
-
-    Raises:
-        ServiceError: A service failed permanently.
+    stored. Yields the trials of the first word in all layers, then those of the second, and so on. `claim.unit` is unit
+    0 of the layer as a placeholder, and `claim.replicate` the number of the word.
     """
     if not layers or not design.random_words:
         return

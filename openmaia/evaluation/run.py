@@ -23,13 +23,10 @@ def evaluate_run(
     design: EvaluationDesign,
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> None:
-    """Evaluates in this process every finished investigation that has no evaluation yet.
+    """Evaluates in this process every finished investigation that has no evaluation yet. Each trial is stored when it
+    is done, so that an interrupted evaluation goes on.
 
-    Each trial is stored when it is done, so that an interrupted evaluation goes on. `progress` gets the number of
-    investigations tested so far, earlier ones included, and that of all unevaluated ones.
-
-    Raises:
-        ServiceError: A service failed permanently.
+    `progress` gets the number of investigations tested so far, earlier ones included, and that of all unevaluated ones.
     """
     unevaluated, untested = unevaluated_claims(run), untested_claims(run)
     without_words = _without_random_words(run, {each.unit.layer for each in run.evaluated()}, design)
@@ -68,18 +65,13 @@ def measure_together(
     design: EvaluationDesign,
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> None:
-    """Tests the claims of several runs about the same units with the same control images, and stores the trials.
+    """Tests the claims of several runs (one for each method) about the same units with the same control images, and
+    stores the trials.
 
     Claims of the same unit and replicate belong together. In the preset `pairing` they share their prompts, too. A unit
     is left out if its claims of all runs are tested already. No test image has a prompt of an investigation of the unit
-    in any of the runs. `evaluate_run` scores the trials afterwards.
-
-    Args:
-        runs: One for each method, with the same target.
-        progress: Called with the number of units that are done and the number of all units.
-
-    Raises:
-        ServiceError: A service failed permanently.
+    in any of the runs. `evaluate_run` scores the trials afterwards. `progress` gets the number of units that are done
+    and that of all.
     """
     claims = [{claim.investigation: claim for claim in read_claims(run)} for run in runs]
     untested = [{claim.investigation for claim in untested_claims(run)} for run in runs]
@@ -109,9 +101,6 @@ def prepare_run(
 ) -> ReferenceData:
     """Prepares the data that all trials of these layers share. Trials of random words are stored in the run, unless
     they are stored already.
-
-    Raises:
-        ServiceError: A service failed permanently.
     """
     reference = prepare_reference(layers, services, design)
     trials = list(measure_random_words(_without_random_words(run, layers, design), services, design, reference))

@@ -83,10 +83,8 @@ def to_parquet(result: Trial | Evaluation) -> bytes:
 
 
 def read_trial(data: bytes, *, images: bool = True) -> Trial:
-    """Reads the trial of a trial or evaluation file; without its images if `images` is False.
-
-    Raises:
-        StoreError: The file is damaged or of another version.
+    """Reads the trial of a trial or evaluation file; without its images if `images` is False. Raises StoreError if it
+    is damaged or of another version.
     """
     return _trial(*_load(data, images))
 
@@ -236,11 +234,8 @@ class StoredTrials:
         return [each.basis for each in (*partners(claim, self._tested, self.sharing), *words)]
 
     def evaluations(self, of: Iterable[InvestigationId] | None = None, *, images: bool = False) -> Iterator[Evaluation]:
-        """Yields the evaluation of each investigation, without damaged or missing trials.
-
-        Args:
-            of: By default all selected investigations. The trials for comparisons always come from all of these.
-            images: Whether the evaluated trials are read with their images.
+        """Yields the evaluation of each investigation, by default of all selected ones, without damaged or missing
+        trials. The trials for comparisons always come from all selected ones.
         """
         for investigation in self._investigations if of is None else of:
             trial = self.readable(investigation, images=images)

@@ -136,13 +136,9 @@ def run_stimuli(
 def draw_stimuli(
     prompts: Sequence[StimulusPrompt], generator: Generator, judge: Judge | None
 ) -> tuple[list[Stimulus], list[EncodedImage]]:
-    """Generates images and checks whether they show what was requested.
-
-    Args:
-        judge: Is asked about images of labels on which the generator says nothing.
-
-    Returns:
-        One Stimulus, with activation 0 and without its image, and one image for each prompt.
+    """Generates images and checks whether they show what was requested. The judge is asked about images of labels on
+    which the generator says nothing. Returns a Stimulus, with activation 0 and without its image, and an image for each
+    prompt.
     """
     generated = generator.generate([Generation(prompt=each.prompt, seed=each.seed, split="test") for each in prompts])
     stimuli: list[Stimulus] = []
@@ -179,15 +175,12 @@ def is_drawable(stimuli: Sequence[Stimulus]) -> bool:
 def standardise(
     responses: FloatArray, stimuli: Sequence[Stimulus], scale: LayerScale | None
 ) -> tuple[DeviationMatrix, FloatArray, FloatArray]:
-    """Standardises the responses (stimuli, units) of one trial for each unit.
+    """Standardises the responses (stimuli, units) of one trial for each unit, by the mean and standard deviation in
+    `scale`.
 
-    Args:
-        scale: Location and scale of the units. If it is None, or the unit is constant over the dataset, the location is
-            its mean over the neutral and control images, and the scale its standard deviation over all stimuli.
-
-    Returns:
-        The standardised responses (clipped to MAX_DEVIATION; 0 if the scale of a unit is 0), the location and the
-        scale.
+    Without it, or if the unit is constant over the dataset, the location is its mean over the neutral and control
+    images, and the scale its standard deviation over all stimuli. Returns the standardised responses (clipped to
+    MAX_DEVIATION; 0 if the scale of a unit is 0), the location and the scale.
     """
     quiet = [row for row, stimulus in enumerate(stimuli) if stimulus.role != "positive"]
     location = responses[quiet].mean(axis=0) if quiet else responses.mean(axis=0)

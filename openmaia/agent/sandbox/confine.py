@@ -25,11 +25,8 @@ _CAPABILITY_VERSION_3 = 0x20080522
 def confine(*, memory_mb: int, cpu_seconds: int, scratch_mb: int, processes: int, parent: int, strict: bool) -> None:
     """Confines this process for the rest of its lifetime. For the limits see `contract.SandboxLimits`.
 
-    Args:
-        processes: If it is 1, the process cannot fork.
-        parent: The pid of the supervisor. When it dies, this process is killed.
-        strict: Whether to raise an exception if Linux refuses a resource limit, or if the system call numbers of the
-            machine are not known. Otherwise this protection is left out.
+    When the supervisor `parent` (a pid) dies, this process is killed. `strict` raises an exception if Linux refuses a
+    resource limit, or if the system call numbers of the machine are not known; otherwise this protection is left out.
     """
     limits = {
         resource.RLIMIT_CORE: (0, 0),

@@ -20,13 +20,8 @@ _FILE = "<experiment "
 
 
 def execute(code: str, number: int, namespace: dict[str, Any]) -> tuple[str, str]:
-    """Runs the code of an experiment and catches every exception that it raises.
-
-    Args:
-        number: The number of the experiment, for tracebacks.
-
-    Returns:
-        A value of `contract.Status` ("timeout" for a KeyboardInterrupt) and the traceback for the agent.
+    """Runs the code of an experiment. Returns a value of `contract.Status` ("timeout" for a KeyboardInterrupt) and the
+    traceback of any exception.
     """
     signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
@@ -58,9 +53,8 @@ def _run(code: str, filename: str, namespace: dict[str, Any]) -> None:
 
 
 class ExemplarsAsLists(ast.NodeTransformer):
-    """Adds the argument as_lists=True to calls of the form `activations, images = tools.dataset_exemplars(...)`.
-
-    Code for the published MAIA expects two lists. By default, the tool returns a list of pairs.
+    """Adds as_lists=True to calls of the form `activations, images = tools.dataset_exemplars(...)`. Code for the
+    published MAIA expects two lists; by default, the tool returns a list of pairs.
     """
 
     def visit_Assign(self, node: ast.Assign) -> ast.Assign:

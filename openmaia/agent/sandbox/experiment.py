@@ -55,15 +55,11 @@ class ExperimentMonitor:
         return self._begun + self._served + self._limits.seconds
 
     def run(self, code: str, number: int) -> SandboxResult:
-        """Runs the code of an experiment. Exceptions of the agent's code are part of the result.
+        """Runs the code of an experiment, whose number must differ from earlier ones. Exceptions of the code are part
+        of the result.
 
-        Args:
-            number: Must differ from those of earlier experiments in this child.
-
-        Raises:
-            FrameError: The code is too long to be sent to the child.
-            Exception: `write` or `serve` raised it, apart from ToolError and ExperimentStopped of `serve` (see
-                `CallHandler`).
+        Raises FrameError if the code is too long to be sent, and what `write` or `serve` raise, apart from ToolError
+        and ExperimentStopped (see `CallHandler`).
         """
         self._child.on_text = self._output
         try:

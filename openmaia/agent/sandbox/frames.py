@@ -30,14 +30,11 @@ class FrameError(ValueError):
 
 
 def encode(message: Json, limit: int) -> list[bytes]:
-    """Encodes a message as one frame: a list of buffers, which are written one after the other.
+    """Encodes a message as one frame: a list of buffers, which are written one after the other. `limit` is the maximum
+    of the JSON and the blobs together, in bytes.
 
-    Args:
-        limit: The maximum size of the JSON and the blobs together, in bytes.
-
-    Raises:
-        TypeError: A value has a type that cannot be sent.
-        FrameError: The message is too large, too deep, or holds a number or a text that cannot be sent.
+    Raises TypeError if a value has a type that cannot be sent, and FrameError if the message is too large, too deep, or
+    holds a number or a text that cannot be sent.
     """
     blobs: list[bytes] = []
     plain = _strip(message, blobs, limit, 0)
@@ -166,12 +163,8 @@ def _finite(text: str) -> float:
 
 
 class Decoder:
-    """Reads frames from a stream that arrives in pieces. It holds at most one frame and one piece.
-
-    The sender has to wait for the answer to a message before it sends the next one.
-
-    Args:
-        limit: The maximum size of a frame in bytes.
+    """Reads frames of at most `limit` bytes from a stream that arrives in pieces. It holds at most one frame and one
+    piece: the sender has to wait for the answer to a message before it sends the next one.
     """
 
     def __init__(self, limit: int):
@@ -183,10 +176,8 @@ class Decoder:
         self._buffer += data
 
     def next(self) -> tuple[bool, Json]:
-        """Returns (True, message) and removes the frame, or (False, None) while the frame is incomplete.
-
-        Raises:
-            FrameError: The frame is invalid or too large, or the stream holds data after it.
+        """Returns (True, message) and removes the frame, or (False, None) while it is incomplete. Raises FrameError if
+        it is invalid or too large, or if data follow it.
         """
         if len(self._buffer) < PREFIX.size:
             return False, None

@@ -25,10 +25,8 @@ END_SECONDS = 15.0
 
 @functools.cache
 def script(modules: tuple[str, ...]) -> str:
-    """Returns the source of modules of this package as one script, which calls `main` of the last one.
-
-    Args:
-        modules: In the order in which they import each other.
+    """Returns the source of modules of this package, in the order in which they import each other, as one script, which
+    calls `main` of the last one.
     """
     # The processes that run the script cannot read the files of this package.
     package = "openmaia.agent.sandbox"
@@ -55,18 +53,13 @@ class ProcessEnd(NamedTuple):
 
 
 class Launched:
-    """A sandboxed process and the pipes to it. The constructor returns as soon as the process exists.
+    """A sandboxed process, a child of its supervisor `parent`, and the parent's ends of the pipes: `to_child` and
+    `from_child` for messages, and `text` for what it prints. The constructor returns as soon as the process exists.
 
-    Attributes:
-        pid: The process is a child of the supervisor.
-        parent: The pid of the supervisor.
-        hides_files: Whether the process sees only a few paths of the file system (see `view.py`). Otherwise it can also
-            see the names and sizes of other files.
-        to_child, from_child, text: The parent's ends of the pipes to stdin, stdout and stderr: for messages to and from
-        the process, and for what it prints.
+    `hides_files` says whether the process sees only a few paths of the file system (see `view.py`). Otherwise it can
+    also see the names and sizes of other files.
 
-    Raises:
-        SandboxError: The process could not be started.
+    Raises SandboxError if the process could not be started.
     """
 
     def __init__(self, level: SandboxLevel, limits: SandboxLimits, scratch: str, code: str):
@@ -136,11 +129,7 @@ class Launched:
 
 
 def can_hide_files(level: SandboxLevel) -> bool:
-    """Returns whether a sandboxed process sees only a few paths of the file system (see `view.py`), after starting one.
-
-    Raises:
-        SandboxError: The process could not be started.
-    """
+    """Returns whether a sandboxed process, which it starts, sees only a few paths of the file system (see `view.py`)."""
     mebibytes = {"memory_mb": 1, "scratch_mb": 1, "frame_mb": 1}
     limits = SandboxLimits(seconds=1, cpu_seconds=1, processes=1, output_bytes=1, **mebibytes)
     with tempfile.TemporaryDirectory(prefix="openmaia-sandbox-") as folder:

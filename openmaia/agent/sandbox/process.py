@@ -27,10 +27,8 @@ _PIPE_MAX = 2 << 20  # a pipe holds less, so draining one ends even if the child
 
 
 class ChildLost(Exception):
-    """The child ended, broke the protocol, or has to be killed. It cannot be used any more.
-
-    Args:
-        why: The cause in words. Empty if the process ended; then `Child.reap` returns the cause.
+    """The child ended, broke the protocol, or has to be killed. It cannot be used any more. `why` is empty if it ended;
+    then `Child.reap` returns the cause.
     """
 
     def __init__(self, why: str = ""):
@@ -70,11 +68,8 @@ class Child:
         self.send({**initial, "confine": confine, "packages": {**package_homes()}}, time.monotonic() + 60)
 
     def send(self, message: Json, deadline: float) -> bool:
-        """Sends a message. Returns False if the deadline (of `time.monotonic`) passes before.
-
-        Raises:
-            FrameError: The message cannot be sent; nothing has been written.
-            ChildLost: The child cannot be used any more.
+        """Sends a message. Returns False if the deadline (of `time.monotonic`) passes before. Raises FrameError if the
+        message cannot be sent (nothing has been written), and ChildLost.
         """
         for buffer in encode(message, self._limit):
             view = memoryview(buffer)
@@ -92,12 +87,9 @@ class Child:
         return True
 
     def receive(self, deadline: float) -> Json | None:
-        """Returns the next message, or None if the deadline (of `time.monotonic`) passes before it is complete.
+        """Returns the next message, or None if the deadline (of `time.monotonic`) passes before. Raises ChildLost.
 
         Text that was printed before the message is first passed to `on_text`.
-
-        Raises:
-            ChildLost: The child cannot be used any more.
         """
         while True:
             try:

@@ -59,12 +59,9 @@ class Sandbox:
     """A process that runs experiments of the agent. Variables persist between experiments until it has to be replaced.
     Not thread-safe.
 
-    Args:
-        api_source: Python text that the process runs as the module `openmaia_api`. Its function `build(call, manifest)`
-            returns the names that are defined for the agent's code.
-        manifest: A dict with the keys "tools", the docstrings of the user's own tools by name, and "scope", a value of
-            `openmaia.core.units.Scope`.
-        allow_none: Whether to run without confinement if this machine offers none.
+    It runs `api_source` as the module `openmaia_api`, whose function `build(call, manifest)` returns the names that are
+    defined for the agent's code. `manifest` has the keys "tools", the docstrings of the user's own tools by name, and
+    "scope", a value of `openmaia.core.units.Scope`.
     """
 
     def __init__(
@@ -118,14 +115,8 @@ class Sandbox:
     def run(self, code: str, serve: CallHandler, write: Callable[[str], None]) -> SandboxResult:
         """Runs one experiment. Exceptions of the agent's code are part of the result.
 
-        Args:
-            serve: Answers the tool calls of the code.
-            write: Receives the text that the experiment writes.
-
-        Raises:
-            SandboxError: The process could not be started.
-            Exception: `write` raised it, or `serve` did and it is neither a ToolError nor ExperimentStopped (see
-                `CallHandler`). The process has been killed.
+        Raises SandboxError if the process could not be started, and, after killing it, what `write` or `serve` raise,
+        apart from ToolError and ExperimentStopped (see `CallHandler`).
         """
         child = self._ready()
         self._count += 1

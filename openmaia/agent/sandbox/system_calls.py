@@ -49,12 +49,7 @@ Step = tuple[int, int, int, int]
 
 
 def program(machine: str, *, forks: bool) -> bytes:
-    """Returns the filter as a BPF program.
-
-    Args:
-        machine: One of MACHINES.
-        forks: Whether the process may create other processes.
-    """
+    """Returns the filter for one of MACHINES as a BPF program. `forks` says whether the process may create others."""
     column = _COLUMNS.index(machine)
     steps: list[Step] = [(_LOAD, 0, 0, _ARCHITECTURE), (_EQUAL, 1, 0, _AUDIT[machine]), (_RETURN, 0, 0, _KILL)]
     steps += [(_LOAD, 0, 0, _NUMBER)]

@@ -19,14 +19,10 @@ _MNT_DETACH = 2
 
 
 def enter(paths: Iterable[str], without: Iterable[str], folder: str) -> bool:
-    """Hides all files and folders except `paths` and /proc from this process and those that it starts.
+    """Hides all files and folders except `paths` and /proc from this process and those that it starts. Those `without`
+    appear empty. The new root is mounted on an existing folder, whose content is not changed.
 
-    Args:
-        without: Files and folders inside those of `paths` that appear empty.
-        folder: An existing folder, on which the new root is mounted. Its content is not changed.
-
-    Returns:
-        False if the system does not allow this. Then nothing has changed.
+    Returns False if the system does not allow this. Then nothing has changed.
     """
     if not sys.platform.startswith("linux"):
         return False

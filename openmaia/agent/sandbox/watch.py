@@ -14,10 +14,8 @@ BLOCK = 512
 
 
 def excess(pid: int, scratch: str, scratch_mb: int, processes: int) -> str | None:
-    """Returns which limit on threads or files the process exceeds, in words; None if it exceeds none.
-
-    Args:
-        processes: All processes together may have MAX_THREADS + `processes` threads.
+    """Returns which limit on threads or files the process exceeds, in words, or None. All its processes together may
+    have MAX_THREADS + `processes` threads.
     """
     pids = family(pid)
     if sum(_count(f"/proc/{each}/task") for each in pids) > MAX_THREADS + processes:

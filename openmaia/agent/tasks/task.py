@@ -96,14 +96,12 @@ class StoppingRule:
         return replace(self, **{name: value for name, value in values.items() if value is not None})
 
     def stated(self, text: str) -> str:
-        """Returns the prompt that tells the agent this rule; empty if it demands nothing.
-
-        Args:
-            text: The template `evidence.md`. The part after its first empty line, about how a call names the hypothesis
-                that an image tests, is kept only if controls or replicates are demanded.
+        """Returns the prompt that tells the agent this rule, from the template `evidence.md`; empty if it demands
+        nothing.
         """
         if not self.demands:
             return ""
+        # The part after the first empty line says how a call names the hypothesis that an image tests.
         demands, _, naming = text.partition("\n\n")
         lines = (demands + ("\n" + naming if self.controls or self.replicates else "")).splitlines()
         lines = [line for line in lines if set(re.findall(r"\{(\w+)\}", line)) <= self.demands.keys()]
@@ -136,13 +134,8 @@ class Task:
     """How `image.masked` shows the region where the unit responds."""
 
     def instructions(self, api: str, *, is_whole: bool = True) -> str:
-        """Returns the system message.
-
-        Args:
-            api: A description of what the agent's code can call.
-            is_whole: Whether the agent can call every tool. If not, the example is left out, because it calls most of
-                them.
-        """
+        """Returns the system message. `api` describes what the agent's code can call."""
+        # The example calls most tools, so it is left out if one of them is missing.
         return self.system.replace("{api}", api.rstrip()).replace(
             "{example}", f"{self.example}\n" if is_whole and self.example.strip() else ""
         )
@@ -189,13 +182,9 @@ def _words(text: str) -> list[str]:
 
 
 def load(name: str) -> Task:
-    """Reads a task. Prompt files that its folder lacks are those of the task `description`.
+    """Reads a task of this package, or of a folder. Prompt files that it lacks are those of the task `description`.
 
-    Args:
-        name: A task of this package, or the path of a folder.
-
-    Raises:
-        UsageError: There is no such task, or its task.yaml is invalid.
+    Raises UsageError if there is no such task, or its task.yaml is invalid.
     """
     shipped = Path(__file__).parent
     folder = shipped / name if (shipped / name / "user.md").is_file() else Path(name)

@@ -16,10 +16,8 @@ WITHHELD = "Not available in this investigation: "
 def api_text(
     user_tools: Mapping[str, Callable[..., Any]], scope: Scope = Scope.UNIT, without: Sequence[str] = ()
 ) -> str:
-    """Returns the description of what the agent's code can call.
-
-    Args:
-        without: Tools that are withheld. They and every example that calls one of them are left out.
+    """Returns the description of what the agent's code can call, without withheld tools and every example that calls
+    one of them.
     """
     systems = [api.System] if scope is Scope.UNIT else [api.Network, api.System]
     names = ["system"] if scope is Scope.UNIT else ["system", "unit"]

@@ -60,11 +60,8 @@ class ImageRegistry:
         return entry
 
     def rendered(self, id: object, name: str) -> EncodedImage:
-        """Returns an image as it is, or, if `name` is `masked` and it has a mask, with the mask and a white frame
-        around the part that the network sees, if it does not see all.
-
-        Raises:
-            ToolError: The id is unknown.
+        """Returns an image as it is, or, if `name` is `masked`, with its mask, if it has one, and a white frame around
+        the part that the network sees. Raises ToolError for an unknown id.
         """
         entry = self.get(id)
         if name != "masked" or entry.mask is None:
@@ -74,13 +71,10 @@ class ImageRegistry:
         return EncodedImage.of(framed(shown, entry.seen) if entry.seen else shown, entry.original.sources)
 
     def check(self, argument: Any) -> int:
-        """Checks an argument of `resolve` without decoding any pixels.
+        """Checks an argument of `resolve` without decoding any pixels, and returns how many are to be decoded: 0 for a
+        registered image.
 
-        Returns:
-            The number of pixels to decode for it: 0 for a registered image.
-
-        Raises:
-            ToolError: The argument is not an image, its id is unknown, or it is no PNG of a valid size.
+        Raises ToolError if the argument is not an image, its id is unknown, or it is no PNG of a valid size.
         """
         if not isinstance(argument, dict):
             raise ToolError(f"expected an image, not {type(argument).__name__} ({brief(argument)})")
@@ -94,14 +88,10 @@ class ImageRegistry:
         return 0
 
     def resolve(self, argument: Any, default: str) -> EncodedImage:
-        """Returns the image that is the argument of a tool call.
+        """Returns the image that is the argument of a tool call: a dict with the id of a registered image, or with the
+        bytes of a PNG file (see `values.wire`). `default` is the rendering if the argument names none.
 
-        Args:
-            argument: A dict with the id of a registered image, or with the bytes of a PNG file (see `values.wire`).
-            default: The rendering (`original` or `masked`) if the argument names none.
-
-        Raises:
-            ToolError: The argument is not an image, its id is unknown, or the PNG is invalid.
+        Raises ToolError as `check` does, or if the PNG is invalid.
         """
         self.check(argument)
         fields = cast(dict[str, Any], argument)
@@ -117,15 +107,11 @@ class ImageRegistry:
 def describe_activation(
     value: float, activations: Map | None, exemplars: UnitExemplars, raw: float | None = None
 ) -> dict[str, float | bool]:
-    """Returns an activation as the agent sees it.
+    """Returns an activation as the agent sees it, with the keys `value`, `percentile` and `z` among the images of the
+    dataset, if known, `fired` (whether the activation exceeds the mask threshold anywhere), and `raw` (a logit), if
+    given.
 
-    Args:
-        activations: The activation map, shape (h, w), of which `value` is the maximum. None if there is no map.
-        raw: The logit, if the value is a probability.
-
-    Returns:
-        A dict with the keys `value`, `percentile` and `z` among the images of the dataset, if known, `fired` (whether
-        the activation exceeds the mask threshold anywhere), and `raw`, if given.
+    `activations` is the map, (h, w), of which `value` is the maximum, or None.
     """
     described: dict[str, float | bool] = {"value": value}
     if (percentile := exemplars.percentile(value)) is not None:

@@ -23,9 +23,7 @@ class Subjects:
     def unit(self, layer: object, index: object) -> Unit:
         """Returns the unit that a tool call names, or that of the investigation if `layer` is None.
 
-        Raises:
-            ToolError: The unit does not exist or may not be queried, or none is named although the investigation is
-                about a layer or network.
+        Raises ToolError if the unit does not exist or may not be queried, or if none is named and there are many.
         """
         if layer is None:
             if self._subject.scope is not Scope.UNIT:

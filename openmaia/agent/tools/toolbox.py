@@ -67,11 +67,8 @@ class Toolbox:
         }
 
     def call(self, name: str, args: Sequence[Any], kwargs: Mapping[str, Any] | None = None) -> tuple[Any, ToolEffect]:
-        """Calls a tool and returns its result and its effect.
-
-        Raises:
-            ToolError: There is no such tool, or its arguments are invalid. No tool takes keyword arguments.
-            ServiceError: A service failed.
+        """Calls a tool and returns its result and its effect. Raises ToolError if there is no such tool or its
+        arguments are invalid (none takes keyword arguments), and ServiceError.
         """
         self._effect = ToolEffect()
         tool = self._tools.get(name)

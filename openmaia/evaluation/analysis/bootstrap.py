@@ -89,10 +89,8 @@ class BootstrapEstimate:
 
 @lru_cache(maxsize=8192)
 def cluster_weights(cluster: str, resamples: int, seed: int) -> FloatArray:
-    """Returns the exponential weights of a cluster with mean 1, (resamples,). Those of prompts are transformed later.
-
-    Args:
-        cluster: "unit " or "prompt ", followed by the name. Equal texts give equal weights.
+    """Returns the exponential weights of a cluster ("unit " or "prompt ", followed by the name) with mean 1,
+    (resamples,). Those of prompts are transformed later.
     """
     key = hashlib.sha256(f"{seed}\x00{cluster}".encode("utf-8", "replace")).digest()
     return np.random.Generator(np.random.PCG64(int.from_bytes(key[:16]))).standard_exponential(resamples)

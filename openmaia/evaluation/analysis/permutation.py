@@ -26,11 +26,8 @@ NORMAL_MAD = 1.4826
 
 
 def effects(positive: npt.NDArray[np.floating], neutral: npt.NDArray[np.floating]) -> FloatArray:
-    """Returns the statistic T of all units for one description, (units,); 0.5 if one kind of image is missing.
-
-    Args:
-        positive: Responses of all units to positive images, (n, units).
-        neutral: Those to neutral images, (m, units).
+    """Returns the statistic T of all units for one description, (units,), from responses to its positive (n, units) and
+    neutral (m, units) images; 0.5 if one kind is missing.
     """
     units = positive.shape[1] if positive.size else neutral.shape[1] if neutral.ndim == 2 else 0
     if not len(positive) or not len(neutral):

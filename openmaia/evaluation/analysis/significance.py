@@ -142,11 +142,8 @@ def _add_layer(trials: Iterable[Trial], words: Sequence[Trial], assignments: _As
 def _null_pairs(
     units: Sequence[int], claims: Sequence[Claim], described: Sequence[Claim], sharing: Sharing
 ) -> npt.NDArray[np.bool_]:
-    """Returns whether each description is a wrong one of each unit: not made for it, and like none of its own, (units,
-    descriptions).
-
-    Args:
-        described: First the claims, then the descriptions of random words.
+    """Returns whether each description, first the claims, then random words, is a wrong one of each unit: not made for
+    it, and like none of its own, (units, descriptions).
     """
     keys = [claim.keys(sharing) for claim in described]
     number = {key: row for row, key in enumerate(sorted(frozenset[str]().union(*keys)))}

@@ -136,10 +136,8 @@ UNDRAWABLE = "At least half of the images of the description do not show what it
 def judge(stop: str, scores: Mapping[str, Any] | None, cause: str = "") -> UnitVerdict:
     """Derives the verdict on the description of an investigation.
 
-    Args:
-        stop: `openmaia.runs.records.Stop`, or `failed`, `running` or `pending`.
-        scores: The entry of the investigation in `Run.scores`; empty or None if it is not evaluated.
-        cause: The error message of a failed investigation.
+    `stop` is a value of `openmaia.runs.records.Stop`, or `failed`, `running` or `pending`; `scores` the entry in
+    `Run.scores`, empty or None if it is not evaluated; `cause` the error message of a failed investigation.
     """
     if stop == "failed":
         return UnitVerdict(
@@ -214,11 +212,8 @@ def _open_p(p: float | None, q: float | None, null: int | None) -> Iterator[str]
 
 
 def read_controls(stored: Mapping[str, Mapping[str, Any]]) -> tuple[tuple[ControlScore, ...], tuple[str, ...]]:
-    """Reads the comparisons with controls from the result of `openmaia.evaluation.scores.control_scores`.
-
-    Returns:
-        Those with at least MIN_PROMPTS prompts on each side (a photograph counts as a prompt), and the display names of
-        all other controls.
+    """Reads the comparisons of `openmaia.evaluation.scores.control_scores` with at least MIN_PROMPTS prompts on each
+    side (a photograph counts as a prompt), and the display names of all other controls.
     """
     controls = tuple(
         ControlScore(

@@ -94,13 +94,8 @@ def parse_choice(answer: str) -> int:
 
 
 def read_answers(data: bytes, name: str) -> ChoiceAnswers:
-    """Reads a file that the page saved.
-
-    Args:
-        name: Of the file; it also stands for a participant who gave no name.
-
-    Raises:
-        UsageError: The file is too large, or does not have the format in which the page saves answers.
+    """Reads a file that the page saved. Its name also stands for a participant who gave none. Raises UsageError if it
+    is too large or of another format.
     """
     expected = "the file that the page saves, or the text that it shows"
     if len(data) > MAX_BYTES:
@@ -127,9 +122,8 @@ ChoicesByUnit = Mapping[Unit, Sequence[tuple[str, int, int]]]
 def score_answers(answers: Sequence[ChoiceAnswers], key: AnswerKey, resamples: int, seed: int = 0) -> ChoiceScore:
     """Computes how often the texts of the first of two methods were preferred, from all answers to one page.
 
-    Raises:
-        UsageError: No question is answered, an answer belongs to another page, or two of `answers` come from the same
-            participant (`who`).
+    Raises UsageError if no question is answered, an answer belongs to another page, or two of `answers` come from the
+    same participant.
     """
     participants = tuple(each.who for each in answers)
     twice = sorted({name for name in participants if participants.count(name) > 1})

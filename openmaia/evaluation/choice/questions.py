@@ -87,11 +87,8 @@ def choice_pairs(runs: Sequence[tuple[Run, str]], truths: Mapping[tuple[str, int
     """Pairs the statements of two runs about the same units, or each statement of one run with one about another unit
     of the layer.
 
-    Args:
-        truths: Known truths by layer and index. If given, they are shown in place of exemplars, as in the MAIA paper.
-
-    Raises:
-        UsageError: There are more than two runs, or no pair is left.
+    `truths` (by layer and index), if given, are shown in place of exemplars, as in the MAIA paper. Raises UsageError
+    for more than two runs, or if no pair is left.
     """
     if len(runs) > 2:
         raise UsageError(f"{len(runs)} runs were given; a choice is between the labels of two runs, or within one")

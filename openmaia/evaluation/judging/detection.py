@@ -177,11 +177,10 @@ def detect(
     count: int,
     probe: Callable[[Sequence[EncodedImage]], Sequence[UnitActivation]] | None = None,
 ) -> Mapping[str, Any]:
-    """Measures how well a unit's activations agree with a judge that looks at a sample of `count` photographs.
+    """Measures how well a unit's activations (images,) agree with a judge that looks at a sample of `count`
+    photographs.
 
-    Args:
-        activations: The unit's activation on each photograph, (images,).
-        probe: Returns the unit's activation and map for images. Only used with a LocatingJudge.
+    `probe` returns the unit's activation and map for images; it is only used with a LocatingJudge, for `mask_iou`.
 
     Returns:
         `judge`: the judge's name.
@@ -189,7 +188,6 @@ def detect(
         show a label.
         `marks`: [digest, verdict] of each judged photograph.
         The items of `metrics` over the photographs with known verdicts, if these are more than half.
-        `mask_iou` with `probe` and a LocatingJudge.
     """
     chosen = sample(activations, [image.digest for image in images], count)
     judged = [images[position] for position in chosen.positions]
@@ -214,16 +212,11 @@ def mask_iou(
     images: Sequence[EncodedImage], regions: Sequence[Region], answers: Sequence[UnitActivation], weight: FloatArray
 ) -> float | None:
     """Returns the graded IoU (`graded_iou`) of the judge's masks and the unit's activation maps over the pixels of all
-    images.
+    images, weighted by the number of photographs that each image represents, (images,).
 
     Pixels that the network did not see, because the image was cropped, are left out. Maps are upsampled to the size of
-    the masks.
-
-    Args:
-        weight: The number of photographs that each image represents, (images,).
-
-    Returns:
-        None if the layer has no maps, if all masks are empty, or if the maximum does not exceed the weighted median.
+    the masks. None if the layer has no maps, if all masks are empty, or if the maximum does not exceed the weighted
+    median.
     """
     inside: list[FloatArray] = []
     values: list[FloatArray] = []

@@ -39,13 +39,9 @@ def fuzz(
     count: int,
     probe: Callable[[Sequence[EncodedImage]], Sequence[UnitActivation]],
 ) -> Mapping[str, Any]:
-    """Asks a judge about two parts of each of the photographs with the highest activations: the one that excites the
-    unit most, and another one. The labels fit if the first shows them and the second does not.
-
-    Args:
-        activations: The unit's activation on each photograph, (images,).
-        count: Parts that are judged, at most.
-        probe: Returns the unit's activation and map for images.
+    """Asks a judge about two parts of each of the photographs with the highest activations (images,), at most `count`
+    parts: the one that excites the unit most, and another one. The labels fit if the first shows them and the second
+    does not.
 
     Returns:
         `fuzzed`: the number of parts with a known verdict.
