@@ -63,6 +63,8 @@ class InvestigationOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InvestigationContext:
+    """The inputs of one investigation."""
+
     unit: Unit
     """Stands for the whole layer or network if the task is about one."""
     task: Task

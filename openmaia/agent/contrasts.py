@@ -16,6 +16,8 @@ WRITTEN = "written by the backbone"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Contrast:
+    """One contrast of a label."""
+
     label: str
     prompt: str
     contrast_prompt: str

@@ -28,6 +28,8 @@ EXEMPLARS, HIGHEST, LOWEST, PAIRS = 8, 12, 6, 6
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GridTile:
+    """An image of a grid."""
+
     uri: str
     """A data URI; empty if there is no image."""
     caption: str

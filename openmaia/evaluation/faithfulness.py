@@ -58,6 +58,8 @@ class Classifier(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnitFaithfulness:
+    """The effects of ablating one unit."""
+
     unit: Unit
     replicate: int
     labels: tuple[str, ...]

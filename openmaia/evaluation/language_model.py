@@ -35,6 +35,8 @@ class UnansweredQuestion(OpenMaiaError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
+    """A user message and the seed of its answer."""
+
     parts: tuple[Part, ...]
     seed: int
 

@@ -42,6 +42,8 @@ PUBLISHED_COUNT = 7
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StimulusPrompt:
+    """The prompt of one test image."""
+
     role: PromptRole
     label: str
     """Empty if the prompt tests the whole description."""

@@ -17,6 +17,8 @@ from openmaia.evaluation.truth import KnownTruths
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EvaluationServices:
+    """The models and data of an evaluation. The test of one description uses only those up to `judge`."""
+
     generator: Generator
     target: Target
     writer: PromptWriter

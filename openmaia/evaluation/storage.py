@@ -211,6 +211,7 @@ class StoredTrials:
 
     @cached_property
     def sharing(self) -> Sharing:
+        """When two descriptions of this run are alike."""
         return self._run.config()["evaluate"]["sharing"]
 
     @cached_property

@@ -74,6 +74,8 @@ class Stimulus:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trial:
+    """The images that test a claim, and the responses to them."""
+
     claim: Claim
     outcome: str
     """tested, abstained, undrawable (at least half of the positive images fail the check), or unwritten (no usable

@@ -61,6 +61,8 @@ class Status(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SandboxResult:
+    """The result of one experiment."""
+
     status: Status
     error: str
     """The traceback for the agent, with frames of its own code only. Empty if `status` is OK."""

@@ -48,6 +48,8 @@ ANY = "any"
 
 @dataclass(frozen=True, slots=True)
 class Separated:
+    """The text of a model in two parts."""
+
     reasoning: str
     text: str
     """The reply. Empty if the text ends before the reasoning does."""

@@ -48,6 +48,8 @@ class ContextPrompts:
 
 
 class ContextWriter(Protocol):
+    """Writes pairs of prompts for claimed contexts."""
+
     @property
     def name(self) -> str:
         """In stored results."""

@@ -25,6 +25,8 @@ MIN_SOUND = 0.5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContextEffect:
+    """The measured effect of one claimed context."""
+
     context: ClaimedContext
     outcome: TestOutcome
     cause: str = ""
@@ -57,6 +59,8 @@ class ContextEffect:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BiasVerdict:
+    """Whether the test of one claim supports it."""
+
     investigation: InvestigationId
     name: str
     """The class."""

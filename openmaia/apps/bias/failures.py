@@ -32,6 +32,8 @@ THRESHOLD = 0.5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WrongImage:
+    """An image that the classifier gets wrong."""
+
     side: PairSide
     predicted: str
     """The predicted class, or "no CLASS" of a classifier with independent outputs."""

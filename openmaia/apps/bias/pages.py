@@ -28,6 +28,8 @@ PAGE_BYTES = 6_000_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImageTile:
+    """An image of a page."""
+
     uri: str
     """A data URI; empty if the page would exceed PAGE_BYTES with it."""
     image: StoredImage

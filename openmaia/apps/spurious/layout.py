@@ -37,6 +37,8 @@ class DataCell:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LabelledImage:
+    """An image of the data set."""
+
     path: str
     """Relative to the root folder of the data set."""
     label: int

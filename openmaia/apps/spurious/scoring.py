@@ -27,6 +27,8 @@ ROWS = ("original", "l1", "random", "l1_n", "agent", "probe", "balanced", "balan
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FeatureSet:
+    """The features and classes of a set of images."""
+
     features: npt.NDArray[np.float32]
     """(n images, d units)"""
     labels: ClassLabels

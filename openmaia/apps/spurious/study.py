@@ -32,6 +32,8 @@ NetworkOutput = npt.NDArray[np.float32]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StudyServices:
+    """What a study uses."""
+
     trainer: "ClassifierTrainer"
     investigate: Callable[[Config], Run]
     """Lets the agent investigate all units of a config."""
@@ -45,6 +47,8 @@ class StudyServices:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StudyResult:
+    """The results for one classifier."""
+
     seed: int
     """Of the training and of the division of the images."""
     seen: float

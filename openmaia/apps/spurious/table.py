@@ -102,6 +102,8 @@ class SelectionRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpuriousTable:
+    """Our version of the table."""
+
     rows: tuple[SelectionRow, ...]
     differences: dict[str, SeedEstimate]
     """Accuracy of the agent's row minus that of another row, paired by seed, by the name of the other row."""

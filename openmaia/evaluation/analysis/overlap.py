@@ -14,6 +14,8 @@ ExploredPrompts = frozenset[str]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PromptOverlap:
+    """How far the prompts of a trial are those of the investigation."""
+
     explored: int
     """Different prompts of the investigation."""
     exact: float

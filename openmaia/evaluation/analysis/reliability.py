@@ -40,6 +40,7 @@ class Reliability:
 
     @property
     def is_empty(self) -> bool:
+        """Whether nothing could be measured."""
         return not self.agreements and not self.selective
 
 

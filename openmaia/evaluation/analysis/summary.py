@@ -63,6 +63,8 @@ class LayerActivations:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PooledScores:
+    """The scores of a run, averaged over its units."""
+
     units: int
     """Evaluated investigations."""
     outcomes: dict[str, int]

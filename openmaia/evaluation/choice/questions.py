@@ -45,6 +45,8 @@ class ChoicePair:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChoicePairs:
+    """The pairs of two methods."""
+
     methods: tuple[str, str]
     """OWN and FOREIGN (texts of the same run about other units) if only one run is given."""
     pairs: tuple[ChoicePair, ...]
@@ -54,6 +56,8 @@ class ChoicePairs:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChoiceQuestion:
+    """One question of a page."""
+
     name: str
     """Random."""
     pair: ChoicePair
