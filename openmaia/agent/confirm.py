@@ -16,7 +16,7 @@ from openmaia.core.units import Scope
 from openmaia.runs.evidence import Confirmation, ConfirmationSample
 from openmaia.runs.records import Turn
 
-MAX_DROPPED = 8
+_MAX_DROPPED = 8
 """Rejected hypotheses that may serve as near misses, the latest first."""
 
 
@@ -73,7 +73,7 @@ def confirm(context: InvestigationContext, answer: ParsedReply, turns: Sequence[
 
 def dropped(turns: Sequence[Turn], last: ParsedReply, answer: AnswerFormat) -> list[str]:
     """Returns the hypotheses that were listed in some turn and that the answer does not keep, without ids, the latest
-    first, at most MAX_DROPPED.
+    first, at most _MAX_DROPPED.
     """
     tested = assess(StoppingRule(), turns, answer).tested
     kept = [_words(text) for text in (*last.labels, *(one.hypothesis for one in tested))]
@@ -81,7 +81,7 @@ def dropped(turns: Sequence[Turn], last: ParsedReply, answer: AnswerFormat) -> l
     rejected = [
         entry for entry in listed if _words(entry) and not any(_words(entry) <= k or k <= _words(entry) for k in kept)
     ]
-    return rejected[:MAX_DROPPED]
+    return rejected[:_MAX_DROPPED]
 
 
 def _words(text: str) -> frozenset[str]:

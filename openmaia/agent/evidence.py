@@ -18,25 +18,25 @@ from openmaia.core.messages import AnswerFormat
 from openmaia.runs.evidence import CheckState, Evidence, EvidenceCheck, HypothesisEvidence
 from openmaia.runs.records import ImageEntry, ToolCall, Turn
 
-MEASURING = ("call_neuron", "responses")
-COMPLETED = ("ok", "lost")
-NUMBERED = re.compile(r"image-\d+|<experiment \d+>")
+_MEASURING = ("call_neuron", "responses")
+_COMPLETED = ("ok", "lost")
+_NUMBERED = re.compile(r"image-\d+|<experiment \d+>")
 """Names in an output whose numbers change when an experiment is repeated."""
 ID = re.compile(r"^\W*(h\d+)\b", re.IGNORECASE)
-CONTROL = re.compile(r"^\s*not\b[\s:]*", re.IGNORECASE)
+_CONTROL = re.compile(r"^\s*not\b[\s:]*", re.IGNORECASE)
 """The start of a name such as "not H1", which marks images as negative controls."""
 
-WRITTEN = {"text2image": 0, "edit_images": 1}
+_WRITTEN = {"text2image": 0, "edit_images": 1}
 """The index of the argument that holds the prompts or instructions."""
 
 MEASURED = "different experiments that measured images and ended without an exception"
-SHOWN = 120
+_SHOWN = 120
 WORDING = ("words", "drawable")
 """Demands that can be met without another experiment."""
-REWORDED = 2
+_REWORDED = 2
 """Answers that are sent back because of their words. The next one is accepted as it is."""
-UNNAMED = "no call says which hypothesis its images test (hypothesis=…)"
-UNLISTED = "the answer does not list the hypotheses that survive"
+_UNNAMED = "no call says which hypothesis its images test (hypothesis=…)"
+_UNLISTED = "the answer does not list the hypotheses that survive"
 
 
 def assess(
@@ -90,7 +90,7 @@ def missing_evidence(
 
     evidence, wording = unmet(len(turns))
     earlier = [unmet(turn.index + 1) for turn in turns[:-1] if answer_in(turn, answer) is not None]
-    if is_last or sum(bool(words) for _, words in earlier) >= REWORDED:
+    if is_last or sum(bool(words) for _, words in earlier) >= _REWORDED:
         wording = []
     if is_due:
         evidence = [check for check in evidence if check.what == "experiments"]
@@ -116,7 +116,7 @@ def experiments_that_measured(turns: Sequence[Turn]) -> int:
     """
     copied = _copied_images(turns)
     return sum(
-        turn.status in COMPLETED and not count and any(_measured_own_image(call, copied) for call in turn.calls)
+        turn.status in _COMPLETED and not count and any(_measured_own_image(call, copied) for call in turn.calls)
         for turn, count in zip(turns, _times_before(turns), strict=True)
     )
 
@@ -164,15 +164,15 @@ def _experiment(turn: Turn) -> tuple[str, ...]:
     made = _made(turn)
     # The output of an experiment that makes images is never the same, so what it asked for is compared.
     if turn.status == "ok" and made:
-        prompts = (str(json.loads(call.arguments)[WRITTEN[call.name]]) for call in made)
+        prompts = (str(json.loads(call.arguments)[_WRITTEN[call.name]]) for call in made)
         edited = (entry.original for call in made if call.name == "edit_images" for entry in call.entries[::2])
         return (turn.code.strip(), *prompts, *edited)
-    parts = (NUMBERED.sub("", part) if isinstance(part, str) else part.digest for part in turn.observation)
+    parts = (_NUMBERED.sub("", part) if isinstance(part, str) else part.digest for part in turn.observation)
     return (turn.code.strip(), *parts)
 
 
 def _made(turn: Turn) -> list[ToolCall]:
-    return [call for call in turn.calls if call.name in WRITTEN and call.error is None]
+    return [call for call in turn.calls if call.name in _WRITTEN and call.error is None]
 
 
 def _copied_images(turns: Sequence[Turn]) -> frozenset[str]:
@@ -181,7 +181,7 @@ def _copied_images(turns: Sequence[Turn]) -> frozenset[str]:
 
 
 def _measured_own_image(call: ToolCall, copied: frozenset[str]) -> bool:
-    is_measurement = call.name in MEASURING and call.error is None
+    is_measurement = call.name in _MEASURING and call.error is None
     return is_measurement and (call.name == "responses" or any(entry.original not in copied for entry in call.entries))
 
 
@@ -201,7 +201,7 @@ def _check(
     if what == "labels":
         return _labels_check(wanted, turns, last.labels)
     if not tested or not any_measured:
-        why = UNLISTED if not tested else UNNAMED
+        why = _UNLISTED if not tested else _UNNAMED
         return EvidenceCheck(what=what, wanted=wanted, found=0, state=CheckState.UNVERIFIED, detail=f"{what}: {why}")
     counts = [one.controls if what == "controls" else one.images for one in tested]
     # The demand holds for each hypothesis, so the one with the fewest images decides.
@@ -214,7 +214,7 @@ def _wording_check(what: str, wanted: int, labels: Sequence[str], vocabulary: Vo
     if what == "words":
         found = max((len(label.split()) for label in labels), default=0)
         faults = [
-            f"a label has {len(label.split())} words, {wanted} at most are expected: {label[:SHOWN]!r} (name one thing only; "
+            f"a label has {len(label.split())} words, {wanted} at most are expected: {label[:_SHOWN]!r} (name one thing only; "
             "further ones are labels of their own, and the rest belongs into the description)"
             for label in labels
             if len(label.split()) > wanted
@@ -234,7 +234,7 @@ def _not_drawn(label: str, vocabulary: Vocabulary) -> str:
         return ""
     near = nearest(label, vocabulary.words)
     words = f"the nearest words that can: {', '.join(near)}" if near else "choose among the words in your instructions"
-    return f"the label {label[:SHOWN]!r} cannot be drawn ({', '.join(missing)[:SHOWN]}), so that no image could test it; {words}"
+    return f"the label {label[:_SHOWN]!r} cannot be drawn ({', '.join(missing)[:_SHOWN]}), so that no image could test it; {words}"
 
 
 def _labels_check(wanted: int, turns: Sequence[Turn], labels: Sequence[str]) -> EvidenceCheck:
@@ -259,13 +259,13 @@ def _made_images(turns: Sequence[Turn]) -> Iterator[tuple[ImageEntry, frozenset[
         missing = dict(named for note in notes if (named := read_not_drawn(note)))
         copied = {prompt for note in notes if (prompt := read_copied(note))}
         entries = call.entries if call.name == "text2image" else call.entries[1::2]
-        for entry, text in zip(entries, json.loads(call.arguments)[WRITTEN[call.name]], strict=False):
+        for entry, text in zip(entries, json.loads(call.arguments)[_WRITTEN[call.name]], strict=False):
             yield entry, None if text in copied else _content_words(text) - _content_words(missing.get(text, ""))
 
 
 def words_not_drawn(turns: Sequence[Turn]) -> list[str]:
     """Returns the words of prompts that could not be drawn, without duplicates."""
-    calls = (call for turn in turns for call in turn.calls if call.name in WRITTEN)
+    calls = (call for turn in turns for call in turn.calls if call.name in _WRITTEN)
     shown = (part for call in calls for part in call.shown if isinstance(part, str))
     notes = [note[1] for part in shown if (note := read_not_drawn(part))]
     return list(dict.fromkeys(word for words in notes for word in words.split(", ")))
@@ -275,7 +275,7 @@ def _measured_words(turns: Sequence[Turn]) -> Iterator[frozenset[str]]:
     """Yields the words of the prompt or instruction of each measured image, and of the hypothesis that it tests."""
     copied = _copied_images(turns)
     made = {entry.id: words or frozenset() for entry, words in _made_images(turns)}
-    for call in (call for turn in turns for call in turn.calls if call.name in MEASURING and call.error is None):
+    for call in (call for turn in turns for call in turn.calls if call.name in _MEASURING and call.error is None):
         yield from (made[id] for image in json.loads(call.arguments)[0] if (id := image.get("image")) in made)
         yield from (_content_words(entry.hypothesis) for entry in call.entries if entry.original not in copied)
 
@@ -306,7 +306,7 @@ def _measured_images(turns: Sequence[Turn]) -> Iterator[_MeasuredImage]:
         for call in turn.calls:
             for entry in call.entries if call.name == "call_neuron" else ():
                 if entry.hypothesis and entry.original not in copied:
-                    name, negated = CONTROL.subn("", entry.hypothesis)
+                    name, negated = _CONTROL.subn("", entry.hypothesis)
                     yield _MeasuredImage(hypothesis=_key_of(name, listed), is_control=bool(negated), entry=entry)
 
 

@@ -18,27 +18,27 @@ from openmaia.core.images import EncodedImage
 from openmaia.core.messages import Part
 from openmaia.runs.records import ImageEntry, ToolCall, Turn, dumps
 
-UNRECORDED = ("pixels",)
+_UNRECORDED = ("pixels",)
 """Calls that only read results of earlier ones. A replay does not compare them."""
 
-LOST = {"ok": "lost", "error": "error_lost", "memory": "memory_lost"}
+_LOST = {"ok": "lost", "error": "error_lost", "memory": "memory_lost"}
 """The status that is recorded if the process had to be replaced, by the status of the sandbox. With "ok" and "error",
 the code ended but left threads or processes running. With "memory", it raised a MemoryError and left some, or the
 process was killed. Other statuses stay the same."""
-REPLAYED = ("ok", "error", "memory")
+_REPLAYED = ("ok", "error", "memory")
 """Statuses of experiments whose variables were kept."""
-MAX_CALLS = 2_000
+_MAX_CALLS = 2_000
 """Recorded tool calls of one experiment."""
-MAX_SHOWN = 1_000
+_MAX_SHOWN = 1_000
 """Images that one experiment displays."""
-OVERHEAD = 1_000
+_OVERHEAD = 1_000
 """Bytes that a call, an image or a text takes in memory besides its content, about."""
-MAX_ARGUMENTS = 100_000
-"""Characters of recorded arguments (JSON) of a call that raised a ToolError, or of a tool in UNBOUNDED. Longer ones are
+_MAX_ARGUMENTS = 100_000
+"""Characters of recorded arguments (JSON) of a call that raised a ToolError, or of a tool in _UNBOUNDED. Longer ones are
 replaced by their SHA-256; other tools limit their arguments."""
-UNBOUNDED = ("display", "user_tool")
+_UNBOUNDED = ("display", "user_tool")
 """Tools that take texts of any length."""
-REBUILDS = 3
+_REBUILDS = 3
 """Attempts to replay the completed experiments. Another is made only if the process was lost during the replay."""
 
 
@@ -47,7 +47,7 @@ class ExperimentResult:
     """The defaults describe a turn without an experiment."""
 
     status: str = ""
-    """As in `Turn.status`: a `Status` of the sandbox or a value of LOST. Empty without an experiment."""
+    """As in `Turn.status`: a `Status` of the sandbox or a value of _LOST. Empty without an experiment."""
     calls: tuple[ToolCall, ...] = ()
     observation: tuple[Part, ...] = ()
     """The texts and images that were printed and displayed."""
@@ -85,7 +85,7 @@ class ExperimentRunner:
         self._lost, self._held_bytes = result.replaced, session.held_bytes
         observation = session.observation(result)
         return ExperimentResult(
-            status=LOST.get(result.status.value, result.status.value) if result.replaced else result.status.value,
+            status=_LOST.get(result.status.value, result.status.value) if result.replaced else result.status.value,
             calls=tuple(session.calls),
             observation=observation,
             output_digest=_digest(observation),
@@ -112,17 +112,17 @@ class ExperimentRunner:
             self._rebuild()
 
     def _rebuild(self) -> None:
-        for _ in range(REBUILDS):
+        for _ in range(_REBUILDS):
             self.sandbox.restart()
             if self._replay_completed():
                 self._lost = False
                 return
-        raise ReplayDiverged(f"the process was lost in {REBUILDS} replays of the completed experiments")
+        raise ReplayDiverged(f"the process was lost in {_REBUILDS} replays of the completed experiments")
 
     def _replay_completed(self) -> bool:
         """Returns False if the process was lost meanwhile."""
         for turn in self._completed:
-            if turn.status not in REPLAYED:
+            if turn.status not in _REPLAYED:
                 continue
             session = _ReplaySession(turn, self._images, self.toolbox)
             result = self.sandbox.run(turn.code, session.serve, session.write)
@@ -198,11 +198,11 @@ class ToolSession(_Session):
             ToolError: The arguments are invalid. No tool takes keyword arguments.
             ServiceError: A service failed.
             ExperimentStopped: The investigation has used up its time or memory, or the experiment its calls
-                (MAX_CALLS), displayed images (MAX_SHOWN) or CPU time of this process (`sandbox.seconds`).
+                (_MAX_CALLS), displayed images (_MAX_SHOWN) or CPU time of this process (`sandbox.seconds`).
         """
         started = time.monotonic()
         self._check_time(started)
-        if name in UNRECORDED:
+        if name in _UNRECORDED:
             with self.toolbox.own_time.measured():
                 return self.toolbox.call(name, args)[0]
         self._check_size()
@@ -248,10 +248,10 @@ class ToolSession(_Session):
     def _check_size(self) -> None:
         if self._turns is None:
             return
-        if len(self.calls) >= MAX_CALLS:
-            raise ExperimentStopped(f"the experiment has made {MAX_CALLS} calls of tools")
-        if self._shown >= MAX_SHOWN:
-            raise ExperimentStopped(f"the experiment has displayed {self._shown} images, {MAX_SHOWN} are enough")
+        if len(self.calls) >= _MAX_CALLS:
+            raise ExperimentStopped(f"the experiment has made {_MAX_CALLS} calls of tools")
+        if self._shown >= _MAX_SHOWN:
+            raise ExperimentStopped(f"the experiment has displayed {self._shown} images, {_MAX_SHOWN} are enough")
         if self.held_bytes >= (limit := self.toolbox.context.options.held_mb << 20):
             raise ExperimentStopped(f"the images and calls of the investigation take {limit >> 20} MiB of memory")
 
@@ -280,7 +280,7 @@ class ToolSession(_Session):
             self.images.setdefault(image.digest, image)
         arguments = _canonical(args)
         digest = _sha(arguments)
-        if len(arguments) > MAX_ARGUMENTS and (error is not None or name in UNBOUNDED):
+        if len(arguments) > _MAX_ARGUMENTS and (error is not None or name in _UNBOUNDED):
             arguments = dumps({"sha256": digest})
         self.calls.append(
             ToolCall(
@@ -308,7 +308,7 @@ class _ReplaySession(_Session):
         """Returns the recorded result of a call, or raises the recorded ToolError. Raises ReplayDiverged if the call is
         not the next one of the record.
         """
-        if name in UNRECORDED:
+        if name in _UNRECORDED:
             return self._toolbox.call(name, args)[0]
         call = next(self._calls, None)
         if call is None or call.name != name or call.arguments_digest != _sha(_canonical(args)):
@@ -324,7 +324,7 @@ def _size(effect: ToolEffect, call: ToolCall) -> int:
     parts += [part for entry in effect.entries for part in (entry.original.data, entry.hypothesis)]
     parts += [call.arguments, call.result or "", call.error or "", *call.asked]
     masks = sum(entry.mask.nbytes for entry in effect.entries if entry.mask is not None)
-    return masks + sum(OVERHEAD + len(part) for part in parts)
+    return masks + sum(_OVERHEAD + len(part) for part in parts)
 
 
 def _recorded(image: RegisteredImage) -> ImageEntry:

@@ -4,17 +4,17 @@ import re
 
 from openmaia.runs.records import Turn
 
-PAIRS = "tools.dataset_exemplars(system) returns a list of pairs: for activation, image in tools.dataset_exemplars(system): …"
-ORDER = "system.call_neuron(images) returns two lists, in this order: activations, images = system.call_neuron(images)"
-NO_TORCH = (
+_PAIRS = "tools.dataset_exemplars(system) returns a list of pairs: for activation, image in tools.dataset_exemplars(system): …"
+_ORDER = "system.call_neuron(images) returns two lists, in this order: activations, images = system.call_neuron(images)"
+_NO_TORCH = (
     "torch is not available; the network is only called through system.call_neuron, and arrays are those of numpy (np)"
 )
-DEFINED = "system and tools are defined already; do not import or create them"
-ON_TOOLS = (
+_DEFINED = "system and tools are defined already; do not import or create them"
+_ON_TOOLS = (
     "system has call_neuron alone; the instruments are called on tools, for example tools.dataset_exemplars(system) and "
     "tools.text2image(prompts)"
 )
-ON_SYSTEM = "images are measured with system.call_neuron(images)"
+_ON_SYSTEM = "images are measured with system.call_neuron(images)"
 
 REPEATED = (
     "Your last message was the same as an earlier one above, or as the example in your instructions, which is about another "
@@ -23,25 +23,25 @@ REPEATED = (
 EMPTY = "Your last message arrived empty, as one does that is too long. Write a short one."
 OTHERWISE = " If an experiment is still needed, generate images of your own with tools.text2image and measure them."
 
-PRINTED = re.compile(r"<image image-\d+>")
+_PRINTED = re.compile(r"<image image-\d+>")
 """What `print` shows of an image of the tools."""
 DISPLAY = "call tools.display(activation, image) for each of them to see what they show"
 
-HINTS = (
-    (r"'System' object has no attribute", r"", ON_TOOLS),
-    (r"'Tools' object has no attribute '(call_)?neuron", r"", ON_SYSTEM),
-    (r"TypeError: .*dataset_exemplars\(\) missing", r"", PAIRS),
-    (r"(too many|not enough) values to unpack", r"dataset_exemplars\(", PAIRS),
-    (r"(too many|not enough) values to unpack", r"call_neuron\(", ORDER),
+_HINTS = (
+    (r"'System' object has no attribute", r"", _ON_TOOLS),
+    (r"'Tools' object has no attribute '(call_)?neuron", r"", _ON_SYSTEM),
+    (r"TypeError: .*dataset_exemplars\(\) missing", r"", _PAIRS),
+    (r"(too many|not enough) values to unpack", r"dataset_exemplars\(", _PAIRS),
+    (r"(too many|not enough) values to unpack", r"call_neuron\(", _ORDER),
     (
         r"values to unpack",
         r"edit_images\(",
         "tools.edit_images(images, instructions) returns two lists: images, captions",
     ),
-    (r"'Activation' object|not a number|object is not subscriptable", r"call_neuron\(", ORDER),
-    (r"(Import|ModuleNotFound)Error", r"(from|import) +(tools|system|openmaia|maia)\b", DEFINED),
-    (r"NameError: name '(System|Tools)' is not defined", r"", DEFINED),
-    (r"No module named 'torch|name 'torch' is not defined", r"", NO_TORCH),
+    (r"'Activation' object|not a number|object is not subscriptable", r"call_neuron\(", _ORDER),
+    (r"(Import|ModuleNotFound)Error", r"(from|import) +(tools|system|openmaia|maia)\b", _DEFINED),
+    (r"NameError: name '(System|Tools)' is not defined", r"", _DEFINED),
+    (r"No module named 'torch|name 'torch' is not defined", r"", _NO_TORCH),
     (r"'(list|tuple)' object has no attribute", r"text2image\(", "tools.text2image(prompts) returns a list of images"),
     (
         r"SyntaxError",
@@ -66,11 +66,11 @@ def nothing_new(turn: Turn, *, can_generate: bool) -> str:
 def hint(turn: Turn) -> str:
     """Returns a hint about a mistake in the code of a turn; empty if none applies."""
     if not turn.raised:
-        printed = any(isinstance(part, str) and PRINTED.search(part) for part in turn.observation)
+        printed = any(isinstance(part, str) and _PRINTED.search(part) for part in turn.observation)
         is_shown = any(call.name == "display" for call in turn.calls)
         return f"\nHint: {DISPLAY}.\n" if printed and not is_shown else ""
     error = "".join(part for part in turn.observation[-1:] if isinstance(part, str))[-2000:]
-    for in_error, in_code, advice in HINTS:
+    for in_error, in_code, advice in _HINTS:
         if re.search(in_error, error) and re.search(in_code, turn.code, re.MULTILINE):
             return f"\nHint: {advice}.\n"
     return ""

@@ -24,7 +24,7 @@ from openmaia.runs.evidence import Confirmation
 from openmaia.runs.journal import Journal
 from openmaia.runs.records import CUT, SET_ASIDE, Record, Stop, Turn
 
-EMPTY_REPLIES = 3
+_EMPTY_REPLIES = 3
 """Empty replies in a row after which the investigation fails."""
 
 
@@ -118,10 +118,10 @@ class Investigation:
         found = separate(reply.text)
         reply = replace(reply, text=found.text, reasoning=reply.reasoning or found.reasoning)
         reasoned = ", after reasoning" if reply.reasoning else ""
-        before = [turn.reply for turn in self.turns[1 - EMPTY_REPLIES :]]
-        if len(before) == EMPTY_REPLIES - 1 and not any(text.strip() for text in (*before, reply.text)):
+        before = [turn.reply for turn in self.turns[1 - _EMPTY_REPLIES :]]
+        if len(before) == _EMPTY_REPLIES - 1 and not any(text.strip() for text in (*before, reply.text)):
             raise ServiceError(
-                f"{self.options.backbone} gave {EMPTY_REPLIES} empty replies in a row, the last with "
+                f"{self.options.backbone} gave {_EMPTY_REPLIES} empty replies in a row, the last with "
                 f"{reply.generated_tokens} tokens{reasoned}; if limits.reply_tokens={tokens} were used up before the first word, raise "
                 "it, otherwise use another model, or check that its chat template belongs to it"
             )

@@ -12,7 +12,7 @@ from openmaia.core.services import Backbone, Edit, Editor, GeneratedImage, Gener
 RequestT = TypeVar("RequestT")
 ResultT = TypeVar("ResultT")
 
-PAUSE = 5.0
+_PAUSE = 5.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,7 +23,7 @@ class PatientBackbone:
 
     backbone: Backbone
     minutes: float
-    pause: float = PAUSE
+    pause: float = _PAUSE
     """Seconds between two attempts."""
 
     def reply(self, chats: Sequence[Chat]) -> list[Reply]:
@@ -37,7 +37,7 @@ class PatientGenerator:
 
     generator: Generator
     minutes: float
-    pause: float = PAUSE
+    pause: float = _PAUSE
 
     def generate(self, requests: Sequence[Generation]) -> list[GeneratedImage]:
         """Returns an image for each request."""
@@ -50,7 +50,7 @@ class PatientEditor:
 
     editor: Editor
     minutes: float
-    pause: float = PAUSE
+    pause: float = _PAUSE
 
     def edit(self, requests: Sequence[Edit]) -> list[GeneratedImage]:
         """Returns an image for each request."""

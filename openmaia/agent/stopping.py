@@ -19,7 +19,7 @@ from openmaia.core.messages import TurnKind
 from openmaia.core.units import Scope
 from openmaia.runs.records import SET_ASIDE, Turn
 
-STUCK = 2
+_STUCK = 2
 """Repeated turns in a row after which the agent is asked for its answer. Empty replies do not count."""
 
 
@@ -125,8 +125,8 @@ class Stopping:
 
     def _is_over(self, count: int) -> bool:
         """Returns whether the agent has had `soft_turns` turns, or repeats itself after the demanded experiments."""
-        latest = list(zip(self._turns, self.left_out, strict=True))[:count][-STUCK:]
-        is_repeating = len(latest) == STUCK and all(is_left_out and turn.reply.strip() for turn, is_left_out in latest)
+        latest = list(zip(self._turns, self.left_out, strict=True))[:count][-_STUCK:]
+        is_repeating = len(latest) == _STUCK and all(is_left_out and turn.reply.strip() for turn, is_left_out in latest)
         # A task that demands no experiments does not say how many are enough, so that repetition decides nothing.
         is_stuck = is_repeating and self._task.rule.experiments > 0 and self._has_experiments(count)
         return count >= self._options.soft_turns or is_stuck

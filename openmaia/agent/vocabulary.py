@@ -7,7 +7,7 @@ from difflib import get_close_matches
 from math import ceil
 from typing import Protocol
 
-NEAREST = 5
+_NEAREST = 5
 """Drawable words that are named beside a label that cannot be drawn."""
 
 
@@ -40,8 +40,8 @@ def nearest(label: str, words: Sequence[str]) -> list[str]:
     sharing = [word for word in words if any(_is_same(token, part) for token in tokens for part in word.split())]
     alike: list[str] = []
     for token in tokens:
-        alike += get_close_matches(token, list(words), NEAREST, 0.7)
-    return list(dict.fromkeys([*sharing, *alike]))[:NEAREST]
+        alike += get_close_matches(token, list(words), _NEAREST, 0.7)
+    return list(dict.fromkeys([*sharing, *alike]))[:_NEAREST]
 
 
 def _is_same(token: str, part: str) -> bool:

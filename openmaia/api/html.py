@@ -19,10 +19,10 @@ from openmaia.runs.records import Record
 if TYPE_CHECKING:
     from openmaia.api.result import UnitResult
 
-SIDE = 112
+_SIDE = 112
 PAGE_BYTES = 1_500_000
 """Of the images of one result, which are stored in the notebook."""
-EXEMPLARS, HIGHEST, LOWEST, PAIRS = 8, 12, 6, 6
+_EXEMPLARS, _HIGHEST, _LOWEST, _PAIRS = 8, 12, 6, 6
 """Numbers of images in the sections of a result."""
 
 
@@ -84,7 +84,7 @@ def tested_line(result: "UnitResult") -> str:
 def grids(title: str, lines: Sequence[str], sections: Sequence[GridSection], notes: Sequence[str] = ()) -> str:
     """Returns an HTML fragment: a heading (may be empty), paragraphs, grids, and paragraphs at the end."""
     template = _environment().get_template("grids.html.j2")
-    return template.render(title=title, lines=lines, sections=sections, notes=notes, side=SIDE)
+    return template.render(title=title, lines=lines, sections=sections, notes=notes, side=_SIDE)
 
 
 def parts_page(parts: Sequence[Part]) -> str:
@@ -129,11 +129,11 @@ def _exemplars(result: "UnitResult", thumbnails: Thumbnails) -> tuple[GridTile, 
     exemplars = result.exemplars
     return tuple(
         GridTile(
-            uri=thumbnails.uri(each.image, SIDE, _mask(each, exemplars.threshold), Rendering.OUTLINE),
+            uri=thumbnails.uri(each.image, _SIDE, _mask(each, exemplars.threshold), Rendering.OUTLINE),
             caption=f"top {each.rank + 1}",
             number=_number(each.activation),
         )
-        for each in exemplars.of_kind("top")[:EXEMPLARS]
+        for each in exemplars.of_kind("top")[:_EXEMPLARS]
     )
 
 
@@ -152,13 +152,13 @@ def _measured(record: Record, thumbnails: Thumbnails) -> Iterator[GridSection]:
         if entry.activation is not None
     }
     ranked = sorted(entries.values(), key=lambda entry: -float((entry.activation or {})["value"]))
-    lowest = ranked[HIGHEST:][-LOWEST:]
-    for title, some in (("highest", ranked[:HIGHEST]), ("lowest", lowest)):
+    lowest = ranked[_HIGHEST:][-_LOWEST:]
+    for title, some in (("highest", ranked[:_HIGHEST]), ("lowest", lowest)):
         yield GridSection(
             title=f"Images of the investigation with the {title} activations",
             tiles=tuple(
                 GridTile(
-                    uri=thumbnails.uri(pictures.get(entry.original), SIDE),
+                    uri=thumbnails.uri(pictures.get(entry.original), _SIDE),
                     caption=captions.texts.get(entry.id, ""),
                     number=_number(float((entry.activation or {})["value"])),
                 )
@@ -171,11 +171,13 @@ def _tested(result: "UnitResult", thumbnails: Thumbnails) -> tuple[GridTile, ...
     if result.evaluation is None:
         return ()
     stimuli = result.evaluation.trial.stimuli
-    positive, neutral = ([each for each in stimuli if each.role == role][:PAIRS] for role in ("positive", "neutral"))
+    positive, neutral = ([each for each in stimuli if each.role == role][:_PAIRS] for role in ("positive", "neutral"))
     pairs = chain.from_iterable(zip_longest(positive, neutral))
     return tuple(
         GridTile(
-            uri=thumbnails.uri(EncodedImage(data=each.data), SIDE), caption=each.prompt, number=_number(each.activation)
+            uri=thumbnails.uri(EncodedImage(data=each.data), _SIDE),
+            caption=each.prompt,
+            number=_number(each.activation),
         )
         for each in pairs
         if each is not None
@@ -187,7 +189,7 @@ def _sections(parts: Sequence[Part], thumbnails: Thumbnails) -> Iterator[GridSec
     caption = ""
     for part in parts:
         if isinstance(part, EncodedImage):
-            tiles.append(GridTile(uri=thumbnails.uri(part, SIDE), caption=caption))
+            tiles.append(GridTile(uri=thumbnails.uri(part, _SIDE), caption=caption))
             caption = ""
             continue
         if part.startswith("[") and part.rstrip().endswith("]") and not caption:

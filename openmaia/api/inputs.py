@@ -38,10 +38,10 @@ if TYPE_CHECKING:
 _GIVEN = {"pictures.kind": "python"}
 """The config values for images that the caller passed."""
 
-PERSON = ("tools", "task.name")
+_PERSON = ("tools", "task.name")
 """Config keys that a person uses, and an agent without a language model does not."""
 
-SETTINGS = (".yaml", ".yml")
+_SETTINGS = (".yaml", ".yml")
 """Suffixes of config files."""
 
 
@@ -93,7 +93,7 @@ def configure(
     chosen = {"units": spec} if spec else {}
     overlays = [*_overlays(chosen), *_overlays(settings), *_overlays(overrides)]
     own = list(_overlays(overrides))
-    exempt = PERSON if function == "openmaia.open" else ()
+    exempt = _PERSON if function == "openmaia.open" else ()
     if isinstance(model, Config):
         config = restore(environment.source(model), "the given config", overlays, exempt=exempt)
         uses.refuse([key for key in changed_keys(config) if key not in exempt], config)
@@ -140,7 +140,7 @@ def _network_settings(model: Any, spec: str) -> tuple[dict[str, Any], bool]:
     if isinstance(model, Config | list | tuple | Path):
         return {}, True
     if isinstance(model, str):
-        if model.endswith(SETTINGS) or "=" in model or is_file(Path(model)):
+        if model.endswith(_SETTINGS) or "=" in model or is_file(Path(model)):
             return {}, True
         network = name = model
     else:

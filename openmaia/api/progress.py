@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from openmaia.core.secrets import redacted
 
-SECONDS = 5.0
+_SECONDS = 5.0
 """Shortest time between two lines about the progress of one stage."""
 
 
@@ -20,11 +20,11 @@ class PrintedProgress:
         print(redacted(line), flush=True)
 
     def progress(self, stage: str, done: int, total: int, note: str = "") -> None:
-        """Prints how much of a stage is done, at most once every SECONDS seconds, unless there is a note."""
+        """Prints how much of a stage is done, at most once every _SECONDS seconds, unless there is a note."""
         now = time.monotonic()
         since = self._last.setdefault(stage, now)
         if note:
             self.say(f"{stage}: {done} of {total}: {note}")
-        elif now - since >= SECONDS:
+        elif now - since >= _SECONDS:
             self._last[stage] = now
             self.say(f"{stage}: {done} of {total}")

@@ -11,7 +11,7 @@ from openmaia.core.units import Unit
 from openmaia.runs.results import basis
 from openmaia.runs.run import InvestigationId, Run
 
-AGENT = "agent"
+_AGENT = "agent"
 
 Sharing = Literal["label", "labels"]
 """When claims are alike: if one label of both is the same, or all labels are."""
@@ -31,8 +31,8 @@ class Claim:
 
     unit: Unit
     replicate: int = 0
-    method: str = AGENT
-    """AGENT or the name of a baseline."""
+    method: str = _AGENT
+    """_AGENT or the name of a baseline."""
     description: str = ""
     labels: tuple[str, ...] = ()
     basis: str = field(default="", compare=False)

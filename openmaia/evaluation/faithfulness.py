@@ -30,12 +30,12 @@ from openmaia.evaluation.trials import Stimulus, Trial
 from openmaia.runs.run import Run
 
 FILE = "faithfulness.json"
-INTERVALS = ("auc", "other", "difference")
-PARTNERS = 2
+_INTERVALS = ("auc", "other", "difference")
+_PARTNERS = 2
 """Other units whose images are the control of a unit."""
-CLASSES = 3
+_CLASSES = 3
 """Classes that are named for each unit."""
-SMALLEST_FALL = 0.001
+_SMALLEST_FALL = 0.001
 """Classes are named if the ablation lowers their probability by this much on average."""
 
 
@@ -70,7 +70,7 @@ class UnitFaithfulness:
     auc: Interval
     """Effects on positive against those on neutral images."""
     other: Interval
-    """The same AUC of this unit on the images of at most PARTNERS other units' descriptions, averaged. NaN if the layer
+    """The same AUC of this unit on the images of at most _PARTNERS other units' descriptions, averaged. NaN if the layer
     has no other tested unit."""
     difference: Interval
     """`auc` minus `other`; NaN if `other` is."""
@@ -109,7 +109,7 @@ def measure_faithfulness(
     units: list[UnitFaithfulness] = []
     estimates: list[tuple[BootstrapEstimate, BootstrapEstimate | None]] = []
     for done, claim in enumerate(tested.values(), start=1):
-        others = [each.investigation for each in partners(claim, list(tested.values()), stored.sharing, PARTNERS)]
+        others = [each.investigation for each in partners(claim, list(tested.values()), stored.sharing, _PARTNERS)]
         trial, *partner_trials = (stored.readable(each, images=True) for each in (claim.investigation, *others))
         if trial is None:
             progress(done, len(tested))
@@ -177,7 +177,7 @@ def _unit(
 ) -> UnitFaithfulness:
     positive, neutral = groups
     names = classes if len(classes) == len(positive.falls) else ()
-    falls = sorted(zip(positive.falls.tolist(), names, strict=False), key=lambda named: -named[0])[:CLASSES]
+    falls = sorted(zip(positive.falls.tolist(), names, strict=False), key=lambda named: -named[0])[:_CLASSES]
     return UnitFaithfulness(
         unit=claim.unit,
         replicate=claim.replicate,
@@ -187,7 +187,7 @@ def _unit(
         auc=bootstrap.interval(own),
         other=_interval(other),
         difference=_interval(None if other is None else own.minus(other)),
-        classes=tuple((name, fall) for fall, name in falls if fall >= SMALLEST_FALL),
+        classes=tuple((name, fall) for fall, name in falls if fall >= _SMALLEST_FALL),
     )
 
 
@@ -226,8 +226,8 @@ def _restored(stored: dict[str, Any]) -> Faithfulness:
 
 
 def _interval_lists(measured: Faithfulness | UnitFaithfulness) -> dict[str, Any]:
-    return {name: getattr(measured, name).as_list() for name in INTERVALS}
+    return {name: getattr(measured, name).as_list() for name in _INTERVALS}
 
 
 def _intervals(row: dict[str, Any]) -> dict[str, Any]:
-    return row | {name: Interval.of(row[name]) for name in INTERVALS}
+    return row | {name: Interval.of(row[name]) for name in _INTERVALS}

@@ -16,13 +16,13 @@ from openmaia.core.services import Backbone
 ParsedAnswer = TypeVar("ParsedAnswer")
 
 MAX_ATTEMPTS = 3
-MAX_PROMPT_CHARACTERS = 400
+_MAX_PROMPT_CHARACTERS = 400
 
-MAX_FOREIGN_SHARE = 0.2
+_MAX_FOREIGN_SHARE = 0.2
 """A list of prompts with a larger share of non-Latin letters counts as not English."""
 
-BULLET = re.compile(r"^\s*(?:[-*•]\s+|\(?\d{1,3}\s*[.):]\s*)?(.*?)\s*$")
-NUMBERED = re.compile(r"^\s*\(?\d{1,3}\s*[.):]\s*\S")
+_BULLET = re.compile(r"^\s*(?:[-*•]\s+|\(?\d{1,3}\s*[.):]\s*)?(.*?)\s*$")
+_NUMBERED = re.compile(r"^\s*\(?\d{1,3}\s*[.):]\s*\S")
 
 
 class MalformedAnswer(OpenMaiaError):
@@ -96,18 +96,18 @@ class LanguageModel:
 
 def parse_list(answer: str, n: int) -> list[str]:
     """Parses a list of n prompts, one per line, without bullets and numbers. Raises MalformedAnswer unless there are n
-    different ones in English of at most MAX_PROMPT_CHARACTERS characters.
+    different ones in English of at most _MAX_PROMPT_CHARACTERS characters.
     """
     lines = [line for line in answer.splitlines() if line.strip()]
-    numbered = [line for line in lines if NUMBERED.match(line)]
+    numbered = [line for line in lines if _NUMBERED.match(line)]
     prompts = [_without_bullet(line) for line in (numbered if len(numbered) == n else lines)]
     prompts = [prompt for prompt in prompts if prompt]
     if len(prompts) != n:
         raise MalformedAnswer(f"{len(prompts)} lines came where {n} prompts were asked for ({_start(answer)})")
     if len({prompt.casefold() for prompt in prompts}) != n:
         raise MalformedAnswer("some of the prompts are the same")
-    if any(len(prompt) > MAX_PROMPT_CHARACTERS for prompt in prompts):
-        raise MalformedAnswer(f"a prompt is longer than {MAX_PROMPT_CHARACTERS} characters")
+    if any(len(prompt) > _MAX_PROMPT_CHARACTERS for prompt in prompts):
+        raise MalformedAnswer(f"a prompt is longer than {_MAX_PROMPT_CHARACTERS} characters")
     if is_foreign(" ".join(prompts)):
         raise MalformedAnswer(f"the prompts are not in English ({_start(answer)})")
     return prompts
@@ -125,16 +125,16 @@ def parse_pairs(answer: str, n: int) -> list[tuple[str, str]]:
 
 
 def is_foreign(text: str) -> bool:
-    """Returns whether a text has no letters, or more than MAX_FOREIGN_SHARE of them are not Latin. Foreign languages in
+    """Returns whether a text has no letters, or more than _MAX_FOREIGN_SHARE of them are not Latin. Foreign languages in
     Latin script are not recognised.
     """
     letters = [letter for letter in text if letter.isalpha()]
     foreign = sum("LATIN" not in unicodedata.name(letter, "") for letter in letters)
-    return not letters or foreign > MAX_FOREIGN_SHARE * len(letters)
+    return not letters or foreign > _MAX_FOREIGN_SHARE * len(letters)
 
 
 def _without_bullet(line: str) -> str:
-    match = BULLET.match(line)
+    match = _BULLET.match(line)
     return (match[1] if match else line).strip().strip("*_`\"'“”").strip()
 
 

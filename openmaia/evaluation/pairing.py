@@ -23,10 +23,10 @@ from openmaia.evaluation.prompts import (
     write_prompts,
 )
 
-RATING = re.compile(r"^\W*(\d{1,4})\s*[:.)].*?(?<![\d.,])(\d{1,3})\s*(?:%|/\s*100)?\W*$")
+_RATING = re.compile(r"^\W*(\d{1,4})\s*[:.)].*?(?<![\d.,])(\d{1,3})\s*(?:%|/\s*100)?\W*$")
 """The number of a prompt, optionally the prompt itself, and its rating."""
 
-MAX_RATING = 100
+_MAX_RATING = 100
 
 
 def write_paired(
@@ -79,10 +79,10 @@ def parse_ratings(answer: str, count: int) -> list[int]:
     """Parses ratings from 0 to 100 of `count` numbered prompts, one line for each, such as "3: 80". Raises
     MalformedAnswer unless each has one.
     """
-    lines = [match for line in answer.splitlines() if (match := RATING.match(line))]
+    lines = [match for line in answer.splitlines() if (match := _RATING.match(line))]
     ratings = {int(match[1]): int(match[2]) for match in lines}
     if len(lines) != count or set(ratings) != set(range(1, count + 1)):
         raise MalformedAnswer(f"{len(lines)} ratings came where one was asked for each prompt from 1 to {count}")
-    if max(ratings.values()) > MAX_RATING:
-        raise MalformedAnswer(f"a rating is above {MAX_RATING}")
+    if max(ratings.values()) > _MAX_RATING:
+        raise MalformedAnswer(f"a rating is above {_MAX_RATING}")
     return [ratings[number] for number in range(1, count + 1)]

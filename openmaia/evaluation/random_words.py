@@ -17,17 +17,17 @@ from openmaia.evaluation.protocol import assemble_trial, write_all
 from openmaia.evaluation.services import EvaluationDesign, EvaluationServices
 from openmaia.evaluation.trials import Trial, draw_stimuli, is_drawable
 
-METHOD = "random words"
+_METHOD = "random words"
 
 
-TRIES = 8
+_TRIES = 8
 """Words that are tried for each wanted description, because a generator may be unable to draw some."""
 
 
 def random_labels(words: Collection[str], count: int, run_seed: int) -> list[str]:
     """Draws `count` different words, or all of them if there are fewer, in an order that `run_seed` determines."""
     ordered = sorted(set(words))
-    return random.Random(f"{run_seed} {METHOD}").sample(ordered, min(count, len(ordered)))
+    return random.Random(f"{run_seed} {_METHOD}").sample(ordered, min(count, len(ordered)))
 
 
 def measure_random_words(
@@ -42,12 +42,12 @@ def measure_random_words(
     if not layers or not design.random_words:
         return
     target, ordered, number = services.target.info().name, sorted(layers), 0
-    for label in random_labels(services.writer.words, TRIES * design.random_words, design.seed):
+    for label in random_labels(services.writer.words, _TRIES * design.random_words, design.seed):
         claims = [
             Claim(
                 unit=Unit(target=target, layer=layer, index=0),
                 replicate=number,
-                method=METHOD,
+                method=_METHOD,
                 description=label,
                 labels=(label,),
             )

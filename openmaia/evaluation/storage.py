@@ -26,7 +26,7 @@ from openmaia.runs.results import fingerprint
 from openmaia.runs.run import EVALUATION, RANDOM_WORDS, TRIALS, InvestigationId, Run
 from openmaia.runs.summary import wrong_score
 
-VERSION = 7
+_VERSION = 7
 
 _TEXT, _TEXTS = pa.string(), pa.list_(pa.field("element", pa.string(), nullable=False))
 _COLUMNS = {
@@ -53,7 +53,7 @@ _HEADER: dict[str, Any] = {
 """Keys of the header of every file, with their types. That of an evaluation also has `scores`, a dict, and `compared`:
 the digests (`Claim.basis`) of the descriptions with which its unit is compared."""
 
-WITHOUT_IMAGES = tuple(name for name in _COLUMNS if name != "data")
+_WITHOUT_IMAGES = tuple(name for name in _COLUMNS if name != "data")
 
 
 def to_parquet(result: Trial | Evaluation) -> bytes:
@@ -65,7 +65,7 @@ def to_parquet(result: Trial | Evaluation) -> bytes:
         for stimulus, response in zip(trial.stimuli, trial.matrix, strict=True)
     ]
     header: dict[str, Any] = {
-        "version": VERSION,
+        "version": _VERSION,
         "claim": asdict(trial.claim),
         "trial": {name: getattr(trial, name) for name in _TRIAL},
         "location": _encode(trial.location),
@@ -90,7 +90,7 @@ def read_trial(data: bytes, *, images: bool = True) -> Trial:
 
 
 def _load(data: bytes, images: bool) -> tuple[list[dict[str, Any]], dict[str, Any]]:
-    rows, header = tables.load(data, "an evaluation", None if images else WITHOUT_IMAGES, _SCHEMA)
+    rows, header = tables.load(data, "an evaluation", None if images else _WITHOUT_IMAGES, _SCHEMA)
     check_header(header)
     return rows, header
 
@@ -122,9 +122,9 @@ def _trial(rows: list[dict[str, Any]], header: dict[str, Any]) -> Trial:
 
 def check_header(header: dict[str, Any]) -> None:
     """Raises StoreError unless the header of a trial or evaluation file has the current version, keys and types."""
-    if header.get("version") != VERSION:
+    if header.get("version") != _VERSION:
         raise StoreError(
-            f"an evaluation of version {str(header.get('version'))[:40]}; this OpenMAIA reads version {VERSION}; "
+            f"an evaluation of version {str(header.get('version'))[:40]}; this OpenMAIA reads version {_VERSION}; "
             "openmaia evaluate RUN --repeat-damaged evaluates it again"
         )
     for key, hint in _HEADER.items():
@@ -257,4 +257,4 @@ def evaluation_stamp(run: Run, resamples: int) -> str:
     headers = run.evaluation_headers(sorted(run.artifacts(EVALUATION)))
     evaluations = [[each.path, fingerprint(header)] for each, header in headers.items()]
     words = sorted(each.path for each in run.belonging(RANDOM_WORDS))
-    return hashlib.sha256(dumps([VERSION, resamples, evaluations, words]).encode()).hexdigest()
+    return hashlib.sha256(dumps([_VERSION, resamples, evaluations, words]).encode()).hexdigest()

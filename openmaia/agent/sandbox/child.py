@@ -30,7 +30,7 @@ from openmaia.agent.sandbox import frames
 from openmaia.agent.sandbox.confine import confine
 from openmaia.agent.sandbox.executor import execute
 
-EARLY = ("numpy", "numpy.random", "PIL.Image")
+_EARLY = ("numpy", "numpy.random", "PIL.Image")
 """Modules that nearly every experiment imports. They are imported while the backbone writes its first reply."""
 
 PREDEFINED = {
@@ -245,7 +245,7 @@ def _sleep(seconds: float, /) -> None:
 def _prepare_interpreter() -> None:
     random.seed(0)
     time.sleep = _sleep  # the real one waits until a time, which sandlock's fixed clock shifts by years
-    for name in EARLY:
+    for name in _EARLY:
         with contextlib.suppress(ImportError):
             importlib.import_module(name)
     if "numpy" in sys.modules:

@@ -15,8 +15,8 @@ import sys
 
 from openmaia.agent.sandbox import system_calls
 
-SHARED_SLACK_MB = 1024  # libraries also occupy address space
-OPEN_FILES = 128
+_SHARED_SLACK_MB = 1024  # libraries also occupy address space
+_OPEN_FILES = 128
 
 _PR_SET_PDEATHSIG, _PR_SET_SECCOMP, _PR_SET_CHILD_SUBREAPER, _PR_SET_NO_NEW_PRIVS = 1, 22, 36, 38
 _CAPABILITY_VERSION_3 = 0x20080522
@@ -30,10 +30,10 @@ def confine(*, memory_mb: int, cpu_seconds: int, scratch_mb: int, processes: int
     """
     limits = {
         resource.RLIMIT_CORE: (0, 0),
-        resource.RLIMIT_NOFILE: (OPEN_FILES, OPEN_FILES),
+        resource.RLIMIT_NOFILE: (_OPEN_FILES, _OPEN_FILES),
         resource.RLIMIT_FSIZE: (scratch_mb << 20, scratch_mb << 20),
         resource.RLIMIT_DATA: (memory_mb << 20, memory_mb << 20),
-        resource.RLIMIT_AS: ((memory_mb + SHARED_SLACK_MB) << 20, (memory_mb + SHARED_SLACK_MB) << 20),
+        resource.RLIMIT_AS: ((memory_mb + _SHARED_SLACK_MB) << 20, (memory_mb + _SHARED_SLACK_MB) << 20),
         resource.RLIMIT_CPU: (cpu_seconds, cpu_seconds + 1),  # SIGXCPU tells the cause, SIGKILL cannot be caught
     }
     for what, (soft, hard) in limits.items():

@@ -11,10 +11,10 @@ import traceback
 from collections.abc import Callable
 from typing import Any
 
-ENTRY_POINTS = ("run_experiment", "execute_command")
-MAX_ERROR = 20_000
+_ENTRY_POINTS = ("run_experiment", "execute_command")
+_MAX_ERROR = 20_000
 """Characters of a traceback."""
-MAX_REPR = 10_000
+_MAX_REPR = 10_000
 """Characters that are printed of the result of an entry point."""
 _FILE = "<experiment "
 
@@ -49,7 +49,7 @@ def _run(code: str, filename: str, namespace: dict[str, Any]) -> None:
         if callable(function):
             result = function(*_arguments(function, namespace))
             if result is not None:
-                print(repr(result)[:MAX_REPR])
+                print(repr(result)[:_MAX_REPR])
 
 
 class ExemplarsAsLists(ast.NodeTransformer):
@@ -76,12 +76,12 @@ class ExemplarsAsLists(ast.NodeTransformer):
 
 
 def uncalled_entry_points(tree: ast.Module) -> list[str]:
-    """Returns the functions in ENTRY_POINTS that an experiment defines but does not call. Code for the published MAIA
+    """Returns the functions in _ENTRY_POINTS that an experiment defines but does not call. Code for the published MAIA
     expects the program to call them.
     """
     defined = {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
     called = {n.func.id for n in ast.walk(tree) if isinstance(n, ast.Call) and isinstance(n.func, ast.Name)}
-    return [name for name in ENTRY_POINTS if name in defined - called]
+    return [name for name in _ENTRY_POINTS if name in defined - called]
 
 
 def _arguments(function: Callable[..., Any], namespace: dict[str, Any]) -> list[Any]:
@@ -100,8 +100,8 @@ def _format(error: BaseException) -> str:
         text = "".join(summary.format())
     except BaseException as failure:  # a hostile exception, or too little memory to describe this one
         text = f"{type(error).__name__} (its text could not be made: {type(failure).__name__})\n"
-    if len(text) > MAX_ERROR:
-        half = MAX_ERROR // 2
+    if len(text) > _MAX_ERROR:
+        half = _MAX_ERROR // 2
         text = f"{text[:half]}\n[...]\n{text[-half:]}"
     return text.encode("utf-8", "backslashreplace").decode("utf-8")
 

@@ -10,8 +10,8 @@ from openmaia.agent.sandbox.frames import FrameError, Json
 from openmaia.agent.sandbox.process import GRACE, Child, ChildLost
 from openmaia.core.errors import ToolError
 
-MAX_ERROR = 100_000
-MAX_NAME = 200
+_MAX_ERROR = 100_000
+_MAX_NAME = 200
 
 
 class CappedOutput:
@@ -86,7 +86,7 @@ class ExperimentMonitor:
     def _answer(self, message: dict[str, Json]) -> bool:
         match message:
             case {"kind": "call", "name": str(name), "args": list(args), "kwargs": dict(kwargs), **rest} if not rest:
-                if not name.isidentifier() or len(name) > MAX_NAME:
+                if not name.isidentifier() or len(name) > _MAX_NAME:
                     raise ChildLost("it called a tool by an invalid name")
                 try:
                     reply = self._call(name, args, kwargs)
@@ -116,7 +116,7 @@ class ExperimentMonitor:
         # The agent's code may have forged the message: nothing in it is believed, and the child is suspended.
         if message.get("number") != number:
             raise ChildLost("it wrote the end of another experiment")
-        if status not in ("ok", "error", "memory", "timeout") or not isinstance(error, str) or len(error) > MAX_ERROR:
+        if status not in ("ok", "error", "memory", "timeout") or not isinstance(error, str) or len(error) > _MAX_ERROR:
             raise ChildLost("it wrote a message of an unknown kind")
         if status == "timeout":
             status = "error"  # the agent's code raised its own KeyboardInterrupt
@@ -136,7 +136,7 @@ class ExperimentMonitor:
         except ChildLost:
             last = None
         if isinstance(last, dict) and isinstance(text := cast("dict[str, Any]", last).get("error"), str):
-            trace = text[:MAX_ERROR]
+            trace = text[:_MAX_ERROR]
         self._child.reap()
         why = f"Timeout: {self._reason}.\n"
         return SandboxResult(status=Status.TIMEOUT, error=trace + why, replaced=True, seconds=seconds)

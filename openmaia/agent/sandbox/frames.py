@@ -17,12 +17,12 @@ Json = None | bool | int | float | str | list["Json"] | dict[str, "Json"] | byte
 
 MAGIC = b"OMF1"
 PREFIX = struct.Struct("!4sII")
-MAX_FRAME = (1 << 32) - 1
-MAX_JSON = 8 << 20  # JSON grows up to about twenty times when parsed; blobs do not
+_MAX_FRAME = (1 << 32) - 1
+_MAX_JSON = 8 << 20  # JSON grows up to about twenty times when parsed; blobs do not
 MAX_VALUES = 1 << 19  # separators in the JSON, those in its texts included
 MAX_DEPTH = 32
 MAX_INT = 1 << 256
-BLOB = "$blob"
+_BLOB = "$blob"
 
 
 class FrameError(ValueError):
@@ -65,13 +65,13 @@ def _strip(value: Any, blobs: list[bytes], limit: int, depth: int) -> Any:
         if size > limit:  # before the copy below doubles it
             raise FrameError(f"the value has {size} bytes, at most {limit} can be sent at once")
         blobs.append(bytes(data))
-        return {BLOB: size}
+        return {_BLOB: size}
     if isinstance(value, (list, tuple)):
         return [_strip(item, blobs, limit, depth + 1) for item in cast("Iterable[Any]", value)]
     if isinstance(value, dict):
         items = cast("dict[Any, Any]", value)
-        if not all(isinstance(key, str) for key in items) or BLOB in items:
-            raise TypeError(f"keys must be strings other than {BLOB!r}")
+        if not all(isinstance(key, str) for key in items) or _BLOB in items:
+            raise TypeError(f"keys must be strings other than {_BLOB!r}")
         return {_whole(key): _strip(item, blobs, limit, depth + 1) for key, item in items.items()}
     raise TypeError(f"cannot send a value of type {type(value).__name__}")
 
@@ -100,11 +100,11 @@ def check_values(text: bytes) -> None:
 
 def check_sizes(json_size: int, blob_size: int, limit: int) -> None:
     """Raises FrameError if the parts of a frame are too large. Sizes in bytes; `limit` applies to the sum."""
-    total, limit = json_size + blob_size, min(limit, MAX_FRAME)
-    if total > limit or json_size > MAX_JSON:
+    total, limit = json_size + blob_size, min(limit, _MAX_FRAME)
+    if total > limit or json_size > _MAX_JSON:
         raise FrameError(
             f"the message has {total} bytes ({json_size} outside of byte strings), "
-            f"at most {limit} ({MAX_JSON} outside of byte strings) can be sent at once"
+            f"at most {limit} ({_MAX_JSON} outside of byte strings) can be sent at once"
         )
 
 
@@ -113,7 +113,7 @@ def parse_prefix(data: bytes | bytearray) -> tuple[int, int]:
     a frame.
     """
     magic, json_size, blob_size = PREFIX.unpack_from(data)
-    if magic != MAGIC or json_size > MAX_JSON:
+    if magic != MAGIC or json_size > _MAX_JSON:
         raise FrameError("not a frame")
     return json_size, blob_size
 
@@ -132,9 +132,9 @@ def decode(text: bytes, blobs: bytes | bytearray | memoryview) -> Json:
             return [fill(item, depth + 1) for item in cast("list[Any]", value)]
         elif isinstance(value, dict):
             items = cast("dict[str, Any]", value)
-            if BLOB not in items:
+            if _BLOB not in items:
                 return {str(fill(key, depth)): fill(item, depth + 1) for key, item in items.items()}
-            size = items[BLOB]
+            size = items[_BLOB]
             if len(items) != 1 or type(size) is not int or not 0 <= size <= len(rest):
                 raise FrameError("not a valid reference to a blob")
             blob, rest = bytes(rest[:size]), rest[size:]

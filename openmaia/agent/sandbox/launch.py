@@ -17,10 +17,10 @@ from openmaia.agent.sandbox import policy
 from openmaia.agent.sandbox.contract import SandboxLevel, SandboxLimits
 from openmaia.core.errors import SandboxError
 
-SUPERVISOR = ("view", "supervisor")
+_SUPERVISOR = ("view", "supervisor")
 """In the order in which they import each other."""
-START_SECONDS = 60.0
-END_SECONDS = 15.0
+_START_SECONDS = 60.0
+_END_SECONDS = 15.0
 
 
 @functools.cache
@@ -66,7 +66,7 @@ class Launched:
         ours, theirs = socket.socketpair()
         with theirs:
             self._supervisor = subprocess.Popen(
-                [policy.python(), *policy.FLAGS, "-c", script(SUPERVISOR), str(theirs.fileno())],
+                [policy.python(), *policy.FLAGS, "-c", script(_SUPERVISOR), str(theirs.fileno())],
                 stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                 bufsize=0, env=policy.ENVIRONMENT | {"HOME": scratch}, pass_fds=[theirs.fileno()], start_new_session=True,
             )  # fmt: skip
@@ -84,7 +84,7 @@ class Launched:
         }
         self.pid = 0
         try:
-            ours.settimeout(START_SECONDS)
+            ours.settimeout(_START_SECONDS)
             with contextlib.suppress(OSError):  # what follows says more
                 ours.sendall(json.dumps(request).encode() + b"\n")
             answer = self._answer()
@@ -97,7 +97,7 @@ class Launched:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 text = self._supervisor.communicate(timeout=5)[1]
             self.reap()
-            why = answer.get("error") or f"its supervisor ended, or did not answer within {START_SECONDS:.0f} s"
+            why = answer.get("error") or f"its supervisor ended, or did not answer within {_START_SECONDS:.0f} s"
             raise SandboxError(
                 f"the agent's process could not be started at level {level}: {why}",
                 detail=text[-20_000:].decode(errors="replace"),
@@ -113,7 +113,7 @@ class Launched:
 
     def reap(self) -> ProcessEnd:
         """Kills the process and the processes that it started, and closes the pipes. May be called only once."""
-        self._socket.settimeout(END_SECONDS)
+        self._socket.settimeout(_END_SECONDS)
         with contextlib.suppress(OSError):  # the supervisor has ended
             self._socket.shutdown(socket.SHUT_WR)
         answer = self._answer()

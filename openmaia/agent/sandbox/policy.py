@@ -19,8 +19,8 @@ from typing import Any
 from openmaia.agent.sandbox.contract import SandboxLevel, SandboxLimits
 from openmaia.core.errors import SandboxError
 
-PACKAGES = ("numpy", "PIL", "scipy")
-FULL_ABI, DEGRADED_ABI = 6, 3
+_PACKAGES = ("numpy", "PIL", "scipy")
+_FULL_ABI, _DEGRADED_ABI = 6, 3
 
 # -I would ignore PYTHONHASHSEED, so its parts are given one by one. The environment holds these four constants only.
 FLAGS = ("-s", "-P", "-S", "-B")
@@ -28,7 +28,7 @@ ENVIRONMENT = {"PYTHONHASHSEED": "0", "LC_CTYPE": "C.UTF-8", "OPENBLAS_NUM_THREA
 
 # Landlock controls how files are opened, not their attributes. Sandlock's own list covers mounts, io_uring and similar
 # calls. The rest acts on, or tells of, the whole machine or any process of the same user, such as the parent.
-DENIED_CALLS = (
+_DENIED_CALLS = (
     *("chmod", "fchmod", "fchmodat", "fchmodat2", "chown", "fchown", "lchown", "fchownat"),
     *("utime", "utimes", "futimesat", "utimensat", "setxattr", "lsetxattr", "fsetxattr"),
     *("removexattr", "lremovexattr", "fremovexattr", "getxattr", "lgetxattr", "fgetxattr"),
@@ -54,10 +54,10 @@ def best_level() -> tuple[SandboxLevel, str]:
         abi = importlib.import_module("sandlock").landlock_abi_version()
     except (ImportError, OSError) as error:
         return SandboxLevel.NONE, f"the package sandlock cannot be imported ({error})"
-    if abi >= FULL_ABI:
+    if abi >= _FULL_ABI:
         return SandboxLevel.FULL, ""
-    missing = f"the kernel offers Landlock ABI {abi}; full protection needs {FULL_ABI} (Linux 6.12)"
-    return (SandboxLevel.DEGRADED if abi >= DEGRADED_ABI else SandboxLevel.NONE), missing
+    missing = f"the kernel offers Landlock ABI {abi}; full protection needs {_FULL_ABI} (Linux 6.12)"
+    return (SandboxLevel.DEGRADED if abi >= _DEGRADED_ABI else SandboxLevel.NONE), missing
 
 
 def choose_level(forced: SandboxLevel | None, allow_none: bool) -> SandboxLevel:
@@ -80,7 +80,7 @@ def python() -> str:
 @functools.cache
 def package_homes() -> dict[str, str]:
     """Returns the folders of the installed packages that the agent's code may import, by package name."""
-    specs = {name: importlib.util.find_spec(name) for name in PACKAGES}
+    specs = {name: importlib.util.find_spec(name) for name in _PACKAGES}
     origins = {name: spec.origin for name, spec in specs.items() if spec is not None and spec.origin}
     return {name: str(Path(origin).resolve().parent) for name, origin in origins.items()}
 
@@ -143,7 +143,7 @@ def options(level: SandboxLevel, limits: SandboxLimits, scratch: str) -> dict[st
         "clean_env": True,
         "env": ENVIRONMENT,
         "max_processes": limits.processes,
-        "extra_deny_syscalls": DENIED_CALLS,
+        "extra_deny_syscalls": _DENIED_CALLS,
         "disable": scopes if level is SandboxLevel.DEGRADED else [],  # allow_degraded would depend on the kernel
         "random_seed": 0,
         "time_start": "2024-01-01T00:00:00Z",

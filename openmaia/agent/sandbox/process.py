@@ -16,11 +16,11 @@ from openmaia.agent.sandbox.frames import Decoder, FrameError, Json, encode
 from openmaia.agent.sandbox.launch import Launched, ProcessEnd, script
 from openmaia.agent.sandbox.policy import package_homes
 
-TICK = 0.05
+_TICK = 0.05
 """Seconds between two checks of the child's resources."""
 GRACE = 0.5
 """Seconds that the child gets to end before SIGKILL."""
-MODULES = ("frames", "system_calls", "confine", "executor", "child")
+_MODULES = ("frames", "system_calls", "confine", "executor", "child")
 """The child's own modules, in the order in which they import each other."""
 _PIECE = 1 << 18
 _PIPE_MAX = 2 << 20  # a pipe holds less, so draining one ends even if the child keeps writing
@@ -44,7 +44,7 @@ class Child:
         self._scratch = scratch
         self._limit = limits.frame_mb << 20
         self._decoder = Decoder(self._limit)
-        self._process = Launched(level, limits, scratch, script(MODULES))
+        self._process = Launched(level, limits, scratch, script(_MODULES))
         self.pid, self.hides_files = self._process.pid, self._process.hides_files
         self.on_text: Callable[[bytes], None] = lambda data: None
         self._pidfd = os.pidfd_open(self.pid) if hasattr(os, "pidfd_open") else -1
@@ -113,7 +113,7 @@ class Child:
         poller.register(self._process.text, select.POLLIN)
         if self._pidfd >= 0:
             poller.register(self._pidfd, select.POLLIN)
-        seconds = min(TICK, max(0.0, deadline - time.monotonic()))
+        seconds = min(_TICK, max(0.0, deadline - time.monotonic()))
         ready = dict(poller.poll(seconds * 1000 + 1))
         if self._process.text in ready:
             self._take_text()
@@ -126,9 +126,9 @@ class Child:
         self._watch()
 
     def _watch(self) -> None:
-        """Raises ChildLost if the child exceeds a limit. Checks at most once in TICK seconds."""
+        """Raises ChildLost if the child exceeds a limit. Checks at most once in _TICK seconds."""
         if (now := time.monotonic()) >= self._next_watch:
-            self._next_watch = now + TICK
+            self._next_watch = now + _TICK
             if why := watch.excess(self.pid, self._scratch, self._limits.scratch_mb, self._limits.processes):
                 raise ChildLost(why)
 

@@ -52,7 +52,7 @@ from openmaia.agent.sandbox.policy import choose_level
 from openmaia.agent.sandbox.process import Child, ChildLost
 from openmaia.core.errors import SandboxError
 
-START_SECONDS = 120.0
+_START_SECONDS = 120.0
 
 
 class Sandbox:
@@ -158,7 +158,7 @@ class Sandbox:
             text = bytearray()
             child.on_text = text.extend
             try:
-                message = child.receive(time.monotonic() + START_SECONDS)
+                message = child.receive(time.monotonic() + _START_SECONDS)
             except ChildLost:
                 message = None
             if message != {"kind": "ready"}:

@@ -23,7 +23,7 @@ from typing import Any
 
 from openmaia.agent.sandbox import view
 
-MAX_BYTES = 1 << 30
+_MAX_BYTES = 1 << 30
 """Limit of the supervisor's memory (RLIMIT_DATA). It needs less than 50 MB."""
 
 Reaper = Callable[[], tuple[int, int]]
@@ -50,7 +50,9 @@ def main() -> None:
         except Exception as error:  # the boundary: the parent reports it
             _send(parent, {"error": f"{type(error).__name__}: {error}"})
             return
-        resource.setrlimit(resource.RLIMIT_DATA, (MAX_BYTES, MAX_BYTES))  # if the process makes it take more, both end
+        resource.setrlimit(
+            resource.RLIMIT_DATA, (_MAX_BYTES, _MAX_BYTES)
+        )  # if the process makes it take more, both end
         null = os.open(os.devnull, os.O_RDWR)
         for descriptor in range(3):
             os.dup2(null, descriptor)  # these pipes belong to the sandboxed process; they end with it

@@ -8,21 +8,21 @@ from collections.abc import Iterator
 
 from openmaia.agent.sandbox.policy import readable
 
-MAX_ENTRIES = 5_000
-MAX_THREADS = 64
-BLOCK = 512
+_MAX_ENTRIES = 5_000
+_MAX_THREADS = 64
+_BLOCK = 512
 
 
 def excess(pid: int, scratch: str, scratch_mb: int, processes: int) -> str | None:
     """Returns which limit on threads or files the process exceeds, in words, or None. All its processes together may
-    have MAX_THREADS + `processes` threads.
+    have _MAX_THREADS + `processes` threads.
     """
     pids = family(pid)
-    if sum(_count(f"/proc/{each}/task") for each in pids) > MAX_THREADS + processes:
-        return f"it started more than {MAX_THREADS} threads"
+    if sum(_count(f"/proc/{each}/task") for each in pids) > _MAX_THREADS + processes:
+        return f"it started more than {_MAX_THREADS} threads"
     size = _tree_bytes(scratch)
     if size is None:
-        return f"it made more than {MAX_ENTRIES} files, too deep a tree of folders, or one that cannot be read"
+        return f"it made more than {_MAX_ENTRIES} files, too deep a tree of folders, or one that cannot be read"
     if size + _deleted_bytes(pids) > scratch_mb << 20:
         return f"its files took more than {scratch_mb} MB"
     return None
@@ -43,7 +43,7 @@ def family(pid: int) -> list[int]:
                     pids.extend(int(child) for child in file.read().split())
             except OSError:
                 continue  # it ended in the meantime
-        if len(pids) > 4 * MAX_THREADS:
+        if len(pids) > 4 * _MAX_THREADS:
             break
     return pids
 
@@ -67,9 +67,9 @@ def _tree_bytes(root: str) -> int | None:
             with os.scandir(folders.pop()) as entries:
                 for entry in entries:
                     count += 1
-                    if count > MAX_ENTRIES:
+                    if count > _MAX_ENTRIES:
                         return None
-                    total += entry.stat(follow_symlinks=False).st_blocks * BLOCK
+                    total += entry.stat(follow_symlinks=False).st_blocks * _BLOCK
                     if entry.is_dir(follow_symlinks=False):
                         folders.append(entry.path)
         except FileNotFoundError:
@@ -91,7 +91,7 @@ def _deleted_bytes(pids: list[int]) -> int:
                     status = os.stat(f"/proc/{pid}/task/{task}/fd/{name}")
                     if status.st_nlink == 0:
                         device = f"{os.major(status.st_dev):02x}:{os.minor(status.st_dev):02x}"
-                        sizes[device, status.st_ino] = status.st_blocks * BLOCK
+                        sizes[device, status.st_ino] = status.st_blocks * _BLOCK
         for device, inode, size in _deleted_mappings(pid):
             sizes.setdefault((device, inode), size)
     return sum(sizes.values())

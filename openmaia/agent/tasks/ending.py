@@ -6,11 +6,11 @@ from functools import lru_cache
 from openmaia.agent.tasks.grammar import CALL, FENCE
 from openmaia.core.messages import Cut
 
-WINDOW = 900
+_WINDOW = 900
 """Characters at the end that are searched for repetition, about 250 tokens."""
-REPEATS = 4
+_REPEATS = 4
 """Copies of a passage in the window that count as repetition. Digits are not compared."""
-KEPT = 2
+_KEPT = 2
 """Copies that the reply keeps."""
 
 
@@ -22,8 +22,8 @@ def ending(text: str, is_turn: bool) -> tuple[int, Cut] | None:
     """
     if is_turn and (end := _end_of_experiment(text)):
         return end, Cut.EXPERIMENT
-    if period := _period(text[-WINDOW:]):
-        return len(text) - WINDOW + KEPT * period, Cut.REPETITION
+    if period := _period(text[-_WINDOW:]):
+        return len(text) - _WINDOW + _KEPT * period, Cut.REPETITION
     return None
 
 
@@ -57,7 +57,7 @@ def _closed_line(fence: str) -> re.Pattern[str]:
 
 def _period(text: str) -> int:
     """Returns the length of the passage of whose copies a text consists; 0 if there is none."""
-    if len(text) < WINDOW:
+    if len(text) < _WINDOW:
         return 0
     # The smallest period of a text is its length minus its longest border (Knuth, Morris and Pratt 1977).
     letters = re.sub(r"\d", "0", text)[::-1]
@@ -69,4 +69,4 @@ def _period(text: str) -> int:
         length += letters[position] == letters[length]
         borders[position] = length
     period = len(letters) - borders[-1]
-    return period if period * REPEATS <= len(letters) else 0
+    return period if period * _REPEATS <= len(letters) else 0

@@ -8,7 +8,7 @@ from itertools import zip_longest
 
 from openmaia.core.messages import AnswerFormat
 
-KNOWN = ("HYPOTHESIS LIST", "HYPOTHESES", "HYPOTHESIS", "DESCRIPTION", "REASONING", "BIAS")
+_KNOWN = ("HYPOTHESIS LIST", "HYPOTHESES", "HYPOTHESIS", "DESCRIPTION", "REASONING", "BIAS")
 """Headings that every task knows, besides [CODE] and the labels."""
 
 
@@ -17,7 +17,7 @@ def headings(answer: AnswerFormat) -> re.Pattern[str]:
     """Returns a pattern for the headings of sections, such as `[DESCRIPTION]:`, with the groups `name` and `colon`
     (which may be empty).
     """
-    names = "|".join(map(re.escape, dict.fromkeys(["CODE", *KNOWN, answer.text, answer.decided_by])))
+    names = "|".join(map(re.escape, dict.fromkeys(["CODE", *_KNOWN, answer.text, answer.decided_by])))
     return re.compile(
         rf"^[ \t#>*_`-]*\[(?P<name>{names}|{re.escape(answer.labels)}S?(?:[ \t_]*\d+)?)\]"
         r"[*_`]*[ \t]*(?P<colon>:?)[*_`]*[ \t]*",
@@ -47,22 +47,22 @@ FENCE = re.compile(
 )
 """The first line of a code block, perhaps with [CODE] before it. The length of the fence is limited, because other
 patterns are built from it."""
-ONE_LINE = re.compile(
+_ONE_LINE = re.compile(
     r"^(?P<before>[ \t]*+(?:\[CODE\][ \t]*+:?[ \t]*+)?```(?:python|py))[ \t]++(?P<code>\S(?:[^\n]*?\S)?)[ \t]*+```[ \t]*$",
     re.MULTILINE | re.IGNORECASE,
 )
 CALL = re.compile(r"\b(?:system|tools)\.")
-DASHES = "-*•"
-PLACEHOLDER = re.compile(r"^(?:[\s.…<>\[\]]*|\(?to be determined\)?)\.?$", re.IGNORECASE)
+_DASHES = "-*•"
+_PLACEHOLDER = re.compile(r"^(?:[\s.…<>\[\]]*|\(?to be determined\)?)\.?$", re.IGNORECASE)
 """A text that only marks where something is to be filled in."""
-UNFILLED = ("to be determined", "tbd", "description", "label", "concept", "answer")
+_UNFILLED = ("to be determined", "tbd", "description", "label", "concept", "answer")
 """The same in angle brackets, such as <label>."""
-BRACKETED = re.compile(r"^<(?P<text>[^<>]*)>\.?$")
+_BRACKETED = re.compile(r"^<(?P<text>[^<>]*)>\.?$")
 """A placeholder of the question, or a text that the agent wrote in its place without removing the brackets."""
-BULLET = re.compile(r"^(?:[-*•]|\(?\d+[.):]|Hypothesis[_ ]?\d+\s*:|(?=H\d+\b))\s*", re.IGNORECASE)
+_BULLET = re.compile(r"^(?:[-*•]|\(?\d+[.):]|Hypothesis[_ ]?\d+\s*:|(?=H\d+\b))\s*", re.IGNORECASE)
 """An id such as "H1" marks an entry too, but belongs to its text."""
-NUMBER = re.compile(r"(?:Hypothesis[_ ]?|[(H])?(\d{1,6})\b", re.IGNORECASE)
-ABSTENTION = re.compile(r"^\W*(?:(?:none|nothing|n/a|unknown)\W*$|(?:none|n/a)\s*(?:[.,:;(–—]|-\s))", re.IGNORECASE)
+_NUMBER = re.compile(r"(?:Hypothesis[_ ]?|[(H])?(\d{1,6})\b", re.IGNORECASE)
+_ABSTENTION = re.compile(r"^\W*(?:(?:none|nothing|n/a|unknown)\W*$|(?:none|n/a)\s*(?:[.,:;(–—]|-\s))", re.IGNORECASE)
 """A word such as "none" alone, or with an explanation ("NONE. No image excites it"), but not "None of the dogs …"."""
 
 
@@ -94,7 +94,7 @@ def parse(reply: str, answer: AnswerFormat = DESCRIBED) -> ParsedReply:
     labels = [text.splitlines()[0] for name, text in sections.items() if name.startswith(answer.labels) and text]
     if not answer.choices:
         labels = [_unbracketed(label, forgiven) for label in labels if not _is_placeholder(label, answer)]
-        labels = [label for label in labels if not ABSTENTION.match(label) and re.search(r"\w", label)]
+        labels = [label for label in labels if not _ABSTENTION.match(label) and re.search(r"\w", label)]
     labels, problem = _chosen(labels, answer)
     description = _description(sections, labels, forgiven, answer)
     if description and not labels:
@@ -130,7 +130,7 @@ def _take_code(reply: str, forgiven: list[str], answer: AnswerFormat) -> tuple[s
     blocks: list[str] = []
     prose: list[str] = []
     position = 0
-    reply, opened = ONE_LINE.subn(r"\g<before>\n\g<code>\n```", reply)
+    reply, opened = _ONE_LINE.subn(r"\g<before>\n\g<code>\n```", reply)
     if opened:
         forgiven.append("a code block on one line")
     while opening := FENCE.search(reply, position):
@@ -213,17 +213,17 @@ def _sections(prose: str, forgiven: list[str], answer: AnswerFormat) -> dict[str
 
 
 def _is_placeholder(text: str, answer: AnswerFormat) -> bool:
-    if PLACEHOLDER.match(text):
+    if _PLACEHOLDER.match(text):
         return True
-    inside = BRACKETED.match(text)
+    inside = _BRACKETED.match(text)
     if not inside:
         return False
     words = inside["text"].casefold().strip(" .…")
-    return words in UNFILLED or any(words in shown.casefold() for shown in answer.placeholders or (words,))
+    return words in _UNFILLED or any(words in shown.casefold() for shown in answer.placeholders or (words,))
 
 
 def _unbracketed(text: str, forgiven: list[str]) -> str:
-    inside = BRACKETED.match(text)
+    inside = _BRACKETED.match(text)
     if inside:
         forgiven.append("a text in angle brackets")
     return inside["text"].strip() if inside else text
@@ -237,7 +237,7 @@ def _description(sections: dict[str, str], labels: list[str], forgiven: list[str
     if not text or _is_placeholder(text, answer):
         return None
     text = _unbracketed(text, forgiven)
-    return "" if ABSTENTION.match(text.splitlines()[0]) else " ".join(text.split())
+    return "" if _ABSTENTION.match(text.splitlines()[0]) else " ".join(text.split())
 
 
 def _following_numbers(lines: Sequence[str]) -> list[str]:
@@ -245,7 +245,7 @@ def _following_numbers(lines: Sequence[str]) -> list[str]:
     found, number = list[str](), ""
     for line in reversed(lines):
         found.append(number)
-        if (match := NUMBER.match(line)) and BULLET.match(line):
+        if (match := _NUMBER.match(line)) and _BULLET.match(line):
             number = match[1]
     return found[::-1]
 
@@ -258,17 +258,17 @@ def _items(text: str) -> list[str]:
     with dashes in a numbered list, are details of an entry and are skipped.
     """
     lines = [line.strip() for line in text.splitlines()]
-    bullets = [line for line in lines if BULLET.match(line)]
-    is_numbered = bool(bullets) and bullets[0][0] not in DASHES
+    bullets = [line for line in lines if _BULLET.match(line)]
+    is_numbered = bool(bullets) and bullets[0][0] not in _DASHES
     following = _following_numbers(lines)
     entries: list[str] = []
     for index, (line, whole) in enumerate(zip(lines, text.splitlines(), strict=True)):
-        is_entry = bool(BULLET.match(line)) if bullets else bool(line) and not line.endswith(":")
+        is_entry = bool(_BULLET.match(line)) if bullets else bool(line) and not line.endswith(":")
         if entries and line and not is_entry:
             is_paragraph = bool(bullets) and not is_numbered and not lines[index - 1] and not whole[0].isspace()
             goes_on = is_numbered and following[index] == str(len(entries) + 1)
             if is_paragraph or (line.endswith(":") and not goes_on):
                 break
-        if is_entry and not (is_numbered and line[0] in DASHES):
-            entries.append(BULLET.sub("", line))
+        if is_entry and not (is_numbered and line[0] in _DASHES):
+            entries.append(_BULLET.sub("", line))
     return [entry for entry in entries if entry]

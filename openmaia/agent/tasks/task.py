@@ -35,7 +35,7 @@ from openmaia.core.units import Scope, Unit
 
 EnumT = TypeVar("EnumT", bound=StrEnum)
 
-PROMPTS = (
+_PROMPTS = (
     "system",
     "example",
     "user",
@@ -200,7 +200,7 @@ def load(name: str) -> Task:
         rule=_rule(settings.evidence, file),
         scope=_member(Scope, settings.scope, f"{file}: scope"),
         rendering=_member(Rendering, settings.rendering, f"{file}: rendering"),
-        **{prompt: _read(folder, shipped / "description", f"{prompt}.md") for prompt in PROMPTS},
+        **{prompt: _read(folder, shipped / "description", f"{prompt}.md") for prompt in _PROMPTS},
     )
 
 

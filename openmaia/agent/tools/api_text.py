@@ -10,7 +10,7 @@ from typing import Any
 from openmaia.agent.tools import api, values
 from openmaia.core.units import Scope
 
-WITHHELD = "Not available in this investigation: "
+_WITHHELD = "Not available in this investigation: "
 
 
 def api_text(
@@ -35,7 +35,7 @@ def api_text(
     named = [f"tools.{name}" for name in without]
     parts = [list(lines) for _, lines in groupby(text.splitlines(), lambda line: line.strip()[:3] in (">>>", "..."))]
     kept = [line for part in parts if not any(f"{name}(" in line for name in named for line in part) for line in part]
-    return "\n".join([*kept, "", f"{WITHHELD}{', '.join(named)}."])
+    return "\n".join([*kept, "", f"{_WITHHELD}{', '.join(named)}."])
 
 
 @cache

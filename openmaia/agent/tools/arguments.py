@@ -15,14 +15,14 @@ from openmaia.core.images import PNG, EncodedImage, decode
 
 MAX_TEXT = 2_000
 """Characters of a prompt, an instruction or a title."""
-PLACEHOLDER = re.compile(r"<[^<>]*>")
-IHDR = struct.Struct("!8xI4sII")
+_PLACEHOLDER = re.compile(r"<[^<>]*>")
+_IHDR = struct.Struct("!8xI4sII")
 """The signature, the length and type of the first chunk, the width and the height."""
-CHUNK = struct.Struct("!I4s")
+_CHUNK = struct.Struct("!I4s")
 """The length of the content of a chunk, and its type. A checksum of 4 bytes ends the chunk."""
-MAX_CHUNKS = 1_000
+_MAX_CHUNKS = 1_000
 """Pillow writes 64 KiB of pixels into each."""
-MAX_ASPECT = 8
+_MAX_ASPECT = 8
 """Ratio of the sides of an image. More elongated ones become huge if a network's preprocessing enlarges the shorter
 side and does not crop."""
 
@@ -69,7 +69,7 @@ def texts(values: list[Any], tool: str) -> list[str]:
         raise ToolError(f"{tool}: an empty list; give at least one text")
     given = [text(value) for value in values]
     for each in given:
-        if PLACEHOLDER.search(each):
+        if _PLACEHOLDER.search(each):
             raise ToolError(f"{tool}: {brief(each)} holds a placeholder; write in words what the image shows")
     return given
 
@@ -107,36 +107,36 @@ def png_pixels(data: Any) -> int:
 
     Raises:
         ToolError: The data are not a PNG file, a side has less than 8 or more than 2048 pixels, the ratio of the sides
-            exceeds MAX_ASPECT, or there are more chunks than an image needs, each of which costs time.
+            exceeds _MAX_ASPECT, or there are more chunks than an image needs, each of which costs time.
     """
-    if not isinstance(data, bytes) or not data.startswith(PNG) or len(data) < IHDR.size:
+    if not isinstance(data, bytes) or not data.startswith(PNG) or len(data) < _IHDR.size:
         raise ToolError(
             f"expected the bytes of a PNG file, not {brief(data[:60] if isinstance(data, bytes) else data)}"
         )
-    size, kind, width, height = IHDR.unpack_from(data)
+    size, kind, width, height = _IHDR.unpack_from(data)
     if (size, kind) != (13, b"IHDR"):
         raise ToolError("not a readable image: a PNG file without a header")
     if min(width, height) < 8 or max(width, height) > 2048:
         raise ToolError(f"an image of {width} x {height} pixels; expected 8 to 2048 on each side")
-    if max(width, height) > MAX_ASPECT * min(width, height):
-        raise ToolError(f"an image of {width} x {height} pixels; one side may be at most {MAX_ASPECT} times the other")
+    if max(width, height) > _MAX_ASPECT * min(width, height):
+        raise ToolError(f"an image of {width} x {height} pixels; one side may be at most {_MAX_ASPECT} times the other")
     _check_chunks(data)
     return width * height
 
 
 def _check_chunks(data: bytes) -> None:
     place, kinds = len(PNG), set[bytes]()
-    for _ in range(MAX_CHUNKS):
-        if place + CHUNK.size > len(data):
+    for _ in range(_MAX_CHUNKS):
+        if place + _CHUNK.size > len(data):
             return
-        size, kind = CHUNK.unpack_from(data, place)
+        size, kind = _CHUNK.unpack_from(data, place)
         if kind in kinds and kind != b"IDAT":
             raise ToolError(f"not a readable image: a PNG file with two chunks of type {brief(kind)}")
         if kind == b"IEND":
             return
         kinds.add(kind)
-        place += CHUNK.size + size + 4
-    raise ToolError(f"not a readable image: a PNG file with more than {MAX_CHUNKS} chunks")
+        place += _CHUNK.size + size + 4
+    raise ToolError(f"not a readable image: a PNG file with more than {_MAX_CHUNKS} chunks")
 
 
 def decoded_png(data: Any) -> EncodedImage:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 NOT_DRAWN = re.compile(r"^note: could not draw (?P<words>.*) of (?P<prompt>'.*'|\".*\")$", re.MULTILINE)
 
-COPIED = re.compile(r"^note: (?P<prompt>'.*'|\".*\") is from the example in your instructions", re.MULTILINE)
+_COPIED = re.compile(r"^note: (?P<prompt>'.*'|\".*\") is from the example in your instructions", re.MULTILINE)
 
 
 def not_drawn(words: Sequence[str], prompt: str) -> str:
@@ -32,7 +32,7 @@ def copied(prompt: str) -> str:
 
 def read_copied(note: str) -> str | None:
     """Returns the prompt of a note of `copied`; None for another text."""
-    match = COPIED.match(note)
+    match = _COPIED.match(note)
     return _read(match["prompt"]) if match else None
 
 

@@ -18,16 +18,16 @@ from openmaia.core.images import EncodedImage, Mask, PixelBox, seen_part, unit_m
 from openmaia.core.messages import Chat, Part, user
 from openmaia.core.services import Edit, ExemplarKind, GeneratedImage, Generation, Probe
 
-ORIGINAL, EDITED = "Original Image", "Editing Prompt: "
+_ORIGINAL, _EDITED = "Original Image", "Editing Prompt: "
 """Captions that `edit_images` returns. The published code of MAIA has the same, and experiments may search for them."""
 
-MAX_ITEMS = 10_000
+_MAX_ITEMS = 10_000
 """Texts and images in one call of `display`."""
 
-MAX_PIXELS = 32 << 20
+_MAX_PIXELS = 32 << 20
 """Pixels of the images in one call that the agent's code made, as 32 images of 1024 x 1024."""
 
-MAX_RESPONSES = 400_000
+_MAX_RESPONSES = 400_000
 """Activations in one result of `responses`. A message could not hold many more."""
 
 
@@ -122,9 +122,9 @@ class Toolbox:
     def _responses(self, images: Any, layer: Any) -> list[list[float]]:
         units = self.subjects.units(layer)
         given = self._checked(images)
-        if (count := len(given) * len(units)) > MAX_RESPONSES:
+        if (count := len(given) * len(units)) > _MAX_RESPONSES:
             raise ToolError(
-                f"responses: {len(given)} images and {len(units)} units are {count} activations; at most {MAX_RESPONSES} are "
+                f"responses: {len(given)} images and {len(units)} units are {count} activations; at most {_MAX_RESPONSES} are "
                 "returned, so give fewer images"
             )
         originals = [self.images.resolve(image, "original") for image in given]
@@ -180,9 +180,9 @@ class Toolbox:
         answers: list[dict[str, Any]] = []
         for image, base, order, result, name in zip(given, bases, orders, edited, tested, strict=True):
             self._report_missing(result, order)
-            caption = image if isinstance(image, str) else ORIGINAL
+            caption = image if isinstance(image, str) else _ORIGINAL
             answers.append({"image": self._register(base), "caption": caption})
-            answers.append({"image": self._register_generated(result, name), "caption": EDITED + order})
+            answers.append({"image": self._register_generated(result, name), "caption": _EDITED + order})
         return answers
 
     def _describe_images(self, images: Any, titles: Any) -> str:
@@ -203,8 +203,8 @@ class Toolbox:
 
     def _display(self, items: Any) -> None:
         given = list_of(items)
-        if len(given) > MAX_ITEMS:
-            raise ToolError(f"display: {len(given)} items in one call; at most {MAX_ITEMS} are taken")
+        if len(given) > _MAX_ITEMS:
+            raise ToolError(f"display: {len(given)} items in one call; at most {_MAX_ITEMS} are taken")
         self._checked([item for item in given if not isinstance(item, str)])
         images = [None if isinstance(item, str) else self.images.resolve(item, "masked") for item in given]
         described = iter(self._described([item for item in given if not isinstance(item, str)]))
@@ -306,9 +306,9 @@ class Toolbox:
         """Checks the number of images and each of them. Nothing is decoded yet: a call that is refused costs little."""
         given = self._limited(images)
         pixels = sum(map(self.images.check, given))
-        if pixels > MAX_PIXELS:
+        if pixels > _MAX_PIXELS:
             raise ToolError(
-                f"images of {pixels} pixels in one call; at most {MAX_PIXELS} are taken, so make them smaller"
+                f"images of {pixels} pixels in one call; at most {_MAX_PIXELS} are taken, so make them smaller"
             )
         return given
 

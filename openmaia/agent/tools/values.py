@@ -16,11 +16,11 @@ ToolCaller = Callable[..., Any]
 """(name, *arguments) -> the result of a tool."""
 FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
 
-BASE64 = ("iVBORw0KGgo", "/9j/", "data:image/")
+_BASE64 = ("iVBORw0KGgo", "/9j/", "data:image/")
 """How texts begin that hold a PNG or JPEG file in base64."""
 
 
-ORDER = "call_neuron returns (activations, images), in this order"
+_ORDER = "call_neuron returns (activations, images), in this order"
 
 
 class Activation(float):
@@ -62,7 +62,7 @@ class Activation(float):
         return float(self)
 
     def __getattr__(self, name: str) -> Any:
-        raise AttributeError(f"an activation is a number and has no {name!r}; {ORDER}")
+        raise AttributeError(f"an activation is a number and has no {name!r}; {_ORDER}")
 
     def __format__(self, spec: str) -> str:
         return format(float(self), spec) if spec else str(self)
@@ -98,7 +98,7 @@ class View:
         return f"<{self.image.id}.{self.name}>"
 
 
-IN_PLACE = frozenset(
+_IN_PLACE = frozenset(
     "alpha_composite apply_transparency frombytes load paste putalpha putdata putpalette putpixel seek thumbnail verify".split()
 )
 
@@ -144,7 +144,7 @@ class Image:
     def __getattr__(self, name: str) -> Any:
         import PIL.Image
 
-        if name in IN_PLACE:
+        if name in _IN_PLACE:
             raise AttributeError(f"{name!r} would change a copy; take copy = image.pil(), change the copy and use it")
         if name.startswith("_") or not hasattr(PIL.Image.Image, name):
             raise AttributeError(f"an image has no {name!r}; image.pil() is a Pillow image")
@@ -160,7 +160,7 @@ class Image:
 
     def __format__(self, spec: str) -> str:
         if spec:
-            raise TypeError(f"expected a number, not an image; {ORDER}")
+            raise TypeError(f"expected a number, not an image; {_ORDER}")
         return repr(self)
 
     def __repr__(self) -> str:
@@ -200,7 +200,7 @@ def texts_of(values: Any) -> list[Any]:
 
 def is_prompt(value: Any) -> bool:
     """Returns whether a value is a text that is not an image in base64."""
-    return isinstance(value, str) and not value.startswith(BASE64)
+    return isinstance(value, str) and not value.startswith(_BASE64)
 
 
 def wire(image: Any) -> dict[str, Any]:
@@ -214,7 +214,7 @@ def wire(image: Any) -> dict[str, Any]:
     if isinstance(image, View):
         return {"image": image.image.id, "view": image.name}
     if isinstance(image, (int, float)):
-        raise TypeError(f"expected an image, not the number {float(image):g}; {ORDER}")
+        raise TypeError(f"expected an image, not the number {float(image):g}; {_ORDER}")
     if not _is_pixels(image):
         raise TypeError(f"expected an image of the tools, a Pillow image or an array, not {type(image).__name__}")
     buffer = io.BytesIO()

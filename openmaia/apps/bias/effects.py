@@ -19,7 +19,7 @@ TestOutcome = Literal["tested", "undrawable", "unconfirmed", "unwritten"]
 that it cannot draw. unconfirmed: too few pairs are sound, because images do not show the class or are not known to show
 it. unwritten: no usable prompts were written."""
 
-MIN_SOUND = 0.5
+_MIN_SOUND = 0.5
 """Share of sound pairs that a test requires."""
 
 
@@ -77,7 +77,7 @@ def effect(
 
     The test is Wilcoxon's signed-rank test, with zeros treated as by Pratt (1959). It is one-sided if the claim has a
     direction. All pairs are treated as independent, although the generator may have composed several of them from the
-    same source images. If fewer than two pairs, or a smaller share than MIN_SOUND, are sound, the effect has no score
+    same source images. If fewer than two pairs, or a smaller share than _MIN_SOUND, are sound, the effect has no score
     and no p-value.
     """
     sound = [pair for pair in pairs if pair.is_sound]
@@ -91,7 +91,7 @@ def effect(
         ),
         writer=writer,
     )
-    if len(sound) < MIN_SOUND * len(pairs) or len(sound) < 2:
+    if len(sound) < _MIN_SOUND * len(pairs) or len(sound) < 2:
         return _explained(untested, pairs, name)
     differences = [pair.difference for pair in sound]
     logits = [pair.raw_difference for pair in sound if pair.raw_difference is not None]

@@ -22,11 +22,11 @@ from openmaia.evaluation.analysis.statistics import proportion
 
 FailureKind = Literal["missed", "false alarm"]
 
-KEPT = 24
+_KEPT = 24
 """Misclassified images of a failure mode, the largest errors first."""
-SUM_TOLERANCE = 1e-2
+_SUM_TOLERANCE = 1e-2
 """Outputs whose sum differs from 1 by less than this count as a softmax over the classes."""
-THRESHOLD = 0.5
+_THRESHOLD = 0.5
 """Probability at which a classifier with one independent (sigmoid) output per class predicts a class."""
 
 
@@ -54,7 +54,7 @@ class FailureMode:
     n: int
     """Number of sound pairs."""
     wrong: tuple[WrongImage, ...]
-    """Prone images, at most KEPT, the largest errors first."""
+    """Prone images, at most _KEPT, the largest errors first."""
 
 
 def failures(verdict: BiasVerdict, writer: ContextWriter, matcher: Matcher, n: int, run_seed: int) -> list[FailureMode]:
@@ -99,7 +99,7 @@ def _mode(
         rate=proportion([is_wrong(name) for name in predicted]),
         base=proportion([is_wrong(name) for name in base]),
         n=len(sound),
-        wrong=tuple(wrong[:KEPT]),
+        wrong=tuple(wrong[:_KEPT]),
     )
 
 
@@ -116,8 +116,8 @@ def _predictions(sides: Sequence[PairSide], unit: Unit, matcher: Matcher) -> lis
     names = matcher.target.info().classes
     predicted: list[str] = []
     for scores in outputs:
-        if abs(float(scores.sum()) - 1) < SUM_TOLERANCE:
+        if abs(float(scores.sum()) - 1) < _SUM_TOLERANCE:
             predicted.append(names[int(np.argmax(scores))])
         else:
-            predicted.append(names[unit.index] if scores[unit.index] >= THRESHOLD else f"no {names[unit.index]}")
+            predicted.append(names[unit.index] if scores[unit.index] >= _THRESHOLD else f"no {names[unit.index]}")
     return predicted

@@ -17,12 +17,12 @@ from openmaia.reporting.figures.charts import value_strips
 from openmaia.reporting.figures.style import svg
 from openmaia.runs.run import InvestigationId, Run
 
-PACKAGE = "openmaia.apps.bias"
-CARDS, GALLERY = f"{APPLICATIONS}/biases.html", f"{APPLICATIONS}/failure modes.html"
+_PACKAGE = "openmaia.apps.bias"
+_CARDS, _GALLERY = f"{APPLICATIONS}/biases.html", f"{APPLICATIONS}/failure modes.html"
 
-PAIRS = 6
+_PAIRS = 6
 """Pairs of a card whose scores differ most in the claimed direction, and as many whose scores differ least."""
-SIDE = 144
+_SIDE = 144
 PAGE_BYTES = 6_000_000
 
 
@@ -85,12 +85,12 @@ def write_pages(run: Run, verdicts: Sequence[BiasVerdict]) -> None:
     cards.sort(key=lambda card: (not card.verdict.supported, -abs(card.verdict.effect.claimed)))
     silent = sorted({test.name for test in stored_tests(run, TESTS, light=True) if not test.effects})
     facts_of_cards = {"cards": cards, "silent": silent, "has_gallery": bool(failures)}
-    run.files.write(f"report/{CARDS}", render("biases.html.j2", PACKAGE, **facts_of_cards, **facts))
+    run.files.write(f"report/{_CARDS}", render("biases.html.j2", _PACKAGE, **facts_of_cards, **facts))
     if failures:
         thumbnails = Thumbnails(PAGE_BYTES)
         sections = [section for test in failures for section in _sections(test, pages, thumbnails)]
-        page = render("failures.html.j2", PACKAGE, sections=sections, **facts)
-        run.files.write(f"report/{GALLERY}", page)
+        page = render("failures.html.j2", _PACKAGE, sections=sections, **facts)
+        run.files.write(f"report/{_GALLERY}", page)
 
 
 def _cards(
@@ -116,8 +116,8 @@ def _card(verdict: BiasVerdict, images: Sequence[StoredImage], page: str, thumbn
         verdict=verdict,
         page=page,
         strips=svg(value_strips(groups, first="with"), "Scores with and without the context"),
-        strongest=tiles(pairs[:PAIRS]),
-        weakest=tiles(pairs[PAIRS:][-PAIRS:]),
+        strongest=tiles(pairs[:_PAIRS]),
+        weakest=tiles(pairs[_PAIRS:][-_PAIRS:]),
     )
 
 
@@ -134,4 +134,4 @@ def _sections(test: StoredTest, pages: Mapping[InvestigationId, str], thumbnails
 
 
 def _tile(image: StoredImage, thumbnails: Thumbnails) -> ImageTile:
-    return ImageTile(uri=thumbnails.uri(EncodedImage(data=image.data), SIDE), image=image)
+    return ImageTile(uri=thumbnails.uri(EncodedImage(data=image.data), _SIDE), image=image)

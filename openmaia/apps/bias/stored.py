@@ -18,7 +18,7 @@ from openmaia.evaluation.claims import Claim
 from openmaia.runs import tables
 from openmaia.runs.run import InvestigationId
 
-VERSION = 3
+_VERSION = 3
 TESTS, FAILURES, VERDICTS = "bias", "bias-failures", "bias.json"
 
 _SCHEMA = pa.schema(
@@ -109,9 +109,9 @@ def read_test(data: bytes, *, light: bool = False) -> StoredTest:
     or of another version.
     """
     rows, header = tables.load(data, "a test of a bias", ["part"] if light else None, _SCHEMA)
-    if header.get("version") != VERSION:
+    if header.get("version") != _VERSION:
         raise StoreError(
-            f"a test of a bias has version {header.get('version')}, and this OpenMAIA reads version {VERSION}: remove the "
+            f"a test of a bias has version {header.get('version')}, and this OpenMAIA reads version {_VERSION}: remove the "
             f"folders {TESTS}/ and {FAILURES}/ of the run to have them made again"
         )
     wrong = (key for key, hint in _HEADER.items() if key not in header or mistyped(header[key], hint) is not None)
@@ -156,7 +156,7 @@ def _row(side: PairSide, part: int, role: str, predicted: str = "") -> dict[str,
 
 
 def _dump(claim: Claim, name: str, parts: Sequence[Mapping[str, Any]], rows: Sequence[dict[str, Any]]) -> bytes:
-    return tables.dump(rows, _SCHEMA, {"version": VERSION, "claim": asdict(claim), "name": name, "parts": parts})
+    return tables.dump(rows, _SCHEMA, {"version": _VERSION, "claim": asdict(claim), "name": name, "parts": parts})
 
 
 def _effect(values: Mapping[str, Any]) -> ContextEffect:

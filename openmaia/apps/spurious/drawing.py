@@ -14,7 +14,7 @@ from openmaia.core.paths import user_path
 from openmaia.core.services import GeneratedImage, Generation, Generator
 from openmaia.runs.files import Files
 
-AT_ONCE = 32
+_AT_ONCE = 32
 
 
 def prompt(label: str, location: str) -> str:
@@ -51,8 +51,8 @@ def draw(files: Files, settings: SpuriousConfig, generator: Generator, progress:
     existing = set(files.names(layout.ROOT))
     missing = [(cell, request) for cell, request in requests if _name(cell, request) not in existing]
     done = len(requests) - len(missing)
-    for start in range(0, len(missing), AT_ONCE):
-        part = missing[start : start + AT_ONCE]
+    for start in range(0, len(missing), _AT_ONCE):
+        part = missing[start : start + _AT_ONCE]
         for (cell, request), made in zip(part, generator.generate([request for _, request in part]), strict=True):
             _require_complete(cell, request, made)
             files.write(_name(cell, request), made.image.png)

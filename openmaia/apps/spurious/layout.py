@@ -16,8 +16,8 @@ from openmaia.config.studies import SpuriousConfig
 from openmaia.core.errors import UsageError
 
 ROOT = "spawrious224"
-ENVIRONMENTS = (0, 1)
-SUFFIXES = (".png", ".jpg", ".jpeg")
+_ENVIRONMENTS = (0, 1)
+_SUFFIXES = (".png", ".jpg", ".jpeg")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
@@ -25,7 +25,7 @@ class DataCell:
     """One folder of the data set."""
 
     environment: int
-    """One of ENVIRONMENTS, which differ in how often a class is in its usual place in training."""
+    """One of _ENVIRONMENTS, which differ in how often a class is in its usual place in training."""
     location: str
     label: str
 
@@ -87,7 +87,7 @@ def _problems(settings: SpuriousConfig) -> Iterator[str]:
             f"spurious.filler={settings.filler} is one of spurious.train_locations={settings.train_locations}, so that images "
             "of the test would be trained on; give another place"
         )
-    if len(settings.shares) != len(ENVIRONMENTS) or not all(0 < share <= 1 for share in settings.shares):
+    if len(settings.shares) != len(_ENVIRONMENTS) or not all(0 < share <= 1 for share in settings.shares):
         yield f"spurious.shares={settings.shares}: expected two shares above 0 and at most 1, one per environment"
     if not 0 < settings.validation < 1:
         yield f"spurious.validation={settings.validation} is out of range; give a share between 0 and 1"
@@ -119,7 +119,7 @@ def training(settings: SpuriousConfig) -> dict[DataCell, int]:
     place, the others in the place `settings.filler`.
     """
     counts: dict[DataCell, int] = {}
-    for environment, share in zip(ENVIRONMENTS, settings.shares, strict=True):
+    for environment, share in zip(_ENVIRONMENTS, settings.shares, strict=True):
         usual = int(settings.per_cell * share)
         for label, location in zip(settings.classes, settings.train_locations, strict=True):
             counts[DataCell(environment=environment, location=location, label=label)] = usual
@@ -187,7 +187,7 @@ def _file_digest(path: Path, size: int, changed: int) -> bytes:
 def _test_cells(settings: SpuriousConfig) -> list[DataCell]:
     return [
         DataCell(environment=environment, location=location, label=label)
-        for environment in ENVIRONMENTS
+        for environment in _ENVIRONMENTS
         for label, location in zip(settings.classes, settings.test_locations, strict=True)
     ]
 
@@ -207,7 +207,9 @@ def _per_pool_cell(settings: SpuriousConfig) -> int:
 def _listed(root: Path, cell: DataCell, count: int) -> list[str]:
     """Returns the paths of all images in a folder, sorted. Raises UsageError if there are fewer than `count`."""
     folder = root / cell.folder
-    names = sorted(path.name for path in folder.glob("*") if path.suffix.lower() in SUFFIXES) if folder.is_dir() else []
+    names = (
+        sorted(path.name for path in folder.glob("*") if path.suffix.lower() in _SUFFIXES) if folder.is_dir() else []
+    )
     if len(names) < count:
         what = f"has {len(names)} images" if folder.is_dir() else "is missing"
         raise UsageError(

@@ -15,14 +15,14 @@ from openmaia.reporting.figures.row_chart import ChartRow, RowMark, point_key, r
 from openmaia.reporting.figures.style import NEUTRAL, POSITIVE, png, svg
 from openmaia.runs.files import Files
 
-PAPER = "Spawrious O2O-Easy, ResNet-18 (MAIA paper, Table 2)"
+_PAPER = "Spawrious O2O-Easy, ResNet-18 (MAIA paper, Table 2)"
 
 
 def write(files: Files, config: Config, made: SpuriousTable, results: Sequence[StudyResult], backbone: str) -> Path:
     """Writes report/spurious.html, .svg, .png and .csv, and table.json. Returns the path of the page."""
     legend = [
         point_key(POSITIVE, False, f"ours: mean, 95 % over {len(results)} classifiers"),
-        point_key(NEUTRAL, True, f"published: {PAPER}"),
+        point_key(NEUTRAL, True, f"published: {_PAPER}"),
     ]
     chart = row_chart([[_chart_row(row) for row in made.rows]], legend, step=36, is_from_zero=False)
     drawn = svg(chart, "Accuracy on test images, in which the places are exchanged")
@@ -52,7 +52,7 @@ def _page(config: Config, made: SpuriousTable, results: Sequence[StudyResult], d
         results=results,
         drawn=drawn,
         names={row.name: f"{row.selection}{' (balanced)' if row.is_balanced else ''}" for row in made.rows},
-        paper=PAPER,
+        paper=_PAPER,
         settings=settings,
     )
 

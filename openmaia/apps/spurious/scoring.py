@@ -19,7 +19,7 @@ from sklearn.preprocessing import StandardScaler  # pyright: ignore[reportMissin
 from openmaia.apps.spurious.sparse import ClassLabels, FeatureArray, plain, tuned, with_units
 from openmaia.config.studies import SpuriousConfig
 
-THREADS = os.cpu_count()
+_THREADS = os.cpu_count()
 """Concurrent fits. Threads suffice, because scikit-learn's solvers release the interpreter's lock."""
 
 ROWS = ("original", "l1", "random", "l1_n", "agent", "probe", "balanced", "balanced_n")
@@ -90,7 +90,7 @@ def unbalanced(
     if n:
         rng = np.random.default_rng(n)
         draws = [sorted(rng.choice(units, n, replace=False).tolist()) for _ in range(settings.draws)]
-        with ThreadPoolExecutor(THREADS) as threads:
+        with ThreadPoolExecutor(_THREADS) as threads:
             accuracies = tuple(threads.map(refitted, draws))
         rows["random"] = SelectionScore(units=(n,) * settings.draws, accuracies=accuracies)
         rows["l1_n"] = l1(n)
@@ -120,7 +120,7 @@ def balanced(
             models["balanced_n"] = with_units(fit, part.labels, n, settings.tolerance)
         return {row: (len(model.units), model.accuracy(test_features, test.labels)) for row, model in models.items()}
 
-    with ThreadPoolExecutor(THREADS) as threads:
+    with ThreadPoolExecutor(_THREADS) as threads:
         trials = list(threads.map(trial, range(settings.trials)))
     return {
         row: SelectionScore(

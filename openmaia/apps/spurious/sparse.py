@@ -19,12 +19,12 @@ FeatureArray = npt.NDArray[np.float64]
 ClassLabels = npt.NDArray[np.int64]
 """The class of each image, (n images,)."""
 
-STEPS, FACTOR = 40, 1.5
-"""`with_units` increases C (the inverse of the regularisation strength) at most STEPS times by the factor FACTOR. At
+_STEPS, _FACTOR = 40, 1.5
+"""`with_units` increases C (the inverse of the regularisation strength) at most _STEPS times by the factor _FACTOR. At
 the first value of C, all weights are still 0."""
-HALVINGS = 8
+_HALVINGS = 8
 """Bisections between the last C that gives fewer units than requested and the first that gives enough."""
-ITERATIONS = 1000
+_ITERATIONS = 1000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,7 +53,7 @@ def plain(features: FeatureArray, labels: ClassLabels, units: Sequence[int], tol
     0.
     """
     chosen = list(units)
-    regression = LogisticRegression(C=np.inf, solver="lbfgs", tol=tolerance, max_iter=ITERATIONS)
+    regression = LogisticRegression(C=np.inf, solver="lbfgs", tol=tolerance, max_iter=_ITERATIONS)
     fitted = _fit(regression, features[:, chosen], labels)
     weights = np.zeros((len(fitted.bias), features.shape[1]))
     weights[:, chosen] = fitted.weights
@@ -73,10 +73,10 @@ def with_units(features: FeatureArray, labels: ClassLabels, count: int, toleranc
     below = strength = path.first
     model = path.fit(strength)
     most = int((np.abs(features).max(axis=0) > 0).sum())
-    for _ in range(STEPS if most >= count else 0):
+    for _ in range(_STEPS if most >= count else 0):
         if len(model.units) >= count:
             break
-        below, strength = strength, strength * FACTOR
+        below, strength = strength, strength * _FACTOR
         model = path.fit(strength)
     if len(model.units) < count:
         has = f"{most} features of the last layer differ between images"
@@ -84,7 +84,7 @@ def with_units(features: FeatureArray, labels: ClassLabels, count: int, toleranc
             f"{count} units are to be chosen by l1, and only {has if most < count else f'{len(model.units)} get a weight'}; "
             "lower spurious.units, or give a network with more of them"
         )
-    for _ in range(HALVINGS):
+    for _ in range(_HALVINGS):
         if len(model.units) == count:
             break
         middle = float(np.sqrt(below * strength))
@@ -122,7 +122,7 @@ class _RegularisationPath:
             raise UsageError("the images on which units are chosen show one class only; give more of them")
         self._features, self._labels = features, labels
         self._regression = LogisticRegression(
-            l1_ratio=1.0, solver="saga", tol=tolerance, max_iter=ITERATIONS, warm_start=True, random_state=0
+            l1_ratio=1.0, solver="saga", tol=tolerance, max_iter=_ITERATIONS, warm_start=True, random_state=0
         )
         shares = np.eye(labels.max() + 1)[labels]
         # The gradient at zero weights is the covariance of units and classes; up to 1 / C, l1 keeps a weight at zero.

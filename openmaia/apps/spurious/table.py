@@ -11,7 +11,7 @@ from openmaia.apps.spurious.scoring import ROWS
 from openmaia.apps.spurious.study import StudyResult
 from openmaia.reporting.figures.table import DataTable
 
-LEVEL = 0.95
+_LEVEL = 0.95
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,7 +44,7 @@ NAMES = {
 }
 """For each row the set of units from which it selects, and how it selects them. {units}: their number."""
 
-COMPARED = ("l1_n", "random", "probe", "original")
+_COMPARED = ("l1_n", "random", "probe", "original")
 """Rows with which that of the agent is compared."""
 
 
@@ -67,7 +67,7 @@ class SeedEstimate:
         mean = float(np.mean(values))
         if len(values) < 2:
             return cls(mean=mean, low=None, high=None)
-        half = float(stats.t.ppf((1 + LEVEL) / 2, len(values) - 1) * np.std(values, ddof=1) / np.sqrt(len(values)))
+        half = float(stats.t.ppf((1 + _LEVEL) / 2, len(values) - 1) * np.std(values, ddof=1) / np.sqrt(len(values)))
         return cls(mean=mean, low=max(mean - half, limits[0]), high=min(mean + half, limits[1]))
 
     @classmethod
@@ -118,7 +118,7 @@ def table(results: Sequence[StudyResult], units: int) -> SpuriousTable:
     rows = tuple(_row(name, results, units) for name in ROWS)
     by_name = {row.name: row.by_seed for row in rows}
     differences: dict[str, SeedEstimate] = {}
-    for name in COMPARED:
+    for name in _COMPARED:
         pairs = zip(by_name["agent"], by_name[name], strict=True)
         values = [agent - other for agent, other in pairs if agent is not None and other is not None]
         if values:

@@ -11,7 +11,7 @@ from openmaia.core.units import Unit
 from openmaia.runs.files import joined
 from openmaia.runs.run import InvestigationId, Run
 
-SELECTIVE, SPURIOUS = "SELECTIVE", "SPURIOUS"
+_SELECTIVE, _SPURIOUS = "SELECTIVE", "SPURIOUS"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,11 +31,11 @@ class UnitVerdicts:
 
 def verdicts(run: Run, target: str, layer: str, units: Sequence[int]) -> UnitVerdicts:
     """Reads the agent's answers about the units of a layer. A unit without a record counts as failed."""
-    by_answer: dict[str, list[int]] = {SELECTIVE: [], SPURIOUS: [], "undecided": [], "failed": []}
+    by_answer: dict[str, list[int]] = {_SELECTIVE: [], _SPURIOUS: [], "undecided": [], "failed": []}
     for index in units:
         summary = run.summary(InvestigationId(unit=Unit(target=target, layer=layer, index=index), replicate=0))
         labels = list(summary["labels"]) if summary else []
-        answer = labels[0] if labels and labels[0] in (SELECTIVE, SPURIOUS) else "undecided"
+        answer = labels[0] if labels and labels[0] in (_SELECTIVE, _SPURIOUS) else "undecided"
         by_answer["failed" if summary is None else answer].append(index)
     return UnitVerdicts(**{name.lower(): tuple(indices) for name, indices in by_answer.items()})
 

@@ -22,7 +22,7 @@ ClaimPair = tuple[Claim, Claim]
 TermExtractor = Callable[[str], frozenset[str]]
 """Returns the terms of a text, such as its content words."""
 
-MAX_OTHERS = 4
+_MAX_OTHERS = 4
 """Other units with which the replicates of a unit are compared."""
 
 
@@ -111,7 +111,7 @@ class Agreement:
     """`within` minus `between`, paired by unit."""
     identified: Interval
     """Mean over units of the share of replicates whose most similar claim is about the same unit, among the other
-    replicates and one claim about each of at most MAX_OTHERS other units. Equally similar claims share."""
+    replicates and one claim about each of at most _MAX_OTHERS other units. Equally similar claims share."""
     chance: float
     """Expected value of `identified` for random claims; NaN if no unit could be compared with others."""
     by_unit: Mapping[Unit, float]
@@ -145,7 +145,7 @@ def agreement(claims: Sequence[Claim], similarity: ClaimSimilarity, resamples: i
 
 def _chance(own: int, others: int) -> float:
     # The probability that the largest of all similarities is one of those to the own unit.
-    return own / (own + min(others, MAX_OTHERS))
+    return own / (own + min(others, _MAX_OTHERS))
 
 
 SimilarityLookup = Callable[[Claim, Claim], float | None]
@@ -163,10 +163,10 @@ def _means(pairs: Mapping[Unit, Sequence[ClaimPair]], lookup: SimilarityLookup) 
 
 
 def _foreign_pairs(unit: Unit, replicates: Mapping[Unit, Sequence[Claim]]) -> list[ClaimPair]:
-    """Pairs every replicate of the unit with one replicate of each of the next MAX_OTHERS units of its layer."""
+    """Pairs every replicate of the unit with one replicate of each of the next _MAX_OTHERS units of its layer."""
     return [
         (own, replicates[other][number % len(replicates[other])])
-        for other in following_units(unit, replicates)[:MAX_OTHERS]
+        for other in following_units(unit, replicates)[:_MAX_OTHERS]
         for number, own in enumerate(replicates[unit])
     ]
 

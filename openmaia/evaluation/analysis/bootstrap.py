@@ -24,7 +24,7 @@ from scipy import special, stats
 
 from openmaia.evaluation.analysis.statistics import MEASURES, FloatArray
 
-LEVEL = 95.0
+_LEVEL = 95.0
 """Percent."""
 
 
@@ -146,7 +146,7 @@ def average(estimates: Sequence[BootstrapEstimate], unit: str) -> BootstrapEstim
 
 def percentile_interval(value: float, draws: FloatArray) -> Interval:
     """Returns `value` with the percentile interval of its draws, ignoring NaN."""
-    low, high = np.nanpercentile(draws, [(100 - LEVEL) / 2, (100 + LEVEL) / 2])
+    low, high = np.nanpercentile(draws, [(100 - _LEVEL) / 2, (100 + _LEVEL) / 2])
     return Interval(mean=float(value), low=float(low), high=float(high))
 
 
@@ -169,7 +169,7 @@ def widened_interval(estimate: BootstrapEstimate, clusters: tuple[int, int], mis
     """
     n, m = (max(number, 2) for number in clusters)
     freedom = (1 / n + 1 / m) ** 2 / (1 / (n * n * (n - 1)) + 1 / (m * m * (m - 1)))
-    factor = float(stats.t.isf(miss / 2, freedom) / stats.norm.isf((100 - LEVEL) / 200))
+    factor = float(stats.t.isf(miss / 2, freedom) / stats.norm.isf((100 - _LEVEL) / 200))
     narrow = interval(estimate)
     low, high = (narrow.mean + factor * (end - narrow.mean) for end in (narrow.low, narrow.high))
     return Interval(mean=narrow.mean, low=max(low, 0.0), high=min(high, 1.0))

@@ -21,7 +21,7 @@ import numpy.typing as npt
 
 from openmaia.evaluation.analysis.statistics import CHANCE, FloatArray
 
-NORMAL_MAD = 1.4826
+_NORMAL_MAD = 1.4826
 """Standard deviation of a normal distribution, divided by its median absolute deviation."""
 
 
@@ -62,7 +62,7 @@ def standardise_rows(table: EffectTable) -> FloatArray:
     # Half a pair is added on both sides (Haldane 1956), so that complete separation has a finite value.
     logits = np.log((table.values * pairs + 0.5) / ((1 - table.values) * pairs + 0.5))
     centred = logits - np.median(logits, axis=1, keepdims=True)
-    spread = NORMAL_MAD * np.median(np.abs(centred), axis=1, keepdims=True)
+    spread = _NORMAL_MAD * np.median(np.abs(centred), axis=1, keepdims=True)
     sampling = 16 * (n + m + 1) / (12 * pairs)  # a variance; the logit has the slope 4 at an AUC of 0.5
     between = np.maximum(spread**2 - np.median(sampling), 0.0)
     return centred / np.sqrt(between + sampling)

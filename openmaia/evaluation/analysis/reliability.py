@@ -22,10 +22,10 @@ from openmaia.evaluation.claims import read_claims
 from openmaia.evaluation.storage import evaluation_stamp
 from openmaia.runs.run import Run
 
-FILE = "reliability.json"
-RESAMPLES = 2000
+_FILE = "reliability.json"
+_RESAMPLES = 2000
 
-BY_AGREEMENT = "agreement between runs"
+_BY_AGREEMENT = "agreement between runs"
 BY_CONFIRMATION = "AUC of the loop's own test"
 
 
@@ -44,7 +44,7 @@ class Reliability:
         return not self.agreements and not self.selective
 
 
-def measure_reliability(run: Run, similarities: Iterable[ClaimSimilarity], resamples: int = RESAMPLES) -> Reliability:
+def measure_reliability(run: Run, similarities: Iterable[ClaimSimilarity], resamples: int = _RESAMPLES) -> Reliability:
     """Measures the reliability of an evaluated run. Each of `similarities` gives an agreement and a risk-coverage
     curve.
     """
@@ -53,7 +53,7 @@ def measure_reliability(run: Run, similarities: Iterable[ClaimSimilarity], resam
     agreements = tuple(each for each in measured if each is not None)
     scores = run.scores().items()
     risk = {unit: 1 - auc for unit, auc in _means((key.unit, values["auc"]) for key, values in scores).items()}
-    certainties = {f"{BY_AGREEMENT} ({each.by})": each.by_unit for each in agreements}
+    certainties = {f"{_BY_AGREEMENT} ({each.by})": each.by_unit for each in agreements}
     certainties[BY_CONFIRMATION] = _means((_unit(row), row["confirm_auc"]) for row in run.headers())
     curves = [selective(certainty, risk, by, resamples) for by, certainty in certainties.items()]
     return Reliability(agreements=agreements, selective=tuple(curve for curve in curves if curve))
@@ -74,7 +74,7 @@ def _means(values: Iterable[tuple[Unit, float | None]]) -> dict[Unit, float]:
 def write_reliability(run: Run, reliability: Reliability) -> None:
     """Stores the reliability in the run directory."""
     document = {
-        "stamp": evaluation_stamp(run, RESAMPLES),
+        "stamp": evaluation_stamp(run, _RESAMPLES),
         "agreements": [
             _plain(each) | {"by_unit": [[asdict(unit), value] for unit, value in each.by_unit.items()]}
             for each in reliability.agreements
@@ -84,14 +84,14 @@ def write_reliability(run: Run, reliability: Reliability) -> None:
             for each in reliability.selective
         ],
     }
-    run.files.write(FILE, json.dumps(document).encode())
+    run.files.write(_FILE, json.dumps(document).encode())
 
 
 def has_reliability(run: Run) -> bool:
     """Returns whether the reliability is stored, and no evaluation was added or changed after that."""
     try:
-        stored: dict[str, Any] = run.files.read_json(FILE) or {}
-        return stored.get("stamp") == evaluation_stamp(run, RESAMPLES)
+        stored: dict[str, Any] = run.files.read_json(_FILE) or {}
+        return stored.get("stamp") == evaluation_stamp(run, _RESAMPLES)
     except (StoreError, AttributeError):
         return False
 
@@ -101,7 +101,7 @@ def read_reliability(run: Run) -> Reliability:
     evaluations.
     """
     try:
-        return _reliability(run.files.read_json(FILE) or {}) if has_reliability(run) else _reliability({})
+        return _reliability(run.files.read_json(_FILE) or {}) if has_reliability(run) else _reliability({})
     except (StoreError, AttributeError, KeyError, TypeError, ValueError):
         return Reliability(agreements=(), selective=())
 

@@ -40,7 +40,7 @@ def stored() -> dict[str, Any]:
     return json.loads((files("openmaia.evaluation.analysis") / "sanity.json").read_text())
 
 
-SAME_AS = {"auc_all": "auc", "auc_minus_other": "auc", "auc_minus_other_all": "auc"}
+_SAME_AS = {"auc_all": "auc", "auc_minus_other": "auc", "auc_minus_other_all": "auc"}
 """For a metric that was not tested, the metric whose results hold for it. The AUC on images of other units does not
 change with the labels of a unit, so the difference falls exactly if the AUC falls."""
 
@@ -72,7 +72,7 @@ def warning(metric: str) -> str:
     """Returns the caveat of a metric, such as "blind to missing labels"; empty if it passes both tests or is none of
     METRICS. A name with the prefix `z_` stands for the metric without it.
     """
-    name = SAME_AS.get(metric, metric if metric in METRICS else metric.removeprefix("z_"))
+    name = _SAME_AS.get(metric, metric if metric in METRICS else metric.removeprefix("z_"))
     if name in METRICS and name not in measured_results():
         return "not put to the sanity tests"
     failed = [test.replace("_", " ") for test, passes in measured_results().get(name, {}).items() if not passes]

@@ -16,7 +16,7 @@ from openmaia.evaluation.analysis.statistics import FloatArray
 
 COVERAGES = (1.0, 0.8, 0.6, 0.4, 0.2)
 
-MAX_WEIGHTS = 20_000_000
+_MAX_WEIGHTS = 20_000_000
 """Resamples times units, because all bootstrap weights are in memory at once."""
 
 
@@ -49,7 +49,7 @@ def selective(
     if len(units) < 2:
         return None
     certainties, risks = (np.array([values[unit] for unit in units]) for values in (certainty, risk))
-    resamples = min(resamples, max(MAX_WEIGHTS // len(units), 100))
+    resamples = min(resamples, max(_MAX_WEIGHTS // len(units), 100))
     weights = np.stack([cluster_weights(f"unit {unit}", resamples, 0) for unit in units], axis=1)
     ones, counts = np.ones((1, len(units))), np.arange(1, len(units) + 1, dtype=np.float64)
     area, areas = (risk_of_most_certain(risks, certainties, each, counts).mean(axis=1) for each in (ones, weights))

@@ -27,7 +27,7 @@ from openmaia.runs.run import Run
 OWN, SHUFFLED, RANDOM = "own descriptions", "shuffled descriptions", "random words"
 """The descriptions with which a unit is tested: those that were made for it, those of other units, and random words."""
 
-NO_UNIT = -1
+_NO_UNIT = -1
 """The index of the described unit of random words."""
 
 
@@ -150,7 +150,7 @@ def _null_pairs(
     has_key = np.zeros((len(described), len(number)), dtype=bool)
     for row, own in enumerate(keys):
         has_key[row, [number[key] for key in own]] = True
-    owners = np.array([claim.unit.index for claim in claims] + [NO_UNIT] * (len(described) - len(claims)))
+    owners = np.array([claim.unit.index for claim in claims] + [_NO_UNIT] * (len(described) - len(claims)))
 
     def wrong(unit: int) -> npt.NDArray[np.bool_]:
         right = has_key[owners == unit].any(axis=0)

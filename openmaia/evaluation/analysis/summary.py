@@ -18,30 +18,30 @@ from openmaia.runs.run import Run
 
 FILE = "evaluation.json"
 
-WHOLE = ""
+_WHOLE = ""
 """Stands for all layers, where other keys are names of layers."""
 
-RESAMPLED = tuple(name for name in MATCHED if name != "auc")
+_RESAMPLED = tuple(name for name in MATCHED if name != "auc")
 """Measures that are computed twice: of raw activations, and under the name `z_NAME` of standardised ones."""
-DETECTION = ("auprc", "responsiveness", "purity", "balanced_accuracy", "fuzzing", "correlation")
-FIXED = (
+_DETECTION = ("auprc", "responsiveness", "purity", "balanced_accuracy", "fuzzing", "correlation")
+_FIXED = (
     *("auc_worst", "mad", "clarity", "top1", "top5", "chance"),
-    *(f"detection_{name}" for name in DETECTION),
+    *(f"detection_{name}" for name in _DETECTION),
 )
 """Scores for which only units are resampled, not prompts."""
-WITH_CHANCE = ("auc", "auc_other", "auc_minus_other", "auc_words")
+_WITH_CHANCE = ("auc", "auc_other", "auc_minus_other", "auc_words")
 """Measures that are averaged twice: over the tested descriptions and, as `NAME_all`, over all units, in which units
 without a tested description get the AUC of chance for their own description."""
-CONTROLLED = {"auc_unrelated": "unrelated", "auc_random": "random"}
+_CONTROLLED = {"auc_unrelated": "unrelated", "auc_random": "random"}
 """The roles of the images with which AUCs compare positive ones. Prompts, photographs and units are resampled."""
-SCORES = (
-    *WITH_CHANCE,
-    *(f"{name}_all" for name in WITH_CHANCE),
-    *CONTROLLED,
-    *RESAMPLED,
-    *(f"z_{name}" for name in RESAMPLED),
+_SCORES = (
+    *_WITH_CHANCE,
+    *(f"{name}_all" for name in _WITH_CHANCE),
+    *_CONTROLLED,
+    *_RESAMPLED,
+    *(f"z_{name}" for name in _RESAMPLED),
     *SIZES,
-    *FIXED,
+    *_FIXED,
 )
 
 MeanActivations = Mapping[str, Interval]
@@ -70,9 +70,9 @@ class PooledScores:
     outcomes: dict[str, int]
     """Investigations by `Trial.outcome`."""
     measures: dict[str, Interval]
-    """The mean of each of SCORES (see `Evaluation.values`); `auc_minus_other` is `auc` minus `auc_other`."""
+    """The mean of each of _SCORES (see `Evaluation.values`); `auc_minus_other` is `auc` minus `auc_other`."""
     counts: dict[str, int]
-    """Investigations in the mean of each of SCORES."""
+    """Investigations in the mean of each of _SCORES."""
     activations: LayerActivations
 
 
@@ -137,18 +137,18 @@ def pool_scores(evaluations: Iterable[Evaluation], resamples: int, seed: int = 0
             means[name].add(estimate)
         for role in PROMPT_ROLES if "positive" in estimates else ():
             images = len(raw_group(evaluation.trial, role).values)
-            for level in (levels[WHOLE], levels[unit.layer]):
+            for level in (levels[_WHOLE], levels[unit.layer]):
                 level[role].add(estimates[role])
                 level[f"{role}_images"].add(estimates[role], images)
             units[unit.layer].add(unit.index)
     return PooledScores(
         units=outcomes.total(),
         outcomes=dict(sorted(outcomes.items())),
-        measures={name: means[name].interval() for name in SCORES},
-        counts={name: means[name].count for name in SCORES},
+        measures={name: means[name].interval() for name in _SCORES},
+        counts={name: means[name].count for name in _SCORES},
         activations=LayerActivations(
             layers={layer: _intervals(levels[layer]) for layer in sorted(units)},
-            whole=_intervals(levels[WHOLE]),
+            whole=_intervals(levels[_WHOLE]),
             units={layer: sorted(units[layer]) for layer in sorted(units)},
         ),
     )
@@ -159,7 +159,7 @@ def _intervals(means: Mapping[str, PooledMean]) -> MeanActivations:
 
 
 def estimate_scores(evaluation: Evaluation, resamples: int, seed: int = 0) -> dict[str, BootstrapEstimate]:
-    """Estimates SCORES, and the mean activations `positive` and `neutral`, of one evaluated description, without
+    """Estimates _SCORES, and the mean activations `positive` and `neutral`, of one evaluated description, without
     undefined ones. Empty if no usable prompts were written.
     """
     trial, unit = evaluation.trial, str(evaluation.trial.claim.unit)  # replicates of a unit are one cluster
@@ -181,13 +181,13 @@ def estimate_scores(evaluation: Evaluation, resamples: int, seed: int = 0) -> di
         words = [auc(evaluation.groups_of(each)) for each in evaluation.words]
         estimates["auc_words_all"] = bootstrap.average(words, unit)
     if measured:
-        estimates |= {name: estimates.get(f"{name}_all") for name in WITH_CHANCE}
+        estimates |= {name: estimates.get(f"{name}_all") for name in _WITH_CHANCE}
     if tested:
         raw = raw_group(trial, "positive"), raw_group(trial, "neutral")
         for prefix, groups in (("z_", evaluation.groups()), ("", raw)):
-            for name in RESAMPLED:
+            for name in _RESAMPLED:
                 estimates[f"{prefix}{name}"] = bootstrap.estimate(name, unit, *groups, resamples, seed)
-        for name, role in CONTROLLED.items():
+        for name, role in _CONTROLLED.items():
             estimates[name] = bootstrap.estimate("auc", unit, raw[0], raw_group(trial, role), resamples, seed)
         if all(group.values for group in raw):
             estimates |= {
@@ -195,6 +195,6 @@ def estimate_scores(evaluation: Evaluation, resamples: int, seed: int = 0) -> di
                 for role, group in zip(PROMPT_ROLES, raw, strict=True)
             }
         scores = flat(evaluation.values)
-        fixed = {name: scores[name] for name in (*SIZES, *FIXED) if scores.get(name) is not None}
+        fixed = {name: scores[name] for name in (*SIZES, *_FIXED) if scores.get(name) is not None}
         estimates |= {name: bootstrap.constant(unit, value, resamples) for name, value in fixed.items()}
     return {name: estimate for name, estimate in estimates.items() if estimate is not None}

@@ -8,7 +8,7 @@ The rule:
     supported: every other description. So every interval lies above 0.5, and q is at most 0.05.
 
 p is the p-value of `openmaia.evaluation.analysis.permutation`, and q is p adjusted over the tested descriptions of the
-run (Benjamini and Hochberg). A control counts as not measured if it has fewer than MIN_PROMPTS prompts, or if the
+run (Benjamini and Hochberg). A control counts as not measured if it has fewer than _MIN_PROMPTS prompts, or if the
 positive images do: so few prompts prove nothing even with an AUC of 1, whose bootstrap interval is a single point. The
 worst control is the one whose interval begins lowest, and not the one with the lowest AUC, because a control with few
 images may have a higher AUC that is less certain.
@@ -25,7 +25,7 @@ from openmaia.runs.run import InvestigationId, Run
 LEVEL = 0.05
 """The largest q of a supported description."""
 
-MIN_PROMPTS = 4
+_MIN_PROMPTS = 4
 """Prompts (or photographs) on each side of a measured control. With 4, the probability that all positive values exceed
 all control values by chance is 1 in 70; with 3 it is above 2.5 %."""
 
@@ -129,8 +129,8 @@ class UnitVerdict:
         }
 
 
-UNWRITTEN = "No usable test prompts were written for the description."
-UNDRAWABLE = "At least half of the images of the description do not show what it names."
+_UNWRITTEN = "No usable test prompts were written for the description."
+_UNDRAWABLE = "At least half of the images of the description do not show what it names."
 
 
 def judge(stop: str, scores: Mapping[str, Any] | None, cause: str = "") -> UnitVerdict:
@@ -151,7 +151,7 @@ def judge(stop: str, scores: Mapping[str, Any] | None, cause: str = "") -> UnitV
     if not scores:
         return UnitVerdict(verdict=Verdict.NOT_TESTED, reason="The description is not evaluated yet.")
     if outcome != "tested":
-        reason = UNDRAWABLE if outcome == "undrawable" else UNWRITTEN
+        reason = _UNDRAWABLE if outcome == "undrawable" else _UNWRITTEN
         return UnitVerdict(verdict=Verdict.NOT_TESTED, reason=reason)
     return _judge_tested(scores)
 
@@ -172,7 +172,7 @@ def _judge_tested(scores: Mapping[str, Any]) -> UnitVerdict:
     why = ""
     if worst is None:
         verdict = Verdict.NOT_TESTED
-        reason = f"No control has {MIN_PROMPTS} prompts on each side; evaluate with more images."
+        reason = f"No control has {_MIN_PROMPTS} prompts on each side; evaluate with more images."
     elif refuting is not None:
         verdict = Verdict.NOT_SUPPORTED
         reason = f"Its images do not excite the unit more than {refuting.text}."
@@ -212,7 +212,7 @@ def _open_p(p: float | None, q: float | None, null: int | None) -> Iterator[str]
 
 
 def read_controls(stored: Mapping[str, Mapping[str, Any]]) -> tuple[tuple[ControlScore, ...], tuple[str, ...]]:
-    """Reads the comparisons of `openmaia.evaluation.scores.control_scores` with at least MIN_PROMPTS prompts on each
+    """Reads the comparisons of `openmaia.evaluation.scores.control_scores` with at least _MIN_PROMPTS prompts on each
     side (a photograph counts as a prompt), and the display names of all other controls.
     """
     controls = tuple(
@@ -220,7 +220,7 @@ def read_controls(stored: Mapping[str, Mapping[str, Any]]) -> tuple[tuple[Contro
             key=key, auc=one["auc"], low=one["low"], high=one["high"], positive=one["n"][0], control=one["n"][1]
         )
         for key in CONTROLS
-        if (one := stored.get(key)) and min(one["prompts"]) >= MIN_PROMPTS
+        if (one := stored.get(key)) and min(one["prompts"]) >= _MIN_PROMPTS
     )
     return controls, tuple(name for key, name in CONTROLS.items() if key not in {each.key for each in controls})
 

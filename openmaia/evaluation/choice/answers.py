@@ -16,10 +16,10 @@ from openmaia.evaluation.analysis.statistics import wilson
 from openmaia.evaluation.choice.questions import AnswerKey, ChoiceQuestion
 from openmaia.evaluation.language_model import LanguageModel, MalformedAnswer, Question, UnansweredQuestion, template
 
-MAX_BYTES = 4_000_000
+_MAX_BYTES = 4_000_000
 """Of a file of answers."""
 
-CHOICE = re.compile(r"^\W*(?:answer\W+|label\W+)?([12])\b\W*$", re.IGNORECASE)
+_CHOICE = re.compile(r"^\W*(?:answer\W+|label\W+)?([12])\b\W*$", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,7 +87,7 @@ def _question(question: ChoiceQuestion) -> Question:
 def parse_choice(answer: str) -> int:
     """Parses 1 or 2 from the last non-blank line, such as "Answer: 2". Raises MalformedAnswer."""
     lines = [line for line in answer.splitlines() if line.strip()]
-    match = CHOICE.match(lines[-1]) if lines else None
+    match = _CHOICE.match(lines[-1]) if lines else None
     if match is None:
         raise MalformedAnswer("the last line has to be 1 or 2 and nothing else")
     return int(match[1])
@@ -98,7 +98,7 @@ def read_answers(data: bytes, name: str) -> ChoiceAnswers:
     is too large or of another format.
     """
     expected = "the file that the page saves, or the text that it shows"
-    if len(data) > MAX_BYTES:
+    if len(data) > _MAX_BYTES:
         raise UsageError(f"{name} holds {len(data):,} bytes, which is no file of answers; give {expected}")
     try:
         document = cast(object, parse_json(data))

@@ -21,12 +21,12 @@ from openmaia.evaluation.claims import Claim, following_units, read_claims
 from openmaia.runs.records import ImageEntry, Record, ToolCall
 from openmaia.runs.run import InvestigationId, Run
 
-MAX_EXEMPLARS = 10
-IMAGE_SIZE = 192
+_MAX_EXEMPLARS = 10
+_IMAGE_SIZE = 192
 """Pixels of the longer side of an exemplar on a page."""
 
 OWN, FOREIGN = "own", "of another unit"
-UNSEEN = "their records show no exemplars, or are damaged"
+_UNSEEN = "their records show no exemplars, or are damaged"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,7 +111,7 @@ def choice_pairs(runs: Sequence[tuple[Run, str]], truths: Mapping[tuple[str, int
             replicate = investigation.replicate
             pairs.append(ChoicePair(unit=unit, replicate=replicate, exemplars=exemplars, truth=truth, texts=texts))
         else:
-            left_out[reason or (UNSEEN if truths is None else "without a true label")] += 1
+            left_out[reason or (_UNSEEN if truths is None else "without a true label")] += 1
     if not pairs:
         reasons = "; ".join(f"{count} {why}" for why, count in left_out.items()) or "no investigation is finished"
         raise UsageError(f"{runs[0][0].files.root} gives nothing to choose between: of its investigations {reasons}")
@@ -151,7 +151,7 @@ def _unfit(text: str, other: str) -> str:
 
 
 def exemplar_images(record: Record) -> tuple[bytes, ...]:
-    """Returns at most MAX_EXEMPLARS images of the agent's first successful call `dataset_exemplars("top")` as WebP,
+    """Returns at most _MAX_EXEMPLARS images of the agent's first successful call `dataset_exemplars("top")` as WebP,
     darkened where the unit is inactive. Empty if there was no such call.
     """
     for call in (call for turn in record.turns for call in turn.calls):
@@ -168,7 +168,7 @@ def _arguments(call: ToolCall) -> Any:
 
 
 def _render(entries: Sequence[ImageEntry], images: Mapping[str, EncodedImage]) -> Iterator[bytes]:
-    for entry in entries[:MAX_EXEMPLARS]:
+    for entry in entries[:_MAX_EXEMPLARS]:
         stored = images.get(entry.original)
         if stored is None or not stored.data:
             continue
@@ -178,7 +178,7 @@ def _render(entries: Sequence[ImageEntry], images: Mapping[str, EncodedImage]) -
             rows = np.frombuffer(entry.mask, np.uint8).reshape(height, -1)
             pixels = darken_outside(pixels, np.unpackbits(rows, axis=1, count=width).astype(bool))
         image = Image.fromarray(pixels)
-        image.thumbnail((IMAGE_SIZE, IMAGE_SIZE))
+        image.thumbnail((_IMAGE_SIZE, _IMAGE_SIZE))
         buffer = io.BytesIO()
         image.save(buffer, "WEBP", quality=80)  # encoded again, so that no metadata of the original file is left
         yield buffer.getvalue()

@@ -18,8 +18,8 @@ ImageVerdict = bool | None
 Region = npt.NDArray[np.bool_]
 """A mask over the whole image, (height, width) in any resolution."""
 
-VERDICT = re.compile(r"^\W*(\d{1,3})\W+(yes|no|unsure|unknown)\b", re.IGNORECASE | re.MULTILINE)
-VERDICTS: Mapping[str, ImageVerdict] = {"yes": True, "no": False, "unsure": None, "unknown": None}
+_VERDICT = re.compile(r"^\W*(\d{1,3})\W+(yes|no|unsure|unknown)\b", re.IGNORECASE | re.MULTILINE)
+_VERDICTS: Mapping[str, ImageVerdict] = {"yes": True, "no": False, "unsure": None, "unknown": None}
 
 
 class Judge(Protocol):
@@ -63,7 +63,7 @@ class ModelJudge:
 
 def parse_verdicts(answer: str, count: int) -> tuple[ImageVerdict, ...]:
     """Parses a line such as "1: yes" for each of `count` labels; "unsure" gives None. Raises MalformedAnswer."""
-    verdicts = {int(match[1]): VERDICTS[match[2].lower()] for match in VERDICT.finditer(answer)}
+    verdicts = {int(match[1]): _VERDICTS[match[2].lower()] for match in _VERDICT.finditer(answer)}
     if sorted(verdicts) != list(range(1, count + 1)):
         raise MalformedAnswer(f"lines for {sorted(verdicts)} came where 1 to {count} were asked for")
     return tuple(verdicts[number] for number in range(1, count + 1))
