@@ -25,10 +25,11 @@ from openmaia.evaluation.analysis.agreement import ClaimSimilarity
 from openmaia.evaluation.analysis.bootstrap import Interval, mean_interval
 from openmaia.evaluation.analysis.statistics import wilson
 from openmaia.evaluation.claims import Claim, read_claims
+from openmaia.evaluation.scores import RESAMPLES
 from openmaia.runs.run import InvestigationId, Run
 
 FILE = "truth.json"
-RESAMPLES = 2000
+
 
 KnownTruths = Mapping[Unit, tuple[str, ...]]
 """The slots of each unit."""
