@@ -20,7 +20,7 @@ _MAX_DROPPED = 8
 """Rejected hypotheses that may serve as near misses, the latest first."""
 
 
-def pairs_due(context: InvestigationContext, answer: ParsedReply) -> int:
+def count_pairs(context: InvestigationContext, answer: ParsedReply) -> int:
     """Returns the number of contrasts that an answer needs: 0 if the task demands none, its labels are choices, or it
     is not about a unit.
     """
@@ -41,7 +41,9 @@ def confirm(context: InvestigationContext, answer: ParsedReply, turns: Sequence[
         run_seed=context.run_seed,
         reply_tokens=options.reply_tokens,
     )
-    pairs = contrasts.find(answer.labels, dropped(turns, answer, context.task.answer), pairs_due(context, answer))
+    pairs = contrasts.find(
+        answer.labels, list_dropped(turns, answer, context.task.answer), count_pairs(context, answer)
+    )
     if not pairs:
         return Confirmation(samples=(), spent=services.ledger.since(spent_before))
     requests = _requests(pairs, context.run_seed)
@@ -71,7 +73,7 @@ def confirm(context: InvestigationContext, answer: ParsedReply, turns: Sequence[
     )
 
 
-def dropped(turns: Sequence[Turn], last: ParsedReply, answer: AnswerFormat) -> list[str]:
+def list_dropped(turns: Sequence[Turn], last: ParsedReply, answer: AnswerFormat) -> list[str]:
     """Returns the hypotheses that were listed in some turn and that the answer does not keep, without ids, the latest
     first, at most _MAX_DROPPED.
     """

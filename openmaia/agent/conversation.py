@@ -3,11 +3,11 @@
 from collections.abc import Iterator, Sequence
 
 from openmaia.agent.context import InvestigationContext
-from openmaia.agent.hints import hint, nothing_new
+from openmaia.agent.hints import find_hint, make_repetition_hint
 from openmaia.agent.stopping import Stopping
 from openmaia.agent.tasks.grammar import parse
 from openmaia.agent.tools.api_text import api_text
-from openmaia.agent.vocabulary import stated
+from openmaia.agent.vocabulary import describe_vocabulary
 from openmaia.core.errors import UsageError
 from openmaia.core.messages import Message, Part, assistant, system, user
 from openmaia.core.services import Services
@@ -27,8 +27,8 @@ class Conversation:
         options, unit = context.options, context.unit
         description = api_text(options.user_tools, unit.scope, options.without)
         if options.vocabulary is not None:
-            description += f"\n\n{stated(options.vocabulary)}"
-        question = self._task.question(unit, lambda: class_of(unit, context.services))
+            description += f"\n\n{describe_vocabulary(options.vocabulary)}"
+        question = self._task.question(unit, lambda: find_class_name(unit, context.services))
         self.opening = (system(self._task.instructions(description, is_whole=not options.without)), user(question))
         """The instructions and the question."""
 
@@ -45,7 +45,7 @@ class Conversation:
             is_due = stopping.wants_answer(len(self._turns))
             parts = [part for part in messages[-1].parts if part != self._task.final]
             final = [self._task.final] if is_due else []
-            advice = nothing_new(self._turns[-1], can_generate=stopping.can_generate and not is_due)
+            advice = make_repetition_hint(self._turns[-1], can_generate=stopping.can_generate and not is_due)
             messages[-1] = user(*parts, advice, *final)
         return messages
 
@@ -61,7 +61,7 @@ class Conversation:
         elif not turn.observation:
             yield "The experiment printed nothing and displayed nothing. Print the activations, or call tools.display.\n"
         yield from (part for part in turn.observation if isinstance(part, str) or self._options.sees_images)
-        if advice := hint(turn):
+        if advice := find_hint(turn):
             yield advice
         if SET_ASIDE in turn.forgiven:
             yield self._task.set_aside
@@ -69,7 +69,7 @@ class Conversation:
             yield self._task.final
 
 
-def class_of(unit: Unit, services: Services) -> str:
+def find_class_name(unit: Unit, services: Services) -> str:
     """Returns the name of the class that an output unit represents. Raises UsageError if the unit is not in the output
     layer, or the name is unknown.
     """

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from openmaia.agent.tasks.grammar import ParsedReply, parse
 from openmaia.agent.tasks.task import FUNCTION_WORDS, StoppingRule, Task
 from openmaia.agent.tools.notes import read_copied, read_not_drawn
-from openmaia.agent.vocabulary import Vocabulary, nearest
+from openmaia.agent.vocabulary import Vocabulary, find_nearest
 from openmaia.core.messages import AnswerFormat
 from openmaia.runs.evidence import CheckState, Evidence, EvidenceCheck, HypothesisEvidence
 from openmaia.runs.records import ImageEntry, ToolCall, Turn
@@ -68,7 +68,7 @@ def assess(
     return Evidence(checks=tuple(checks), tested=tuple(tested), sent_back=sent_back)
 
 
-def missing_evidence(
+def find_missing_evidence(
     task: Task, turns: Sequence[Turn], vocabulary: Vocabulary | None, *, is_due: bool, is_last: bool
 ) -> list[EvidenceCheck]:
     """Returns the demands that the answer in the last turn does not meet; empty if it is accepted or there is none.
@@ -80,7 +80,7 @@ def missing_evidence(
         is_last: Whether the agent has no further turn. Then the words of labels are not checked.
     """
     rule, answer = task.rule, task.answer
-    if not rule.demands or not turns or answer_in(turns[-1], answer) is None:
+    if not rule.demands or not turns or find_answer(turns[-1], answer) is None:
         return []
 
     def unmet(count: int) -> tuple[list[EvidenceCheck], list[EvidenceCheck]]:
@@ -89,7 +89,7 @@ def missing_evidence(
         return [c for c in missing if c.what not in WORDING], [c for c in missing if c.what in WORDING]
 
     evidence, wording = unmet(len(turns))
-    earlier = [unmet(turn.index + 1) for turn in turns[:-1] if answer_in(turn, answer) is not None]
+    earlier = [unmet(turn.index + 1) for turn in turns[:-1] if find_answer(turn, answer) is not None]
     if is_last or sum(bool(words) for _, words in earlier) >= _REWORDED:
         wording = []
     if is_due:
@@ -99,15 +99,15 @@ def missing_evidence(
     return [*evidence, *wording]
 
 
-def answer_in(turn: Turn, answer: AnswerFormat) -> ParsedReply | None:
+def find_answer(turn: Turn, answer: AnswerFormat) -> ParsedReply | None:
     """Returns the answer in the reply of a turn; None if there is none, or if it was set aside."""
     parsed = parse(turn.reply, answer)
     return parsed if not turn.code and parsed.description is not None else None
 
 
-def answers_sent_back(turns: Sequence[Turn], answer: AnswerFormat) -> int:
+def count_answers_sent_back(turns: Sequence[Turn], answer: AnswerFormat) -> int:
     """Counts the answers before the last turn: an accepted one ends the investigation."""
-    return sum(answer_in(turn, answer) is not None for turn in turns[:-1])
+    return sum(find_answer(turn, answer) is not None for turn in turns[:-1])
 
 
 def experiments_that_measured(turns: Sequence[Turn]) -> int:
@@ -232,7 +232,7 @@ def _not_drawn(label: str, vocabulary: Vocabulary) -> str:
     missing = vocabulary.missing(label)
     if not missing:
         return ""
-    near = nearest(label, vocabulary.words)
+    near = find_nearest(label, vocabulary.words)
     words = f"the nearest words that can: {', '.join(near)}" if near else "choose among the words in your instructions"
     return f"the label {label[:_SHOWN]!r} cannot be drawn ({', '.join(missing)[:_SHOWN]}), so that no image could test it; {words}"
 
@@ -263,7 +263,7 @@ def _made_images(turns: Sequence[Turn]) -> Iterator[tuple[ImageEntry, frozenset[
             yield entry, None if text in copied else _content_words(text) - _content_words(missing.get(text, ""))
 
 
-def words_not_drawn(turns: Sequence[Turn]) -> list[str]:
+def list_words_not_drawn(turns: Sequence[Turn]) -> list[str]:
     """Returns the words of prompts that could not be drawn, without duplicates."""
     calls = (call for turn in turns for call in turn.calls if call.name in _WRITTEN)
     shown = (part for call in calls for part in call.shown if isinstance(part, str))

@@ -153,10 +153,10 @@ class _Session:
             self.write(result.error)
         if result.replaced:
             self.write("\nThe process was replaced: variables of this experiment are gone, earlier ones are kept.\n")
-        return merged(self.parts)
+        return merge_parts(self.parts)
 
 
-def merged(parts: Sequence[Part]) -> tuple[Part, ...]:
+def merge_parts(parts: Sequence[Part]) -> tuple[Part, ...]:
     """Joins adjacent texts of an observation and removes blank ones."""
     joined: list[Part] = []
     for part in parts:

@@ -57,13 +57,13 @@ _HINTS = (
 """Rows of (pattern of the error, pattern of the code, hint). The first row that matches is used."""
 
 
-def nothing_new(turn: Turn, *, can_generate: bool) -> str:
+def make_repetition_hint(turn: Turn, *, can_generate: bool) -> str:
     """Returns the hint after a turn that is left out; `can_generate` adds the advice to measure generated images."""
     # No object that images could show is named: a small model would make it the subject of its next experiment.
     return f"\nHint: {REPEATED if turn.reply.strip() else EMPTY}{OTHERWISE if can_generate else ''}\n"
 
 
-def hint(turn: Turn) -> str:
+def find_hint(turn: Turn) -> str:
     """Returns a hint about a mistake in the code of a turn; empty if none applies."""
     if not turn.raised:
         printed = any(isinstance(part, str) and _PRINTED.search(part) for part in turn.observation)

@@ -6,7 +6,7 @@ import time
 from dataclasses import replace
 from functools import cache
 
-from openmaia.agent.confirm import confirm, pairs_due
+from openmaia.agent.confirm import confirm, count_pairs
 from openmaia.agent.context import InvestigationContext
 from openmaia.agent.conversation import Conversation
 from openmaia.agent.evidence import assess
@@ -46,7 +46,7 @@ class Investigation:
         tools: dict[str, Json] = {name: tool.__doc__ or "" for name, tool in self.options.user_tools.items()}
         # The sandbox is started last, so that an exception above leaves no process behind.
         self.sandbox = Sandbox(
-            api_source=api_source(),
+            api_source=read_api_source(),
             manifest={"tools": tools, "scope": self.unit.scope.value},
             limits=self.options.sandbox,
             allow_none=self.options.allow_none,
@@ -142,7 +142,7 @@ class Investigation:
         the journal.
         """
         answer = self.answer
-        if answer is None or not (due := pairs_due(self.context, answer)):
+        if answer is None or not (due := count_pairs(self.context, answer)):
             return
         self.confirmation = confirm(self.context, answer, self.turns)
         pairs = len(self.confirmation.samples) // 2
@@ -187,7 +187,7 @@ class Investigation:
 
 
 @cache
-def api_source() -> str:
+def read_api_source() -> str:
     """Returns the source of what the agent's code can call, as one module, without imports of this package."""
     own_imports = re.compile(r"^from openmaia\.[\w.]+ import (?:\([^)]*\)|.*)\n", re.MULTILINE)
     return inspect.getsource(values) + own_imports.sub("", inspect.getsource(api))

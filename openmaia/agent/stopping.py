@@ -6,12 +6,12 @@ from itertools import takewhile
 from openmaia.agent.context import InvestigationOptions
 from openmaia.agent.evidence import (
     WORDING,
-    answer_in,
-    answers_sent_back,
+    count_answers_sent_back,
     experiments_that_measured,
-    missing_evidence,
+    find_answer,
+    find_missing_evidence,
+    list_words_not_drawn,
     repetitions,
-    words_not_drawn,
 )
 from openmaia.agent.tasks.grammar import ParsedReply
 from openmaia.agent.tasks.task import Task
@@ -41,7 +41,7 @@ class Stopping:
         """The answer in the latest turn, if it was accepted."""
         if not self._turns or self.refusal(len(self._turns)):
             return None
-        return answer_in(self._turns[-1], self._task.answer)
+        return find_answer(self._turns[-1], self._task.answer)
 
     @property
     def sent_back(self) -> int:
@@ -49,8 +49,8 @@ class Stopping:
         told yet.
         """
         grammar = self._task.answer
-        is_last = bool(self._turns) and self.answer is None and answer_in(self._turns[-1], grammar) is not None
-        return answers_sent_back(self._turns, grammar) + is_last
+        is_last = bool(self._turns) and self.answer is None and find_answer(self._turns[-1], grammar) is not None
+        return count_answers_sent_back(self._turns, grammar) + is_last
 
     @property
     def limit(self) -> str:
@@ -113,13 +113,13 @@ class Stopping:
         # An agent that was asked for its answer is not told to go on experimenting, see `wants_answer`.
         is_due = is_at_limit or self._is_over(count) or self._is_over(count - 1)
         vocabulary = self._options.vocabulary
-        checks = missing_evidence(self._task, turns, vocabulary, is_due=is_due, is_last=is_at_limit)
+        checks = find_missing_evidence(self._task, turns, vocabulary, is_due=is_due, is_last=is_at_limit)
         if not checks:
             return ""
         lacks = [f"- {check.detail}" for check in checks]
         if all(check.what in WORDING for check in checks):
             return self._task.reword.replace("{missing}", "\n".join(lacks))
-        if missing := words_not_drawn(turns):
+        if missing := list_words_not_drawn(turns):
             lacks.append(f"- words that could not be drawn do not count: {', '.join(missing)}")
         return self._task.missing.replace("{missing}", "\n".join(lacks))
 

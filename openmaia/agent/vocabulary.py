@@ -24,7 +24,7 @@ class Vocabulary(Protocol):
         ...
 
 
-def stated(vocabulary: Vocabulary) -> str:
+def describe_vocabulary(vocabulary: Vocabulary) -> str:
     """Returns the part of the agent's instructions that lists the words."""
     text = (
         "Only these words, and combinations of them, can be drawn, in prompts and instructions of edits as in the labels of "
@@ -34,7 +34,7 @@ def stated(vocabulary: Vocabulary) -> str:
     return textwrap.fill(text, 120, break_on_hyphens=False)
 
 
-def nearest(label: str, words: Sequence[str]) -> list[str]:
+def find_nearest(label: str, words: Sequence[str]) -> list[str]:
     """Returns the words most like a label: those that share a word with it, then those that are spelled like its words."""
     tokens = re.findall(r"\w+", label.casefold())
     sharing = [word for word in words if any(_is_same(token, part) for token in tokens for part in word.split())]

@@ -46,7 +46,7 @@ class GridSection:
     tiles: tuple[GridTile, ...] = ()
 
 
-def result_page(result: "UnitResult") -> str:
+def render_result(result: "UnitResult") -> str:
     """Returns a result as HTML: the description, its test, and images with prompts and activations."""
     record, thumbnails = result.record, Thumbnails(PAGE_BYTES)
     sections = [
@@ -59,15 +59,15 @@ def result_page(result: "UnitResult") -> str:
     lines = [
         record.description or f"No description ({record.stop.value}{': ' + record.cause if record.cause else ''})",
         f"Labels: {', '.join(record.labels) or 'none'}",
-        tested_line(result),
+        describe_test(result),
         f"Verdict: {result.verdict.verdict.value}. {result.verdict.reason}",
     ]
     notes = [f"Agent: {record.backbone}. {len(record.turns)} turns, {record.seconds:.0f} s."]
     notes += [f"Preprocessing: {record.preprocessing}."] if record.preprocessing else []
-    return grids(str(record.unit), lines, [each for each in sections if each.tiles], notes)
+    return render_grids(str(record.unit), lines, [each for each in sections if each.tiles], notes)
 
 
-def tested_line(result: "UnitResult") -> str:
+def describe_test(result: "UnitResult") -> str:
     """Returns one sentence with the result of the test of a description, or why it was not tested."""
     scores = result.scores
     if not scores:
@@ -81,26 +81,26 @@ def tested_line(result: "UnitResult") -> str:
     )
 
 
-def grids(title: str, lines: Sequence[str], sections: Sequence[GridSection], notes: Sequence[str] = ()) -> str:
+def render_grids(title: str, lines: Sequence[str], sections: Sequence[GridSection], notes: Sequence[str] = ()) -> str:
     """Returns an HTML fragment: a heading (may be empty), paragraphs, grids, and paragraphs at the end."""
     template = _environment().get_template("grids.html.j2")
     return template.render(title=title, lines=lines, sections=sections, notes=notes, side=_SIDE)
 
 
-def parts_page(parts: Sequence[Part]) -> str:
+def render_parts(parts: Sequence[Part]) -> str:
     """Returns texts and images in their order as HTML. A text in square brackets is the caption of the next image."""
-    return grids("", (), list(_sections(parts, Thumbnails(PAGE_BYTES))))
+    return render_grids("", (), list(_sections(parts, Thumbnails(PAGE_BYTES))))
 
 
 def show(result: "UnitResult") -> None:
     """Shows a result: in a notebook as HTML, elsewhere as text."""
-    if display := notebook_display():
+    if display := find_display():
         display(result)
     else:
         print(result)
 
 
-def notebook_display() -> Any:
+def find_display() -> Any:
     """Returns IPython's function `display`, or None outside of a notebook."""
     try:
         from IPython.core.getipython import get_ipython

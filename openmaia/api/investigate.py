@@ -8,7 +8,7 @@ from openmaia.agent import loop
 from openmaia.api.inputs import configure
 from openmaia.api.progress import PrintedProgress
 from openmaia.api.result import UnitResult
-from openmaia.api.session import opened
+from openmaia.api.session import open_unit
 from openmaia.core.errors import UsageError
 from openmaia.core.secrets import boundary
 from openmaia.core.services import Backbone
@@ -97,7 +97,7 @@ def investigate(
         calls = ", ".join(dict.fromkeys(call.name for call in turn.calls)) or "no experiment"
         view.say(f"turn {turn.index + 1}: {calls} ({turn.seconds:.1f} s)")
 
-    with opened(inputs, view.say, lambda done, total: view.progress("exemplars", done, total)) as single:
+    with open_unit(inputs, view.say, lambda done, total: view.progress("exemplars", done, total)) as single:
         if single.unit.scope is not Scope.UNIT:
             raise UsageError(
                 f"the task {single.task.name!r} is about a {single.unit.scope.value}; openmaia.investigate takes tasks about "

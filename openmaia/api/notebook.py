@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from openmaia.agent.context import InvestigationContext
-from openmaia.agent.experiments import ToolSession, merged
+from openmaia.agent.experiments import ToolSession, merge_parts
 from openmaia.agent.tools import api
 from openmaia.agent.tools.toolbox import Toolbox
-from openmaia.api.html import notebook_display, parts_page
+from openmaia.api.html import find_display, render_parts
 from openmaia.api.inputs import configure
 from openmaia.api.progress import PrintedProgress
-from openmaia.api.session import opened
+from openmaia.api.session import open_unit
 from openmaia.cli.assembly.single import SingleUnit
 from openmaia.core.errors import ToolError
 from openmaia.core.images import EncodedImage
@@ -74,7 +74,7 @@ def open(
     view = PrintedProgress()
     with ExitStack() as stack:
         single = stack.enter_context(
-            opened(inputs, view.say, lambda done, total: view.progress("exemplars", done, total), is_human=True)
+            open_unit(inputs, view.say, lambda done, total: view.progress("exemplars", done, total), is_human=True)
         )
         # The units of a person's run are those of its records, so that every session has the same config.
         config = replace(single.config, name=f"{single.config.name}-human", units="all")
@@ -189,7 +189,7 @@ class _Desk:
             forgiven=(),
             status="ok",
             calls=tuple(self._session.calls),
-            observation=merged(self._session.parts),
+            observation=merge_parts(self._session.parts),
             output_digest="",
             prompt_tokens=0,
             cached_tokens=0,
@@ -205,10 +205,10 @@ class _Desk:
 def _show(parts: list[Part]) -> None:
     if not parts:
         return
-    if display := notebook_display():
+    if display := find_display():
         from IPython.display import HTML
 
-        display(HTML(parts_page(parts)))
+        display(HTML(render_parts(parts)))
         return
     for part in parts:
         if isinstance(part, EncodedImage):

@@ -130,6 +130,6 @@ class UnitResult:
         )
 
     def _repr_html_(self) -> str:
-        from openmaia.api.html import result_page
+        from openmaia.api.html import render_result
 
-        return result_page(self)
+        return render_result(self)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def opened(
+def open_unit(
     inputs: Inputs, say: Callable[[str], None], progress: ProgressCallback, *, is_human: bool = False
 ) -> Generator[SingleUnit]:
     """Context manager that yields a unit whose models and exemplars are loaded.

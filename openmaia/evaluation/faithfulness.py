@@ -25,7 +25,7 @@ from openmaia.evaluation.analysis.bootstrap import BootstrapEstimate, ClusteredV
 from openmaia.evaluation.analysis.statistics import FloatArray
 from openmaia.evaluation.claims import Claim
 from openmaia.evaluation.scores import partners
-from openmaia.evaluation.storage import StoredTrials, evaluation_stamp
+from openmaia.evaluation.storage import StoredTrials, compute_stamp
 from openmaia.evaluation.trials import Stimulus, Trial
 from openmaia.runs.run import Run
 
@@ -198,7 +198,7 @@ def _interval(found: BootstrapEstimate | None) -> Interval:
 def write_faithfulness(run: Run, faithfulness: Faithfulness) -> None:
     """Stores the effects in the run directory."""
     units = [asdict(each) | _interval_lists(each) for each in faithfulness.units]
-    document: dict[str, Any] = _interval_lists(faithfulness) | {"units": units, "stamp": evaluation_stamp(run, 0)}
+    document: dict[str, Any] = _interval_lists(faithfulness) | {"units": units, "stamp": compute_stamp(run, 0)}
     run.files.write(FILE, json.dumps(document, ensure_ascii=False).encode(errors="replace"))
 
 
@@ -206,7 +206,7 @@ def read_faithfulness(run: Run) -> Faithfulness | None:
     """Reads the stored effects; None if they are missing, damaged, or older than the run's evaluations."""
     try:
         stored: dict[str, Any] | None = run.files.read_json(FILE)
-        return None if stored is None or stored.pop("stamp") != evaluation_stamp(run, 0) else _restored(stored)
+        return None if stored is None or stored.pop("stamp") != compute_stamp(run, 0) else _restored(stored)
     except (StoreError, TypeError, KeyError, ValueError):
         return None
 

@@ -46,7 +46,7 @@ class Question:
         return cls(parts=(text, *images), seed=seed(run_seed, "evaluate", text, 0) >> 32)
 
 
-def template(name: str, **values: object) -> str:
+def fill_template(name: str, **values: object) -> str:
     """Returns the question in questions/NAME.md, with `values` in its placeholders."""
     source = (files("openmaia.evaluation") / "questions" / f"{name}.md").read_text(encoding="utf-8")
     return Template(source.strip()).substitute({key: str(value) for key, value in values.items()})
@@ -72,7 +72,7 @@ class LanguageModel:
         """Asks all questions in one batch, again with the reason if `parse` raises MalformedAnswer, up to MAX_ATTEMPTS
         times. An UnansweredQuestion says why there is no answer.
         """
-        opening = system(template("system"))
+        opening = system(fill_template("system"))
         chats: list[list[Message]] = [[opening, user(*question.parts)] for question in questions]
         answers: list[ParsedAnswer | UnansweredQuestion] = [UnansweredQuestion("never asked") for _ in questions]
         pending = list(range(len(questions)))

@@ -12,14 +12,20 @@ from collections.abc import Mapping, Sequence
 
 from openmaia.evaluation.analysis.overlap import ExploredPrompts
 from openmaia.evaluation.claims import Claim
-from openmaia.evaluation.language_model import LanguageModel, MalformedAnswer, Question, UnansweredQuestion, template
+from openmaia.evaluation.language_model import (
+    LanguageModel,
+    MalformedAnswer,
+    Question,
+    UnansweredQuestion,
+    fill_template,
+)
 from openmaia.evaluation.prompts import (
     PROMPT_ROLES,
     PUBLISHED_COUNT,
     PublishedPromptWriter,
     StimulusPrompt,
     WrittenPrompts,
-    numbered,
+    number_lines,
     write_prompts,
 )
 
@@ -44,7 +50,7 @@ def write_paired(
     shared = list(seeds)
     asked = [n for n, prompts in enumerate(written) if isinstance(prompts, list) and prompts]
     questions = [
-        Question.of(template("entailed", claim=claims[n].text, prompts=numbered(shared)), run_seed=run_seed)
+        Question.of(fill_template("entailed", claim=claims[n].text, prompts=number_lines(shared)), run_seed=run_seed)
         for n in asked
     ]
     ratings = model.ask_all(questions, lambda answer: parse_ratings(answer, len(shared)))
@@ -56,7 +62,7 @@ def _chosen(ratings: list[int] | UnansweredQuestion, seeds: Mapping[str, int]) -
     if isinstance(ratings, UnansweredQuestion):
         return ratings
     prompts = list(seeds)
-    most, least = most_and_least(ratings)
+    most, least = find_most_and_least(ratings)
     return [
         StimulusPrompt(role=role, label="", prompt=prompts[position], seed=seeds[prompts[position]])
         for role, positions in zip(PROMPT_ROLES, (most, least), strict=True)
@@ -64,7 +70,7 @@ def _chosen(ratings: list[int] | UnansweredQuestion, seeds: Mapping[str, int]) -
     ]
 
 
-def most_and_least(ratings: Sequence[int], n: int = PUBLISHED_COUNT) -> tuple[list[int], list[int]]:
+def find_most_and_least(ratings: Sequence[int], n: int = PUBLISHED_COUNT) -> tuple[list[int], list[int]]:
     """Returns the positions of the n highest and of the n lowest ratings, without a position in both.
 
     If there are fewer than 2 n ratings, n is half their number. Of equal ratings, the earlier position is chosen.

@@ -27,9 +27,9 @@ from openmaia.evaluation.language_model import (
     MalformedAnswer,
     Question,
     UnansweredQuestion,
+    fill_template,
     parse_list,
     parse_pairs,
-    template,
 )
 
 PromptPreset = Literal["labels", "paper", "repo", "pairing"]
@@ -131,8 +131,8 @@ class ModelPromptWriter:
                 avoid = f"Neither prompt may show any of these: {'; '.join(others)}." if others else ""
 
                 def ask(missing: int, used: str, label: str = label, avoid: str = avoid) -> list[tuple[str, ...]]:
-                    text = template("pairs", claim=label, n=missing, avoid=f"{avoid}\n{used}".strip())
-                    question = Question.of(f"{text}\n{template('lines', n=missing)}", run_seed=run_seed)
+                    text = fill_template("pairs", claim=label, n=missing, avoid=f"{avoid}\n{used}".strip())
+                    question = Question.of(f"{text}\n{fill_template('lines', n=missing)}", run_seed=run_seed)
                     return self.model.ask(question, lambda answer: parse_pairs(answer, missing))
 
                 before = [(positive, neutral) for shown, positive, neutral in earlier if shown == label]
@@ -142,12 +142,12 @@ class ModelPromptWriter:
 
     def unrelated(self, n: int, run_seed: int) -> list[str]:
         """Returns n prompts of varied everyday scenes."""
-        text = template("unrelated", n=n) + "\n" + template("lines", n=n)
+        text = fill_template("unrelated", n=n) + "\n" + fill_template("lines", n=n)
         return self.model.ask(Question.of(text, run_seed=run_seed), lambda answer: parse_list(answer, n))
 
     def related(self, claim: Claim, prompts: Sequence[str]) -> frozenset[int]:
         """Returns the positions of the prompts that show what a claim names."""
-        text = template("related", claim=claim.text, prompts=numbered(prompts))
+        text = fill_template("related", claim=claim.text, prompts=number_lines(prompts))
         return self.model.ask(Question.of(text), lambda answer: parse_numbers(answer, len(prompts)))
 
 
@@ -174,8 +174,8 @@ class PublishedPromptWriter(ModelPromptWriter):
         for role in PROMPT_ROLES:
 
             def ask(missing: int, used: str, role: PromptRole = role) -> list[tuple[str, ...]]:
-                text = template(role, claim=statement or claim.text, n=missing)
-                text = "\n".join(filter(None, (text, used, template("lines", n=missing))))
+                text = fill_template(role, claim=statement or claim.text, n=missing)
+                text = "\n".join(filter(None, (text, used, fill_template("lines", n=missing))))
                 question = Question.of(text, run_seed=run_seed)
                 return [(prompt,) for prompt in self.model.ask(question, lambda answer: parse_list(answer, missing))]
 
@@ -295,6 +295,6 @@ def seed_pairs(
     ]
 
 
-def numbered(prompts: Sequence[str]) -> str:
+def number_lines(prompts: Sequence[str]) -> str:
     """Lists prompts with numbers from 1."""
     return "\n".join(f"{number}. {prompt}" for number, prompt in enumerate(prompts, start=1))

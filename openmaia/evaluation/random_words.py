@@ -24,7 +24,7 @@ _TRIES = 8
 """Words that are tried for each wanted description, because a generator may be unable to draw some."""
 
 
-def random_labels(words: Collection[str], count: int, run_seed: int) -> list[str]:
+def draw_labels(words: Collection[str], count: int, run_seed: int) -> list[str]:
     """Draws `count` different words, or all of them if there are fewer, in an order that `run_seed` determines."""
     ordered = sorted(set(words))
     return random.Random(f"{run_seed} {_METHOD}").sample(ordered, min(count, len(ordered)))
@@ -42,7 +42,7 @@ def measure_random_words(
     if not layers or not design.random_words:
         return
     target, ordered, number = services.target.info().name, sorted(layers), 0
-    for label in random_labels(services.writer.words, _TRIES * design.random_words, design.seed):
+    for label in draw_labels(services.writer.words, _TRIES * design.random_words, design.seed):
         claims = [
             Claim(
                 unit=Unit(target=target, layer=layer, index=0),

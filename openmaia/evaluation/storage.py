@@ -250,7 +250,7 @@ class StoredTrials:
             )
 
 
-def evaluation_stamp(run: Run, resamples: int) -> str:
+def compute_stamp(run: Run, resamples: int) -> str:
     """Returns a cache key for results computed from the evaluations of a run and its trials of random words.
     Evaluations of other descriptions than those of the records do not enter it.
     """

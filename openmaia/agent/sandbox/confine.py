@@ -51,7 +51,7 @@ def confine(*, memory_mb: int, cpu_seconds: int, scratch_mb: int, processes: int
     _prctl(libc, _PR_SET_CHILD_SUBREAPER, 1)  # this process adopts orphans, so that the parent sees them
     _drop_capabilities(libc)
     if platform.machine() in system_calls.MACHINES:
-        _deny(libc, system_calls.program(platform.machine(), forks=processes > 1))
+        _deny(libc, system_calls.make_program(platform.machine(), forks=processes > 1))
     elif strict:
         raise OSError(f"no system call numbers known for {platform.machine()}")
 

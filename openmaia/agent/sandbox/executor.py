@@ -44,7 +44,7 @@ def _run(code: str, filename: str, namespace: dict[str, Any]) -> None:
     linecache.cache[filename] = (len(code), None, code.splitlines(keepends=True), filename)
     tree = ast.fix_missing_locations(ExemplarsAsLists().visit(ast.parse(code, filename)))
     exec(compile(tree, filename, "exec", dont_inherit=True), namespace)
-    for name in uncalled_entry_points(tree):
+    for name in find_uncalled_entry_points(tree):
         function = namespace.get(name)
         if callable(function):
             result = function(*_arguments(function, namespace))
@@ -75,7 +75,7 @@ class ExemplarsAsLists(ast.NodeTransformer):
         return node
 
 
-def uncalled_entry_points(tree: ast.Module) -> list[str]:
+def find_uncalled_entry_points(tree: ast.Module) -> list[str]:
     """Returns the functions in _ENTRY_POINTS that an experiment defines but does not call. Code for the published MAIA
     expects the program to call them.
     """

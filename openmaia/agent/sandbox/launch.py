@@ -24,7 +24,7 @@ _END_SECONDS = 15.0
 
 
 @functools.cache
-def script(modules: tuple[str, ...]) -> str:
+def make_script(modules: tuple[str, ...]) -> str:
     """Returns the source of modules of this package, in the order in which they import each other, as one script, which
     calls `main` of the last one.
     """
@@ -66,7 +66,7 @@ class Launched:
         ours, theirs = socket.socketpair()
         with theirs:
             self._supervisor = subprocess.Popen(
-                [policy.python(), *policy.FLAGS, "-c", script(_SUPERVISOR), str(theirs.fileno())],
+                [policy.find_python(), *policy.FLAGS, "-c", make_script(_SUPERVISOR), str(theirs.fileno())],
                 stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                 bufsize=0, env=policy.ENVIRONMENT | {"HOME": scratch}, pass_fds=[theirs.fileno()], start_new_session=True,
             )  # fmt: skip
@@ -77,9 +77,9 @@ class Launched:
         self.parent = self._supervisor.pid
         spec = importlib.util.find_spec("sandlock")
         request = {
-            "command": [policy.python(), *policy.FLAGS, "-c", code],
+            "command": [policy.find_python(), *policy.FLAGS, "-c", code],
             "folder": scratch,
-            "options": policy.options(level, limits, scratch),
+            "options": policy.make_options(level, limits, scratch),
             "packages": str(Path(spec.origin).resolve().parents[1]) if spec and spec.origin else "",
         }
         self.pid = 0

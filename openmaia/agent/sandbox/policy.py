@@ -72,13 +72,13 @@ def choose_level(forced: SandboxLevel | None, allow_none: bool) -> SandboxLevel:
     return level
 
 
-def python() -> str:
+def find_python() -> str:
     """Returns the path of the base interpreter, which runs the agent's code."""
     return os.path.realpath(getattr(sys, "_base_executable", "") or sys.executable)
 
 
 @functools.cache
-def package_homes() -> dict[str, str]:
+def find_packages() -> dict[str, str]:
     """Returns the folders of the installed packages that the agent's code may import, by package name."""
     specs = {name: importlib.util.find_spec(name) for name in _PACKAGES}
     origins = {name: spec.origin for name, spec in specs.items() if spec is not None and spec.origin}
@@ -86,21 +86,21 @@ def package_homes() -> dict[str, str]:
 
 
 @functools.cache
-def readable() -> tuple[str, ...]:
+def list_readable() -> tuple[str, ...]:
     """Returns the paths that the sandboxed process may read."""
-    paths = {python(), *_standard_library(), *_shared_libraries(), "/dev/urandom", "/etc/ld.so.cache"}
-    for name, home in package_homes().items():
+    paths = {find_python(), *_standard_library(), *_shared_libraries(), "/dev/urandom", "/etc/ld.so.cache"}
+    for name, home in find_packages().items():
         siblings = Path(home).parent
         paths |= {home, str(siblings / f"{name}.libs"), str(siblings / f"{name.replace('PIL', 'pillow')}.libs")}
     return tuple(sorted({os.path.realpath(path) for path in paths if os.path.exists(path)}))
 
 
 @functools.cache
-def hidden() -> tuple[str, ...]:
+def list_hidden() -> tuple[str, ...]:
     """Returns the paths in readable folders that the sandboxed process may not read: installed packages that the
     agent's code may not import.
     """
-    libraries, allowed = _standard_library(), [Path(path) for path in readable()]
+    libraries, allowed = _standard_library(), [Path(path) for path in list_readable()]
     beside = {f"{library}/{name}" for library in libraries for name in ("site-packages", "dist-packages")}
     paths = list[str]()
     for folder in {Path(path).resolve() for path in beside | _base_paths("purelib", "platlib") if os.path.isdir(path)}:
@@ -130,15 +130,15 @@ def _shared_libraries() -> set[str]:
     return {*folders, "/lib64", "/usr/lib64", *glob.glob(f"{sys.base_prefix}/lib/libpython*")}
 
 
-def options(level: SandboxLevel, limits: SandboxLimits, scratch: str) -> dict[str, Any] | None:
+def make_options(level: SandboxLevel, limits: SandboxLimits, scratch: str) -> dict[str, Any] | None:
     """Returns the options of `sandlock.Sandbox` as JSON values; None at the level NONE."""
     if level is SandboxLevel.NONE:
         return None
     scopes = ["SIGNAL_SCOPE", "ABSTRACT_UNIX_SOCKET_SCOPE", "NET_TCP", "FS_IOCTL_DEV"]
     return {
-        "fs_readable": readable(),
+        "fs_readable": list_readable(),
         "fs_writable": [scratch, "/dev/null"],
-        "fs_denied": hidden(),
+        "fs_denied": list_hidden(),
         "cwd": scratch,
         "clean_env": True,
         "env": ENVIRONMENT,

@@ -13,8 +13,8 @@ from collections.abc import Callable
 from openmaia.agent.sandbox import watch
 from openmaia.agent.sandbox.contract import SandboxLevel, SandboxLimits, Status
 from openmaia.agent.sandbox.frames import Decoder, FrameError, Json, encode
-from openmaia.agent.sandbox.launch import Launched, ProcessEnd, script
-from openmaia.agent.sandbox.policy import package_homes
+from openmaia.agent.sandbox.launch import Launched, ProcessEnd, make_script
+from openmaia.agent.sandbox.policy import find_packages
 
 _TICK = 0.05
 """Seconds between two checks of the child's resources."""
@@ -44,7 +44,7 @@ class Child:
         self._scratch = scratch
         self._limit = limits.frame_mb << 20
         self._decoder = Decoder(self._limit)
-        self._process = Launched(level, limits, scratch, script(_MODULES))
+        self._process = Launched(level, limits, scratch, make_script(_MODULES))
         self.pid, self.hides_files = self._process.pid, self._process.hides_files
         self.on_text: Callable[[bytes], None] = lambda data: None
         self._pidfd = os.pidfd_open(self.pid) if hasattr(os, "pidfd_open") else -1
@@ -65,7 +65,7 @@ class Child:
             "strict": level is not SandboxLevel.NONE,
         }
         initial: dict[str, Json] = {"api_source": api_source, "manifest": manifest, "limit": self._limit}
-        self.send({**initial, "confine": confine, "packages": {**package_homes()}}, time.monotonic() + 60)
+        self.send({**initial, "confine": confine, "packages": {**find_packages()}}, time.monotonic() + 60)
 
     def send(self, message: Json, deadline: float) -> bool:
         """Sends a message. Returns False if the deadline (of `time.monotonic`) passes before. Raises FrameError if the
@@ -129,7 +129,7 @@ class Child:
         """Raises ChildLost if the child exceeds a limit. Checks at most once in _TICK seconds."""
         if (now := time.monotonic()) >= self._next_watch:
             self._next_watch = now + _TICK
-            if why := watch.excess(self.pid, self._scratch, self._limits.scratch_mb, self._limits.processes):
+            if why := watch.find_excess(self.pid, self._scratch, self._limits.scratch_mb, self._limits.processes):
                 raise ChildLost(why)
 
     def _take_frames(self) -> bool:

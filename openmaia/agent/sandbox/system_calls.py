@@ -48,7 +48,7 @@ _PRCTL_ALLOWED = (15, 16, 0x53564D41)  # PR_SET_NAME, PR_GET_NAME, PR_SET_VMA
 Step = tuple[int, int, int, int]
 
 
-def program(machine: str, *, forks: bool) -> bytes:
+def make_program(machine: str, *, forks: bool) -> bytes:
     """Returns the filter for one of MACHINES as a BPF program. `forks` says whether the process may create others."""
     column = _COLUMNS.index(machine)
     steps: list[Step] = [(_LOAD, 0, 0, _ARCHITECTURE), (_EQUAL, 1, 0, _AUDIT[machine]), (_RETURN, 0, 0, _KILL)]

@@ -6,18 +6,18 @@ import contextlib
 import os
 from collections.abc import Iterator
 
-from openmaia.agent.sandbox.policy import readable
+from openmaia.agent.sandbox.policy import list_readable
 
 _MAX_ENTRIES = 5_000
 _MAX_THREADS = 64
 _BLOCK = 512
 
 
-def excess(pid: int, scratch: str, scratch_mb: int, processes: int) -> str | None:
+def find_excess(pid: int, scratch: str, scratch_mb: int, processes: int) -> str | None:
     """Returns which limit on threads or files the process exceeds, in words, or None. All its processes together may
     have _MAX_THREADS + `processes` threads.
     """
-    pids = family(pid)
+    pids = list_family(pid)
     if sum(_count(f"/proc/{each}/task") for each in pids) > _MAX_THREADS + processes:
         return f"it started more than {_MAX_THREADS} threads"
     size = _tree_bytes(scratch)
@@ -30,10 +30,10 @@ def excess(pid: int, scratch: str, scratch_mb: int, processes: int) -> str | Non
 
 def lingers(pid: int) -> bool:
     """Returns whether a process has threads besides its main thread, or descendants."""
-    return _count(f"/proc/{pid}/task") > 1 or len(family(pid)) > 1
+    return _count(f"/proc/{pid}/task") > 1 or len(list_family(pid)) > 1
 
 
-def family(pid: int) -> list[int]:
+def list_family(pid: int) -> list[int]:
     """Returns the pids of a process and its descendants, orphans included, which the sandboxed process adopts."""
     pids = [pid]
     for each in pids:
@@ -107,6 +107,6 @@ def _deleted_mappings(pid: int) -> Iterator[tuple[str, int, int]]:
     for line in lines:
         if line.endswith(" (deleted)"):
             addresses, _, _, device, inode, path = line.split(maxsplit=5)
-            if not path.startswith(("/dev/zero", *readable())):  # the first is memory of several processes
+            if not path.startswith(("/dev/zero", *list_readable())):  # the first is memory of several processes
                 begin, end = addresses.split("-")
                 yield device, int(inode), int(end, 16) - int(begin, 16)

@@ -26,7 +26,7 @@ def headings(answer: AnswerFormat) -> re.Pattern[str]:
 
 
 @cache
-def inline_labels(answer: AnswerFormat) -> re.Pattern[str]:
+def make_inline_label_pattern(answer: AnswerFormat) -> re.Pattern[str]:
     """Returns a pattern for the space before a label's heading (`[LABEL 2]:`) in the middle of a line."""
     return re.compile(
         rf"(?<=[^\s#>*_`-])[ \t]+(?=\[{re.escape(answer.labels)}[ \t_]*\d*\][*_`]*[ \t]*:)", re.IGNORECASE
@@ -34,7 +34,7 @@ def inline_labels(answer: AnswerFormat) -> re.Pattern[str]:
 
 
 @cache
-def cut_heading(answer: AnswerFormat) -> re.Pattern[str]:
+def make_cut_heading_pattern(answer: AnswerFormat) -> re.Pattern[str]:
     """Returns a pattern for a label's heading at the end of a reply that was cut, without the colon and perhaps the
     bracket.
     """
@@ -196,7 +196,7 @@ def compiles(code: str) -> bool:
 def _sections(prose: str, forgiven: list[str], answer: AnswerFormat) -> dict[str, str]:
     texts: dict[str, str] = {}
     if answer.decided_by != answer.labels:
-        prose, moved = inline_labels(answer).subn("\n", cut_heading(answer).sub("", prose))
+        prose, moved = make_inline_label_pattern(answer).subn("\n", make_cut_heading_pattern(answer).sub("", prose))
         if moved:
             forgiven.append("labels on one line")
     matches = list(headings(answer).finditer(prose))

@@ -41,68 +41,68 @@ class _Beginnings(reprlib.Repr):
 _BEGINNINGS = _Beginnings()
 
 
-def brief(value: Any) -> str:
+def abbreviate(value: Any) -> str:
     """Returns the repr of a value for an error message, shortened to 60 characters."""
     text = _BEGINNINGS.repr(value)
     return text if len(text) <= 60 else f"{text[:60]}…"
 
 
-def list_of(values: Any) -> list[Any]:
+def check_list(values: Any) -> list[Any]:
     """Returns the value if it is a list."""
     if not isinstance(values, list):
         raise ToolError(f"expected a list, not {type(values).__name__}")
     return cast(list[Any], values)
 
 
-def named_values(values: Any) -> dict[str, Any]:
+def check_named(values: Any) -> dict[str, Any]:
     """Returns the value if it is a dict of keyword arguments."""
     if not isinstance(values, dict):
         raise ToolError(f"expected arguments by name, not {type(values).__name__}")
     return cast(dict[str, Any], values)
 
 
-def texts(values: list[Any], tool: str) -> list[str]:
-    """Returns a list of texts if it is not empty, each is valid (see `text`), and none holds a placeholder such as
+def check_texts(values: list[Any], tool: str) -> list[str]:
+    """Returns a list of texts if it is not empty, each is valid (see `check_text`), and none holds a placeholder such as
     <object>.
     """
     if not values:
         raise ToolError(f"{tool}: an empty list; give at least one text")
-    given = [text(value) for value in values]
+    given = [check_text(value) for value in values]
     for each in given:
         if _PLACEHOLDER.search(each):
-            raise ToolError(f"{tool}: {brief(each)} holds a placeholder; write in words what the image shows")
+            raise ToolError(f"{tool}: {abbreviate(each)} holds a placeholder; write in words what the image shows")
     return given
 
 
-def text(value: Any) -> str:
+def check_text(value: Any) -> str:
     """Returns the value if it is a text of 1 to MAX_TEXT characters that is not blank."""
     if not isinstance(value, str) or not value.strip() or len(value) > MAX_TEXT:
-        raise ToolError(f"expected a text of 1 to {MAX_TEXT} characters, not {brief(value)}")
+        raise ToolError(f"expected a text of 1 to {MAX_TEXT} characters, not {abbreviate(value)}")
     return value
 
 
-def hypotheses(given: Any, count: int) -> list[str]:
+def check_hypotheses(given: Any, count: int) -> list[str]:
     """Returns the hypothesis of each of `count` images, empty if there is none: one for all, or a list of `count`."""
     if not isinstance(given, list):
         return [_hypothesis(given)] * count
-    names = list_of(given)
+    names = check_list(given)
     if len(names) != count:
         raise ToolError(f"hypothesis: {len(names)} names for {count} images; give one for all, or one for each")
     return [_hypothesis(name) for name in names]
 
 
 def _hypothesis(name: Any) -> str:
-    return "" if name is None else text(name).strip()
+    return "" if name is None else check_text(name).strip()
 
 
-def view(name: Any) -> str:
+def check_view(name: Any) -> str:
     """Returns the value if it is `original`, `masked`, or "" for the default of the tool."""
     if name not in ("", "original", "masked"):
-        raise ToolError(f"view {brief(name)}; expected original or masked")
+        raise ToolError(f"view {abbreviate(name)}; expected original or masked")
     return name
 
 
-def png_pixels(data: Any) -> int:
+def count_png_pixels(data: Any) -> int:
     """Returns the number of pixels of an image that the agent's code made. Nothing is decompressed.
 
     Raises:
@@ -111,7 +111,7 @@ def png_pixels(data: Any) -> int:
     """
     if not isinstance(data, bytes) or not data.startswith(PNG) or len(data) < _IHDR.size:
         raise ToolError(
-            f"expected the bytes of a PNG file, not {brief(data[:60] if isinstance(data, bytes) else data)}"
+            f"expected the bytes of a PNG file, not {abbreviate(data[:60] if isinstance(data, bytes) else data)}"
         )
     size, kind, width, height = _IHDR.unpack_from(data)
     if (size, kind) != (13, b"IHDR"):
@@ -131,7 +131,7 @@ def _check_chunks(data: bytes) -> None:
             return
         size, kind = _CHUNK.unpack_from(data, place)
         if kind in kinds and kind != b"IDAT":
-            raise ToolError(f"not a readable image: a PNG file with two chunks of type {brief(kind)}")
+            raise ToolError(f"not a readable image: a PNG file with two chunks of type {abbreviate(kind)}")
         if kind == b"IEND":
             return
         kinds.add(kind)
@@ -139,9 +139,9 @@ def _check_chunks(data: bytes) -> None:
     raise ToolError(f"not a readable image: a PNG file with more than {_MAX_CHUNKS} chunks")
 
 
-def decoded_png(data: Any) -> EncodedImage:
-    """Decodes an image that the agent's code made, after the checks of `png_pixels`."""
-    pixels = png_pixels(data)
+def decode_png(data: Any) -> EncodedImage:
+    """Decodes an image that the agent's code made, after the checks of `count_png_pixels`."""
+    pixels = count_png_pixels(data)
     try:
         width, height = EncodedImage(data=data).size
         if width * height != pixels:
@@ -150,4 +150,4 @@ def decoded_png(data: Any) -> EncodedImage:
     except ToolError:
         raise
     except Exception as error:  # hostile code wrote the file, and no decoder says which exceptions it may raise
-        raise ToolError(f"not a readable image: {brief(error)}") from error
+        raise ToolError(f"not a readable image: {abbreviate(error)}") from error

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
-from openmaia.agent.tools.arguments import brief, decoded_png, png_pixels, view
+from openmaia.agent.tools.arguments import abbreviate, check_view, count_png_pixels, decode_png
 from openmaia.core.errors import ToolError
 from openmaia.core.images import EncodedImage, Mask, PixelBox, Rendering, framed, rendered
 from openmaia.core.services import Map, UnitExemplars
@@ -56,7 +56,7 @@ class ImageRegistry:
         """Returns the image with an id such as `image-3`. Raises ToolError for an unknown id."""
         entry = self.entries.get(id) if isinstance(id, str) else None
         if entry is None:
-            raise ToolError(f"there is no image {brief(id)}; use the images that the tools returned")
+            raise ToolError(f"there is no image {abbreviate(id)}; use the images that the tools returned")
         return entry
 
     def rendered(self, id: object, name: str) -> EncodedImage:
@@ -77,14 +77,14 @@ class ImageRegistry:
         Raises ToolError if the argument is not an image, its id is unknown, or it is no PNG of a valid size.
         """
         if not isinstance(argument, dict):
-            raise ToolError(f"expected an image, not {type(argument).__name__} ({brief(argument)})")
+            raise ToolError(f"expected an image, not {type(argument).__name__} ({abbreviate(argument)})")
         fields = cast(dict[str, Any], argument)
         if fields.keys() == {"png"}:
-            return png_pixels(fields["png"])
+            return count_png_pixels(fields["png"])
         if not {"image"} <= fields.keys() <= {"image", "view"}:
-            raise ToolError(f"expected an image, not {brief(fields)}")
+            raise ToolError(f"expected an image, not {abbreviate(fields)}")
         self.get(fields["image"])
-        view(fields.get("view", ""))
+        check_view(fields.get("view", ""))
         return 0
 
     def resolve(self, argument: Any, default: str) -> EncodedImage:
@@ -96,8 +96,8 @@ class ImageRegistry:
         self.check(argument)
         fields = cast(dict[str, Any], argument)
         if "png" in fields:
-            return decoded_png(fields["png"])
-        return self.rendered(fields["image"], view(fields.get("view", "")) or default)
+            return decode_png(fields["png"])
+        return self.rendered(fields["image"], check_view(fields.get("view", "")) or default)
 
     def hypothesis_of(self, argument: dict[str, Any]) -> str:
         """Returns the hypothesis that the image in an argument of a tool call tests."""

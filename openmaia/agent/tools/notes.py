@@ -11,18 +11,18 @@ NOT_DRAWN = re.compile(r"^note: could not draw (?P<words>.*) of (?P<prompt>'.*'|
 _COPIED = re.compile(r"^note: (?P<prompt>'.*'|\".*\") is from the example in your instructions", re.MULTILINE)
 
 
-def not_drawn(words: Sequence[str], prompt: str) -> str:
+def write_not_drawn(words: Sequence[str], prompt: str) -> str:
     """Returns the note about words that are missing from the image of a prompt."""
     return f"note: could not draw {', '.join(map(repr, words))} of {prompt!r}"
 
 
 def read_not_drawn(note: str) -> tuple[str, str] | None:
-    """Returns the prompt of a note of `not_drawn`, and the missing words as one text; None for another text."""
+    """Returns the prompt of a note of `write_not_drawn`, and the missing words as one text; None for another text."""
     match = NOT_DRAWN.match(note)
     return (_read(match["prompt"]), match["words"]) if match else None
 
 
-def copied(prompt: str) -> str:
+def write_copied(prompt: str) -> str:
     """Returns the note about a prompt that was copied from the example."""
     return (
         f"note: {prompt!r} is from the example in your instructions, which is about another unit: its image does not "
@@ -31,7 +31,7 @@ def copied(prompt: str) -> str:
 
 
 def read_copied(note: str) -> str | None:
-    """Returns the prompt of a note of `copied`; None for another text."""
+    """Returns the prompt of a note of `write_copied`; None for another text."""
     match = _COPIED.match(note)
     return _read(match["prompt"]) if match else None
 

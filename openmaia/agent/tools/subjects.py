@@ -1,6 +1,6 @@
 """Checks which units the agent's code may query, and reads their exemplars."""
 
-from openmaia.agent.tools.arguments import brief
+from openmaia.agent.tools.arguments import abbreviate
 from openmaia.core.errors import ToolError
 from openmaia.core.services import Services, UnitExemplars
 from openmaia.core.units import Scope, Unit
@@ -31,14 +31,16 @@ class Subjects:
             return self._subject
         units = self.units(layer)
         if not isinstance(index, int) or not 0 <= index < len(units):
-            raise ToolError(f"layer {brief(layer)} has no unit {brief(index)}; expected 0 to {len(units) - 1}")
+            raise ToolError(
+                f"layer {abbreviate(layer)} has no unit {abbreviate(index)}; expected 0 to {len(units) - 1}"
+            )
         return units[index]
 
     def units(self, layer: object) -> list[Unit]:
         """Returns all units of a layer. Raises ToolError if the layer may not be queried."""
         if not isinstance(layer, str) or layer not in self.layers:
             raise ToolError(
-                f"there is no layer {brief(layer)} to ask about; there is {', '.join(self.layers) or 'none'}"
+                f"there is no layer {abbreviate(layer)} to ask about; there is {', '.join(self.layers) or 'none'}"
             )
         return [Unit(target=self._subject.target, layer=layer, index=index) for index in range(self.layers[layer])]
 

@@ -6,9 +6,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any, get_args
 
 from openmaia.agent.context import InvestigationContext
-from openmaia.agent.tools.arguments import brief, hypotheses, list_of, text, texts, view
+from openmaia.agent.tools.arguments import abbreviate, check_hypotheses, check_list, check_text, check_texts, check_view
 from openmaia.agent.tools.image_registry import ImageRegistry, RegisteredImage, describe_activation
-from openmaia.agent.tools.notes import copied, not_drawn
+from openmaia.agent.tools.notes import write_copied, write_not_drawn
 from openmaia.agent.tools.own_time import OwnTime
 from openmaia.agent.tools.seeds import seed
 from openmaia.agent.tools.subjects import Subjects
@@ -73,9 +73,9 @@ class Toolbox:
         self._effect = ToolEffect()
         tool = self._tools.get(name)
         if tool is None or name in self.context.options.without:
-            raise ToolError(f"there is no tool {brief(name)}")
+            raise ToolError(f"there is no tool {abbreviate(name)}")
         if kwargs:
-            raise ToolError(f"{name}: unexpected keyword arguments {brief(sorted(kwargs))}")
+            raise ToolError(f"{name}: unexpected keyword arguments {abbreviate(sorted(kwargs))}")
         try:
             return tool(*args), self._effect
         except TypeError as error:
@@ -103,7 +103,7 @@ class Toolbox:
     ) -> list[dict[str, Any]]:
         unit = self.subjects.unit(layer, index)
         given = self._checked(images)
-        named = hypotheses(hypothesis, len(given))
+        named = check_hypotheses(hypothesis, len(given))
         originals = [self.images.resolve(image, "original") for image in given]
         tested = [name or self.images.hypothesis_of(image) for image, name in zip(given, named, strict=True)]
         responses = self.context.services.target.probe([Probe(unit=unit, image=image) for image in originals])
@@ -135,7 +135,7 @@ class Toolbox:
     def _dataset_exemplars(self, kind: Any, layer: Any = None, index: Any = None) -> list[dict[str, Any]]:
         if kind not in get_args(ExemplarKind):
             raise ToolError(
-                f"dataset_exemplars: kind={brief(kind)}; expected one of {', '.join(get_args(ExemplarKind))}"
+                f"dataset_exemplars: kind={abbreviate(kind)}; expected one of {', '.join(get_args(ExemplarKind))}"
             )
         exemplars = self.subjects.exemplars(self.subjects.unit(layer, index))
         if not exemplars.of_kind(kind) and exemplars.exemplars:
@@ -154,23 +154,23 @@ class Toolbox:
         ]
 
     def _text2image(self, prompts: Any, hypothesis: Any = None) -> list[dict[str, Any]]:
-        wanted = texts(self._limited(prompts), "text2image")
-        tested = hypotheses(hypothesis, len(wanted))
+        wanted = check_texts(self._limited(prompts), "text2image")
+        tested = check_hypotheses(hypothesis, len(wanted))
         generated = self._generate(wanted)
         task, is_whole = self.context.task, not self.context.options.without
         self._effect.shown += [
-            copied(prompt) for prompt in dict.fromkeys(wanted) if task.has_example(prompt, is_whole=is_whole)
+            write_copied(prompt) for prompt in dict.fromkeys(wanted) if task.has_example(prompt, is_whole=is_whole)
         ]
         return [self._register_generated(image, name) for image, name in zip(generated, tested, strict=True)]
 
     def _edit_images(self, images: Any, instructions: Any, hypothesis: Any = None) -> list[dict[str, Any]]:
-        orders = texts(self._limited(instructions), "edit_images")
+        orders = check_texts(self._limited(instructions), "edit_images")
         given = self._limited(images)
         if len(given) != len(orders):
             raise ToolError(f"edit_images: {len(given)} images but {len(orders)} instructions; give one for each")
-        tested = hypotheses(hypothesis, len(given))
+        tested = check_hypotheses(hypothesis, len(given))
         self._checked([image for image in given if not isinstance(image, str)])
-        generated = iter(self._generate([text(image) for image in given if isinstance(image, str)]))
+        generated = iter(self._generate([check_text(image) for image in given if isinstance(image, str)]))
         bases = [next(generated).image if isinstance(i, str) else self.images.resolve(i, "original") for i in given]
         requests = [
             Edit(image=base, instruction=order, seed=self._seed(f"{base.digest} {order}"))
@@ -186,10 +186,10 @@ class Toolbox:
         return answers
 
     def _describe_images(self, images: Any, titles: Any) -> str:
-        given, named = self._checked(images), list_of(titles)
+        given, named = self._checked(images), check_list(titles)
         if len(given) != len(named):
             raise ToolError(f"describe_images: {len(given)} images but {len(named)} titles; give one for each")
-        names = texts(named, "describe_images")
+        names = check_texts(named, "describe_images")
         seen = [self.images.resolve(image, "masked") for image in given]
         replies = self._ask_viewer([(self.context.task.describe, image) for image in seen])
         return "\n".join(f"{name}: {reply}" for name, reply in zip(names, replies, strict=True))
@@ -202,7 +202,7 @@ class Toolbox:
         return self._ask_viewer([(self.context.task.summarize, *seen)])[0]
 
     def _display(self, items: Any) -> None:
-        given = list_of(items)
+        given = check_list(items)
         if len(given) > _MAX_ITEMS:
             raise ToolError(f"display: {len(given)} items in one call; at most {_MAX_ITEMS} are taken")
         self._checked([item for item in given if not isinstance(item, str)])
@@ -238,11 +238,11 @@ class Toolbox:
         return self._ask_viewer(questions)
 
     def _is_masked(self, item: Any) -> bool:
-        is_original = "png" in item or view(item.get("view")) == "original"
+        is_original = "png" in item or check_view(item.get("view")) == "original"
         return not is_original and self.images.get(item["image"]).mask is not None
 
     def _pixels(self, id: Any, name: Any) -> bytes:
-        return self.images.rendered(id, view(name)).png
+        return self.images.rendered(id, check_view(name)).png
 
     def _user_tool(self, name: Any, args: Any, kwargs: Any) -> Any:
         def resolve(image: Any) -> EncodedImage:
@@ -264,7 +264,7 @@ class Toolbox:
 
     def _report_missing(self, generated: GeneratedImage, prompt: str) -> None:
         if generated.missing_terms:
-            self._effect.shown.append(not_drawn(generated.missing_terms, prompt))
+            self._effect.shown.append(write_not_drawn(generated.missing_terms, prompt))
 
     def _seed(self, prompt: str) -> int:
         nth = self._asked[prompt]
@@ -313,7 +313,7 @@ class Toolbox:
         return given
 
     def _limited(self, images: Any) -> list[Any]:
-        given, limit = list_of(images), self.context.options.images_per_call
+        given, limit = check_list(images), self.context.options.images_per_call
         if len(given) > limit:
             raise ToolError(f"{len(given)} images in one call; at most {limit} are taken")
         return given

@@ -9,7 +9,7 @@ import numpy as np
 from PIL import Image
 
 from openmaia.agent.sandbox.frames import MAX_INT
-from openmaia.agent.tools.arguments import MAX_TEXT, brief, list_of, named_values
+from openmaia.agent.tools.arguments import MAX_TEXT, abbreviate, check_list, check_named
 from openmaia.core.errors import ToolError
 from openmaia.core.images import EncodedImage
 from openmaia.core.secrets import redacted
@@ -38,9 +38,9 @@ def call_user_tool(
     name, args, kwargs = arguments
     tool = tools.get(name) if isinstance(name, str) else None
     if tool is None:
-        raise ToolError(f"there is no tool {brief(name)}")
+        raise ToolError(f"there is no tool {abbreviate(name)}")
     try:
-        inspect.signature(tool).bind(*list_of(args), **named_values(kwargs))
+        inspect.signature(tool).bind(*check_list(args), **check_named(kwargs))
     except TypeError as error:
         raise ToolError(f"{name}: {error}"[:MAX_TEXT]) from error
     check([image for argument in (args, *kwargs.values()) for image in _images(argument)])

@@ -13,7 +13,7 @@ from typing import Protocol
 
 from openmaia.agent.tools.seeds import seed
 from openmaia.evaluation.language_model import LanguageModel, Question, parse_pairs
-from openmaia.evaluation.language_model import template as question_text
+from openmaia.evaluation.language_model import fill_template as question_text
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

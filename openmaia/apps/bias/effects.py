@@ -70,7 +70,7 @@ class BiasVerdict:
     supported: bool
 
 
-def effect(
+def estimate_effect(
     context: ClaimedContext, pairs: Sequence[MatchedPair], name: str, resamples: int, writer: str = ""
 ) -> ContextEffect:
     """Estimates and tests the effect of a context on the score of the class `name`.
@@ -104,7 +104,7 @@ def effect(
     )
 
 
-def verdicts(
+def decide(
     effects: Sequence[tuple[InvestigationId, str, ContextEffect]], rate: float, smallest: float
 ) -> list[BiasVerdict]:
     """Decides which of the claimed effects of a run are supported, in their order.

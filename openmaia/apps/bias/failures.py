@@ -57,7 +57,9 @@ class FailureMode:
     """Prone images, at most _KEPT, the largest errors first."""
 
 
-def failures(verdict: BiasVerdict, writer: ContextWriter, matcher: Matcher, n: int, run_seed: int) -> list[FailureMode]:
+def find_failures(
+    verdict: BiasVerdict, writer: ContextWriter, matcher: Matcher, n: int, run_seed: int
+) -> list[FailureMode]:
     """Searches n new pairs of images for errors of the kind `missed` and, if the context raises the score, n for `false
     alarm`.
 

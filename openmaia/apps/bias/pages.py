@@ -7,7 +7,7 @@ from typing import Any
 from markupsafe import Markup
 
 from openmaia.apps.bias.effects import BiasVerdict
-from openmaia.apps.bias.run import stored_tests
+from openmaia.apps.bias.run import read_tests
 from openmaia.apps.bias.stored import FAILURES, TESTS, StoredImage, StoredTest
 from openmaia.core.images import EncodedImage
 from openmaia.reporting.browser.pages import APPLICATIONS, render
@@ -72,7 +72,7 @@ def write_pages(run: Run, verdicts: Sequence[BiasVerdict]) -> None:
     run.
     """
     pages = {row.investigation: row.page for row in rows(run, run.name, "units/")}
-    failures = list(stored_tests(run, FAILURES))
+    failures = list(read_tests(run, FAILURES))
     config = run.config()
     facts: dict[str, Any] = {
         "run": run.name,
@@ -81,9 +81,9 @@ def write_pages(run: Run, verdicts: Sequence[BiasVerdict]) -> None:
         "backbone": config["backbone"]["kind"],
     }
     thumbnails = Thumbnails(PAGE_BYTES)
-    cards = [card for test in stored_tests(run, TESTS) for card in _cards(test, verdicts, pages, thumbnails)]
+    cards = [card for test in read_tests(run, TESTS) for card in _cards(test, verdicts, pages, thumbnails)]
     cards.sort(key=lambda card: (not card.verdict.supported, -abs(card.verdict.effect.claimed)))
-    silent = sorted({test.name for test in stored_tests(run, TESTS, light=True) if not test.effects})
+    silent = sorted({test.name for test in read_tests(run, TESTS, light=True) if not test.effects})
     facts_of_cards = {"cards": cards, "silent": silent, "has_gallery": bool(failures)}
     run.files.write(f"report/{_CARDS}", render("biases.html.j2", _PACKAGE, **facts_of_cards, **facts))
     if failures:

@@ -6,10 +6,19 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from openmaia.apps.bias.contexts import ClaimedContext, ContextWriter
-from openmaia.apps.bias.effects import BiasVerdict, ContextEffect, effect, verdicts
-from openmaia.apps.bias.failures import FailureMode, failures
+from openmaia.apps.bias.effects import BiasVerdict, ContextEffect, decide, estimate_effect
+from openmaia.apps.bias.failures import FailureMode, find_failures
 from openmaia.apps.bias.matched import MatchedPair, Matcher
-from openmaia.apps.bias.stored import FAILURES, TESTS, VERDICTS, StoredTest, dump_failures, dump_test, plain, read_test
+from openmaia.apps.bias.stored import (
+    FAILURES,
+    TESTS,
+    VERDICTS,
+    StoredTest,
+    dump_failures,
+    dump_test,
+    read_test,
+    to_json,
+)
 from openmaia.core.units import Unit
 from openmaia.evaluation.claims import read_claim
 from openmaia.evaluation.language_model import UnansweredQuestion
@@ -65,7 +74,7 @@ def put_to_test(
     def test(investigation: InvestigationId) -> None:
         unit, name = investigation.unit, names[investigation.unit.index]
         answer = read_claim(run, investigation)
-        tested = [claim(unit, name, label, writer, matcher, design) for label in answer.labels]
+        tested = [measure_claim(unit, name, label, writer, matcher, design) for label in answer.labels]
         run.write_artifact(TESTS, investigation, dump_test(answer, name, tested))
 
     with ThreadPoolExecutor(design.at_once) as pool:
@@ -74,11 +83,11 @@ def put_to_test(
     decided = judged(run, design)
     if design.failures:
         _find_failures(run, [verdict for verdict in decided if verdict.supported], writer, matcher, design)
-    run.files.write(VERDICTS, dumps([plain(verdict) for verdict in decided]).encode())
+    run.files.write(VERDICTS, dumps([to_json(verdict) for verdict in decided]).encode())
     return decided
 
 
-def claim(
+def measure_claim(
     unit: Unit, name: str, label: str, writer: ContextWriter, matcher: Matcher, design: BiasDesign
 ) -> tuple[ContextEffect, list[MatchedPair]]:
     """Tests one claim.
@@ -98,17 +107,17 @@ def claim(
     except UnansweredQuestion as error:
         return ContextEffect(context=context, outcome="unwritten", cause=error.message, writer=writer.name), []
     pairs = matcher.pairs(unit, name, prompts)
-    return effect(context, pairs, name, design.resamples, writer.name), pairs
+    return estimate_effect(context, pairs, name, design.resamples, writer.name), pairs
 
 
 def judged(run: Run, design: BiasDesign) -> list[BiasVerdict]:
     """Returns a verdict on each tested claim of a run from the stored effects, ordered by unit."""
-    tests = stored_tests(run, TESTS, light=True)
+    tests = read_tests(run, TESTS, light=True)
     effects = [(test.investigation, test.name, each) for test in tests for each in test.effects]
-    return verdicts(effects, design.rate, design.smallest)
+    return decide(effects, design.rate, design.smallest)
 
 
-def stored_tests(run: Run, folder: str, *, light: bool = False) -> Iterator[StoredTest]:
+def read_tests(run: Run, folder: str, *, light: bool = False) -> Iterator[StoredTest]:
     """Reads the files of TESTS or FAILURES (`folder`) of a run, ordered by unit; with `light` without images."""
     for investigation in sorted(run.artifacts(folder)):
         data = run.artifact(folder, investigation)
@@ -126,5 +135,5 @@ def _find_failures(
         modes: list[FailureMode] = []
         for verdict in own:
             with suppress(UnansweredQuestion):  # without prompts no errors are searched, but the verdict is stored
-                modes += failures(verdict, writer, matcher, design.failures, design.seed)
+                modes += find_failures(verdict, writer, matcher, design.failures, design.seed)
         run.write_artifact(FAILURES, investigation, dump_failures(read_claim(run, investigation), own[0].name, modes))

@@ -128,7 +128,7 @@ def read_test(data: bytes, *, light: bool = False) -> StoredTest:
         raise StoreError(f"a test of a bias is incomplete: {error!r}") from error
 
 
-def plain(verdict: BiasVerdict) -> dict[str, Any]:
+def to_json(verdict: BiasVerdict) -> dict[str, Any]:
     """Converts a verdict to JSON values, with intervals as [mean, low, high]."""
     effect = verdict.effect
     return {

@@ -17,7 +17,7 @@ from openmaia.runs.files import Files
 _AT_ONCE = 32
 
 
-def prompt(label: str, location: str) -> str:
+def make_prompt(label: str, location: str) -> str:
     """Returns the prompt for a class in a place, such as "a corgi on snow"."""
     return f"{'an' if label[0] in 'aeiou' else 'a'} {label} on {location}"
 
@@ -28,7 +28,7 @@ def folder(config: Config) -> Path:
     """
     generator = config.generator
     kinds = (generator.kind, generator.size, generator.diffusion, config.pictures, config.spurious.classes)
-    made_from = repr((kinds, sorted(layout.wanted(config.spurious).items())))
+    made_from = repr((kinds, sorted(layout.count_wanted(config.spurious).items())))
     name = hashlib.sha256(made_from.encode()).hexdigest()[:16]
     return user_path(config.paths.cache) / "spurious" / "drawn" / name
 
@@ -45,7 +45,7 @@ def draw(files: Files, settings: SpuriousConfig, generator: Generator, progress:
     layout.check(settings)
     requests = [
         (cell, _request(cell, number))
-        for cell, count in sorted(layout.wanted(settings).items())
+        for cell, count in sorted(layout.count_wanted(settings).items())
         for number in range(count)
     ]
     existing = set(files.names(layout.ROOT))
@@ -63,7 +63,7 @@ def draw(files: Files, settings: SpuriousConfig, generator: Generator, progress:
 def _request(cell: layout.DataCell, number: int) -> Generation:
     # Agents cannot request the same image: theirs come from the other split and from other seeds.
     key = hashlib.sha256(f"spurious data set {cell.folder} {number}".encode()).digest()
-    return Generation(prompt=prompt(cell.label, cell.location), seed=int.from_bytes(key[:8]) >> 1, split="test")
+    return Generation(prompt=make_prompt(cell.label, cell.location), seed=int.from_bytes(key[:8]) >> 1, split="test")
 
 
 def _name(cell: layout.DataCell, request: Generation) -> str:

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from openmaia.agent.tools.seeds import seed
-from openmaia.apps.spurious.drawing import prompt
+from openmaia.apps.spurious.drawing import make_prompt
 from openmaia.config.studies import SpuriousConfig
 from openmaia.core.images import EncodedImage
 from openmaia.core.services import Generation, Generator, LayerProbe, Target
@@ -24,13 +24,13 @@ def draw(settings: SpuriousConfig, generator: Generator, run_seed: int) -> list[
     def cell(label: str, place: str) -> list[EncodedImage]:
         # Without the class, so that images of different classes share their background with some generators.
         seeds = [seed(run_seed, "confirm", f"probe {place}", repeat) for repeat in range(settings.probe)]
-        requests = [Generation(prompt=prompt(label, place), seed=number) for number in seeds]
+        requests = [Generation(prompt=make_prompt(label, place), seed=number) for number in seeds]
         return [made.image for made in generator.generate(requests)]
 
     return [[cell(label, place) for place in places] for label in settings.classes]
 
 
-def responses(
+def measure_responses(
     target: Target, layer: str, images: Sequence[Sequence[Sequence[EncodedImage]]]
 ) -> npt.NDArray[np.float64]:
     """Measures the activations of all units of a layer on the images of `draw`, (classes, places, repeats, units)."""
@@ -39,7 +39,7 @@ def responses(
     )
 
 
-def selective(activations: npt.NDArray[np.float64], units: Sequence[int]) -> list[int]:
+def find_selective(activations: npt.NDArray[np.float64], units: Sequence[int]) -> list[int]:
     """Returns the units whose mean activations vary more between classes than between places.
 
     Both variances are main effects in a two-way analysis of variance with a balanced design.

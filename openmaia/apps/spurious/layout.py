@@ -99,11 +99,11 @@ def _problems(settings: SpuriousConfig) -> Iterator[str]:
         yield f"spurious.balanced={settings.balanced} is more than spurious.pool={settings.pool}; lower it"
 
 
-def wanted(settings: SpuriousConfig) -> dict[DataCell, int]:
+def count_wanted(settings: SpuriousConfig) -> dict[DataCell, int]:
     """Counts the images of each folder that training, validation, test and the pool need together. Folders of which
     none is needed are missing.
     """
-    counts = training(settings)
+    counts = count_training(settings)
     for cell in _pool_cells(settings):
         counts[cell] = counts.get(cell, 0) + _per_pool_cell(settings)
     for cell in _test_cells(settings):
@@ -112,7 +112,7 @@ def wanted(settings: SpuriousConfig) -> dict[DataCell, int]:
     return {cell: count for cell, count in counts.items() if count}
 
 
-def training(settings: SpuriousConfig) -> dict[DataCell, int]:
+def count_training(settings: SpuriousConfig) -> dict[DataCell, int]:
     """Counts the images of each folder that training and validation need together.
 
     Each class has `settings.per_cell` images in each environment: a share of them (`settings.shares`) in its usual
@@ -136,14 +136,14 @@ def divide(root: Path, settings: SpuriousConfig, seed: int) -> DataSplits:
             class.
     """
     check(settings)
-    paths = {cell: _listed(root, cell, count) for cell, count in wanted(settings).items()}
+    paths = {cell: _listed(root, cell, count) for cell, count in count_wanted(settings).items()}
     index = {label: number for number, label in enumerate(settings.classes)}
 
     def images(cell: DataCell, paths: Sequence[str]) -> list[LabelledImage]:
         return [LabelledImage(path=path, label=index[cell.label], location=cell.location) for path in paths]
 
     learnt = [
-        image for cell, count in training(settings).items() for image in images(cell, paths.get(cell, [])[:count])
+        image for cell, count in count_training(settings).items() for image in images(cell, paths.get(cell, [])[:count])
     ]
     pool = {cell: paths[cell][-_per_pool_cell(settings) :] for cell in _pool_cells(settings)}
     order: list[int] = np.random.default_rng([seed, 1]).permutation(len(learnt)).tolist()
@@ -168,7 +168,7 @@ def divide(root: Path, settings: SpuriousConfig, seed: int) -> DataSplits:
     return splits
 
 
-def content(root: Path, images: Sequence[LabelledImage]) -> str:
+def hash_content(root: Path, images: Sequence[LabelledImage]) -> str:
     """Returns a SHA-256 hash of the labels, places and file contents of images."""
     total = hashlib.sha256()
     for image in images:

@@ -8,7 +8,7 @@ from pathlib import Path
 from markupsafe import Markup
 
 from openmaia.apps.spurious.study import StudyResult
-from openmaia.apps.spurious.table import SelectionRow, SpuriousTable, as_data
+from openmaia.apps.spurious.table import SelectionRow, SpuriousTable, to_data_table
 from openmaia.config.schema import Config
 from openmaia.reporting.browser.pages import render
 from openmaia.reporting.figures.row_chart import ChartRow, RowMark, point_key, row_chart
@@ -26,7 +26,7 @@ def write(files: Files, config: Config, made: SpuriousTable, results: Sequence[S
     ]
     chart = row_chart([[_chart_row(row) for row in made.rows]], legend, step=36, is_from_zero=False)
     drawn = svg(chart, "Accuracy on test images, in which the places are exchanged")
-    files.write("report/spurious.csv", as_data(made).csv())
+    files.write("report/spurious.csv", to_data_table(made).csv())
     files.write("report/spurious.png", png(chart))
     files.write("report/spurious.svg", drawn.encode())
     files.write("table.json", json.dumps(asdict(made)).encode())

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 from sklearn.preprocessing import StandardScaler  # pyright: ignore[reportMissingTypeStubs]
 
-from openmaia.apps.spurious.sparse import ClassLabels, FeatureArray, plain, tuned, with_units
+from openmaia.apps.spurious.sparse import ClassLabels, FeatureArray, fit_plain, fit_tuned, fit_with_units
 from openmaia.config.studies import SpuriousConfig
 
 _THREADS = os.cpu_count()
@@ -46,7 +46,7 @@ class SelectionScore:
     accuracies: tuple[float, ...]
 
 
-def standardised(fit: FeatureSet, *others: FeatureSet) -> list[FeatureArray]:
+def standardise_features(fit: FeatureSet, *others: FeatureSet) -> list[FeatureArray]:
     """Standardises the features of all sets by the means and standard deviations of the first. A feature that is
     constant there becomes 0.
     """
@@ -54,7 +54,7 @@ def standardised(fit: FeatureSet, *others: FeatureSet) -> list[FeatureArray]:
     return [scaler.transform(each.features.astype(np.float64)) for each in (fit, *others)]
 
 
-def unbalanced(
+def score_unbalanced(
     settings: SpuriousConfig,
     validation: FeatureSet,
     test: FeatureSet,
@@ -75,15 +75,15 @@ def unbalanced(
         validation: The images on which the rows are fitted.
         units: The units that l1 selected.
     """
-    fit, test_features = standardised(validation, test)
+    fit, test_features = standardise_features(validation, test)
     labels = validation.labels
 
     def l1(count: int) -> SelectionScore:
-        model = with_units(fit, labels, count, settings.tolerance)
+        model = fit_with_units(fit, labels, count, settings.tolerance)
         return SelectionScore(units=(len(model.units),), accuracies=(model.accuracy(test_features, test.labels),))
 
     def refitted(chosen: Sequence[int]) -> float:
-        return plain(fit, labels, chosen, settings.tolerance).accuracy(test_features, test.labels)
+        return fit_plain(fit, labels, chosen, settings.tolerance).accuracy(test_features, test.labels)
 
     rows = {"l1": l1(settings.units)}
     n = len(agent)
@@ -100,13 +100,13 @@ def unbalanced(
     return rows
 
 
-def balanced(
+def score_balanced(
     settings: SpuriousConfig, pool: FeatureSet, test: FeatureSet, n: int, seed: int
 ) -> dict[str, SelectionScore]:
     """Computes the rows that are fitted on balanced sets of images of the pool, with one accuracy for each set that is
     drawn.
 
-    `balanced`: the model with the L1 regularisation that is best on held-out images. `balanced_n`: the L1-regularised
+    `score_balanced`: the model with the L1 regularisation that is best on held-out images. `balanced_n`: the L1-regularised
     model with n units; left out if n is 0.
     """
 
@@ -114,10 +114,10 @@ def balanced(
         rng = np.random.default_rng([seed, 2, number])
         chosen = _balanced_set(pool, settings.balanced, rng)
         part = FeatureSet(features=pool.features[chosen], labels=pool.labels[chosen], cells=pool.cells[chosen])
-        fit, test_features = standardised(part, test)
-        models = {"balanced": tuned(fit, part.labels, settings.splits, settings.tolerance, rng)}
+        fit, test_features = standardise_features(part, test)
+        models = {"balanced": fit_tuned(fit, part.labels, settings.splits, settings.tolerance, rng)}
         if n:
-            models["balanced_n"] = with_units(fit, part.labels, n, settings.tolerance)
+            models["balanced_n"] = fit_with_units(fit, part.labels, n, settings.tolerance)
         return {row: (len(model.units), model.accuracy(test_features, test.labels)) for row, model in models.items()}
 
     with ThreadPoolExecutor(_THREADS) as threads:

@@ -20,7 +20,7 @@ ClassLabels = npt.NDArray[np.int64]
 """The class of each image, (n images,)."""
 
 _STEPS, _FACTOR = 40, 1.5
-"""`with_units` increases C (the inverse of the regularisation strength) at most _STEPS times by the factor _FACTOR. At
+"""`fit_with_units` increases C (the inverse of the regularisation strength) at most _STEPS times by the factor _FACTOR. At
 the first value of C, all weights are still 0."""
 _HALVINGS = 8
 """Bisections between the last C that gives fewer units than requested and the first that gives enough."""
@@ -48,7 +48,7 @@ class SparseModel:
         return float(((features @ self.weights.T + self.bias).argmax(axis=1) == labels).mean())
 
 
-def plain(features: FeatureArray, labels: ClassLabels, units: Sequence[int], tolerance: float) -> SparseModel:
+def fit_plain(features: FeatureArray, labels: ClassLabels, units: Sequence[int], tolerance: float) -> SparseModel:
     """Fits a logistic regression without regularisation to some columns of the features. The weights of the others are
     0.
     """
@@ -60,7 +60,7 @@ def plain(features: FeatureArray, labels: ClassLabels, units: Sequence[int], tol
     return SparseModel(weights=weights, bias=fitted.bias, strength=np.inf)
 
 
-def with_units(features: FeatureArray, labels: ClassLabels, count: int, tolerance: float) -> SparseModel:
+def fit_with_units(features: FeatureArray, labels: ClassLabels, count: int, tolerance: float) -> SparseModel:
     """Fits an L1-regularised logistic regression with nonzero weights for exactly `count` units.
 
     The regularisation is approximately the strongest at which at least `count` units have nonzero weights. If more have
@@ -96,7 +96,7 @@ def with_units(features: FeatureArray, labels: ClassLabels, count: int, toleranc
     return _largest(model, count)
 
 
-def tuned(
+def fit_tuned(
     features: FeatureArray, labels: ClassLabels, splits: int, tolerance: float, rng: np.random.Generator
 ) -> SparseModel:
     """Fits an L1-regularised logistic regression, with the strength of ten that is best on held-out images.

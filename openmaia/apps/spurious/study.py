@@ -15,7 +15,7 @@ import numpy.typing as npt
 from openmaia.apps.spurious import factorial, layout, scoring, sparse
 from openmaia.apps.spurious.layout import LabelledImage
 from openmaia.apps.spurious.scoring import FeatureSet, SelectionScore
-from openmaia.apps.spurious.verdicts import UnitVerdicts, judging, verdicts, with_weights
+from openmaia.apps.spurious.verdicts import UnitVerdicts, configure_judging, read_verdicts, replace_weights
 from openmaia.config.schema import Config
 from openmaia.core.documents import parse_json
 from openmaia.core.errors import UsageError
@@ -109,7 +109,7 @@ class _Study:
         """Trains the classifier, or takes it from the cache, whose key covers images, settings and seed. Returns the
         checkpoint.
         """
-        key = _digest(self._trainer.digest(), layout.content(self._root, images), self._seed)
+        key = _digest(self._trainer.digest(), layout.hash_content(self._root, images), self._seed)
         checkpoint = self._cache / "models" / f"{key}.safetensors"
         if not checkpoint.is_file():
             labels, progress = [image.label for image in images], self._progress(f"training {self._seed}")
@@ -118,7 +118,7 @@ class _Study:
 
     def read(self, name: str, checkpoint: Path, images: Sequence[LabelledImage]) -> tuple[FeatureSet, NetworkOutput]:
         """Returns the features that the last linear layer receives for each image, and the logits. Both are cached."""
-        path = self._cache / "features" / f"{_digest(checkpoint.stem, layout.content(self._root, images))}.npz"
+        path = self._cache / "features" / f"{_digest(checkpoint.stem, layout.hash_content(self._root, images))}.npz"
         if not path.is_file():
             progress = self._progress(f"features {self._seed}: {name}")
             features, logits = self._trainer.read(checkpoint, self._paths(images), progress)
@@ -137,8 +137,8 @@ class _Study:
         count, tolerance = self._settings.units, self._settings.tolerance
 
         def choose() -> list[int]:
-            (features,) = scoring.standardised(validation)
-            return sparse.with_units(features, validation.labels, count, tolerance).units
+            (features,) = scoring.standardise_features(validation)
+            return sparse.fit_with_units(features, validation.labels, count, tolerance).units
 
         return self._stored("candidates", _digest(_content(validation), count, tolerance), choose)
 
@@ -155,7 +155,7 @@ class _Study:
         """
         folder = self._exposed(images)
         dataset = _digest(checkpoint.stem, folder.name, self._config.exemplars.k, self._config.exemplars.quantile)
-        config = judging(self._config, self._seed, checkpoint, folder, dataset, units)
+        config = configure_judging(self._config, self._seed, checkpoint, folder, dataset, units)
         layer = config.target.layers[0]
         count = self._services.target(config).info().layers[layer]
         if count != width:
@@ -163,18 +163,18 @@ class _Study:
                 f"target.layers=[{layer}] has {count} units, and the last linear layer is given {width} features; name the "
                 "layer before it, such as layer4 of resnet18"
             )
-        judged = verdicts(self._services.investigate(config), config.target.name, layer, units)
+        judged = read_verdicts(self._services.investigate(config), config.target.name, layer, units)
         self._results.write("verdicts.json", json.dumps(judged.as_dict()).encode())
         return judged
 
     def probe(self, checkpoint: Path, units: Sequence[int]) -> list[int]:
         """Returns the units that the factorial probe finds selective. Empty if the setting `spurious.probe` is 0."""
-        config = with_weights(self._config, checkpoint)
+        config = replace_weights(self._config, checkpoint)
 
         def probe() -> list[int]:
             images = factorial.draw(self._settings, self._services.generator(), self._config.seed)
             target = self._services.target(config)
-            return factorial.selective(factorial.responses(target, config.target.layers[0], images), units)
+            return factorial.find_selective(factorial.measure_responses(target, config.target.layers[0], images), units)
 
         parts = (list(units), asdict(self._settings), asdict(self._config.generator), self._config.seed)
         return self._stored("probe", _digest(checkpoint.stem, *parts), probe) if self._settings.probe else []
@@ -193,8 +193,8 @@ class _Study:
         """
 
         def score() -> dict[str, Any]:
-            rows = scoring.unbalanced(self._settings, validation, test, units, agent, probe)
-            rows |= scoring.balanced(self._settings, pool, test, len(agent), self._seed)
+            rows = scoring.score_unbalanced(self._settings, validation, test, units, agent, probe)
+            rows |= scoring.score_balanced(self._settings, pool, test, len(agent), self._seed)
             return {name: asdict(row) for name, row in rows.items()}
 
         contents = [_content(part) for part in (validation, test, pool)]
@@ -217,7 +217,7 @@ class _Study:
 
     def _exposed(self, images: Sequence[LabelledImage]) -> Path:
         """Copies the images to a folder under names that do not reveal their class or place."""
-        key = layout.content(self._root, images)
+        key = layout.hash_content(self._root, images)
         folder = self._cache / "shown" / key
         if not folder.is_dir():
             partial = folder.with_name(f".{key}.{os.getpid()}")

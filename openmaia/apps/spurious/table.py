@@ -131,7 +131,7 @@ def table(results: Sequence[StudyResult], units: int) -> SpuriousTable:
     )
 
 
-def as_data(made: SpuriousTable) -> DataTable:
+def to_data_table(made: SpuriousTable) -> DataTable:
     """Returns the table for a CSV file, with the paper's numbers in separate columns."""
     columns = ["row", "subset", "selection", "balanced", "units", "accuracy", "low", "high", "draws_low", "draws_high"]
     columns += [f"seed_{number}" for number in range(len(made.rows[0].by_seed))]

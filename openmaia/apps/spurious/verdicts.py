@@ -29,7 +29,7 @@ class UnitVerdicts:
         return {name: list(units) for name, units in asdict(self).items()}
 
 
-def verdicts(run: Run, target: str, layer: str, units: Sequence[int]) -> UnitVerdicts:
+def read_verdicts(run: Run, target: str, layer: str, units: Sequence[int]) -> UnitVerdicts:
     """Reads the agent's answers about the units of a layer. A unit without a record counts as failed."""
     by_answer: dict[str, list[int]] = {_SELECTIVE: [], _SPURIOUS: [], "undecided": [], "failed": []}
     for index in units:
@@ -40,7 +40,9 @@ def verdicts(run: Run, target: str, layer: str, units: Sequence[int]) -> UnitVer
     return UnitVerdicts(**{name.lower(): tuple(indices) for name, indices in by_answer.items()})
 
 
-def judging(config: Config, seed: int, checkpoint: Path, images: Path, dataset: str, units: Sequence[int]) -> Config:
+def configure_judging(
+    config: Config, seed: int, checkpoint: Path, images: Path, dataset: str, units: Sequence[int]
+) -> Config:
     """Returns the config of a run with one investigation of each unit.
 
     Args:
@@ -50,7 +52,7 @@ def judging(config: Config, seed: int, checkpoint: Path, images: Path, dataset: 
         dataset: The name under which they are stored.
     """
     return replace(
-        with_weights(config, checkpoint),
+        replace_weights(config, checkpoint),
         name="judging",
         units=f"{config.target.layers[0]}={','.join(map(str, units))}",
         task=replace(config.task, name="spurious"),
@@ -60,7 +62,7 @@ def judging(config: Config, seed: int, checkpoint: Path, images: Path, dataset: 
     )
 
 
-def with_weights(config: Config, checkpoint: Path) -> Config:
+def replace_weights(config: Config, checkpoint: Path) -> Config:
     """Returns a copy of the config with the weights of a checkpoint.
 
     Raises:

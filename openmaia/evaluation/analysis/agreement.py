@@ -15,7 +15,13 @@ from openmaia.core.units import Unit
 from openmaia.evaluation.analysis import bootstrap
 from openmaia.evaluation.analysis.bootstrap import Interval
 from openmaia.evaluation.claims import Claim, content_words, following_units, jaccard
-from openmaia.evaluation.language_model import LanguageModel, MalformedAnswer, Question, UnansweredQuestion, template
+from openmaia.evaluation.language_model import (
+    LanguageModel,
+    MalformedAnswer,
+    Question,
+    UnansweredQuestion,
+    fill_template,
+)
 
 ClaimPair = tuple[Claim, Claim]
 
@@ -75,7 +81,8 @@ class ModelSimilarity:
     def compare(self, pairs: Sequence[ClaimPair]) -> list[float | None]:
         """Returns 1 or 0 for each pair; None without a usable answer."""
         questions = [
-            Question.of(template("same", one=_statement(first), other=_statement(second))) for first, second in pairs
+            Question.of(fill_template("same", one=_statement(first), other=_statement(second)))
+            for first, second in pairs
         ]
         answers = self._model.ask_all(questions, _parse_yes)
         return [None if isinstance(answer, UnansweredQuestion) else answer for answer in answers]

@@ -20,7 +20,7 @@ from openmaia.evaluation.analysis.bootstrap import Interval
 from openmaia.evaluation.analysis.selective import RiskCoverage, selective
 from openmaia.evaluation.claims import read_claims
 from openmaia.evaluation.scores import RESAMPLES
-from openmaia.evaluation.storage import evaluation_stamp
+from openmaia.evaluation.storage import compute_stamp
 from openmaia.runs.run import Run
 
 _FILE = "reliability.json"
@@ -75,7 +75,7 @@ def _means(values: Iterable[tuple[Unit, float | None]]) -> dict[Unit, float]:
 def write_reliability(run: Run, reliability: Reliability) -> None:
     """Stores the reliability in the run directory."""
     document = {
-        "stamp": evaluation_stamp(run, RESAMPLES),
+        "stamp": compute_stamp(run, RESAMPLES),
         "agreements": [
             _plain(each) | {"by_unit": [[asdict(unit), value] for unit, value in each.by_unit.items()]}
             for each in reliability.agreements
@@ -92,7 +92,7 @@ def has_reliability(run: Run) -> bool:
     """Returns whether the reliability is stored, and no evaluation was added or changed after that."""
     try:
         stored: dict[str, Any] = run.files.read_json(_FILE) or {}
-        return stored.get("stamp") == evaluation_stamp(run, RESAMPLES)
+        return stored.get("stamp") == compute_stamp(run, RESAMPLES)
     except (StoreError, AttributeError):
         return False
 

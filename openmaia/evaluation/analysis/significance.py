@@ -18,7 +18,7 @@ from openmaia.evaluation.analysis.statistics import adjust_p_values, wilson
 from openmaia.evaluation.analysis.verdict import LEVEL, Verdict, judge
 from openmaia.evaluation.claims import Claim, Sharing
 from openmaia.evaluation.scores import MAX_PARTNERS, control_scores, partners
-from openmaia.evaluation.storage import StoredTrials, evaluation_stamp
+from openmaia.evaluation.storage import StoredTrials, compute_stamp
 from openmaia.evaluation.trials import Trial
 from openmaia.runs import tables
 from openmaia.runs.results import SIGNIFICANCE, SIGNIFICANCE_SCHEMA, fingerprint
@@ -189,7 +189,7 @@ def write_significance(run: Run) -> None:
         for claim in result.p
         if claim.investigation in headers
     ]
-    header = {"stamp": evaluation_stamp(run, 0), "supported": {name: list(v) for name, v in result.supported.items()}}
+    header = {"stamp": compute_stamp(run, 0), "supported": {name: list(v) for name, v in result.supported.items()}}
     run.files.write(SIGNIFICANCE, tables.dump(rows, SIGNIFICANCE_SCHEMA, header))
 
 
@@ -211,4 +211,4 @@ def _header(run: Run) -> dict[str, Any]:
     except StoreError:
         return {}  # the next evaluation writes the file again
     is_readable = mistyped(header.get("supported"), dict[str, tuple[float, float, float]]) is None
-    return header if is_readable and header.get("stamp") == evaluation_stamp(run, 0) else {}
+    return header if is_readable and header.get("stamp") == compute_stamp(run, 0) else {}

@@ -13,7 +13,7 @@ from openmaia.evaluation.analysis.bootstrap import BootstrapEstimate, ClusteredV
 from openmaia.evaluation.analysis.statistics import CHANCE, MATCHED
 from openmaia.evaluation.prompts import PROMPT_ROLES
 from openmaia.evaluation.scores import COUNTED, SIZES, Evaluation, flat, raw_group
-from openmaia.evaluation.storage import StoredTrials, evaluation_stamp
+from openmaia.evaluation.storage import StoredTrials, compute_stamp
 from openmaia.runs.run import Run
 
 FILE = "evaluation.json"
@@ -80,7 +80,7 @@ def run_scores(run: Run, resamples: int) -> PooledScores:
     """Returns the mean scores of a run without damaged evaluations. They are stored, and computed again if evaluations
     change.
     """
-    stamp = evaluation_stamp(run, resamples)
+    stamp = compute_stamp(run, resamples)
     cached: dict[str, Any] = _cached(run)
     if cached.get("stamp") != stamp or "counts" not in cached:
         scores = pool_scores(StoredTrials(run).evaluations(), resamples)

@@ -14,7 +14,13 @@ from openmaia.evaluation.analysis import bootstrap
 from openmaia.evaluation.analysis.bootstrap import ClusteredValues, Interval
 from openmaia.evaluation.analysis.statistics import wilson
 from openmaia.evaluation.choice.questions import AnswerKey, ChoiceQuestion
-from openmaia.evaluation.language_model import LanguageModel, MalformedAnswer, Question, UnansweredQuestion, template
+from openmaia.evaluation.language_model import (
+    LanguageModel,
+    MalformedAnswer,
+    Question,
+    UnansweredQuestion,
+    fill_template,
+)
 
 _MAX_BYTES = 4_000_000
 """Of a file of answers."""
@@ -78,10 +84,10 @@ def ask_model(questions: Sequence[ChoiceQuestion], page: str, model: LanguageMod
 def _question(question: ChoiceQuestion) -> Question:
     if question.pair.truth:
         return Question.of(
-            template("choice_truth", truth=question.pair.truth, one=question.texts[0], two=question.texts[1])
+            fill_template("choice_truth", truth=question.pair.truth, one=question.texts[0], two=question.texts[1])
         )
     images = [EncodedImage(data=data) for data in question.pair.exemplars]
-    return Question.of(template("choice", one=question.texts[0], two=question.texts[1]), *images)
+    return Question.of(fill_template("choice", one=question.texts[0], two=question.texts[1]), *images)
 
 
 def parse_choice(answer: str) -> int:

@@ -10,7 +10,13 @@ from PIL import Image
 
 from openmaia.core.images import EncodedImage, Pixels
 from openmaia.evaluation.analysis.statistics import FloatArray
-from openmaia.evaluation.language_model import LanguageModel, MalformedAnswer, Question, UnansweredQuestion, template
+from openmaia.evaluation.language_model import (
+    LanguageModel,
+    MalformedAnswer,
+    Question,
+    UnansweredQuestion,
+    fill_template,
+)
 
 ImageVerdict = bool | None
 """None if the judge does not know."""
@@ -55,7 +61,7 @@ class ModelJudge:
         """Returns for each image a verdict on each label."""
         if not labels:
             return [() for _ in images]
-        text = template("shows", labels="\n".join(f"{n}. {label}" for n, label in enumerate(labels, start=1)))
+        text = fill_template("shows", labels="\n".join(f"{n}. {label}" for n, label in enumerate(labels, start=1)))
         questions = [Question.of(text, image) for image in images]
         answers = self._model.ask_all(questions, lambda answer: parse_verdicts(answer, len(labels)))
         return [(None,) * len(labels) if isinstance(each, UnansweredQuestion) else each for each in answers]
