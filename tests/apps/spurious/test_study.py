@@ -98,7 +98,7 @@ def _coloured_tree(root: Path) -> Path:
     asked = load(_sources(root.parent / "study", "SELECTIVE")).spurious
     rng = np.random.default_rng(0)
     colours = {place: rng.integers(0, 256, 3) for place in [*asked.train_locations, asked.filler]}
-    for cell, count in sorted(layout.wanted(asked).items()):
+    for cell, count in sorted(layout.count_wanted(asked).items()):
         (root / cell.folder).mkdir(parents=True)
         for number in range(count):
             pixels = np.clip(colours[cell.location] + rng.integers(-25, 25, (32, 32, 3)), 0, 255).astype(np.uint8)
