@@ -116,7 +116,7 @@ def test_every_command_refuses_a_wrong_config(command: str, given: str, said: st
         (["evaluate", "evaluate.n=3"], "no run directory was given"),
         (["evaluate", "runs/x", "--as", "n3", "--2afc-judge"], "is not for the forced choices"),
         (["submit", "slurm", CLOSED, "units=mono=99", "--dry-run"], "has units 0 to 5"),
-        (["submit", "kuberay", CLOSED, "--overlay", "nowhere", "--dry-run"], "nowhere"),
+        (["submit", "kuberay", CLOSED, "paths.runs=/nowhere", "--dry-run"], "paths.runs='/nowhere'"),
         (["import-maia", "/nowhere"], "/nowhere"),
         (["export-maia", "/nowhere", "to"], "/nowhere"),
         (["doctor", "nowhere.yaml"], "neither a file nor key=value"),
