@@ -1,8 +1,4 @@
-"""Runs a command of openmaia inside a job: `python -m ray_jobs run CONFIG... [key=value...]`.
-
-If the config has `ray.address=local`, the driver joins the cluster of the job instead of starting a new one on its
-node, which would leave the other nodes of the job unused.
-"""
+"""Runs a command of openmaia inside a job: `python -m ray_jobs run CONFIG... [key=value...]`."""
 
 import sys
 
@@ -14,11 +10,7 @@ TAKES_RUNS = ("evaluate", "report")
 
 
 def main(arguments: list[str]) -> None:
-    """Runs a command of openmaia. Exits with code 2 if the command is not meant for jobs.
-
-    Args:
-        arguments: The name of the command (one of TAKES_CONFIG and TAKES_RUNS) and its arguments.
-    """
+    """Runs a command of openmaia with its arguments. Exits with code 2 if the command is not meant for jobs."""
     from openmaia.cli import main as cli
 
     command, *given = arguments or [""]
@@ -32,20 +24,15 @@ def main(arguments: list[str]) -> None:
 
 
 def cluster_override(sources: list[str]) -> list[str]:
-    """Returns the config override that makes this process, the driver of the job, join the cluster of the job.
+    """Returns the override, if one is needed, with which the driver joins the cluster of the job.
 
     Exits with code 2 if a config is invalid, or if its `paths.runs` or `paths.exemplars` is relative.
-
-    Args:
-        sources: The config files and overrides of the command.
-
-    Returns:
-        A list with the override. It is empty if `ray.address` in the config names a cluster already.
     """
     from openmaia.config.loading import load_sweeps
     from openmaia.core.errors import UsageError
     from openmaia.distributed.launchers.checking import absolute
 
+    # A cluster of its own on the node of the driver would leave the other nodes of the job unused.
     try:
         configs = load_sweeps(sources)
         for config in configs:

@@ -28,14 +28,15 @@ from ray_jobs.allocation import free_block, own_address, share
 PATIENCE = float(os.environ.get("OPENMAIA_HEAD_PATIENCE", "120"))
 """Time in seconds without an answer from the head after which a worker ends."""
 
+# Ray's default of 30 seconds is too short on a busy node or a slow file system.
 SLOW = {"RAY_raylet_start_wait_time_s": "60"}
-"""Environment variable that gives Ray 60 seconds to start on a busy node or a slow file system. The default is 30."""
 
 STARTS = 3
 """Number of failed starts of Ray in a row after which the node ends."""
 
+# Short, because paths of sockets may have 107 bytes at most.
 OWN = "r"
-"""Name of Ray's own folder. It is short, because paths of sockets may have 107 bytes at most."""
+"""Name of Ray's own folder."""
 
 LAST = 15
 """Number of lines that are printed from the end of each of Ray's logs after Ray has ended by itself."""
@@ -43,23 +44,20 @@ LAST = 15
 GRACE = 2.0
 """Time in seconds between SIGTERM and SIGKILL for Ray's processes."""
 
+# SLURM's KillWait is 30 seconds.
 END = 10.0
-"""Longest wait in seconds for killed processes to end and for files to be removed. SLURM's KillWait is 30 seconds."""
+"""Longest wait in seconds for killed processes to end and for files to be removed."""
 
 PR_SET_CHILD_SUBREAPER = 36
 """The option of prctl(2) that makes a process adopt its orphaned descendants."""
 
 
 class _Stop(Exception):
-    """Raised in the main thread when SIGTERM or SIGINT arrives."""
+    """SIGTERM or SIGINT has arrived."""
 
 
 def main(role: str) -> int:
-    """Runs one of the three commands of this module, and returns the exit code.
-
-    Args:
-        role: "address" prints the address for a head on this machine. "head" and "worker" run that kind of Ray node.
-    """
+    """Runs one of the three commands of this module, and returns the exit code."""
     if role == "address":
         print(f"{own_address()}:{free_block(_number())}")
         return 0
@@ -83,7 +81,7 @@ def _stop(number: int, frame: FrameType | None) -> None:
 
 
 def _stop_once() -> None:
-    """Ignores further signals, so that they do not interrupt the clean-up."""
+    # Further signals must not interrupt the clean-up.
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
@@ -105,11 +103,8 @@ def _head(folder: Path) -> int:
 
 
 def _worker(folder: Path) -> int:
-    """Runs Ray until the head has ended or STARTS starts in a row failed. Returns the exit code.
-
-    If a raylet (Ray's process on each node) loses the connection to the head, the head declares it dead. The raylet
-    then ends as soon as it reaches the head again. This function starts Ray again in this case.
-    """
+    """Runs Ray until the head has ended or STARTS starts in a row failed. Returns the exit code."""
+    # A raylet that loses the connection is declared dead by the head, and ends as soon as it reaches the head again.
     head = os.environ["RAY_ADDRESS"]
     failures = 0
     while failures < STARTS:
@@ -129,12 +124,12 @@ def _ray(folder: Path, host: str, base: int, *options: str) -> int:
     """Runs Ray on this node and returns its exit code when it ends.
 
     Args:
-        folder: The folder for all files of Ray and its workers. Only this user can open it. Ray's own folder is inside,
-            because Ray lets everybody write there.
+        folder: For all files of Ray and its workers. Only this user can open it.
         host: The IP address of this node.
         base: The first of PORTS ports for Ray's services.
         options: Options of `ray start`.
     """
+    # Ray lets everybody write into its own folder, which is therefore inside of ours.
     scratch = folder / "tmp"
     folder.mkdir(mode=0o700)  # refuses a folder that another user has put there
     scratch.mkdir()
@@ -176,7 +171,7 @@ def _answers(address: str) -> bool:
 
 
 def _folder() -> Path:
-    """Returns the folder of Ray's files. Its path is short, as OWN is."""
+    # Short, as OWN is.
     own = f"{os.environ.get('SLURM_JOB_ID', os.getpid())}-{socket.gethostname().split('.')[0][-16:]}"
     return Path(os.environ.get("OPENMAIA_TMP", "/tmp")) / f"oma-{own}"
 
@@ -186,7 +181,7 @@ def _number() -> int:
 
 
 def _tell(folder: Path) -> None:
-    """Prints the last LAST lines of the logs of the raylet and the GCS server. The logs are removed afterwards."""
+    # The logs are removed with the folder.
     for log in sorted(folder.glob(f"{OWN}/session_latest/logs/*")):
         if log.name.startswith(("raylet.", "gcs_server.")):
             lines = log.read_text(errors="replace").splitlines()[-LAST:]
@@ -204,12 +199,12 @@ def _clear(folder: Path) -> None:
 
 
 def adopt_orphans() -> None:
-    """Makes this process the parent of its orphaned descendants (prctl), so that it can find and end them."""
+    """Makes this process the parent of its orphaned descendants, so that it can find and end them."""
     ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
 def end_descendants() -> None:
-    """Ends all descendants of this process: sends SIGTERM, and after a short wait sends SIGKILL repeatedly."""
+    """Ends all descendants of this process, after GRACE with SIGKILL."""
     _signal_descendants(signal.SIGTERM)
     until = time.monotonic() + GRACE
     while not _childless() and time.monotonic() < until:
@@ -227,11 +222,8 @@ def _signal_descendants(number: signal.Signals) -> None:
 
 
 def _childless() -> bool:
-    """Reaps ended children and returns whether none are left.
-
-    As this process adopts orphans, it then has no descendants at all. The answer of waitpid is reliable, whereas a
-    search through /proc can miss a process whose parent ends meanwhile.
-    """
+    """Reaps ended children and returns whether none are left: no descendants at all, as this process adopts orphans."""
+    # A search through /proc could miss a process whose parent ends meanwhile.
     try:
         while os.waitpid(-1, os.WNOHANG)[0]:
             pass

@@ -15,11 +15,10 @@ from openmaia.core.errors import ServiceError
 from openmaia.distributed.cluster.nodes import alive as alive_nodes
 
 PAUSE = 0.25
-"""Time in seconds between two checks."""
 
 
 def main() -> None:
-    """Waits for as many nodes as the command line says. Exits with code 1 if too few are alive after the time limit."""
+    """Waits as the command line says. Exits with code 1 if too few nodes are alive after the time limit."""
     parser = argparse.ArgumentParser(prog="python -m ray_jobs.wait", description=__doc__)
     parser.add_argument("--nodes", type=int, required=True)
     parser.add_argument("--timeout", type=float, default=300.0, help="seconds")
@@ -37,15 +36,12 @@ def main() -> None:
 
 
 def wait(address: str, wanted: int, until: float) -> int:
-    """Waits until enough nodes of a Ray cluster are alive.
+    """Waits until so many nodes of a cluster are alive, and returns their number; less at the time limit.
 
     Args:
         address: The address of the head.
         wanted: The number of nodes to wait for.
         until: Time limit on the clock of `time.monotonic`.
-
-    Returns:
-        The number of nodes that are alive; less than `wanted` if the time limit was reached.
 
     Raises:
         ServiceError: The head gives no answer, although it did before.
@@ -65,10 +61,7 @@ def wait(address: str, wanted: int, until: float) -> int:
 
 
 def connected(address: str, until: float) -> bool:
-    """Connects to a Ray cluster as soon as its head answers. Returns False if it does not answer before `until`.
-
-    `until` is a time on the clock of `time.monotonic`.
-    """
+    """Connects to a cluster as soon as its head answers. Returns False if it does not before `until` (monotonic)."""
     host, _, port = address.rpartition(":")
     while time.monotonic() < until:
         try:

