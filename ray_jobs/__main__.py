@@ -2,10 +2,10 @@
 
 import sys
 
-TAKES_CONFIG = ("run", "exemplars", "bias", "spurious")
+_TAKES_CONFIG = ("run", "exemplars", "bias", "spurious")
 """Commands that take a config and use the cluster."""
 
-TAKES_RUNS = ("evaluate", "report")
+_TAKES_RUNS = ("evaluate", "report")
 """Commands that take run directories."""
 
 
@@ -14,29 +14,29 @@ def main(arguments: list[str]) -> None:
     from openmaia.cli import main as cli
 
     command, *given = arguments or [""]
-    if command not in (*TAKES_CONFIG, *TAKES_RUNS):
-        known = ", ".join((*TAKES_CONFIG, *TAKES_RUNS))
+    if command not in (*_TAKES_CONFIG, *_TAKES_RUNS):
+        known = ", ".join((*_TAKES_CONFIG, *_TAKES_RUNS))
         print(f"error: python -m ray_jobs {command!r}: expected one of {known}", file=sys.stderr)
         raise SystemExit(2)
-    where = cluster_override(given) if command in TAKES_CONFIG and given and "--help" not in given else []
+    where = find_cluster_override(given) if command in _TAKES_CONFIG and given and "--help" not in given else []
     sys.argv = ["openmaia", command, *given, *where]
     cli.main()
 
 
-def cluster_override(sources: list[str]) -> list[str]:
+def find_cluster_override(sources: list[str]) -> list[str]:
     """Returns the override, if one is needed, with which the driver joins the cluster of the job.
 
     Exits with code 2 if a config is invalid, or if its `paths.runs` or `paths.exemplars` is relative.
     """
     from openmaia.config.loading import load_sweeps
     from openmaia.core.errors import UsageError
-    from openmaia.distributed.launchers.checking import absolute
+    from openmaia.distributed.launchers.checking import check_absolute
 
     # A cluster of its own on the node of the driver would leave the other nodes of the job unused.
     try:
         configs = load_sweeps(sources)
         for config in configs:
-            absolute(config)
+            check_absolute(config)
     except UsageError as error:
         print(f"error: {error.message}", file=sys.stderr)
         raise SystemExit(2) from error

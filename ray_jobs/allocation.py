@@ -10,15 +10,15 @@ PORTS = 10
 """Number of consecutive ports for Ray's services on a node."""
 
 # All ports are below 30000, because the kernel gives higher ones to outgoing connections.
-FIRST, BLOCKS = 20_000, 1_000
+FIRST, _BLOCKS = 20_000, 1_000
 """First port, and number of blocks of PORTS ports."""
 
 # Ray's default.
-STORE_SHARE = 0.3
+_STORE_SHARE = 0.3
 """Share of the job's memory on a node that Ray's object store gets."""
 
 # Measured with Ray 2.60: 390 MB on a head, 185 MB on a worker.
-RAY_BYTES = 512 * 2**20
+_RAY_BYTES = 512 * 2**20
 """Memory that is reserved for Ray's own processes."""
 
 
@@ -45,7 +45,7 @@ class Share:
         return [f"--{name}={value}" for name, value in wanted.items() if value is not None]
 
 
-def share(environment: Mapping[str, str] = os.environ, shm_bytes: int | None = None) -> Share:
+def read_share(environment: Mapping[str, str] = os.environ, shm_bytes: int | None = None) -> Share:
     """Returns the resources of the SLURM job on this node. All are None if this is no SLURM job.
 
     Args:
@@ -64,8 +64,8 @@ def share(environment: Mapping[str, str] = os.environ, shm_bytes: int | None = N
     memory = store = None
     if megabytes:
         free = shutil.disk_usage("/dev/shm").free if shm_bytes is None else shm_bytes
-        store = max(min(int(megabytes * 2**20 * STORE_SHARE), int(free * 0.95)), 80 * 2**20)
-        memory = max(megabytes * 2**20 - store - RAY_BYTES, 64 * 2**20)
+        store = max(min(int(megabytes * 2**20 * _STORE_SHARE), int(free * 0.95)), 80 * 2**20)
+        memory = max(megabytes * 2**20 - store - _RAY_BYTES, 64 * 2**20)
     return Share(cpus=cpus, gpus=gpus, memory=memory, store=store)
 
 
@@ -76,18 +76,18 @@ def _gpus(environment: Mapping[str, str]) -> int:
     return int(environment.get("SLURM_GPUS_ON_NODE", 0)) or len(visible)
 
 
-def free_block(number: int) -> int:
+def find_free_block(number: int) -> int:
     """Returns the first of PORTS consecutive free ports. Raises OSError if there are none.
 
     Args:
         number: Differs between jobs, such as their ids.
     """
     # The search starts at the number, so that jobs rarely try the same ports.
-    for step in range(BLOCKS):
-        base = FIRST + (number + step) % BLOCKS * PORTS
+    for step in range(_BLOCKS):
+        base = FIRST + (number + step) % _BLOCKS * PORTS
         if all(_is_free(base + offset) for offset in range(PORTS)):
             return base
-    raise OSError(f"no {PORTS} consecutive free ports between {FIRST} and {FIRST + BLOCKS * PORTS}")
+    raise OSError(f"no {PORTS} consecutive free ports between {FIRST} and {FIRST + _BLOCKS * PORTS}")
 
 
 def _is_free(port: int) -> bool:
@@ -99,7 +99,7 @@ def _is_free(port: int) -> bool:
     return True
 
 
-def own_address(peer: str = "") -> str:
+def find_own_address(peer: str = "") -> str:
     """Returns the IP address under which other nodes reach this node.
 
     Args:

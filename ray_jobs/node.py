@@ -23,32 +23,32 @@ from contextlib import suppress
 from pathlib import Path
 from types import FrameType
 
-from ray_jobs.allocation import free_block, own_address, share
+from ray_jobs.allocation import find_free_block, find_own_address, read_share
 
-PATIENCE = float(os.environ.get("OPENMAIA_HEAD_PATIENCE", "120"))
+_PATIENCE = float(os.environ.get("OPENMAIA_HEAD_PATIENCE", "120"))
 """Time in seconds without an answer from the head after which a worker ends."""
 
 # Ray's default of 30 seconds is too short on a busy node or a slow file system.
-SLOW = {"RAY_raylet_start_wait_time_s": "60"}
+_SLOW = {"RAY_raylet_start_wait_time_s": "60"}
 
-STARTS = 3
+_STARTS = 3
 """Number of failed starts of Ray in a row after which the node ends."""
 
 # Short, because paths of sockets may have 107 bytes at most.
-OWN = "r"
+_OWN = "r"
 """Name of Ray's own folder."""
 
-LAST = 15
+_LAST = 15
 """Number of lines that are printed from the end of each of Ray's logs after Ray has ended by itself."""
 
-GRACE = 2.0
+_GRACE = 2.0
 """Time in seconds between SIGTERM and SIGKILL for Ray's processes."""
 
 # SLURM's KillWait is 30 seconds.
-END = 10.0
+_END = 10.0
 """Longest wait in seconds for killed processes to end and for files to be removed."""
 
-PR_SET_CHILD_SUBREAPER = 36
+_PR_SET_CHILD_SUBREAPER = 36
 """The option of prctl(2) that makes a process adopt its orphaned descendants."""
 
 
@@ -59,7 +59,7 @@ class _Stop(Exception):
 def main(role: str) -> int:
     """Runs one of the three commands of this module, and returns the exit code."""
     if role == "address":
-        print(f"{own_address()}:{free_block(_number())}")
+        print(f"{find_own_address()}:{find_free_block(_number())}")
         return 0
     adopt_orphans()
     signal.signal(signal.SIGTERM, _stop)
@@ -92,7 +92,7 @@ def _head(folder: Path) -> int:
     more = shlex.split(os.environ.get("OPENMAIA_HEAD_OPTIONS", ""))
     code = 1
     client = f"--ray-client-server-port={int(port) + 8}"
-    for _ in range(STARTS):
+    for _ in range(_STARTS):
         code = _ray(folder, host, int(port), "--head", f"--port={port}", client, *dashboard, *more)
         _say(f"Ray ended with code {code}")
         _tell(folder)
@@ -103,20 +103,20 @@ def _head(folder: Path) -> int:
 
 
 def _worker(folder: Path) -> int:
-    """Runs Ray until the head has ended or STARTS starts in a row failed. Returns the exit code."""
+    """Runs Ray until the head has ended or _STARTS starts in a row failed. Returns the exit code."""
     # A raylet that loses the connection is declared dead by the head, and ends as soon as it reaches the head again.
     head = os.environ["RAY_ADDRESS"]
     failures = 0
-    while failures < STARTS:
+    while failures < _STARTS:
         if not _answers(head):
-            _say(f"no answer from the head at {head} for {PATIENCE:g} s; leaving")
+            _say(f"no answer from the head at {head} for {_PATIENCE:g} s; leaving")
             return 0
-        code = _ray(folder, own_address(head.rsplit(":", 1)[0]), free_block(_number()), f"--address={head}")
+        code = _ray(folder, find_own_address(head.rsplit(":", 1)[0]), find_free_block(_number()), f"--address={head}")
         failures = 0 if _was_up(folder) else failures + 1
         _say(f"Ray ended with code {code}; joining {head} again")
         _tell(folder)
         _clear(folder)
-    _say(f"Ray did not come up {STARTS} times; leaving")
+    _say(f"Ray did not come up {_STARTS} times; leaving")
     return 1
 
 
@@ -145,22 +145,22 @@ def _ray(folder: Path, host: str, base: int, *options: str) -> int:
     }
     command = [sys.executable, "-m", "ray.scripts.scripts", "start", "--block", f"--node-ip-address={host}", *options]
     command += [
-        f"--temp-dir={folder / OWN}",
+        f"--temp-dir={folder / _OWN}",
         "--disable-usage-stats",
         *(f"--{name}={port}" for name, port in ports.items()),
     ]
-    more = [*share().options(), *shlex.split(os.environ.get("OPENMAIA_RAY_OPTIONS", ""))]
+    more = [*read_share().options(), *shlex.split(os.environ.get("OPENMAIA_RAY_OPTIONS", ""))]
     _say(f"{host}: {' '.join([*options, *more])}")
-    return subprocess.call(command + more, env=SLOW | os.environ | {"TMPDIR": str(scratch)})
+    return subprocess.call(command + more, env=_SLOW | os.environ | {"TMPDIR": str(scratch)})
 
 
 def _was_up(folder: Path) -> bool:
-    return (folder / OWN / "ray_current_cluster").exists()
+    return (folder / _OWN / "ray_current_cluster").exists()
 
 
 def _answers(address: str) -> bool:
     host, port = address.rsplit(":", 1)
-    until = time.monotonic() + PATIENCE
+    until = time.monotonic() + _PATIENCE
     while time.monotonic() < until:
         try:
             socket.create_connection((host, int(port)), timeout=2).close()
@@ -171,7 +171,7 @@ def _answers(address: str) -> bool:
 
 
 def _folder() -> Path:
-    # Short, as OWN is.
+    # Short, as _OWN is.
     own = f"{os.environ.get('SLURM_JOB_ID', os.getpid())}-{socket.gethostname().split('.')[0][-16:]}"
     return Path(os.environ.get("OPENMAIA_TMP", "/tmp")) / f"oma-{own}"
 
@@ -182,15 +182,15 @@ def _number() -> int:
 
 def _tell(folder: Path) -> None:
     # The logs are removed with the folder.
-    for log in sorted(folder.glob(f"{OWN}/session_latest/logs/*")):
+    for log in sorted(folder.glob(f"{_OWN}/session_latest/logs/*")):
         if log.name.startswith(("raylet.", "gcs_server.")):
-            lines = log.read_text(errors="replace").splitlines()[-LAST:]
+            lines = log.read_text(errors="replace").splitlines()[-_LAST:]
             print("\n".join([f"---- {log.name}", *lines]), flush=True)
 
 
 def _clear(folder: Path) -> None:
     end_descendants()
-    until = time.monotonic() + END
+    until = time.monotonic() + _END
     while folder.exists() and time.monotonic() < until:
         shutil.rmtree(folder, ignore_errors=True)  # fails if a process writes into the folder meanwhile
         time.sleep(0.1 if folder.exists() else 0)
@@ -200,23 +200,23 @@ def _clear(folder: Path) -> None:
 
 def adopt_orphans() -> None:
     """Makes this process the parent of its orphaned descendants, so that it can find and end them."""
-    ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
 def end_descendants() -> None:
-    """Ends all descendants of this process, after GRACE with SIGKILL."""
+    """Ends all descendants of this process, after _GRACE with SIGKILL."""
     _signal_descendants(signal.SIGTERM)
-    until = time.monotonic() + GRACE
+    until = time.monotonic() + _GRACE
     while not _childless() and time.monotonic() < until:
         time.sleep(0.05)
-    until = time.monotonic() + END
+    until = time.monotonic() + _END
     while not _childless() and time.monotonic() < until:
         _signal_descendants(signal.SIGKILL)  # repeated, because a process may have started another one meanwhile
         time.sleep(0.01)
 
 
 def _signal_descendants(number: signal.Signals) -> None:
-    for pid in descendants(os.getpid()):
+    for pid in find_descendants(os.getpid()):
         with suppress(ProcessLookupError):
             os.kill(pid, number)
 
@@ -232,7 +232,7 @@ def _childless() -> bool:
     return False
 
 
-def descendants(root: int) -> set[int]:
+def find_descendants(root: int) -> set[int]:
     """Returns the ids of all descendants of a process, including zombies."""
     children: dict[int, list[int]] = {}
     for entry in os.listdir("/proc"):

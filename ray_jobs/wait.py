@@ -14,7 +14,7 @@ import ray
 from openmaia.core.errors import ServiceError
 from openmaia.distributed.cluster.nodes import alive as alive_nodes
 
-PAUSE = 0.25
+_PAUSE = 0.25
 
 
 def main() -> None:
@@ -46,7 +46,7 @@ def wait(address: str, wanted: int, until: float) -> int:
     Raises:
         ServiceError: The head gives no answer, although it did before.
     """
-    if not connected(address, until):
+    if not connect(address, until):
         return 0
     alive = reported = -1
     while alive < wanted and time.monotonic() < until:
@@ -55,12 +55,12 @@ def wait(address: str, wanted: int, until: float) -> int:
             print(f"{time.strftime('%H:%M:%S')} {alive} of {wanted} Ray nodes", flush=True)
             reported = alive
         if alive < wanted:
-            time.sleep(PAUSE)
+            time.sleep(_PAUSE)
     ray.shutdown()
     return alive
 
 
-def connected(address: str, until: float) -> bool:
+def connect(address: str, until: float) -> bool:
     """Connects to a cluster as soon as its head answers. Returns False if it does not before `until` (monotonic)."""
     host, _, port = address.rpartition(":")
     while time.monotonic() < until:
@@ -69,7 +69,7 @@ def connected(address: str, until: float) -> bool:
             ray.init(address=address, log_to_driver=False, configure_logging=False)
             return True
         except (OSError, ConnectionError, RuntimeError):  # the head or the node on this machine has not started yet
-            time.sleep(PAUSE)
+            time.sleep(_PAUSE)
     return False
 
 

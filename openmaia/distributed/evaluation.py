@@ -18,7 +18,7 @@ from openmaia.runs.run import InvestigationId
 # Evaluations mostly wait for answers of the models, so that many of them fit into one process.
 PER_PROCESS = 32
 
-ISOLATED = 4
+_ISOLATED = 4
 """Largest number of isolated worker processes, see `Worker.isolated`. It is small because each loads its own data."""
 
 
@@ -54,7 +54,7 @@ class EvaluationTasks:
         worker_class: type = EvaluationWorker,
     ):
         self._sweeps, self._retries, self._on_done = sweeps, retries, on_done
-        limits = WorkerLimits(total=concurrency, per_process=min(concurrency, PER_PROCESS), max_isolated=ISOLATED)
+        limits = WorkerLimits(total=concurrency, per_process=min(concurrency, PER_PROCESS), max_isolated=_ISOLATED)
         self._workers = WorkerPool(limits, sweeps, worker_class)
         self._running: dict[str, _Evaluation] = {}
         self._failed: list[tuple[int, OpenMaiaError]] = []

@@ -22,10 +22,10 @@ from openmaia.distributed.workers import FinishedWork, Worker, WorkerPool
 from openmaia.runs.run import InvestigationId
 
 # So many probably have a common cause, such as a model that can no longer be loaded, which would fail all others, too.
-FAILURES_IN_A_ROW = 20
+_FAILURES_IN_A_ROW = 20
 """The scheduler gives up when this number of investigations in a row, or `ray.investigations` if larger, have failed."""
 
-LOOK_SECONDS = 1.0
+_LOOK_SECONDS = 1.0
 """Shortest time between two calls of the observer."""
 
 
@@ -90,7 +90,7 @@ class Scheduler:
         Raises:
             UsageError: If the workers cannot start because of a mistake in the config.
             ServiceError: If the workers cannot start for another reason, if Ray has ended on this node, or if
-                FAILURES_IN_A_ROW investigations have failed. Unfinished investigations stay pending.
+                _FAILURES_IN_A_ROW investigations have failed. Unfinished investigations stay pending.
         """
         try:
             while self._fill():
@@ -120,7 +120,7 @@ class Scheduler:
         self._workers.assign(worker, attempt, name, caller, attempt.sweep, attempt.investigation)
 
     def _observe(self) -> None:
-        if time.monotonic() >= self._observed + LOOK_SECONDS:
+        if time.monotonic() >= self._observed + _LOOK_SECONDS:
             self._observer(list(self._running.values()))
             self._observed = time.monotonic()
 
@@ -137,7 +137,7 @@ class Scheduler:
         else:
             yield attempt.sweep, result
             self._failures = self._failures + 1 if result.summary is None else 0
-            if self._failures >= max(FAILURES_IN_A_ROW, self._width):
+            if self._failures >= max(_FAILURES_IN_A_ROW, self._width):
                 raise ServiceError(
                     f"{self._failures} investigations in a row failed, the last with: {result.cause}. The same command "
                     "continues with all that are left"

@@ -148,7 +148,7 @@ def run_sweeps(
     Raises:
         UsageError: If a config, the cluster or the environment does not permit the run.
     """
-    testing = testing or PREDICTIVE
+    testing = testing or _PREDICTIVE
     runs = [Run.create(config) for config in configs]
     incomplete = [at for at, run in enumerate(runs) if not is_complete(run, testing)]
     if incomplete:
@@ -325,6 +325,6 @@ def is_evaluated(run: Run) -> bool:
     return is_scored and (not run.evaluated() or (is_current(run) and has_reliability(run)))
 
 
-PREDICTIVE = Testing(streams=True, is_done=is_evaluated)
+_PREDICTIVE = Testing(streams=True, is_done=is_evaluated)
 UNTESTED = Testing(is_done=lambda run: True)
 """Tests nothing: the caller of `run_sweeps` evaluates the run later."""

@@ -13,7 +13,7 @@ from openmaia.distributed.assembly import Progress
 from openmaia.distributed.pools.handles import Pools
 from openmaia.reporting.tracking import Tracker
 
-END_SECONDS = 5.0
+_END_SECONDS = 5.0
 """Longest wait at the end of a run for the thread that samples the statistics of the pools."""
 
 
@@ -61,4 +61,4 @@ def sampled(pools: Pools, tracker: Tracker | None, every: float) -> Generator[No
         yield
     finally:
         over.set()
-        thread.join(END_SECONDS)
+        thread.join(_END_SECONDS)

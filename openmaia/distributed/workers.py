@@ -21,10 +21,10 @@ from openmaia.distributed.failures import DEAD, last_line, resolve
 from openmaia.distributed.worker import SweepContext
 from openmaia.distributed.worker_limits import WorkerLimits
 
-MAX_FAILED_STARTS = 5
+_MAX_FAILED_STARTS = 5
 """The run fails when this number of workers in a row have died while they started."""
 
-CHECK_SECONDS = 10.0
+_CHECK_SECONDS = 10.0
 """Time between two checks that Ray still runs on the node of the driver."""
 
 
@@ -139,7 +139,7 @@ class WorkerPool:
             OpenMaiaError: If a worker could not start, or if Ray has ended on the driver's node. Exceptions of the work
                 itself are not raised; `FinishedWork.future` holds them.
         """
-        if time.monotonic() > self._checked + CHECK_SECONDS:
+        if time.monotonic() > self._checked + _CHECK_SECONDS:
             self._own_node.check()
             self._checked = time.monotonic()
         try:
@@ -158,9 +158,9 @@ class WorkerPool:
 
         Raises:
             OpenMaiaError: If the method raised it.
-            ServiceError: If the method raised another exception, or if MAX_FAILED_STARTS processes died.
+            ServiceError: If the method raised another exception, or if _MAX_FAILED_STARTS processes died.
         """
-        for _ in range(MAX_FAILED_STARTS):
+        for _ in range(_MAX_FAILED_STARTS):
             if not self._workers:
                 self._start(1, isolated=False)
             worker = self._workers[0]
@@ -170,7 +170,7 @@ class WorkerPool:
                 if not isinstance(error.__cause__, DEAD) or isinstance(error.__cause__, RayTaskError):
                     raise
                 self._end(worker)
-        raise ServiceError(f"{MAX_FAILED_STARTS} worker processes died over {method}")
+        raise ServiceError(f"{_MAX_FAILED_STARTS} worker processes died over {method}")
 
     def stop(self) -> None:
         """Ends all workers."""
@@ -239,9 +239,9 @@ class WorkerPool:
                 return
             self._failed_starts += 1
             self._end(worker)
-            if self._failed_starts >= MAX_FAILED_STARTS:
+            if self._failed_starts >= _MAX_FAILED_STARTS:
                 raise ServiceError(
-                    f"{MAX_FAILED_STARTS} worker processes died while they started: {last_line(error)}"
+                    f"{_MAX_FAILED_STARTS} worker processes died while they started: {last_line(error)}"
                 ) from error
 
     def _on_finished(self, event: _Event) -> FinishedWork:

@@ -16,7 +16,7 @@ from openmaia.core.errors import UsageError
 from openmaia.core.selection import count
 from openmaia.core.services import ServiceUsage
 from openmaia.core.units import Unit
-from openmaia.reporting.costs.estimate import Estimate, balance, enough_at_once, estimate
+from openmaia.reporting.costs.estimate import Estimate, balance, choose_at_once, estimate
 from openmaia.reporting.costs.workload import Asked, TimedPool, Workload, from_rates, from_run
 from openmaia.runs.run import Run
 from tests.helpers import samples
@@ -215,8 +215,8 @@ def test_at_once_fills_a_batch_of_each_replica_twice():
         timed=pools,
         source="of this test",
     )
-    assert enough_at_once(work, pools, units=1000) == 2 * (3 * 2 + 2)
-    assert enough_at_once(work, pools, units=5) == 5
+    assert choose_at_once(work, pools, units=1000) == 2 * (3 * 2 + 2)
+    assert choose_at_once(work, pools, units=5) == 5
 
 
 def replicas(found: Estimate) -> list[int]:

@@ -36,19 +36,19 @@ def print_estimate(config: list[str], rates: str, gpus: str, units: str) -> None
     from openmaia.cli.terminal.costs import show_estimates, show_unknown, show_workload
     from openmaia.config.loading import load
     from openmaia.reporting.costs.estimate import estimate
-    from openmaia.reporting.costs.workload import find_workload, pending_units, without_rates
+    from openmaia.reporting.costs.workload import count_pending, find_unrated, find_workload
 
     settings = load(config)
     gpu_counts, unit_counts = _numbers("--gpus", gpus), _numbers("--units", units)
     source = "as given by --units"
     if not unit_counts:
-        pending, source = pending_units(settings)
+        pending, source = count_pending(settings)
         if not pending:
             print(f"nothing is pending: {source}")
             return
         unit_counts = [pending]
     work = find_workload(settings, rates)
-    if unknown := without_rates(settings, work, is_on_gpus=bool(gpu_counts)):
+    if unknown := find_unrated(settings, work, is_on_gpus=bool(gpu_counts)):
         show_unknown(unknown, source)
         return
     show_workload(settings, work, source)

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from openmaia.cli.terminal.output import console, say, show_table
 from openmaia.config.schema import Config
-from openmaia.reporting.costs.estimate import Estimate, PoolWork, tested_images
+from openmaia.reporting.costs.estimate import Estimate, PoolWork, count_tested_images
 from openmaia.reporting.costs.workload import Workload
 from openmaia.reporting.totals import costs
 from openmaia.runs.run import Run
@@ -45,7 +45,7 @@ def show_workload(config: Config, work: Workload, units: str) -> None:
             f"  {service:<10} {fixed}{pool.per_item:.3g} s a request; an investigation asks {calls:.3g} times, in all for "
             f"{requests:.3g}"
         )
-    images = tested_images(config)
+    images = count_tested_images(config)
     first, last = images[0], images[-1]
     looks = f", as if none were decided before the last look ({first} to {last})" if first < last else ""
     say(f"included: the test of each description on 2 x {last} images{looks}")
@@ -88,7 +88,7 @@ def _cells(one: Estimate) -> list[str]:
         f"{one.gpus:g}" if one.gpus else "none",
         "/".join(str(work.pool.replicas) for work in one.services.values()),
         f"{one.at_once:,}",
-        clock(one.seconds),
+        _format_duration(one.seconds),
         _number(one.gpus * one.seconds / 3600) if one.gpus else "",
         one.bottleneck or _AGENTS,
     ]
@@ -106,20 +106,20 @@ def _show_pools(one: Estimate) -> None:
             f"{work.pool.per_request:.3g}",
             _number(hours),
             gpu_hours,
-            clock(work.seconds),
+            _format_duration(work.seconds),
         )
 
     columns = ("pool", "replicas", "requests", "s a request", "replica h", "GPU h", "takes at least")
     show_table("", columns, [cells(service, work) for service, work in one.services.items()])
     say(
-        f"the agents: {clock(one.alone)} for an investigation that never waits, {one.at_once:,} at once: at least "
-        f"{clock(one.agents_seconds)}"
+        f"the agents: {_format_duration(one.alone)} for an investigation that never waits, {one.at_once:,} at once: at least "
+        f"{_format_duration(one.agents_seconds)}"
     )
     prompt, cached, generated = one.tokens
     say(f"tokens: {prompt:,.0f} prompt ({cached:,.0f} cached), {generated:,.0f} generated")
 
 
-def clock(seconds: float) -> str:
+def _format_duration(seconds: float) -> str:
     """Formats a duration in seconds, minutes, hours or days, depending on its length."""
     if seconds < 60:
         return f"{seconds:.0f} s" if seconds >= 1 else f"{seconds:.2g} s"

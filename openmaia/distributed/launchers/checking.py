@@ -14,7 +14,7 @@ from openmaia.distributed.cluster.resources import NodeResources, of_investigati
 from openmaia.distributed.launchers.requirements import CheckResult, installed, missing_files, missing_packages
 
 
-def room(configs: Sequence[Config], nodes: Sequence[NodeResources], asked: str) -> None:
+def check_room(configs: Sequence[Config], nodes: Sequence[NodeResources], asked: str) -> None:
     """Checks that the nodes of a job have the resources that its configs request.
 
     Args:
@@ -35,23 +35,23 @@ def room(configs: Sequence[Config], nodes: Sequence[NodeResources], asked: str) 
         )
 
 
-def nodes(job: JobConfig) -> list[NodeResources]:
+def list_nodes(job: JobConfig) -> list[NodeResources]:
     """Returns the nodes that a job requests."""
     return [NodeResources(gpus=job.gpus, cpus=job.cpus, memory=job.memory_gb * 2.0**30)] * job.nodes
 
 
-def spoken(job: JobConfig) -> str:
+def describe_size(job: JobConfig) -> str:
     """Returns the settings that determine the size of a job, as text for messages."""
     return f"job.nodes={job.nodes} with job.gpus={job.gpus}, job.cpus={job.cpus}, job.memory_gb={job.memory_gb} of each"
 
 
-def files(config: Config) -> None:
+def check_files(config: Config) -> None:
     """Raises UsageError if this machine lacks a file or folder of a config, or if `paths.runs` cannot be written."""
     if missing := _missing(missing_files(config)):
         raise UsageError(missing)
 
 
-def command_line(sources: Sequence[str]) -> None:
+def check_command_line(sources: Sequence[str]) -> None:
     """Raises UsageError if an override among the sources has a URL with a password or a query."""
     # The cluster stores and shows the command line of a job.
     for source in sources:
@@ -63,7 +63,7 @@ def command_line(sources: Sequence[str]) -> None:
             )
 
 
-def absolute(config: Config) -> None:
+def check_absolute(config: Config) -> None:
     """Raises UsageError if `paths.runs` or `paths.exemplars` is relative."""
     # The processes of a job have working directories of their own, most of which are deleted when the job ends.
     for key, path in (("runs", config.paths.runs), ("exemplars", config.paths.exemplars)):
@@ -74,7 +74,7 @@ def absolute(config: Config) -> None:
             )
 
 
-def packages(config: Config) -> None:
+def check_packages(config: Config) -> None:
     """Raises UsageError if this Python lacks a package that a config needs."""
     if missing := _missing(missing_packages(config, installed())):
         raise UsageError(f"{missing}. Another Python for the job: OPENMAIA_PYTHON=…")
@@ -84,7 +84,7 @@ def _missing(results: Sequence[CheckResult]) -> str:
     return "; ".join(result.message for result in results if result.state == "missing")
 
 
-def program(name: str, purpose: str) -> str:
+def find_program(name: str, purpose: str) -> str:
     """Returns the path of a program. Raises UsageError if it is not on PATH.
 
     Args:
@@ -97,7 +97,7 @@ def program(name: str, purpose: str) -> str:
     return found
 
 
-def folder(name: str) -> Path:
+def find_folder(name: str) -> Path:
     """Returns the path of a subfolder of cluster/. Raises UsageError if the package is not installed from a clone."""
     found = Path(__file__).parents[3] / "cluster" / name
     if not found.is_dir():

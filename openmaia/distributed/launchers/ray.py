@@ -15,11 +15,11 @@ from openmaia.config.schema import Config
 from openmaia.core.errors import UsageError
 from openmaia.distributed.launchers import checking
 
-EXCLUDES = ("/runs/", "/exemplars/*/", "*.sqsh", "*.sif")
+_EXCLUDES = ("/runs/", "/exemplars/*/", "*.sqsh", "*.sif")
 """Patterns of files that are not uploaded. Ray itself also excludes .git, .venv, caches and entries of .gitignore."""
 
 
-INSTALLERS = ("pip", "uv", "image_uri", "py_executable")
+_INSTALLERS = ("pip", "uv", "image_uri", "py_executable")
 """Keys of `job.runtime_env` that choose the Python environment of the job. Ray accepts only one of them."""
 
 
@@ -56,9 +56,9 @@ def prepare(configs: Sequence[Config], sources: Sequence[str], address: str | No
         UsageError: If `paths.runs` or `paths.exemplars` is relative, a config file is outside of the working directory,
             or `job.runtime_env` is invalid.
     """
-    checking.command_line(sources)
+    checking.check_command_line(sources)
     for config in configs:
-        checking.absolute(config)
+        checking.check_absolute(config)
     folder = Path.cwd().resolve()
     words: list[str] = []
     for source in sources:
@@ -82,14 +82,14 @@ def prepare(configs: Sequence[Config], sources: Sequence[str], address: str | No
 
 
 def _runtime_env(wanted: RuntimeEnvConfig, folder: Path) -> dict[str, Any]:
-    given: dict[str, Any] = {key: value for key in INSTALLERS if (value := getattr(wanted, key))}
+    given: dict[str, Any] = {key: value for key in _INSTALLERS if (value := getattr(wanted, key))}
     if len(given) > 1:
-        raise UsageError(f"job.runtime_env has {' and '.join(given)}; give one of {', '.join(INSTALLERS)}")
+        raise UsageError(f"job.runtime_env has {' and '.join(given)}; give one of {', '.join(_INSTALLERS)}")
     if "image_uri" in given:
         return given  # With an image, Ray allows only variables, so that the image must hold the code and the configs.
     for installer in given.keys() & {"pip", "uv"}:
         given[installer] = [_on_the_cluster(requirement) for requirement in given[installer]]
-    return {"working_dir": str(folder), "excludes": list(EXCLUDES), **given}
+    return {"working_dir": str(folder), "excludes": list(_EXCLUDES), **given}
 
 
 def _on_the_cluster(requirement: str) -> str:

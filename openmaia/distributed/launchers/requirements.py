@@ -17,7 +17,7 @@ from openmaia.core.importing import has_module
 from openmaia.core.paths import file_and_part, is_writable, nearest_existing, user_path
 from openmaia.core.secrets import redacted
 
-LEAST_FREE = 64 * 2**20
+_LEAST_FREE = 64 * 2**20
 """Bytes that have to be free on the disk of the run directory and of the cache."""
 
 EFFICIENTNET = "efficientnet_lite"
@@ -100,7 +100,7 @@ def missing_files(config: Config) -> list[CheckResult]:
         if "://" in path or not is_writable(folder := nearest_existing(user_path(path))):
             continue
         disk = shutil.disk_usage(folder)
-        if disk.total and disk.free < LEAST_FREE:
+        if disk.total and disk.free < _LEAST_FREE:
             text = f"paths.{key}={path}: its disk has {disk.free // 2**20} MiB left"
             results.append(missing(f"{text}; make room, or give another folder"))
     if pictures.kind == "folder" and not (pictures.folder and user_path(pictures.folder).is_dir()):

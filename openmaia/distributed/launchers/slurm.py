@@ -14,7 +14,7 @@ from openmaia.distributed.launchers import checking
 PYTHON = "OPENMAIA_PYTHON"
 """Environment variable with the Python that the batch script uses."""
 
-CONTAINERS = ("OPENMAIA_PYXIS", "OPENMAIA_APPTAINER")
+_CONTAINERS = ("OPENMAIA_PYXIS", "OPENMAIA_APPTAINER")
 """Environment variables that name a container image. If one is set, the job runs in the image and uses its Python."""
 
 
@@ -46,14 +46,14 @@ def prepare(configs: Sequence[Config], sources: Sequence[str], options: Sequence
     job = configs[0].job
     if wrong := [option for option in options if not option.startswith("-")]:
         raise UsageError(f"--option={wrong[0]!r}: expected an option of sbatch, such as --option=--partition=gpu")
-    checking.command_line(sources)
-    checking.room(configs, checking.nodes(job), checking.spoken(job))
-    in_container = any(os.environ.get(name) for name in CONTAINERS)
+    checking.check_command_line(sources)
+    checking.check_room(configs, checking.list_nodes(job), checking.describe_size(job))
+    in_container = any(os.environ.get(name) for name in _CONTAINERS)
     for config in configs:
-        checking.absolute(config)
-        checking.files(config)
+        checking.check_absolute(config)
+        checking.check_files(config)
         if PYTHON not in os.environ and not in_container:
-            checking.packages(config)
+            checking.check_packages(config)
     asked = [
         "--export=ALL",  # a site's own default may be NONE
         f"--job-name={configs[0].name}",
@@ -63,7 +63,7 @@ def prepare(configs: Sequence[Config], sources: Sequence[str], options: Sequence
         f"--time={_minutes(job.hours)}",
         *([f"--gpus-per-node={job.gpus}"] if job.gpus else []),
     ]
-    script = checking.folder("slurm") / "openmaia.sbatch"
+    script = checking.find_folder("slurm") / "openmaia.sbatch"
     command = ["sbatch", "--parsable", *asked, *options, str(script), *sources]
     python = os.environ.get(PYTHON) or ("python3" if in_container else sys.executable)
     return SlurmJob(command=command, python=python)
@@ -76,7 +76,7 @@ def _minutes(hours: float) -> int:
 
 def submit(job: SlurmJob) -> str:
     """Submits a job and returns its SLURM job id. Raises UsageError if sbatch is missing or fails."""
-    checking.program("sbatch", "hands jobs to SLURM")
+    checking.find_program("sbatch", "hands jobs to SLURM")
     done = subprocess.run(job.command, env=os.environ | {PYTHON: job.python}, capture_output=True, text=True)
     if done.returncode:
         raise UsageError(f"sbatch did not take the job: {' '.join(done.stderr.split())}")

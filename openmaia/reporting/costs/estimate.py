@@ -105,18 +105,18 @@ def estimate(config: Config, work: Workload, units: int, gpus: int | None) -> Es
             pools[role] = replace(pools[role], replicas=1) if settings.num_gpus else timed
             most[role] = math.inf
     available = (config.job.nodes * config.job.gpus or math.inf) if gpus is None else gpus
-    requests = _requests(work, tested_images(config)[-1])
+    requests = _requests(work, count_tested_images(config)[-1])
     pools = balance({role: requests[role] * pool.per_request for role, pool in pools.items()}, pools, most, available)
     return Estimate(
         units=units,
-        at_once=max(1, min(units, config.ray.investigations)) if gpus is None else enough_at_once(work, pools, units),
+        at_once=max(1, min(units, config.ray.investigations)) if gpus is None else choose_at_once(work, pools, units),
         alone=work.experiments + sum(_alone(work.asked[role], pool) for role, pool in pools.items()),
         services={role: PoolWork(pool=pool, requests=units * requests[role]) for role, pool in pools.items()},
         tokens=list(units * work.tokens),
     )
 
 
-def tested_images(config: Config) -> tuple[int, ...]:
+def count_tested_images(config: Config) -> tuple[int, ...]:
     """Returns the number of images of each kind on which a description is tested up to each look."""
     return look_sizes(config.evaluate.preset, config.evaluate.n, config.evaluate.looks)
 
@@ -142,7 +142,7 @@ def _alone(asked: Asked, pool: TimedPool) -> float:
     return asked.calls * (math.ceil(each / pool.max_batch) * pool.fixed + each * pool.per_item)
 
 
-def enough_at_once(work: Workload, pools: TimedPools, units: int) -> int:
+def choose_at_once(work: Workload, pools: TimedPools, units: int) -> int:
     """Returns how many investigations to run concurrently so that the replicas of all services are busy.
 
     It is twice the number of calls that fill one batch of every replica, but at most `units`.

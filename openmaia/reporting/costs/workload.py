@@ -185,7 +185,7 @@ def _own_seconds(turn: Turn) -> float:
     return max(turn.experiment_seconds - math.fsum(call.seconds for call in turn.calls), 0.0)
 
 
-def pending_units(config: Config) -> tuple[int, str]:
+def count_pending(config: Config) -> tuple[int, str]:
     """Returns the number of unfinished investigations of a config's run, and words that say where it comes from.
 
     Raises:
@@ -225,7 +225,7 @@ def find_workload(config: Config, source: str) -> Workload:
     return from_run(run) if run is not None and run.done() else from_rates(source)
 
 
-def without_rates(config: Config, work: Workload, *, is_on_gpus: bool) -> list[str]:
+def find_unrated(config: Config, work: Workload, *, is_on_gpus: bool) -> list[str]:
     """Returns the settings of a config that choose components whose service times are not known.
 
     Args:
