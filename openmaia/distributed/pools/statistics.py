@@ -30,9 +30,8 @@ class PoolStatistics:
     busy_seconds: float = 0.0
     """Time in which a replica had work, summed over replicas."""
     service_seconds: float = 0.0
-    """Time that replicas spent on answered batches. A replica may process several batches at once, so the duration of a
-    batch is divided by the number of batches that the replica had when the batch ended. For language models, each chat
-    counts as a batch. Its duration is divided by the largest number of chats that a replica answers concurrently."""
+    """Time that replicas spent on answered batches. For language models, each chat counts as a batch. Its duration is
+    divided by the largest number of chats that a replica answers concurrently."""
     replica_seconds: float = 0.0
     """Time in which a replica was ready, summed over replicas. busy_seconds / replica_seconds is the utilisation."""
     queue_seconds: float = 0.0

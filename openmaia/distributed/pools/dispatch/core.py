@@ -20,14 +20,6 @@ from openmaia.distributed.pools.replica import PoolSpec, ReplicaNotLoaded
 from openmaia.distributed.pools.statistics import Metrics, PoolStatistics
 from openmaia.distributed.pools.status import LeaseResult, PoolStatus, ReplicaLease
 
-SHORT_BATCH = 0.1
-"""If batches of a replica take less than this time in seconds, it gets a second batch before the first one is answered,
-so that it never waits."""
-
-FULL_BATCH = 1.0
-"""If batches of a replica take less than this time in seconds, it gets a second batch before the first one is answered,
-provided that the queue holds enough requests for a batch of the largest size."""
-
 PUBLISH_SECONDS = 1.0
 """Time in seconds between two publications of the statistics as Ray metrics."""
 
@@ -209,17 +201,15 @@ class PoolCore:
                     sent = True
 
     def _next_batch(self, handle: ReplicaHandle, awaited: set[QueuedRequest]) -> list[QueuedRequest]:
-        concurrency, queue = self._spec.concurrency, self.requests.queue
-        limit = 1 if concurrency else self._spec.config.max_batch
-        is_quick = handle.pace < SHORT_BATCH or (handle.pace < FULL_BATCH and len(queue) >= limit)
-        room = concurrency or (2 if is_quick else 1)
-        if handle.exclusive or handle.in_flight >= room:
+        concurrency = self._spec.concurrency
+        if handle.exclusive or handle.in_flight >= (concurrency or 1):
             return []
 
         def accepts(request: QueuedRequest) -> bool:
             return self.requests.affinity.accepts(request, handle.index)
 
-        return queue.take(limit, accepts, awaited, idle=handle.in_flight == 0)
+        limit = 1 if concurrency else self._spec.config.max_batch
+        return self.requests.queue.take(limit, accepts, awaited, idle=handle.in_flight == 0)
 
     def _begin_batch(self, handle: ReplicaHandle, batch: list[QueuedRequest]) -> None:
         now = asyncio.get_running_loop().time()
@@ -262,9 +252,9 @@ class PoolCore:
     def _end_batch(self, handle: ReplicaHandle, began: float, count: int, *, is_answered: bool) -> None:
         now = asyncio.get_running_loop().time()
         self._counts.under_way -= count
-        self._counts.busy_seconds += handle.end(began, now)
+        self._counts.busy_seconds += handle.end(now)
         if is_answered:
-            self._counts.service_seconds += (now - began) / (self._spec.concurrency or handle.in_flight + 1)
+            self._counts.service_seconds += (now - began) / (self._spec.concurrency or 1)
 
     def _observe_latency(self, batch: list[QueuedRequest]) -> None:
         oldest = min(request.queued_at for request in batch)

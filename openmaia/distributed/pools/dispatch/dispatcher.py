@@ -1,7 +1,6 @@
 """The dispatcher of a pool: an actor that queues requests and sends batches of them to idle replicas.
 
 A request waits in the queue until a replica is idle (late binding). The replica then gets the largest compatible batch.
-A replica that answers batches quickly may get a second one while it is busy, so that it never waits.
 If a replica dies or misses the deadline, the requests of its batch are retried one by one, and a request during which a
 second replica dies fails. The requests are in Ray's object store; the dispatcher handles only references to them.
 

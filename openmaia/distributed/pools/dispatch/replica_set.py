@@ -54,8 +54,6 @@ class ReplicaHandle:
     """Number of batches (for language models: chats) that were sent and not answered."""
     exclusive: bool = False
     """Whether it processes a request that is retried alone, and must get no other work meanwhile."""
-    pace: float = 1.0
-    """Moving average of the time for a batch."""
     busy_since: float = 0.0
     """Start of the busy time that is not yet part of the pool's statistics. Not used while the replica is idle."""
     ended_at: float = 0.0
@@ -79,11 +77,10 @@ class ReplicaHandle:
         self.in_flight += 1
         self.exclusive = exclusive
 
-    def end(self, began: float, now: float) -> float:
+    def end(self, now: float) -> float:
         """Updates the state when a batch that was sent to the replica ends.
 
         Args:
-            began: Time at which the batch was sent.
             now: Current time.
 
         Returns:
@@ -93,7 +90,6 @@ class ReplicaHandle:
         self.in_flight -= 1
         self.ended_at = now
         self.exclusive = False
-        self.pace += 0.3 * ((now - began) / (self.in_flight + 1) - self.pace)
         return 0.0 if self.in_flight else now - self.busy_since
 
 
