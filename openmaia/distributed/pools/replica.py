@@ -1,15 +1,18 @@
 """The replica actor, which holds one model and answers requests, and the description of a pool of replicas."""
 
 import os
+import tempfile
 import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 import ray
+from filelock import FileLock
 from ray.exceptions import RayError
 
 from openmaia.config.machine import PoolConfig
@@ -17,7 +20,6 @@ from openmaia.core.errors import HostDead, ServiceError
 from openmaia.core.images import EncodedImage
 from openmaia.core.messages import Chat, Message
 from openmaia.distributed.pools.dispatch.queueing import RequestRef
-from openmaia.distributed.pools.gpu_lock import loading_turn
 from openmaia.distributed.pools.output import OutputReader
 
 IMAGE_CACHE_BYTES = 256 * 2**20
@@ -216,7 +218,7 @@ class Replica:
             if self._host is None:
                 # For processes that vLLM starts: a machine may run several clusters.
                 os.environ["RAY_ADDRESS"] = ray.get_runtime_context().gcs_address
-                with loading_turn(self.num_gpus):
+                with _loading_turn(self.num_gpus):
                     self._host = self.make()
 
     def output(self) -> list[str]:
@@ -262,6 +264,16 @@ class Replica:
             finally:
                 seconds = self._clock.end(time.monotonic(), reading)
         return BatchResult(values, seconds)
+
+
+def _loading_turn(num_gpus: float) -> AbstractContextManager[object]:
+    # While vLLM loads, it takes all growth of the GPU's used memory for its own, and sizes its KV cache by what is left.
+    # The weights of another replica that shares the GPU must not arrive meanwhile. The system releases the lock of a
+    # process that dies.
+    if not 0 < num_gpus < 1:
+        return nullcontext()
+    gpu = "-".join(ray.get_runtime_context().get_accelerator_ids()["GPU"])
+    return FileLock(Path(tempfile.gettempdir()) / f"openmaia-{os.getuid()}-gpu-{gpu}.lock")
 
 
 def _fetch(payloads: set[Any]) -> dict[Any, list[Any] | LostRequest]:

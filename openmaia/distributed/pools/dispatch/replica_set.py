@@ -4,7 +4,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable, Coroutine, Mapping
-from contextlib import asynccontextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,9 +20,6 @@ LAUNCHES = 3
 
 RETRY_SECONDS = 30.0
 """Time in seconds until a replica that could not be loaded is loaded again."""
-
-STAGING_SECONDS = 900.0
-"""Longest time in seconds for which the replicas on a node wait for the first one to load."""
 
 OUTPUT_SECONDS = 2.0
 """Time in seconds between two reads of the output of a replica that loads its model."""
@@ -108,7 +105,6 @@ class ReplicaSet:
     def __init__(self, spec: PoolSpec, on_ready: Callable[[ReplicaHandle], None], on_broken: Callable[[], None]):
         self._spec, self._on_ready, self._on_broken = spec, on_ready, on_broken
         self._handles: dict[int, ReplicaHandle] = {}
-        self._staging = Staging()
         self._tasks: set[asyncio.Task[None]] = set()
         self.broken = ""
         """The error message if no replica of the pool can be loaded; empty otherwise."""
@@ -197,10 +193,9 @@ class ReplicaSet:
         """Loads the model of a replica. Raises UsageError if that fails, or if the process dies LAUNCHES times."""
         reason = ""
         for _ in range(LAUNCHES):
-            node = await self._started(handle)
+            await self._started(handle)
             try:
-                async with self._staging.turn(node):
-                    await self._follow(handle, asyncio.ensure_future(handle.actor.load.remote()))
+                await self._follow(handle, asyncio.ensure_future(handle.actor.load.remote()))
                 return
             except RayTaskError as error:
                 cause = error.cause if isinstance(error.cause, OpenMaiaError) else None
@@ -221,13 +216,13 @@ class ReplicaSet:
                 self._notes.extend(f"{self._spec.role}-{handle.index}: {line}" for line in lines)
         await loading
 
-    async def _started(self, handle: ReplicaHandle) -> str:
-        """Waits until Ray has started or restarted the actor. Returns the id of its node."""
+    async def _started(self, handle: ReplicaHandle) -> None:
+        """Waits until Ray has started or restarted the actor."""
         while True:
             try:
-                node = await handle.actor.node.remote()
+                await handle.actor.node.remote()
                 handle.started = True
-                return node
+                return
             except ActorUnavailableError:
                 await asyncio.sleep(PAUSE)
 
@@ -263,47 +258,3 @@ class ReplicaSet:
         if not any(one.ready for one in self) and all(one.failures > one.has_served for one in replicas):
             self.broken = error.message
             self._on_broken()
-
-
-class Staging:
-    """Lets one replica of a pool load its model first on each node. The others then find the weights in the file cache.
-
-    Args:
-        patience: Longest wait in seconds for the first replica.
-    """
-
-    def __init__(self, patience: float = STAGING_SECONDS):
-        self._patience = patience
-        self._staged: set[str] = set()
-        self._first: dict[str, asyncio.Lock] = {}
-
-    @asynccontextmanager
-    async def turn(self, node: str):
-        """Context manager that waits until a replica may load its model on a node. The model is loaded in the block.
-
-        The first replica on a node does not wait. The others wait until it has loaded its model, but at most `patience`
-        seconds. If it fails to load, one of the waiting replicas takes its place.
-
-        Args:
-            node: The id of the node.
-        """
-        is_first = await self._wait(node)
-        try:
-            yield
-            self._staged.add(node)
-        finally:
-            if is_first:
-                self._first[node].release()
-
-    async def _wait(self, node: str) -> bool:
-        lock = self._first.setdefault(node, asyncio.Lock())
-        if node in self._staged:
-            return False
-        try:
-            await asyncio.wait_for(lock.acquire(), self._patience)
-        except TimeoutError:
-            return False
-        if node in self._staged:
-            lock.release()
-            return False
-        return True
