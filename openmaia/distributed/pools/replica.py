@@ -50,7 +50,7 @@ class BatchResult:
     values: list[Any]
     """One answer for each request, or a `LostRequest` if the request could not be read."""
     seconds: float
-    """This batch's share of the busy time of the replica, see `BusyClock`."""
+    """The time that the replica spent on the batch. For a chat, it is divided by the number of concurrent chats."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,45 +75,6 @@ class ChatEnvelope:
 
 class ReplicaNotLoaded(HostDead):
     """Raised by a replica whose model is not loaded, because Ray has restarted its process after a death."""
-
-
-class BusyClock:
-    """Divides the busy time of a replica equally among the batches that run concurrently.
-
-    The shares of all batches add up to the busy time. A virtual clock advances by dt / n while n batches run, and the
-    share of a batch is the time that passes on this clock during the batch. This is the virtual time of processor
-    sharing and fair queueing. Times are in seconds.
-    """
-
-    def __init__(self) -> None:
-        self._virtual = 0.0
-        self._running = 0
-        self._updated = 0.0
-        self._lock = threading.Lock()
-
-    def begin(self, now: float) -> float:
-        """Starts a batch at time `now` of a monotonic clock. Returns the virtual time, which `end` needs."""
-        with self._lock:
-            self._advance(now)
-            self._running += 1
-            return self._virtual
-
-    def end(self, now: float, reading: float) -> float:
-        """Ends a batch and returns its share of the busy time of the replica, in seconds.
-
-        Args:
-            now: Current time of the clock that `begin` used.
-            reading: The return value of `begin` for this batch.
-        """
-        with self._lock:
-            self._advance(now)
-            self._running -= 1
-            return self._virtual - reading
-
-    def _advance(self, now: float) -> None:
-        if self._running:
-            self._virtual += (now - self._updated) / self._running
-        self._updated = now
 
 
 class ImageCache:
@@ -197,7 +158,8 @@ class Replica:
     """The object that `make` returned; None until the model is loaded."""
     _loading: threading.Lock = field(default_factory=threading.Lock)
     _serving: threading.Lock = field(default_factory=threading.Lock)
-    _clock: BusyClock = field(default_factory=BusyClock)
+    _running: set[int] = field(default_factory=set[int])
+    """The threads that call the model now."""
     _images: ImageCache = field(default_factory=ImageCache)
     _output: OutputReader = field(default_factory=OutputReader)
 
@@ -255,14 +217,18 @@ class Replica:
         if not requests:
             return BatchResult([], 0.0)
         with self._serving if self.serial else nullcontext():
-            reading = self._clock.begin(time.monotonic())
+            thread = threading.get_ident()
+            self._running.add(thread)
+            began, at_first = time.monotonic(), len(self._running)
             try:
                 if method == "info":
                     values = [self._host.info() for _ in requests]
                 else:
                     values = getattr(self._host, method)(requests)
+                # The larger number, so that chats that begin or end together are not charged as if each were alone.
+                seconds = (time.monotonic() - began) / max(at_first, len(self._running))
             finally:
-                seconds = self._clock.end(time.monotonic(), reading)
+                self._running.discard(thread)
         return BatchResult(values, seconds)
 
 
