@@ -28,9 +28,9 @@ END_SECONDS = 5.0
 would report these calls as failed. The wait is short, because the command has to end within 15 s after a signal, even
 if the cluster is gone and no call is answered."""
 
-LOST_SECONDS = 10.0
-"""Time in seconds after which a replica that has not started in its reserved resources counts as lost, because the node
-of these resources may be lost. It is replaced by a new replica if other reserved resources are free."""
+STUCK_SECONDS = 10.0
+"""Time in seconds after which a replica that has not started is replaced by one in free reserved resources, if there are
+any. Its own node may be lost, or the free resources of the cluster may not fit it."""
 
 _log = logging.getLogger(__name__)
 
@@ -86,8 +86,6 @@ class PoolManager:
     """The policy that is used: `policy`, or the one that None selects."""
     _pending: Any = None
     """The Ray object reference of the status that was requested from the dispatcher; None if none was."""
-    _unplaced_since: float | None = None
-    """Time since which some replicas have not started; None if all have."""
     _unplaced: dict[int, float] = field(default_factory=dict[int, float])
     """The replicas that have not started, by index, each with the time since which this is known."""
     _next_index: int = 0
@@ -137,7 +135,6 @@ class PoolManager:
         self.status = status
         self._policy.is_released |= status.released
         self.load.update(status.statistics, now)
-        self._unplaced_since = (self._unplaced_since or now) if self.is_waiting else None
         self._unplaced = {index: self._unplaced.get(index, now) for index in status.unplaced}
         self._scale(status, now, room)
         return status.notes
@@ -178,7 +175,7 @@ class PoolManager:
             now: Time of a monotonic clock, in seconds.
         """
         demand, unplaced = (self.status.demand, self.status.unplaced) if self.status is not None else (0.0, ())
-        waited = 0.0 if self._unplaced_since is None else now - self._unplaced_since
+        waited = now - min(self._unplaced.values(), default=now)
         return self._policy.claim(self.load.value, demand, len(self._actors.keys() - set(unplaced)), waited)
 
     def end(self, seconds: float) -> list[str]:
@@ -221,28 +218,21 @@ class PoolManager:
             self._add_replica(self._free_place())
         for index in active[: max(len(active) - wanted, 0)]:
             self._drain(index)
-            if self._is_lost(index, now):
-                self._places.pop(index, None)
-        moved = self._move_unplaced(status, now) if wanted == len(active) else False
-        if ended or wanted > len(active) or moved:
+        replaced = wanted == len(active) and self._replace_stuck(now)
+        if ended or wanted > len(active) or replaced:
             self._publish()
 
-    def _move_unplaced(self, status: PoolStatus, now: float) -> bool:
-        """Replaces replicas that wait for resources by new ones in free places. Returns whether any was replaced."""
-        moved = False
-        for index in status.unplaced:
-            is_kept = index in self._actors and index not in self._draining
-            is_waiting = index not in self._places or self._is_lost(index, now)
-            if is_kept and is_waiting and (place := self._free_place()):
-                self._places.pop(index, None)
+    def _replace_stuck(self, now: float) -> bool:
+        """Replaces replicas that do not start by new ones in free places. Returns whether any was replaced."""
+        stuck = [index for index, since in self._unplaced.items() if now - since > STUCK_SECONDS]
+        replaced = False
+        for index in stuck:
+            if index in self._actors and index not in self._draining and (place := self._free_place()):
+                self._places.pop(index, None)  # Ray may never find another node for it, so nobody else gets it
                 self._drain(index)
                 self._add_replica(place)
-                moved = True
-        return moved
-
-    def _is_lost(self, index: int, now: float) -> bool:
-        """Returns whether the node of a replica's place may be lost, because the replica does not start there."""
-        return now - self._unplaced.get(index, now) > LOST_SECONDS
+                replaced = True
+        return replaced
 
     def _free_place(self) -> Place | None:
         return self.free_places.take(self.request)
