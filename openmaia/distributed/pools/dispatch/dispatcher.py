@@ -65,7 +65,6 @@ class Dispatcher:
         self._next_lease = uuid4().int >> 66  # so that leases of the dispatcher before a restart have other numbers
         self._ended: LRUCache[str, None] = LRUCache(_ENDED_CALLERS)
         self._dispatch_due = False
-        self._ready_since: dict[int, float] = {}
         self._replicas = ReplicaSet(spec, self._on_ready, self._on_broken)
         self._requests = RequestTracker(spec, cache, self._counts, self._replicas.spawn, self._dispatch_soon)
         self._metrics = Metrics(spec.role, spec.run)
@@ -150,7 +149,7 @@ class Dispatcher:
         """Replaces the set of replicas: their Ray actor handles, by index. The driver calls this after each change."""
         for handle in list(self._replicas):
             if handle.index not in actors:
-                self._forget(handle.index)
+                self._requests.affinity.remove_replica(handle.index)
         self._replicas.update(actors)
 
     def drain(self, index: int) -> None:
@@ -189,8 +188,8 @@ class Dispatcher:
                 counts.busy_seconds += now - handle.busy_since
                 handle.busy_since = now
             if handle.ready:
-                counts.replica_seconds += now - self._ready_since.get(handle.index, now)
-                self._ready_since[handle.index] = now
+                counts.replica_seconds += now - handle.ready_since
+                handle.ready_since = now
         return replace(
             counts,
             failures=dict(counts.failures),
@@ -313,13 +312,8 @@ class Dispatcher:
             return True
         except (*DEAD, TimeoutError) as error:
             self._lose(handle, life, kill=isinstance(error, TimeoutError))
-            self._put_back(batch)
+            self._requests.queue_again(batch)
             return False
-
-    def _put_back(self, batch: list[QueuedRequest]) -> None:
-        for request in batch:
-            request.queued_at = asyncio.get_running_loop().time()
-        self._requests.queue.push_first(batch)
 
     # -- failures ----------------------------------------------------------------------------------------------------
 
@@ -327,11 +321,11 @@ class Dispatcher:
         cause = error.cause if isinstance(error.cause, OpenMaiaError) else None
         if isinstance(cause, ReplicaNotLoaded):
             self._lose(handle, life, kill=False)
-            self._put_back(batch)  # it did not begin with them
+            self._requests.queue_again(batch)  # it did not begin with them
         elif isinstance(cause, HostDead):
             self._on_death(handle, life, batch, is_late=False, kill=True)
         elif len(batch) > 1:
-            self._requests.retry_alone(batch)
+            self._requests.queue_again(batch, alone=True)
         else:
             raised = cause or ServiceError(f"the {self._spec.role} failed: {last_line(error)}")
             self._requests.fail(batch[0], "error", raised)
@@ -346,22 +340,18 @@ class Dispatcher:
             if request.deaths == 2:
                 error = ServiceError(f"the {self._spec.role} {reason} twice over this request")
                 self._requests.fail(request, "late" if is_late else "died", error)
-        self._requests.retry_alone([request for request in batch if request.deaths < 2])
+        self._requests.queue_again([request for request in batch if request.deaths < 2], alone=True)
 
     def _lose(self, handle: ReplicaHandle, life: int, *, kill: bool) -> None:
         if self._replicas.lose(handle, life, kill=kill):
-            self._forget(handle.index)
-
-    def _forget(self, index: int) -> None:
-        self._ready_since.pop(index, None)
-        self._requests.affinity.remove_replica(index)
+            self._requests.affinity.remove_replica(handle.index)
 
     def _refuse_if_broken(self) -> None:
         if self._replicas.broken:
             raise UsageError(self._replicas.broken)
 
     def _on_ready(self, handle: ReplicaHandle) -> None:
-        self._ready_since[handle.index] = asyncio.get_running_loop().time()
+        handle.ready_since = asyncio.get_running_loop().time()
         self._requests.affinity.add_replica(handle.index)
         self._dispatch_soon()
 

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import OrderedDict, deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -146,30 +146,10 @@ class FairQueue:
         return self._length
 
     def push(self, requests: Iterable[QueuedRequest]) -> None:
-        """Adds requests, each at the end of the requests of its caller."""
+        """Adds requests, each at the end of the requests of its caller; those that are `alone`, before all others."""
         for request in requests:
-            self._by_caller.setdefault(request.caller, deque()).append(request)
+            (self._retries if request.alone else self._by_caller.setdefault(request.caller, deque())).append(request)
             self._length += 1
-
-    def push_first(self, requests: Sequence[QueuedRequest]) -> None:
-        """Puts requests back at the front of the queue, because a replica did not process them.
-
-        Requests marked as `alone`, each of which must form its own batch, come first. The others are added directly
-        behind all marked requests of the queue.
-        """
-        together = [request for request in requests if not request.alone]
-        for request in reversed(together):
-            self._by_caller.setdefault(request.caller, deque()).appendleft(request)
-            self._by_caller.move_to_end(request.caller, last=False)
-        self._retries.extendleft(request for request in reversed(requests) if request.alone)
-        self._length += len(requests)
-
-    def push_alone(self, requests: Sequence[QueuedRequest]) -> None:
-        """Adds requests before all that are not `alone`, and marks them as such, so that each forms its own batch."""
-        for request in requests:
-            request.alone = True
-            self._retries.append(request)
-        self._length += len(requests)
 
     def take(
         self, limit: int, accepts: Callable[[QueuedRequest], bool], awaited: set[QueuedRequest], *, idle: bool

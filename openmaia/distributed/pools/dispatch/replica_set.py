@@ -45,6 +45,8 @@ class ReplicaHandle:
     """Whether Ray has started its process, for which a node must have room."""
     ready: bool = False
     """Whether its model is loaded."""
+    ready_since: float = 0.0
+    """Start of the time as a ready replica that is not yet part of the pool's statistics."""
     draining: bool = False
     """Whether it gets no more work, because it is about to end."""
     in_flight: int = 0

@@ -109,12 +109,12 @@ class RequestTracker:
         """Adds one to the number of requests that failed for a cause, a key of `PoolStatistics.failures`."""
         self._counts.failures[cause] = self._counts.failures.get(cause, 0) + 1
 
-    def retry_alone(self, batch: list[QueuedRequest]) -> None:
-        """Queues the requests of a failed batch again, so that each forms its own batch."""
+    def queue_again(self, batch: list[QueuedRequest], *, alone: bool = False) -> None:
+        """Queues the requests of a failed batch again. If `alone`, each forms its own batch."""
         now = asyncio.get_running_loop().time()
         for request in batch:
-            request.queued_at = now
-        self.queue.push_alone(batch)
+            request.queued_at, request.alone = now, request.alone or alone
+        self.queue.push(batch)
         self._on_queued()
 
     def leave(self, caller: str) -> None:
@@ -176,11 +176,8 @@ class RequestTracker:
 
     def _enqueue(self, request: QueuedRequest) -> None:
         request.queued_at = asyncio.get_running_loop().time()
-        self._push(request)
+        self.queue.push([request])
         self._on_queued()
-
-    def _push(self, request: QueuedRequest) -> None:
-        (self.queue.push_alone if request.alone else self.queue.push)([request])
 
     def _finish(self, request: QueuedRequest, value: Any) -> None:
         self._close(request)
@@ -200,10 +197,10 @@ class RequestTracker:
         for request in {*waiting, *self._under_way.values()}:
             request.forget(is_gone, reason)
         for request in waiting:
-            if not request.waiters:
-                self._drop(request)
+            if request.waiters:
+                self.queue.push([request])
             else:
-                self._push(request)
+                self._drop(request)
 
     def _drop(self, request: QueuedRequest) -> None:
         self._counts.dropped += 1
