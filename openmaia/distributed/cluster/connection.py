@@ -103,7 +103,7 @@ def _below(base: str) -> Path:
 
 @contextmanager
 def _signal_handlers_kept() -> Generator[None]:
-    """Context manager that restores the handlers of SIGINT and SIGTERM at its end, because `ray.init` replaces them."""
+    # `ray.init` replaces the handlers of SIGINT and SIGTERM.
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -116,7 +116,7 @@ def _signal_handlers_kept() -> Generator[None]:
 
 
 def _check_reachable(address: str) -> None:
-    """Raises UsageError if nothing listens at the address. Ray itself would retry for minutes before it fails."""
+    # Ray itself would retry for minutes before it fails.
     match = re.fullmatch(r"(?:ray://)?\[?([^\]/]+?)\]?:(\d+)", address)
     if not match:
         return

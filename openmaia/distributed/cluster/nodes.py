@@ -14,8 +14,8 @@ from openmaia.core.errors import ServiceError
 from openmaia.distributed.failures import last_line
 
 ANSWER_SECONDS = 60.0
-"""Longest wait in seconds for an answer of the head. A head that is restarted answers again within this time. If this node
-was cut off from the head for a while, `ray.nodes` may never return."""
+"""Longest wait for an answer of the head. A head that is restarted answers again within this time. If this node was cut
+off from the head for a while, `ray.nodes` may never return."""
 
 
 def alive() -> list[dict[str, Any]]:
@@ -43,24 +43,19 @@ def alive() -> list[dict[str, Any]]:
 
 
 def own_is_alive() -> bool:
-    """Returns whether the node of this process is alive.
-
-    Raises:
-        ServiceError: If the head of the cluster gives no answer within `ANSWER_SECONDS`.
-    """
+    """Returns whether the node of this process is alive. Raises the same exceptions as `alive`."""
     return ray.get_runtime_context().get_node_id() in {node["NodeID"] for node in alive()}
 
 
 ABSENT_SECONDS = 45.0
-"""Time in seconds for which the node of this process must be missing among the living nodes, until Ray counts as ended
-on it. After a restart of the head, nodes are missing for a short time, because they register one after another."""
+"""Seconds for which the node of this process must be missing among the living nodes, until Ray counts as ended on it.
+After a restart of the head, nodes are missing for a short time, because they register one after another."""
 
 
 ENDED = (
     "Ray has ended on the node of this command, and all models and investigations with it; finished turns are kept: run "
     "the same command again to continue"
 )
-"""Message of an error: Ray has ended on the node of this process."""
 
 
 class OwnNode:
@@ -74,12 +69,7 @@ class OwnNode:
         self._absent_since: float | None = None
 
     def check(self) -> None:
-        """Checks that Ray still runs on the node of this process.
-
-        Raises:
-            ServiceError: If the node has been missing among the living nodes for a while (`ABSENT_SECONDS`), or the head
-                gives no answer.
-        """
+        """Raises ServiceError if the node has been missing for ABSENT_SECONDS, or the head gives no answer."""
         if own_is_alive():
             self._absent_since = None
         elif self._absent_since is None:
@@ -102,8 +92,8 @@ def run_on(
     """Runs a function on several nodes at once.
 
     Args:
-        nodes: The nodes, as `ray.nodes` describes them.
-        function: The function. Ray reserves no CPUs for it.
+        nodes: As `ray.nodes` describes them.
+        function: Ray reserves no CPUs for it.
         arguments: Returns the arguments of the function for a node.
         seconds: Longest wait for all results.
 

@@ -28,10 +28,7 @@ class OutputReader:
                 self._positions[path] = path.stat().st_size
 
     def read(self) -> list[str]:
-        """Returns the lines that were written since the last call.
-
-        If a line was overwritten, like that of a progress bar, only its last state is returned.
-        """
+        """Returns the lines since the last call. Of a line that was overwritten, like that of a progress bar, the last state."""
         lines: list[str] = []
         for path, position in self._positions.items():
             with path.open("rb") as file:

@@ -23,13 +23,12 @@ from openmaia.distributed.pools.dispatch.queueing import RequestRef
 from openmaia.distributed.pools.output import OutputReader
 
 IMAGE_CACHE_BYTES = 256 * 2**20
-"""Size in bytes of the image cache of a language model's replica. For the next turn of a conversation, cached images
-need not be fetched again."""
+"""Size in bytes of the image cache of a backbone's replica."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolSpec:
-    """The description of a pool: its model and its settings."""
+    """The description of a pool."""
 
     role: str
     """The name of the service in messages and metrics, such as "generator"."""
@@ -55,13 +54,9 @@ class BatchResult:
 
 @dataclass(frozen=True, slots=True)
 class LostRequest:
-    """Returned by a replica instead of an answer if it cannot read the data of a request.
-
-    This happens if the process that stored the data in Ray's object store has died.
-    """
+    """Stands for an answer if the process that stored the request in Ray's object store has died."""
 
     reason: str
-    """The type of Ray's exception and an explanation, in one line."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +65,7 @@ class ChatEnvelope:
 
     chat: Chat
     images: Mapping[str, RequestRef]
-    """References to the images, by digest."""
+    """By digest."""
 
 
 class ReplicaNotLoaded(HostDead):
@@ -110,7 +105,7 @@ class ImageCache:
 
 @dataclass(frozen=True, slots=True)
 class ImageDigest:
-    """Stands for an image in the messages of a chat that is sent to a replica (see `ChatEnvelope`)."""
+    """Stands for an image in a chat that is sent to a replica."""
 
     digest: str
 
@@ -118,10 +113,7 @@ class ImageDigest:
 def pack_chat(chat: Chat, places: dict[str, RequestRef]) -> ChatEnvelope:
     """Returns a chat with digests in place of its images, and stores new images in Ray's object store.
 
-    Args:
-        chat: The chat with images.
-        places: References to the images that were stored by earlier calls, by digest. This call adds references to the
-            new images.
+    `places` holds references to the images that earlier calls have stored, by digest. The new ones are added to it.
     """
     images = {image.digest: image for message in chat.messages for image in message.images}
     new = [digest for digest in images if digest not in places]
@@ -153,7 +145,6 @@ class Replica:
     serial: bool = True
     """Whether the model must be called by one thread at a time."""
     num_gpus: float = 0.0
-    """GPUs that the replica reserves; may be a fraction."""
     _host: Any = None
     """The object that `make` returned; None until the model is loaded."""
     _loading: threading.Lock = field(default_factory=threading.Lock)
@@ -171,11 +162,7 @@ class Replica:
         return ray.get_runtime_context().get_node_id()
 
     def load(self) -> None:
-        """Loads the model with `make` (see `PoolSpec.make`) if it is not loaded yet.
-
-        Raises:
-            Exception: Any exception that `make` raises.
-        """
+        """Loads the model if it is not loaded yet. Raises whatever `make` raises."""
         with self._loading:
             if self._host is None:
                 # For processes that vLLM starts: a machine may run several clusters.
@@ -188,11 +175,7 @@ class Replica:
         return self._output.read()
 
     def answer(self, method: str, references: Sequence[RequestRef]) -> BatchResult:
-        """Answers one batch of requests.
-
-        Args:
-            method: The method of the model.
-            references: References to the requests in Ray's object store.
+        """Answers one batch of requests with a method of the model.
 
         Raises:
             ReplicaNotLoaded: If the model is not loaded.
@@ -208,7 +191,7 @@ class Replica:
         return BatchResult(values, result.seconds)
 
     def reply(self, envelope: ChatEnvelope) -> BatchResult:
-        """Answers one chat with a language model. Raises the same exceptions as `answer`."""
+        """Answers one chat. Raises the same exceptions as `answer`."""
         return self._call("reply", [self._images.unpack(envelope)])
 
     def _call(self, method: str, requests: list[Any]) -> BatchResult:
@@ -243,7 +226,6 @@ def _loading_turn(num_gpus: float) -> AbstractContextManager[object]:
 
 
 def _fetch(payloads: set[Any]) -> dict[Any, list[Any] | LostRequest]:
-    """Fetches objects from Ray's object store. An object whose owner has died is replaced by a `LostRequest`."""
     fetched: dict[Any, list[Any] | LostRequest] = {}
     for payload in payloads:
         try:
@@ -258,5 +240,5 @@ def _request(payload: list[Any] | LostRequest, index: int) -> Any:
 
 
 def lost(value: LostRequest) -> ServiceError:
-    """Returns the error for the caller of a request whose data the replica could not read (see `LostRequest`)."""
+    """Returns the error for the caller of a lost request."""
     return ServiceError(f"a request was lost: {value.reason}")

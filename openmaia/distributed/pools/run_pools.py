@@ -27,19 +27,11 @@ LOADING = "loading.json"
 def run_pools(
     configs: Sequence[Config], assembly: Assembly, say: Callable[[str], None] = lambda line: None
 ) -> Iterator[list[Pools]]:
-    """Context manager that starts the pools of several runs. A pool consists of the replicas (processes) of one model.
+    """Context manager that starts the pools of several runs and yields those of each, in the order of the configs.
 
-    Each run has its own pool for its target, the network under study. The runs share all other pools, which are built
-    from the first config. The replicas load concurrently, except that replicas on the same GPU load one after another.
-    If this process dies, Ray ends the replicas.
-
-    Args:
-        configs: One config for each run.
-        assembly: Loads the models.
-        say: Receives a message if replicas wait for resources, and the output of models that are loading.
-
-    Yields:
-        The pools of each run, in the order of the configs.
+    Each run has its own pool for its target. The runs share all other pools, which are built from the first config. If
+    this process dies, Ray ends the replicas. `say` receives a message if replicas wait for resources, and the output of
+    models that are loading.
     """
     shared_roles = [role for role in pool_roles(configs[0]) if role != "target"]
     wanted = [(role, configs[0]) for role in shared_roles] + [("target", config) for config in configs]
@@ -83,12 +75,7 @@ class LoadingTimes:
         say(f"loading {', '.join(self._names)}: {estimate}")
 
     def loaded(self, number: int, seconds: float) -> None:
-        """Tells the user that a pool is loaded, and stores the time that it took.
-
-        Args:
-            number: The index of the pool in `pools`.
-            seconds: The time from the start of the pools until its first replica was ready.
-        """
+        """Says and stores that the pool with this index was loaded, so many seconds after the start of the pools."""
         self._say(f"loaded {self._names[number]} in {seconds:.0f} s")
         with suppress(OSError):
             self._file.parent.mkdir(parents=True, exist_ok=True)
@@ -110,9 +97,7 @@ def _digest(key: str) -> str:
 def make_manager(
     role: str, config: Config, assembly: Assembly, places: Sequence[Place] = (), free: FreePlaces | None = None
 ) -> PoolManager:
-    """Returns the manager of one pool, which consists of the replicas (processes) of one model.
-
-    The dispatcher, a process that distributes requests to the replicas, is started at once. The replicas are not.
+    """Returns the manager of one pool. Its dispatcher is started at once, its replicas are not.
 
     Args:
         role: The service, such as "generator".

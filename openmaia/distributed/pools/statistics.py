@@ -6,8 +6,8 @@ from dataclasses import asdict, dataclass, field
 from ray.util.metrics import Counter, Gauge, Histogram
 
 GAUGES = ("waiting", "outside", "under_way", "replicas", "longest_queue_seconds")
-"""Names of the statistics that are published as gauges: current values and a maximum. All others are sums, which only
-grow and are published as counters."""
+"""The statistics that are published as gauges: current values and a maximum. All others are sums, which only grow and are
+published as counters."""
 
 LATENCY_BOUNDS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0)
 """Bucket boundaries of the latency histogram, in seconds. Ray exports exact counts and an estimated sum."""
@@ -18,9 +18,8 @@ class PoolStatistics:
     """Statistics of a pool since its dispatcher started. Times are in seconds."""
 
     requests: int = 0
-    """Number of requests that arrived, including those answered from the cache."""
+    """With those answered from the cache."""
     batches: int = 0
-    """Number of batches sent to replicas."""
     batched: int = 0
     """Number of requests sent to replicas, with retries. batched / batches is the mean batch size."""
     batch_fill: float = 0.0
@@ -35,9 +34,8 @@ class PoolStatistics:
     replica_seconds: float = 0.0
     """Time in which a replica was ready, summed over replicas. busy_seconds / replica_seconds is the utilisation."""
     queue_seconds: float = 0.0
-    """Time that requests spent in the queue, summed over requests."""
+    """Summed over requests."""
     longest_queue_seconds: float = 0.0
-    """Longest time that a request spent in the queue."""
     deaths: int = 0
     """Number of times that a replica died, or was killed because it gave no answer in time."""
     dropped: int = 0
@@ -66,7 +64,7 @@ class PoolStatistics:
 
     @property
     def failed(self) -> int:
-        """The total number of requests to the pool that failed, for whatever cause."""
+        """Number of failed requests, for whatever cause."""
         return sum(self.failures.values())
 
 
@@ -85,7 +83,7 @@ class Metrics:
         self._before: dict[str, float] = {}
 
     def publish(self, statistics: PoolStatistics) -> None:
-        """Sets Ray's gauges to the current values, and increases Ray's counters by the growth since the last call."""
+        """Sets the gauges, and increases the counters by the growth since the last call."""
         now = asdict(statistics)
         for name, gauge in self._gauges.items():
             gauge.set(now.pop(name), self._tags)

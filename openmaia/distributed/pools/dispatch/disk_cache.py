@@ -26,12 +26,9 @@ folder, which the user may have put there, are never deleted."""
 class DiskCache:
     """A folder of files that is bounded in bytes. The entries that were not used for the longest time are deleted.
 
-    A key is a SHA-256 in hexadecimal. Links in the folder are not followed. Each process that writes may exceed the bound by a 16th of it until it deletes again. Entries may disappear at any
-    time, because other processes delete them, too. Reading is thread-safe; only one thread of a process may write.
-
-    Args:
-        folder: The folder. It is created if it does not exist.
-        limit: The size of all files together, in bytes.
+    A key is a SHA-256 in hexadecimal. Links in the folder are not followed. Each process that writes may exceed the bound
+    by a 16th of it until it deletes again. Entries may disappear at any time, because other processes delete them, too.
+    Reading is thread-safe; only one thread of a process may write.
 
     Raises:
         OSError: The folder cannot be created.
@@ -100,7 +97,6 @@ class DiskCache:
         return folder / key
 
     def _sweep(self) -> None:
-        """Deletes the entries that were not used for the longest time, so that there is room for the next writes."""
         entries: list[tuple[float, int, str]] = []
         for folder in _scanned(self._folder):
             if not folder.is_dir(follow_symlinks=False):

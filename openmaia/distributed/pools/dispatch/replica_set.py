@@ -19,16 +19,16 @@ LAUNCHES = 3
 """Number of times that a replica may die while it loads its model before it has to wait for RETRY_SECONDS."""
 
 RETRY_SECONDS = 30.0
-"""Time in seconds until a replica that could not be loaded is loaded again."""
+"""Time until a replica that could not be loaded is loaded again."""
 
 OUTPUT_SECONDS = 2.0
-"""Time in seconds between two reads of the output of a replica that loads its model."""
+"""Time between two reads of the output of a replica that loads its model."""
 
 MAX_NOTES = 100
 """Largest number of messages that are kept for the driver. Older ones are dropped."""
 
 PAUSE = 0.1
-"""Time in seconds between two checks of a replica that Ray is starting."""
+"""Seconds between two checks of a replica that Ray is starting."""
 
 _log = logging.getLogger(__name__)
 
@@ -38,9 +38,8 @@ class ReplicaHandle:
     """The dispatcher's state of one replica. Times are in seconds on the clock of the event loop."""
 
     index: int
-    """The index of the replica in the pool. It is not used again after the replica has been removed."""
+    """It is not used again after the replica has been removed."""
     actor: Any
-    """The Ray actor handle."""
     started: bool = False
     """Whether Ray has started its process, for which a node must have room."""
     ready: bool = False
@@ -65,26 +64,17 @@ class ReplicaHandle:
     """Number of failed attempts to load the model since it was last ready."""
 
     def begin(self, now: float, *, exclusive: bool = False) -> None:
-        """Updates the state when a batch is sent to the replica.
-
-        Args:
-            now: Current time.
-            exclusive: Whether the batch is a request that is retried alone, during which no other batch may be sent.
-        """
+        """Updates the state when a batch is sent to the replica, after which `exclusive` keeps others away."""
         if self.in_flight == 0:
             self.busy_since = now
         self.in_flight += 1
         self.exclusive = exclusive
 
     def end(self, now: float) -> float:
-        """Updates the state when a batch that was sent to the replica ends.
-
-        Args:
-            now: Current time.
+        """Updates the state when a batch ends.
 
         Returns:
-            The busy time since `busy_since`, in seconds, if no other batch runs on the replica. Otherwise 0, because
-            the busy time goes on.
+            The busy time since `busy_since`, or 0 if the replica has other batches, because the busy time goes on.
         """
         self.in_flight -= 1
         self.ended_at = now
@@ -95,8 +85,8 @@ class ReplicaHandle:
 class ReplicaSet:
     """The replicas of one pool. It loads their models and detects that none of them can be loaded.
 
-    The driver owns the actors, and Ray restarts their processes (`max_restarts=-1`). This class then loads their models
-    again. All methods must be called in the same event loop.
+    The driver owns the actors, and Ray restarts their processes. This class then loads their models again. All methods
+    must be called in the same event loop.
 
     Args:
         spec: The description of the pool.
@@ -127,10 +117,7 @@ class ReplicaSet:
         return [handle for handle in self._handles.values() if handle.ready and not handle.draining]
 
     def update(self, actors: Mapping[int, Any]) -> None:
-        """Replaces the set by the replicas that the driver has now. The models of new replicas are loaded.
-
-        `actors` holds the Ray actor handles of the replicas, by index.
-        """
+        """Replaces the set by the replicas that the driver has now. The models of new replicas are loaded."""
         for index, actor in actors.items():
             if index not in self._handles:
                 self._handles[index] = ReplicaHandle(index, actor)
@@ -139,7 +126,7 @@ class ReplicaSet:
             del self._handles[index]
 
     def drain(self, index: int) -> None:
-        """Marks a replica as draining, so that it gets no more work. It may be ended when its `in_flight` is 0."""
+        """Marks a replica as draining. It may be ended when its `in_flight` is 0."""
         if index in self._handles:
             self._handles[index].draining = True
 
@@ -148,12 +135,11 @@ class ReplicaSet:
 
         Args:
             handle: The replica.
-            life: The value of `handle.life` (its number of deaths) when the failed work began.
+            life: The value of `handle.life` when the failed work began.
             kill: Whether to kill the process, for example because it hangs.
 
         Returns:
-            Whether the replica was marked as dead by this call. False if its death was handled before, or if the
-            replica was removed from the set.
+            False if this death was handled before, or if the replica was removed from the set.
         """
         if handle.life != life or handle.index not in self._handles:
             return False
@@ -192,7 +178,6 @@ class ReplicaSet:
             return
 
     async def _load(self, handle: ReplicaHandle) -> None:
-        """Loads the model of a replica. Raises UsageError if that fails, or if the process dies LAUNCHES times."""
         reason = ""
         for _ in range(LAUNCHES):
             await self._started(handle)
@@ -209,7 +194,6 @@ class ReplicaSet:
         raise UsageError(f"the {self._spec.role} died {LAUNCHES} times while it was loaded: {reason}")
 
     async def _follow(self, handle: ReplicaHandle, loading: asyncio.Future[None]) -> None:
-        """Waits until a model is loaded, and collects the output of the replica meanwhile."""
         is_over = False
         while not is_over:
             is_over = bool((await asyncio.wait([loading], timeout=OUTPUT_SECONDS))[0])
@@ -219,7 +203,6 @@ class ReplicaSet:
         await loading
 
     async def _started(self, handle: ReplicaHandle) -> None:
-        """Waits until Ray has started or restarted the actor."""
         while True:
             try:
                 await handle.actor.node.remote()
@@ -234,10 +217,6 @@ class ReplicaSet:
         If no replica is ready and none could be loaded, the pool is broken: waiting and new requests fail at once. A
         replica that has been ready before is given up only after a second failure in a row, and one that has not
         started after RETRY_SECONDS waits for room on a node and does not count.
-
-        Args:
-            handle: The replica.
-            error: Says why the replica could not be loaded.
         """
         if not self._is_in_use(handle):
             return  # the replica was ended while it was loading
@@ -256,7 +235,6 @@ class ReplicaSet:
         return self._handles.get(handle.index) is handle and not handle.draining
 
     def _give_up(self, error: UsageError, replicas: list[ReplicaHandle]) -> None:
-        """Marks the pool as broken if it has no ready replica and none of `replicas` could be loaded."""
         if not any(one.ready for one in self) and all(one.failures > one.has_served for one in replicas):
             self.broken = error.message
             self._on_broken()
