@@ -152,7 +152,7 @@ from pathlib import Path
 from openmaia.config.loading import load
 from openmaia.core.errors import UsageError
 from openmaia.distributed.cluster.connection import cluster
-from openmaia.distributed.cluster.preflight import preflight, shared
+from openmaia.distributed.cluster.preflight import check_folders, preflight
 from openmaia.runs.files import Files
 from openmaia.runs.run import Run
 

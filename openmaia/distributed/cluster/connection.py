@@ -17,9 +17,9 @@ import ray
 from openmaia.config.schema import Config
 from openmaia.core.errors import UsageError
 
-LONGEST_SOCKET = 107
+_LONGEST_SOCKET = 107
 """Largest length of the path of a socket in bytes."""
-SOCKET = "/r/session_2026-01-31_23-59-59_999999_9999999/sockets/plasma_store"
+_SOCKET = "/r/session_2026-01-31_23-59-59_999999_9999999/sockets/plasma_store"
 """The longest path of a socket in the folder of Ray."""
 
 
@@ -73,7 +73,7 @@ def private_folder() -> Path:
     """
     chosen, temporary = (os.environ.get(name, "") for name in ("RAY_TMPDIR", "TMPDIR"))
     folder = _below(chosen or temporary or "/tmp")
-    if (excess := len(os.fsencode(f"{folder}{SOCKET}")) - LONGEST_SOCKET) > 0:
+    if (excess := len(os.fsencode(f"{folder}{_SOCKET}")) - _LONGEST_SOCKET) > 0:
         if chosen:
             raise UsageError(
                 f"RAY_TMPDIR={chosen!r} is {excess} bytes too long for the sockets of Ray; give a folder with a shorter path"

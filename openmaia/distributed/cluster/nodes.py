@@ -13,7 +13,7 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 from openmaia.core.errors import ServiceError
 from openmaia.distributed.failures import last_line
 
-ANSWER_SECONDS = 60.0
+_ANSWER_SECONDS = 60.0
 """Longest wait for an answer of the head. A head that is restarted answers again within this time. If this node was cut
 off from the head for a while, `ray.nodes` may never return."""
 
@@ -22,7 +22,7 @@ def alive() -> list[dict[str, Any]]:
     """Returns the nodes that are alive, as `ray.nodes` describes them.
 
     Raises:
-        ServiceError: If the head of the cluster gives no answer within `ANSWER_SECONDS`.
+        ServiceError: If the head of the cluster gives no answer within `_ANSWER_SECONDS`.
     """
     answer: Future[list[dict[str, Any]]] = Future()
 
@@ -34,10 +34,10 @@ def alive() -> list[dict[str, Any]]:
 
     threading.Thread(target=ask, name="nodes", daemon=True).start()
     try:
-        return [node for node in answer.result(ANSWER_SECONDS) if node["Alive"]]
+        return [node for node in answer.result(_ANSWER_SECONDS) if node["Alive"]]
     except TimeoutError:
         raise ServiceError(
-            f"the head of the Ray cluster gave no answer within {ANSWER_SECONDS:g} s, as if this node had been cut off from "
+            f"the head of the Ray cluster gave no answer within {_ANSWER_SECONDS:g} s, as if this node had been cut off from "
             "it; what is finished is kept: check the network, and run the same command again to continue"
         ) from None
 
@@ -47,7 +47,7 @@ def own_is_alive() -> bool:
     return ray.get_runtime_context().get_node_id() in {node["NodeID"] for node in alive()}
 
 
-ABSENT_SECONDS = 45.0
+_ABSENT_SECONDS = 45.0
 """Seconds for which the node of this process must be missing among the living nodes, until Ray counts as ended on it.
 After a restart of the head, nodes are missing for a short time, because they register one after another."""
 
@@ -69,12 +69,12 @@ class OwnNode:
         self._absent_since: float | None = None
 
     def check(self) -> None:
-        """Raises ServiceError if the node has been missing for ABSENT_SECONDS, or the head gives no answer."""
+        """Raises ServiceError if the node has been missing for _ABSENT_SECONDS, or the head gives no answer."""
         if own_is_alive():
             self._absent_since = None
         elif self._absent_since is None:
             self._absent_since = time.monotonic()
-        elif time.monotonic() > self._absent_since + ABSENT_SECONDS:
+        elif time.monotonic() > self._absent_since + _ABSENT_SECONDS:
             raise ServiceError(ENDED)
 
 

@@ -22,7 +22,7 @@ from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
 from openmaia.distributed.cluster.resources import ROUNDING, ResourceRequest
 
-SILENT_SECONDS = 5
+_SILENT_SECONDS = 5
 """Time after which the user is told that the reservation is still waiting for resources."""
 
 
@@ -89,7 +89,7 @@ def _fits(room: ResourceRequest, request: ResourceRequest) -> int:
 
 
 @contextmanager
-def reserved(
+def reserve(
     requests: Sequence[ResourceRequest], say: Callable[[str], None], *, grows: bool = False
 ) -> Generator[list[list[Place]]]:
     """Context manager that reserves resources until its end, or until this process dies. It waits until they are free.
@@ -139,7 +139,7 @@ def _group(members: Sequence[ResourceRequest]) -> PlacementGroup:
 def _wait(groups: Iterable[PlacementGroup], say: Callable[[str], None]) -> None:
     is_said = False
     for group in groups:
-        while not group.wait(SILENT_SECONDS):
+        while not group.wait(_SILENT_SECONDS):
             if not is_said:
                 say("waiting for GPUs and CPUs that others hold, or nodes that are still to come")
                 is_said = True

@@ -19,13 +19,13 @@ from openmaia.distributed.cluster.nodes import alive, label, run_on
 from openmaia.runs.files import Files
 from openmaia.runs.run import Run
 
-PAUSE = 0.5
+_PAUSE = 0.5
 """Seconds between two attempts of a repeated check."""
 
-LATE = 10.0
+_LATE = 10.0
 """Seconds until a file that one node wrote must be visible on another node."""
 
-ANSWER = 90.0
+_ANSWER = 90.0
 """Seconds in which a node must start a process and check the folders."""
 
 
@@ -41,12 +41,12 @@ def preflight(configs: Sequence[Config], runs: Sequence[Run], say: Printer) -> N
         UsageError: If resources are missing, or if a node does not share the folders.
         ServiceError: If a node could not be checked.
     """
-    room(configs, say)
+    check_room(configs, say)
     for config, run in zip(configs, runs, strict=True):
-        shared([("paths.runs", run.files), ("paths.exemplars", Files(config.paths.exemplars))])
+        check_folders([("paths.runs", run.files), ("paths.exemplars", Files(config.paths.exemplars))])
 
 
-def room(configs: Sequence[Config], say: Printer) -> None:
+def check_room(configs: Sequence[Config], say: Printer) -> None:
     """Checks that the cluster has what the configs request: GPUs, CPUs, memory and nodes with certain labels.
 
     The initial replicas of all pools must fit beside at least one investigation. The workers that compute exemplars must
@@ -70,7 +70,7 @@ def room(configs: Sequence[Config], say: Printer) -> None:
         if not waiting:
             say(f"waiting up to {patience:g} s for nodes: {reason}")
             waiting = True
-        time.sleep(PAUSE)
+        time.sleep(_PAUSE)
     wanted = resources.of_investigations(config)
     left_out = resources.unplaced([*resources.of_pools(configs), wanted], nodes).get(wanted.name, 0)
     if left_out:
@@ -137,7 +137,7 @@ def _nodes() -> list[resources.NodeResources]:
     ]
 
 
-def shared(folders: Sequence[tuple[str, Files]]) -> None:
+def check_folders(folders: Sequence[tuple[str, Files]]) -> None:
     """Checks that all nodes of the cluster share the given folders with this process.
 
     Each node must read a file that this process wrote, and this process must read a file that the node wrote.
@@ -170,12 +170,12 @@ def _check(nodes: Sequence[dict[str, Any]], folders: Sequence[tuple[str, Files]]
         return f"{name}-{node['NodeID']}"
 
     wrong, unknown = list[str](), list[str]()
-    for node, said, problem in run_on(nodes, _look, lambda node: (folders, name, own_file(node)), ANSWER):
+    for node, said, problem in run_on(nodes, _look, lambda node: (folders, name, own_file(node)), _ANSWER):
         if problem:
             unknown.append(f"{label(node)} {problem}")
             continue
         if not said:
-            away = [(key, f) for key, f in folders if not _appears(f, own_file(node), time.monotonic() + LATE)]
+            away = [(key, f) for key, f in folders if not _appears(f, own_file(node), time.monotonic() + _LATE)]
             said = [f"writes files that cannot be seen here ({key}={files.root})" for key, files in away]
         wrong += [f"{label(node)} {each}" for each in said]
     if wrong:
@@ -193,7 +193,7 @@ def _check(nodes: Sequence[dict[str, Any]], folders: Sequence[tuple[str, Files]]
 def _look(folders: Sequence[tuple[str, Files]], name: str, own: str) -> list[str]:
     """Runs on another node. Returns the problems."""
     wrong: list[str] = []
-    until = time.monotonic() + LATE
+    until = time.monotonic() + _LATE
     for key, files in folders:
         try:
             if not _appears(files, name, until):
@@ -210,5 +210,5 @@ def _appears(files: Files, name: str, until: float) -> bool:
     while files.read(name) is None:
         if time.monotonic() >= until:
             return False
-        time.sleep(PAUSE)
+        time.sleep(_PAUSE)
     return True

@@ -9,7 +9,7 @@ from openmaia.config.schema import Config, pool_roles
 ROUNDING = 1e-6
 """Tolerance in comparisons of fractional resources."""
 
-EXEMPLAR_SHARE = 0.25
+_EXEMPLAR_SHARE = 0.25
 """Smallest fraction of a GPU that a worker for exemplars requests if `ray.exemplar_workers` is 0. The target's pool may
 request less (`pools.target.num_gpus`), but with so little, Ray would put dozens of workers on one GPU and leave the
 other GPUs idle."""
@@ -91,7 +91,7 @@ def of_exemplars(config: Config) -> ResourceRequest:
     """
     count, gpus = config.ray.exemplar_workers, config.pools.target.num_gpus
     if gpus and not count:
-        gpus = max(gpus, EXEMPLAR_SHARE)
+        gpus = max(gpus, _EXEMPLAR_SHARE)
     return ResourceRequest(name="ray.exemplar_workers", count=count, gpus=gpus)
 
 

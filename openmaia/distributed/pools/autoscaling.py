@@ -12,12 +12,12 @@ UP_AFTER = 2.0
 DOWN_AFTER = 30.0
 """Seconds for which the pool must have too many replicas before it shrinks: about as long as another pool takes to load."""
 
-WAITS_AFTER = 10.0
+_WAITS_AFTER = 10.0
 """Seconds after which a pool with replicas that have not started counts as waiting for resources. Before, their
 processes may still be starting."""
 
-SHRINK_STEP = 8
-"""A pool of n replicas shrinks by at most n // SHRINK_STEP at once, but by at least one, unless it is released."""
+_SHRINK_STEP = 8
+"""A pool of n replicas shrinks by at most n // _SHRINK_STEP at once, but by at least one, unless it is released."""
 
 WINDOW = 300.0
 """Seconds over which the offered load of a pool is averaged."""
@@ -84,7 +84,7 @@ class ScalingPolicy:
         if self._low_since is not None and now - self._low_since >= patience and count > lowest:
             self._low_since = now
             needed = max(min(ceil(demand), limit if is_above else count), lowest)
-            at_once = count if self.is_released and is_idle else max(count // SHRINK_STEP, 1)
+            at_once = count if self.is_released and is_idle else max(count // _SHRINK_STEP, 1)
             return max(count - at_once, needed)
         return min(count, highest)
 
@@ -102,7 +102,7 @@ class ScalingPolicy:
         return PoolClaim(
             load=load,
             placed=placed,
-            waits=waited > WAITS_AFTER,
+            waits=waited > _WAITS_AFTER,
             smallest=lowest,
             largest=max(min(highest, ceil(max(demand, load or 0.0))), lowest, placed),
         )
@@ -168,7 +168,7 @@ class PoolClaim:
     placed: int
     """Number of replicas that have their resources."""
     waits: bool
-    """Whether some replicas have not started for WAITS_AFTER seconds."""
+    """Whether some replicas have not started for _WAITS_AFTER seconds."""
     smallest: int
     """The least that the pool should get; of a released pool 1 while it has requests, otherwise 0."""
     largest: int

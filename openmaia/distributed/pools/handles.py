@@ -33,14 +33,14 @@ from openmaia.distributed.pools.replica import ReplicaNotLoaded, pack_chat
 from openmaia.distributed.pools.statistics import PoolStatistics
 from openmaia.distributed.pools.status import LeaseResult, ReplicaLease
 
-BACKBONE_DEATHS = 3
+_BACKBONE_DEATHS = 3
 """A chat fails after this number of attempts during which the replica died or did not answer in time. During the last of
 them, the replica has no other chats."""
 
-BACKBONE_LEASES = 10
+_BACKBONE_LEASES = 10
 """A chat fails after this number of attempts, including those for which the replica had died before and was not loaded."""
 
-OVERHEAD = 200
+_OVERHEAD = 200
 """Approximate size in bytes of a request without its image."""
 
 
@@ -154,9 +154,9 @@ class PooledBackbone:
         envelope = pack_chat(chat, self._images if chat.conversation else {})
         conversation = f"{self.caller}/{chat.conversation}" if chat.conversation else ""
         deaths, failure = 0, "died"
-        for _ in range(BACKBONE_LEASES):
+        for _ in range(_BACKBONE_LEASES):
             # One chat can kill a replica with all chats on it. Each is then tried once more alone, so that only that one fails.
-            alone = deaths == BACKBONE_DEATHS - 1
+            alone = deaths == _BACKBONE_DEATHS - 1
             lease: ReplicaLease = resolve(self.address.dispatcher.acquire.remote(self.caller, conversation, alone))
             result, error = self._ask(lease, envelope)
             resolve(self.address.dispatcher.release.remote(lease.id, result))
@@ -168,7 +168,7 @@ class PooledBackbone:
             if isinstance(error, ReplicaNotLoaded):
                 continue  # the replica had died before
             deaths, failure = deaths + 1, result.failure
-            if deaths == BACKBONE_DEATHS:
+            if deaths == _BACKBONE_DEATHS:
                 break
         reason = f"gave no answer within {self.address.deadline:g} s" if failure == "late" else "died"
         raise ServiceError(f"the {self.role} {reason} {deaths} times over this request")
@@ -247,4 +247,4 @@ class Pools:
 
 def _size(request: Any) -> int:
     image = getattr(request, "image", None)
-    return OVERHEAD + (len(image.data) if isinstance(image, EncodedImage) else 0)
+    return _OVERHEAD + (len(image.data) if isinstance(image, EncodedImage) else 0)

@@ -17,26 +17,26 @@ from openmaia.config.loading import to_dict
 from openmaia.config.schema import Config
 from openmaia.core.errors import OpenMaiaError, UsageError
 from openmaia.distributed.assembly import Assembly
-from openmaia.distributed.cluster.preflight import room
+from openmaia.distributed.cluster.preflight import check_room
 from openmaia.distributed.failures import resolve
 from openmaia.distributed.pools.handles import Pools
 from openmaia.distributed.pools.run_pools import run_pools
 from openmaia.distributed.pools.statistics import PoolStatistics
 
-NAMESPACE = "openmaia-pools"
+_NAMESPACE = "openmaia-pools"
 """The Ray namespace of the keepers."""
 
-STATUS = "status"
+_STATUS = "status"
 """Ray concurrency group of the keeper's methods that can run while `start` runs."""
 
-SECTIONS = ("target", "generator", "editor", "backbone", "viewer", "pictures", "pools")
+_SECTIONS = ("target", "generator", "editor", "backbone", "viewer", "pictures", "pools")
 """The sections of a config that determine its pools, besides `evaluate.generator`."""
 
 
 def pools_name(config: Config) -> str:
     """Returns the name of the persistent pools of a config: its target and a hash of what determines the pools."""
     values = to_dict(config)
-    sections = {section: values[section] for section in SECTIONS} | {"test": values["evaluate"]["generator"]}
+    sections = {section: values[section] for section in _SECTIONS} | {"test": values["evaluate"]["generator"]}
     text = json.dumps(sections, sort_keys=True)
     return f"{config.target.name}-{hashlib.sha256(text.encode()).hexdigest()[:12]}"
 
@@ -59,19 +59,19 @@ class PoolKeeper:
             self._pools = replace(self._stack.enter_context(run_pools([self.config], self.assembly))[0], kept=True)
         return self._pools
 
-    @ray.method(concurrency_group=STATUS)
+    @ray.method(concurrency_group=_STATUS)
     def statistics(self) -> dict[str, PoolStatistics]:
         """Returns the statistics by role. The dict is empty while the pools are starting."""
         return self._pools.statistics() if self._pools is not None else {}
 
-    @ray.method(concurrency_group=STATUS)
+    @ray.method(concurrency_group=_STATUS)
     def stop(self) -> None:
         """Ends the pools."""
         self._stack.close()
 
 
 _as_actor: Any = ray.remote
-_RemoteKeeper = _as_actor(concurrency_groups={STATUS: 1})(PoolKeeper)
+_RemoteKeeper = _as_actor(concurrency_groups={_STATUS: 1})(PoolKeeper)
 
 
 def up(config: Config, assembly: Assembly, say: Callable[[str], None] = lambda line: None) -> str:
@@ -89,8 +89,8 @@ def up(config: Config, assembly: Assembly, say: Callable[[str], None] = lambda l
     name = pools_name(config)
     is_new = _find(name) is None
     if is_new:
-        room([config], say)
-    options = {"name": name, "namespace": NAMESPACE, "lifetime": "detached", "get_if_exists": True, "num_cpus": 0}
+        check_room([config], say)
+    options = {"name": name, "namespace": _NAMESPACE, "lifetime": "detached", "get_if_exists": True, "num_cpus": 0}
     keeper = _RemoteKeeper.options(**options).remote(config, assembly)
     try:
         resolve(keeper.start.remote())
@@ -114,7 +114,7 @@ def down(config: Config) -> bool:
 def names() -> list[str]:
     """Returns the names of the persistent pools on this cluster, sorted."""
     actors: Any = ray.util.list_named_actors(all_namespaces=True)
-    return sorted(actor["name"] for actor in actors if actor["namespace"] == NAMESPACE)
+    return sorted(actor["name"] for actor in actors if actor["namespace"] == _NAMESPACE)
 
 
 def statistics(name: str) -> dict[str, PoolStatistics]:
@@ -146,6 +146,6 @@ def kept_or_own_pools(
 
 def _find(name: str) -> Any | None:
     try:
-        return ray.get_actor(name, namespace=NAMESPACE)
+        return ray.get_actor(name, namespace=_NAMESPACE)
     except ValueError:
         return None

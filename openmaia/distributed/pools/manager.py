@@ -23,12 +23,12 @@ from openmaia.distributed.pools.status import PoolStatus
 STEP_SECONDS = 0.5
 """Time between two updates of the pools."""
 
-END_SECONDS = 5.0
+_END_SECONDS = 5.0
 """Longest wait for unfinished calls to the dispatchers when the pools of a run end. Without the wait, Ray would report
 these calls as failed. The wait is short, because the command has to end within 15 s after a signal, even if the cluster
 is gone."""
 
-STUCK_SECONDS = 10.0
+_STUCK_SECONDS = 10.0
 """Seconds after which a replica that has not started is replaced by one in free reserved resources, if there are any.
 Its own node may be lost, or the free resources of the cluster may not fit it."""
 
@@ -195,7 +195,7 @@ class PoolManager:
             self._publish()
 
     def _replace_stuck(self, now: float) -> bool:
-        stuck = [index for index, since in self._unplaced.items() if now - since > STUCK_SECONDS]
+        stuck = [index for index, since in self._unplaced.items() if now - since > _STUCK_SECONDS]
         replaced = False
         for index in stuck:
             if index in self._actors and index not in self._draining and (place := self._free_place()):
@@ -236,7 +236,7 @@ class PoolManager:
 
 
 @contextmanager
-def managed(
+def manage(
     managers: Sequence[PoolManager],
     say: Callable[[str], None] = lambda line: None,
     loaded: Callable[[int, float], None] = lambda number, seconds: None,
@@ -278,8 +278,8 @@ def managed(
         yield
     finally:
         over.set()
-        thread.join(END_SECONDS)
-        until = time.monotonic() + END_SECONDS
+        thread.join(_END_SECONDS)
+        until = time.monotonic() + _END_SECONDS
         for manager in managers:
             for line in manager.end(max(until - time.monotonic(), 0.0)):
                 say(line)

@@ -22,7 +22,7 @@ from openmaia.core.messages import Chat, Message
 from openmaia.distributed.pools.dispatch.queueing import RequestRef
 from openmaia.distributed.pools.output import OutputReader
 
-IMAGE_CACHE_BYTES = 256 * 2**20
+_IMAGE_CACHE_BYTES = 256 * 2**20
 """Size in bytes of the image cache of a backbone's replica."""
 
 
@@ -75,7 +75,7 @@ class ReplicaNotLoaded(HostDead):
 class ImageCache:
     """A cache of the images that conversations on this replica used last, by digest. It is thread-safe."""
 
-    def __init__(self, max_bytes: int = IMAGE_CACHE_BYTES):
+    def __init__(self, max_bytes: int = _IMAGE_CACHE_BYTES):
         self._max_bytes, self._bytes = max_bytes, 0
         self._images: OrderedDict[str, EncodedImage] = OrderedDict()
         self._lock = threading.Lock()

@@ -12,14 +12,14 @@ from openmaia.config.machine import TEST_GENERATOR, DrawingPoolConfig
 from openmaia.config.schema import Config, pool_roles, test_generator
 from openmaia.core.paths import user_path
 from openmaia.distributed.assembly import Assembly
-from openmaia.distributed.cluster.placement import FreePlaces, Place, reserved
+from openmaia.distributed.cluster.placement import FreePlaces, Place, reserve
 from openmaia.distributed.cluster.resources import of_pool
 from openmaia.distributed.pools.dispatch.cache import CacheSpec
 from openmaia.distributed.pools.handles import PoolAddress, Pools
-from openmaia.distributed.pools.manager import PoolManager, managed
+from openmaia.distributed.pools.manager import PoolManager, manage
 from openmaia.distributed.pools.replica import PoolSpec
 
-LOADING = "loading.json"
+_LOADING = "loading.json"
 """File in `paths.cache` with the times in seconds that models took to load, by a hash of their configs."""
 
 
@@ -36,14 +36,14 @@ def run_pools(
     shared_roles = [role for role in pool_roles(configs[0]) if role != "target"]
     wanted = [(role, configs[0]) for role in shared_roles] + [("target", config) for config in configs]
     requests = [of_pool(role, config) for role, config in wanted]
-    with reserved(requests, say, grows=configs[0].ray.autoscaling) as places:
+    with reserve(requests, say, grows=configs[0].ray.autoscaling) as places:
         free = FreePlaces()
         managers = [
             make_manager(role, config, assembly, places_of_role, free)
             for (role, config), places_of_role in zip(wanted, places, strict=True)
         ]
         times = LoadingTimes(wanted, say)
-        with managed(managers, say, times.loaded):
+        with manage(managers, say, times.loaded):
             shared = {manager.spec.role: _address(manager) for manager in managers[: len(shared_roles)]}
             yield [Pools({"target": _address(target), **shared}) for target in managers[len(shared_roles) :]]
 
@@ -58,7 +58,7 @@ class LoadingTimes:
 
     def __init__(self, pools: Sequence[tuple[str, Config]], say: Callable[[str], None]):
         self._say = say
-        self._file = user_path(pools[0][1].paths.cache) / LOADING
+        self._file = user_path(pools[0][1].paths.cache) / _LOADING
         self._keys = [
             f"generator {to_dict(config)['evaluate']['generator']}"
             if role == TEST_GENERATOR

@@ -5,11 +5,11 @@ from dataclasses import asdict, dataclass, field
 
 from ray.util.metrics import Counter, Gauge, Histogram
 
-GAUGES = ("waiting", "outside", "under_way", "replicas", "longest_queue_seconds")
+_GAUGES = ("waiting", "outside", "under_way", "replicas", "longest_queue_seconds")
 """The statistics that are published as gauges: current values and a maximum. All others are sums, which only grow and are
 published as counters."""
 
-LATENCY_BOUNDS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0)
+_LATENCY_BOUNDS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0)
 """Bucket boundaries of the latency histogram, in seconds. Ray exports exact counts and an estimated sum."""
 
 
@@ -77,8 +77,8 @@ class Metrics:
 
     def __init__(self, role: str, run: str):
         self._tags = {"role": role, "run": run}
-        self._gauges = {name: Gauge(_name(name), tag_keys=("role", "run")) for name in GAUGES}
-        self._latency = Histogram(_name("latency_seconds"), boundaries=list(LATENCY_BOUNDS), tag_keys=("role", "run"))
+        self._gauges = {name: Gauge(_name(name), tag_keys=("role", "run")) for name in _GAUGES}
+        self._latency = Histogram(_name("latency_seconds"), boundaries=list(_LATENCY_BOUNDS), tag_keys=("role", "run"))
         self._counters: dict[str, Counter] = {}
         self._before: dict[str, float] = {}
 

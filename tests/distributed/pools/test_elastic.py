@@ -16,7 +16,7 @@ import pytest
 
 from openmaia.config.machine import PoolConfig
 from openmaia.core.messages import Chat, Reply, user
-from openmaia.distributed.cluster.placement import reserved
+from openmaia.distributed.cluster.placement import reserve
 from openmaia.distributed.cluster.resources import of_replica
 from openmaia.distributed.failures import resolve
 from openmaia.distributed.pools.autoscaling import ScalingPolicy
@@ -87,7 +87,7 @@ def test_dispatcher_that_dies_does_not_call_off_the_draining(ray_cluster: None, 
 def test_stuck_replica_is_replaced_by_one_in_a_free_place(ray_cluster: None):
     config = PoolConfig(num_cpus=0.1)
     spec = PoolSpec(role="target", make=partial(Counted, "", seconds=0.0), config=config, run="stuck")
-    with reserved([replace(of_replica("target", config), count=2)], print) as (places,):
+    with reserve([replace(of_replica("target", config), count=2)], print) as (places,):
         manager = PoolManager(spec=spec, places=places[:1])
         manager.free_places.give_back(places[1])
         manager.start()

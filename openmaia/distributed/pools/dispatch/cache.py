@@ -18,7 +18,7 @@ from openmaia.core.images import EncodedImage, decode
 from openmaia.core.services import Edit, GeneratedImage, Generation
 from openmaia.distributed.pools.dispatch.disk_cache import DiskCache
 
-MAX_PENDING_WRITES = 64
+_MAX_PENDING_WRITES = 64
 """Largest number of images that wait to be written to disk. While it is reached, new images are kept in memory only."""
 
 FORMAT = b"openmaia generated image 4\n"
@@ -65,7 +65,7 @@ class GenerationCache:
         self._bytes = 0
         self._disk = _open(spec) if spec.disk_bytes else None
         self._writer = ThreadPoolExecutor(1, thread_name_prefix="cache")
-        self._pending = threading.Semaphore(MAX_PENDING_WRITES)
+        self._pending = threading.Semaphore(_MAX_PENDING_WRITES)
         self.hits = self.misses = self.joined = 0
 
     def get_from_memory(self, key: str) -> GeneratedImage | None:

@@ -15,19 +15,19 @@ from openmaia.core.errors import OpenMaiaError, UsageError
 from openmaia.distributed.failures import DEAD, last_line
 from openmaia.distributed.pools.replica import PoolSpec
 
-LAUNCHES = 3
-"""Number of times that a replica may die while it loads its model before it has to wait for RETRY_SECONDS."""
+_LAUNCHES = 3
+"""Number of times that a replica may die while it loads its model before it has to wait for _RETRY_SECONDS."""
 
-RETRY_SECONDS = 30.0
+_RETRY_SECONDS = 30.0
 """Time until a replica that could not be loaded is loaded again."""
 
-OUTPUT_SECONDS = 2.0
+_OUTPUT_SECONDS = 2.0
 """Time between two reads of the output of a replica that loads its model."""
 
-MAX_NOTES = 100
+_MAX_NOTES = 100
 """Largest number of messages that are kept for the driver. Older ones are dropped."""
 
-PAUSE = 0.1
+_PAUSE = 0.1
 """Seconds between two checks of a replica that Ray is starting."""
 
 _log = logging.getLogger(__name__)
@@ -101,7 +101,7 @@ class ReplicaSet:
         self.broken = ""
         """The error message if no replica of the pool can be loaded; empty otherwise."""
         self.deaths = 0
-        self._notes: deque[str] = deque(maxlen=MAX_NOTES)
+        self._notes: deque[str] = deque(maxlen=_MAX_NOTES)
 
     def __iter__(self):
         return iter(self._handles.values())
@@ -179,7 +179,7 @@ class ReplicaSet:
 
     async def _load(self, handle: ReplicaHandle) -> None:
         reason = ""
-        for _ in range(LAUNCHES):
+        for _ in range(_LAUNCHES):
             await self._started(handle)
             try:
                 await self._follow(handle, asyncio.ensure_future(handle.actor.load.remote()))
@@ -191,14 +191,14 @@ class ReplicaSet:
             except DEAD as error:
                 reason = last_line(error)
                 handle.started = False
-        raise UsageError(f"the {self._spec.role} died {LAUNCHES} times while it was loaded: {reason}")
+        raise UsageError(f"the {self._spec.role} died {_LAUNCHES} times while it was loaded: {reason}")
 
     async def _follow(self, handle: ReplicaHandle, loading: asyncio.Future[None]) -> None:
         is_over = False
         while not is_over:
-            is_over = bool((await asyncio.wait([loading], timeout=OUTPUT_SECONDS))[0])
+            is_over = bool((await asyncio.wait([loading], timeout=_OUTPUT_SECONDS))[0])
             with suppress(RayError, TimeoutError):  # the process has died, or a library keeps it from answering
-                lines = await asyncio.wait_for(handle.actor.output.remote(), OUTPUT_SECONDS)
+                lines = await asyncio.wait_for(handle.actor.output.remote(), _OUTPUT_SECONDS)
                 self._notes.extend(f"{self._spec.role}-{handle.index}: {line}" for line in lines)
         await loading
 
@@ -209,25 +209,25 @@ class ReplicaSet:
                 handle.started = True
                 return
             except ActorUnavailableError:
-                await asyncio.sleep(PAUSE)
+                await asyncio.sleep(_PAUSE)
 
     async def _could_not_load(self, handle: ReplicaHandle, error: UsageError) -> None:
         """Reports that a replica could not be loaded, and waits until it is time to try again.
 
         If no replica is ready and none could be loaded, the pool is broken: waiting and new requests fail at once. A
         replica that has been ready before is given up only after a second failure in a row, and one that has not
-        started after RETRY_SECONDS waits for room on a node and does not count.
+        started after _RETRY_SECONDS waits for room on a node and does not count.
         """
         if not self._is_in_use(handle):
             return  # the replica was ended while it was loading
         handle.failures += 1
         note = (
-            f"a replica of the {self._spec.role} could not be loaded, next try in {RETRY_SECONDS:g} s: {error.message}"
+            f"a replica of the {self._spec.role} could not be loaded, next try in {_RETRY_SECONDS:g} s: {error.message}"
         )
         _log.warning("%s", note)
         self._notes.append(note)
         self._give_up(error, list(self))
-        await asyncio.sleep(RETRY_SECONDS)
+        await asyncio.sleep(_RETRY_SECONDS)
         if self._is_in_use(handle):
             self._give_up(error, [one for one in self if one.started or one.failures])
 
