@@ -119,8 +119,8 @@ def too_wide(pools: Sequence[ResourceRequest], nodes: Sequence[NodeResources]) -
     for pool in pools:
         if pool.gpus > max(most, 1):
             return (
-                f"pools.{pool.name}.num_gpus={pool.gpus:g} is more than the {most} GPUs of the largest node, and a replica "
-                "cannot span nodes: serve so large a model with vLLM, and use it as an endpoint"
+                f"pools.{pool.name}.num_gpus={pool.gpus:g}, but no node has more than {most}, and a replica cannot span "
+                "nodes: give fewer, or serve so large a model with vLLM and use it as an endpoint"
             )
     return ""
 
