@@ -233,12 +233,7 @@ def _check_backbone(config: Config) -> None:
             f"backbone.context_tokens={backbone.context_tokens} leaves no room beside limits.reply_tokens="
             f"{config.limits.reply_tokens}; raise the one or lower the other"
         )
-    parallel, stages = backbone.vllm.tensor_parallel, backbone.vllm.pipeline_parallel
-    if backbone.kind == "vllm" and stages > 1 and pool.num_gpus != parallel * stages:
-        raise UsageError(
-            f"backbone.vllm.pipeline_parallel={stages} with backbone.vllm.tensor_parallel={parallel} needs "
-            f"pools.backbone.num_gpus={parallel * stages}; it is {pool.num_gpus:g}"
-        )
+    parallel = backbone.vllm.tensor_parallel
     if backbone.kind == "vllm" and parallel > 1 and 0 < pool.num_gpus < parallel:
         raise UsageError(
             f"backbone.vllm.tensor_parallel={parallel} needs as many GPUs per replica; "

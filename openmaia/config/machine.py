@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 
 MACHINE_SECTIONS = ("ray", "pools", "paths", "job", "retries", "tracking", "sandbox")
 _SERVING = ("base_url", "concurrency", "timeout", "tries", "outage_minutes")
-_ENGINE = ("tensor_parallel", "pipeline_parallel", "memory_fraction", "eager")
+_ENGINE = ("tensor_parallel", "memory_fraction", "eager")
 MACHINE_KEYS = (
     *(
         f"{section}.{key}"

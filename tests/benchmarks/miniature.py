@@ -38,7 +38,7 @@ from openmaia.distributed.pools.autoscaling import (
     ScalingPolicy,
 )
 from openmaia.distributed.pools.handles import PoolAddress, Pools
-from openmaia.distributed.pools.manager import PoolManager, managed
+from openmaia.distributed.pools.manager import PoolManager, manage
 from openmaia.distributed.pools.replica import PoolSpec
 from openmaia.distributed.scheduler import Scheduler
 from openmaia.distributed.worker import SweepContext
@@ -138,7 +138,7 @@ def _pools(size: Miniature, *, elastic: bool) -> Iterator[dict[str, PoolManager]
         return _manager(role, size, 1, size.replicas if role in with_gpus(size.gpus) else 1)
 
     managers = {role: manager(role) for role in POOLS}
-    with managed(list(managers.values())):
+    with manage(list(managers.values())):
         for manager in managers.values():
             while _statistics(manager).replicas < manager.spec.config.min_replicas:
                 time.sleep(0.1)

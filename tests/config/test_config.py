@@ -353,13 +353,6 @@ def test_saved_config_reads_back_equal(text: str):
             ["backbone.kind=vllm", "backbone.model=m", "backbone.vllm.tensor_parallel=2", "pools.backbone.num_gpus=1"],
             "needs as many GPUs per replica",
         ),
-        (
-            [
-                *("backbone.kind=vllm", "backbone.model=m", "backbone.vllm.tensor_parallel=2"),
-                *("backbone.vllm.pipeline_parallel=2", "pools.backbone.num_gpus=2"),
-            ],
-            "needs pools.backbone.num_gpus=4; it is 2",
-        ),
         (["generator.kind=diffusers"], "leaves out generator.model"),
         (["editor.kind=diffusers"], "leaves out editor.model"),
         (["backbone.tries=0"], "above 0"),

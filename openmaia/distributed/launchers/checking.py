@@ -11,7 +11,7 @@ from openmaia.config.schema import Config
 from openmaia.core.checks import Check
 from openmaia.core.errors import UsageError
 from openmaia.core.secrets import is_clean
-from openmaia.distributed.cluster.resources import NodeResources, of_investigations, of_pools, unplaced
+from openmaia.distributed.cluster.resources import NodeResources, of_investigations, of_pools, too_wide, unplaced
 from openmaia.distributed.launchers.requirements import installed, missing_files, missing_packages
 
 
@@ -28,6 +28,8 @@ def check_room(configs: Sequence[Config], nodes: Sequence[NodeResources], asked:
     """
     pools, investigations = of_pools(configs), of_investigations(configs[0])
     one = dataclasses.replace(investigations, count=1)
+    if reason := too_wide(pools, nodes):
+        raise UsageError(f"{asked} is too little: {reason}")
     if short := unplaced([*pools, one], nodes):
         wanted = ", ".join(str(claim) for claim in (*pools, investigations))
         raise UsageError(
