@@ -207,16 +207,19 @@ class FirstPass:
                         self._layers[layer] = Accumulator(scale, self._k, self._sample, device)
                     self._layers[layer].take(numbered, found[layer])
 
-    def summaries(self) -> dict[str, Summary]:
-        """Returns for each layer the statistics of its units over all images processed so far.
-
-        They include the images with the highest and lowest activations of each unit.
-        """
+    def summaries(self) -> "Summaries":
+        """Returns the statistics over all images processed so far. There must be some."""
         with torch.inference_mode():
-            return {
-                layer: self._layers[layer].total() if layer in self._layers else Summary.empty(scale, self._k)
-                for layer, scale in self._scales.items()
-            }
+            return {layer: accumulator.total() for layer, accumulator in self._layers.items()}
+
+
+Summaries = dict[str, Summary]
+"""The statistics of each layer's units, by layer."""
+
+
+def added(one: Summaries, other: Summaries) -> Summaries:
+    """Returns the statistics over two sets of images."""
+    return {layer: one[layer] + other[layer] for layer in one}
 
 
 def _moved(numbers: Sequence[Sequence[int]], device: torch.device) -> torch.Tensor:

@@ -224,35 +224,25 @@ class ExemplarStore:
 
         image_table.write(self.files, name, images())
         rows.sort(key=lambda row: row["unit"])
-        self.write_rows(layer, len(written), pa.Table.from_pylist(rows, schema=ROWS), name)
-        self.write_units(layer, written, name)
+        self.write_rows(layer, pa.Table.from_pylist(rows, schema=ROWS), name)
+        self.write_units(layer, units_table(written, name))
 
-    def write_rows(self, layer: str, units: int, rows: pa.Table, pictures_file: str) -> None:
+    def write_rows(self, layer: str, rows: pa.Table, pictures_file: str) -> None:
         """Writes the table with one row per exemplar of a layer whose images are already stored.
 
         Args:
             layer: Name of the layer.
-            units: Number of units of the layer.
             rows: The exemplars, a table with the schema ROWS, sorted by unit.
             pictures_file: Name of the file with the images of these exemplars.
         """
-        group = max(len(rows) * UNITS_PER_GROUP // max(units, 1), 1)
+        units: Any = rows.column("unit").unique()
+        group = max(len(rows) * UNITS_PER_GROUP // max(len(units), 1), 1)
         with self.files.writing(f"{safe(layer)}.rows.parquet") as stream:
             tables.write(stream, rows, _header(pictures_file), group)
 
-    def write_units(self, layer: str, units: Iterable[UnitExemplars], pictures_file: str) -> None:
-        """Writes the table with the statistics of the units of a layer, one row per unit.
-
-        Call this after the other files of the layer are written: a layer with this table counts as complete.
-
-        Args:
-            layer: Name of the layer.
-            units: The units with their statistics. The field `exemplars` is ignored.
-            pictures_file: Name of the file with the images of the layer's exemplars.
-        """
-        found = sorted(units, key=lambda unit: unit.unit.index)
-        data = tables.dump([_unit_row(unit) for unit in found], _UNITS, _header(pictures_file), 64)
-        self.files.write(f"{safe(layer)}.units.parquet", data)
+    def write_units(self, layer: str, table: bytes) -> None:
+        """Writes the result of `units_table` for a layer, after its other files: the layer then counts as complete."""
+        self.files.write(f"{safe(layer)}.units.parquet", table)
 
     def read(self, unit: Unit) -> UnitExemplars:
         """Returns the exemplars and statistics of a unit.
@@ -278,6 +268,17 @@ class ExemplarStore:
             return _unit(unit, found[0], rows, shown)
         except (LookupError, TypeError, ValueError, OverflowError) as error:
             raise StoreError(f"{self.files.path(name)} is damaged: {error!r}; compute the exemplars again") from error
+
+
+def units_table(units: Iterable[UnitExemplars], pictures_file: str) -> bytes:
+    """Returns the table with the statistics of the units of a layer, one row per unit, without their exemplars.
+
+    Args:
+        units: The units in any order.
+        pictures_file: Name of the file with the images of the layer's exemplars.
+    """
+    found = sorted(units, key=lambda unit: unit.unit.index)
+    return tables.dump([_unit_row(unit) for unit in found], _UNITS, _header(pictures_file), 64)
 
 
 def _header(pictures_file: str) -> dict[str, Any]:

@@ -4,10 +4,9 @@ Summaries can be added. Counts and sums are integers, and ties between extreme a
 number, so that the total does not depend on the number of workers or the order of addition.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cache, partial
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -55,7 +54,7 @@ Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Summary:
     """Statistics of the activations of all units of a layer over a set of images.
 
@@ -84,76 +83,25 @@ class Summary:
     """Lowest activations in ascending order and the numbers of their images, both of shape (units, at most k)."""
     broken: npt.NDArray[np.bool_]
     """Whether a unit had a value that was NaN or infinite, shape (units,)."""
-    sampled: dict[int, npt.NDArray[np.float32]] = field(default_factory=dict[int, npt.NDArray[np.float32]])
+    sampled: dict[int, npt.NDArray[np.float32]]
     """Activations of all units, shape (units,), by image number, for the images of a random sample of the dataset.
     Exemplars of the kinds `random` and `ladder` (evenly spaced by rank) are chosen from this sample."""
 
-    @classmethod
-    def empty(cls, scales: npt.NDArray[np.float32], k: int) -> "Summary":
-        """Returns the summary of a layer over no images: all counts and sums are 0.
-
-        Args:
-            scales: Histogram scales of the units, shape (units,).
-            k: Number of highest and of lowest activations to keep per unit.
-        """
-        units = len(scales)
-        nothing = np.zeros((units, 0)), np.zeros((units, 0), dtype=np.int64)
-        return cls(
-            k=k,
-            scales=scales,
-            positions=np.zeros((units, histogram.BINS), dtype=np.int32),
-            maxima=np.zeros((units, histogram.BINS), dtype=np.int32),
-            sums=np.zeros((7, units), dtype=np.int64),
-            seen=0,
-            positions_seen=0,
-            top=nothing,
-            bottom=nothing,
-            broken=np.zeros(units, dtype=np.bool_),
+    def __add__(self, other: "Summary") -> "Summary":
+        """Returns the summary of the same units over both sets of images."""
+        return Summary(
+            k=self.k,
+            scales=self.scales,
+            positions=self.positions + other.positions,
+            maxima=self.maxima + other.maxima,
+            sums=self.sums + other.sums,
+            seen=self.seen + other.seen,
+            positions_seen=self.positions_seen + other.positions_seen,
+            top=_extremes(self.top, other.top, self.k, descending=True),
+            bottom=_extremes(self.bottom, other.bottom, self.k, descending=False),
+            broken=self.broken | other.broken,
+            sampled=self.sampled | other.sampled,
         )
-
-    def add(self, other: "Summary") -> None:
-        """Adds a summary of the same units over other images to this one."""
-        self.positions += other.positions
-        self.maxima += other.maxima
-        self.sums += other.sums
-        self.broken |= other.broken
-        self.seen += other.seen
-        self.positions_seen += other.positions_seen
-        self.top = _extremes(self.top, other.top, self.k, descending=True)
-        self.bottom = _extremes(self.bottom, other.bottom, self.k, descending=False)
-        self.sampled |= other.sampled
-
-    def arrays(self) -> dict[str, npt.NDArray[Any]]:
-        """Returns the summary as named arrays for a file. Only the non-empty bins of histograms are included."""
-        numbers = np.array(sorted(self.sampled), dtype=np.int64)
-        sampled = np.array([self.sampled[int(n)] for n in numbers], dtype=np.float32)
-        packed = {"sums": self.sums, "broken": self.broken, "sampled": sampled, "sampled_numbers": numbers}
-        packed |= {"counts": np.array([self.seen, self.positions_seen])}
-        for name, (values, ids) in (("top", self.top), ("bottom", self.bottom)):
-            packed |= {name: values, f"{name}_numbers": ids}
-        for name, counts in (("positions", self.positions), ("maxima", self.maxima)):
-            filled = np.flatnonzero(counts)
-            packed |= {f"{name}_at": filled, name: counts.ravel()[filled]}
-        return packed
-
-    @classmethod
-    def of_arrays(cls, packed: Mapping[str, npt.NDArray[Any]], scales: npt.NDArray[np.float32], k: int) -> "Summary":
-        """Restores a summary from the result of `arrays`.
-
-        Args:
-            packed: The result of `arrays`.
-            scales: Histogram scales of the units, shape (units,).
-            k: Number of highest and of lowest activations per unit.
-        """
-        made = cls.empty(scales, k)
-        made.sums, made.broken = packed["sums"], packed["broken"]
-        made.seen, made.positions_seen = map(int, packed["counts"])
-        made.top = packed["top"], packed["top_numbers"]
-        made.bottom = packed["bottom"], packed["bottom_numbers"]
-        made.sampled = {int(n): row for n, row in zip(packed["sampled_numbers"], packed["sampled"], strict=True)}
-        made.positions.ravel()[packed["positions_at"]] = packed["positions"]
-        made.maxima.ravel()[packed["maxima_at"]] = packed["maxima"]
-        return made
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,20 +176,24 @@ class Accumulator:
         """Returns the summary over all images that were added."""
         if self._waiting:
             self._settle()
-        made = Summary.empty(self._scales, self._k)
-        made.positions = self._positions.cpu().numpy().reshape(-1, histogram.BINS).copy()
-        made.maxima = self._maxima.cpu().numpy().reshape(-1, histogram.BINS).copy()
-        made.sums, made.broken = self._sums.cpu().numpy().copy(), self._broken.cpu().numpy().copy()
-        made.seen, made.positions_seen = self._seen, self._positions_seen
         top, bottom = self._top.cpu().numpy(), self._bottom.cpu().numpy()
-        made.top = _values(top >> 32), LAST - (top & LAST)
-        made.bottom = _values(bottom >> 32), bottom & LAST
-        made.sampled = {
-            number: row
-            for numbers, rows in self._sampled
-            for number, row in zip(numbers, rows.cpu().numpy(), strict=True)
-        }
-        return made
+        return Summary(
+            k=self._k,
+            scales=self._scales,
+            positions=self._positions.cpu().numpy().reshape(-1, histogram.BINS).copy(),
+            maxima=self._maxima.cpu().numpy().reshape(-1, histogram.BINS).copy(),
+            sums=self._sums.cpu().numpy().copy(),
+            seen=self._seen,
+            positions_seen=self._positions_seen,
+            top=(_values(top >> 32), LAST - (top & LAST)),
+            bottom=(_values(bottom >> 32), bottom & LAST),
+            broken=self._broken.cpu().numpy().copy(),
+            sampled={
+                number: row
+                for numbers, rows in self._sampled
+                for number, row in zip(numbers, rows.cpu().numpy(), strict=True)
+            },
+        )
 
     def _settle(self) -> None:
         numbers = [number for each, *_ in self._waiting for number in each]

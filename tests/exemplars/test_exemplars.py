@@ -1,11 +1,11 @@
 """Exemplars of whole layers: exact, the same however the work is shared, and finished whatever dies."""
 
-import hashlib
 import random
 import shutil
 import subprocess
 import sys
 import time
+from functools import reduce
 from pathlib import Path
 
 import numpy as np
@@ -22,7 +22,6 @@ from openmaia.core.images import EncodedImage
 from openmaia.core.services import QUANTILES
 from openmaia.core.units import Unit
 from openmaia.exemplars import histogram, passes
-from openmaia.exemplars.store import ExemplarStore
 from openmaia.exemplars.summary import CLAMP, rounded
 from openmaia.models.targets.hooked import NetworkTarget
 from openmaia.models.targets.preprocess import TargetNetwork, published
@@ -30,6 +29,7 @@ from tests.conftest import REPOSITORY
 from tests.helpers.dissecting import first, ordered
 from tests.helpers.images import sample_image, save
 from tests.helpers.looking import loaded, look
+from tests.helpers.stored import assert_alike, store
 from tests.models.targets.test_targets import PREPROCESS, Tokens, small
 
 LAYERS = ["0", "2"]
@@ -60,17 +60,15 @@ def config(folder: Path, exemplars_root: Path, *overrides: str, network: str = "
     )
 
 
-def contents(root: Path) -> dict[str, str]:
-    found = (path for path in root.rglob("[!.]*") if path.is_file())
-    files = {path.relative_to(root).as_posix(): path for path in found}
-    return {name: hashlib.sha256(path.read_bytes()).hexdigest() for name, path in sorted(files.items())}
+def leftovers(root: Path) -> list[Path]:
+    return list(root.rglob("work-*"))
 
 
 @pytest.fixture(scope="module")
 def reference(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("reference")
     exemplars.make(config(folder, root), LAYERS)
-    assert len(contents(root)) == 2 * len(LAYERS) + 2, "nothing of the work is left behind"
+    assert not leftovers(root)
     return root
 
 
@@ -166,26 +164,24 @@ def test_quantiles_of_a_unit_that_the_sample_did_not_show_end_at_its_extremes():
 # -- the same however the work is shared ---------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("workers", [pytest.param(2, marks=pytest.mark.slow), 5])
-def test_any_number_of_workers_in_any_order_gives_the_same_bytes(
-    folder: Path, reference: Path, tmp_path: Path, workers: int
-):
-    team = [exemplars.worker(config(folder, tmp_path)) for _ in range(workers)]
-    job = team[0].begin(LAYERS)
-    shards = random.Random(workers).sample(job.first, len(job.first))
-    assert len(shards) >= 3
-    for worker in team[1:]:
-        worker.join(LAYERS)
-    for turn, shard in enumerate(shards):
-        team[turn % workers].first([shard])
-    for worker in reversed(team):
-        worker.save()
-    assert team[0].begin(LAYERS).first == []
-    second = team[0].choose()
-    for turn, shard in enumerate(reversed(second)):
-        team[turn % workers].second([shard])
-    team[-1].finish()
-    assert contents(tmp_path) == contents(reference)
+def test_any_number_of_workers_in_any_order_gives_the_same(folder: Path, reference: Path, tmp_path: Path):
+    team = [exemplars.worker(config(folder, tmp_path)) for _ in range(5)]
+    scales = team[0].scales(LAYERS)
+    shares = np.array_split(np.arange(team[0].count()), 7)
+    random.Random(0).shuffle(shares)
+    found = [team[turn % 5].first(scales, share.tolist()) for turn, share in enumerate(shares)]
+    places = team[1].choose(reduce(passes.added, found))
+    resumed = team[2].resume(LAYERS)
+    assert resumed is not None and np.array_equal(resumed, places)
+    shares = np.array_split(np.unique(places["number"]), 4)[::-1]
+    parts = [
+        part
+        for worker, share in zip(team, shares, strict=False)
+        for part in worker.second(LAYERS, places[np.isin(places["number"], share)])
+    ]
+    team[-1].finish(LAYERS, parts)
+    assert_alike(store(tmp_path), store(reference), LAYERS)
+    assert not leftovers(tmp_path)
 
 
 def compute_on_ray(settings: Config) -> None:
@@ -196,14 +192,29 @@ def compute_on_ray(settings: Config) -> None:
 
 
 @pytest.mark.slow
-def test_dead_worker_on_ray_changes_no_byte(folder: Path, reference: Path, tmp_path: Path, ray_cluster: None):
+@pytest.mark.parametrize("workers", [1, 2])
+def test_share_of_a_dead_worker_on_ray_is_computed_again(
+    folder: Path, reference: Path, tmp_path: Path, workers: int, ray_cluster: None
+):
     grave = tmp_path / "grave"
-    settings = config(folder, tmp_path / "made", "ray.exemplar_workers=2", "ray.save_seconds=0")
+    settings = config(folder, tmp_path / "made", f"ray.exemplar_workers={workers}")
     environment = {"env_vars": {"OPENMAIA_TEST_GRAVE": str(grave)}}
     task = ray.remote(num_cpus=0, runtime_env=environment)(compute_on_ray)
     ray.get(task.remote(settings), timeout=240)
     assert grave.exists(), "a worker died"
-    assert contents(tmp_path / "made") == contents(reference)
+    assert_alike(store(tmp_path / "made"), store(reference), LAYERS)
+
+
+def test_first_pass_that_ended_is_not_repeated(folder: Path, reference: Path, tmp_path: Path):
+    interrupted = exemplars.worker(config(folder, tmp_path))
+    scales = interrupted.scales(LAYERS)
+    places = interrupted.choose(interrupted.first(scales, range(interrupted.count())))
+    interrupted.second(LAYERS, places)
+    seen: list[int] = []
+    exemplars.make(config(folder, tmp_path), LAYERS, progress=lambda done, total: seen.append(done))
+    assert min(seen) > interrupted.count(), "the second pass only"
+    assert_alike(store(tmp_path), store(reference), LAYERS)
+    assert not leftovers(tmp_path)
 
 
 SCRIPT = """
@@ -219,13 +230,13 @@ def computing(folder: Path, exemplars: Path) -> list[str]:
     sources = [
         str(REPOSITORY / "configs/closed-form.yaml"), "target.kind=network", "target.name=net",
         "target.network=tests.helpers.networks:mortal", f"target.layers=[{','.join(LAYERS)}]", "pictures.kind=folder",
-        f"pictures.folder={folder}", f"paths.exemplars={exemplars}", "ray.save_seconds=0",
+        f"pictures.folder={folder}", f"paths.exemplars={exemplars}",
     ]  # fmt: skip
     return [sys.executable, "-c", SCRIPT.format(layers=LAYERS), *sources]
 
 
 @pytest.mark.slow
-def test_killed_ten_times_at_random_the_store_is_the_same_in_the_end(folder: Path, reference: Path, tmp_path: Path):
+def test_killed_at_random_the_store_is_the_same_in_the_end(folder: Path, reference: Path, tmp_path: Path):
     command = computing(folder, tmp_path)
     lot = random.Random(7)
     killed = 0
@@ -241,7 +252,8 @@ def test_killed_ten_times_at_random_the_store_is_the_same_in_the_end(folder: Pat
         process.wait()
     assert killed >= 3
     subprocess.run(command, check=True, timeout=200)
-    assert contents(tmp_path) == contents(reference)
+    assert_alike(store(tmp_path), store(reference), LAYERS)
+    assert not leftovers(tmp_path)
 
 
 # -- bad input -----------------------------------------------------------------------------------------------------------
@@ -276,32 +288,33 @@ def test_changed_pictures_are_named_with_what_to_do(folder: Path, tmp_path: Path
 def test_a_folder_that_changes_during_the_pass_is_the_users_to_mend(folder: Path, tmp_path: Path):
     shutil.copytree(folder, tmp_path / "pictures")
     worker = exemplars.worker(config(tmp_path / "pictures", tmp_path / "store"))
-    job = worker.begin(LAYERS)
+    scales = worker.scales(LAYERS)
     for path in (tmp_path / "pictures").glob("*.png"):
         path.unlink()
     with pytest.raises(UsageError, match="was changed while exemplars were computed"):
-        worker.first(job.first[:1])
+        worker.first(scales, range(40))
 
 
 def test_a_picture_that_was_replaced_is_noticed(folder: Path, tmp_path: Path):
     shutil.copytree(folder, tmp_path / "pictures")
     worker = exemplars.worker(config(tmp_path / "pictures", tmp_path / "store"))
-    job = worker.begin(LAYERS)
+    scales = worker.scales(LAYERS)
     for path in (tmp_path / "pictures").glob("*.png"):
         save(path, sample_image(999_983))
     with pytest.raises(UsageError, match="was changed while exemplars were computed"):
-        worker.first(job.first[:1])
+        worker.first(scales, range(40))
 
 
 @pytest.mark.slow
-def test_a_full_disk_is_named_and_what_was_saved_is_used_again(folder: Path, reference: Path, tmp_path: Path):
+def test_full_disk_is_named_and_a_later_command_finishes(folder: Path, reference: Path, tmp_path: Path):
     command = computing(folder, tmp_path)
-    # No file may grow beyond 16 kB: summaries fit, the pictures do not.
+    # No file may grow beyond 16 kB: the results of the first pass fit, the images do not.
     full = subprocess.run(["bash", "-c", 'ulimit -f 16; exec "$@"', "bash", *command], capture_output=True, text=True)
     assert full.returncode != 0
     assert "could not be written" in full.stderr
     subprocess.run(command, check=True, timeout=200)
-    assert contents(tmp_path) == contents(reference)
+    assert_alike(store(tmp_path), store(reference), LAYERS)
+    assert not leftovers(tmp_path)
 
 
 def test_a_layer_named_twice_is_computed_once(folder: Path, reference: Path):
@@ -310,16 +323,9 @@ def test_a_layer_named_twice_is_computed_once(folder: Path, reference: Path):
 
 def test_a_layer_that_is_asked_for_later_joins_the_others(folder: Path, reference: Path, tmp_path: Path):
     for layer in LAYERS:
-        store = exemplars.make(config(folder, tmp_path), [layer])
-    assert sorted(store.layers()) == LAYERS
-    whole = ExemplarStore.at(str(reference), "net", "folder")
-    for layer in LAYERS:
-        unit = Unit(target="net", layer=layer, index=3)
-        one, other = store.read(unit), whole.read(unit)
-        assert [(e.kind, e.activation, e.image.digest) for e in one.exemplars] == [
-            (e.kind, e.activation, e.image.digest) for e in other.exemplars
-        ]
-        assert one.threshold == other.threshold
+        made = exemplars.make(config(folder, tmp_path), [layer])
+    assert sorted(made.layers()) == LAYERS
+    assert_alike(made, store(reference), LAYERS)
 
 
 @pytest.mark.parametrize(("k", "warning"), [(3, False), (40, True)])
@@ -330,19 +336,10 @@ def test_number_of_images_of_exemplars_is_said(folder: Path, tmp_path: Path, k: 
 
 
 def test_a_network_that_takes_batches_finds_the_same(folder: Path, reference: Path, tmp_path: Path):
-    """As on a GPU: processes read, many shards are finished together, and images wait for others of their size."""
+    """As on a GPU: processes read, and images wait for others of their size."""
     target = targets_of_config(config(folder, tmp_path), batch=8)
-    store = exemplars.make(config(folder, tmp_path), LAYERS, target=target)
-    alone = ExemplarStore.at(str(reference), "net", "folder")
-    for layer in LAYERS:
-        assert store.units(layer) == alone.units(layer)
-        for index in store.units(layer):
-            one, other = (each.read(Unit(target="net", layer=layer, index=index)) for each in (store, alone))
-            assert [(e.kind, e.rank, e.image.digest) for e in one.exemplars] == [
-                (e.kind, e.rank, e.image.digest) for e in other.exemplars
-            ]
-            assert [e.activation for e in one.exemplars] == pytest.approx([e.activation for e in other.exemplars], 2e-5)
-            assert one.threshold == pytest.approx(other.threshold, rel=2e-5, abs=1e-6)
+    made = exemplars.make(config(folder, tmp_path), LAYERS, target=target)
+    assert_alike(made, store(reference), LAYERS)
 
 
 def targets_of_config(settings: Config, batch: int) -> NetworkTarget:

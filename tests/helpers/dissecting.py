@@ -2,14 +2,14 @@
 
 import dataclasses
 from collections.abc import Callable, Sequence
+from functools import reduce
 
 from openmaia.core.images import EncodedImage
 from openmaia.core.services import Exemplar, UnitExemplars
 from openmaia.core.units import Unit
 from openmaia.exemplars import passes
-from openmaia.exemplars.passes import Chosen, FirstPass, Order, Readable
+from openmaia.exemplars.passes import Chosen, FirstPass, Order, Readable, Summaries
 from openmaia.exemplars.store import KINDS
-from openmaia.exemplars.summary import Summary
 from tests.helpers.looking import loaded
 
 
@@ -49,16 +49,15 @@ def first(
     layers: Sequence[str],
     k: int,
     shares: Sequence[Sequence[int]],
-) -> dict[str, Summary]:
+) -> Summaries:
     """The first pass by as many workers as there are shares, added up in their order."""
     scales = passes.scales(target, layers, (loaded(target, n, pictures[n]) for n in order.sample(passes.SCALED_ON)))
-    total = {layer: Summary.empty(scales[layer], k) for layer in layers}
+    found: list[Summaries] = []
     for share in shares:
         worker = FirstPass(target, order, scales, k)
         worker.take(loaded(target, number, pictures[number]) for number in share)
-        for layer, summary in worker.summaries().items():
-            total[layer].add(summary)
-    return total
+        found.append(worker.summaries())
+    return reduce(passes.added, found)
 
 
 def kept(
