@@ -1,4 +1,4 @@
-"""Histograms of units' activations with fixed, logarithmic bins. Their sum does not depend on the order of addition.
+"""Histograms of units' activations with fixed, logarithmic bins.
 
 The index of a bin consists of the sign, the exponent and the first six mantissa bits of a float32, so that one bit
 shift finds it. Before that, each activation is divided by the scale of its unit: a power of two near the largest
@@ -24,8 +24,8 @@ largest magnitude is 2**(LOWEST + OCTAVES); larger ones are counted in the outer
 
 QUIETEST = 2.0**-12
 """Smallest scale of a unit, as a share of the largest magnitude in its layer. It is for units that are almost silent on
-the sample: a class may have a probability of 1e-9 on all images of the sample and of 1 on a later one, but sums clip
-values at 2**16 scales (`summary.CLAMP`). 2**16 is above 2**12 to leave room for values above those of the sample."""
+the sample: a class may have a probability of 1e-9 on all images of the sample and of 1 on a later one, far above the
+largest magnitude that its histogram would distinguish."""
 
 HALF = OCTAVES * STEPS
 """Number of bins of a histogram for values of one sign."""

@@ -28,7 +28,7 @@ from openmaia.core.units import TargetInfo, Unit
 from openmaia.exemplars import histogram
 from openmaia.exemplars.loading import LoadedImage
 from openmaia.exemplars.store import KINDS
-from openmaia.exemplars.summary import FIXED, WORD, Accumulator, Floats, Ints, NumberedImages, Summary, rounded
+from openmaia.exemplars.summary import Accumulator, Floats, Ints, NumberedImages, Summary, rounded
 
 SCALED_ON = 32
 """Number of images in the sample from which the histogram scales (see histogram.py) of all units are computed."""
@@ -245,7 +245,7 @@ def choose(summary: Summary, order: Order) -> Chosen:
     Returns:
         For each kind, the units' activations on the selected images and the numbers of these images.
     """
-    sample = [n for n in order.sample(sample_size(summary.k)) if n in summary.sampled]
+    sample = order.sample(sample_size(summary.k))
     numbers = np.array(sample, dtype=np.int64)
     values = rounded(np.stack([summary.sampled[n] for n in sample], axis=1).astype(np.float64))
     ids = np.broadcast_to(numbers, values.shape)
@@ -262,9 +262,10 @@ def _ladder(summary: Summary, values: Floats, ids: Ints) -> tuple[Floats, Ints]:
 
     Ranked are the sampled images and the two images with the unit's extreme activations.
     """
-    values = np.concatenate([values, summary.top[0][:, :1], summary.bottom[0][:, :1]], axis=1)
-    ids = np.concatenate([ids, summary.top[1][:, :1], summary.bottom[1][:, :1]], axis=1)
-    order = np.lexsort((ids, -values), axis=1)
+    top, bottom = summary.top, summary.bottom
+    values = np.concatenate([values, top[0][:, :1], bottom[0][:, :1]], axis=1)
+    ids = np.concatenate([ids, top[1][:, :1], bottom[1][:, :1]], axis=1)
+    order = np.argsort(-values, axis=1, kind="stable")
     values, ids = np.take_along_axis(values, order, axis=1), np.take_along_axis(ids, order, axis=1)
     rungs_of: list[tuple[Floats, Ints]] = []
     for row, row_ids in zip(values, ids, strict=True):
@@ -363,14 +364,11 @@ def unit_rows(info: TargetInfo, layer: str, summary: Summary, quantile: float) -
             activations over all positions and images.
     """
     given = info.mask_threshold
-    scale = summary.scales.astype(np.float64)
-    values, low, high, positive, peaks, peak_low, peak_high = summary.sums.astype(np.float64)
-    squares, peak_squares = low + high * WORD, peak_low + peak_high * WORD
-    unit_of_sum = scale / FIXED
-    mean = values * unit_of_sum / summary.positions_seen
-    variance = np.maximum(squares * unit_of_sum * scale / summary.positions_seen - mean**2, 0)
-    peak_mean = peaks * unit_of_sum / summary.seen
-    peak_std = np.sqrt(np.maximum(peak_squares * unit_of_sum * scale / summary.seen - peak_mean**2, 0))
+    values, squares, positive, peaks, peak_squares = summary.sums
+    mean = values / summary.positions_seen
+    variance = np.maximum(squares / summary.positions_seen - mean**2, 0)
+    peak_mean = peaks / summary.seen
+    peak_std = np.sqrt(np.maximum(peak_squares / summary.seen - peak_mean**2, 0))
     highest, lowest = summary.top[0][:, 0], summary.bottom[0][:, 0]
     floor = np.full(len(highest), -np.inf)
     asked = sorted({*QUANTILES, quantile})

@@ -1,8 +1,4 @@
-"""Statistics of the activations of a layer's units over the images processed so far.
-
-Summaries can be added. Counts and sums are integers, and ties between extreme activations are broken by the image
-number, so that the total does not depend on the number of workers or the order of addition.
-"""
+"""Statistics of the activations of a layer's units over the images processed so far. They can be added."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,18 +15,6 @@ POSITIONS = 49
 offset depends on the image. Quantiles over n images rest on up to 49 n positions. The maximum of a map is taken over
 all its positions."""
 
-FIXED = float(2**20)
-"""Sums of activations are stored as integer multiples of the unit's histogram scale (see histogram.py) / FIXED, because
-a sum of integers does not depend on the order of addition."""
-
-CLAMP = float(2**16)
-"""Largest magnitude of a summand relative to the unit's histogram scale (see histogram.py). It keeps sums over a
-million images within 64 bits."""
-
-WORD = float(2**26)
-"""Sums of squares consist of two integers, high and low, of which the value is high x WORD + low. A square is up to
-CLAMP**2, which in one integer of 64 bits would leave no room for a sum."""
-
 BLOCK = 32
 """Smallest number of images whose activations are added to the statistics together."""
 
@@ -39,13 +23,6 @@ VALUES = 2**19
 
 VALUES_GPU = 2**23
 """The same for a GPU, whose memory the intermediate results of so many values fill by half a gigabyte."""
-
-DIGITS = 50
-"""No power of ten of a float32 is as small as that of minus this number."""
-
-POWERS = 10.0 ** (4 - np.arange(-DIGITS, DIGITS, dtype=np.float64))
-"""By which to multiply a value of each power of ten to have an integer of five digits. From a table, because a GPU does not
-compute these powers exactly."""
 
 LAST = 2**32 - 1
 """The largest number of an image."""
@@ -69,18 +46,17 @@ class Summary:
     """Histograms of each unit's values at the counted positions (a sample of each map, see POSITIONS)."""
     maxima: histogram.Counts
     """Histograms of each unit's activations on images."""
-    sums: Ints
-    """Sums per unit, shape (7, units). Rows 0 to 3, over the counted positions of the maps: the values, their squares
-    (low and high word, see WORD), and the number of positive values. Rows 4 to 6, over images: the activations and
-    their squares (low and high word). Values are multiples of scale / FIXED, squares of scale**2 / FIXED."""
+    sums: Floats
+    """Sums per unit, shape (5, units). Over the counted positions of the maps: the values, their squares, and the number
+    of positive values. Over images: the activations and their squares."""
     seen: int
     """Number of images that the statistics cover."""
     positions_seen: int
     """Number of counted positions per unit, over all images."""
-    top: tuple[Floats, Ints]
-    """Highest activations in descending order and the numbers of their images, both of shape (units, at most k)."""
-    bottom: tuple[Floats, Ints]
-    """Lowest activations in ascending order and the numbers of their images, both of shape (units, at most k)."""
+    highest: Ints
+    """The highest activations and their images in descending order (see `_codes`), shape (units, at most k)."""
+    lowest: Ints
+    """The lowest activations and their images in ascending order, shape (units, at most k)."""
     broken: npt.NDArray[np.bool_]
     """Whether a unit had a value that was NaN or infinite, shape (units,)."""
     sampled: dict[int, npt.NDArray[np.float32]]
@@ -97,11 +73,21 @@ class Summary:
             sums=self.sums + other.sums,
             seen=self.seen + other.seen,
             positions_seen=self.positions_seen + other.positions_seen,
-            top=_extremes(self.top, other.top, self.k, descending=True),
-            bottom=_extremes(self.bottom, other.bottom, self.k, descending=False),
+            highest=np.sort(np.concatenate([self.highest, other.highest], axis=1), axis=1)[:, ::-1][:, : self.k],
+            lowest=np.sort(np.concatenate([self.lowest, other.lowest], axis=1), axis=1)[:, : self.k],
             broken=self.broken | other.broken,
             sampled=self.sampled | other.sampled,
         )
+
+    @property
+    def top(self) -> tuple[Floats, Ints]:
+        """The highest activations, rounded, and the numbers of their images, both of shape (units, at most k)."""
+        return _values(self.highest >> 32), LAST - (self.highest & LAST)
+
+    @property
+    def bottom(self) -> tuple[Floats, Ints]:
+        """The lowest activations, rounded, and the numbers of their images, both of shape (units, at most k)."""
+        return _values(self.lowest >> 32), self.lowest & LAST
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,14 +123,13 @@ class Accumulator:
         self._inverse = torch.from_numpy(1 / scales).to(device)[:, None]
         self._positions = zeros(units * histogram.BINS, dtype=torch.int32)
         self._maxima = zeros(units * histogram.BINS, dtype=torch.int32)
-        self._sums = zeros(7, units, dtype=torch.int64)
+        self._sums = zeros(5, units, dtype=torch.float64)
         self._broken = zeros(units, dtype=torch.bool)
-        self._top, self._bottom = zeros(units, 0, dtype=torch.int64), zeros(units, 0, dtype=torch.int64)
+        self._highest = self._lowest = zeros(units, 0, dtype=torch.int64)
         self._sampled: list[tuple[list[int], torch.Tensor]] = []
         self._seen = self._positions_seen = 0
         self._waiting: list[tuple[Sequence[int], torch.Tensor, torch.Tensor, torch.Tensor]] = []
         self._block = VALUES_GPU if device.type == "cuda" else VALUES
-        self._powers = torch.from_numpy(POWERS).to(device)
 
     def take(self, images: NumberedImages, responses: torch.Tensor) -> None:
         """Adds the responses to some images to the summary.
@@ -176,7 +161,6 @@ class Accumulator:
         """Returns the summary over all images that were added."""
         if self._waiting:
             self._settle()
-        top, bottom = self._top.cpu().numpy(), self._bottom.cpu().numpy()
         return Summary(
             k=self._k,
             scales=self._scales,
@@ -185,8 +169,8 @@ class Accumulator:
             sums=self._sums.cpu().numpy().copy(),
             seen=self._seen,
             positions_seen=self._positions_seen,
-            top=(_values(top >> 32), LAST - (top & LAST)),
-            bottom=(_values(bottom >> 32), bottom & LAST),
+            highest=self._highest.cpu().numpy(),
+            lowest=self._lowest.cpu().numpy(),
             broken=self._broken.cpu().numpy().copy(),
             sampled={
                 number: row
@@ -211,19 +195,18 @@ class Accumulator:
             if own.is_cuda or not bool(finite.all()):
                 own, peaks = own.nan_to_num(0.0, 0.0, 0.0), peaks.nan_to_num(0.0, 0.0, 0.0)
                 highest[part] = peaks
-            scaled, scaled_peaks = own * inverse, peaks * inverse
-            _count(self._positions, first, scaled)
-            _count(self._maxima, first, scaled_peaks)
-            self._sums[:, part] += _sums(scaled, scaled_peaks)
+            _count(self._positions, first, own * inverse)
+            _count(self._maxima, first, peaks * inverse)
+            self._sums[:, part] += _sums(own, peaks)
         self._seen += len(numbers)
         self._positions_seen += chosen.shape[1]
         # Of equal activations, the image with the smaller number is the more extreme one.
-        codes = _codes(highest, self._powers) << 32
-        top = torch.cat([self._top, codes | (LAST - on_device)], dim=1)
-        bottom = torch.cat([self._bottom, codes | on_device], dim=1)
+        codes = _codes(highest) << 32
+        top = torch.cat([self._highest, codes | (LAST - on_device)], dim=1)
+        bottom = torch.cat([self._lowest, codes | on_device], dim=1)
         k = min(self._k, top.shape[1])
-        self._top = top.topk(k, dim=1).values
-        self._bottom = bottom.topk(k, dim=1, largest=False).values
+        self._highest = top.topk(k, dim=1).values
+        self._lowest = bottom.topk(k, dim=1, largest=False).values
         if kept := [i for i, number in enumerate(numbers) if number in self._sample]:
             self._sampled.append(([numbers[i] for i in kept], torch.stack([highest[:, i] for i in kept])))
 
@@ -241,32 +224,14 @@ def _count(counts: torch.Tensor, first: int, scaled: torch.Tensor) -> None:
     counts.scatter_add_(0, at, torch.ones((), dtype=torch.int32, device=at.device).expand(len(at)))
 
 
-def _sums(scaled: torch.Tensor, peaks: torch.Tensor) -> torch.Tensor:
-    """Returns `Summary.sums` of a block of units.
-
-    Each value is rounded before the addition, so that the result does not depend on which values are added together.
-    """
+def _sums(values: torch.Tensor, peaks: torch.Tensor) -> torch.Tensor:
+    """Returns `Summary.sums` of a block of units."""
     # A block's count of ones is exact in float32, whose sums are several times as fast as those of booleans.
-    positive = (scaled > 0).float().sum(dim=1).long()
-    return torch.stack([_fixed(scaled), *_squares(scaled), positive, _fixed(peaks), *_squares(peaks)])
-
-
-def _fixed(values: torch.Tensor) -> torch.Tensor:
-    """Returns the sum of each row in multiples of 1 / FIXED.
-
-    The summands are integers of magnitude at most 2**36, of which a double adds up more than 100,000 without rounding.
-    """
-    return (values.clamp(-CLAMP, CLAMP) * FIXED).round_().double().sum(dim=1).long()
-
-
-def _squares(values: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """Returns the sum of the squares of each row in multiples of 1 / FIXED: the low and the high word.
-
-    Each word of a summand is an integer below 2**27, of which a double adds up 2**26 without rounding.
-    """
-    squares = (values.clamp(-CLAMP, CLAMP).square() * FIXED).round_().double()
-    high = (squares / WORD).floor_()
-    return (squares - high * WORD).sum(dim=1).long(), high.sum(dim=1).long()
+    positive = (values > 0).float().sum(dim=1).double()
+    values, peaks = values.double(), peaks.double()
+    return torch.stack([
+        values.sum(dim=1), values.square().sum(dim=1), positive, peaks.sum(dim=1), peaks.square().sum(dim=1)
+    ])  # fmt: skip
 
 
 @cache
@@ -274,24 +239,20 @@ def _spread(count: int, device: torch.device) -> torch.Tensor:
     return torch.arange(POSITIONS, device=device) * count // POSITIONS
 
 
-def _codes(values: torch.Tensor, powers: torch.Tensor) -> torch.Tensor:
-    """Returns an integer of 32 bits for each finite value, in int64. Its order is that of the values as `rounded` rounds.
+def _codes(values: torch.Tensor) -> torch.Tensor:
+    """Returns an integer of 32 bits in int64 for each finite value of float32, in the order of the values.
 
-    Args:
-        values: float32.
-        powers: POWERS on the device of the values.
+    Shifted by 32 bits, it leaves room for the number of an image: one `topk` finds values with their images. Of equal
+    activations, which are frequent where units are silent, the image with the smaller number is the more extreme one.
     """
-    exact = values.double()
-    digits = torch.where(exact == 0, 1.0, exact.abs()).log10_().floor_().long()
-    factors = powers[digits + DIGITS]
     # Zero is added, which makes negative zeros positive: they are equal, and their bits are not.
-    bits = exact.mul_(factors).round_().div_(factors).float().add_(0.0).view(torch.int32)
+    bits = (values + 0.0).view(torch.int32)
     # The bits of floats are ordered like their values, those of negative ones the other way round.
     return torch.where(bits >= 0, bits, bits ^ 0x7FFFFFFF).long()
 
 
 def _values(codes: Ints) -> Floats:
-    """Returns the rounded values of which `_codes` returned the codes."""
+    """Returns the values of which `_codes` returned the codes, rounded."""
     narrow = codes.astype(np.int32)
     return rounded(np.where(narrow >= 0, narrow, narrow ^ 0x7FFFFFFF).view(np.float32).astype(np.float64))
 
@@ -302,13 +263,3 @@ def rounded(values: Floats) -> Floats:
         digits = np.where(values == 0, 0, np.floor(np.log10(np.abs(values))))
     factor = 10.0 ** (4 - digits)
     return np.where(np.isfinite(values), np.round(values * factor) / factor, values)
-
-
-def _extremes(one: tuple[Floats, Ints], other: tuple[Floats, Ints], k: int, *, descending: bool) -> tuple[Floats, Ints]:
-    """Merges the extreme activations of two sets of images: returns the k highest (or lowest) and their image numbers.
-
-    Of equal activations, the one with the smaller image number comes first.
-    """
-    values, numbers = np.concatenate([one[0], other[0]], axis=1), np.concatenate([one[1], other[1]], axis=1)
-    order = np.lexsort((numbers, -values if descending else values), axis=1)[:, :k]
-    return np.take_along_axis(values, order, axis=1), np.take_along_axis(numbers, order, axis=1)

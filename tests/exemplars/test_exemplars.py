@@ -22,7 +22,7 @@ from openmaia.core.images import EncodedImage
 from openmaia.core.services import QUANTILES
 from openmaia.core.units import Unit
 from openmaia.exemplars import histogram, passes
-from openmaia.exemplars.summary import CLAMP, rounded
+from openmaia.exemplars.summary import rounded
 from openmaia.models.targets.hooked import NetworkTarget
 from openmaia.models.targets.preprocess import TargetNetwork, published
 from tests.conftest import REPOSITORY
@@ -94,10 +94,11 @@ def test_top_bottom_and_maps_are_those_of_a_plain_computation(kind: str):
     summary = first(target, order, pictures, [layer], 15, [range(150)])[layer]
     chosen = passes.choose(summary, order)
     for unit in range(maps.shape[1]):
-        ranked = sorted(range(150), key=lambda n: (-maxima[n, unit], n))
-        assert chosen["top"][1][unit].tolist() == ranked[:15]
-        assert chosen["top"][0][unit].tolist() == [maxima[n, unit] for n in ranked[:15]]
-        assert chosen["bottom"][1][unit].tolist() == sorted(range(150), key=lambda n: (maxima[n, unit], n))[:15]
+        ranked = np.sort(maxima[:, unit])
+        for kind, expected in (("top", ranked[::-1][:15]), ("bottom", ranked[:15])):
+            values, numbers = (found[unit] for found in chosen[kind])
+            assert values.tolist() == expected.tolist() == maxima[numbers, unit].tolist()
+            assert len(set(numbers.tolist())) == 15
     places = passes.wanted({layer: chosen})
     images = (loaded(target, n, pictures[n]) for n in np.unique(places["number"]).tolist())
     for kept in passes.second_pass(target, images, [layer], places):
@@ -145,7 +146,6 @@ def test_scale_of_a_quiet_unit_leaves_room_for_what_comes_later():
     """A class that no image of the sample shows, beside one that some show."""
     found = histogram.scale(np.array([0.9, 1e-9, 1e-3, 0.0]))
     assert found.tolist() == [2.0**-1, 2.0**-13, 2.0**-10, 1.0]
-    assert 7.0 / found[1] <= CLAMP
 
 
 def test_quantiles_of_a_unit_that_the_sample_did_not_show_end_at_its_extremes():
