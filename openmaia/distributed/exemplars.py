@@ -24,11 +24,10 @@ from openmaia.exemplars.passes import Summaries, added
 from openmaia.exemplars.store import ExemplarStore
 
 MAX_CPU_WORKERS = 8
-"""Largest number of workers without GPUs if `ray.exemplar_workers` is 0. Each worker holds a copy of the network."""
+"""Largest number of workers without GPUs if `ray.exemplar_workers` is 0. Each holds a copy of the network."""
 
 GPU_SECONDS = 30.0
-"""Longest wait in seconds for a GPU if persistent pools run on the cluster, after which CPUs are used. The pools may
-hold all GPUs until `openmaia pools down`."""
+"""Longest wait for a GPU while pools that are kept up may hold them all, after which CPUs are used."""
 
 LEAST = 64
 """Smallest number of images for which another worker is started."""
@@ -38,11 +37,10 @@ TASKS = 16
 another one can then do."""
 
 MAX_DEATHS = 5
-"""A computation with one worker fails when this number of worker processes have died with no task finished in between.
-Each further worker raises the number by one, because the loss of a node may end all workers at once."""
+"""A computation with one worker fails when this number of workers have died with no task finished in between. Each further
+worker raises the number by one, because the loss of a node may end all workers at once."""
 
 _DIED = object()
-"""Returned in place of a result if the worker died."""
 
 
 @contextmanager
@@ -60,13 +58,7 @@ def team(
 class ExemplarTeam:
     """Workers that compute exemplars together.
 
-    A dead worker is replaced, and another one repeats its task. The first worker loads the target on a CPU to read its
-    properties. GPUs are requested only if exemplars are missing.
-
-    Args:
-        config: The config of the run.
-        assembly: Builds the target and the dataset.
-        say: Receives messages for the user.
+    A dead worker is replaced, and another one repeats its task. GPUs are requested only if exemplars are missing.
     """
 
     def __init__(self, config: Config, assembly: Assembly, say: Callable[[str], None] = lambda line: None):
@@ -76,6 +68,7 @@ class ExemplarTeam:
         self._deaths = 0
         self._used: set[int] = set()
         """Positions of the workers that have begun a task in the last pass and are alive."""
+        # It loads the target on a CPU, to read its properties before it is known whether exemplars are missing.
         self._workers = [self._start()]
 
     def info(self) -> TargetInfo:
@@ -126,10 +119,7 @@ class ExemplarTeam:
         return [numbers[first : first + size] for first in range(0, len(numbers), size)]
 
     def _use_gpus(self) -> None:
-        """Replaces the first worker by one with GPUs.
-
-        It waits until GPUs are free. If persistent pools may hold them all, it falls back to CPUs after GPU_SECONDS.
-        """
+        """Replaces the first worker by one with GPUs, once these are free."""
         self._gpus = of_exemplars(self._config).gpus
         if not self._gpus:
             return
@@ -143,17 +133,13 @@ class ExemplarTeam:
         ray.kill(worker)
 
     def _grow(self, images: int) -> None:
-        """Starts the workers besides the first one."""
         count = min(self._config.ray.exemplar_workers or self._capacity(), math.ceil(images / LEAST))
         self._workers += [self._start() for _ in range(count - 1)]
 
     def _lead(self, method: str, *arguments: Any) -> Any:
-        """Calls a method of the first worker and returns its result. If the worker dies, another one is called.
-
-        Once there are others, the replacement of a first worker does not lead: it may have to wait for a GPU until they
-        have ended.
-        """
+        """Calls a method of the first worker. If the worker dies, another one is called."""
         while True:
+            # The replacement of a first worker does not lead: it may wait for a GPU until the others have ended.
             if self._used and 0 not in self._used:
                 at = self._used.pop()
                 self._workers[0], self._workers[at] = self._workers[at], self._workers[0]
@@ -163,17 +149,11 @@ class ExemplarTeam:
                 return answer
 
     def _share(self, method: str, tasks: Sequence[tuple[Any, ...]]) -> Iterator[Any]:
-        """Distributes calls of a method of `ExemplarWorker` over the workers, and yields the results in any order.
-
-        A worker that still waits for a GPU gets no task, because other runs may hold the GPUs until they end.
-
-        Args:
-            method: The method.
-            tasks: The arguments of each call.
-        """
+        """Distributes calls of a method of `ExemplarWorker` over the workers, and yields the results in any order."""
         waiting, left = deque(tasks), len(tasks)
         self._used.clear()
         idle: list[int] = []
+        # A worker that waits for a GPU gets no task, because other runs may hold the GPUs until they end.
         running: dict[Any, tuple[int, tuple[Any, ...] | None]] = {}
         for at, worker in enumerate(self._workers):
             running[worker.is_up.remote()] = at, None

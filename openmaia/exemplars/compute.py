@@ -32,16 +32,13 @@ EXCITING = 95
 little. With 15 exemplars, 300 images reach it."""
 
 ProgressCallback = Callable[[int, int], None]
-"""Called with the number of processed images and the total number. Each image is counted once in each of the two passes
-over the images, so the total is twice the number of images."""
+"""Called with the number of processed images and the total. Each image counts twice, once in each pass."""
 
 
 def exemplar_images(config: Config, dataset: ImageDataset) -> list[DatasetImage]:
     """Returns the images from which exemplars are chosen, without duplicates and sorted by digest.
 
-    If the config names a folder in `exemplars.folder`, these are all its images. Otherwise they are the images of the
-    dataset's explore split, which are never used to test descriptions. If the config's `pictures.limit` is above 0, it
-    is the maximum number of images.
+    They are the images of `exemplars.folder`, or else of the dataset's explore split, at most `pictures.limit`.
 
     Raises:
         UsageError: There are no such images.
@@ -68,12 +65,7 @@ def _source(config: Config, dataset: ImageDataset) -> ImageDataset:
 
 
 def open_store(config: Config, info: TargetInfo, items: Sequence[DatasetImage]) -> ExemplarStore:
-    """Opens the store for exemplars of a target (the network under study) on a dataset.
-
-    Args:
-        config: Names the folder of the store and the parameters of the exemplars.
-        info: Description of the target.
-        items: The images from which exemplars are chosen.
+    """Opens the store for exemplars of a target on these images.
 
     Raises:
         UsageError: The store holds exemplars of another network, of other images or with other parameters.
@@ -102,14 +94,7 @@ def compute_exemplars(
     progress: ProgressCallback = lambda done, total: None,
     say: Callable[[str], None] = lambda line: None,
 ) -> ExemplarStore:
-    """Computes, in this process, the exemplars of those layers that the worker's store lacks, and returns the store.
-
-    Args:
-        worker: Holds the target, the images and the store.
-        layers: Names of the layers.
-        progress: See `ProgressCallback`.
-        say: Receives messages for the user.
-    """
+    """Computes, in this process, the exemplars of those layers that the worker's store lacks, and returns the store."""
 
     def compute(missing: list[str]) -> None:
         images = worker.count()
@@ -147,10 +132,7 @@ def compute_alone(
 class ExemplarWorker:
     """Computes exemplars with a target. Several workers can share the calls of `first`, and those of `second`.
 
-    Args:
-        config: Names the folder of the store and the parameters of the exemplars.
-        target: The target.
-        dataset: The images from which exemplars are chosen, unless the config names others in `exemplars.folder`.
+    The images are those of `exemplar_images`, numbered in their order.
     """
 
     def __init__(self, config: Config, target: passes.Readable, dataset: ImageDataset):
@@ -165,12 +147,12 @@ class ExemplarWorker:
         self.store = open_store(config, self._reader.info(), self._items)
 
     def dataset_remarks(self) -> list[str]:
-        """Returns what a user should know about the images, such as which were skipped; see `ImageDataset.remarks`."""
+        """Returns `ImageDataset.remarks` of the dataset and of the images of exemplars."""
         source = _source(self._config, self._dataset)
         return list(dict.fromkeys([*self._dataset.remarks, *source.remarks]))
 
     def remark(self) -> str:
-        """Returns how many images exemplars come from, as a sentence that warns if they are few."""
+        """Returns a sentence on how many images exemplars come from, which warns if they are few."""
         k, images = self._config.exemplars.k, len(self._items)
         reached = max(100 * (1 - k / images), 0)
         if reached >= EXCITING:
@@ -188,7 +170,7 @@ class ExemplarWorker:
         return self.store
 
     def count(self) -> int:
-        """Returns the number of images from which exemplars are chosen."""
+        """Returns the number of images."""
         return len(self._items)
 
     def missing(self, layers: Sequence[str]) -> list[str]:
@@ -205,7 +187,7 @@ class ExemplarWorker:
         return work.places()
 
     def scales(self, layers: Sequence[str]) -> passes.Scales:
-        """Computes the histogram scales of all units from a sample of the images. One pass uses the same for all."""
+        """Measures the histogram scales of all units on a sample of the images. All shares of a pass need the same."""
         return passes.scales(self._reader, layers, self._loader.load(self._order.sample(passes.SCALED_ON)))
 
     def first(
@@ -213,10 +195,7 @@ class ExemplarWorker:
     ) -> passes.Summaries:
         """Makes the first pass over the images with these numbers, and returns the statistics of the layers of `scales`.
 
-        Args:
-            scales: The result of `scales`.
-            numbers: Positions of the images in their order.
-            progress: Called with the number of images so far.
+        `progress` is called with the number of images so far.
         """
         first = passes.FirstPass(self._reader, self._order, scales, self._config.exemplars.k)
         # One pipeline for all portions: a new one for each would leave the network without images at first.
@@ -237,7 +216,7 @@ class ExemplarWorker:
     def second(
         self, layers: Sequence[str], places: passes.Places, progress: Callable[[int], None] = lambda images: None
     ) -> list[str]:
-        """Stores the images of some chosen exemplars with their activation maps, and returns the names of the files.
+        """Stores images with the activation maps of their exemplars, and returns the names of the files.
 
         Args:
             layers: The layers, in the order in which they were given to `scales`.

@@ -13,14 +13,14 @@ import numpy.typing as npt
 import torch
 
 OCTAVES = 16
-"""Number of octaves (factors of two) of magnitudes that a histogram covers."""
+"""Number of factors of two of magnitude that a histogram covers."""
 
 STEPS = 64
 """Number of bins per octave."""
 
 LOWEST = -11
-"""Base-2 logarithm of the smallest magnitude that is distinguished from zero, after the division by the scale. The
-largest magnitude is 2**(LOWEST + OCTAVES); larger ones are counted in the outermost bin."""
+"""Base-2 logarithm of the smallest scaled magnitude that is distinguished from zero. Those above 2**(LOWEST + OCTAVES) are
+counted in the outermost bin."""
 
 QUIETEST = 2.0**-12
 """Smallest scale of a unit, as a share of the largest magnitude in its layer. It is for units that are almost silent on
@@ -28,26 +28,20 @@ the sample: a class may have a probability of 1e-9 on all images of the sample a
 largest magnitude that its histogram would distinguish."""
 
 HALF = OCTAVES * STEPS
-"""Number of bins of a histogram for values of one sign."""
+"""Number of bins for values of one sign."""
 
 BINS = 2 * HALF
-"""Number of bins of a histogram, for values of both signs together."""
 _SHIFT = 23 - STEPS.bit_length() + 1
 _BASE = (127 + LOWEST) * STEPS
 
 Counts = npt.NDArray[np.int32]
-"""Histograms of activations: counts per unit and bin, shape (units, BINS). The first bin holds the most negative
-values."""
+"""Shape (units, BINS). The first bin holds the most negative values."""
 
 Values = npt.NDArray[np.float64]
 
 
 def bins(values: torch.Tensor) -> torch.Tensor:
-    """Returns the index of the histogram bin (int32) of each value.
-
-    Args:
-        values: float32 activations of any shape, each divided by the scale of its unit (see `scale`).
-    """
+    """Returns the index of the bin (int32) of each float32 activation that was divided by the scale of its unit."""
     bits = values.contiguous().view(torch.int32)
     code = (bits & 0x7FFFFFFF).bitwise_right_shift_(_SHIFT).sub_(_BASE).clamp_(0, HALF - 1)
     # For negative values, bits >> 31 is -1, and x ^ -1 is -1 - x: their bins are numbered in reverse, below HALF.
@@ -55,13 +49,12 @@ def bins(values: torch.Tensor) -> torch.Tensor:
 
 
 def scale(largest: Values) -> npt.NDArray[np.float32]:
-    """Returns the scale of each unit, by which its activations are divided for its histogram, shape (units,).
+    """Returns the scale of each unit, shape (units,): its value in `largest`, rounded down to a power of two.
 
-    The scale is the unit's value in `largest`, rounded down to a power of two. Values of `largest` below QUIETEST times
-    the maximum over all units are first raised to this limit. A unit whose value is 0 gets the scale 1.
+    Values below QUIETEST times the maximum over all units are first raised to this limit. A unit with 0 gets the scale 1.
 
     Args:
-        largest: Largest magnitude of each unit's activations on a sample of images, shape (units,), for one layer.
+        largest: Largest magnitude of each unit of a layer on a sample of images, shape (units,).
     """
     raised = np.maximum(largest, largest.max(initial=0.0) * QUIETEST)
     exponent = np.floor(np.log2(np.where(largest > 0, raised, 1.0)))
@@ -69,10 +62,7 @@ def scale(largest: Values) -> npt.NDArray[np.float32]:
 
 
 def edges() -> Values:
-    """Returns the edges of the histogram bins in ascending order, shape (BINS + 1,).
-
-    They apply to activations that were divided by the scale of their unit (see `scale`).
-    """
+    """Returns the edges of the bins in ascending order, for scaled activations, shape (BINS + 1,)."""
     code = np.arange(1, HALF + 1)
     upper = np.exp2(LOWEST + code // STEPS) * (1 + (code % STEPS) / STEPS)
     return np.concatenate([-upper[::-1], [0.0], upper])
@@ -85,13 +75,13 @@ def quantiles(
 
     Args:
         counts: Histograms, shape (units, BINS).
-        scales: Scales of the units, shape (units,).
+        scales: Shape (units,).
         low: Lower bounds of the result, shape (units,); -inf for none.
         high: Upper bounds of the result, shape (units,).
         wanted: The quantiles, each from 0 to 1.
 
     Returns:
-        The quantiles, shape (quantiles, units).
+        Shape (quantiles, units).
     """
     below = np.cumsum(counts, axis=1, dtype=np.int64)
     rank = np.array(wanted)[:, None] * np.maximum(below[:, -1] - 1, 0)
@@ -109,12 +99,5 @@ def quantiles(
 
 
 def width(value: Values, scales: npt.NDArray[np.float32]) -> Values:
-    """Returns the largest possible error of the results of `quantiles` for one quantile, shape (units,).
-
-    This is the width of the histogram bin that contains the result.
-
-    Args:
-        value: The estimated quantiles, shape (units,).
-        scales: Scales of the units, shape (units,).
-    """
+    """Returns the largest possible error of estimated quantiles, shape (units,): the width of their bins."""
     return np.maximum(np.abs(value) / STEPS, np.exp2(LOWEST) * scales * (1 + 1 / STEPS))

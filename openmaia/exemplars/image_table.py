@@ -1,7 +1,4 @@
-"""Stores numbered images in an Arrow file.
-
-Local files are memory-mapped, so that only the requested images are read.
-"""
+"""Stores numbered images in an Arrow file. Local files are memory-mapped, so that only the requested images are read."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
@@ -21,7 +18,7 @@ BATCH = 64
 
 
 def write(files: Files, name: str, images: Iterable[EncodedImage]) -> int:
-    """Writes images to a file, in which they are numbered from 0 on, and returns how many there are."""
+    """Writes images, numbered from 0 on, and returns how many there are."""
     count = 0
     with files.writing(name) as stream, pa.ipc.new_file(stream, SCHEMA) as opened:
         writer: Any = opened
@@ -34,15 +31,7 @@ def write(files: Files, name: str, images: Iterable[EncodedImage]) -> int:
 
 
 def join(files: Files, name: str, parts: Sequence[str]) -> list[int]:
-    """Concatenates the images of several files into a new file.
-
-    Args:
-        files: The folder of all these files.
-        name: The new file.
-        parts: The files to concatenate.
-
-    Returns:
-        For each part, the number of its first image in the new file.
+    """Concatenates files of images, and returns the number of each part's first image in the new file.
 
     Raises:
         StoreError: A part is damaged.
@@ -76,10 +65,7 @@ def _all(files: Files, name: str) -> Iterator[EncodedImage]:
 
 
 def read(files: Files, name: str, numbers: Sequence[int]) -> dict[int, EncodedImage]:
-    """Returns the images of a file that have the given numbers, by number.
-
-    Raises StoreError if the file is damaged or a number does not exist.
-    """
+    """Returns the images with the given numbers. Raises StoreError if the file is damaged or lacks one."""
     images: dict[int, EncodedImage] = {}
     try:
         with files.mapped(name) as stream:

@@ -11,9 +11,8 @@ import torch
 from openmaia.exemplars import histogram
 
 POSITIONS = 49
-"""Largest number of positions per activation map whose values enter the statistics. They are evenly spaced, and their
-offset depends on the image. Quantiles over n images rest on up to 49 n positions. The maximum of a map is taken over
-all its positions."""
+"""Largest number of positions per activation map that are counted. They are evenly spaced, and their offset depends on the
+image. Quantiles over n images rest on up to 49 n positions. The maximum of a map is taken over all its positions."""
 
 BLOCK = 32
 """Smallest number of images whose activations are added to the statistics together."""
@@ -25,7 +24,6 @@ VALUES_GPU = 2**23
 """The same for a GPU, whose memory the intermediate results of so many values fill by half a gigabyte."""
 
 LAST = 2**32 - 1
-"""The largest number of an image."""
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
@@ -33,38 +31,33 @@ Floats = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Summary:
-    """Statistics of the activations of all units of a layer over a set of images.
-
-    The activation of a unit on an image is the maximum of the unit's activation map.
-    """
+    """Statistics of the activations of all units of a layer over a set of images."""
 
     k: int
     """Number of highest and of lowest activations that are kept per unit."""
     scales: npt.NDArray[np.float32]
-    """Histogram scales of the units (see histogram.py), shape (units,)."""
+    """Histogram scales, shape (units,)."""
     positions: histogram.Counts
-    """Histograms of each unit's values at the counted positions (a sample of each map, see POSITIONS)."""
+    """Histograms of the values at counted positions (see POSITIONS)."""
     maxima: histogram.Counts
-    """Histograms of each unit's activations on images."""
+    """Histograms of the activations on images."""
     sums: Floats
-    """Sums per unit, shape (5, units). Over the counted positions of the maps: the values, their squares, and the number
-    of positive values. Over images: the activations and their squares."""
+    """Shape (5, units). Over the counted positions: the values, their squares, and the number of positive values. Over images:
+    the activations and their squares."""
     seen: int
-    """Number of images that the statistics cover."""
+    """Number of images."""
     positions_seen: int
     """Number of counted positions per unit, over all images."""
     highest: Ints
-    """The highest activations and their images in descending order (see `_codes`), shape (units, at most k)."""
+    """The highest activations with their images in descending order (see `_codes`), shape (units, at most k)."""
     lowest: Ints
-    """The lowest activations and their images in ascending order, shape (units, at most k)."""
+    """The lowest activations with their images in ascending order, shape (units, at most k)."""
     broken: npt.NDArray[np.bool_]
     """Whether a unit had a value that was NaN or infinite, shape (units,)."""
     sampled: dict[int, npt.NDArray[np.float32]]
-    """Activations of all units, shape (units,), by image number, for the images of a random sample of the dataset.
-    Exemplars of the kinds `random` and `ladder` (evenly spaced by rank) are chosen from this sample."""
+    """Activations of all units, shape (units,), by image number, for a random sample of the dataset."""
 
     def __add__(self, other: "Summary") -> "Summary":
-        """Returns the summary of the same units over both sets of images."""
         return Summary(
             k=self.k,
             scales=self.scales,
@@ -92,22 +85,15 @@ class Summary:
 
 @dataclass(frozen=True, slots=True)
 class NumberedImages:
-    """Some images of a batch, for `Accumulator.take`."""
-
     numbers: Sequence[int]
-    """Numbers of the images (see `passes.Order`)."""
     on_device: torch.Tensor
-    """The same numbers on the device of the responses, int64 of shape (images,)."""
+    """The numbers on the device of the responses, int64 of shape (images,)."""
     starts: torch.Tensor
-    """For each image a pseudo-random number (see `Order.start`), on the same device, int64 of shape (images,). It is the
-    offset of the positions that are counted."""
+    """Offsets of the counted positions (see `Order.start`) on this device, int64 of shape (images,)."""
 
 
 class Accumulator:
-    """Collects the summary (statistics of all units) of a layer.
-
-    It computes on the device that holds the responses. Nothing is copied from there before `total`, so that the network
-    does not wait.
+    """Collects the summary of a layer on the device that holds the responses.
 
     Args:
         scales: Histogram scales of the units, shape (units,).
@@ -128,19 +114,12 @@ class Accumulator:
         self._highest = self._lowest = zeros(units, 0, dtype=torch.int64)
         self._sampled: list[tuple[list[int], torch.Tensor]] = []
         self._seen = self._positions_seen = 0
+        # Nothing is copied from the device before `total`, so that the network does not wait.
         self._waiting: list[tuple[Sequence[int], torch.Tensor, torch.Tensor, torch.Tensor]] = []
         self._block = VALUES_GPU if device.type == "cuda" else VALUES
 
     def take(self, images: NumberedImages, responses: torch.Tensor) -> None:
-        """Adds the responses to some images to the summary.
-
-        The statistics use the maximum of each map, and its values at POSITIONS evenly spaced positions if it has more.
-
-        Args:
-            images: The images.
-            responses: Activation maps of all units, shape (images, units, height, width), or one value per unit,
-                (images, units).
-        """
+        """Adds responses of shape (images, units, height, width) or (images, units)."""
         values = responses.flatten(2) if responses.ndim > 2 else responses[:, :, None]
         count = values.shape[2]
         highest = values.amax(dim=2)
@@ -158,7 +137,7 @@ class Accumulator:
             self._settle()
 
     def total(self) -> Summary:
-        """Returns the summary over all images that were added."""
+        """Returns the summary over all images so far."""
         if self._waiting:
             self._settle()
         return Summary(
@@ -201,6 +180,8 @@ class Accumulator:
         self._seen += len(numbers)
         self._positions_seen += chosen.shape[1]
         # Of equal activations, the image with the smaller number is the more extreme one.
+        # With the number of the image in the low bits, one `topk` finds values with their images. Of equal activations,
+        # which are frequent where units are silent, the image with the smaller number is the more extreme one.
         codes = _codes(highest) << 32
         top = torch.cat([self._highest, codes | (LAST - on_device)], dim=1)
         bottom = torch.cat([self._lowest, codes | on_device], dim=1)
@@ -212,13 +193,7 @@ class Accumulator:
 
 
 def _count(counts: torch.Tensor, first: int, scaled: torch.Tensor) -> None:
-    """Adds values to the histograms of a block of units.
-
-    Args:
-        counts: The histograms of all units one after the other.
-        first: Index of the first unit of the block.
-        scaled: Values divided by the scale of their unit, shape (units, values).
-    """
+    """Adds scaled values, shape (units, values), to the histograms of a block of units that begins with unit `first`."""
     starts = torch.arange(first, first + len(scaled), device=scaled.device)[:, None] * histogram.BINS
     at = histogram.bins(scaled).add(starts).view(-1)
     counts.scatter_add_(0, at, torch.ones((), dtype=torch.int32, device=at.device).expand(len(at)))
@@ -240,11 +215,7 @@ def _spread(count: int, device: torch.device) -> torch.Tensor:
 
 
 def _codes(values: torch.Tensor) -> torch.Tensor:
-    """Returns an integer of 32 bits in int64 for each finite value of float32, in the order of the values.
-
-    Shifted by 32 bits, it leaves room for the number of an image: one `topk` finds values with their images. Of equal
-    activations, which are frequent where units are silent, the image with the smaller number is the more extreme one.
-    """
+    """Returns an integer of 32 bits in int64 for each finite value of float32, in the order of the values."""
     # Zero is added, which makes negative zeros positive: they are equal, and their bits are not.
     bits = (values + 0.0).view(torch.int32)
     # The bits of floats are ordered like their values, those of negative ones the other way round.
@@ -258,7 +229,7 @@ def _values(codes: Ints) -> Floats:
 
 
 def rounded(values: Floats) -> Floats:
-    """Rounds to 5 significant digits, like the activations that a target (network) returns for single images."""
+    """Rounds to 5 significant digits, like the activations that a target returns for single images."""
     with np.errstate(divide="ignore", invalid="ignore"):
         digits = np.where(values == 0, 0, np.floor(np.log10(np.abs(values))))
     factor = 10.0 ** (4 - digits)

@@ -59,7 +59,6 @@ class Work:
             ) from error
 
     def save_first(self, units: Mapping[str, Sequence[UnitExemplars]], places: Places) -> None:
-        """Saves the results of the first pass: the statistics of the units by layer, and the chosen exemplars."""
         for i, layer in enumerate(self.layers):
             self.store.files.write(self._units_file(i), units_table(units[layer], self.pictures_file))
         buffer = io.BytesIO()
@@ -82,11 +81,7 @@ class Work:
                 self.store.files.delete(name)
 
     def finish(self, parts: Sequence[str]) -> None:
-        """Writes the final files of the exemplar store from the results of both passes, and deletes the folder.
-
-        Args:
-            parts: The names that `save_part` returned for all images.
-        """
+        """Writes the final files of the store from the parts that `save_part` named, and deletes the intermediate results."""
         files = self.store.files
         starts = image_table.join(files, self.pictures_file, [f"{part}.arrow" for part in parts])
         for i, layer in enumerate(self.layers):
@@ -110,7 +105,6 @@ class Work:
 
 
 def _table(images: Sequence[Kept]) -> pa.Table:
-    """Returns the rows of the exemplars that some images are, with the schema _LAYERED."""
     places = np.concatenate([each.places for each in images])
     counts = [len(each.places) for each in images]
     maps = [small for each in images for small in each.maps]
@@ -126,10 +120,7 @@ def _table(images: Sequence[Kept]) -> pa.Table:
 
 
 def _sorted(rows: pa.Table) -> pa.Table:
-    """Sorts the exemplars of a layer by unit, kind and rank.
-
-    For that, Arrow joins all maps into one array, in which the type `binary` can hold 2 GiB only.
-    """
+    # To sort, Arrow joins all maps into one array, in which the type `binary` can hold 2 GiB only.
     at = rows.schema.get_field_index("map")
     large: Any = rows.column(at).cast(pa.large_binary())
     rows = rows.set_column(at, pa.field("map", pa.large_binary()), large)
