@@ -21,10 +21,9 @@ DEPTHS = (8, 10, 12, 14, 16)
 
 
 class Samples(NamedTuple):
-    """Type and extreme values of the samples of an image, or of the images of a dataset that have this type."""
+    """Type, such as "uint16", and extreme values of the samples of an image, or of a dataset's images of this type."""
 
     kind: str
-    """Name of the type, such as "uint16"."""
     low: float
     high: float
 
@@ -39,16 +38,11 @@ class Deep(NamedTuple):
 
     @property
     def samples(self) -> Samples:
-        """Type and extreme values."""
         return Samples(self.values.dtype.name, float(self.values.min()), float(self.values.max()))
 
 
 def deep_values(image: Image.Image) -> Deep | None:
-    """Returns the samples of an image if they have more than 8 bits, and loads it. None for other images.
-
-    Of images with three channels of 16 bits, Pillow decodes the high bytes only. The low bytes are decoded by a second
-    pass with exchanged byte order.
-    """
+    """Loads an image, and returns its samples if they have more than 8 bits."""
     if image.mode.startswith("I"):
         values = np.asarray(image)
         is_short = image.mode.startswith("I;16") or image.format == "PPM"
@@ -56,6 +50,7 @@ def deep_values(image: Image.Image) -> Deep | None:
         return Deep(values.astype(np.uint16 if is_short else np.int32), declared)
     if image.mode == "F":
         return Deep(np.asarray(image), None)
+    # Of three channels of 16 bits, Pillow decodes the high bytes only. With exchanged byte order it decodes the low ones.
     low = _low_bytes(image)
     if low is None:
         return None
@@ -116,8 +111,7 @@ def _first(value: Any) -> int:
 def white_point(deep: Deep, scales: Iterable[Samples]) -> tuple[float, float]:
     """Returns the values that mean black and white: what the file says, else the range of its dataset (see `scale`).
 
-    If the dataset has none, the full range of the type counts for integers of 16 bits, and the values of the image
-    otherwise.
+    Without either, integers of 16 bits have the full range of the type, and others the range of the image.
     """
     if deep.declared:
         return 0.0, deep.declared

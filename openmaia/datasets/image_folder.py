@@ -27,7 +27,7 @@ def files(place: str, split: str) -> list[ImageSource]:
 
     Args:
         place: A folder, a file or a pattern: a path or a URL.
-        split: The split. Empty if there is only one.
+        split: Empty if there is only one.
 
     Raises:
         UsageError: There are no files, there is no such split, or a split has to be chosen. The message continues a
@@ -60,6 +60,6 @@ def _found(place: str) -> list[ImageSource]:
 
 
 def _split_of(path: str) -> str:
-    """Returns the split whose folder is the first one of a path in an image folder. Empty if there is none."""
+    """Returns the split whose folder is the first one of a path. Empty if there is none."""
     parts = PurePosixPath(path.lstrip("/")).parts
     return next((split for split, names in _FOLDERS.items() if len(parts) > 1 and parts[0].lower() in names), "")

@@ -51,7 +51,7 @@ class MemoryImages:
         """Finds the items.
 
         Args:
-            given: A list of what `ItemSource` reads; a dataset with `len()` and indices; a pandas, polars or Arrow table
+            given: A list of what `_encoded` reads; a dataset with `len()` and indices; a pandas, polars or Arrow table
                 with a column of images or files, or one of its columns; an array or tensor of several images; a mapping
                 with images as values; or another iterable.
 
@@ -63,24 +63,18 @@ class MemoryImages:
 
     @property
     def root(self) -> str:
-        """Name of the list or dataset for messages, with its type and its number of items."""
         return f"images (a {self._type} of {len(self.items)})"
 
     @property
     def expected(self) -> str:
-        """The types of images that the list or dataset may hold, as text for error messages."""
         return "files, Pillow images, or arrays of shape (height, width, 3) or tensors of shape (3, height, width)"
 
     def stamp(self) -> str:
-        """Returns an empty text, because changes of a list or dataset cannot be detected.
-
-        Other collections of images return a text that changes whenever their images change, so that cached digests and
-        splits can be invalidated. The digests and splits of these images must not be cached.
-        """
+        """Returns an empty text, because changes of a list or dataset cannot be detected."""
         return ""
 
     def sources(self) -> Iterable[ImageSource]:
-        """Returns the location of each image, in the order of the list or dataset that the user's program passed.
+        """Returns the images in the order of the list or dataset.
 
         Raises:
             UsageError: The first item is no image. Later items that are no images are skipped when they are read.
@@ -180,23 +174,15 @@ def _file(item: _Path) -> ImageSource:
 
 @dataclass(frozen=True, slots=True)
 class ItemSource:
-    """One item of the list or dataset that the user's program passes as images."""
-
     items: IndexedImages
     number: int
-    """Index of the item, from 0."""
 
     @property
     def name(self) -> str:
-        """Name of the item, such as "images[3]", for messages."""
         return f"images[{self.number}]"
 
     def read(self) -> bytes:
-        """Returns the encoded image (the content of an image file).
-
-        Raises:
-            UnusableImage: The item cannot be read or is no image.
-        """
+        """Returns the encoded image. Raises UnusableImage if the item cannot be read or is no image."""
         try:
             return _encoded(self.items[self.number], self.name)
         except UnusableImage:
@@ -280,7 +266,7 @@ def _array(item: Any, name: str) -> bytes:
 
 
 def _deep_png(values: npt.NDArray[Any]) -> bytes:
-    """Returns integers as a PNG of 16 bits, of shape (height, width) or (height, width, 3). Pillow writes none in RGB."""
+    """Returns integers of shape (height, width) or (height, width, 3) as a PNG of 16 bits, which Pillow does not write in RGB."""
     height, width = values.shape[:2]
     rows = np.ascontiguousarray(values.astype(">u2")).view(np.uint8).reshape(height, -1)
     body = zlib.compress(np.pad(rows, ((0, 0), (1, 0))).tobytes(), 1)

@@ -17,10 +17,9 @@ from openmaia.datasets.depth import Samples
 from openmaia.datasets.quiet import silence
 
 MAX_BYTES = 256 << 20
-"""Largest encoded image that is read, in bytes."""
 
 MIN_SIDE = 16
-"""Minimum length of the shorter side of an image in pixels. Smaller images are not used."""
+"""Minimum length of the shorter side of an image in pixels."""
 
 SUFFIXES = frozenset(
     {".png", ".jpg", ".jpeg", ".jpe", ".webp", ".gif", ".bmp", ".tif", ".tiff", ".ppm", ".pgm", ".pbm"}
@@ -58,19 +57,15 @@ class UnusableSource:
     """An image of which is known, before it is read, that it cannot be used."""
 
     name: str
-    """Name of the image, for messages."""
     reason: SkipReason
 
     def read(self) -> bytes:
-        """Raises UnusableImage."""
         raise UnusableImage(f"{self.name}: {self.reason}", reason=self.reason)
 
 
 class Decoded(NamedTuple):
-    """A decoded image."""
-
     image: Image.Image
-    """The upright image, in RGB, or in RGBA if it has transparency."""
+    """Upright, in RGB, or in RGBA if it has transparency."""
     digest: str
     """SHA-256 in hexadecimal. That of a PNG covers its pixels, because encoders differ; that of other formats covers the
     encoded data, because decoders of lossy formats differ between versions."""
@@ -85,8 +80,8 @@ def read(data: bytes, name: str, scales: Iterable[Samples] = ()) -> Decoded:
 
     Args:
         data: The encoded image.
-        name: Name of the image, for messages. Data of an unknown format count as a damaged image if the name has the
-            suffix of an image, and as no image otherwise.
+        name: Name of the image. Data of an unknown format count as a damaged image if the name has the suffix of an
+            image, and as no image otherwise.
         scales: The ranges of samples of more than 8 bits in the dataset, see `depth.scale`.
 
     Raises:
@@ -118,16 +113,12 @@ def read(data: bytes, name: str, scales: Iterable[Samples] = ()) -> Decoded:
 
 
 def has_image_suffix(name: str) -> bool:
-    """Returns whether a file name has the suffix of an image format that can be read, such as .png."""
+    """Returns whether a file name has the suffix of an image format that can be read."""
     return PurePosixPath(name).suffix.lower() in SUFFIXES
 
 
 def check_bytes(name: str, size: int) -> None:
-    """Checks the size of an encoded image.
-
-    Raises:
-        UnusableImage: The image is empty, or too large (see `MAX_BYTES`).
-    """
+    """Raises UnusableImage for a size of 0, or above MAX_BYTES."""
     if size == 0:
         raise UnusableImage(f"{name} is empty", reason=SkipReason.EMPTY)
     if size > MAX_BYTES:

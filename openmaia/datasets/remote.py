@@ -26,15 +26,10 @@ class RemoteFile:
 
     @property
     def name(self) -> str:
-        """The URL without its query, which may hold a secret."""
         return shown(self.url)
 
     def read(self) -> bytes:
-        """Returns the content of the file.
-
-        Raises:
-            UnusableImage: The file cannot be read, is empty or too large.
-        """
+        """Returns the content of the file. Raises UnusableImage if it cannot be read, is empty or too large."""
         try:
             with _fsspec().open(self.url, "rb", expand=False) as file:
                 data = file.read(MAX_BYTES + 1)
@@ -46,7 +41,6 @@ class RemoteFile:
 
 
 def is_url(place: str) -> bool:
-    """Returns whether this is a URL and no path."""
     return "://" in place
 
 
@@ -61,7 +55,6 @@ def is_web(place: str) -> bool:
 
 
 def is_folder(place: str) -> bool:
-    """Returns whether this is the path or URL of an existing folder."""
     if not is_url(place):
         return user_path(place).is_dir()
     files, path = _located(place)
@@ -69,7 +62,7 @@ def is_folder(place: str) -> bool:
 
 
 def read(place: str) -> bytes | None:
-    """Returns the content of a small file at a path or URL, or None if it does not exist."""
+    """Returns the content of a small file, or None if it does not exist."""
     try:
         files, path = _located(place)
         return cast(bytes, files.cat_file(path)) if files.isfile(path) else None
@@ -78,7 +71,7 @@ def read(place: str) -> bytes | None:
 
 
 def find(place: str, suffixes: Iterable[str] = ()) -> list[str]:
-    """Returns the paths or URLs of the files that a path, a URL or a pattern of these names, sorted.
+    """Returns the sorted paths or URLs of the files that a path, a URL or a pattern of these names.
 
     Args:
         place: A file, a folder, or a pattern of files. What exists under this very name is no pattern.
@@ -124,7 +117,7 @@ def _pattern(files: Any, path: str) -> str:
 
 
 def stamps(places: Iterable[str]) -> list[str]:
-    """Returns a line for each file that changes with its size and its modification time, as far as these are known.
+    """Returns a line for each file that changes with its size and modification time, as far as these are known.
 
     Raises OSError if a file does not exist.
     """
@@ -148,7 +141,6 @@ def _is_wanted(path: str, folder: str, suffixes: tuple[str, ...]) -> bool:
 
 
 def _located(place: str) -> tuple[Any, str]:
-    """Returns the file system of a path or URL, and its path there."""
     if is_url(place):
         return _fsspec().core.url_to_fs(place)
     return _fsspec().filesystem("file"), str(user_path(place).absolute())

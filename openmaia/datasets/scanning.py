@@ -1,7 +1,4 @@
-"""Decodes all images of a collection to compute digests and fingerprints (by which near-duplicates are found).
-
-Images that cannot be used are counted by reason.
-"""
+"""Decodes all images of a collection to compute their digests and fingerprints."""
 
 import os
 import warnings
@@ -25,24 +22,18 @@ class ImageSource(Protocol):
 
     @property
     def name(self) -> str:
-        """Name of the image, for messages."""
+        """Name for messages."""
         ...
 
     def read(self) -> bytes:
-        """Returns the encoded image.
-
-        Raises:
-            UnusableImage: The image cannot be read, or it is rejected, for example because it is too large.
-        """
+        """Returns the encoded image. Raises UnusableImage if it cannot be read, or is rejected, for example as too large."""
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScannedImage:
-    """The properties of an image from which its split (explore or test) is computed."""
-
     digest: str
-    """SHA-256 of the image; see `reading.read`."""
+    """See `reading.Decoded`."""
     fingerprint: Fingerprint
     samples: Samples | None
     """See `reading.Decoded`."""
@@ -51,12 +42,9 @@ class ScannedImage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scan:
-    """What was found in a collection of images."""
-
     images: dict[int, ScannedImage]
     """The usable images by their position among the sources."""
     skipped: dict[str, int]
-    """Number of skipped images by reason."""
     examples: dict[str, str]
     """For each reason the message about the first image that was skipped for it."""
     scales: tuple[Samples, ...]

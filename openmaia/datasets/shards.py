@@ -13,14 +13,12 @@ from openmaia.datasets.reading import SkipReason, UnusableImage, check_bytes, ha
 from openmaia.datasets.remote import is_url, shown
 
 ARCHIVES = (".tar", ".tar.gz", ".tgz")
-"""Suffixes of shards."""
 
 
 class Member(NamedTuple):
     """A file in a shard, or a sample without an image."""
 
     name: str
-    """Name of the file or sample in its archive."""
     data: bytes
     """The encoded image; empty if `skipped`."""
     skipped: SkipReason | None = None

@@ -1,11 +1,11 @@
-"""Divides images into an explore split, on which hypotheses are formed, and a test split, on which they are tested.
+"""Divides images into the explore and the test split.
 
 The split of an image depends on its content only, not on names or order. Near-duplicates (resized, re-encoded or
-mirrored copies) belong to the same split, because a test on a copy of an explored image would prove nothing.
+mirrored copies) belong to the same split, because a test on a copy of an explored image would prove nothing. Crops,
+rotations and recoloured copies are not recognised as near-duplicates.
 
 The split of a group of near-duplicates is derived from a hash of its smallest digest. A new image therefore changes the
-split of other images only if it joins their group and has the smallest digest, or if it connects two groups, or if the
-rules below apply. Crops, rotations and recoloured copies are not recognised as near-duplicates.
+split of other images only if it has the smallest digest of its group, if it connects two groups, or by these rules:
 
 - A group with more than LARGEST_SHARE of the images is a chain, such as the slices of a volume or the frames of a film:
   each image resembles the next one, and the first does not resemble the last. It is cut into blocks. Images between two
@@ -32,11 +32,11 @@ COLOUR_DISTANCE = 10.0
 equal shapes and different colours."""
 
 FLAT_COLOUR_DISTANCE = 1.5
-"""Like COLOUR_DISTANCE, for flat images, which have nearly one grey value. They all have the perceptual hash 0, so that
-only their colours differ. A larger distance would join a series of similar shades into one group."""
+"""The same for flat images. They all have the perceptual hash 0, so that only their colours differ. A larger distance would
+join a series of similar shades into one group."""
 
 LARGEST_SHARE = 0.25
-"""Largest share of the images that a group of near-duplicates may have before it is divided."""
+"""Share of the images above which a group of near-duplicates is divided."""
 
 SMALLEST_SHARE = 0.25
 """Share of the images below which groups are moved to a split."""
@@ -46,8 +46,8 @@ LEVELS = 6
 one of them is left out for each block."""
 
 STRICTER = 0.5
-"""Factor of the largest distances between near-duplicates, for a group that cannot be divided. It holds images that are
-all alike, such as X-rays, of which only closer copies have to stay together."""
+"""Factor of the largest distances, for a group that cannot be divided: images that are all alike, such as X-rays, of which
+only closer copies have to stay together."""
 
 _SALT = b"openmaia split 7036\n"
 """Salt of the hash that assigns splits. Of 30,000 candidates, it divides the kinds of objects in the packaged cut-outs
@@ -66,18 +66,16 @@ Members = npt.NDArray[np.intp]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fingerprint:
-    """A compact description of an image by which near-duplicates are recognised."""
-
     hash: int
-    """Perceptual hash, 64 bits."""
+    """64 bits."""
     mirrored: int
-    """Perceptual hash of the mirrored image."""
+    """That of the mirrored image."""
     thumbnail: bytes
-    """The image at 8 x 8 pixels, RGB."""
+    """8 x 8 pixels, RGB."""
 
 
 def fingerprint(image: Image.Image) -> Fingerprint:
-    """Computes the fingerprint of an image, by which near-duplicates are found. Transparent areas become white."""
+    """Computes the fingerprint of an image. Transparent areas become white."""
     small = flatten(image).resize((_SIDE, _SIDE), Image.Resampling.BOX, reducing_gap=2.0)
     grey = np.asarray(small.convert("L"), dtype=np.float64)
     return Fingerprint(
@@ -88,14 +86,7 @@ def fingerprint(image: Image.Image) -> Fingerprint:
 
 
 def assign_splits(fingerprints: Mapping[str, Fingerprint]) -> dict[str, Split]:
-    """Assigns each image to a split: explore or test. Near-duplicates are assigned to the same split.
-
-    Args:
-        fingerprints: The fingerprint of each image, by digest.
-
-    Returns:
-        The split of each image, by digest. Images that are left out between two blocks of a chain are missing.
-    """
+    """Returns the split of each image by digest. Images that are left out between two blocks of a chain are missing."""
     by_print: dict[Fingerprint, list[str]] = {}
     for digest in sorted(fingerprints):
         by_print.setdefault(fingerprints[digest], []).append(digest)
@@ -115,10 +106,9 @@ def assign_splits(fingerprints: Mapping[str, Fingerprint]) -> dict[str, Split]:
 
 
 def _blocks(prints: "_Prints", group: Members) -> list[Members]:
-    """Cuts a chain into blocks of images that do not resemble those of other blocks.
+    """Cuts a chain into blocks of images that do not resemble those of other blocks, in the order of the chain.
 
-    Returns:
-        The blocks in the order of the chain. Empty if the group is no chain, so that most images would be left out.
+    Empty if the group is no chain, so that most images would be left out.
     """
     levels = prints.levels(int(group[0]), group, 1.0)
     levels = prints.levels(int(levels[-1].min()), group, 1.0)
@@ -168,10 +158,10 @@ def _perceptual_hash(grey: npt.NDArray[np.float64]) -> int:
     """Returns a 64-bit perceptual hash of a grey image.
 
     Each bit says whether one coefficient of the cosine transform exceeds the median of all 64 coefficients with the
-    frequencies 1 to 8 in both directions. A flat image gets the hash 0, because its bits would be noise.
+    frequencies 1 to 8 in both directions.
     """
     if grey.std() < _FLAT:
-        return 0
+        return 0  # its bits would be noise
     steps = np.arange(_SIDE)
     basis = np.cos(np.pi * np.outer(np.arange(1, _FREQUENCIES + 1), 2 * steps + 1) / (2 * _SIDE))
     low = (basis @ grey @ basis.T).ravel()
@@ -179,7 +169,7 @@ def _perceptual_hash(grey: npt.NDArray[np.float64]) -> int:
 
 
 class _Prints:
-    """Different fingerprints, and which of them are those of near-duplicates. Images are given by their positions."""
+    """Different fingerprints, given by their positions."""
 
     def __init__(self, prints: Sequence[Fingerprint]):
         self._hashes = np.array([mark.hash for mark in prints], np.uint64)
@@ -189,10 +179,7 @@ class _Prints:
         self._limits = np.where(self._hashes == 0, FLAT_COLOUR_DISTANCE, COLOUR_DISTANCE)
 
     def resemble(self, places: Members, others: Members, factor: float) -> npt.NDArray[np.bool_]:
-        """Returns for each of the places whether it is a near-duplicate of one of the others.
-
-        `factor` multiplies the largest distances.
-        """
+        """Returns for each of the places whether it is a near-duplicate of one of the others, with distances times `factor`."""
         found = np.zeros(len(places), np.bool_)
         h, m = self._hashes, self._mirrored
         for start in range(0, len(others), _BLOCK):
@@ -219,7 +206,7 @@ class _Prints:
 
 
 def _groups(prints: _Prints, among: Members, factor: float) -> Iterator[Members]:
-    """Yields groups of near-duplicates, closed under resemblance. All pairs are compared."""
+    """Yields groups of near-duplicates, closed under resemblance."""
     is_left = np.zeros(int(among.max(initial=-1)) + 1, np.bool_)
     is_left[among] = True
     for start in among:
