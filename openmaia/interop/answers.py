@@ -28,7 +28,7 @@ MARKS = FILES[:3]
 """A folder that contains one of these files counts as the folder of an investigated unit."""
 
 NOTE_BYTES = 1_000_000
-"""Maximum size in bytes of the files description.txt and label.txt of an agent's answer."""
+"""Maximum size of description.txt and label.txt."""
 
 SCORE_KIND = "mean activation on its own images"
 
@@ -36,16 +36,16 @@ T = TypeVar("T")
 
 
 def read(folder: Path, root: Path, target: str = "") -> tuple[Label, list[str]]:
-    """Reads the answer of an agent about one unit from a folder <root>/<agent>/<model>/<layer>/<unit>.
+    """Reads the answer about one unit from a folder <root>/<agent>/<model>/<layer>/<unit>.
 
     Args:
         folder: The folder of the unit.
-        root: The imported folder. The agent's name is the part of the path between this folder and <model>.
-        target: Name of the network that the unit belongs to. If it is empty, the name of the model's folder is used.
+        root: The imported folder.
+        target: Empty for the name of the model's folder.
 
     Returns:
-        The answer as a `Label`, and one message for each file that could not be read. The tested prompts and the score
-        of the `Label` come from eval_results.json. The score is the mean activation on images that show the labels.
+        The answer, whose score is the mean activation on images that show the labels, and one message for each file that
+        could not be read.
 
     Raises:
         Refused: The folder's name is not the number of a unit, or the folder holds no answer.
@@ -87,10 +87,9 @@ def read(folder: Path, root: Path, target: str = "") -> tuple[Label, list[str]]:
 
 
 def answer(replies: list[str]) -> tuple[str, tuple[str, ...]]:
-    """Returns the description and the labels in an agent's final answer.
+    """Returns the description and the labels in the last reply with a description. Both are empty if there is none.
 
-    The final answer is the last reply with a description. If it has no labels, its description is the only label. If no
-    reply has a description, both results are empty.
+    Without labels, the description is the only label.
     """
     format = load_task("description").answer
     for reply in reversed(replies):
@@ -116,7 +115,8 @@ def _text(content: Any) -> str:
 
 
 def _page_replies(path: Path) -> list[str]:
-    """Returns the agent's replies in experiment.html. Texts are not escaped in it, so it cannot be parsed as HTML."""
+    """Returns the agent's replies in experiment.html."""
+    # Texts are not escaped in it, so that it cannot be parsed as HTML.
     parts = [part.partition("<pre>")[2].partition("</pre>") for part in reading.text(path).split("<h2>MAIA</h2>")[1:]]
     return [reply for reply, closing, _ in parts if closing]
 
@@ -126,11 +126,8 @@ def _line(path: Path) -> str:
 
 
 def _evaluation(path: Path) -> tuple[float | None, TestedPrompts, TestedPrompts]:
-    """Returns the content of eval_results.json.
-
-    Returns:
-        The mean activation on the images of the labels, and the prompts with their activations, first those of images
-        of the labels and then those of neutral images.
+    """Returns the mean activation on the images of the labels, and the prompts with their activations: those of the labels, and
+    neutral ones.
     """
     data = reading.json_data(path)
     try:

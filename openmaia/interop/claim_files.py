@@ -28,10 +28,7 @@ SEPARATOR = ";"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TabledClaim:
-    """The description and the labels that one method (such as MILAN, or a person) gave to one unit.
-
-    If the method gave only labels, `description` lists them. If it gave only a description, this is the only label.
-    """
+    """A claim of a table. Of a description and labels, one that is missing is made from the other."""
 
     method: str
     unit: Unit
@@ -42,12 +39,12 @@ class TabledClaim:
 
 
 def read_claim_file(path: str, info: TargetInfo) -> list[TabledClaim]:
-    """Reads the descriptions that one or several methods gave to units of a target (network).
+    """Reads claims about units of a target.
 
     Args:
-        path: A table (.csv, .tsv) in a format that is described at the top of this module, a labels.jsonl that `openmaia
-            import-maia` wrote, or the folder of a labels.jsonl.
-        info: The target. Each description must belong to one of its layers and units.
+        path: A table (.csv, .tsv) as at the top of this module, a labels.jsonl that `openmaia import-maia` wrote, or its
+            folder.
+        info: The target.
 
     Raises:
         UsageError: The file cannot be read, has no description of this target, or lacks a column. Or a row names an

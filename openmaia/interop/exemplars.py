@@ -29,7 +29,7 @@ FILES = ("images.npy", "masks.npy", "activations.csv", "thresholds.csv", "ids.cs
 SYNTHETIC = "synthetic_neurons"
 
 MAX_SIDE = 16_383
-"""Maximum width and height of an image in pixels. WebP, in which exemplars are stored, has no larger ones."""
+"""Maximum width and height in pixels. WebP, in which exemplars are stored, has no larger images."""
 
 NAME_BYTES = 200
 """Maximum length of the name of a model, dataset or layer, encoded as a file name."""
@@ -39,7 +39,7 @@ Loaded = TypeVar("Loaded")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PublishedLayer:
-    """The validated content of the folder with the published exemplars of one layer."""
+    """The validated content of a layer's folder. Arrays are memory-mapped."""
 
     folder: Path
     model: str
@@ -48,30 +48,22 @@ class PublishedLayer:
     units: tuple[int, ...]
     """The index of the unit in each row of the arrays."""
     activations: npt.NDArray[np.float64]
-    """Activations on the exemplars in descending order, shape (units, k)."""
+    """In descending order, shape (units, k)."""
     thresholds: npt.NDArray[np.float64] | None
-    """Activations above which positions belong to the units' masks, shape (units,), 0 for synthetic units. None if
-    there is no thresholds.csv."""
+    """Mask thresholds, shape (units,), 0 for synthetic units. None if there is no thresholds.csv."""
     images: npt.NDArray[np.uint8]
-    """The exemplars, shape (units, k, height, width, 3), memory-mapped."""
+    """Shape (units, k, height, width, 3)."""
     masks: npt.NDArray[Any] | None
-    """The masks of the exemplars, in the shape that they have in masks.npy, memory-mapped. None if there is no
-    masks.npy."""
+    """In the shape that they have in masks.npy. None if there is no such file."""
 
     @property
     def estimated(self) -> tuple[str, ...]:
-        """Names of the values of the layer that were not published, and that have to be estimated on import.
-
-        The only possible name is `threshold/LAYER`: it is listed if the units' mask thresholds are unknown. The
-        manifest of the exemplar store into which the layer is imported repeats these names.
-        """
+        """Names of the values that have to be estimated on import, for the store's manifest: `threshold/LAYER`, or none."""
         return () if self.thresholds is not None else (f"threshold/{self.name}",)
 
 
 def read(folder: Path) -> PublishedLayer:
-    """Reads and validates the folder with the published exemplars of one layer.
-
-    The names of model, dataset and layer are taken from the path of the folder, MODEL/DATASET/LAYER.
+    """Reads and validates the folder of a layer, MODEL/DATASET/LAYER.
 
     Raises:
         Refused: A file is missing or damaged, or the files do not match each other.
@@ -106,29 +98,17 @@ def read(folder: Path) -> PublishedLayer:
 
 
 def model(folder: Path) -> str:
-    """Returns the name of the model to which the folder of a layer belongs.
-
-    It is MODEL in the path MODEL/DATASET/LAYER, or SYNTHETIC for a layer of synthetic units.
-
-    Args:
-        folder: The folder of the layer.
-    """
+    """Returns MODEL of the folder MODEL/DATASET/LAYER, or SYNTHETIC for a layer of synthetic units."""
     return SYNTHETIC if folder.parent.name == SYNTHETIC else folder.parent.parent.name
 
 
 def units(layer: PublishedLayer, target: str) -> Iterator[UnitExemplars]:
-    """Yields the exemplars of each unit, by ascending unit index. Only one unit's images are in memory at a time.
-
-    Args:
-        layer: The layer.
-        target: Name of the target (network) to which the units belong.
-    """
+    """Yields the units by ascending index. Only one unit's images are in memory at a time."""
     for row in sorted(range(len(layer.units)), key=layer.units.__getitem__):
         yield _unit(layer, row, Unit(target=target, layer=layer.name, index=layer.units[row]))
 
 
 def _unit(layer: PublishedLayer, row: int, unit: Unit) -> UnitExemplars:
-    """Returns the exemplars of one unit. Its statistics over the dataset are left empty, as they are not published."""
     activations, images = layer.activations[row], layer.images[row]
     covered = None if layer.masks is None else masks.coverage(_flat_masks(layer.masks[row], images.shape[1:3]))
     if layer.thresholds is not None:

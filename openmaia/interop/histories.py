@@ -40,10 +40,7 @@ class TestedImage:
 
 
 def unit_folder(to: Path, agent: str, unit: Unit) -> Path:
-    """Returns the folder below `to` for an agent's investigation of a unit.
-
-    Slashes in the name of the agent separate folders, as in the MAIA code's layout.
-    """
+    """Returns the folder below `to` for an agent's investigation of a unit. Slashes in the agent's name separate folders."""
     return Path(to, *map(safe, agent.split("/")), safe(unit.target), safe(unit.layer), str(unit.index))
 
 
@@ -55,12 +52,12 @@ def conversation(record: Record) -> list[Message]:
 
 
 def history(messages: Sequence[Message]) -> list[dict[str, Any]]:
-    """Returns the content of history.json, a conversation as the published MAIA code stores it."""
+    """Returns the content of history.json."""
     return [{"role": message.role.value, "content": [_content(part) for part in message.parts]} for message in messages]
 
 
 def page(title: str, messages: Sequence[Message]) -> str:
-    """Returns the content of experiment.html, a page that shows a conversation. All texts are escaped."""
+    """Returns the content of experiment.html. All texts are escaped."""
     return "".join(
         [
             f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>{html.escape(title)}</title></head><body>\n',
@@ -72,12 +69,7 @@ def page(title: str, messages: Sequence[Message]) -> str:
 
 
 def evaluation(positive: Sequence[TestedImage], negative: Sequence[TestedImage]) -> dict[str, Any]:
-    """Returns the content of eval_results.json, the result of a test of a unit's labels.
-
-    Args:
-        positive: Images that show the labels. There must be at least one.
-        negative: Neutral images, which do not show the labels. There must be at least one.
-    """
+    """Returns the content of eval_results.json from images that show the labels, and from neutral ones. Neither may be empty."""
     sides = {"positive": positive, "negative": negative}
     return {
         **{f"average_{name}_score": sum(one.activation for one in side) / len(side) for name, side in sides.items()},
@@ -89,13 +81,12 @@ def evaluation(positive: Sequence[TestedImage], negative: Sequence[TestedImage])
 def write(
     folder: Path, record: Record, tested: tuple[Sequence[TestedImage], Sequence[TestedImage]] | None = None
 ) -> None:
-    """Writes the files of an investigation that ended with an answer into a new folder.
+    """Writes the files of an investigation that ended with an answer.
 
     Args:
-        folder: The folder of the unit.
+        folder: The folder of the unit, which must not exist.
         record: The investigation.
-        tested: The images with which the labels of the answer were tested, as a pair: images that show the labels, and
-            neutral images. None if the labels were not tested.
+        tested: Images that show the labels, and neutral images. None if the labels were not tested.
 
     Raises:
         FileExistsError: The folder exists.

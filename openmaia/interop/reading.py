@@ -13,15 +13,15 @@ from openmaia.core.documents import parse_json
 from openmaia.core.errors import OpenMaiaError
 
 JSON_BYTES = 256_000_000
-"""Maximum size of a JSON or text file in bytes. The largest history.json of a published MAIA investigation has 3 MB."""
+"""Maximum size of a JSON or text file. The largest history.json of a published MAIA investigation has 3 MB."""
 
 CSV_BYTES = 64_000_000
-"""Maximum size of a CSV file in bytes. The largest table that the supported projects published has 0.5 MB."""
+"""Maximum size of a CSV file. The largest table that the supported projects published has 0.5 MB."""
 
 _ARRAY_ERRORS = (
     OSError, EOFError, ValueError, TypeError, KeyError, ArithmeticError, SyntaxError, TokenError, MemoryError, RecursionError,
 )  # fmt: skip
-"""Exceptions that numpy raises for an array file with a damaged or malicious header."""
+"""What numpy raises for an array file with a damaged or malicious header."""
 
 
 class Refused(OpenMaiaError):
@@ -32,8 +32,7 @@ def text(path: Path, limit: int = JSON_BYTES) -> str:
     """Reads a text file of at most `limit` bytes, in UTF-8 or in UTF-16 with a byte order mark.
 
     Raises:
-        Refused: The file is missing, too large, of another encoding, or not a regular file (reading a pipe could block
-            forever).
+        Refused: The file is missing, too large, of another encoding, or not a regular file.
     """
     try:
         return tables.text(_bytes(path, limit))
@@ -85,7 +84,7 @@ def numbers(path: Path) -> npt.NDArray[np.float64]:
 
 
 def array(path: Path) -> npt.NDArray[Any]:
-    """Returns the array in a .npy file, memory-mapped, so that only the parts in use are read. Nothing is unpickled.
+    """Returns the array in a .npy file, memory-mapped. Nothing is unpickled.
 
     Raises:
         Refused: The file is missing or does not hold a complete array.
@@ -102,5 +101,6 @@ def array(path: Path) -> npt.NDArray[Any]:
 
 
 def _check_regular(path: Path) -> None:
+    # Reading a pipe could block forever.
     if not path.is_file():
         raise Refused("cannot be read (there is no such file)" if not path.exists() else "is no regular file")
