@@ -16,7 +16,7 @@ from PIL import Image, TiffImagePlugin
 _FLOATS = 3
 """Value of a TIFF file's tag SampleFormat."""
 
-DEPTHS = (8, 10, 12, 14, 16)
+_DEPTHS = (8, 10, 12, 14, 16)
 """Numbers of bits that integers may have. The smallest that holds all values of a dataset is taken."""
 
 
@@ -124,7 +124,7 @@ def white_point(deep: Deep, scales: Iterable[Samples]) -> tuple[float, float]:
 def scale(samples: Iterable[Samples]) -> tuple[Samples, ...]:
     """Returns for each type of samples the values that mean black and white, from the extremes of all images.
 
-    Integers without a negative value range from 0 to the largest number of the smallest possible depth (see DEPTHS),
+    Integers without a negative value range from 0 to the largest number of the smallest possible depth (see _DEPTHS),
     floats from 0 to 1 or 255 if they lie between. Others range from their smallest value, or 0, to their largest one.
     """
     found: dict[str, Samples] = {}
@@ -136,7 +136,7 @@ def scale(samples: Iterable[Samples]) -> tuple[Samples, ...]:
 
 def _scale(extremes: Samples) -> Samples:
     kind, low, high = extremes
-    limits = (1.0, 255.0) if kind.startswith("float") else tuple(2.0**depth - 1 for depth in DEPTHS)
+    limits = (1.0, 255.0) if kind.startswith("float") else tuple(2.0**depth - 1 for depth in _DEPTHS)
     fitting = [limit for limit in limits if low >= 0 and high <= limit]
     black = min(low, 0.0)
     return Samples(kind, 0.0, fitting[0]) if fitting else Samples(kind, black, max(high, black + 1))

@@ -26,10 +26,10 @@ LISTING = ".openmaia-split.json"
 
 _FORMAT = "openmaia-split-3"
 
-FEW = 10
+_FEW = 10
 """Number of images of a split below which their number is said."""
 
-SMALLEST = 0.1
+_SMALLEST = 0.1
 """Share of the images that the smaller split must have."""
 
 _HINTS = {
@@ -175,12 +175,12 @@ def _division(root: str, items: Sequence[DatasetImage]) -> list[str]:
     explore = sum(split == "explore" for split in splits.values())
     test = len(splits) - explore
     numbers = f"{explore} for exemplars (explore split), {test} for tests (test split)"
-    if len(items) > 1 and min(explore, test) < SMALLEST * len(splits):
+    if len(items) > 1 and min(explore, test) < _SMALLEST * len(splits):
         raise UsageError(
             f"{root} holds {len(splits)} different images, and most of them are near-duplicates of one another (copies, or "
             f"frames that hardly change), which cannot be divided: {numbers}; leave near-duplicates out, or add other images"
         )
-    if min(explore, test) >= FEW:
+    if min(explore, test) >= _FEW:
         return []
     return [
         f"{root} has few images: {numbers}; exemplars show little of what excites a unit, and tests on photographs are weak "

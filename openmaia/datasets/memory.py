@@ -21,13 +21,13 @@ from openmaia.datasets.reading import SkipReason, UnusableImage, upright
 from openmaia.datasets.remote import RemoteFile, is_url
 from openmaia.datasets.scanning import ImageSource
 
-KEYS = ("image", "img", "pixel_values", "jpg", "png")
+_KEYS = ("image", "img", "pixel_values", "jpg", "png")
 """Names under which datasets keep the image of an item that is a mapping."""
 
-COLUMNS = (*KEYS, "path", "file", "filename", "file_name", "filepath", "file_path", "image_path", "url")
+COLUMNS = (*_KEYS, "path", "file", "filename", "file_name", "filepath", "file_path", "image_path", "url")
 """Names of the column of a table that holds images or their files."""
 
-MOST = 100_000
+_MOST = 100_000
 """Largest number of images that are read from an iterator, which may have no end."""
 
 
@@ -118,11 +118,11 @@ def _items(given: Any) -> IndexedImages:
             f"images is a {kind}; expected a list or an iterator of files, images or arrays, a table with such "
             "a column, or a dataset with len() and indices"
         )
-    items = list(islice(cast(Iterable[Any], given), MOST + 1))
-    if len(items) > MOST:
+    items = list(islice(cast(Iterable[Any], given), _MOST + 1))
+    if len(items) > _MOST:
         raise UsageError(
-            f"images is a {kind} of more than {MOST:,} items; give a dataset with len() and indices, or a part "
-            f"of it (itertools.islice(images, {MOST}))"
+            f"images is a {kind} of more than {_MOST:,} items; give a dataset with len() and indices, or a part "
+            f"of it (itertools.islice(images, {_MOST}))"
         )
     return items
 
@@ -198,7 +198,7 @@ def _encoded(item: Any, name: str) -> bytes:
 
     Args:
         item: A path, a URL, the bytes of a file, a Pillow image, an array, a tensor, a tuple whose first element is one
-            of these, or a mapping with one of these under a name of KEYS.
+            of these, or a mapping with one of these under a name of _KEYS.
         name: Name for messages.
 
     Raises:
@@ -211,10 +211,10 @@ def _encoded(item: Any, name: str) -> bytes:
         return _encoded(cast(Sequence[Any], item)[0], name)
     if isinstance(item, Mapping):
         fields = cast(Mapping[str, Any], item)
-        found = [fields[key] for key in (*KEYS, "bytes", "path") if fields.get(key) is not None]
+        found = [fields[key] for key in (*_KEYS, "bytes", "path") if fields.get(key) is not None]
         if not found:
             raise UsageError(
-                f"{name} has the keys {', '.join(map(str, fields))}; expected an image under one of {', '.join(KEYS)}"
+                f"{name} has the keys {', '.join(map(str, fields))}; expected an image under one of {', '.join(_KEYS)}"
             )
         return _encoded(found[0], name)
     if isinstance(item, str | os.PathLike):

@@ -18,10 +18,10 @@ from openmaia.datasets.quiet import silence
 
 MAX_BYTES = 256 << 20
 
-MIN_SIDE = 16
+_MIN_SIDE = 16
 """Minimum length of the shorter side of an image in pixels."""
 
-SUFFIXES = frozenset(
+_SUFFIXES = frozenset(
     {".png", ".jpg", ".jpeg", ".jpe", ".webp", ".gif", ".bmp", ".tif", ".tiff", ".ppm", ".pgm", ".pbm"}
 )
 
@@ -114,7 +114,7 @@ def read(data: bytes, name: str, scales: Iterable[Samples] = ()) -> Decoded:
 
 def has_image_suffix(name: str) -> bool:
     """Returns whether a file name has the suffix of an image format that can be read."""
-    return PurePosixPath(name).suffix.lower() in SUFFIXES
+    return PurePosixPath(name).suffix.lower() in _SUFFIXES
 
 
 def check_bytes(name: str, size: int) -> None:
@@ -130,8 +130,8 @@ def _check_header(name: str, image: Image.Image) -> None:
     if width * height > MAX_PIXELS:
         message = f"{name} has {width} x {height} pixels; at most {MAX_PIXELS} pixels are read"
         raise UnusableImage(message, reason=SkipReason.TOO_LARGE)
-    if min(width, height) < MIN_SIDE:
-        message = f"{name} has {width} x {height} pixels; at least {MIN_SIDE} pixels per side are needed"
+    if min(width, height) < _MIN_SIDE:
+        message = f"{name} has {width} x {height} pixels; at least {_MIN_SIDE} pixels per side are needed"
         raise UnusableImage(message, reason=SkipReason.TOO_SMALL)
 
 

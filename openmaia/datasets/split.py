@@ -7,10 +7,10 @@ rotations and recoloured copies are not recognised as near-duplicates.
 The split of a group of near-duplicates is derived from a hash of its smallest digest. A new image therefore changes the
 split of other images only if it has the smallest digest of its group, if it connects two groups, or by these rules:
 
-- A group with more than LARGEST_SHARE of the images is a chain, such as the slices of a volume or the frames of a film:
+- A group with more than _LARGEST_SHARE of the images is a chain, such as the slices of a volume or the frames of a film:
   each image resembles the next one, and the first does not resemble the last. It is cut into blocks. Images between two
   blocks are left out, so that no image resembles one of the other split.
-- If both splits cannot have SMALLEST_SHARE of the images otherwise, groups move to the smaller one.
+- If both splits cannot have _SMALLEST_SHARE of the images otherwise, groups move to the smaller one.
 """
 
 import hashlib
@@ -31,21 +31,21 @@ COLOUR_DISTANCE = 10.0
 """Largest mean difference, on a scale of 0 to 255, between the thumbnails of near-duplicates. It separates images of
 equal shapes and different colours."""
 
-FLAT_COLOUR_DISTANCE = 1.5
+_FLAT_COLOUR_DISTANCE = 1.5
 """The same for flat images. They all have the perceptual hash 0, so that only their colours differ. A larger distance would
 join a series of similar shades into one group."""
 
-LARGEST_SHARE = 0.25
+_LARGEST_SHARE = 0.25
 """Share of the images above which a group of near-duplicates is divided."""
 
-SMALLEST_SHARE = 0.25
+_SMALLEST_SHARE = 0.25
 """Share of the images below which groups are moved to a split."""
 
-LEVELS = 6
+_LEVELS = 6
 """Number of levels of a chain for each block. The levels are images at equal distance from an end of the chain; at most
 one of them is left out for each block."""
 
-STRICTER = 0.5
+_STRICTER = 0.5
 """Factor of the largest distances, for a group that cannot be divided: images that are all alike, such as X-rays, of which
 only closer copies have to stay together."""
 
@@ -95,9 +95,9 @@ def assign_splits(fingerprints: Mapping[str, Fingerprint]) -> dict[str, Split]:
     sizes = np.array([len(each) for each in digests])
     groups: list[tuple[list[str], Split]] = []
     for group in _groups(prints, np.arange(len(digests)), 1.0):
-        is_large = len(group) > 1 and sizes[group].sum() > LARGEST_SHARE * len(fingerprints)
+        is_large = len(group) > 1 and sizes[group].sum() > _LARGEST_SHARE * len(fingerprints)
         blocks = _blocks(prints, group) if is_large else []
-        parts: Iterable[Members] = blocks or (_groups(prints, group, STRICTER) if is_large else [group])
+        parts: Iterable[Members] = blocks or (_groups(prints, group, _STRICTER) if is_large else [group])
         first = _SPLITS.index(_split_of(digests[int(group.min())][0]))
         for number, part in enumerate(parts):
             members = [digest for place in part for digest in digests[int(place)]]
@@ -112,7 +112,7 @@ def _blocks(prints: "_Prints", group: Members) -> list[Members]:
     """
     levels = prints.levels(int(group[0]), group, 1.0)
     levels = prints.levels(int(levels[-1].min()), group, 1.0)
-    count = max(2, min(len(levels) // LEVELS, len(group)))
+    count = max(2, min(len(levels) // _LEVELS, len(group)))
     cuts = [round(number * len(levels) / count) for number in range(1, count)]
     blocks: list[list[Members]] = [[]]
     for number, level in enumerate(levels):
@@ -125,18 +125,18 @@ def _blocks(prints: "_Prints", group: Members) -> list[Members]:
         blocks.append([])
     found = [np.concatenate(block) for block in blocks if block]
     kept = [sum(map(len, found[half::2])) for half in (0, 1)]
-    return found if min(kept) >= len(group) * SMALLEST_SHARE else []
+    return found if min(kept) >= len(group) * _SMALLEST_SHARE else []
 
 
 def _balanced(groups: list[tuple[list[str], Split]]) -> list[tuple[list[str], Split]]:
-    """Moves groups to the smaller split until it has SMALLEST_SHARE of the images, as far as that is possible."""
+    """Moves groups to the smaller split until it has _SMALLEST_SHARE of the images, as far as that is possible."""
     count = {split: sum(len(members) for members, own in groups if own == split) for split in _SPLITS}
     balanced: list[tuple[list[str], Split]] = []
     for members, split in sorted(groups, key=lambda group: _hash(min(group[0]))):
         small, large = sorted(_SPLITS, key=lambda each: count[each])
         is_moved = (
             split == large
-            and count[small] < SMALLEST_SHARE * sum(count.values())
+            and count[small] < _SMALLEST_SHARE * sum(count.values())
             and count[large] - len(members) > count[small]
         )
         if is_moved:
@@ -176,7 +176,7 @@ class _Prints:
         self._mirrored = np.array([mark.mirrored for mark in prints], np.uint64)
         thumbnails = np.frombuffer(b"".join(mark.thumbnail for mark in prints), np.uint8)
         self._thumbnails = thumbnails.reshape(-1, _THUMBNAIL, _THUMBNAIL, 3).astype(np.int16)
-        self._limits = np.where(self._hashes == 0, FLAT_COLOUR_DISTANCE, COLOUR_DISTANCE)
+        self._limits = np.where(self._hashes == 0, _FLAT_COLOUR_DISTANCE, COLOUR_DISTANCE)
 
     def resemble(self, places: Members, others: Members, factor: float) -> npt.NDArray[np.bool_]:
         """Returns for each of the places whether it is a near-duplicate of one of the others, with distances times `factor`."""

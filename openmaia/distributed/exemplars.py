@@ -23,20 +23,20 @@ from openmaia.exemplars.compute import PORTION_GPU, ExemplarWorker, ProgressCall
 from openmaia.exemplars.passes import Summaries, added
 from openmaia.exemplars.store import ExemplarStore
 
-MAX_CPU_WORKERS = 8
+_MAX_CPU_WORKERS = 8
 """Largest number of workers without GPUs if `ray.exemplar_workers` is 0. Each holds a copy of the network."""
 
-GPU_SECONDS = 30.0
+_GPU_SECONDS = 30.0
 """Longest wait for a GPU while pools that are kept up may hold them all, after which CPUs are used."""
 
-LEAST = 64
+_LEAST = 64
 """Smallest number of images for which another worker is started."""
 
-TASKS = 16
+_TASKS = 16
 """Number of tasks into which the share of a worker in a pass is divided if it is large. What one worker finishes early,
 another one can then do."""
 
-MAX_DEATHS = 5
+_MAX_DEATHS = 5
 """A computation with one worker fails when this number of workers have died with no task finished in between. Each further
 worker raises the number by one, because the loss of a node may end all workers at once."""
 
@@ -115,7 +115,7 @@ class ExemplarTeam:
     def _divided(self, numbers: range) -> list[range]:
         # At the beginning of a task, a GPU waits for the first images: its tasks are large.
         fair = math.ceil(len(numbers) / len(self._workers))
-        size = max(math.ceil(fair / TASKS), min(PORTION_GPU if self._gpus else LEAST, fair))
+        size = max(math.ceil(fair / _TASKS), min(PORTION_GPU if self._gpus else _LEAST, fair))
         return [numbers[first : first + size] for first in range(0, len(numbers), size)]
 
     def _use_gpus(self) -> None:
@@ -124,7 +124,7 @@ class ExemplarTeam:
         if not self._gpus:
             return
         worker = self._start()
-        patience = GPU_SECONDS if kept.names() and not self._config.ray.autoscaling else None
+        patience = _GPU_SECONDS if kept.names() and not self._config.ray.autoscaling else None
         if ray.wait([worker.is_up.remote()], timeout=patience)[0]:
             worker, self._workers[0] = self._workers[0], worker
         else:
@@ -133,7 +133,7 @@ class ExemplarTeam:
         ray.kill(worker)
 
     def _grow(self, images: int) -> None:
-        count = min(self._config.ray.exemplar_workers or self._capacity(), math.ceil(images / LEAST))
+        count = min(self._config.ray.exemplar_workers or self._capacity(), math.ceil(images / _LEAST))
         self._workers += [self._start() for _ in range(count - 1)]
 
     def _lead(self, method: str, *arguments: Any) -> Any:
@@ -181,7 +181,7 @@ class ExemplarTeam:
 
         Raises:
             OpenMaiaError: If the worker raised it.
-            ServiceError: If the worker raised another exception, or if MAX_DEATHS workers have died.
+            ServiceError: If the worker raised another exception, or if _MAX_DEATHS workers have died.
         """
         try:
             return ray.get(reference)
@@ -191,7 +191,7 @@ class ExemplarTeam:
             raise ServiceError(f"exemplars could not be computed: {error.cause!r}") from error
         except (*DEAD, ObjectLostError) as error:  # a result is lost if its node dies before it is fetched
             self._deaths += 1
-            if self._deaths >= MAX_DEATHS + len(self._workers) - 1:
+            if self._deaths >= _MAX_DEATHS + len(self._workers) - 1:
                 raise ServiceError(f"{self._deaths} processes died while they computed exemplars") from error
             self._workers[at] = self._start()
             self._used.discard(at)
@@ -201,7 +201,7 @@ class ExemplarTeam:
         resources = ray.cluster_resources()
         if self._gpus:
             return int(resources.get("GPU", 0) / self._gpus)
-        return min(int(resources.get("CPU", 1)), MAX_CPU_WORKERS)
+        return min(int(resources.get("CPU", 1)), _MAX_CPU_WORKERS)
 
     def _start(self) -> Any:
         # A worker without GPUs of its own would otherwise see all GPUs of its node.

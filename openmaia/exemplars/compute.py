@@ -21,13 +21,13 @@ from openmaia.exemplars.store import ExemplarStore
 from openmaia.exemplars.work import Work
 from openmaia.runs.lease import held
 
-PORTION = 256
+_PORTION = 256
 """Number of images that the second pass holds until it writes them."""
 
 PORTION_GPU = 4096
 """The same where images of equal shape share a batch: those that wait for others are processed after so many."""
 
-EXCITING = 95
+_EXCITING = 95
 """Percentile of the activations on all images below which the weakest of a unit's top exemplars are said to excite it
 little. With 15 exemplars, 300 images reach it."""
 
@@ -143,7 +143,7 @@ class ExemplarWorker:
         self._order = passes.Order([item.digest for item in self._items])
         # A GPU is faster than threads that share one interpreter lock. A network on a CPU needs the cores itself.
         self._loader = ImageLoader(self._items, target.view, PROCESSES if target.batch > 1 else 0)
-        self._portion = PORTION_GPU if target.batch > 1 else PORTION
+        self._portion = PORTION_GPU if target.batch > 1 else _PORTION
         self.store = open_store(config, self._reader.info(), self._items)
 
     def dataset_remarks(self) -> list[str]:
@@ -155,11 +155,11 @@ class ExemplarWorker:
         """Returns a sentence on how many images exemplars come from, which warns if they are few."""
         k, images = self._config.exemplars.k, len(self._items)
         reached = max(100 * (1 - k / images), 0)
-        if reached >= EXCITING:
+        if reached >= _EXCITING:
             return f"exemplars: the {k} most exciting of {images:,} images"
         return (
             f"exemplars: the {k} most exciting of only {images} images, down to percentile {reached:.0f} of them: even images "
-            f"that excite a unit little are shown as its exemplars; give {k * 100 // (100 - EXCITING)} images or more for "
+            f"that excite a unit little are shown as its exemplars; give {k * 100 // (100 - _EXCITING)} images or more for "
             "exemplars (half of the pictures), or a smaller exemplars.k"
         )
 

@@ -12,27 +12,27 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-OCTAVES = 16
+_OCTAVES = 16
 """Number of factors of two of magnitude that a histogram covers."""
 
-STEPS = 64
+_STEPS = 64
 """Number of bins per octave."""
 
-LOWEST = -11
-"""Base-2 logarithm of the smallest scaled magnitude that is distinguished from zero. Those above 2**(LOWEST + OCTAVES) are
+_LOWEST = -11
+"""Base-2 logarithm of the smallest scaled magnitude that is distinguished from zero. Those above 2**(_LOWEST + _OCTAVES) are
 counted in the outermost bin."""
 
-QUIETEST = 2.0**-12
+_QUIETEST = 2.0**-12
 """Smallest scale of a unit, as a share of the largest magnitude in its layer. It is for units that are almost silent on
 the sample: a class may have a probability of 1e-9 on all images of the sample and of 1 on a later one, far above the
 largest magnitude that its histogram would distinguish."""
 
-HALF = OCTAVES * STEPS
+_HALF = _OCTAVES * _STEPS
 """Number of bins for values of one sign."""
 
-BINS = 2 * HALF
-_SHIFT = 23 - STEPS.bit_length() + 1
-_BASE = (127 + LOWEST) * STEPS
+BINS = 2 * _HALF
+_SHIFT = 23 - _STEPS.bit_length() + 1
+_BASE = (127 + _LOWEST) * _STEPS
 
 Counts = npt.NDArray[np.int32]
 """Shape (units, BINS). The first bin holds the most negative values."""
@@ -43,28 +43,28 @@ Values = npt.NDArray[np.float64]
 def bins(values: torch.Tensor) -> torch.Tensor:
     """Returns the index of the bin (int32) of each float32 activation that was divided by the scale of its unit."""
     bits = values.contiguous().view(torch.int32)
-    code = (bits & 0x7FFFFFFF).bitwise_right_shift_(_SHIFT).sub_(_BASE).clamp_(0, HALF - 1)
-    # For negative values, bits >> 31 is -1, and x ^ -1 is -1 - x: their bins are numbered in reverse, below HALF.
-    return code.bitwise_xor_(bits >> 31).add_(HALF)
+    code = (bits & 0x7FFFFFFF).bitwise_right_shift_(_SHIFT).sub_(_BASE).clamp_(0, _HALF - 1)
+    # For negative values, bits >> 31 is -1, and x ^ -1 is -1 - x: their bins are numbered in reverse, below _HALF.
+    return code.bitwise_xor_(bits >> 31).add_(_HALF)
 
 
 def scale(largest: Values) -> npt.NDArray[np.float32]:
     """Returns the scale of each unit, shape (units,): its value in `largest`, rounded down to a power of two.
 
-    Values below QUIETEST times the maximum over all units are first raised to this limit. A unit with 0 gets the scale 1.
+    Values below _QUIETEST times the maximum over all units are first raised to this limit. A unit with 0 gets the scale 1.
 
     Args:
         largest: Largest magnitude of each unit of a layer on a sample of images, shape (units,).
     """
-    raised = np.maximum(largest, largest.max(initial=0.0) * QUIETEST)
+    raised = np.maximum(largest, largest.max(initial=0.0) * _QUIETEST)
     exponent = np.floor(np.log2(np.where(largest > 0, raised, 1.0)))
     return np.exp2(np.clip(exponent, -100, 100)).astype(np.float32)
 
 
 def edges() -> Values:
     """Returns the edges of the bins in ascending order, for scaled activations, shape (BINS + 1,)."""
-    code = np.arange(1, HALF + 1)
-    upper = np.exp2(LOWEST + code // STEPS) * (1 + (code % STEPS) / STEPS)
+    code = np.arange(1, _HALF + 1)
+    upper = np.exp2(_LOWEST + code // _STEPS) * (1 + (code % _STEPS) / _STEPS)
     return np.concatenate([-upper[::-1], [0.0], upper])
 
 
@@ -100,4 +100,4 @@ def quantiles(
 
 def width(value: Values, scales: npt.NDArray[np.float32]) -> Values:
     """Returns the largest possible error of estimated quantiles, shape (units,): the width of their bins."""
-    return np.maximum(np.abs(value) / STEPS, np.exp2(LOWEST) * scales * (1 + 1 / STEPS))
+    return np.maximum(np.abs(value) / _STEPS, np.exp2(_LOWEST) * scales * (1 + 1 / _STEPS))

@@ -11,21 +11,21 @@ from openmaia.core.images import EncodedImage
 from openmaia.runs import tables
 from openmaia.runs.files import Files
 
-SCHEMA = pa.schema([("data", pa.binary()), ("sources", pa.list_(pa.string()))])
+_SCHEMA = pa.schema([("data", pa.binary()), ("sources", pa.list_(pa.string()))])
 
-BATCH = 64
+_BATCH = 64
 """Images per Arrow record batch. On an object store, whose files cannot be memory-mapped, whole batches are read."""
 
 
 def write(files: Files, name: str, images: Iterable[EncodedImage]) -> int:
     """Writes images, numbered from 0 on, and returns how many there are."""
     count = 0
-    with files.writing(name) as stream, pa.ipc.new_file(stream, SCHEMA) as opened:
+    with files.writing(name) as stream, pa.ipc.new_file(stream, _SCHEMA) as opened:
         writer: Any = opened
         remaining = iter(images)
-        while batch := list(islice(remaining, BATCH)):
+        while batch := list(islice(remaining, _BATCH)):
             rows = [{"data": image.data, "sources": list(image.sources)} for image in batch]
-            writer.write_batch(pa.RecordBatch.from_pylist(rows, schema=SCHEMA))
+            writer.write_batch(pa.RecordBatch.from_pylist(rows, schema=_SCHEMA))
             count += len(rows)
     return count
 
@@ -71,8 +71,8 @@ def read(files: Files, name: str, numbers: Sequence[int]) -> dict[int, EncodedIm
         with files.mapped(name) as stream:
             reader: Any = pa.ipc.open_file(stream)
             for number in numbers:
-                batch: Any = reader.get_batch(number // BATCH)
-                data, sources = batch.column(0)[number % BATCH], batch.column(1)[number % BATCH]
+                batch: Any = reader.get_batch(number // _BATCH)
+                data, sources = batch.column(0)[number % _BATCH], batch.column(1)[number % _BATCH]
                 images[number] = EncodedImage(data=data.as_py(), sources=tuple(sources.as_py()))
     except (*tables.DAMAGED, IndexError) as error:
         raise StoreError(f"{files.path(name)} cannot be read: {error}") from error

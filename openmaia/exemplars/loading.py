@@ -18,13 +18,13 @@ from openmaia.datasets.library import DatasetImage
 LARGEST = 640
 """Longest side in pixels to which images are shrunk for the network. No supported network has larger inputs."""
 
-THREADS = min(os.cpu_count() or 1, 8)
+_THREADS = min(os.cpu_count() or 1, 8)
 """Decoding releases the interpreter lock, but resizing and the network's calls share it: more threads are slower."""
 
 PROCESSES = min(os.cpu_count() or 1, 16)
 """Number of processes that read images for a GPU. 16 feed ResNet-152 on an H200 twice over."""
 
-AHEAD = 64
+_AHEAD = 64
 """Largest number of images that threads read ahead of the network."""
 
 CHUNK = 8
@@ -88,10 +88,10 @@ class ImageLoader:
 
     def _by_threads(self, numbers: Sequence[int], encoded: bool) -> Iterator[LoadedImage]:
         ahead: deque[Future[LoadedImage]] = deque()
-        with ThreadPoolExecutor(THREADS) as threads:
+        with ThreadPoolExecutor(_THREADS) as threads:
             left = iter(numbers)
             for _ in numbers:
-                new = islice(left, AHEAD - len(ahead))
+                new = islice(left, _AHEAD - len(ahead))
                 ahead.extend(threads.submit(self.read, number, encoded=encoded) for number in new)
                 yield ahead.popleft().result()
 

@@ -16,7 +16,7 @@ from openmaia.core.units import Unit
 from openmaia.exemplars.store import ExemplarStore
 from openmaia.runs.files import safe
 
-SUFFIX = "-measured"
+_SUFFIX = "-measured"
 """Suffix of the dataset's name in the path of the temporary store."""
 
 
@@ -45,7 +45,7 @@ def measure_imported(config: Config, compute: Callable[[Config], ExemplarStore])
             f"{store.files.root} holds no imported exemplars; import some with openmaia import-maia, and name them by target.name "
             "and exemplars.dataset. Exemplars that OpenMAIA computed are measured already"
         )
-    measured = compute(replace(config, exemplars=replace(config.exemplars, dataset=f"{name}{SUFFIX}")))
+    measured = compute(replace(config, exemplars=replace(config.exemplars, dataset=f"{name}{_SUFFIX}")))
     layers = [layer for layer in store.layers() if measured.units(layer)]
     if not layers:
         raise UsageError(
@@ -62,9 +62,9 @@ def measure_imported(config: Config, compute: Callable[[Config], ExemplarStore])
         earlier = [
             name
             for name in store.files.names("")
-            if name.startswith(safe(layer + SUFFIX)) and name.endswith(".pictures.arrow")
+            if name.startswith(safe(layer + _SUFFIX)) and name.endswith(".pictures.arrow")
         ]
-        store.write(layer, _joined(store, measured, config.target.name, layer), f"{layer}{SUFFIX}-{uuid4().hex[:12]}")
+        store.write(layer, _joined(store, measured, config.target.name, layer), f"{layer}{_SUFFIX}-{uuid4().hex[:12]}")
         for name in earlier:
             store.files.delete(name)
     _note(store, manifest, measured)

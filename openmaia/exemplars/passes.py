@@ -228,9 +228,9 @@ def _ladder(summary: Summary, values: Floats, ids: Ints) -> tuple[Floats, Ints]:
 
 
 Places = npt.NDArray[np.void]
-"""Exemplars that are chosen, but not stored yet: an array of PLACE, ordered by the number of the image."""
+"""Exemplars that are chosen, but not stored yet: an array of _PLACE, ordered by the number of the image."""
 
-PLACE = np.dtype([
+_PLACE = np.dtype([
     ("number", np.int64), ("layer", np.int32), ("unit", np.int32), ("kind", np.int8), ("rank", np.int32),
     ("activation", np.float64),
 ])  # fmt: skip
@@ -242,7 +242,7 @@ def wanted(chosen: Mapping[str, Chosen]) -> Places:
     parts: list[Places] = []
     for layer, kinds in enumerate(chosen.values()):
         for kind, (values, numbers) in kinds.items():
-            part = np.empty(numbers.shape, dtype=PLACE)
+            part = np.empty(numbers.shape, dtype=_PLACE)
             part["number"], part["activation"] = numbers, values
             part["layer"], part["kind"] = layer, KINDS.index(kind)
             part["unit"], part["rank"] = np.arange(len(numbers))[:, None], np.arange(numbers.shape[1])

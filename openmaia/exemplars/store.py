@@ -73,7 +73,7 @@ _UNITS = pa.schema(
         ("state", pa.string()),
     ]
 )
-UNITS_PER_GROUP = 8
+_UNITS_PER_GROUP = 8
 """Average number of units in a row group of that file. Only whole groups are read."""
 
 
@@ -212,7 +212,7 @@ class ExemplarStore:
     def write_rows(self, layer: str, rows: pa.Table, pictures_file: str) -> None:
         """Writes the exemplars of a layer, a table with the schema ROWS sorted by unit, whose images are stored already."""
         units: Any = rows.column("unit").unique()
-        group = max(len(rows) * UNITS_PER_GROUP // max(len(units), 1), 1)
+        group = max(len(rows) * _UNITS_PER_GROUP // max(len(units), 1), 1)
         with self.files.writing(f"{safe(layer)}.rows.parquet") as stream:
             tables.write(stream, rows, _header(pictures_file), group)
 

@@ -10,20 +10,20 @@ import torch
 
 from openmaia.exemplars import histogram
 
-POSITIONS = 49
+_POSITIONS = 49
 """Largest number of positions per activation map that are counted. They are evenly spaced, and their offset depends on the
 image. Quantiles over n images rest on up to 49 n positions. The maximum of a map is taken over all its positions."""
 
-BLOCK = 32
+_BLOCK = 32
 """Smallest number of images whose activations are added to the statistics together."""
 
-VALUES = 2**19
+_VALUES = 2**19
 """Number of values that are processed together, so that intermediate results stay in the processor's cache."""
 
-VALUES_GPU = 2**23
+_VALUES_GPU = 2**23
 """The same for a GPU, whose memory the intermediate results of so many values fill by half a gigabyte."""
 
-LAST = 2**32 - 1
+_LAST = 2**32 - 1
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
@@ -38,7 +38,7 @@ class Summary:
     scales: npt.NDArray[np.float32]
     """Histogram scales, shape (units,)."""
     positions: histogram.Counts
-    """Histograms of the values at counted positions (see POSITIONS)."""
+    """Histograms of the values at counted positions (see _POSITIONS)."""
     maxima: histogram.Counts
     """Histograms of the activations on images."""
     sums: Floats
@@ -75,12 +75,12 @@ class Summary:
     @property
     def top(self) -> tuple[Floats, Ints]:
         """The highest activations, rounded, and the numbers of their images, both of shape (units, at most k)."""
-        return _values(self.highest >> 32), LAST - (self.highest & LAST)
+        return _values(self.highest >> 32), _LAST - (self.highest & _LAST)
 
     @property
     def bottom(self) -> tuple[Floats, Ints]:
         """The lowest activations, rounded, and the numbers of their images, both of shape (units, at most k)."""
-        return _values(self.lowest >> 32), self.lowest & LAST
+        return _values(self.lowest >> 32), self.lowest & _LAST
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,14 +116,14 @@ class Accumulator:
         self._seen = self._positions_seen = 0
         # Nothing is copied from the device before `total`, so that the network does not wait.
         self._waiting: list[tuple[Sequence[int], torch.Tensor, torch.Tensor, torch.Tensor]] = []
-        self._block = VALUES_GPU if device.type == "cuda" else VALUES
+        self._block = _VALUES_GPU if device.type == "cuda" else _VALUES
 
     def take(self, images: NumberedImages, responses: torch.Tensor) -> None:
         """Adds responses of shape (images, units, height, width) or (images, units)."""
         values = responses.flatten(2) if responses.ndim > 2 else responses[:, :, None]
         count = values.shape[2]
         highest = values.amax(dim=2)
-        if count > POSITIONS:
+        if count > _POSITIONS:
             # One image, as on a CPU, needs no index for each unit.
             at = (images.starts[:, None] + _spread(count, values.device)) % count
             values = (
@@ -133,7 +133,7 @@ class Accumulator:
             )
         chosen = values.transpose(0, 1).reshape(values.shape[1], -1)
         self._waiting.append((images.numbers, images.on_device, chosen, highest.T))
-        if sum(len(numbers) for numbers, *_ in self._waiting) >= BLOCK:
+        if sum(len(numbers) for numbers, *_ in self._waiting) >= _BLOCK:
             self._settle()
 
     def total(self) -> Summary:
@@ -183,7 +183,7 @@ class Accumulator:
         # With the number of the image in the low bits, one `topk` finds values with their images. Of equal activations,
         # which are frequent where units are silent, the image with the smaller number is the more extreme one.
         codes = _codes(highest) << 32
-        top = torch.cat([self._highest, codes | (LAST - on_device)], dim=1)
+        top = torch.cat([self._highest, codes | (_LAST - on_device)], dim=1)
         bottom = torch.cat([self._lowest, codes | on_device], dim=1)
         k = min(self._k, top.shape[1])
         self._highest = top.topk(k, dim=1).values
@@ -211,7 +211,7 @@ def _sums(values: torch.Tensor, peaks: torch.Tensor) -> torch.Tensor:
 
 @cache
 def _spread(count: int, device: torch.device) -> torch.Tensor:
-    return torch.arange(POSITIONS, device=device) * count // POSITIONS
+    return torch.arange(_POSITIONS, device=device) * count // _POSITIONS
 
 
 def _codes(values: torch.Tensor) -> torch.Tensor:

@@ -27,7 +27,7 @@ FILES = ("history.json", "experiment.html", "description.txt", "label.txt", "eva
 MARKS = FILES[:3]
 """A folder that contains one of these files counts as the folder of an investigated unit."""
 
-NOTE_BYTES = 1_000_000
+_NOTE_BYTES = 1_000_000
 """Maximum size of description.txt and label.txt."""
 
 SCORE_KIND = "mean activation on its own images"
@@ -122,7 +122,7 @@ def _page_replies(path: Path) -> list[str]:
 
 
 def _line(path: Path) -> str:
-    return " ".join(reading.text(path, NOTE_BYTES).split())
+    return " ".join(reading.text(path, _NOTE_BYTES).split())
 
 
 def _evaluation(path: Path) -> tuple[float | None, TestedPrompts, TestedPrompts]:

@@ -28,10 +28,10 @@ from openmaia.runs.files import safe
 FILES = ("images.npy", "masks.npy", "activations.csv", "thresholds.csv", "ids.csv", "units.npy")
 SYNTHETIC = "synthetic_neurons"
 
-MAX_SIDE = 16_383
+_MAX_SIDE = 16_383
 """Maximum width and height in pixels. WebP, in which exemplars are stored, has no larger images."""
 
-NAME_BYTES = 200
+_NAME_BYTES = 200
 """Maximum length of the name of a model, dataset or layer, encoded as a file name."""
 
 Loaded = TypeVar("Loaded")
@@ -90,7 +90,7 @@ def read(folder: Path) -> PublishedLayer:
     )
     if not layer.model or not f"{layer.model}{layer.dataset}{layer.name}".isprintable():
         raise Refused("is in folders without names, or with unprintable ones; expected MODEL/DATASET/LAYER/images.npy")
-    if longest := next((n for n in (layer.model, layer.dataset, layer.name) if len(safe(n)) > NAME_BYTES), ""):
+    if longest := next((n for n in (layer.model, layer.dataset, layer.name) if len(safe(n)) > _NAME_BYTES), ""):
         raise Refused(f"is in a folder with a name that is too long for a file ({longest[:40]}…); rename it")
     if layer.masks is None and layer.thresholds is None:
         raise Refused("has neither masks.npy nor thresholds.csv, which say where the units are active")
@@ -143,8 +143,8 @@ def _images(folder: Path) -> npt.NDArray[np.uint8]:
             f"images.npy is {images.dtype} {images.shape}; expected uint8 (units, k, 3, height, width) or "
             "(units, k, height, width, 3)"
         )
-    if max(images.shape[2:]) > MAX_SIDE:
-        raise Refused(f"images.npy is {images.shape}; images have at most {MAX_SIDE:,} pixels per side")
+    if max(images.shape[2:]) > _MAX_SIDE:
+        raise Refused(f"images.npy is {images.shape}; images have at most {_MAX_SIDE:,} pixels per side")
     return np.moveaxis(images, 2, 4) if images.shape[2] == 3 else images
 
 

@@ -26,7 +26,7 @@ from openmaia.core.units import Unit
 from openmaia.runs.files import safe
 from openmaia.runs.records import Record
 
-HEADINGS = {Role.SYSTEM: "System", Role.USER: "Experiment", Role.ASSISTANT: "MAIA"}
+_HEADINGS = {Role.SYSTEM: "System", Role.USER: "Experiment", Role.ASSISTANT: "MAIA"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,7 +123,7 @@ def _data_url(image: EncodedImage) -> str:
 
 
 def _lines(message: Message) -> Iterator[str]:
-    yield f"<h2>{HEADINGS[message.role]}</h2>\n"
+    yield f"<h2>{_HEADINGS[message.role]}</h2>\n"
     for part in message.parts:
         if isinstance(part, str):
             yield f"<pre>{html.escape(part)}</pre>\n"

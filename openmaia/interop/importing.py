@@ -17,7 +17,7 @@ from openmaia.interop.labels import Label
 from openmaia.interop.reading import Refused
 from openmaia.runs.files import Files
 
-PICKLED = (".pkl", ".pickle", ".pt", ".pth")
+_PICKLED = (".pkl", ".pickle", ".pt", ".pth")
 
 
 @dataclass(slots=True, kw_only=True)
@@ -81,7 +81,7 @@ class Importer:
                 self._attempt(path, self._import_list)
             elif path.suffix.lower() in tables.SUFFIXES:
                 self._attempt(path, self._import_table)
-            elif path.suffix in PICKLED:
+            elif path.suffix in _PICKLED:
                 self._report.refused.append(f"{self._name(path)}: is a pickle, and pickles are never loaded")
         self._import_answers(units, progress)
         if self._labels:

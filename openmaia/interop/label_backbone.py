@@ -11,7 +11,7 @@ from openmaia.interop.labels import Label
 from openmaia.interop.reading import Refused
 from openmaia.runs.files import Files
 
-ABSTENTION = "[DESCRIPTION]: NONE"
+_ABSTENTION = "[DESCRIPTION]: NONE"
 
 
 class LabelBackbone:
@@ -49,7 +49,7 @@ class LabelBackbone:
         label = self._labels.get((layer, int(index)))
         given = [] if label is None else [text for each in label.labels if (text := " ".join(each.split()))]
         if label is None or not given:
-            return ABSTENTION
+            return _ABSTENTION
         return "\n".join(
             [f"[DESCRIPTION]: {label.text}", *(f"[LABEL {n}]: {one}" for n, one in enumerate(given, start=1))]
         )

@@ -32,7 +32,7 @@ class LabelFormat:
         return {self.unit, *self.labels, *filter(None, (self.layer, self.score))}
 
 
-FORMATS = (
+_FORMATS = (
     LabelFormat(method="CLIP-Dissect", layer="layer", unit="unit", labels=("description",), score="similarity", score_kind="similarity"),
     LabelFormat(method="MILAN", layer="layer", unit="unit", labels=("description",)),
     LabelFormat(method="MILANNOTATIONS", layer="layer", unit="unit", labels=("summary",)),
@@ -59,7 +59,7 @@ def read(path: Path, target: str, source: str, method: str = "") -> list[Label]:
         Refused: The format is unknown, there are no labels, or a cell cannot be read.
     """
     table = reading.table(path)
-    known = next((each for each in FORMATS if each.columns <= set(table.columns)), None)
+    known = next((each for each in _FORMATS if each.columns <= set(table.columns)), None)
     if known is None:
         raise Refused("has no known format (by its header)")
     labels: dict[tuple[str, int, str], Label] = {}

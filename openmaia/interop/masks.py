@@ -20,7 +20,7 @@ SIDE = 56
 Measured with masks of 224 x 224 pixels from maps of white noise, the worst case: the recovered mask has an IoU with the
 original one of 0.98 for maps of 7 x 7 cells, 0.9 for 14 x 14 and 0.8 for 28 x 28. 0.2 to 3 % of the pixels differ."""
 
-MARGIN = 0.05
+_MARGIN = 0.05
 """Minimum relative distance between a map's values and the threshold, so that rounding to float16 does not cross it."""
 
 
@@ -45,7 +45,7 @@ def to_map(covered: npt.NDArray[np.float32], activation: float, threshold: float
         # Upsampling blurs small spots away. What is missing after the first attempt is added once.
         first = (upsample(share, *covered.shape) > 0.5).astype(np.float32)
         cells = np.clip(2 * share - upsample(first, height, width), -1, 2)
-    span = max(activation - threshold, MARGIN * max(abs(activation), abs(threshold))) or 1.0
+    span = max(activation - threshold, _MARGIN * max(abs(activation), abs(threshold))) or 1.0
     return (threshold + (2 * cells - 1) * span).astype(np.float32)
 
 
@@ -77,4 +77,4 @@ def estimate_threshold(activations: npt.NDArray[np.float64], lit: npt.NDArray[np
     below = activations[~lit & (activations < lowest)]
     if below.size:
         return (lowest + float(below.max())) / 2
-    return lowest / 2 if lowest > 0 else lowest - max(float(activations.max()) - lowest, abs(lowest) * MARGIN, MARGIN)
+    return lowest / 2 if lowest > 0 else lowest - max(float(activations.max()) - lowest, abs(lowest) * _MARGIN, _MARGIN)

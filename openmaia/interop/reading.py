@@ -12,10 +12,10 @@ from openmaia.core import tables
 from openmaia.core.documents import parse_json
 from openmaia.core.errors import OpenMaiaError
 
-JSON_BYTES = 256_000_000
+_JSON_BYTES = 256_000_000
 """Maximum size of a JSON or text file. The largest history.json of a published MAIA investigation has 3 MB."""
 
-CSV_BYTES = 64_000_000
+_CSV_BYTES = 64_000_000
 """Maximum size of a CSV file. The largest table that the supported projects published has 0.5 MB."""
 
 _ARRAY_ERRORS = (
@@ -28,7 +28,7 @@ class Refused(OpenMaiaError):
     """Raised for a file that cannot be imported. The message continues a sentence that begins with the file's path."""
 
 
-def text(path: Path, limit: int = JSON_BYTES) -> str:
+def text(path: Path, limit: int = _JSON_BYTES) -> str:
     """Reads a text file of at most `limit` bytes, in UTF-8 or in UTF-16 with a byte order mark.
 
     Raises:
@@ -63,7 +63,7 @@ def json_data(path: Path) -> Any:
 def table(path: Path) -> tables.Table:
     """Reads a table with a header, see `core.tables.read`. Raises Refused if that is not possible."""
     try:
-        return tables.read(_bytes(path, CSV_BYTES))
+        return tables.read(_bytes(path, _CSV_BYTES))
     except tables.UnreadableTable as error:
         raise Refused(error.message) from error
 
@@ -74,7 +74,7 @@ def numbers(path: Path) -> npt.NDArray[np.float64]:
     Raises:
         Refused: The file is empty or cannot be read as a table of numbers.
     """
-    content = text(path, CSV_BYTES)
+    content = text(path, _CSV_BYTES)
     if not content.strip():
         raise Refused("is empty")
     try:
