@@ -41,7 +41,7 @@ class Deep(NamedTuple):
         return Samples(self.values.dtype.name, float(self.values.min()), float(self.values.max()))
 
 
-def deep_values(image: Image.Image) -> Deep | None:
+def read_samples(image: Image.Image) -> Deep | None:
     """Loads an image, and returns its samples if they have more than 8 bits."""
     if image.mode.startswith("I"):
         values = np.asarray(image)
@@ -86,7 +86,7 @@ def _low_bytes(image: Image.Image) -> npt.NDArray[np.uint8] | None:
     return low
 
 
-def unsupported_samples(data: bytes) -> str:
+def name_samples(data: bytes) -> str:
     """Returns the kind of the samples of a TIFF file that Pillow does not open, such as "3 samples of 12 bits".
 
     Empty for other data, if the header is damaged, and for kinds that Pillow does open, because such a file is damaged.
@@ -108,8 +108,8 @@ def _first(value: Any) -> int:
     return int(value[0] if isinstance(value, tuple) else value)  # pyright: ignore[reportUnknownArgumentType]
 
 
-def white_point(deep: Deep, scales: Iterable[Samples]) -> tuple[float, float]:
-    """Returns the values that mean black and white: what the file says, else the range of its dataset (see `scale`).
+def find_white_point(deep: Deep, scales: Iterable[Samples]) -> tuple[float, float]:
+    """Returns the values that mean black and white: what the file says, else the range of its dataset (see `find_scales`).
 
     Without either, integers of 16 bits have the full range of the type, and others the range of the image.
     """
@@ -117,11 +117,11 @@ def white_point(deep: Deep, scales: Iterable[Samples]) -> tuple[float, float]:
         return 0.0, deep.declared
     known = next((each for each in scales if each.kind == deep.samples.kind), None)
     if known is None:
-        known = Samples("", 0.0, 65535.0) if deep.values.dtype == np.uint16 else scale([deep.samples])[0]
+        known = Samples("", 0.0, 65535.0) if deep.values.dtype == np.uint16 else find_scales([deep.samples])[0]
     return known.low, known.high
 
 
-def scale(samples: Iterable[Samples]) -> tuple[Samples, ...]:
+def find_scales(samples: Iterable[Samples]) -> tuple[Samples, ...]:
     """Returns for each type of samples the values that mean black and white, from the extremes of all images.
 
     Integers without a negative value range from 0 to the largest number of the smallest possible depth (see _DEPTHS),
@@ -142,7 +142,7 @@ def _scale(extremes: Samples) -> Samples:
     return Samples(kind, 0.0, fitting[0]) if fitting else Samples(kind, black, max(high, black + 1))
 
 
-def eight_bits(values: npt.NDArray[Any], low: float, high: float) -> Image.Image:
+def to_eight_bits(values: npt.NDArray[Any], low: float, high: float) -> Image.Image:
     """Returns samples as an image of 8 bits in which `low` is black and `high` is white."""
     scaled = (values.astype(np.float64) - low) * (255 / (high - low))
     # Half a thousandth keeps exact multiples whole in spite of rounding errors.

@@ -104,7 +104,7 @@ class ImageFolder:
         """
         files, outside = self._listing()
         names = {os.fspath(path): path for path in files}
-        missing = metadata.missing({*names, *map(os.fspath, outside)}, lambda path: _content(names.get(path)))
+        missing = metadata.find_missing({*names, *map(os.fspath, outside)}, lambda path: _content(names.get(path)))
         return [
             *(FileSource(path) for path in files if path.name not in metadata.NAMES),
             *(UnusableSource(str(path), SkipReason.OUTSIDE) for path in outside),

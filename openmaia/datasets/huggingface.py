@@ -172,7 +172,7 @@ def _found(images: HuggingFaceImages, place: str) -> list[str]:
 def _files(images: HuggingFaceImages) -> list[ImageSource]:
     """Returns the files of an image folder. Raises UsageError if there are none, or if a split has to be chosen."""
     try:
-        return image_folder.files(images.data or images.dataset, images.split)
+        return image_folder.list_files(images.data or images.dataset, images.split)
     except UsageError as error:
         raise UsageError(f"{images.root} {error.message}") from None
 
@@ -191,7 +191,7 @@ def _stamps(images: HuggingFaceImages, places: Iterable[str]) -> list[str]:
     lines: list[str] = []
     for place in places:
         try:
-            lines += remote.stamps([place])
+            lines += remote.read_stamps([place])
         except OSError:
             lines.append(place)  # such as a link that leads nowhere, which counts as an image that cannot be read
     return lines
@@ -214,7 +214,7 @@ def _readers(images: HuggingFaceImages) -> Iterator[tuple[str, Callable[[], byte
         return
     if images.dataset == "webdataset" and not _is_saved(images.data):
         for place in _found(images, images.data):
-            for member in shards.images(place, images.column):
+            for member in shards.read_images(place, images.column):
                 yield f"{PurePosixPath(remote.shown(place)).name}/{member.name}", partial(_of_member, member)
         return
     rows = _load(images)
@@ -284,7 +284,7 @@ def _data(images: HuggingFaceImages) -> dict[str, Any]:
         return {}
     if suffixes is not None:
         more = {"drop_metadata": True, "drop_labels": True} if images.dataset == "imagefolder" else {}
-        return {"data_files": list(map(remote.escaped, _found(images, images.data))), **more}
+        return {"data_files": list(map(remote.escape, _found(images, images.data))), **more}
     data = images.data if is_url(images.data) else str(user_path(images.data))
     is_files = not Path(data).is_dir() and ("*" in data or PurePosixPath(data).suffix)
     return {"data_files" if is_files else "data_dir": data}

@@ -22,7 +22,7 @@ _FOLDERS = {
 """Names of the folders that hold the splits."""
 
 
-def files(place: str, split: str) -> list[ImageSource]:
+def list_files(place: str, split: str) -> list[ImageSource]:
     """Returns the files of one split, and those that a metadata file lists and that do not exist.
 
     Args:
@@ -51,7 +51,7 @@ def _found(place: str) -> list[ImageSource]:
     if not is_url(place) and user_path(place).is_dir():
         return list(ImageFolder(user_path(place).absolute()).sources())
     paths = remote.find(place)
-    missing = metadata.missing(paths, remote.read) if is_folder(place) else []
+    missing = metadata.find_missing(paths, remote.read) if is_folder(place) else []
     images = (path for path in paths if PurePosixPath(path).name not in metadata.NAMES)
     return [
         *(RemoteFile(path) if is_url(path) else FileSource(Path(path)) for path in images),

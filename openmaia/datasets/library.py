@@ -76,7 +76,7 @@ class DatasetImage:
     category: str
     split: Split
     scales: tuple[Samples, ...] = ()
-    """Ranges of the dataset's samples of more than 8 bits; see `depth.scale`."""
+    """Ranges of the dataset's samples of more than 8 bits; see `depth.find_scales`."""
 
     def load(self) -> Image.Image:
         """Returns an upright image, RGB, or RGBA if it has transparency.

@@ -17,7 +17,7 @@ from PIL import Image
 from openmaia.core.errors import UsageError
 from openmaia.core.paths import user_path
 from openmaia.datasets.folder import FileSource
-from openmaia.datasets.reading import SkipReason, UnusableImage, upright
+from openmaia.datasets.reading import SkipReason, UnusableImage, make_upright
 from openmaia.datasets.remote import RemoteFile, is_url
 from openmaia.datasets.scanning import ImageSource
 
@@ -225,7 +225,7 @@ def _encoded(item: Any, name: str) -> bytes:
         return item.getvalue()
     if isinstance(item, Image.Image):
         is_deep = item.mode == "F" or item.mode.startswith("I")
-        return _saved(item, "TIFF") if is_deep else _saved(upright(item), "PNG")
+        return _saved(item, "TIFF") if is_deep else _saved(make_upright(item), "PNG")
     return _array(item, name)
 
 

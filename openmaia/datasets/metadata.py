@@ -13,7 +13,7 @@ from typing import Any, cast
 NAMES = frozenset({"metadata.csv", "metadata.jsonl", "metadata.parquet"})
 
 
-def missing(files: Iterable[str], read: Callable[[str], bytes | None]) -> list[str]:
+def find_missing(files: Iterable[str], read: Callable[[str], bytes | None]) -> list[str]:
     """Returns the paths of images that metadata files list, and that are not among the files.
 
     Args:

@@ -82,7 +82,7 @@ def read(data: bytes, name: str, scales: Iterable[Samples] = ()) -> Decoded:
         data: The encoded image.
         name: Name of the image. Data of an unknown format count as a damaged image if the name has the suffix of an
             image, and as no image otherwise.
-        scales: The ranges of samples of more than 8 bits in the dataset, see `depth.scale`.
+        scales: The ranges of samples of more than 8 bits in the dataset, see `depth.find_scales`.
 
     Raises:
         UnusableImage: The image cannot be used. No other exception is raised for any data.
@@ -96,7 +96,7 @@ def read(data: bytes, name: str, scales: Iterable[Samples] = ()) -> Decoded:
     except UnusableImage:
         raise
     except UnidentifiedImageError as error:
-        if samples := depth.unsupported_samples(data):
+        if samples := depth.name_samples(data):
             raise UnusableImage(
                 f"{name} has {samples} for each pixel, which is not supported; save it with 8 or 16 bits for each sample",
                 reason=SkipReason.UNSUPPORTED,
@@ -137,18 +137,18 @@ def _check_header(name: str, image: Image.Image) -> None:
 
 def _decode(image: Image.Image, name: str, scales: Iterable[Samples]) -> tuple[Image.Image, Samples | None]:
     """Decodes the first frame to RGB or RGBA, and returns it with the extreme values that its dataset has to scale."""
-    deep = depth.deep_values(image)
+    deep = depth.read_samples(image)
     if deep is None:
-        return upright(image), None
+        return make_upright(image), None
     if not np.isfinite(deep.values).all():
         raise UnusableImage(f"{name} has values that are no numbers", reason=SkipReason.NOT_FINITE)
-    scaled = depth.eight_bits(deep.values, *depth.white_point(deep, scales))
+    scaled = depth.to_eight_bits(deep.values, *depth.find_white_point(deep, scales))
     if orientation := image.getexif().get(ExifTags.Base.Orientation):
         scaled.getexif()[ExifTags.Base.Orientation] = orientation
-    return upright(scaled), None if deep.declared else deep.samples
+    return make_upright(scaled), None if deep.declared else deep.samples
 
 
-def upright(image: Image.Image) -> Image.Image:
+def make_upright(image: Image.Image) -> Image.Image:
     """Applies the EXIF orientation, and converts to RGB, or to RGBA if the image has transparency."""
     image.load()
     transparent = image.mode in ("RGBA", "LA", "PA", "RGBa", "La") or "transparency" in image.info

@@ -102,7 +102,7 @@ def find(place: str, suffixes: Iterable[str] = ()) -> list[str]:
     return sorted(files.unstrip_protocol(each) if is_url(place) else each for each in found)
 
 
-def escaped(place: str) -> str:
+def escape(place: str) -> str:
     """Returns a path or URL as a pattern that matches itself alone. In a web address, a question mark is no pattern."""
     return re.sub(r"([*\[])" if is_web(place) else r"([*?\[])", r"[\1]", place)
 
@@ -113,10 +113,10 @@ def _pattern(files: Any, path: str) -> str:
     known = 0
     while known < len(parts) - 1 and (not MAGIC & set(parts[known]) or files.isdir("/".join(parts[: known + 1]))):
         known += 1
-    return "/".join([*map(escaped, parts[:known]), *parts[known:]])
+    return "/".join([*map(escape, parts[:known]), *parts[known:]])
 
 
-def stamps(places: Iterable[str]) -> list[str]:
+def read_stamps(places: Iterable[str]) -> list[str]:
     """Returns a line for each file that changes with its size and modification time, as far as these are known.
 
     Raises OSError if a file does not exist.

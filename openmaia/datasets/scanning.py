@@ -11,7 +11,7 @@ from typing import Protocol
 from openmaia.datasets import depth
 from openmaia.datasets.depth import Samples
 from openmaia.datasets.reading import UnusableImage, read
-from openmaia.datasets.split import Fingerprint, fingerprint
+from openmaia.datasets.split import Fingerprint, make_fingerprint
 
 _AHEAD = 2
 """Largest number of images per thread that wait to be decoded."""
@@ -48,7 +48,7 @@ class Scan:
     examples: dict[str, str]
     """For each reason the message about the first image that was skipped for it."""
     scales: tuple[Samples, ...]
-    """Ranges of the samples of more than 8 bits; see `depth.scale`."""
+    """Ranges of the samples of more than 8 bits; see `depth.find_scales`."""
 
 
 def scan(sources: Sequence[ImageSource]) -> Scan:
@@ -62,7 +62,7 @@ def scan(sources: Sequence[ImageSource]) -> Scan:
             for position, result in results.items()
             if isinstance(result, ScannedImage) and result.samples
         }
-        scales = depth.scale(deep.values())
+        scales = depth.find_scales(deep.values())
         results |= dict(zip(deep, _results([sources[position] for position in deep], scales), strict=True))
     images: dict[int, ScannedImage] = {}
     skipped, examples = Counter[str](), dict[str, str]()
@@ -100,7 +100,7 @@ def _examine(source: ImageSource, scales: tuple[Samples, ...]) -> ScannedImage |
         return error.with_traceback(None)
     return ScannedImage(
         digest=decoded.digest,
-        fingerprint=fingerprint(decoded.image),
+        fingerprint=make_fingerprint(decoded.image),
         samples=decoded.samples,
         has_frames=decoded.has_frames,
     )

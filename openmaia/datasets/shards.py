@@ -24,7 +24,7 @@ class Member(NamedTuple):
     skipped: SkipReason | None = None
 
 
-def images(place: str, column: str) -> Iterator[Member]:
+def read_images(place: str, column: str) -> Iterator[Member]:
     """Yields the images of a shard in their order, and at the end its samples without an image.
 
     Archives in the archive are read like shards. Hidden files are left out.

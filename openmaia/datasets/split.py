@@ -74,7 +74,7 @@ class Fingerprint:
     """8 x 8 pixels, RGB."""
 
 
-def fingerprint(image: Image.Image) -> Fingerprint:
+def make_fingerprint(image: Image.Image) -> Fingerprint:
     """Computes the fingerprint of an image. Transparent areas become white."""
     small = flatten(image).resize((_SIDE, _SIDE), Image.Resampling.BOX, reducing_gap=2.0)
     grey = np.asarray(small.convert("L"), dtype=np.float64)

@@ -20,7 +20,7 @@ from openmaia.distributed.cluster.resources import of_exemplars
 from openmaia.distributed.failures import DEAD
 from openmaia.distributed.pools import kept
 from openmaia.exemplars.compute import PORTION_GPU, ExemplarWorker, ProgressCallback, compute_alone
-from openmaia.exemplars.passes import Summaries, added
+from openmaia.exemplars.passes import Summaries, add
 from openmaia.exemplars.store import ExemplarStore
 
 _MAX_CPU_WORKERS = 8
@@ -108,7 +108,7 @@ class ExemplarTeam:
         tasks = [(scales, own) for own in self._divided(numbers)]
         total: Summaries = {}
         for done, found in enumerate(self._share("first", tasks), 1):
-            total = added(total, found) if total else found
+            total = add(total, found) if total else found
             progress(len(numbers) * done // len(tasks), 2 * len(numbers))
         return total
 

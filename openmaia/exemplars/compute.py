@@ -35,7 +35,7 @@ ProgressCallback = Callable[[int, int], None]
 """Called with the number of processed images and the total. Each image counts twice, once in each pass."""
 
 
-def exemplar_images(config: Config, dataset: ImageDataset) -> list[DatasetImage]:
+def list_images(config: Config, dataset: ImageDataset) -> list[DatasetImage]:
     """Returns the images from which exemplars are chosen, without duplicates and sorted by digest.
 
     They are the images of `exemplars.folder`, or else of the dataset's explore split, at most `pictures.limit`.
@@ -132,14 +132,14 @@ def compute_alone(
 class ExemplarWorker:
     """Computes exemplars with a target. Several workers can share the calls of `first`, and those of `second`.
 
-    The images are those of `exemplar_images`, numbered in their order.
+    The images are those of `list_images`, numbered in their order.
     """
 
     def __init__(self, config: Config, target: passes.Readable, dataset: ImageDataset):
         self._config = config
         self._reader = target
         self._dataset = dataset
-        self._items = exemplar_images(config, dataset)
+        self._items = list_images(config, dataset)
         self._order = passes.Order([item.digest for item in self._items])
         # A GPU is faster than threads that share one interpreter lock. A network on a CPU needs the cores itself.
         self._loader = ImageLoader(self._items, target.view, PROCESSES if target.batch > 1 else 0)
@@ -188,7 +188,7 @@ class ExemplarWorker:
 
     def scales(self, layers: Sequence[str]) -> passes.Scales:
         """Measures the histogram scales of all units on a sample of the images. All shares of a pass need the same."""
-        return passes.scales(self._reader, layers, self._loader.load(self._order.sample(passes.SCALED_ON)))
+        return passes.measure_scales(self._reader, layers, self._loader.load(self._order.sample(passes.SCALED_ON)))
 
     def first(
         self, scales: passes.Scales, numbers: Sequence[int], progress: Callable[[int], None] = lambda images: None
@@ -207,9 +207,9 @@ class ExemplarWorker:
 
     def choose(self, summaries: passes.Summaries) -> passes.Places:
         """Selects the images of each unit from the statistics over all images. This ends the first pass."""
-        places = passes.wanted({layer: passes.choose(found, self._order) for layer, found in summaries.items()})
+        places = passes.list_places({layer: passes.choose(found, self._order) for layer, found in summaries.items()})
         info, quantile = self._reader.info(), self._config.exemplars.quantile
-        units = {layer: passes.unit_rows(info, layer, found, quantile) for layer, found in summaries.items()}
+        units = {layer: passes.describe_units(info, layer, found, quantile) for layer, found in summaries.items()}
         self._work(list(summaries)).save_first(units, places)
         return places
 

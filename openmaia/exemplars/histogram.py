@@ -40,7 +40,7 @@ Counts = npt.NDArray[np.int32]
 Values = npt.NDArray[np.float64]
 
 
-def bins(values: torch.Tensor) -> torch.Tensor:
+def find_bins(values: torch.Tensor) -> torch.Tensor:
     """Returns the index of the bin (int32) of each float32 activation that was divided by the scale of its unit."""
     bits = values.contiguous().view(torch.int32)
     code = (bits & 0x7FFFFFFF).bitwise_right_shift_(_SHIFT).sub_(_BASE).clamp_(0, _HALF - 1)
@@ -48,7 +48,7 @@ def bins(values: torch.Tensor) -> torch.Tensor:
     return code.bitwise_xor_(bits >> 31).add_(_HALF)
 
 
-def scale(largest: Values) -> npt.NDArray[np.float32]:
+def choose_scales(largest: Values) -> npt.NDArray[np.float32]:
     """Returns the scale of each unit, shape (units,): its value in `largest`, rounded down to a power of two.
 
     Values below _QUIETEST times the maximum over all units are first raised to this limit. A unit with 0 gets the scale 1.
@@ -61,14 +61,14 @@ def scale(largest: Values) -> npt.NDArray[np.float32]:
     return np.exp2(np.clip(exponent, -100, 100)).astype(np.float32)
 
 
-def edges() -> Values:
+def list_edges() -> Values:
     """Returns the edges of the bins in ascending order, for scaled activations, shape (BINS + 1,)."""
     code = np.arange(1, _HALF + 1)
     upper = np.exp2(_LOWEST + code // _STEPS) * (1 + (code % _STEPS) / _STEPS)
     return np.concatenate([-upper[::-1], [0.0], upper])
 
 
-def quantiles(
+def estimate_quantiles(
     counts: Counts, scales: npt.NDArray[np.float32], low: Values, high: Values, wanted: Sequence[float]
 ) -> Values:
     """Estimates quantiles of each unit's activations by linear interpolation within the bins that contain them.
@@ -90,7 +90,7 @@ def quantiles(
     rows = np.arange(len(counts))
     inside = np.maximum(counts[rows, index], 1)
     before = below[rows, index] - counts[rows, index]
-    bounds = edges()
+    bounds = list_edges()
     left, right = (np.clip(bounds[at] * scales, low, high) for at in (index, index + 1))
     # The first and the last bin hold everything beyond them, too.
     left = np.where((index == 0) & np.isfinite(low), low, left)
@@ -98,6 +98,6 @@ def quantiles(
     return left + (right - left) * np.clip((rank - before + 0.5) / inside, 0, 1)
 
 
-def width(value: Values, scales: npt.NDArray[np.float32]) -> Values:
+def bound_error(value: Values, scales: npt.NDArray[np.float32]) -> Values:
     """Returns the largest possible error of estimated quantiles, shape (units,): the width of their bins."""
     return np.maximum(np.abs(value) / _STEPS, np.exp2(_LOWEST) * scales * (1 + 1 / _STEPS))

@@ -27,7 +27,7 @@ from openmaia.core.units import TargetInfo, Unit
 from openmaia.exemplars import histogram
 from openmaia.exemplars.loading import LoadedImage
 from openmaia.exemplars.store import KINDS
-from openmaia.exemplars.summary import Accumulator, Floats, Ints, NumberedImages, Summary, rounded
+from openmaia.exemplars.summary import Accumulator, Floats, Ints, NumberedImages, Summary, round_values
 
 SCALED_ON = 32
 """Number of images in the sample on which the histogram scales are measured."""
@@ -92,18 +92,18 @@ def sample_size(k: int) -> int:
     return 8 * k
 
 
-def scales(reader: Readable, layers: Sequence[str], images: Iterable[LoadedImage]) -> Scales:
+def measure_scales(reader: Readable, layers: Sequence[str], images: Iterable[LoadedImage]) -> Scales:
     """Measures the histogram scales of all units of the layers on a sample of images."""
     largest: dict[str, Floats] = {}
-    for _, found in batches(reader, images):
+    for _, found in run_batches(reader, images):
         for layer in layers:
             values = found[layer].transpose(0, 1).flatten(1).abs().amax(dim=1).cpu().numpy().astype(np.float64)
             values = np.where(np.isfinite(values), values, 0)
             largest[layer] = np.maximum(largest.get(layer, np.zeros_like(values)), values)
-    return {layer: histogram.scale(values) for layer, values in largest.items()}
+    return {layer: histogram.choose_scales(values) for layer, values in largest.items()}
 
 
-def batches(
+def run_batches(
     reader: Readable, images: Iterable[LoadedImage]
 ) -> Iterator[tuple[list[LoadedImage], Mapping[str, torch.Tensor]]]:
     """Runs the target on images, as many of equal shape at a time as it takes best.
@@ -161,7 +161,7 @@ class FirstPass:
 
     def take(self, images: Iterable[LoadedImage]) -> None:
         with torch.inference_mode():
-            for batch, found in batches(self._reader, images):
+            for batch, found in run_batches(self._reader, images):
                 device = next(iter(found.values())).device
                 numbers = [image.number for image in batch]
                 starts = [self._order.start(number) for number in numbers]
@@ -182,7 +182,7 @@ Summaries = dict[str, Summary]
 """Statistics by layer."""
 
 
-def added(one: Summaries, other: Summaries) -> Summaries:
+def add(one: Summaries, other: Summaries) -> Summaries:
     """Returns the statistics over two sets of images."""
     return {layer: one[layer] + other[layer] for layer in one}
 
@@ -200,7 +200,7 @@ def choose(summary: Summary, order: Order) -> Chosen:
     """Selects the exemplars of each unit of a layer from its statistics over the whole dataset."""
     sample = order.sample(sample_size(summary.k))
     numbers = np.array(sample, dtype=np.int64)
-    values = rounded(np.stack([summary.sampled[n] for n in sample], axis=1).astype(np.float64))
+    values = round_values(np.stack([summary.sampled[n] for n in sample], axis=1).astype(np.float64))
     ids = np.broadcast_to(numbers, values.shape)
     return {
         "top": summary.top,
@@ -237,7 +237,7 @@ _PLACE = np.dtype([
 """Number of the image, index of the layer, the unit, index of the kind in KINDS, rank, and the unit's activation."""
 
 
-def wanted(chosen: Mapping[str, Chosen]) -> Places:
+def list_places(chosen: Mapping[str, Chosen]) -> Places:
     """Returns the chosen exemplars of all layers, which are numbered in the order of `chosen`."""
     parts: list[Places] = []
     for layer, kinds in enumerate(chosen.values()):
@@ -276,7 +276,7 @@ def second_pass(
         layers: Names of the layers by index.
         places: All exemplars that these images are.
     """
-    for batch, found in batches(reader, images):
+    for batch, found in run_batches(reader, images):
         ends = [np.searchsorted(places["number"], image.number + each) for image in batch for each in (0, 1)]
         own = [places[start:end] for start, end in zip(ends[::2], ends[1::2], strict=True)]
         row_of = np.repeat(np.arange(len(batch)), [len(each) for each in own])
@@ -296,7 +296,7 @@ def second_pass(
             start += len(mine)
 
 
-def unit_rows(info: TargetInfo, layer: str, summary: Summary, quantile: float) -> list[UnitExemplars]:
+def describe_units(info: TargetInfo, layer: str, summary: Summary, quantile: float) -> list[UnitExemplars]:
     """Returns the statistics of each unit of a layer, without exemplars.
 
     A unit's mask threshold is `info.mask_threshold`, or else this quantile of its activations over all positions and images.
@@ -310,9 +310,11 @@ def unit_rows(info: TargetInfo, layer: str, summary: Summary, quantile: float) -
     highest, lowest = summary.top[0][:, 0], summary.bottom[0][:, 0]
     floor = np.full(len(highest), -np.inf)
     asked = sorted({*QUANTILES, quantile})
-    found = histogram.quantiles(summary.positions, summary.scales, floor, highest, asked)
+    found = histogram.estimate_quantiles(summary.positions, summary.scales, floor, highest, asked)
     levels = dict(zip(asked, found, strict=True))
-    maxima = histogram.quantiles(summary.maxima, summary.scales, lowest, highest, [q / 100 for q in range(1, 100)])
+    maxima = histogram.estimate_quantiles(
+        summary.maxima, summary.scales, lowest, highest, [q / 100 for q in range(1, 100)]
+    )
     percentiles = np.stack([lowest, *maxima, highest], axis=1)
     dead = highest == lowest
     return [
@@ -345,7 +347,7 @@ def _threshold(summary: Summary, unit: int, threshold: float, highest: float) ->
     if threshold < highest:
         return threshold
     # No activation of a saturated unit exceeds its maximum. The highest filled bin below that ends its masks instead.
-    edges: Any = histogram.edges() * float(summary.scales[unit])
+    edges: Any = histogram.list_edges() * float(summary.scales[unit])
     filled = np.flatnonzero(summary.positions[unit])
     below = [at for at in filled if edges[at + 1] < highest]
     return float(edges[below[-1] + 1]) if below else threshold

@@ -207,7 +207,7 @@ class ExemplarStore:
         image_table.write(self.files, name, images())
         rows.sort(key=lambda row: row["unit"])
         self.write_rows(layer, pa.Table.from_pylist(rows, schema=ROWS), name)
-        self.write_units(layer, units_table(written, name))
+        self.write_units(layer, pack_units(written, name))
 
     def write_rows(self, layer: str, rows: pa.Table, pictures_file: str) -> None:
         """Writes the exemplars of a layer, a table with the schema ROWS sorted by unit, whose images are stored already."""
@@ -217,7 +217,7 @@ class ExemplarStore:
             tables.write(stream, rows, _header(pictures_file), group)
 
     def write_units(self, layer: str, table: bytes) -> None:
-        """Writes the result of `units_table` for a layer, after its other files: the layer then counts as complete."""
+        """Writes the result of `pack_units` for a layer, after its other files: the layer then counts as complete."""
         self.files.write(f"{safe(layer)}.units.parquet", table)
 
     def read(self, unit: Unit) -> UnitExemplars:
@@ -244,7 +244,7 @@ class ExemplarStore:
             raise StoreError(f"{self.files.path(name)} is damaged: {error!r}; compute the exemplars again") from error
 
 
-def units_table(units: Iterable[UnitExemplars], pictures_file: str) -> bytes:
+def pack_units(units: Iterable[UnitExemplars], pictures_file: str) -> bytes:
     """Returns the table with the statistics of the units of a layer, one row per unit, without their exemplars."""
     found = sorted(units, key=lambda unit: unit.unit.index)
     return tables.dump([_unit_row(unit) for unit in found], _UNITS, _header(pictures_file), 64)
@@ -265,12 +265,12 @@ def row(
         "activation": activation,
         "picture": image,
         "box": box,
-        "map": packed_maps([small])[0],
+        "map": pack_maps([small])[0],
         "map_shape": None if small is None else list(small.shape),
     }
 
 
-def packed_maps(maps: Sequence[Map | None]) -> list[bytes | None]:
+def pack_maps(maps: Sequence[Map | None]) -> list[bytes | None]:
     """Returns the bytes of activation maps: float16 where the values of a map fit, else float32.
 
     The reader recognizes the type by the number of bytes. None stays None.

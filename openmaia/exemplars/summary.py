@@ -195,7 +195,7 @@ class Accumulator:
 def _count(counts: torch.Tensor, first: int, scaled: torch.Tensor) -> None:
     """Adds scaled values, shape (units, values), to the histograms of a block of units that begins with unit `first`."""
     starts = torch.arange(first, first + len(scaled), device=scaled.device)[:, None] * histogram.BINS
-    at = histogram.bins(scaled).add(starts).view(-1)
+    at = histogram.find_bins(scaled).add(starts).view(-1)
     counts.scatter_add_(0, at, torch.ones((), dtype=torch.int32, device=at.device).expand(len(at)))
 
 
@@ -225,10 +225,10 @@ def _codes(values: torch.Tensor) -> torch.Tensor:
 def _values(codes: Ints) -> Floats:
     """Returns the values of which `_codes` returned the codes, rounded."""
     narrow = codes.astype(np.int32)
-    return rounded(np.where(narrow >= 0, narrow, narrow ^ 0x7FFFFFFF).view(np.float32).astype(np.float64))
+    return round_values(np.where(narrow >= 0, narrow, narrow ^ 0x7FFFFFFF).view(np.float32).astype(np.float64))
 
 
-def rounded(values: Floats) -> Floats:
+def round_values(values: Floats) -> Floats:
     """Rounds to 5 significant digits, like the activations that a target returns for single images."""
     with np.errstate(divide="ignore", invalid="ignore"):
         digits = np.where(values == 0, 0, np.floor(np.log10(np.abs(values))))

@@ -19,7 +19,7 @@ from openmaia.core.errors import StoreError
 from openmaia.core.services import UnitExemplars
 from openmaia.exemplars import image_table
 from openmaia.exemplars.passes import Kept, Places
-from openmaia.exemplars.store import ROWS, ExemplarStore, packed_maps, units_table
+from openmaia.exemplars.store import ROWS, ExemplarStore, pack_maps, pack_units
 from openmaia.runs import tables
 
 _LAYERED = pa.schema([pa.field("layer", pa.int32()), *ROWS])
@@ -60,7 +60,7 @@ class Work:
 
     def save_first(self, units: Mapping[str, Sequence[UnitExemplars]], places: Places) -> None:
         for i, layer in enumerate(self.layers):
-            self.store.files.write(self._units_file(i), units_table(units[layer], self.pictures_file))
+            self.store.files.write(self._units_file(i), pack_units(units[layer], self.pictures_file))
         buffer = io.BytesIO()
         np.save(buffer, places)
         # Last, because the first pass counts as ended if this file exists.
@@ -113,7 +113,7 @@ def _table(images: Sequence[Kept]) -> pa.Table:
         **{name: places[name] for name in ("layer", "unit", "kind", "rank", "activation")},
         "picture": np.repeat(np.arange(len(images)), counts),
         "box": pa.FixedSizeListArray.from_arrays(pa.array(boxes.ravel()), 4),
-        "map": packed_maps(maps),
+        "map": pack_maps(maps),
         "map_shape": [None if small is None else small.shape for small in maps],
     }
     return pa.table([pa.array(columns[field.name], field.type) for field in _LAYERED], schema=_LAYERED)

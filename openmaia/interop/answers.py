@@ -62,7 +62,7 @@ def read(folder: Path, root: Path, target: str = "") -> tuple[Label, list[str]]:
             return default
 
     replies = attempt("history.json", _history_replies, []) or attempt("experiment.html", _page_replies, [])
-    description, labels = answer(replies)
+    description, labels = find_answer(replies)
     if not labels:
         description = attempt("description.txt", _line, "")
         labels = tuple(filter(None, (attempt("label.txt", _line, ""), description)))[:1]
@@ -86,7 +86,7 @@ def read(folder: Path, root: Path, target: str = "") -> tuple[Label, list[str]]:
     return label, problems
 
 
-def answer(replies: list[str]) -> tuple[str, tuple[str, ...]]:
+def find_answer(replies: list[str]) -> tuple[str, tuple[str, ...]]:
     """Returns the description and the labels in the last reply with a description. Both are empty if there is none.
 
     Without labels, the description is the only label.
@@ -99,7 +99,7 @@ def answer(replies: list[str]) -> tuple[str, tuple[str, ...]]:
 
 
 def _history_replies(path: Path) -> list[str]:
-    data = reading.json_data(path)
+    data = reading.read_json(path)
     if not isinstance(data, list):
         raise Refused("is no list of messages")
     try:
@@ -117,19 +117,21 @@ def _text(content: Any) -> str:
 def _page_replies(path: Path) -> list[str]:
     """Returns the agent's replies in experiment.html."""
     # Texts are not escaped in it, so that it cannot be parsed as HTML.
-    parts = [part.partition("<pre>")[2].partition("</pre>") for part in reading.text(path).split("<h2>MAIA</h2>")[1:]]
+    parts = [
+        part.partition("<pre>")[2].partition("</pre>") for part in reading.read_text(path).split("<h2>MAIA</h2>")[1:]
+    ]
     return [reply for reply, closing, _ in parts if closing]
 
 
 def _line(path: Path) -> str:
-    return " ".join(reading.text(path, _NOTE_BYTES).split())
+    return " ".join(reading.read_text(path, _NOTE_BYTES).split())
 
 
 def _evaluation(path: Path) -> tuple[float | None, TestedPrompts, TestedPrompts]:
     """Returns the mean activation on the images of the labels, and the prompts with their activations: those of the labels, and
     neutral ones.
     """
-    data = reading.json_data(path)
+    data = reading.read_json(path)
     try:
         score = float(data["average_positive_score"])
     except (KeyError, TypeError, ValueError, OverflowError) as error:

@@ -69,7 +69,7 @@ def read_claim_file(path: str, info: TargetInfo) -> list[TabledClaim]:
 
 def _table(file: Path, path: str) -> tuple[set[str], list[tuple[int, dict[str, str]]]]:
     try:
-        table = reading.table(file)
+        table = reading.read_table(file)
     except Refused as error:
         raise UsageError(f"--claims {path} {error.message}") from error
     columns = set(table.columns)

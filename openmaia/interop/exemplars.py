@@ -110,7 +110,7 @@ def units(layer: PublishedLayer, target: str) -> Iterator[UnitExemplars]:
 
 def _unit(layer: PublishedLayer, row: int, unit: Unit) -> UnitExemplars:
     activations, images = layer.activations[row], layer.images[row]
-    covered = None if layer.masks is None else masks.coverage(_flat_masks(layer.masks[row], images.shape[1:3]))
+    covered = None if layer.masks is None else masks.normalize(_flat_masks(layer.masks[row], images.shape[1:3]))
     if layer.thresholds is not None:
         threshold = float(layer.thresholds[row])
     else:
@@ -137,7 +137,7 @@ def _unit(layer: PublishedLayer, row: int, unit: Unit) -> UnitExemplars:
 def _images(folder: Path) -> npt.NDArray[np.uint8]:
     if not (folder / "images.npy").exists():
         raise Refused("has masks.npy but no images.npy: the images of its dataset are not published with it")
-    images = _named("images.npy", folder, reading.array)
+    images = _named("images.npy", folder, reading.read_array)
     if images.dtype != np.uint8 or images.ndim != 5 or 3 not in (images.shape[2], images.shape[4]) or not images.size:
         raise Refused(
             f"images.npy is {images.dtype} {images.shape}; expected uint8 (units, k, 3, height, width) or "
@@ -151,7 +151,7 @@ def _images(folder: Path) -> npt.NDArray[np.uint8]:
 def _masks(folder: Path, images: npt.NDArray[np.uint8]) -> npt.NDArray[Any] | None:
     if not (folder / "masks.npy").exists():
         return None
-    array = _named("masks.npy", folder, reading.array)
+    array = _named("masks.npy", folder, reading.read_array)
     size = images.shape[2:4]
     shapes = [(*images.shape[:2], *inner) for inner in (size, (1, *size), (3, *size), (*size, 1), (*size, 3))]
     if array.dtype not in (np.dtype(np.bool_), np.dtype(np.uint8)) or array.shape not in shapes:
@@ -167,7 +167,7 @@ def _flat_masks(mask: npt.NDArray[Any], size: tuple[int, ...]) -> npt.NDArray[An
 
 
 def _activations(folder: Path, units: int, k: int) -> npt.NDArray[np.float64]:
-    values = _named("activations.csv", folder, reading.numbers)
+    values = _named("activations.csv", folder, reading.read_numbers)
     if units == 1 and values.size == k:
         values = values.reshape(1, k)
     if values.shape != (units, k):
@@ -182,7 +182,7 @@ def _activations(folder: Path, units: int, k: int) -> npt.NDArray[np.float64]:
 def _thresholds(folder: Path, units: int) -> npt.NDArray[np.float64] | None:
     if not (folder / "thresholds.csv").exists():
         return None
-    values = _named("thresholds.csv", folder, reading.numbers).reshape(-1)
+    values = _named("thresholds.csv", folder, reading.read_numbers).reshape(-1)
     if len(values) != units or not np.isfinite(values).all():
         raise Refused(
             f"thresholds.csv has {np.isfinite(values).sum()} finite numbers; expected one for each of {units} units"
@@ -193,7 +193,7 @@ def _thresholds(folder: Path, units: int) -> npt.NDArray[np.float64] | None:
 def _units(folder: Path, units: int) -> tuple[int, ...]:
     if not (folder / "units.npy").exists():
         return tuple(range(units))
-    array = _named("units.npy", folder, reading.array)
+    array = _named("units.npy", folder, reading.read_array)
     valid = array.dtype.kind in "iu" and array.shape == (units,)
     if not valid or array.min() < 0 or array.max() >= 2**31 or len(set(array.tolist())) != units:
         raise Refused(f"units.npy is {array.dtype} {array.shape}; expected the numbers of {units} different units")

@@ -39,24 +39,24 @@ class TestedImage:
     """None if the image was not kept."""
 
 
-def unit_folder(to: Path, agent: str, unit: Unit) -> Path:
+def locate_folder(to: Path, agent: str, unit: Unit) -> Path:
     """Returns the folder below `to` for an agent's investigation of a unit. Slashes in the agent's name separate folders."""
     return Path(to, *map(safe, agent.split("/")), safe(unit.target), safe(unit.layer), str(unit.index))
 
 
-def conversation(record: Record) -> list[Message]:
+def rebuild_conversation(record: Record) -> list[Message]:
     """Returns the messages of an investigation: instructions, question, replies, and results of experiments."""
     opening = [user(text) if number else system(text) for number, text in enumerate(record.prompts)]
     exchanged = [m for turn in record.turns for m in (assistant(turn.reply), user(*turn.observation))]
     return [message for message in [*opening, *exchanged] if message.parts]
 
 
-def history(messages: Sequence[Message]) -> list[dict[str, Any]]:
+def render_history(messages: Sequence[Message]) -> list[dict[str, Any]]:
     """Returns the content of history.json."""
     return [{"role": message.role.value, "content": [_content(part) for part in message.parts]} for message in messages]
 
 
-def page(title: str, messages: Sequence[Message]) -> str:
+def render_page(title: str, messages: Sequence[Message]) -> str:
     """Returns the content of experiment.html. All texts are escaped."""
     return "".join(
         [
@@ -68,7 +68,7 @@ def page(title: str, messages: Sequence[Message]) -> str:
     )
 
 
-def evaluation(positive: Sequence[TestedImage], negative: Sequence[TestedImage]) -> dict[str, Any]:
+def render_evaluation(positive: Sequence[TestedImage], negative: Sequence[TestedImage]) -> dict[str, Any]:
     """Returns the content of eval_results.json from images that show the labels, and from neutral ones. Neither may be empty."""
     sides = {"positive": positive, "negative": negative}
     return {
@@ -92,14 +92,14 @@ def write(
         FileExistsError: The folder exists.
     """
     folder.mkdir(parents=True)
-    messages = conversation(record)
-    _write(folder / "experiment.html", page(str(record.unit), messages))
-    _write(folder / "history.json", json.dumps(history(messages), ensure_ascii=False, indent=1))
+    messages = rebuild_conversation(record)
+    _write(folder / "experiment.html", render_page(str(record.unit), messages))
+    _write(folder / "history.json", json.dumps(render_history(messages), ensure_ascii=False, indent=1))
     _write(folder / "description.txt", f"{record.description}\n")
     if record.labels:
         _write(folder / "label.txt", f"{record.labels[0]}\n")
     if tested and all(tested):
-        _write(folder / "eval_results.json", json.dumps(evaluation(*tested), ensure_ascii=False, indent=1))
+        _write(folder / "eval_results.json", json.dumps(render_evaluation(*tested), ensure_ascii=False, indent=1))
         for name, side in zip(("positive_images", "negative_images"), tested, strict=True):
             (folder / name).mkdir()
             for number, one in enumerate(side):

@@ -162,10 +162,10 @@ class Importer:
             report.derived.append(f"{name}: maps, made from the masks")
 
     def _import_list(self, path: Path) -> None:
-        data = reading.json_data(path)
+        data = reading.read_json(path)
         if not isinstance(data, list):
             raise Refused(f"is no list of synthetic units; lists of units need no import, use units={path}")
-        truths = synthetic.ground_truth(
+        truths = synthetic.read_truths(
             cast(list[Any], data), path.stem, self._target or exemplars.SYNTHETIC, self._name(path)
         )
         self._add(truths)

@@ -58,7 +58,7 @@ def read(path: Path, target: str, source: str, method: str = "") -> list[Label]:
     Raises:
         Refused: The format is unknown, there are no labels, or a cell cannot be read.
     """
-    table = reading.table(path)
+    table = reading.read_table(path)
     known = next((each for each in _FORMATS if each.columns <= set(table.columns)), None)
     if known is None:
         raise Refused("has no known format (by its header)")
@@ -71,7 +71,7 @@ def read(path: Path, target: str, source: str, method: str = "") -> list[Label]:
         names = tuple(dict.fromkeys(filter(None, (row[column] for column in known.labels))))
         if not names:
             continue
-        layer = row[known.layer] if known.layer else layer_of(path)
+        layer = row[known.layer] if known.layer else find_layer(path)
         named = method or row.get("method", "") or known.method
         before = labels.get((layer, unit, named))
         labels[layer, unit, named] = (
@@ -93,7 +93,7 @@ def read(path: Path, target: str, source: str, method: str = "") -> list[Label]:
     return list(labels.values())
 
 
-def layer_of(path: Path) -> str:
+def find_layer(path: Path) -> str:
     """Returns the layer that a file name contains, such as layer4 for resnet18-layer4.csv.
 
     Without `layer` and a number, it is the last part of the name, such as features for vit_b_16-features.csv.

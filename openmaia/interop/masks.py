@@ -24,7 +24,7 @@ _MARGIN = 0.05
 """Minimum relative distance between a map's values and the threshold, so that rounding to float16 does not cross it."""
 
 
-def coverage(mask: npt.NDArray[Any]) -> npt.NDArray[np.float32]:
+def normalize(mask: npt.NDArray[Any]) -> npt.NDArray[np.float32]:
     """Converts masks of booleans, of 0 and 1, or of 0 to 255 to values from 0 to 1."""
     top = 255.0 if mask.max(initial=0) > 1 else 1.0
     return (mask / np.float32(top)).astype(np.float32)

@@ -28,7 +28,7 @@ class Refused(OpenMaiaError):
     """Raised for a file that cannot be imported. The message continues a sentence that begins with the file's path."""
 
 
-def text(path: Path, limit: int = _JSON_BYTES) -> str:
+def read_text(path: Path, limit: int = _JSON_BYTES) -> str:
     """Reads a text file of at most `limit` bytes, in UTF-8 or in UTF-16 with a byte order mark.
 
     Raises:
@@ -51,16 +51,16 @@ def _bytes(path: Path, limit: int) -> bytes:
         raise Refused(f"cannot be read ({error.strerror or error})") from error
 
 
-def json_data(path: Path) -> Any:
+def read_json(path: Path) -> Any:
     """Returns the value in a JSON file. Raises Refused if the file cannot be read or parsed."""
-    content = text(path)
+    content = read_text(path)
     try:
         return parse_json(content)
     except ValueError as error:
         raise Refused(f"is not JSON ({error})") from error
 
 
-def table(path: Path) -> tables.Table:
+def read_table(path: Path) -> tables.Table:
     """Reads a table with a header, see `core.tables.read`. Raises Refused if that is not possible."""
     try:
         return tables.read(_bytes(path, _CSV_BYTES))
@@ -68,13 +68,13 @@ def table(path: Path) -> tables.Table:
         raise Refused(error.message) from error
 
 
-def numbers(path: Path) -> npt.NDArray[np.float64]:
+def read_numbers(path: Path) -> npt.NDArray[np.float64]:
     """Returns the numbers in a CSV file without a header, shape (lines, numbers per line).
 
     Raises:
         Refused: The file is empty or cannot be read as a table of numbers.
     """
-    content = text(path, _CSV_BYTES)
+    content = read_text(path, _CSV_BYTES)
     if not content.strip():
         raise Refused("is empty")
     try:
@@ -83,7 +83,7 @@ def numbers(path: Path) -> npt.NDArray[np.float64]:
         raise Refused(f"is no table of numbers ({error})") from error
 
 
-def array(path: Path) -> npt.NDArray[Any]:
+def read_array(path: Path) -> npt.NDArray[Any]:
     """Returns the array in a .npy file, memory-mapped. Nothing is unpickled.
 
     Raises:

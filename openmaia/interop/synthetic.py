@@ -18,7 +18,7 @@ from openmaia.interop.reading import Refused
 METHOD = "ground truth"
 
 
-def ground_truth(data: list[Any], mode: str, target: str, source: str) -> list[Label]:
+def read_truths(data: list[Any], mode: str, target: str, source: str) -> list[Label]:
     """Returns labels with the true concepts of synthetic units, by the method "ground truth".
 
     Args:

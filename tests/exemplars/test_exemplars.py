@@ -22,7 +22,7 @@ from openmaia.core.images import EncodedImage
 from openmaia.core.services import QUANTILES
 from openmaia.core.units import Unit
 from openmaia.exemplars import histogram, passes
-from openmaia.exemplars.summary import rounded
+from openmaia.exemplars.summary import round_values
 from openmaia.models.targets.hooked import NetworkTarget
 from openmaia.models.targets.preprocess import TargetNetwork, published
 from tests.conftest import REPOSITORY
@@ -90,7 +90,7 @@ def test_top_bottom_and_maps_are_those_of_a_plain_computation(kind: str):
     target, layer = targets()[kind]
     order, pictures = ordered([EncodedImage.of(np.asarray(sample_image(seed, (40, 40)))) for seed in range(150)])
     maps = np.stack([found[layer] for _, found in look(target, [p.pixels for p in pictures])]).astype(np.float64)
-    maxima = rounded(maps.reshape(*maps.shape[:2], -1).max(axis=2))
+    maxima = round_values(maps.reshape(*maps.shape[:2], -1).max(axis=2))
     summary = first(target, order, pictures, [layer], 15, [range(150)])[layer]
     chosen = passes.choose(summary, order)
     for unit in range(maps.shape[1]):
@@ -99,7 +99,7 @@ def test_top_bottom_and_maps_are_those_of_a_plain_computation(kind: str):
             values, numbers = (found[unit] for found in chosen[kind])
             assert values.tolist() == expected.tolist() == maxima[numbers, unit].tolist()
             assert len(set(numbers.tolist())) == 15
-    places = passes.wanted({layer: chosen})
+    places = passes.list_places({layer: chosen})
     images = (loaded(target, n, pictures[n]) for n in np.unique(places["number"]).tolist())
     for kept in passes.second_pass(target, images, [layer], places):
         for unit, small_map in zip(kept.places["unit"], kept.maps, strict=True):
@@ -114,7 +114,7 @@ def test_quantiles_and_moments_are_within_the_stated_error(kind: str):
     units = maps.shape[1]
     positions = maps.transpose(1, 0, 2, 3).reshape(units, -1)
     summary = first(target, order, pictures, [layer], 15, [range(150)])[layer]
-    rows = passes.unit_rows(target.info(), layer, summary, 0.99)
+    rows = passes.describe_units(target.info(), layer, summary, 0.99)
     for unit in range(units):
         found = rows[unit].positions
         assert found is not None
@@ -122,7 +122,7 @@ def test_quantiles_and_moments_are_within_the_stated_error(kind: str):
             # Four standard errors of a rank, of positions that are not independent within a picture; then one bin.
             rank = 4 * np.sqrt(q * (1 - q) / 150)
             low, high = np.quantile(positions[unit], [max(q - rank, 0), min(q + rank, 1)])
-            slack = histogram.width(np.array([low, high]), summary.scales[unit : unit + 1]).max()
+            slack = histogram.bound_error(np.array([low, high]), summary.scales[unit : unit + 1]).max()
             assert low - slack <= value <= high + slack
         assert found.mean == pytest.approx(positions[unit].mean(), abs=0.1 * positions[unit].std())
         assert found.variance == pytest.approx(positions[unit].var(), rel=0.2)
@@ -131,20 +131,20 @@ def test_quantiles_and_moments_are_within_the_stated_error(kind: str):
 
 def test_a_quantile_of_counted_values_is_off_by_at_most_a_bin():
     values = np.random.default_rng(0).normal(size=(3, 5001)) * np.array([[1e-3], [1.0], [1e4]])
-    scales = histogram.scale(np.abs(values).max(axis=1) / 3)
+    scales = histogram.choose_scales(np.abs(values).max(axis=1) / 3)
     counts = np.zeros((3, histogram.BINS), dtype=np.int32)
-    at = histogram.bins(torch.from_numpy((values / scales[:, None]).astype(np.float32))).numpy()
+    at = histogram.find_bins(torch.from_numpy((values / scales[:, None]).astype(np.float32))).numpy()
     for unit in range(3):
         np.add.at(counts[unit], at[unit], 1)
     for q in (0.0, 0.001, 0.3, 0.5, 0.9, 0.99, 0.999, 1.0):
         exact = np.quantile(values, q, axis=1)
-        found = histogram.quantiles(counts, scales, values.min(axis=1), values.max(axis=1), [q])[0]
-        assert (np.abs(found - exact) <= histogram.width(exact, scales)).all()
+        found = histogram.estimate_quantiles(counts, scales, values.min(axis=1), values.max(axis=1), [q])[0]
+        assert (np.abs(found - exact) <= histogram.bound_error(exact, scales)).all()
 
 
 def test_scale_of_a_quiet_unit_leaves_room_for_what_comes_later():
     """A class that no image of the sample shows, beside one that some show."""
-    found = histogram.scale(np.array([0.9, 1e-9, 1e-3, 0.0]))
+    found = histogram.choose_scales(np.array([0.9, 1e-9, 1e-3, 0.0]))
     assert found.tolist() == [2.0**-1, 2.0**-13, 2.0**-10, 1.0]
 
 
@@ -153,12 +153,12 @@ def test_quantiles_of_a_unit_that_the_sample_did_not_show_end_at_its_extremes():
     values = np.concatenate([np.zeros(950), np.random.default_rng(0).uniform(100, 500, 50)])[None]
     scales = np.ones(1, dtype=np.float32)
     counts = np.zeros((1, histogram.BINS), dtype=np.int32)
-    np.add.at(counts[0], histogram.bins(torch.from_numpy(values[0].astype(np.float32))).numpy(), 1)
-    found = histogram.quantiles(counts, scales, values.min(axis=1), values.max(axis=1), [0.99])[0]
+    np.add.at(counts[0], histogram.find_bins(torch.from_numpy(values[0].astype(np.float32))).numpy(), 1)
+    found = histogram.estimate_quantiles(counts, scales, values.min(axis=1), values.max(axis=1), [0.99])[0]
     assert found[0] == pytest.approx(np.quantile(values, 0.99), rel=0.2)
-    assert histogram.quantiles(counts, scales, np.array([-np.inf]), values.max(axis=1), [0.5])[0, 0] == pytest.approx(
-        0, abs=0.01
-    )
+    assert histogram.estimate_quantiles(counts, scales, np.array([-np.inf]), values.max(axis=1), [0.5])[
+        0, 0
+    ] == pytest.approx(0, abs=0.01)
 
 
 # -- the same however the work is shared ---------------------------------------------------------------------------------
@@ -170,7 +170,7 @@ def test_any_number_of_workers_in_any_order_gives_the_same(folder: Path, referen
     shares = np.array_split(np.arange(team[0].count()), 7)
     random.Random(0).shuffle(shares)
     found = [team[turn % 5].first(scales, share.tolist()) for turn, share in enumerate(shares)]
-    places = team[1].choose(reduce(passes.added, found))
+    places = team[1].choose(reduce(passes.add, found))
     resumed = team[2].resume(LAYERS)
     assert resumed is not None and np.array_equal(resumed, places)
     shares = np.array_split(np.unique(places["number"]), 4)[::-1]

@@ -27,7 +27,9 @@ def dissect(
     summaries = first(target, order, pictures, layers, k, [range(len(pictures))])
     chosen = {layer: passes.choose(summary, order) for layer, summary in summaries.items()}
     exemplars = kept(target, pictures, chosen)
-    rows = {layer: passes.unit_rows(target.info(), layer, summary, quantile) for layer, summary in summaries.items()}
+    rows = {
+        layer: passes.describe_units(target.info(), layer, summary, quantile) for layer, summary in summaries.items()
+    }
     return [
         dataclasses.replace(rows[unit.layer][unit.index], unit=unit, exemplars=tuple(exemplars[unit.layer, unit.index]))
         for unit in units
@@ -51,19 +53,21 @@ def first(
     shares: Sequence[Sequence[int]],
 ) -> Summaries:
     """The first pass by as many workers as there are shares, added up in their order."""
-    scales = passes.scales(target, layers, (loaded(target, n, pictures[n]) for n in order.sample(passes.SCALED_ON)))
+    scales = passes.measure_scales(
+        target, layers, (loaded(target, n, pictures[n]) for n in order.sample(passes.SCALED_ON))
+    )
     found: list[Summaries] = []
     for share in shares:
         worker = FirstPass(target, order, scales, k)
         worker.take(loaded(target, number, pictures[number]) for number in share)
         found.append(worker.summaries())
-    return reduce(passes.added, found)
+    return reduce(passes.add, found)
 
 
 def kept(
     target: Readable, pictures: Sequence[EncodedImage], chosen: dict[str, Chosen]
 ) -> dict[tuple[str, int], list[Exemplar]]:
-    places = passes.wanted(chosen)
+    places = passes.list_places(chosen)
     found: dict[tuple[str, int], list[Exemplar]] = {}
     layers = list(chosen)
     images = (loaded(target, n, pictures[n]) for n in sorted(set(places["number"].tolist())))
