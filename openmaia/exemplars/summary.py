@@ -49,9 +49,10 @@ class Summary:
     positions_seen: int
     """Number of counted positions per unit, over all images."""
     highest: Ints
-    """The highest activations with their images in descending order (see `_codes`), shape (units, at most k)."""
+    """The highest activations in descending order, shape (units, at most k): `_codes` in the high 32 bits, and _LAST minus
+    the number of the image in the low ones."""
     lowest: Ints
-    """The lowest activations with their images in ascending order, shape (units, at most k)."""
+    """The lowest activations in ascending order, with the numbers of the images in the low bits."""
     broken: npt.NDArray[np.bool_]
     """Whether a unit had a value that was NaN or infinite, shape (units,)."""
     sampled: dict[int, npt.NDArray[np.float32]]
@@ -179,7 +180,6 @@ class Accumulator:
             self._sums[:, part] += _sums(own, peaks)
         self._seen += len(numbers)
         self._positions_seen += chosen.shape[1]
-        # Of equal activations, the image with the smaller number is the more extreme one.
         # With the number of the image in the low bits, one `topk` finds values with their images. Of equal activations,
         # which are frequent where units are silent, the image with the smaller number is the more extreme one.
         codes = _codes(highest) << 32

@@ -52,7 +52,7 @@ class Work:
             return None
         try:
             return np.load(io.BytesIO(data), allow_pickle=False)
-        except (ValueError, OSError) as error:
+        except (ValueError, OSError, EOFError) as error:
             path = self.store.files.path(self.folder)
             raise StoreError(
                 f"{path}/places.npy is damaged: {error}; remove {path} to start the passes anew"
