@@ -38,6 +38,7 @@ class Deep(NamedTuple):
 
     @property
     def samples(self) -> Samples:
+        """Type and extreme values."""
         return Samples(self.values.dtype.name, float(self.values.min()), float(self.values.max()))
 
 

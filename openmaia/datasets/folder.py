@@ -34,6 +34,7 @@ class FileSource:
 
     @property
     def name(self) -> str:
+        """The path, for messages."""
         return str(self.path)
 
     def read(self) -> bytes:
@@ -74,10 +75,12 @@ class ImageFolder:
 
     @property
     def root(self) -> str:
+        """The path, for messages."""
         return str(self.folder)
 
     @property
     def expected(self) -> str:
+        """See `ImageCollection.expected`."""
         if any((self.folder / name).is_file() for name in SAVED):
             return f"image files; Dataset.save_to_disk wrote this folder: set pictures.kind=hf pictures.dataset={self.folder}"
         return "a folder with PNG, JPEG, WebP, GIF, BMP or TIFF files, flat or in subfolders"

@@ -63,6 +63,7 @@ class HuggingFaceImages:
 
     @property
     def expected(self) -> str:
+        """See `ImageCollection.expected`."""
         return "a dataset with a column of images"
 
     def stamp(self) -> str:
@@ -96,6 +97,7 @@ class RowSource:
 
     @property
     def name(self) -> str:
+        """Names of the dataset and of the row, for messages."""
         return f"{self.images.root} row {self.row}"
 
     def read(self) -> bytes:

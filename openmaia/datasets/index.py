@@ -18,6 +18,8 @@ _FORMAT = "openmaia-pictures-1"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IndexEntry:
+    """What index.json says of an image."""
+
     path: str
     """Relative to the folder of index.json, with slashes."""
     kind: ImageKind

@@ -157,12 +157,15 @@ class ImageDataset:
         return describe(self.skipped)
 
     def photos(self, split: Split) -> list[DatasetImage]:
+        """Returns the photographs of a split."""
         return self._of("photo", split)
 
     def cutouts(self, split: Split) -> list[DatasetImage]:
+        """Returns the cut-outs of a split."""
         return self._of("cutout", split)
 
     def textures(self, split: Split) -> list[DatasetImage]:
+        """Returns the textures of a split."""
         return self._of("texture", split)
 
     def _of(self, kind: ImageKind, split: Split) -> list[DatasetImage]:

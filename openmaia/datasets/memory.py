@@ -63,10 +63,12 @@ class MemoryImages:
 
     @property
     def root(self) -> str:
+        """Type and number of items, for messages."""
         return f"images (a {self._type} of {len(self.items)})"
 
     @property
     def expected(self) -> str:
+        """See `ImageCollection.expected`."""
         return "files, Pillow images, or arrays of shape (height, width, 3) or tensors of shape (3, height, width)"
 
     def stamp(self) -> str:
@@ -174,11 +176,14 @@ def _file(item: _Path) -> ImageSource:
 
 @dataclass(frozen=True, slots=True)
 class ItemSource:
+    """One item of a list or dataset."""
+
     items: IndexedImages
     number: int
 
     @property
     def name(self) -> str:
+        """Such as "images[3]", for messages."""
         return f"images[{self.number}]"
 
     def read(self) -> bytes:

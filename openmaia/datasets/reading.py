@@ -60,10 +60,13 @@ class UnusableSource:
     reason: SkipReason
 
     def read(self) -> bytes:
+        """Raises UnusableImage."""
         raise UnusableImage(f"{self.name}: {self.reason}", reason=self.reason)
 
 
 class Decoded(NamedTuple):
+    """A decoded image."""
+
     image: Image.Image
     """Upright, in RGB, or in RGBA if it has transparency."""
     digest: str

@@ -26,6 +26,7 @@ class RemoteFile:
 
     @property
     def name(self) -> str:
+        """The URL without its query, which may hold a secret."""
         return shown(self.url)
 
     def read(self) -> bytes:
@@ -41,6 +42,7 @@ class RemoteFile:
 
 
 def is_url(place: str) -> bool:
+    """Returns whether this is a URL and no path."""
     return "://" in place
 
 
@@ -55,6 +57,7 @@ def is_web(place: str) -> bool:
 
 
 def is_folder(place: str) -> bool:
+    """Returns whether this is the path or URL of an existing folder."""
     if not is_url(place):
         return user_path(place).is_dir()
     files, path = _located(place)

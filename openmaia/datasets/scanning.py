@@ -32,6 +32,8 @@ class ImageSource(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScannedImage:
+    """What the split of an image is computed from."""
+
     digest: str
     """See `reading.Decoded`."""
     fingerprint: Fingerprint
@@ -42,6 +44,8 @@ class ScannedImage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scan:
+    """What was found in a collection of images."""
+
     images: dict[int, ScannedImage]
     """The usable images by their position among the sources."""
     skipped: dict[str, int]

@@ -66,6 +66,8 @@ Members = npt.NDArray[np.intp]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fingerprint:
+    """That by which near-duplicates are recognised."""
+
     hash: int
     """64 bits."""
     mirrored: int

@@ -72,6 +72,7 @@ class ExemplarTeam:
         self._workers = [self._start()]
 
     def info(self) -> TargetInfo:
+        """Returns the properties of the target."""
         return self._lead("info")
 
     def compute(self, layers: Sequence[str], progress: ProgressCallback) -> ExemplarStore:
@@ -84,6 +85,7 @@ class ExemplarTeam:
         return store
 
     def end(self) -> None:
+        """Ends all workers."""
         for worker in self._workers:
             ray.kill(worker)
 

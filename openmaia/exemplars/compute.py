@@ -164,9 +164,11 @@ class ExemplarWorker:
         )
 
     def info(self) -> TargetInfo:
+        """Returns the properties of the target."""
         return self._reader.info()
 
     def open_store(self) -> ExemplarStore:
+        """Returns the store, for callers in other processes."""
         return self.store
 
     def count(self) -> int:

@@ -34,6 +34,8 @@ containers may have only 64 MB."""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadedImage:
+    """An image that is ready for the network."""
+
     number: int
     view: Pixels
     """What the network receives."""

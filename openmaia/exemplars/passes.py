@@ -42,7 +42,9 @@ class Readable(Protocol):
     batch: int
     """Number of images that one call of `responses` takes best; 1 on a CPU. A pass that runs out of memory halves it."""
 
-    def info(self) -> TargetInfo: ...
+    def info(self) -> TargetInfo:
+        """Returns the properties of the target."""
+        ...
 
     def view(self, pixels: Pixels) -> tuple[Pixels, ViewBox]:
         """Returns what the network receives of an image, and the part of the image that this shows.
@@ -160,6 +162,7 @@ class FirstPass:
         self._layers: dict[str, Accumulator] = {}
 
     def take(self, images: Iterable[LoadedImage]) -> None:
+        """Adds the responses to images to the statistics."""
         with torch.inference_mode():
             for batch, found in run_batches(self._reader, images):
                 device = next(iter(found.values())).device

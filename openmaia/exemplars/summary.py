@@ -86,6 +86,8 @@ class Summary:
 
 @dataclass(frozen=True, slots=True)
 class NumberedImages:
+    """Some images of a batch, for `Accumulator.take`."""
+
     numbers: Sequence[int]
     on_device: torch.Tensor
     """The numbers on the device of the responses, int64 of shape (images,)."""

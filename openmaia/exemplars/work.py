@@ -34,6 +34,7 @@ class Work:
 
     @property
     def folder(self) -> str:
+        """Name of the folder with the intermediate results."""
         return f"work-{self._hash}"
 
     @property
@@ -59,6 +60,7 @@ class Work:
             ) from error
 
     def save_first(self, units: Mapping[str, Sequence[UnitExemplars]], places: Places) -> None:
+        """Saves the results of the first pass, which ends it."""
         for i, layer in enumerate(self.layers):
             self.store.files.write(self._units_file(i), pack_units(units[layer], self.pictures_file))
         buffer = io.BytesIO()
@@ -76,6 +78,7 @@ class Work:
         return name
 
     def delete_parts(self) -> None:
+        """Deletes what an interrupted second pass has left."""
         for name in self.store.files.names(self.folder):
             if name.startswith(f"{self.folder}/part-"):
                 self.store.files.delete(name)

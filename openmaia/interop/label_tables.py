@@ -29,6 +29,7 @@ class LabelFormat:
 
     @property
     def columns(self) -> set[str]:
+        """All columns that a table of this format must have."""
         return {self.unit, *self.labels, *filter(None, (self.layer, self.score))}
 
 

@@ -46,6 +46,7 @@ class Label:
 
     @property
     def key(self) -> tuple[str, str, str, int]:
+        """Identifies the label in labels.jsonl."""
         return self.method, self.target, self.layer, self.unit
 
     @property
