@@ -14,7 +14,7 @@ from openmaia.config.schema import Config
 from openmaia.core.services import Backbone
 from openmaia.datasets.library import ImageDataset
 from openmaia.datasets.memory import MemoryImages
-from openmaia.exemplars.compute import ProgressCallback, exemplar_images
+from openmaia.exemplars.compute import ProgressCallback, list_images
 
 if TYPE_CHECKING:
     from openmaia.models.targets.preprocess import Preprocessing, TargetNetwork
@@ -117,7 +117,7 @@ def _name_exemplars(
         config.paths.exemplars = stack.enter_context(tempfile.TemporaryDirectory(prefix="openmaia-exemplars-"))
         say(f"exemplars are not kept, because preprocess is a function of unknown steps ({config.paths.exemplars})")
         return
-    digests = [item.digest for item in exemplar_images(config, dataset)]
+    digests = [item.digest for item in list_images(config, dataset)]
     parts = (
         digest_of(network), network.preprocess.description, config.exemplars.k, config.exemplars.quantile,
         sorted(config.target.directions.items()), digests, str(network.output), sorted(network.entries.items()),
