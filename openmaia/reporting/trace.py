@@ -56,21 +56,21 @@ def record_events(record: Record, process: int, thread: int) -> Iterator[TraceEv
     number = f"{record.unit.index}" + (f" #{record.replicate}" if record.replicate else "")
     yield _name("thread_name", number, process, thread)
     yield _name("thread_name", f"{number}: waits", process, thread + 1)
-    start = microseconds(record.started)
+    start = _microseconds(record.started)
     for turn in record.turns:
-        reply, experiment = microseconds(turn.backbone_seconds), microseconds(turn.experiment_seconds)
+        reply, experiment = _microseconds(turn.backbone_seconds), _microseconds(turn.experiment_seconds)
         told = {"status": turn.status, "prompt_tokens": turn.prompt_tokens, "generated_tokens": turn.generated_tokens}
         yield _slice(f"turn {turn.index}", process, thread, start, reply + experiment, told)
         yield _slice("reply", process, thread, start, reply)
         if experiment:
             yield _slice("experiment", process, thread, start + reply, experiment)
-            for begun, duration, call in call_times(turn, start + reply, experiment):
+            for begun, duration, call in _call_times(turn, start + reply, experiment):
                 yield _slice(call.name, process, thread, begun, duration, {"error": call.error} if call.error else {})
         yield from _waits(turn, process, thread + 1, start, reply)
         start += reply + experiment
 
 
-def call_times(turn: Turn, start: int, experiment: int) -> Iterator[tuple[int, int, ToolCall]]:
+def _call_times(turn: Turn, start: int, experiment: int) -> Iterator[tuple[int, int, ToolCall]]:
     """Yields the calls of tools of a turn, back to back, each with its start and duration in microseconds.
 
     Args:
@@ -80,7 +80,7 @@ def call_times(turn: Turn, start: int, experiment: int) -> Iterator[tuple[int, i
     """
     end = start + experiment
     for call in turn.calls:
-        duration = min(microseconds(call.seconds), end - start)
+        duration = min(_microseconds(call.seconds), end - start)
         yield start, duration, call
         start += duration
 
@@ -99,10 +99,10 @@ def _waits(turn: Turn, process: int, thread: int, start: int, reply: int) -> Ite
         start: Start of the turn, in microseconds.
         reply: Duration of the reply, in microseconds.
     """
-    calls = sum(duration for _, duration, _ in call_times(turn, 0, microseconds(turn.experiment_seconds)))
+    calls = sum(duration for _, duration, _ in _call_times(turn, 0, _microseconds(turn.experiment_seconds)))
     backbone = turn.spent.get("backbone", ServiceUsage())
-    served = microseconds(backbone.seconds)
-    others = sum(microseconds(usage.seconds) for service, usage in turn.spent.items() if service != "backbone")
+    served = _microseconds(backbone.seconds)
+    others = sum(_microseconds(usage.seconds) for service, usage in turn.spent.items() if service != "backbone")
     if backbone.requests > 1:
         waits = [("wait of reply and calls", start, reply + calls - served - others)]
     else:
@@ -122,6 +122,5 @@ def _name(kind: str, name: str, process: int, thread: int) -> TraceEvent:
     return {"name": kind, "ph": "M", "pid": process, "tid": thread, "args": {"name": name}}
 
 
-def microseconds(seconds: float) -> int:
-    """Returns a time in seconds as a whole number of microseconds."""
+def _microseconds(seconds: float) -> int:
     return round(seconds * 1_000_000)

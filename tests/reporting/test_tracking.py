@@ -17,7 +17,6 @@ from openmaia.agent.loop import InvestigationResult
 from openmaia.config.loading import load
 from openmaia.config.schema import Config
 from openmaia.core.errors import UsageError
-from openmaia.core.text import printable
 from openmaia.evaluation.analysis.verdict import Verdict
 from openmaia.reporting.tracking import start
 from openmaia.reporting.tracking.series import LiveSeries, plain
@@ -125,27 +124,6 @@ def test_unit_has_length_tokens_tools_and_labels(tracked: Tracked):
     assert (point["unit/prompt_tokens"], point["unit/generated_tokens"]) == (3000, 600)
     assert point["unit/tools/display"] == 1
     assert point["unit/labels"] == "; ".join(header["labels"])
-
-
-def test_conversation_of_a_unit_is_a_trace(tracked: Tracked):
-    roots = [json.loads(row["conversation.root_span_dumps"]) for row in tracked.units]
-    by_name = {root["name"]: root for root in roots}
-    assert len(by_name) == 3
-    for investigation in tracked.run.done():
-        record = tracked.run.record(investigation)
-        root = by_name[shown(str(record.unit))]
-        assert [span["name"] for span in root["child_spans"]] == [f"turn {turn.index}" for turn in record.turns]
-        for turn, span in zip(record.turns, root["child_spans"], strict=True):
-            [reply, *experiments] = span["child_spans"]
-            assert reply["results"][0]["outputs"]["reply"] == shown(turn.reply)
-            assert len(experiments) == bool(turn.code)
-            for experiment in experiments:
-                assert experiment["results"][0]["inputs"]["code"] == shown(turn.code)
-                assert [one["name"] for one in experiment["child_spans"] or []] == [call.name for call in turn.calls]
-
-
-def shown(text: str) -> str:
-    return printable(text, keep="\n", replacement="\ufffd")
 
 
 def test_series_hold_progress_pools_failures_and_agents(tracked: Tracked):

@@ -30,8 +30,6 @@ INTERRUPT_SECONDS = 5.0
 """Longest wait in seconds for W&B if the run is interrupted. The process must end within 15 seconds then."""
 THUMBNAILS = 500
 """Largest number of rows in the W&B table of units that have a thumbnail."""
-CONVERSATIONS = 200
-"""Largest number of investigations whose conversations are logged: those that end first. W&B keeps all in its history."""
 FIRST_TABLE = 10
 """Number of finished units at which the W&B table of units is logged first. It is logged again only when the number has
 doubled and at the end, because W&B stores every version."""
@@ -151,7 +149,7 @@ class Tracker:
         for summary in new:
             if (investigation := InvestigationId.of_row(summary)) not in self._summaries:
                 self._summaries[investigation] = summary
-                self._wandb.log(rows.unit_point(summary, len(self._summaries)) | self._conversation(investigation))
+                self._wandb.log(rows.unit_point(summary, len(self._summaries)))
         hours = (now - self._wandb.began) / 3600
         self._wandb.log({"run/hours": hours, **values, **self._agents(), **self._turns()})
         if len(self._summaries) >= self._next_table and not self._over.is_set():
@@ -167,16 +165,6 @@ class Tracker:
         ranked = sorted(found, key=lambda each: judge(found[each][0]["stop"], found[each][1]).rank)
         cells = [rows.table_cells(*found[each], self._thumbnail(each)) for each in ranked]
         self._wandb.log_table(rows.COLUMNS, cells)
-
-    def _conversation(self, investigation: InvestigationId) -> dict[str, Any]:
-        from openmaia.reporting.tracking import conversations  # it needs wandb, which is optional
-
-        if len(self._summaries) > CONVERSATIONS:
-            return {}
-        try:
-            return {"conversation": conversations.conversation(self._run.record(investigation))}
-        except (StoreError, OSError):
-            return {}  # the record is damaged or was removed
 
     def _thumbnail(self, investigation: InvestigationId) -> Image.Image | None:
         if investigation not in self._thumbnails and len(self._thumbnails) < THUMBNAILS:
