@@ -23,7 +23,7 @@ from openmaia.runs.run import EVALUATION, Run
 
 INDEX_BYTES = 2_400_000
 """Maximum total size of the images on the first page (the index) of a report, in bytes."""
-SCRIPTS = ("dataTables.min.js", "units.js", "table.js", "map.js", "index.js")
+SCRIPTS = ("dataTables.min.js", "units.js", "table.js", "index.js")
 
 
 class Report:
