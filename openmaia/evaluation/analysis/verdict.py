@@ -23,6 +23,7 @@ from typing import Any, cast
 
 from openmaia.evaluation.analysis.statistics import CHANCE
 from openmaia.runs.run import InvestigationId, Run
+from openmaia.runs.state import states
 
 LEVEL = 0.05
 """The largest q of a supported description."""
@@ -158,11 +159,11 @@ def judge(stop: str, scores: Mapping[str, Any] | None, cause: str = "") -> UnitV
     """Derives the verdict on the description that an investigation made.
 
     Args:
-        stop: How the investigation ended (`openmaia.runs.records.Stop`), or `failed`, `running` or `pending`.
+        stop: The state of the investigation, one of `openmaia.runs.state.STATES`.
         scores: The entry of the investigation in `Run.scores`; empty or None if it is not evaluated.
         cause: The error message of a failed investigation.
     """
-    if stop == "failed":
+    if stop in ("failed", "damaged"):
         return UnitVerdict(
             verdict=Verdict.FAILED, reason=f"The investigation failed: {cause or 'for no stated reason'}."
         )
@@ -261,20 +262,10 @@ def run_verdicts(
 
     Args:
         run: The run.
-        investigations: The investigations in the wanted order. None: all planned investigations of the run in the order
-            in which they are started, and then unplanned ones that are finished or failed.
+        investigations: The investigations in the wanted order. None: those of `openmaia.runs.state.states`.
     """
-    failures, running, scores = run.failures(), run.running(), run.scores(investigations)
-    if investigations is None:
-        stops = {InvestigationId.of_row(row): str(row["stop"]) for row in run.headers()}
-        investigations = list(dict.fromkeys([*run.plan(), *sorted(stops), *sorted(failures)]))
-    else:
-        stops = {each: str(row["stop"]) for each in investigations if (row := run.summary(each))}
-    verdicts: dict[InvestigationId, UnitVerdict] = {}
-    for each in investigations:
-        unfinished = "failed" if each in failures else "running" if each in running else "pending"
-        verdicts[each] = judge(stops.get(each, unfinished), scores.get(each), failures.get(each, ""))
-    return verdicts
+    scores = run.scores(investigations)
+    return {each: judge(one.state, scores.get(each), one.cause) for each, one in states(run, investigations).items()}
 
 
 def write_summary(run: Run) -> None:

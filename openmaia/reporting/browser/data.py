@@ -11,12 +11,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from openmaia.evaluation.analysis.verdict import CONTROLS, Verdict
-from openmaia.reporting.browser.rows import STOPS, RunSummary, UnitRow
+from openmaia.reporting.browser.rows import RunSummary, UnitRow
 from openmaia.runs.records import dumps
+from openmaia.runs.state import STATES
 
 SHARD = 2_000
 """Number of rows of the table in each data file with texts."""
 VERDICTS = tuple(verdict.value for verdict in Verdict)
+STATE_NAMES = tuple(state.value for state in STATES)
 CONTROL_NAMES = tuple(CONTROLS.values())
 
 
@@ -75,7 +77,7 @@ COLUMNS: Mapping[str, DataColumn] = {
     "neutral": DataColumn(title="Neutral", value=_of_scores("neutral"), hint="Mean activation on images without its words"),
     "turns": DataColumn(title="Turns", value=_of_header("turns")),
     "seconds": DataColumn(title="Seconds", value=_of_header("seconds"), hint="Duration of the investigation, including waiting times"),
-    "stop": DataColumn(title="Ended", value=lambda row: _position(row.stop, STOPS), names=STOPS, hint="How the investigation ended"),
+    "stop": DataColumn(title="Ended", value=lambda row: _position(row.stop, STATE_NAMES), names=STATE_NAMES, hint="How the investigation ended"),
 }  # fmt: skip
 """The columns in the order of the table, under the names that searches such as `worst>0.8` use."""
 

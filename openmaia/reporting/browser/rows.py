@@ -24,11 +24,10 @@ from openmaia.reporting.image_models import image_model
 from openmaia.reporting.totals import Costs, costs
 from openmaia.runs.files import safe
 from openmaia.runs.run import InvestigationId, Run
-from openmaia.runs.state import counts
+from openmaia.runs.state import STATES, InvestigationState, counts, states
 
 MAX_PAIRS = 60
 """Largest number of units for which the chart of the units' AUCs is drawn, because it has a row for each unit."""
-STOPS = ("answer", "abstain", "limit", "stopped", "failed", "running", "pending")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,9 +38,9 @@ class UnitRow:
     """The name of the run in the report."""
     investigation: InvestigationId
     stop: str
-    """How the investigation ended, or its state if it has not ended: one of STOPS."""
+    """One of STATES."""
     cause: str
-    """The limit that ended it, or the error with which it failed; empty if there is none."""
+    """See `InvestigationState.cause`."""
     page: str
     """The path of its page, relative to report/."""
     header: dict[str, Any]
@@ -102,7 +101,7 @@ class RunSummary:
     name: str
     rows: tuple[UnitRow, ...]
     counts: dict[str, int]
-    """The number of investigations in each state of STOPS."""
+    """The number of investigations in each of STATES."""
     scores: PooledScores | None
     """The mean scores; None if nothing is evaluated."""
     backbones: tuple[str, ...]
@@ -136,38 +135,28 @@ class RunSummary:
 
 
 def rows(run: Run, name: str, folder: str) -> tuple[UnitRow, ...]:
-    """Returns a row for each investigation of a run.
-
-    Those that were planned come first, in the order of the plan. Other finished and failed ones follow.
+    """Returns a row for each investigation of a run, in the order of `states`.
 
     Args:
         run: The run.
         name: The name of the run in this report.
         folder: The folder of the run's unit pages, relative to report/.
     """
-    headers = {InvestigationId.of_row(header): header for header in run.headers()}
-    failures = run.failures() | dict.fromkeys(run.done() - headers.keys(), "its record cannot be read")
-    running, scores = run.running(), run.scores()
+    scores = run.scores()
 
-    def row(investigation: InvestigationId) -> UnitRow:
-        header = headers.get(investigation, {})
-        unfinished = "failed" if investigation in failures else "running" if investigation in running else "pending"
-        stop = str(header.get("stop", unfinished))
-        cause = str(header["cause"]) if header else failures.get(investigation, "")
+    def row(investigation: InvestigationId, one: InvestigationState) -> UnitRow:
         return UnitRow(
             run=name,
             investigation=investigation,
-            stop=stop,
-            cause=cause,
-            verdict=judge(stop, scores.get(investigation), cause),
+            stop=one.state.value,
+            cause=one.cause,
+            verdict=judge(one.state, scores.get(investigation), one.cause),
             page=f"{folder}{safe(investigation.unit.target)}/{safe(investigation.unit.layer)}/{investigation.unit.index}-{investigation.replicate}.html",
-            header=header,
+            header=one.summary,
             scores=scores.get(investigation, {}),
         )
 
-    return tuple(
-        row(investigation) for investigation in dict.fromkeys([*run.plan(), *sorted(headers), *sorted(failures)])
-    )
+    return tuple(row(investigation, one) for investigation, one in states(run).items())
 
 
 def summary(run: Run, name: str, unit_rows: Sequence[UnitRow]) -> RunSummary:
@@ -182,7 +171,7 @@ def summary(run: Run, name: str, unit_rows: Sequence[UnitRow]) -> RunSummary:
     return RunSummary(
         name=name,
         rows=tuple(unit_rows),
-        counts={stop: sum(row.stop == stop for row in unit_rows) for stop in STOPS},
+        counts={stop.value: sum(row.stop == stop for row in unit_rows) for stop in STATES},
         scores=whole,
         backbones=tuple(sorted({row.header["backbone"] for row in done})),
         targets=tuple(sorted({row.unit.target for row in unit_rows})),
