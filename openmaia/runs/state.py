@@ -32,9 +32,9 @@ class RunningInvestigation:
 
     investigation: InvestigationId
     turn: int
-    """The current turn, from 1."""
+    """From 1."""
     seconds: float | None
-    """Time since the investigation began, in seconds. None if no driver (process that executes the run) reports it."""
+    """Time since it began. None if no driver reports it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,38 +51,27 @@ class InvestigationState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunCounts:
-    """The number of a run's investigations in each state.
-
-    It is derived from file names, which is fast even for large runs.
-    """
+    """The number of investigations in each state, from file names, which is fast even for large runs."""
 
     name: str
     pending: int
-    """Number of investigations that are neither finished, failed nor running."""
     running: tuple[RunningInvestigation, ...]
-    """The investigations that have begun and not ended, including those that were interrupted."""
     done: int
-    """Number of investigations with a record."""
+    """Number of records, also damaged ones."""
     failed: int
-    """Number of failed investigations. The next command that executes the run repeats them."""
     evaluated: int
-    """Number of investigations whose descriptions were evaluated."""
     planned: int
-    """Number of all investigations of the run."""
     per_second: float | None
-    """Number of investigations that end per second. None if no driver (process) executes the run."""
+    """Number of investigations that end per second. None without a driver."""
 
     @property
     def seconds_left(self) -> float | None:
-        """Estimated time in seconds until all investigations have ended. None if unknown.
-
-        The evaluation of their descriptions is not included.
-        """
+        """Estimated time until all investigations have ended, without evaluation. None if unknown."""
         return (self.pending + len(self.running)) / self.per_second if self.per_second else None
 
     @property
     def is_finished(self) -> bool:
-        """Whether all investigations are done: none is running, waiting or failed."""
+        """Whether none is running, waiting or failed."""
         return self.done >= self.planned and not self.running
 
     @property
