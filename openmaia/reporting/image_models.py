@@ -5,12 +5,9 @@ from typing import Any, cast
 
 
 def image_model(service: Mapping[str, Any]) -> str:
-    """Returns the name of the model of an image generator or image editor.
+    """Returns the name of the model in a config's section `generator` or `editor`.
 
-    A remark follows the name if the images cannot be reproduced, because they come from an API that takes no seed.
-
-    Args:
-        service: The section `generator` or `editor` of a config.
+    A remark follows if the images cannot be reproduced, because they come from an API that takes no seed.
     """
     kind = str(service["kind"])
     section = cast(Mapping[str, Any], service.get({"diffusers": "diffusion", "openai": "api"}.get(kind, "")) or {})

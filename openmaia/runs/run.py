@@ -139,6 +139,7 @@ class Run(RunResults):
 
     def iter_pending(self) -> Iterator[InvestigationId]:
         """Yields the planned investigations without a record, in the order of the plan."""
+        # Records are listed one layer at a time, so that the memory does not grow with the run.
         for group in self._plan():
             done = set(self.investigations.names(f"records/{safe(group[0])}/{safe(group[1])}"))
             yield from (each for each in _members(*group) if record_name(each) not in done)
@@ -310,7 +311,7 @@ class Run(RunResults):
         try:
             failure = self.investigations.read_json(f"failures/{investigation.path}.json")
             if failure is None:
-                return None
+                return None  # It was deleted in the meantime.
             found = InvestigationId.of_row(failure)
             if found != investigation:
                 raise StoreError(f"the failure of {found.unit} (replicate {found.replicate}) under the name of another")

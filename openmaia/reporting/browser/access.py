@@ -21,13 +21,8 @@ Open that address once in this browser, or enter the token:</p>
 class TokenAccess:
     """ASGI middleware that refuses HTTP requests without the token.
 
-    The token is in the query (`?token=…`) or in a cookie. A browser that opens an address with the token gets the cookie,
-    and is sent on to the same address without the token, which then is in no link that a user copies.
-
-    Args:
-        app: The application that answers the other requests.
-        token: The token.
-        headers: The headers of each response.
+    The token is in the query (`?token=…`) or in a cookie. A browser that opens an address with the token gets the
+    cookie, and is sent on to the same address without the token, which then is in no link that a user copies.
     """
 
     def __init__(self, app: ASGIApp, token: str, headers: dict[str, str]):
@@ -36,7 +31,6 @@ class TokenAccess:
         self._cookie = f"openmaia-{hashlib.sha256(token.encode()).hexdigest()[:12]}"
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answers one request, see the ASGI specification."""
         answer = self._answer(Request(scope)) if scope["type"] == "http" else self._app
         await answer(scope, receive, send)
 

@@ -1,4 +1,4 @@
-"""Draws charts of how the agents of a run worked, for the page run.html of the report, and makes files of them."""
+"""Charts of how the agents of a run worked, for run.html."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -11,49 +11,41 @@ from openmaia.reporting.figures.style import svg
 from openmaia.reporting.figures.table import DataTable
 
 MAX_TOOLS = 24
-"""Maximum number of tools in the chart of the use of tools. Its table has all tools."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentChart:
-    """A chart of how agents worked, with the table of its numbers."""
+    """A chart with the table of its numbers."""
 
     name: str
     """The name of its files without suffix."""
     caption: str
     note: str
-    """A remark below the chart, such as a median."""
+    """A remark below the chart."""
     svg: Markup
     table: DataTable
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentCharts:
-    """The charts of how the agents of one run worked, and the folder of the files of these charts."""
+    """The charts of one run, and the folder of their files."""
 
     folder: str
-    """The folder relative to report/. It ends with a slash."""
+    """Relative to report/, with a slash at the end."""
     charts: tuple[AgentChart, ...]
-    """At most three charts: use of tools, length of conversations, and convergence (see `agent_charts`)."""
 
 
 def agent_charts(statistics: AgentStatistics, folder: str) -> AgentCharts:
-    """Draws the charts of how the agents of one run worked. A chart without data is left out.
+    """Draws use of tools, lengths of conversations, and convergence. A chart without data is left out.
 
-    The first chart shows the share of investigations that used each tool. The second shows how many investigations had
-    each length of the conversation. The third shows how many converged in each turn: an investigation converges in the
-    first turn that lists all labels of the agent's answer as hypotheses.
-
-    Args:
-        statistics: The statistics of the run's agents.
-        folder: The folder of the charts' files, relative to the report's folder, with a slash at its end.
+    An investigation converges in the first turn that lists all labels of its answer as hypotheses.
     """
     charts = (_usage(statistics), _lengths(statistics), _convergence(statistics)) if statistics.investigations else ()
     return AgentCharts(folder=folder, charts=tuple(chart for chart in charts if chart is not None))
 
 
 def chart_files(charts: AgentCharts) -> dict[str, bytes]:
-    """Returns files by path, relative to the folder of the report: each chart as SVG, and its numbers as CSV."""
+    """Returns each chart as SVG and CSV, by path relative to report/."""
     made: dict[str, bytes] = {}
     for chart in charts.charts:
         made[f"{charts.folder}{chart.name}.csv"] = chart.table.csv()

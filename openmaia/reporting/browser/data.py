@@ -16,7 +16,7 @@ from openmaia.runs.records import dumps
 from openmaia.runs.state import STATES
 
 SHARD = 2_000
-"""Number of rows of the table in each data file with texts."""
+"""Rows of the table in each data file with texts."""
 VERDICTS = tuple(verdict.value for verdict in Verdict)
 STATE_NAMES = tuple(state.value for state in STATES)
 CONTROL_NAMES = tuple(CONTROLS.values())
@@ -24,15 +24,14 @@ CONTROL_NAMES = tuple(CONTROLS.values())
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DataColumn:
-    """A column of the table of units, which a page of the report can show, filter and sort."""
+    """A column of the table of units."""
 
     title: str
-    """The heading; empty for a column whose values are only shown as a part of another column."""
+    """Empty for a column whose values are only shown as a part of another column."""
     value: Callable[[UnitRow], float | int | None]
     hint: str = ""
-    """The tooltip of the heading."""
     names: tuple[str, ...] = ()
-    """The names of categories: the values of the column are positions in this tuple. Empty for numbers."""
+    """The names of categories: the values are positions in this tuple. Empty for numbers."""
     visible: bool = False
     """Whether the table shows it at first."""
     score: bool = False
@@ -79,19 +78,16 @@ COLUMNS: Mapping[str, DataColumn] = {
     "seconds": DataColumn(title="Seconds", value=_of_header("seconds"), hint="Duration of the investigation, including waiting times"),
     "stop": DataColumn(title="Ended", value=lambda row: _position(row.stop, STATE_NAMES), names=STATE_NAMES, hint="How the investigation ended"),
 }  # fmt: skip
-"""The columns in the order of the table, under the names that searches such as `worst>0.8` use."""
+"""In the order of the table, under the names that searches such as `worst>0.8` use."""
 
 
 def data_files(
     summaries: Sequence[RunSummary], version: str, strips: Callable[[UnitRow], bool]
 ) -> Iterator[tuple[str, bytes]]:
-    """Yields name and content of each data file of the table of units in a report.
+    """Yields name and content of each data file.
 
-    Args:
-        summaries: The runs of the report.
-        version: An identifier of the state of the data. While a run continues, the page loads the data again if it
-            changes.
-        strips: Returns whether the image with the exemplars of a row (its strip) exists.
+    While a run continues, the page loads the data again if `version` changes. `strips` says whether the strip of a row
+    exists.
     """
     rows = [row for summary in summaries for row in summary.rows]
     yield "table.js", call("receive", dumps(_table(rows, version, strips)))
@@ -132,7 +128,6 @@ def _place(row: UnitRow) -> tuple[str, str, str, str]:
 
 
 def _ranks(rows: Sequence[UnitRow]) -> list[int | None]:
-    """Returns the rank of each row in the alphabetical order of labels, for sorting; None for a row without labels."""
     labels = [(", ".join(row.header.get("labels") or ())).casefold() for row in rows]
     ranks = {text: rank for rank, text in enumerate(sorted(set(labels) - {""}))}
     return [ranks.get(text) for text in labels]
@@ -151,11 +146,9 @@ def _rounded(value: float | int | None) -> float | int | None:
 
 
 def call(function: str, text: str) -> bytes:
-    """Returns a script that calls a JavaScript function of the object `openmaia`.
+    """Returns a script that passes a text to a JavaScript function of the object `openmaia`.
 
-    Args:
-        function: The name of the function, optionally with its first arguments, such as `receiveTexts(3, `.
-        text: The last argument, such as JSON. The function receives it as a JavaScript string.
+    `function` may end with its first arguments, such as `receiveTexts(3, `.
     """
     opening = function if "(" in function else f"{function}("
     return f"openmaia.{opening}{json.dumps(text)});\n".encode()

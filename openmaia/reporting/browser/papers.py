@@ -1,7 +1,4 @@
-"""Makes the page papers.html: figures and tables of the MAIA papers with our numbers, and a comparison of runs.
-
-The figures and tables are also returned as files of their own.
-"""
+"""The page papers.html, with figures and tables of the MAIA papers with our numbers, and a comparison of runs."""
 
 from collections.abc import Sequence
 
@@ -21,15 +18,10 @@ FOLDER = "papers/"
 def papers_files(runs: Sequence[tuple[Run, str]], tabs: Sequence[tuple[str, str]]) -> dict[str, bytes]:
     """Returns papers.html, and each figure as SVG, CSV and LaTeX, by file name. Only `openmaia figures` makes PNG.
 
-    If descriptions by other methods were tested for the units of a run (`openmaia.runs.claimed`), each of these methods
-    is shown like a further run, after the run itself.
+    Each method with claims about a run's units (`openmaia.runs.claimed`) is shown like a further run after the run
+    itself.
 
-    Args:
-        runs: The runs, each with its name in this report.
-        tabs: Address and title of each page of the report to which papers.html links.
-
-    Raises:
-        StoreError: The stored evaluation of a description is damaged.
+    Raises StoreError if a stored evaluation is damaged.
     """
     runs = [
         (each, name if each is run else f"{name}: {each.name}") for run, name in runs for each in with_claim_runs([run])

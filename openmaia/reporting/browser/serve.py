@@ -31,9 +31,8 @@ from openmaia.runs.state import RunCounts, counts
 HOSTS = ("127.0.0.1", "localhost")
 """The host names under which the server answers. Others are refused, as a protection against DNS rebinding."""
 VIEW_BYTES = 12_000_000
-"""Maximum size of all images on a page of a unit, in bytes."""
 EMPTY = bytes.fromhex("52494646240000005745425056503820180000003001009d012a0100010002003425a400037000fefb940000")
-"""A WebP image of one pixel, which is served instead of the exemplars of a unit that has none."""
+"""A WebP image of one pixel, served in place of a missing strip."""
 HEADERS = {
     "X-Content-Type-Options": "nosniff",
     "Cross-Origin-Resource-Policy": "same-origin",
@@ -44,12 +43,7 @@ HEADERS = {
 
 
 class LiveSite:
-    """Makes the files of a report when they are requested, from the state of the runs at that time.
-
-    Args:
-        runs: The runs.
-        embed: Embeds descriptions to find similar ones. None compares them by their words.
-    """
+    """Makes the files of a report when they are requested, from the state of the runs at that time."""
 
     def __init__(self, runs: Sequence[Run], embed: TextEmbedding | None = None):
         self._runs, self._embed = runs, embed
@@ -61,11 +55,7 @@ class LiveSite:
         self._refresh()
 
     def file(self, path: str) -> bytes | None:
-        """Returns the content of a file of the report, or None if there is no such file.
-
-        Args:
-            path: The percent-decoded address of the file, relative to the index page.
-        """
+        """Returns a file by its percent-decoded address, relative to the index; None if there is no such file."""
         if path == "data/live.js":
             return call("receiveLive", json.dumps(self._live()))
         if path in ("", "index.html", "data/table.js"):
@@ -86,7 +76,6 @@ class LiveSite:
         return self._figure(path) if path.startswith("papers") or "figures/" in path else None
 
     def _refresh(self) -> None:
-        """Reads the runs again if they have changed."""
         with self._lock:
             version = _state_hash(list(map(counts, self._runs)))
             if version == self._version:
@@ -112,10 +101,8 @@ class LiveSite:
             return self._near
 
     def _figure(self, path: str) -> bytes | None:
-        """Returns papers.html or a file of a figure; None if there is no such file.
-
-        All of these files are made at the first request for one of them.
-        """
+        """Returns papers.html or a file of a figure, all of which the first request makes; None if there is no such
+        file."""
         report = self._report
         with self._lock:
             if not self._figures:
@@ -136,15 +123,10 @@ def _state_hash(found: Sequence[RunCounts]) -> str:
 
 
 def application(runs: Sequence[Run], embed: TextEmbedding | None = None, token: str = "") -> Starlette:
-    """Returns the ASGI application that serves the report of runs. It only reads.
+    """Returns the ASGI application that serves the report of runs. It only reads. Raises ValueError if there are no
+    runs.
 
-    Args:
-        runs: The runs.
-        embed: Embeds descriptions to find similar ones. None compares them by their words.
-        token: The token that requests must have, see `TokenAccess`. Empty if everybody who reaches the server may read.
-
-    Raises:
-        ValueError: There are no runs.
+    Without `token` everybody who reaches the server may read, see `TokenAccess`.
     """
     site = LiveSite(runs, embed)
 

@@ -1,4 +1,4 @@
-"""Prepares the rows of a contact sheet: the top exemplars of units, with outlines of the areas where they respond."""
+"""Prepares the rows of a contact sheet: top exemplars of units, with outlines of the areas where they respond."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -21,16 +21,16 @@ SIDE = 96
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExemplarTile:
-    """One image of a contact sheet: an exemplar, and the activation of the unit on it."""
+    """An exemplar, and the activation of the unit on it."""
 
     activation: float
     picture: Picture
-    """The image, outlined where the activation map exceeds the unit's threshold. Without a map it has no outline."""
+    """The image, with an outline if the unit has a map."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExemplarStrip:
-    """One row of a contact sheet: the dataset images that excite a unit most (its top exemplars)."""
+    """The top exemplars of a unit."""
 
     unit: Unit
     href: str
@@ -40,23 +40,16 @@ class ExemplarStrip:
     threshold: float = 0.0
     """The activation above which an area is outlined."""
     top: float | None = None
-    """The highest activation of an exemplar; None without exemplars."""
+    """The highest activation; None without exemplars."""
     tiles: tuple[ExemplarTile, ...] = ()
     damage: str = ""
-    """The reason why the exemplars cannot be shown; empty if they can."""
+    """Why the exemplars cannot be shown; empty if they can."""
 
 
 def exemplar_strips(
     store: ExemplarStore, units: Sequence[Unit], thumbnails: Thumbnails, links: Mapping[Unit, str]
 ) -> Iterator[ExemplarStrip]:
-    """Yields for each unit the row of a contact sheet with its top exemplars. Units are read singly to save memory.
-
-    Args:
-        store: The exemplars of the units.
-        units: The units.
-        thumbnails: Makes the images.
-        links: The address of each unit's page. A unit that is missing here has no page.
-    """
+    """Yields the row of each unit. Units are read singly to save memory. `links` are the addresses of their pages."""
     for unit in units:
         href = links.get(unit, "")
         try:

@@ -27,38 +27,29 @@ from openmaia.runs.records import dumps
 from openmaia.runs.run import Run
 
 PAGE_BYTES = 1_200_000
-"""Maximum size of all images on a page of a unit, in bytes. `openmaia view`, which stores no page, allows more."""
+"""Maximum size of all images on a page of a unit. `openmaia view`, which stores no page, allows more."""
 THREADS = 4
 NOTES = "report/pages.json"
-"""The file with the cache key of each page of a unit and each contact sheet. Without it all are written again."""
+"""The cache keys. Without it all pages are written again."""
 
 Notes = dict[str, list[Any]]
-"""For each page, by its path, its cache key, and whether the image with its exemplars (the strip) was written."""
+"""For each page its cache key, and whether the strip of exemplars was written."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WrittenPage:
-    """The result for the page of a unit, which was written or was up to date already."""
+    """The page of a unit that was written or was current already."""
 
     note: list[Any]
-    """The page's entry in the file NOTES: its cache key, and whether the strip of exemplars was written. Empty if the
-    page must be written again."""
+    """Its entry in NOTES; empty if it must be written again."""
     damage: str = ""
-    """The reason why the page does not show the record; empty if it does."""
+    """Why the page does not show the record; empty if it does."""
 
 
 def write_report(runs: Sequence[Run], embed: TextEmbedding | None = None) -> Path:
-    """Writes report/index.html and a page for each finished investigation into the directory of the first run.
+    """Writes the report into the directory of the first run, and returns the path of the index.
 
-    Args:
-        runs: The runs.
-        embed: Embeds descriptions to find similar ones. None compares them by their words.
-
-    Returns:
-        The path of the index.
-
-    Raises:
-        ValueError: There are no runs.
+    Without `embed`, similar descriptions are found by their words. Raises ValueError if there are no runs.
     """
     report = Report(runs)
     files = runs[0].files
@@ -88,7 +79,6 @@ def write_report(runs: Sequence[Run], embed: TextEmbedding | None = None) -> Pat
 
 
 def _write_pages(files: Files, report: Report, sheets: Sequence[Sheet]) -> dict[str, WrittenPage]:
-    """Writes the outdated pages of units and contact sheets. Returns the results of all pages of units by path."""
     notes = _notes(files)
     pages = report.pages
     gc.freeze()  # Otherwise each full garbage collection visits the rows of all units.
@@ -144,8 +134,6 @@ def _key(page: UnitPage) -> str:
 
 
 def _with_damage(summary: RunSummary, written: Mapping[str, WrittenPage]) -> RunSummary:
-    """Returns the summary with `damage` set in the rows of records that could not be shown."""
-
     def row(one: UnitRow) -> UnitRow:
         damage = written[one.page].damage if one.page in written else ""
         return replace(one, damage=damage) if damage else one

@@ -1,4 +1,4 @@
-"""Draws the charts of the report: the behaviour of agents, and the scores of descriptions."""
+"""The charts of the report: the behaviour of agents, and the scores of descriptions."""
 
 # pyright: reportUnknownMemberType=false
 # The type stubs of matplotlib do not type keyword arguments.
@@ -17,7 +17,7 @@ WIDTH, WIDE, LEFT = 360.0, 720.0, 132.0
 DIGIT = 6.8
 """Width of a digit, in points."""
 LETTERS = 19
-"""Maximum number of characters of a row's label."""
+"""Characters of a row's label."""
 CURVES = (POSITIVE, NEUTRAL, INK)
 """Colours of risk-coverage curves in their order. The page shows the names of the curves in the same colours."""
 
@@ -27,18 +27,17 @@ class ScorePair:
     """Two scores between 0 and 1 of one unit, such as AUCs."""
 
     label: str
-    """The unit's name in the chart."""
     link: str
     """The address of the unit's page; empty if it has none."""
     own: float
-    """The score with images of the unit's own description."""
+    """With images of the unit's own description."""
     other: float
-    """The score with images of other units' descriptions."""
+    """With images of other units' descriptions."""
 
 
 @styled()
 def share_bars(shares: Mapping[str, float]) -> Figure:
-    """Draws shares between 0 and 1 as horizontal bars in descending order. The keys are the labels of the bars."""
+    """Draws shares between 0 and 1 as horizontal bars in descending order, by label."""
     ranked = sorted(shares.items(), key=lambda item: (-item[1], item[0]))
     figure = new_figure(WIDTH, 24.0 * len(ranked) + 8)
     axes = add_axes(figure, LEFT, 4, 46, 4)
@@ -90,11 +89,7 @@ def count_columns(
 
 @styled()
 def score_pairs(pairs: Sequence[ScorePair]) -> Figure:
-    """Draws a row for each unit: its two scores as dots, connected by a line.
-
-    The scores are `own`, with images of the unit's own description, and `other`, with images of other units'
-    descriptions. The rows are in descending order of `own` minus `other`.
-    """
+    """Draws the two scores of each unit as dots, connected by a line, in descending order of `own` minus `other`."""
     ranked = sorted(pairs, key=lambda pair: (pair.other - pair.own, pair.label))
     step = max(1.5, min(16.0, 520 / max(1, len(ranked))))
     is_labelled = step >= 11
@@ -117,12 +112,7 @@ def score_pairs(pairs: Sequence[ScorePair]) -> Figure:
 
 @styled()
 def value_strips(groups: Mapping[str, Sequence[float]], first: str) -> Figure:
-    """Draws a row of dots for each group of values, with its mean as a line.
-
-    Args:
-        groups: The values of each group, by its name.
-        first: The name of the group that is drawn in colour.
-    """
+    """Draws a row of dots for each group of values, with its mean as a line. The group `first` is in colour."""
     values = [value for group in groups.values() for value in group]
     figure = new_figure(WIDE, 30.0 * len(groups) + 30)
     axes = add_axes(figure, 170, 4, 40, 24)
@@ -143,14 +133,7 @@ def value_strips(groups: Mapping[str, Sequence[float]], first: str) -> Figure:
 
 @styled()
 def risk_coverage_chart(curves: Sequence[RiskCoverage]) -> Figure:
-    """Draws risk-coverage curves, one for each measure of certainty.
-
-    A curve shows how the mean risk of the units (such as 1 minus AUC) changes if the least certain units are left out.
-    The horizontal axis is the share of the units that are kept.
-
-    Args:
-        curves: The curves, at least one.
-    """
+    """Draws risk-coverage curves: the mean risk of the units that are kept, over their share."""
     figure = new_figure(440, 220)
     axes = add_axes(figure, 52, 10, 22, 32)
     top = max(0.5, max(risk.high for curve in curves for _, risk in curve.risks))
@@ -169,5 +152,5 @@ def risk_coverage_chart(curves: Sequence[RiskCoverage]) -> Figure:
 
 
 def _short(label: str) -> str:
-    """Shortens a label to LETTERS characters by leaving out its beginning, which is less specific than its end."""
+    """Shortens a label by leaving out its beginning, which is less specific than its end."""
     return printable(label if len(label) <= LETTERS else "…" + label[1 - LETTERS :])

@@ -1,4 +1,4 @@
-"""Makes a table of the paired differences between runs, or between the methods whose descriptions were tested."""
+"""The table of the paired differences between runs, or between the methods whose descriptions were tested."""
 
 from collections.abc import Sequence
 
@@ -10,10 +10,7 @@ COLUMNS = ("one", "other", "measure", "units", "mean_one", "mean_other", "differ
 
 
 def difference_table(comparisons: Sequence[RunComparison]) -> DataTable:
-    """Returns a table of the differences between runs, paired by unit.
-
-    It has a row for each pair of runs and each measure, such as the AUC. Pairs that cannot be compared have no row.
-    """
+    """Returns a table with a row for each pair of runs that can be compared and each measure."""
     rows = tuple(
         (
             pair.one, pair.other, MEASURES[each.measure], each.units, each.one.mean, each.other.mean,

@@ -1,6 +1,6 @@
-"""Draws charts with a row for each estimate: its name at the left, its marks in the middle, its numbers at the right.
+"""Charts with a row for each estimate: name at the left, marks in the middle, numbers at the right.
 
-Marks of our numbers are filled and have intervals. Marks of numbers that the MAIA papers published are hollow.
+Marks of our numbers are filled and have intervals. Those that the MAIA papers published are hollow.
 """
 
 # pyright: reportUnknownMemberType=false
@@ -26,39 +26,38 @@ WIDTH, LEFT, RIGHT, MARGIN, INDENT = 720.0, 296.0, 100.0, 16.0, 28.0
 TOP, FOOT = 36.0, 26.0
 """Heights of the legend and of the tick labels below an axis, in points."""
 LETTERS = 42
-"""Maximum number of characters of a row's name."""
+"""Characters of a row's name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowMark:
-    """An estimate in a row of a chart, drawn as a point or as a bar (see the argument `is_bars` of `row_chart`)."""
+    """An estimate in a row, drawn as a point or as a bar."""
 
     value: float
     interval: tuple[float, float] | None = None
-    """The lower and upper end of the confidence interval."""
     colour: str = POSITIVE
     is_published: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChartRow:
-    """A row of a chart, or a heading above rows."""
+    """A row, or a heading above rows."""
 
     label: str
     note: str = ""
     """A second line below the label."""
     text: str = ""
-    """The text at the right end."""
+    """At the right end."""
     marks: tuple[RowMark, ...] = ()
     spread: tuple[float, float] | None = None
-    """The ends of a pale band behind the marks; None draws no band."""
+    """The ends of a pale band behind the marks."""
     is_joined: bool = False
     """Whether a line joins the marks."""
     is_heading: bool = False
 
     @property
     def is_published(self) -> bool:
-        """Whether all marks of the row are numbers that the MAIA papers published."""
+        """Whether all marks of the row were published."""
         return bool(self.marks) and all(mark.is_published for mark in self.marks)
 
     @property
@@ -78,16 +77,10 @@ def row_chart(
     ticks: Sequence[float] = (),
     tick_format: str = "{:g}",
 ) -> Figure:
-    """Draws panels of rows below each other. Each panel has its own axis.
+    """Draws panels of rows below each other, each with its own axis.
 
-    Args:
-        panels: The rows of each panel.
-        legend: The entries of the legend, made by `point_key` or `bar_key`.
-        step: Height of a row, in points.
-        is_bars: Whether to draw bars instead of points.
-        is_from_zero: Whether axes must include 0.
-        ticks: Ticks of all axes. If it is empty, each panel gets round ticks that cover its numbers.
-        tick_format: The format string of tick labels.
+    `legend` has results of `point_key` or `bar_key`, and `step` is the height of a row in points. Without `ticks`, each
+    panel gets round ones that cover its numbers.
     """
     height = TOP + sum(step * len(rows) + FOOT for rows in panels)
     figure, top = style.new_figure(WIDTH, height), TOP
@@ -108,12 +101,12 @@ def row_chart(
 
 
 def point_key(colour: str, is_published: bool, label: str) -> Line2D:
-    """Returns a legend entry for points. It is hollow if the points are numbers that the MAIA papers published."""
+    """Returns a legend entry for points, which is hollow for published numbers."""
     return Line2D([], [], label=label, **_point(colour, is_published))
 
 
 def bar_key(colour: str, is_published: bool, label: str) -> Patch:
-    """Returns a legend entry for bars. It is hollow if the bars are numbers that the MAIA papers published."""
+    """Returns a legend entry for bars, which is hollow for published numbers."""
     return Patch(label=label, **_bar(colour, is_published))
 
 

@@ -20,20 +20,10 @@ TICKS = {
 
 @styled()
 def scaling(predictions: Sequence[Prediction], source: str) -> bytes:
-    """Draws predicted durations of sweeps as functions of the number of GPUs, one line for each number of units.
+    """Draws predicted durations of sweeps over the number of GPUs as SVG, a line for each number of units, logarithmic.
 
-    A sweep consists of all investigations of a run. Dotted lines show the durations if each GPU holds all models and
-    runs one investigation at a time. Both axes are logarithmic.
-
-    Args:
-        predictions: Predictions for at least two numbers of GPUs.
-        source: The origin of the service times behind the predictions, shown below the chart.
-
-    Returns:
-        The figure as SVG.
-
-    Raises:
-        ValueError: There are fewer than two numbers of GPUs, or one of them is 0.
+    Dotted lines show the durations if each GPU holds all models and runs one investigation at a time. `source`, the
+    origin of the service times, stands below. Raises ValueError for fewer than two numbers of GPUs, or for 0 GPUs.
     """
     gpus = sorted({prediction.gpus for prediction in predictions})
     if len(gpus) < 2 or gpus[0] <= 0:
@@ -59,7 +49,6 @@ def scaling(predictions: Sequence[Prediction], source: str) -> bytes:
 
 
 def _draw(axes: Axes, predictions: Sequence[Prediction], colour: str) -> None:
-    """Draws the lines of one number of units: the predicted durations, and dotted those of serial execution."""
     serial = [(one.gpus, one.serial) for one in predictions if one.serial]
     axes.plot(
         [gpus for gpus, _ in serial], [seconds for _, seconds in serial], ":", color=colour, linewidth=1.5, alpha=0.7

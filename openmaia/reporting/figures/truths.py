@@ -1,8 +1,4 @@
-"""Makes tables that compare labels with what units are known to respond to: over all units, and unit by unit.
-
-This truth is known for synthetic units, which respond to given concepts, and for units of closed form, whose activation
-is a formula (`openmaia.evaluation.truth`).
-"""
+"""Tables that compare labels with what units are known to respond to (`openmaia.evaluation.truth`)."""
 
 from collections.abc import Sequence
 
@@ -14,17 +10,8 @@ SCORES = ("exact", "precision", "recall")
 
 
 def truth_tables(runs: Sequence[tuple[Run, str]]) -> dict[str, DataTable]:
-    """Returns two tables that compare the labels in agents' answers with what their units are known to respond to.
-
-    Several methods of comparison may be stored. Each decides in its own way whether a label matches.
-
-    Args:
-        runs: The runs, each with its name.
-
-    Returns:
-        The tables by file name without suffix. `truth` has a row for each run and method, with means over units.
-        `truth-units` has a row for each investigation and method. The dict is empty if no run has a stored comparison.
-    """
+    """Returns the tables `truth`, with a row for each run and method of comparison, and `truth-units`, with one for
+    each investigation and method. Empty if no run has a stored comparison."""
     matches = {name: read_truth(run) for run, name in runs}
     if not any(matches.values()):
         return {}

@@ -1,4 +1,4 @@
-"""Converts a finished investigation to a point of the W&B history and to a row of the W&B table of units."""
+"""A finished investigation as a point of the W&B history and as a row of the W&B table of units."""
 
 import base64
 import io
@@ -15,7 +15,7 @@ from openmaia.reporting.tracking.series import plain
 from openmaia.runs.records import Record, dumps
 
 CONDUCT = ("experiments", "tracebacks", "sent_back")
-"""Counts that tell how well the agent works: its experiments, those that raised an exception, and refused answers."""
+"""Counts that tell how well the agent works."""
 NUMBERS = (
     "turns", "messages", "converged", *CONDUCT, "prompt_tokens", "cached_tokens",
     "generated_tokens", "seconds",
@@ -31,7 +31,7 @@ MARKS = {
     Verdict.NOT_TESTED: "⚫",
     Verdict.FAILED: "❌",
 }
-"""The colour of each verdict. A table of W&B cannot colour its cells."""
+"""A table of W&B cannot colour its cells."""
 COLUMNS = (
     "exemplars", "unit", "target", "layer", "index", "replicate", "stop", "labels", "description", *VERDICT, *NUMBERS,
     COST, "tool_calls", "calls_by_tool", "outcome", *SCORES, "backbone",
@@ -39,13 +39,7 @@ COLUMNS = (
 
 
 def unit_point(summary: RecordSummary, number: int) -> dict[str, Any]:
-    """Returns the values of a finished investigation for the W&B history, by metric name.
-
-    Args:
-        summary: The summary of the record.
-        number: The position of the investigation in the order of completion. It is the x-axis of the charts of these
-            values.
-    """
+    """Returns the point by metric name. `number`, the position in the order of completion, is the x-axis."""
     values: dict[str, Any] = {field: summary[field] for field in NUMBERS if summary.get(field) is not None}
     values |= {
         "number": number,
@@ -62,13 +56,7 @@ def unit_point(summary: RecordSummary, number: int) -> dict[str, Any]:
 
 
 def table_cells(summary: RecordSummary, scores: Mapping[str, Any], image: Any) -> list[Any]:
-    """Returns the row of an investigation in the W&B table of units, in the order of `COLUMNS`.
-
-    Args:
-        summary: The summary of the record.
-        scores: The evaluation scores by name; empty if the investigation is not evaluated.
-        image: The thumbnail of the unit's exemplars, or None.
-    """
+    """Returns the row in the order of `COLUMNS`. `scores` are empty if the investigation is not evaluated."""
     tools: Mapping[str, int] = summary["tools"]
     verdict = judge(summary["stop"], scores)
     values: dict[str, Any] = {
@@ -88,7 +76,7 @@ def table_cells(summary: RecordSummary, scores: Mapping[str, Any], image: Any) -
 
 
 def thumbnail(record: Record) -> Image.Image | None:
-    """Returns the top exemplars of a record's unit side by side as one image, or None if the agent requested none."""
+    """Returns the top exemplars side by side as one image, or None if the agent requested none."""
     from openmaia.reporting.browser.thumbnails import PREFIX, Thumbnails, top  # the browser loads matplotlib
 
     uris = top(record, Thumbnails(1_000_000))

@@ -1,4 +1,4 @@
-"""Computes time series of a run, such as rates and shares, from counters that only grow."""
+"""Time series of a run, such as rates and shares, from counters that only grow."""
 
 import re
 from collections import Counter
@@ -6,10 +6,10 @@ from collections.abc import Mapping
 
 TOKENS = ("prompt_tokens", "cached_tokens", "generated_tokens")
 GAUGES = {"waiting": "queue", "under_way": "under_way", "replicas": "replicas", "deaths": "deaths"}
-"""Statistics of pools (the replicas of one service) that are shown unchanged, with the names of their time series."""
+"""Statistics of pools that are shown unchanged, with the names of their time series."""
 
 Counters = Mapping[str, Mapping[str, float]]
-"""The statistics of each pool of replicas since it started, by the name of the pool and of the statistic."""
+"""Statistics since the start, by pool and name."""
 
 
 def plain(name: str) -> str:
@@ -18,10 +18,7 @@ def plain(name: str) -> str:
 
 
 class LiveSeries:
-    """Computes time series of a run: progress of its stages, failures, and work of its pools (replicas of one service).
-
-    Times are in seconds since the epoch.
-    """
+    """Computes progress of stages, failures, and work of pools. Times are in seconds since the epoch."""
 
     def __init__(self) -> None:
         self._starts: dict[str, tuple[float, int]] = {}
@@ -31,7 +28,7 @@ class LiveSeries:
         self._now = self._before
 
     def progress(self, stage: str, done: int, total: int, time: float) -> None:
-        """Sets the progress of a stage of the run, such as "investigations": `done` of `total` at `time`."""
+        """Sets the progress of a stage, such as "investigations"."""
         self._starts.setdefault(plain(stage), (time, done))
         self._stages[plain(stage)] = (done, total)
 
@@ -41,14 +38,14 @@ class LiveSeries:
         self._failures[plain(kind) if kind.isidentifier() else "other"] += 1
 
     def sample(self, counters: Counters, time: float) -> None:
-        """Sets the statistics of the pools (each the replicas of one service) at `time`."""
+        """Sets the statistics of the pools."""
         self._now = (time, counters)
 
     def values(self, time: float) -> dict[str, float]:
-        """Returns the values of all time series of the run at `time`, by metric name.
+        """Returns the values of all time series, by metric name.
 
-        A rate of a pool (the replicas of one service) covers the time between two samples: the one that the previous
-        call used, and the latest. A rate of a stage covers the time since the stage started.
+        A rate of a pool covers the time between two samples: the one that the previous call used, and the latest. A
+        rate of a stage covers the time since the stage started.
         """
         values = {f"{stage}/{key}": value for stage in self._stages for key, value in self._stage(stage, time).items()}
         values |= {f"failures/{kind}": count for kind, count in self._failures.items()}
@@ -70,7 +67,7 @@ class LiveSeries:
     def _pool(self, role: str) -> dict[str, float]:
         """Returns the gauges and the rates of a pool.
 
-        `occupancy` is the mean size of a batch as a share of the largest permitted size. `utilisation` is the share of
+        `occupancy` is the mean size of a batch as a share of the largest permitted one. `utilisation` is the share of
         the replicas' time in which they had work. `hit_share` is the share of requests that the cache answered, or that
         got the answer to an equal request that was still unfinished.
         """
@@ -80,8 +77,7 @@ class LiveSeries:
         if old is None or seconds <= 0:
             return values
 
-        def growth(name: str) -> float:
-            """Returns the growth of a counter. If it decreased, the pool was restarted and the counter began at 0."""
+        def growth(name: str) -> float:  # A counter that decreased is one of a pool that was started again.
             return new.get(name, 0) - (old.get(name, 0) if new.get(name, 0) >= old.get(name, 0) else 0)
 
         values["requests_per_second"] = growth("requests") / seconds

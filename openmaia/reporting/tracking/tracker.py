@@ -27,26 +27,21 @@ from openmaia.reporting.tracking.wandb_run import WandbRun, end_service
 from openmaia.runs.run import InvestigationId, Run
 
 INTERRUPT_SECONDS = 5.0
-"""Longest wait in seconds for W&B if the run is interrupted. The process must end within 15 seconds then."""
+"""Longest wait for W&B if the run is interrupted. The process must end within 15 seconds then."""
 THUMBNAILS = 500
-"""Largest number of rows in the W&B table of units that have a thumbnail."""
+"""Largest number of rows in the table that have a thumbnail."""
 FIRST_TABLE = 10
-"""Number of finished units at which the W&B table of units is logged first. It is logged again only when the number has
-doubled and at the end, because W&B stores every version."""
+"""Number of finished units at which the table is logged first. It is logged again only when the number has doubled and
+at the end, because W&B stores every version."""
 
 
 @contextmanager
 def start(config: Config, run: Run, say: Callable[[str], None]) -> "Generator[Tracker | None]":
-    """Context manager that starts the W&B tracker of a run and closes it at the end. Yields None if none is configured.
+    """Context manager that starts the tracker of a run and closes it at the end. Yields None if none is configured.
 
-    Args:
-        config: The config of the run.
-        run: The run.
-        say: Shows a message to the user: about the first problem of the tracker, or about the place of its offline
-            data.
+    `say` shows the user the first problem of the tracker, or the place of its offline data.
 
-    Raises:
-        UsageError: If the tracker cannot start.
+    Raises UsageError if the tracker cannot start.
     """
     tracking = config.tracking
     if tracking.kind == "none" or tracking.mode == "disabled":
@@ -70,8 +65,8 @@ def start(config: Config, run: Run, say: Callable[[str], None]) -> "Generator[Tr
 class Tracker:
     """Collects the events of a run in memory. A thread sends them to W&B.
 
-    The constructor raises an exception if W&B cannot be started. Later problems of W&B are shown to the user but raise
-    no exception. Of the methods, only `close` waits for W&B.
+    The constructor raises an exception if W&B cannot be started. Later problems are shown to the user but raise none.
+    Of the methods, only `close` waits for W&B.
     """
 
     def __init__(self, config: Config, run: Run, say: Callable[[str], None]):
@@ -90,12 +85,12 @@ class Tracker:
         self._thread.start()
 
     def progress(self, stage: str, done: int, total: int) -> None:
-        """Sets the progress of a stage of the run, such as "investigations": `done` of `total`."""
+        """Sets the progress of a stage, such as "investigations"."""
         with self._lock:
             self._series.progress(stage, done, total, time.time())
 
     def ended(self, result: InvestigationResult) -> None:
-        """Adds the result of an investigation that ended: the summary of its record, or the cause of its failure."""
+        """Adds the result of an investigation that ended."""
         with self._lock:
             if result.summary is None:
                 self._series.failed(result.cause)
@@ -103,12 +98,12 @@ class Tracker:
                 self._new.append(result.summary)
 
     def sample(self, counters: Counters) -> None:
-        """Sets the current statistics of the pools (each the replicas of one service)."""
+        """Sets the current statistics of the pools."""
         with self._lock:
             self._series.sample(counters, time.time())
 
     def close(self, seconds: float) -> None:
-        """Passes on the remaining data and finishes the W&B run. Gives up after the given number of seconds."""
+        """Sends the remaining data and finishes the W&B run. Gives up after the given number of seconds."""
         self._over.set()
         self._thread.join(seconds)
         if self._thread.is_alive():
@@ -136,8 +131,7 @@ class Tracker:
         return True
 
     def _report(self, problem: str) -> None:
-        """Reports a problem to the user if it is the first one, because later ones usually have the same cause."""
-        if not self._has_failed:
+        if not self._has_failed:  # Later problems usually have the same cause.
             self._has_failed = True
             self._say(f"tracking: {problem}; the run goes on, and its directory has everything")
 
@@ -176,13 +170,13 @@ class Tracker:
     def _turns(self) -> dict[str, float]:
         """Returns the numbers of completed turns: in total, in running investigations, and in the longest of these.
 
-        An investigation whose record was just written, but which was not yet passed to `ended`, counts in none of them.
-        The result is empty if the journals of the running investigations cannot be read.
+        Empty if the journals cannot be read.
         """
         try:
             begun = self._run.turns_begun()
         except (StoreError, OSError):
             return {}
+        # One whose record was just written, but which was not yet passed to `ended`, counts in none of them.
         running = [turns for investigation, turns in begun.items() if investigation not in self._summaries]
         ended = sum(int(summary["turns"]) for summary in self._summaries.values())
         values = {
@@ -203,10 +197,7 @@ class Tracker:
 
 
 def _folder_apart(config: Config, run: Run) -> Path:
-    """Returns the folder on this machine for a run on an object store.
-
-    Its name contains a hash of the run's location, because runs in other buckets may have the same name.
-    """
+    # Runs in other buckets may have the same name.
     digest = hashlib.sha256(config.paths.runs.encode()).hexdigest()[:8]
     return user_path(config.paths.cache) / "tracking" / f"{run.name}-{digest}"
 

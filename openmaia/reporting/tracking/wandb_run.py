@@ -1,4 +1,4 @@
-"""Creates and updates a run in Weights & Biases (W&B). Only this module and workspace.py import wandb."""
+"""Creates and updates a W&B run. Only this module and workspace.py import wandb."""
 
 import json
 import os
@@ -20,7 +20,7 @@ from openmaia.reporting.tracking.series import plain
 from openmaia.runs.run import Run
 
 STATE = "tracking/wandb.json"
-"""File in the run directory with the id and the first start of the W&B run. A resumed run continues that W&B run."""
+"""File with the id and the first start of the W&B run, which a resumed run continues."""
 INSTALL = "python -m pip install 'wandb>=0.31,<0.32' 'wandb-workspaces>=0.4.13,<0.5'"
 HIDDEN = ("paths", "tracking", "address", "base_url")
 """Config keys that are not sent to W&B: paths of files, and addresses, which may contain credentials."""
@@ -28,13 +28,9 @@ _ENVIRONMENT = threading.Lock()
 
 
 def read_state(run: Run) -> tuple[str, float] | None:
-    """Reads the id of the W&B run that shows a run, and the time of its first start in seconds since the epoch.
+    """Returns the id of the W&B run, and its first start in seconds since the epoch; None if the run was not tracked.
 
-    Returns:
-        The id and the time, or None if the run was not tracked.
-
-    Raises:
-        StoreError: If the file that stores them (STATE) is damaged.
+    Raises StoreError if STATE is damaged.
     """
     state = run.files.read_json(STATE, "remove it to start a new W&B run")
     if state is None:
@@ -46,18 +42,12 @@ def read_state(run: Run) -> tuple[str, float] | None:
 
 
 class WandbRun:
-    """The W&B run that shows a run of this program. A resumed run continues the same W&B run."""
+    """The W&B run of a run, which a resumed run continues."""
 
     def __init__(self, config: Config, run: Run, folder: Path):
-        """Starts or continues the W&B run.
+        """Starts or continues the W&B run, with local files in `folder`.
 
-        Args:
-            config: The config of the run.
-            run: The run.
-            folder: The folder for the local files of wandb.
-
-        Raises:
-            UsageError: If wandb is not installed, or no W&B account is configured in online mode.
+        Raises UsageError if wandb is not installed, or no account is configured in online mode.
         """
         try:
             import wandb
@@ -99,23 +89,13 @@ class WandbRun:
         run.files.write(STATE, json.dumps({"id": run_id, "began": self.began}).encode())
 
     def log(self, values: Mapping[str, Any]) -> None:
-        """Logs values by metric name.
-
-        The W&B step must grow with each call. It is the elapsed time in tenths of a second, so that it also grows in a
-        resumed run.
-        """
+        """Logs values by metric name."""
+        # W&B's step must grow with each call, also in a resumed run: it is the elapsed time in tenths of a second.
         self._step = max(self._step + 1, int(10 * (time.time() - self.began)))
         self._run.log(dict(values), step=self._step)
 
     def log_table(self, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
-        """Logs to W&B the table "units", which has a row for each finished investigation.
-
-        It replaces the table that the previous call logged.
-
-        Args:
-            columns: The names of the columns.
-            rows: The cells of each row. A cell may be a PIL image.
-        """
+        """Logs the table "units", which replaces the previous one. A cell may be a PIL image."""
         import wandb
 
         table: Any = wandb.Table(columns=list(columns))
@@ -154,7 +134,7 @@ def _visible(values: Any) -> Any:
 
 @contextmanager
 def _data_folder(folder: Path) -> Generator[None]:
-    """Context manager in which wandb stores the files of tables in a folder. It sets the variable WANDB_DATA_DIR."""
+    """Context manager in which wandb stores the files of tables in a folder."""
     with _ENVIRONMENT:
         before = os.environ.get("WANDB_DATA_DIR", "")
         os.environ["WANDB_DATA_DIR"] = str(folder)

@@ -29,20 +29,19 @@ POOL = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SavedWorkspace:
-    """The file and the URL of a saved W&B workspace."""
+    """Where a W&B workspace was saved."""
 
     file: str
-    """The full path of the JSON file, which is in the run directory."""
+    """The full path of the JSON file in the run directory."""
     url: str
-    """The URL in W&B; empty if the user has no W&B account."""
+    """In W&B; empty without an account."""
 
 
 def write_workspace(run: Run) -> SavedWorkspace:
     """Saves the W&B workspace of a run in the run directory, and in W&B if the user has an account.
 
-    Raises:
-        UsageError: If wandb-workspaces is not installed, or the run was not tracked.
-        ServiceError: If W&B rejects the workspace.
+    Raises UsageError if wandb-workspaces is not installed or the run was not tracked, and ServiceError if W&B rejects
+    it.
     """
     workspace = make_workspace(run)
     run.files.write(FILE, specification(workspace).encode())
@@ -61,8 +60,7 @@ def write_workspace(run: Run) -> SavedWorkspace:
 def make_workspace(run: Run) -> Any:
     """Returns a `wandb_workspaces.workspaces.Workspace` that shows the run.
 
-    Raises:
-        UsageError: If wandb-workspaces is not installed, or the run was not tracked.
+    Raises UsageError if wandb-workspaces is not installed, or the run was not tracked.
     """
     try:
         from wandb_workspaces import workspaces
@@ -91,11 +89,8 @@ def make_workspace(run: Run) -> Any:
 
 
 def specification(workspace: Any) -> str:
-    """Returns a workspace in W&B's JSON format.
-
-    It calls a private method of wandb-workspaces, because the public method for this needs a W&B account.
-    """
-    view = workspace._to_model()
+    """Returns a workspace in W&B's JSON format."""
+    view = workspace._to_model()  # The public method needs a W&B account.
     return json.dumps(json.loads(view.model_dump_json(by_alias=True, exclude_none=True)), indent=1)
 
 

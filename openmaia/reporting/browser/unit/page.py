@@ -1,4 +1,4 @@
-"""Renders the page of an investigation, and the strip of exemplars that the report's table of units shows for it."""
+"""Renders the page of an investigation, and the strip of exemplars in its row of the table."""
 
 from dataclasses import dataclass
 from typing import Any, cast
@@ -20,21 +20,20 @@ from openmaia.runs.records import Record, Stop
 from openmaia.runs.run import Run
 
 Neighbours = tuple[tuple[str, str] | None, tuple[str, str] | None]
-"""Address and title of the previous and of the next unit page of the same layer; None if there is none."""
+"""Address and title of the previous and of the next page of the layer; None if there is none."""
 LAST_WORDS = 600
-"""Number of characters of the last reply that the page shows if the investigation ended without an answer."""
+"""Number of characters of the last reply that the page shows if there is no answer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnitPage:
-    """The data from which a report's page of one investigation is rendered."""
+    """What the page of an investigation is rendered from."""
 
     run: Run
     row: UnitRow
     near: Neighbours
-    """The previous and the next unit page of the layer, to which this page links."""
     near_file: str
-    """The data file with descriptions that are similar to that of the unit; empty if there is none."""
+    """The data file with similar descriptions; empty if there is none."""
 
     @property
     def top(self) -> str:
@@ -44,16 +43,13 @@ class UnitPage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RenderedUnit:
-    """The rendered files of one investigation in a report.
-
-    They are its page, and a strip: one image that shows the unit's top exemplars (dataset images) side by side.
-    """
+    """The page of an investigation, and its strip."""
 
     html: bytes
     strip: bytes = b""
     """The WebP image of its exemplars; empty without exemplars."""
     damage: str = ""
-    """The reason why the page does not show the record; empty if it does."""
+    """Why the page does not show the record; empty if it does."""
 
 
 UNSHOWABLE = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
@@ -61,11 +57,9 @@ UNSHOWABLE = (ArithmeticError, AttributeError, LookupError, TypeError, ValueErro
 
 
 def render_unit(page: UnitPage, allowance: int) -> RenderedUnit:
-    """Renders the page of an investigation. If its record cannot be read, the page only tells why.
+    """Renders the page of an investigation, which only says why if its record cannot be read.
 
-    Args:
-        page: The investigation, and what its page links to.
-        allowance: Maximum size of all images on the page, in bytes.
+    `allowance` is the maximum size of all images in bytes.
     """
     try:
         record = page.run.record(page.row.investigation)
@@ -111,7 +105,6 @@ def _html(page: UnitPage, record: Record, allowance: int) -> bytes:
 
 
 def _last_words(record: Record) -> str:
-    """Returns the end of the last reply of an investigation without an answer; empty with an answer."""
     if record.stop is Stop.ANSWER or not record.turns:
         return ""
     text = record.turns[-1].reply.strip()

@@ -11,12 +11,7 @@ INTERVALS = ("positive", "neutral", "auc", "auc_all", "positive_against", "again
 
 
 def ablation_csv(results: Sequence[ToolSetResult], network: str) -> bytes:
-    """Returns a CSV table with a row for each of our sets of agent tools, and each row of the MAIA paper's table A5.
-
-    Args:
-        results: The scores with each of our sets of tools.
-        network: The name of the network on which they were measured.
-    """
+    """Returns a CSV table with a row for each of our sets of tools, and each row of the MAIA paper's table A5."""
     columns = ["source", "network", "tool_set", "units", "tested"]
     columns += [f"{name}{end}" for name in INTERVALS for end in ("", "_low", "_high")]
     return DataTable(columns=tuple(columns), rows=tuple(_rows(results, network, len(columns)))).csv()

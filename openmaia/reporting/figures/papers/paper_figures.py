@@ -32,10 +32,7 @@ LEVELS = (
 
 @dataclass(frozen=True, kw_only=True)
 class PaperFigure:
-    """A chart that reproduces a figure or table of the MAIA papers, and a table of the numbers in the chart.
-
-    The numbers are those of our runs and those that the papers print.
-    """
+    """A chart that reproduces a figure or table of the MAIA papers, and a table of its numbers, ours and theirs."""
 
     name: str
     """The name of its files without suffix."""
@@ -49,7 +46,7 @@ class PaperFigure:
         return svg(self.figure, self.title)
 
     def documents(self) -> Iterator[tuple[str, bytes]]:
-        """Yields the name and the content of each file of the figure: SVG, PNG, CSV and LaTeX."""
+        """Yields name and content of each file: SVG, PNG, CSV and LaTeX."""
         yield f"{self.name}.svg", self.svg.encode()
         yield f"{self.name}.png", png(self.figure)
         yield f"{self.name}.csv", self.table.csv()
@@ -114,16 +111,10 @@ def _published_level(level: PublishedLevel) -> dict[str, Any]:
 def _activations(
     name: str, title: str, lines: Sequence[dict[str, Any]], runs: Sequence[MeasuredRun], note: str = ""
 ) -> PaperFigure:
-    """Draws mean activations on positive and neutral images, with an axis for each network.
+    """Draws mean activations, with an axis for each network. The papers' networks and layers come first, in their
+    order.
 
-    The papers' networks come first. Networks and layers are in the order of the papers.
-
-    Args:
-        name: The name of the figure's files.
-        title: The title.
-        lines: The rows of the table, each with the keys LEVELS. A row is left out if its `positive` is not finite.
-        runs: Our runs, for the notes below the table.
-        note: A further note.
+    `lines` have the keys LEVELS. One whose `positive` is not finite is left out.
     """
     known = [line for line in lines if math.isfinite(line["positive"])]
     networks = list(dict.fromkeys([*TITLES.values(), *(line["network"] for line in known)]))
