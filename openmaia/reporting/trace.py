@@ -36,10 +36,10 @@ def _events(record: Record, number: int, processes: dict[str, int]) -> Iterator[
     if layer not in processes:
         processes[layer] = len(processes) + 1
         yield _name("process_name", layer, processes[layer], 0)
-    yield from record_events(record, processes[layer], 2 * number - 1)
+    yield from make_events(record, processes[layer], 2 * number - 1)
 
 
-def record_events(record: Record, process: int, thread: int) -> Iterator[TraceEvent]:
+def make_events(record: Record, process: int, thread: int) -> Iterator[TraceEvent]:
     """Yields the events of one investigation on two threads from number `thread`: its work, and its waits for services.
 
     Threads and processes are rows of the timeline, not those of the operating system.

@@ -134,7 +134,7 @@ class Confirmation:
         return (min(known)[1], min(known)[0]) if known else None
 
 
-def plain(value: Evidence | Confirmation | None) -> dict[str, Any] | None:
+def to_json(value: Evidence | Confirmation | None) -> dict[str, Any] | None:
     """Converts evidence or a confirmation to JSON values, without images. Returns None for None."""
     if value is None:
         return None
@@ -143,15 +143,15 @@ def plain(value: Evidence | Confirmation | None) -> dict[str, Any] | None:
     return {name: part for name, part in asdict(value).items() if name != "images"}
 
 
-def evidence_of(values: Mapping[str, Any]) -> Evidence:
-    """Restores what `plain` made of evidence."""
+def restore_evidence(values: Mapping[str, Any]) -> Evidence:
+    """Restores what `to_json` made of evidence."""
     checks = (EvidenceCheck(**check | {"state": CheckState(check["state"])}) for check in values["checks"])
     tested = (HypothesisEvidence(**hypothesis) for hypothesis in values["tested"])
     return Evidence(checks=tuple(checks), tested=tuple(tested), sent_back=values["sent_back"])
 
 
-def confirmation_of(values: Mapping[str, Any], images: dict[str, EncodedImage]) -> Confirmation:
-    """Restores what `plain` made of a confirmation. `images` are its images by digest."""
+def restore_confirmation(values: Mapping[str, Any], images: dict[str, EncodedImage]) -> Confirmation:
+    """Restores what `to_json` made of a confirmation. `images` are its images by digest."""
     samples = (
         ConfirmationSample(**sample | {"missing_terms": tuple(sample["missing_terms"])}) for sample in values["samples"]
     )

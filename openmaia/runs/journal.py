@@ -5,7 +5,7 @@ from typing import Protocol
 
 from openmaia.core.errors import StoreError
 from openmaia.runs.files import Files
-from openmaia.runs.parquet import hydrated, read_turn, write_turn
+from openmaia.runs.parquet import hydrate, read_turn, write_turn
 from openmaia.runs.records import Turn
 
 
@@ -70,7 +70,7 @@ class FolderJournal:
             if turn.index != index:
                 break
             turns.append(turn)
-        return list(hydrated(turns))
+        return list(hydrate(turns))
 
     def damage(self, readable: int) -> str:
         """See `Journal.damage`."""

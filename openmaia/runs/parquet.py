@@ -20,10 +20,10 @@ from openmaia.core.services import ServiceUsage
 from openmaia.core.typed import mistyped
 from openmaia.core.units import Unit
 from openmaia.runs import tables
-from openmaia.runs.evidence import Confirmation, confirmation_of, evidence_of, plain
+from openmaia.runs.evidence import Confirmation, restore_confirmation, restore_evidence, to_json
 from openmaia.runs.ids import InvestigationId
 from openmaia.runs.records import VERSION, ImageEntry, Record, Stop, ToolCall, Turn
-from openmaia.runs.summary import prompts_digest, summary, wrong_key
+from openmaia.runs.summary import digest_prompts, summary, wrong_key
 
 _Activation = dict[str, float | bool] | None
 
@@ -129,7 +129,7 @@ def write_record(record: Record) -> bytes:
     """Converts a record to a Parquet file. Its images are lossless."""
     header = {field.name: getattr(record, field.name) for field in fields(record) if field.name != "turns"}
     header |= {"unit": asdict(record.unit), "summary": summary(record)}
-    header |= {"evidence": plain(record.evidence), "confirmation": plain(record.confirmation)}
+    header |= {"evidence": to_json(record.evidence), "confirmation": to_json(record.confirmation)}
     rows = [_row(turn) for turn in record.turns]
     return tables.dump([*rows, *_confirmation_rows(record.confirmation)], _SCHEMA, header)
 
@@ -174,7 +174,7 @@ _SAME = ("replicate", "stop", "cause", "description", "labels", "backbone", "san
 """Keys of the summary that are also keys of the header."""
 
 
-def drawn_prompts(data: bytes) -> list[str]:
+def read_drawn_prompts(data: bytes) -> list[str]:
     """Returns what `Record.drawn_prompts` returns, from a record's file, without loading images.
 
     An editing instruction is preceded by the digest of the image to edit, a question by the word "viewer". The prompts
@@ -188,7 +188,7 @@ def drawn_prompts(data: bytes) -> list[str]:
         asked = [prompt for row in rows for call in row["calls"] for prompt in call["asked"]]
         confirmation: dict[str, Any] = header["confirmation"] or {"samples": []}
         asked += [sample["prompt"] for sample in confirmation["samples"]]
-    if prompts_digest(asked) != row["drawn"]:
+    if digest_prompts(asked) != row["drawn"]:
         raise StoreError("a record whose turns are not those of its summary")
     return asked
 
@@ -208,11 +208,11 @@ def _record(rows: list[dict[str, Any]], header: dict[str, Any]) -> Record:
     turns = [_turn(row) for row in rows if row["index"] != _CONFIRMATION]
     if [turn.index for turn in turns] != list(range(len(turns))):
         raise ValueError("its turns are not numbered from 0")
-    values["turns"] = hydrated(turns)
-    values["evidence"] = evidence_of(header["evidence"])
+    values["turns"] = hydrate(turns)
+    values["evidence"] = restore_evidence(header["evidence"])
     if values["confirmation"] is not None:
         images = _images_of([image for row in rows if row["index"] == _CONFIRMATION for image in row["images"]])
-        values["confirmation"] = confirmation_of(header["confirmation"], images)
+        values["confirmation"] = restore_confirmation(header["confirmation"], images)
     return Record(**values)
 
 
@@ -229,7 +229,7 @@ def check_version(header: dict[str, Any]) -> None:
         )
 
 
-def hydrated(turns: Sequence[Turn]) -> tuple[Turn, ...]:
+def hydrate(turns: Sequence[Turn]) -> tuple[Turn, ...]:
     """Returns turns with the pixels of all their images. A stored turn has those only of images that occur first in it."""
     known: dict[str, EncodedImage] = {}
 
@@ -287,7 +287,7 @@ def _turn(row: dict[str, Any]) -> Turn:
 
     def part(value: dict[str, Any]) -> Part:
         digest = value["image"]
-        # An image of an earlier turn has no data here; see `hydrated`.
+        # An image of an earlier turn has no data here; see `hydrate`.
         return value["text"] if digest is None else images.get(digest) or RecordedImage(digest=digest, data=b"")
 
     def call(row: dict[str, Any]) -> ToolCall:

@@ -20,7 +20,7 @@ from openmaia.runs.files import Files, naming, safe
 from openmaia.runs.ids import InvestigationId
 from openmaia.runs.journal import FolderJournal
 from openmaia.runs.lease import is_held
-from openmaia.runs.parquet import check_record, drawn_prompts, read_record, write_record
+from openmaia.runs.parquet import check_record, read_drawn_prompts, read_record, write_record
 from openmaia.runs.records import VERSION, Record, dumps
 from openmaia.runs.results import EVALUATION, EVALUATIONS, EXTENSIBLE, RANDOM_WORDS, TRIALS, RunResults, record_name
 
@@ -213,12 +213,12 @@ class Run(RunResults):
         return data
 
     def drawn_prompts(self, investigation: InvestigationId) -> list[str]:
-        """Returns `openmaia.runs.parquet.drawn_prompts` of a record.
+        """Returns `openmaia.runs.parquet.read_drawn_prompts` of a record.
 
         Raises UsageError if there is none, and StoreError if it is damaged.
         """
         with naming(self.record_path(investigation)):
-            return drawn_prompts(self._record_file(investigation))
+            return read_drawn_prompts(self._record_file(investigation))
 
     def records(self, investigations: Iterable[InvestigationId] | None = None) -> Iterator[Record]:
         """Reads records one at a time (None: all, sorted by investigation), without damaged ones.

@@ -90,7 +90,7 @@ _SCORE_KINDS: dict[str, Any] = {
 """The scores of every evaluation (`openmaia.evaluation.scores.Evaluation.scores`), with their types."""
 
 
-def prompts_digest(prompts: Sequence[str]) -> str:
+def digest_prompts(prompts: Sequence[str]) -> str:
     """Returns a digest of the texts of `Record.drawn_prompts`."""
     return hashlib.sha256(dumps(list(prompts)).encode(errors="surrogatepass")).hexdigest()[:32]
 
@@ -99,7 +99,7 @@ def summary(record: Record) -> TableRow:
     """Returns the answer of an investigation, how it ended, and counts and costs. It is stored in the header of the
     record.
 
-    `drawn` is the `prompts_digest` of the prompts that the agent used, which a test of its answer may not use.
+    `drawn` is the `digest_prompts` of the prompts that the agent used, which a test of its answer may not use.
     `confirm_auc` is `Confirmation.auc` over all labels. Other keys have the names of what they are made from, such as
     `Record.tool_calls`.
     """
@@ -129,7 +129,7 @@ def summary(record: Record) -> TableRow:
         "sandbox": record.sandbox,
         "evidence": record.evidence.state,
         "confirm_auc": record.confirmation.auc() if record.confirmation else None,
-        "drawn": prompts_digest(record.drawn_prompts()),
+        "drawn": digest_prompts(record.drawn_prompts()),
     }
 
 

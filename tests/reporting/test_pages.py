@@ -14,7 +14,7 @@ from openmaia.agent.tasks.grammar import parse
 from openmaia.evaluation.analysis.sanity import NAMES, measured_results, warning
 from openmaia.evaluation.analysis.verdict import run_verdicts
 from openmaia.reporting.browser import write_report
-from openmaia.reporting.browser.rows import RunSummary, rows, summary
+from openmaia.reporting.browser.rows import RunSummary, make_rows, summarize_run
 from openmaia.reporting.browser.unit.observation import DISPLAYED
 from openmaia.reporting.browser.unit.pictures import PREFIX, PagePictures
 from openmaia.runs.run import Run
@@ -131,7 +131,7 @@ def test_claim_links_to_the_turn_that_measured_it(tmp_path: Path):
 
 
 def summary_of(made: Run) -> RunSummary:
-    return summary(made, made.name, rows(made, made.name, "units/"))
+    return summarize_run(made, made.name, make_rows(made, made.name, "units/"))
 
 
 def test_backbone_and_collages_are_named(tmp_path: Path):

@@ -19,7 +19,7 @@ from openmaia.config.schema import Config
 from openmaia.core.errors import UsageError
 from openmaia.evaluation.analysis.verdict import Verdict
 from openmaia.reporting.tracking import start
-from openmaia.reporting.tracking.series import LiveSeries, plain
+from openmaia.reporting.tracking.series import LiveSeries, make_plain
 from openmaia.reporting.tracking.wandb_run import read_state
 from openmaia.runs.run import InvestigationId, Run
 from tests.helpers import samples
@@ -198,7 +198,7 @@ def test_unit_has_its_gpu_seconds(tmp_path: Path):
 
 def test_names_of_metrics_are_plain(tracked: Tracked):
     keys = {key for row in tracked.history for key in row}
-    assert all(all(plain(part) == part for part in re.split(r"[/.]", key)) for key in keys)
+    assert all(all(make_plain(part) == part for part in re.split(r"[/.]", key)) for key in keys)
 
 
 def test_healthy_tracker_says_nothing(tracked: Tracked):
@@ -220,9 +220,9 @@ def test_workspace_is_valid_and_shows_what_was_told(tracked: Tracked):
     workspaces = pytest.importorskip("wandb_workspaces.workspaces")
     from wandb_workspaces.workspaces import internal
 
-    from openmaia.reporting.tracking.workspace import make_workspace, specification
+    from openmaia.reporting.tracking.workspace import make_workspace, to_json
 
-    text = specification(make_workspace(tracked.run))
+    text = to_json(make_workspace(tracked.run))
     shown = workspaces.Workspace._from_model(internal.View.model_validate_json(text))
     assert [section.name for section in shown.sections] == ["Agents", "Progress", "Pools", "Units"]
     told = {key for row in tracked.history for key in row}

@@ -5,8 +5,13 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
-from openmaia.reporting.figures.agents import AgentStatistics, convergence_table, lengths_table, usage_table
-from openmaia.reporting.figures.charts import count_columns, share_bars
+from openmaia.reporting.figures.agents import (
+    AgentStatistics,
+    make_convergence_table,
+    make_lengths_table,
+    make_usage_table,
+)
+from openmaia.reporting.figures.charts import draw_count_columns, draw_share_bars
 from openmaia.reporting.figures.style import svg
 from openmaia.reporting.figures.table import DataTable
 
@@ -35,7 +40,7 @@ class AgentCharts:
     charts: tuple[AgentChart, ...]
 
 
-def agent_charts(statistics: AgentStatistics, folder: str) -> AgentCharts:
+def draw_agent_charts(statistics: AgentStatistics, folder: str) -> AgentCharts:
     """Draws use of tools, lengths of conversations, and convergence. A chart without data is left out.
 
     An investigation converges in the first turn that lists all labels of its answer as hypotheses.
@@ -44,7 +49,7 @@ def agent_charts(statistics: AgentStatistics, folder: str) -> AgentCharts:
     return AgentCharts(folder=folder, charts=tuple(chart for chart in charts if chart is not None))
 
 
-def chart_files(charts: AgentCharts) -> dict[str, bytes]:
+def make_chart_files(charts: AgentCharts) -> dict[str, bytes]:
     """Returns each chart as SVG and CSV, by path relative to report/."""
     made: dict[str, bytes] = {}
     for chart in charts.charts:
@@ -62,8 +67,8 @@ def _usage(statistics: AgentStatistics) -> AgentChart | None:
         name="tools",
         caption="Investigations that used each tool at least once",
         note=f"of {_investigations(statistics.investigations)}" + (f"; {more} more tools in the table" if more else ""),
-        svg=svg(share_bars(shown), "Share of investigations that used each tool at least once"),
-        table=usage_table(statistics),
+        svg=svg(draw_share_bars(shown), "Share of investigations that used each tool at least once"),
+        table=make_usage_table(statistics),
     )
 
 
@@ -73,13 +78,13 @@ def _lengths(statistics: AgentStatistics) -> AgentChart | None:
     counts = {length.turns: length.investigations for length in statistics.lengths}
     turns = {turn: str(turn) for turn in range(min(1, *counts), max(counts) + 1)}
     messages = {length.turns: "–".join(map(str, dict.fromkeys(length.messages))) for length in statistics.lengths}
-    chart = count_columns(counts, {"turns": turns, "messages": messages})
+    chart = draw_count_columns(counts, {"turns": turns, "messages": messages})
     return AgentChart(
         name="length",
         caption="Length of a conversation",
         note=f"median {statistics.turns:g} turns, {statistics.messages:g} messages",
         svg=svg(chart, "Number of investigations by number of turns and messages"),
-        table=lengths_table(statistics),
+        table=make_lengths_table(statistics),
     )
 
 
@@ -87,13 +92,13 @@ def _convergence(statistics: AgentStatistics) -> AgentChart | None:
     if not statistics.converged and not statistics.unlisted:
         return None
     turns = {turn: str(turn) for turn in range(1, max([*statistics.converged, 1]) + 1)}
-    chart = count_columns(statistics.converged, {"turn": turns}, ("never", statistics.unlisted))
+    chart = draw_count_columns(statistics.converged, {"turn": turns}, ("never", statistics.unlisted))
     return AgentChart(
         name="convergence",
         caption="Turn in which the final hypothesis first appeared",
         note="; ".join(_convergence_notes(statistics)),
         svg=svg(chart, "Number of investigations by the turn whose hypotheses first held the final labels"),
-        table=convergence_table(statistics),
+        table=make_convergence_table(statistics),
     )
 
 

@@ -7,7 +7,7 @@ from typing import Any
 from openmaia.core.errors import StoreError
 from openmaia.reporting.browser.rows import RunSummary, UnitRow
 from openmaia.reporting.browser.unit.captions import Captions
-from openmaia.reporting.browser.unit.claims import exemplars
+from openmaia.reporting.browser.unit.claims import show_exemplars
 from openmaia.reporting.browser.unit.observation import ImageView, Viewer
 from openmaia.reporting.browser.unit.pictures import PagePictures, Picture
 from openmaia.runs import tables
@@ -29,7 +29,7 @@ class UnitCard:
     """Test images of the labels, the most activating first, each with its prompt."""
 
 
-def cards(run: Run, summary: RunSummary, count: int, pictures: PagePictures) -> tuple[UnitCard, ...]:
+def choose_cards(run: Run, summary: RunSummary, count: int, pictures: PagePictures) -> tuple[UnitCard, ...]:
     """Returns at most `count` cards of a run, those with the best verdicts.
 
     Investigations with an unreadable record or evaluation are left out.
@@ -50,7 +50,7 @@ def cards(run: Run, summary: RunSummary, count: int, pictures: PagePictures) -> 
 
 
 def _exemplars(record: Record, pictures: PagePictures) -> tuple[ImageView, ...]:
-    return exemplars(record, Viewer(record.images, Captions.of(record), pictures), IMAGES)
+    return show_exemplars(record, Viewer(record.images, Captions.of(record), pictures), IMAGES)
 
 
 def _generated(stimuli: Sequence[dict[str, Any]], pictures: PagePictures) -> tuple[tuple[Picture, str], ...]:

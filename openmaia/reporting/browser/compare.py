@@ -39,7 +39,7 @@ class ComparedUnit:
         return [row for row in self.rows if row is not None]
 
 
-def compared_units(summaries: Sequence[RunSummary]) -> list[ComparedUnit]:
+def compare_units(summaries: Sequence[RunSummary]) -> list[ComparedUnit]:
     """Returns the investigations that at least two runs contain, in the order of `ComparedUnit.key`."""
     found: dict[InvestigationId, list[UnitRow | None]] = {}
     for number, summary in enumerate(summaries):
@@ -53,9 +53,9 @@ def compared_units(summaries: Sequence[RunSummary]) -> list[ComparedUnit]:
     return sorted(units, key=lambda unit: unit.key)
 
 
-def compare_page(summaries: Sequence[RunSummary], tabs: Sequence[tuple[str, str]]) -> bytes:
+def render_comparison(summaries: Sequence[RunSummary], tabs: Sequence[tuple[str, str]]) -> bytes:
     """Renders the page that compares runs. `tabs` are address and title of each page in the navigation."""
-    units = compared_units(summaries)
+    units = compare_units(summaries)
     return render(
         "compare.html.j2",
         top="",

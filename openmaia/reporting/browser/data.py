@@ -81,7 +81,7 @@ COLUMNS: Mapping[str, DataColumn] = {
 """In the order of the table, under the names that searches such as `worst>0.8` use."""
 
 
-def data_files(
+def make_data_files(
     summaries: Sequence[RunSummary], version: str, strips: Callable[[UnitRow], bool]
 ) -> Iterator[tuple[str, bytes]]:
     """Yields name and content of each data file.
@@ -90,10 +90,10 @@ def data_files(
     exists.
     """
     rows = [row for summary in summaries for row in summary.rows]
-    yield "table.js", call("receive", dumps(_table(rows, version, strips)))
+    yield "table.js", make_call("receive", dumps(_table(rows, version, strips)))
     for shard, first in enumerate(range(0, len(rows), SHARD)):
         texts = [_texts(row) for row in rows[first : first + SHARD]]
-        yield f"texts-{shard}.js", call(f"receiveTexts({shard}, ", dumps(texts))
+        yield f"texts-{shard}.js", make_call(f"receiveTexts({shard}, ", dumps(texts))
 
 
 def _table(rows: Sequence[UnitRow], version: str, strips: Callable[[UnitRow], bool]) -> dict[str, Any]:
@@ -145,7 +145,7 @@ def _rounded(value: float | int | None) -> float | int | None:
     return float(f"{value:.4g}") if value == value else None
 
 
-def call(function: str, text: str) -> bytes:
+def make_call(function: str, text: str) -> bytes:
     """Returns a script that passes a text to a JavaScript function of the object `openmaia`.
 
     `function` may end with its first arguments, such as `receiveTexts(3, `.

@@ -36,13 +36,13 @@ def render(
     return _environment(package).get_template(template).render(values).encode("utf-8", errors="replace")
 
 
-def assets() -> dict[str, bytes]:
+def read_assets() -> dict[str, bytes]:
     """Returns the files of ASSETS by file name."""
     return {file.name: file.read_bytes() for file in _static().iterdir() if file.is_file()}
 
 
 @cache
-def design() -> str:
+def hash_templates() -> str:
     """Returns a hash of all templates, a part of the cache keys of pages."""
     files = sorted((importlib.resources.files(PACKAGE) / "templates").iterdir(), key=lambda file: file.name)
     return hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()[:16]

@@ -9,13 +9,13 @@ from typing import Any
 from openmaia.evaluation.analysis.sanity import NAMES, measured_results, warning
 from openmaia.evaluation.analysis.verdict import Verdict
 from openmaia.evaluation.scores import SIZES
-from openmaia.reporting.browser.agents import AgentCharts, agent_charts
-from openmaia.reporting.browser.cards import CARDS, CARDS_BESIDE, cards
-from openmaia.reporting.browser.compare import compare_page
+from openmaia.reporting.browser.agents import AgentCharts, draw_agent_charts
+from openmaia.reporting.browser.cards import CARDS, CARDS_BESIDE, choose_cards
+from openmaia.reporting.browser.compare import render_comparison
 from openmaia.reporting.browser.pages import APPLICATIONS, render
-from openmaia.reporting.browser.rows import RunSummary, UnitRow, rows, summary
-from openmaia.reporting.browser.sheets import RunSheets, of_run
-from openmaia.reporting.browser.similar import similar_file
+from openmaia.reporting.browser.rows import RunSummary, UnitRow, make_rows, summarize_run
+from openmaia.reporting.browser.sheets import RunSheets, find_sheets
+from openmaia.reporting.browser.similar import name_similar_file
 from openmaia.reporting.browser.unit.page import Neighbours, UnitPage
 from openmaia.reporting.browser.unit.pictures import PagePictures
 from openmaia.runs.files import safe
@@ -37,7 +37,7 @@ class Report:
             raise ValueError("no run was given; give at least one to report on")
         self.runs = list(_folders(runs))
         self.live = live
-        self.summaries = [summary(run, name, rows(run, name, folder)) for run, name, folder in self.runs]
+        self.summaries = [summarize_run(run, name, make_rows(run, name, folder)) for run, name, folder in self.runs]
 
     @cached_property
     def pages(self) -> dict[str, UnitPage]:
@@ -52,13 +52,13 @@ class Report:
     def sheets(self) -> dict[str, RunSheets]:
         """The contact sheets of each run, by its name in the report."""
         named = zip(self.runs, self.summaries, strict=True)
-        return {name: of_run(run, name, folder, one.rows) for (run, name, folder), one in named}
+        return {name: find_sheets(run, name, folder, one.rows) for (run, name, folder), one in named}
 
     @cached_property
     def charts(self) -> dict[str, AgentCharts]:
         """The charts of how the agents worked, by the name of the run."""
         return {
-            one.name: agent_charts(one.agents, f"{folder.removesuffix('units/')}figures/")
+            one.name: draw_agent_charts(one.agents, f"{folder.removesuffix('units/')}figures/")
             for (_, _, folder), one in zip(self.runs, self.summaries, strict=True)
         }
 
@@ -84,7 +84,7 @@ class Report:
         gallery = [
             card
             for (run, *_), one in zip(self.runs, shown, strict=True)
-            for card in cards(run, one, CARDS_BESIDE if several else CARDS, pictures)
+            for card in choose_cards(run, one, CARDS_BESIDE if several else CARDS, pictures)
         ]
         counts = [(verdict.value, sum(one.verdicts[verdict] for one in shown)) for verdict in Verdict]
         return render(
@@ -104,7 +104,7 @@ class Report:
 
     def compare_page(self) -> bytes:
         """Renders the page with the descriptions of the same units in several runs."""
-        return compare_page(self.summaries, self.tabs)
+        return render_comparison(self.summaries, self.tabs)
 
     def run_page(self) -> bytes:
         """Renders the page about costs, agents and reliability."""
@@ -148,10 +148,10 @@ def _pages(run: Run, one: RunSummary, count: int) -> Iterator[UnitPage]:
 
     for place, row in enumerate(done):
         near: Neighbours = (link(row, place - 1), link(row, place + 1))
-        yield UnitPage(run=run, row=row, near=near, near_file=similar_file(row.page, count))
+        yield UnitPage(run=run, row=row, near=near, near_file=name_similar_file(row.page, count))
 
 
-def stamp(page: UnitPage) -> list[Any]:
+def read_times(page: UnitPage) -> list[Any]:
     """Returns the modification times in nanoseconds of the record and the evaluation of a page; 0 for a missing file.
 
     Empty for a run on an object store, whose times are unreliable.

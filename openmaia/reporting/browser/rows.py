@@ -17,8 +17,8 @@ from openmaia.evaluation.analysis.significance import OWN, RANDOM, SHUFFLED, sup
 from openmaia.evaluation.analysis.summary import PooledScores, run_scores
 from openmaia.evaluation.analysis.verdict import UnitVerdict, Verdict, judge
 from openmaia.evaluation.truth import read_truth
-from openmaia.reporting.figures.agents import AgentStatistics, agents
-from openmaia.reporting.figures.charts import ScorePair, risk_coverage_chart, score_pairs
+from openmaia.reporting.figures.agents import AgentStatistics, compute_statistics
+from openmaia.reporting.figures.charts import ScorePair, draw_risk_coverage, draw_score_pairs
 from openmaia.reporting.figures.style import svg
 from openmaia.reporting.image_models import image_model
 from openmaia.reporting.totals import Costs, costs
@@ -121,7 +121,7 @@ class RunSummary:
     """The number of investigations by `Evidence.state`."""
 
 
-def rows(run: Run, name: str, folder: str) -> tuple[UnitRow, ...]:
+def make_rows(run: Run, name: str, folder: str) -> tuple[UnitRow, ...]:
     """Returns a row for each investigation, in the order of `states`.
 
     `name` is that of the run in the report, and `folder` that of its unit pages, relative to report/.
@@ -143,7 +143,7 @@ def rows(run: Run, name: str, folder: str) -> tuple[UnitRow, ...]:
     return tuple(row(investigation, one) for investigation, one in states(run).items())
 
 
-def summary(run: Run, name: str, unit_rows: Sequence[UnitRow]) -> RunSummary:
+def summarize_run(run: Run, name: str, unit_rows: Sequence[UnitRow]) -> RunSummary:
     """Computes the numbers of a run from its rows and its evaluations."""
     config, state = run.config(), counts(run)
     done = [row for row in unit_rows if row.header]
@@ -161,7 +161,7 @@ def summary(run: Run, name: str, unit_rows: Sequence[UnitRow]) -> RunSummary:
         targets=tuple(sorted({row.unit.target for row in unit_rows})),
         is_collage=config["generator"]["kind"] == "collage",
         generator=image_model(config["generator"]),
-        agents=agents([row.header for row in done]),
+        agents=compute_statistics([row.header for row in done]),
         pairs=_pairs(paired),
         costs=costs([row.header for row in done]),
         reliability=reliable,
@@ -204,8 +204,8 @@ def _pairs(paired: Sequence[UnitRow]) -> Markup:
         ScorePair(label=row.name, link=row.href, own=row.scores["auc"], other=row.scores["auc_other"]) for row in paired
     ]
     titles = {pair.link: f"{pair.label}: own {pair.own:.2f}, another unit's {pair.other:.2f}" for pair in pairs}
-    return svg(score_pairs(pairs), "AUC on own images and on another unit's images, a row for each unit", titles)
+    return svg(draw_score_pairs(pairs), "AUC on own images and on another unit's images, a row for each unit", titles)
 
 
 def _coverage(curves: Sequence[RiskCoverage]) -> Markup:
-    return svg(risk_coverage_chart(curves), "Risk over coverage") if curves else Markup()
+    return svg(draw_risk_coverage(curves), "Risk over coverage") if curves else Markup()

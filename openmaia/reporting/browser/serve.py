@@ -18,10 +18,10 @@ from starlette.routing import Route
 from openmaia.core.errors import OpenMaiaError
 from openmaia.models.text_embedding import TextEmbedding
 from openmaia.reporting.browser.access import TokenAccess
-from openmaia.reporting.browser.agents import chart_files
-from openmaia.reporting.browser.data import call, data_files
-from openmaia.reporting.browser.pages import ASSETS, assets
-from openmaia.reporting.browser.papers import papers_files
+from openmaia.reporting.browser.agents import make_chart_files
+from openmaia.reporting.browser.data import make_call, make_data_files
+from openmaia.reporting.browser.pages import ASSETS, read_assets
+from openmaia.reporting.browser.papers import make_papers_files
 from openmaia.reporting.browser.report import Report
 from openmaia.reporting.browser.similar import SimilarDescriptions
 from openmaia.reporting.browser.unit.page import render_unit
@@ -57,7 +57,7 @@ class LiveSite:
     def file(self, path: str) -> bytes | None:
         """Returns a file by its percent-decoded address, relative to the index; None if there is no such file."""
         if path == "data/live.js":
-            return call("receiveLive", json.dumps(self._live()))
+            return make_call("receiveLive", json.dumps(self._live()))
         if path in ("", "index.html", "data/table.js"):
             self._refresh()
         report = self._report
@@ -81,9 +81,9 @@ class LiveSite:
             if version == self._version:
                 return
             report = Report(self._runs, live=True)
-            tables = dict(data_files(report.summaries, version, lambda row: bool(row.header)))
+            tables = dict(make_data_files(report.summaries, version, lambda row: bool(row.header)))
             fixed = {f"data/{name}": data for name, data in tables.items()}
-            fixed |= {f"{ASSETS}/{name}": data for name, data in assets().items()}
+            fixed |= {f"{ASSETS}/{name}": data for name, data in read_assets().items()}
             files: dict[str, Callable[[], bytes]] = {name: partial(bytes, data) for name, data in fixed.items()}
             sheets = [sheet for one in report.sheets.values() for sheet in one.sheets]
             files |= {sheet.page: sheet.rendered for sheet in sheets}
@@ -106,9 +106,9 @@ class LiveSite:
         report = self._report
         with self._lock:
             if not self._figures:
-                self._figures = papers_files([(run, name) for run, name, _ in report.runs], report.tabs)
+                self._figures = make_papers_files([(run, name) for run, name, _ in report.runs], report.tabs)
                 for charts in report.charts.values():
-                    self._figures |= chart_files(charts)
+                    self._figures |= make_chart_files(charts)
             return self._figures.get(path)
 
     def _live(self) -> dict[str, Any]:

@@ -9,9 +9,9 @@ from openmaia.core.errors import StoreError, UsageError
 from openmaia.core.paths import user_path
 from openmaia.core.units import Unit
 from openmaia.exemplars.store import ExemplarStore
-from openmaia.reporting.browser.pages import design, render
+from openmaia.reporting.browser.pages import hash_templates, render
 from openmaia.reporting.browser.rows import UnitRow
-from openmaia.reporting.browser.strips import COLUMNS, SIDE, exemplar_strips
+from openmaia.reporting.browser.strips import COLUMNS, SIDE, make_strips
 from openmaia.reporting.browser.thumbnails import Thumbnails
 from openmaia.runs.files import safe
 from openmaia.runs.records import dumps
@@ -52,11 +52,11 @@ class Sheet:
         paths = (root / f"{safe(self.layer)}.{name}.parquet" for name in ("units", "rows"))
         times = [path.stat().st_mtime_ns if path.exists() else 0 for path in paths]
         links = [[unit.index, self.links.get(unit)] for unit in self.units]
-        return dumps([design(), COLUMNS, SIDE, times, links, self.number, self.of, self.run])
+        return dumps([hash_templates(), COLUMNS, SIDE, times, links, self.number, self.of, self.run])
 
     def rendered(self) -> bytes:
         """Renders the page as HTML."""
-        rows = list(exemplar_strips(self.store, self.units, Thumbnails(SHEET_BYTES), self.links))
+        rows = list(make_strips(self.store, self.units, Thumbnails(SHEET_BYTES), self.links))
         return render(
             "sheet.html.j2",
             sheet=self,
@@ -92,7 +92,7 @@ class RunSheets:
         return layers
 
 
-def sheet(store: ExemplarStore, target: str, layer: str, units: Sequence[int]) -> bytes:
+def render_sheet(store: ExemplarStore, target: str, layer: str, units: Sequence[int]) -> bytes:
     """Renders a sheet as an HTML page that needs no other file. Raises ValueError if there are more than UNITS units."""
     if len(units) > UNITS:
         raise ValueError(f"{len(units)} units on one sheet; at most {UNITS} are shown, so divide them")
@@ -111,7 +111,7 @@ def write_sheets(store: ExemplarStore, target: str, layers: Sequence[str]) -> li
     return first
 
 
-def of_run(run: Run, name: str, folder: str, rows: Sequence[UnitRow]) -> RunSheets:
+def find_sheets(run: Run, name: str, folder: str, rows: Sequence[UnitRow]) -> RunSheets:
     """Returns the sheets of all units of a run, without layers whose exemplars no longer exist.
 
     `folder` is that of the run's unit pages, relative to report/.

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from sklearn.feature_extraction.text import TfidfVectorizer  # pyright: ignore[reportMissingTypeStubs, reportUnknownVariableType]
 
 from openmaia.models.text_embedding import TextEmbedding
-from openmaia.reporting.browser.data import call
+from openmaia.reporting.browser.data import make_call
 from openmaia.reporting.browser.rows import UnitRow
 from openmaia.runs.records import dumps
 
@@ -25,7 +25,7 @@ CHUNK = 200
 """Number of descriptions that are compared with all others at once, to bound the memory."""
 
 
-def similar_file(page: str, count: int) -> str:
+def name_similar_file(page: str, count: int) -> str:
     """Returns the name of a page's data file. The number of files depends on `count`, that of all investigations."""
     shards = 1 << max(0, (count // SHARD).bit_length())
     return f"similar-{zlib.crc32(page.encode()) % shards}.js"
@@ -44,7 +44,7 @@ class SimilarDescriptions:
         self._pages: dict[str, list[str]] = defaultdict(list)
         for row in rows:
             if row.header:
-                self._pages[similar_file(row.page, len(rows))].append(row.page)
+                self._pages[name_similar_file(row.page, len(rows))].append(row.page)
 
     @property
     def names(self) -> list[str]:
@@ -65,7 +65,7 @@ class SimilarDescriptions:
             part = positions[first : first + CHUNK]
             for position, near in zip(part, self._neighbours(part), strict=True):
                 pages[self._described[position].page] = [self._entry(each) for each in near]
-        return call("receiveSimilar", dumps(pages))
+        return make_call("receiveSimilar", dumps(pages))
 
     def _entry(self, position: int) -> list[str]:
         row = self._described[position]

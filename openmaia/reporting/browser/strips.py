@@ -13,7 +13,7 @@ from openmaia.core.services import Exemplar, Map, UnitState
 from openmaia.core.units import Unit
 from openmaia.exemplars.store import ExemplarStore
 from openmaia.reporting.browser.thumbnails import Thumbnails
-from openmaia.reporting.browser.unit.pictures import MISSING, OUTLINE_SIDE, Picture, frame, trace
+from openmaia.reporting.browser.unit.pictures import MISSING, OUTLINE_SIDE, Picture, trace, trace_frame
 
 COLUMNS = 10
 SIDE = 96
@@ -46,7 +46,7 @@ class ExemplarStrip:
     """Why the exemplars cannot be shown; empty if they can."""
 
 
-def exemplar_strips(
+def make_strips(
     store: ExemplarStore, units: Sequence[Unit], thumbnails: Thumbnails, links: Mapping[Unit, str]
 ) -> Iterator[ExemplarStrip]:
     """Yields the row of each unit. Units are read singly to save memory. `links` are the addresses of their pages."""
@@ -77,7 +77,7 @@ def _tile(exemplar: Exemplar, threshold: float, thumbnails: Thumbnails) -> Exemp
     uri, outline = thumbnails.of(image), ""
     if exemplar.map is not None:
         outline = trace(_field(exemplar, exemplar.map, threshold), threshold)
-    seen = frame(seen_part(exemplar.image.size, exemplar.box), exemplar.image.size)
+    seen = trace_frame(seen_part(exemplar.image.size, exemplar.box), exemplar.image.size)
     picture = Picture(number=0, uri=uri, outline=outline, frame=seen) if uri else MISSING
     return ExemplarTile(activation=exemplar.activation, picture=picture)
 

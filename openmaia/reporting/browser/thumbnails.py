@@ -7,7 +7,7 @@ import numpy as np
 from PIL import Image, ImageOps
 
 from openmaia.core.images import EncodedImage, Rendering, decode, outlined
-from openmaia.reporting.browser.unit.claims import exemplar_images
+from openmaia.reporting.browser.unit.claims import find_exemplar_images
 from openmaia.runs.records import Record
 
 PREFIX = "data:image/webp;base64,"
@@ -50,20 +50,20 @@ class Thumbnails:
         return uri
 
 
-def top(record: Record, thumbnails: Thumbnails, count: int = TOP, side: int = TOP_SIDE) -> tuple[str, ...]:
+def make_thumbnails(record: Record, thumbnails: Thumbnails, count: int = TOP, side: int = TOP_SIDE) -> tuple[str, ...]:
     """Returns data URIs of at most `count` top exemplars, outlined; none if the agent requested none."""
-    images = exemplar_images(record, count)
+    images = find_exemplar_images(record, count)
     uris = (thumbnails.uri(image, side, mask, Rendering.OUTLINE) for image, mask in images)
     return tuple(uri for uri in uris if uri)
 
 
-def strip(record: Record) -> bytes:
+def make_strip(record: Record) -> bytes:
     """Returns a WebP image of the top exemplars, plain in the upper row and outlined in the lower one; empty without
     any.
 
     The report's first page shows one row at a time.
     """
-    squares = [_squares(image, mask) for image, mask in exemplar_images(record, TOP)]
+    squares = [_squares(image, mask) for image, mask in find_exemplar_images(record, TOP)]
     squares = [pair for pair in squares if pair]
     if not squares:
         return b""

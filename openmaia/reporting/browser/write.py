@@ -13,11 +13,11 @@ from typing import Any
 
 from openmaia.core.documents import parse_json
 from openmaia.models.text_embedding import TextEmbedding
-from openmaia.reporting.browser.agents import chart_files
-from openmaia.reporting.browser.data import data_files
-from openmaia.reporting.browser.pages import ASSETS, assets, design
-from openmaia.reporting.browser.papers import papers_files
-from openmaia.reporting.browser.report import Report, stamp
+from openmaia.reporting.browser.agents import make_chart_files
+from openmaia.reporting.browser.data import make_data_files
+from openmaia.reporting.browser.pages import ASSETS, hash_templates, read_assets
+from openmaia.reporting.browser.papers import make_papers_files
+from openmaia.reporting.browser.report import Report, read_times
 from openmaia.reporting.browser.rows import RunSummary, UnitRow
 from openmaia.reporting.browser.sheets import Sheet
 from openmaia.reporting.browser.similar import SimilarDescriptions
@@ -56,17 +56,17 @@ def write_report(runs: Sequence[Run], embed: TextEmbedding | None = None) -> Pat
     sheets = [sheet for one in report.sheets.values() for sheet in one.sheets]
     written = _write_pages(files, report, sheets)
     summaries = [_with_damage(one, written) for one in report.summaries]
-    figures = papers_files([(run, name) for run, name, _ in report.runs], report.tabs)
+    figures = make_papers_files([(run, name) for run, name, _ in report.runs], report.tabs)
     for charts in report.charts.values():
-        figures |= chart_files(charts)
-    for name, data in (figures | {f"{ASSETS}/{name}": data for name, data in assets().items()}).items():
+        figures |= make_chart_files(charts)
+    for name, data in (figures | {f"{ASSETS}/{name}": data for name, data in read_assets().items()}).items():
         files.write(f"report/{name}", data)
 
     def has_strip(row: UnitRow) -> bool:
         return row.page in written and written[row.page].note[1:] == [True]
 
     rows = [row for one in summaries for row in one.rows]
-    for name, data in data_files(summaries, "", has_strip):
+    for name, data in make_data_files(summaries, "", has_strip):
         files.write(f"report/data/{name}", data)
     similar = SimilarDescriptions(rows, embed)
     for name in similar.names:
@@ -127,10 +127,10 @@ def _write_page(files: Files, page: UnitPage, notes: Notes) -> WrittenPage:
 
 def _key(page: UnitPage) -> str:
     """Returns the cache key of a page; empty if the page must always be written."""
-    made_from = stamp(page)
+    made_from = read_times(page)
     row, verdict = page.row, page.row.verdict
     shown = (row.run, verdict.reason, verdict.p, verdict.q, page.near_file, *page.near)
-    return dumps([design(), made_from, *shown]) if made_from else ""
+    return dumps([hash_templates(), made_from, *shown]) if made_from else ""
 
 
 def _with_damage(summary: RunSummary, written: Mapping[str, WrittenPage]) -> RunSummary:

@@ -44,7 +44,7 @@ class AgentStatistics:
     """Median turn of those in `converged`."""
 
 
-def agents(summaries: Sequence[RecordSummary]) -> AgentStatistics:
+def compute_statistics(summaries: Sequence[RecordSummary]) -> AgentStatistics:
     """Computes the statistics. A summary of an earlier version may lack a field, and is left out there."""
     known = [summary for summary in summaries if summary.get("messages") is not None]
     turns = [summary["converged"] for summary in known if summary["converged"] is not None]
@@ -62,19 +62,19 @@ def agents(summaries: Sequence[RecordSummary]) -> AgentStatistics:
     )
 
 
-def usage_table(statistics: AgentStatistics) -> DataTable:
+def make_usage_table(statistics: AgentStatistics) -> DataTable:
     """Returns a table of how many investigations used each tool, and how often."""
     rows = tuple((tool, share, statistics.calls[tool]) for tool, share in statistics.usage.items())
     return DataTable(columns=("tool", "share_of_investigations", "calls"), rows=rows)
 
 
-def lengths_table(statistics: AgentStatistics) -> DataTable:
+def make_lengths_table(statistics: AgentStatistics) -> DataTable:
     """Returns a table with a row for each number of turns."""
     rows = tuple((length.turns, *length.messages, length.investigations) for length in statistics.lengths)
     return DataTable(columns=("turns", "messages_least", "messages_most", "investigations"), rows=rows)
 
 
-def convergence_table(statistics: AgentStatistics) -> DataTable:
+def make_convergence_table(statistics: AgentStatistics) -> DataTable:
     """Returns a table of how many investigations converged in each turn. The last row counts those with labels that
     never did."""
     rows = (*statistics.converged.items(), (None, statistics.unlisted))

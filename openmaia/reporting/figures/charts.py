@@ -36,7 +36,7 @@ class ScorePair:
 
 
 @styled()
-def share_bars(shares: Mapping[str, float]) -> Figure:
+def draw_share_bars(shares: Mapping[str, float]) -> Figure:
     """Draws shares between 0 and 1 as horizontal bars in descending order, by label."""
     ranked = sorted(shares.items(), key=lambda item: (-item[1], item[0]))
     figure = new_figure(WIDTH, 24.0 * len(ranked) + 8)
@@ -51,7 +51,7 @@ def share_bars(shares: Mapping[str, float]) -> Figure:
 
 
 @styled()
-def count_columns(
+def draw_count_columns(
     counts: Mapping[int, int], ticks: Mapping[str, Mapping[int, str]], rest: tuple[str, int] = ("", 0)
 ) -> Figure:
     """Draws a column for each integer from 1 (or the smallest, if it is less) to the largest.
@@ -88,7 +88,7 @@ def count_columns(
 
 
 @styled()
-def score_pairs(pairs: Sequence[ScorePair]) -> Figure:
+def draw_score_pairs(pairs: Sequence[ScorePair]) -> Figure:
     """Draws the two scores of each unit as dots, connected by a line, in descending order of `own` minus `other`."""
     ranked = sorted(pairs, key=lambda pair: (pair.other - pair.own, pair.label))
     step = max(1.5, min(16.0, 520 / max(1, len(ranked))))
@@ -132,7 +132,7 @@ def value_strips(groups: Mapping[str, Sequence[float]], first: str) -> Figure:
 
 
 @styled()
-def risk_coverage_chart(curves: Sequence[RiskCoverage]) -> Figure:
+def draw_risk_coverage(curves: Sequence[RiskCoverage]) -> Figure:
     """Draws risk-coverage curves: the mean risk of the units that are kept, over their share."""
     figure = new_figure(440, 220)
     axes = add_axes(figure, 52, 10, 22, 32)

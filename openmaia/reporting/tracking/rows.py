@@ -11,7 +11,7 @@ from openmaia.core.text import printable
 from openmaia.evaluation.analysis.verdict import Verdict, judge
 from openmaia.evaluation.scores import SIZES
 from openmaia.reporting.figures.agents import RecordSummary
-from openmaia.reporting.tracking.series import plain
+from openmaia.reporting.tracking.series import make_plain
 from openmaia.runs.records import Record, dumps
 
 CONDUCT = ("experiments", "tracebacks", "sent_back")
@@ -38,7 +38,7 @@ COLUMNS = (
 )  # fmt: skip
 
 
-def unit_point(summary: RecordSummary, number: int) -> dict[str, Any]:
+def make_point(summary: RecordSummary, number: int) -> dict[str, Any]:
     """Returns the point by metric name. `number`, the position in the order of completion, is the x-axis."""
     values: dict[str, Any] = {field: summary[field] for field in NUMBERS if summary.get(field) is not None}
     values |= {
@@ -50,12 +50,12 @@ def unit_point(summary: RecordSummary, number: int) -> dict[str, Any]:
     }
     values["labels"] = _text("; ".join(summary["labels"]))
     for tool, count in summary["tools"].items():
-        key = f"tools/{plain(tool)}"
+        key = f"tools/{make_plain(tool)}"
         values[key] = values.get(key, 0) + count
     return {f"unit/{field}": value for field, value in values.items()}
 
 
-def table_cells(summary: RecordSummary, scores: Mapping[str, Any], image: Any) -> list[Any]:
+def make_cells(summary: RecordSummary, scores: Mapping[str, Any], image: Any) -> list[Any]:
     """Returns the row in the order of `COLUMNS`. `scores` are empty if the investigation is not evaluated."""
     tools: Mapping[str, int] = summary["tools"]
     verdict = judge(summary["stop"], scores)
@@ -75,11 +75,15 @@ def table_cells(summary: RecordSummary, scores: Mapping[str, Any], image: Any) -
     return [_text(cell) if isinstance(cell, str) else cell for cell in cells]
 
 
-def thumbnail(record: Record) -> Image.Image | None:
+def make_thumbnail(record: Record) -> Image.Image | None:
     """Returns the top exemplars side by side as one image, or None if the agent requested none."""
-    from openmaia.reporting.browser.thumbnails import PREFIX, Thumbnails, top  # the browser loads matplotlib
+    from openmaia.reporting.browser.thumbnails import (  # the browser loads matplotlib
+        PREFIX,
+        Thumbnails,
+        make_thumbnails,
+    )
 
-    uris = top(record, Thumbnails(1_000_000))
+    uris = make_thumbnails(record, Thumbnails(1_000_000))
     images = [Image.open(io.BytesIO(base64.b64decode(uri.removeprefix(PREFIX)))) for uri in uris]
     if not images:
         return None

@@ -12,7 +12,7 @@ Counters = Mapping[str, Mapping[str, float]]
 """Statistics since the start, by pool and name."""
 
 
-def plain(name: str) -> str:
+def make_plain(name: str) -> str:
     """Converts a name to a part of a metric name. Special characters are replaced, because W&B interprets them."""
     return re.sub(r"[^A-Za-z0-9_-]", "_", name)[:64] or "_"
 
@@ -29,13 +29,13 @@ class LiveSeries:
 
     def progress(self, stage: str, done: int, total: int, time: float) -> None:
         """Sets the progress of a stage, such as "investigations"."""
-        self._starts.setdefault(plain(stage), (time, done))
-        self._stages[plain(stage)] = (done, total)
+        self._starts.setdefault(make_plain(stage), (time, done))
+        self._stages[make_plain(stage)] = (done, total)
 
     def failed(self, cause: str) -> None:
         """Counts a failed investigation by the type of its error: the text before the first colon of `cause`."""
         kind = cause.partition(":")[0].strip()
-        self._failures[plain(kind) if kind.isidentifier() else "other"] += 1
+        self._failures[make_plain(kind) if kind.isidentifier() else "other"] += 1
 
     def sample(self, counters: Counters, time: float) -> None:
         """Sets the statistics of the pools."""
@@ -51,7 +51,7 @@ class LiveSeries:
         values |= {f"failures/{kind}": count for kind, count in self._failures.items()}
         if self._now is not self._before:
             for role in self._now[1]:
-                values |= {f"pools/{plain(role)}/{key}": value for key, value in self._pool(role).items()}
+                values |= {f"pools/{make_plain(role)}/{key}": value for key, value in self._pool(role).items()}
             self._before = self._now
         return values
 

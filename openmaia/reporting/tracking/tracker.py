@@ -20,9 +20,9 @@ from openmaia.config.schema import Config
 from openmaia.core.errors import OpenMaiaError, StoreError, UsageError
 from openmaia.core.paths import user_path
 from openmaia.evaluation.analysis.verdict import judge
-from openmaia.reporting.figures.agents import RecordSummary, agents
+from openmaia.reporting.figures.agents import RecordSummary, compute_statistics
 from openmaia.reporting.tracking import rows
-from openmaia.reporting.tracking.series import Counters, LiveSeries, plain
+from openmaia.reporting.tracking.series import Counters, LiveSeries, make_plain
 from openmaia.reporting.tracking.wandb_run import WandbRun, end_service
 from openmaia.runs.run import InvestigationId, Run
 
@@ -143,7 +143,7 @@ class Tracker:
         for summary in new:
             if (investigation := InvestigationId.of_row(summary)) not in self._summaries:
                 self._summaries[investigation] = summary
-                self._wandb.log(rows.unit_point(summary, len(self._summaries)))
+                self._wandb.log(rows.make_point(summary, len(self._summaries)))
         hours = (now - self._wandb.began) / 3600
         self._wandb.log({"run/hours": hours, **values, **self._agents(), **self._turns()})
         if len(self._summaries) >= self._next_table and not self._over.is_set():
@@ -157,14 +157,14 @@ class Tracker:
     def _tell_table(self, scores: Mapping[InvestigationId, Mapping[str, Any]]) -> None:
         found = {each: (summary, scores.get(each, {})) for each, summary in self._summaries.items()}
         ranked = sorted(found, key=lambda each: judge(found[each][0]["stop"], found[each][1]).rank)
-        cells = [rows.table_cells(*found[each], self._thumbnail(each)) for each in ranked]
+        cells = [rows.make_cells(*found[each], self._thumbnail(each)) for each in ranked]
         self._wandb.log_table(rows.COLUMNS, cells)
 
     def _thumbnail(self, investigation: InvestigationId) -> Image.Image | None:
         if investigation not in self._thumbnails and len(self._thumbnails) < THUMBNAILS:
             self._thumbnails[investigation] = None
             with suppress(StoreError, OSError):  # the record is damaged or was removed
-                self._thumbnails[investigation] = rows.thumbnail(self._run.record(investigation))
+                self._thumbnails[investigation] = rows.make_thumbnail(self._run.record(investigation))
         return self._thumbnails.get(investigation)
 
     def _turns(self) -> dict[str, float]:
@@ -187,8 +187,10 @@ class Tracker:
         return {f"turns/{key}": float(value) for key, value in values.items()}
 
     def _agents(self) -> dict[str, float]:
-        statistics = agents(list(self._summaries.values()))
-        values: dict[str, float | None] = {f"used/{plain(tool)}": share for tool, share in statistics.usage.items()}
+        statistics = compute_statistics(list(self._summaries.values()))
+        values: dict[str, float | None] = {
+            f"used/{make_plain(tool)}": share for tool, share in statistics.usage.items()
+        }
         values |= {f"length/{length.turns:03d}_turns": length.investigations for length in statistics.lengths}
         if summaries := self._summaries.values():
             values |= {f"{name}_per_unit": mean(one[name] for one in summaries) for name in rows.CONDUCT}

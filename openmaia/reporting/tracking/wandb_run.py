@@ -16,7 +16,7 @@ from PIL import Image
 from openmaia.config.loading import to_dict
 from openmaia.config.schema import Config
 from openmaia.core.errors import StoreError, UsageError
-from openmaia.reporting.tracking.series import plain
+from openmaia.reporting.tracking.series import make_plain
 from openmaia.runs.run import Run
 
 STATE = "tracking/wandb.json"
@@ -36,7 +36,7 @@ def read_state(run: Run) -> tuple[str, float] | None:
     if state is None:
         return None
     try:
-        return plain(str(state["id"])), float(state["began"])
+        return make_plain(str(state["id"])), float(state["began"])
     except (TypeError, KeyError, ValueError) as error:
         raise StoreError(f"{run.files.path(STATE)} is damaged; remove it to start a new W&B run ({error!r})") from error
 
@@ -57,7 +57,7 @@ class WandbRun:
         if tracking.mode == "online" and not wandb.login(prompt=False, verify=False):
             raise UsageError("there is no account")
         self.is_resumed = state is not None
-        run_id, self.began = state or (f"{plain(config.name)[:40]}-{uuid.uuid4().hex[:12]}", time.time())
+        run_id, self.began = state or (f"{make_plain(config.name)[:40]}-{uuid.uuid4().hex[:12]}", time.time())
         self._step, self._folder = 0, folder / "wandb"
         self._folder.mkdir(parents=True, exist_ok=True)
         self._run: Any = wandb.init(

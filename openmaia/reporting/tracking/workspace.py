@@ -8,9 +8,9 @@ from typing import Any
 
 from openmaia.config.machine import POOLS
 from openmaia.core.errors import ServiceError, UsageError
-from openmaia.reporting.figures.agents import agents
+from openmaia.reporting.figures.agents import compute_statistics
 from openmaia.reporting.tracking.rows import CONDUCT
-from openmaia.reporting.tracking.series import TOKENS, plain
+from openmaia.reporting.tracking.series import TOKENS, make_plain
 from openmaia.reporting.tracking.wandb_run import INSTALL, STATE, read_state
 from openmaia.runs.run import Run
 
@@ -44,7 +44,7 @@ def write_workspace(run: Run) -> SavedWorkspace:
     it.
     """
     workspace = make_workspace(run)
-    run.files.write(FILE, specification(workspace).encode())
+    run.files.write(FILE, to_json(workspace).encode())
     import wandb
 
     if not wandb.login(prompt=False, verify=False):
@@ -88,15 +88,15 @@ def make_workspace(run: Run) -> Any:
     return workspace
 
 
-def specification(workspace: Any) -> str:
+def to_json(workspace: Any) -> str:
     """Returns a workspace in W&B's JSON format."""
     view = workspace._to_model()  # The public method needs a W&B account.
     return json.dumps(json.loads(view.model_dump_json(by_alias=True, exclude_none=True)), indent=1)
 
 
 def _agents(run: Run, wr: Any) -> Sequence[Any]:
-    statistics = agents(run.headers())
-    used = list(dict.fromkeys(f"agents/used/{plain(tool)}" for tool in statistics.usage))
+    statistics = compute_statistics(run.headers())
+    used = list(dict.fromkeys(f"agents/used/{make_plain(tool)}" for tool in statistics.usage))
     lengths = [f"agents/length/{length.turns:03d}_turns" for length in statistics.lengths]
     messages, turns = ["unit/messages"], ["unit/converged", "unit/turns"]
     conduct = [f"agents/{name}_per_unit" for name in CONDUCT]

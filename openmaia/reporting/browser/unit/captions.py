@@ -28,10 +28,10 @@ class Captions:
         captions = cls()
         for call in (call for turn in record.turns for call in turn.calls):
             captions.entries.update((entry.id, entry) for entry in call.entries)
-            texts = captions._texts(call.name, arguments(call))
+            texts = captions._texts(call.name, parse_arguments(call))
             captions.texts.update((entry.id, text) for entry, text in zip(call.entries, texts, strict=False))
             if call.name in ("call_neuron", "edit_images"):
-                captions.measured.update(references(arguments(call)))
+                captions.measured.update(find_references(parse_arguments(call)))
         return captions
 
     def _texts(self, name: str, values: Sequence[Any]) -> Iterator[str]:
@@ -55,11 +55,11 @@ class Captions:
     def _text(self, image: Any) -> str:
         if isinstance(image, str):
             return image
-        name = next(references(image), None)
+        name = next(find_references(image), None)
         return OWN if name is None else self.texts.get(name, "")
 
 
-def arguments(call: ToolCall) -> list[Any]:
+def parse_arguments(call: ToolCall) -> list[Any]:
     """Returns the positional arguments of a tool call; none if they are not valid JSON."""
     try:
         return _as_list(parse_json(call.arguments))
@@ -67,7 +67,7 @@ def arguments(call: ToolCall) -> list[Any]:
         return []
 
 
-def references(value: Any) -> Iterator[str]:
+def find_references(value: Any) -> Iterator[str]:
     """Yields the names of all images in parsed arguments, also in nested lists."""
     remaining = [value]
     while remaining:
@@ -80,7 +80,7 @@ def references(value: Any) -> Iterator[str]:
                 yield name
 
 
-def labels(calls: Sequence[ToolCall]) -> Iterator[str]:
+def find_image_labels(calls: Sequence[ToolCall]) -> Iterator[str]:
     """Yields for each displayed image the text in square brackets directly before it, such as "[image-3, masked]", or
     ""."""
     for call in calls:

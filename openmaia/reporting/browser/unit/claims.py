@@ -7,7 +7,7 @@ from functools import lru_cache
 from statistics import fmean
 
 from openmaia.core.images import EncodedImage
-from openmaia.reporting.browser.unit.captions import arguments
+from openmaia.reporting.browser.unit.captions import parse_arguments
 from openmaia.reporting.browser.unit.observation import ImageView, Viewer
 from openmaia.reporting.browser.unit.scored import EvaluationView, ScoredImage
 from openmaia.runs.records import ImageEntry, Record, Turn
@@ -57,7 +57,7 @@ class ClaimView:
     """The numbers of the turns whose hypotheses contain the label."""
 
 
-def claims(record: Record, evaluation: EvaluationView | None, viewer: Viewer) -> tuple[ClaimView, ...]:
+def make_claim_views(record: Record, evaluation: EvaluationView | None, viewer: Viewer) -> tuple[ClaimView, ...]:
     """Returns the labels of the answer in order. `evaluation` is None if they were not tested."""
     return tuple(_claim(label, record, evaluation, viewer) for label in record.labels)
 
@@ -114,24 +114,24 @@ def _value(entry: ImageEntry) -> float:
     return float(entry.activation["value"]) if entry.activation else 0.0
 
 
-def top_entries(record: Record) -> Sequence[ImageEntry]:
+def find_top_entries(record: Record) -> Sequence[ImageEntry]:
     """Returns the entries of the top exemplars, the most activating first; none if the agent requested none."""
     for call in (call for turn in record.turns for call in turn.calls):
-        if call.name == "dataset_exemplars" and call.entries and arguments(call) == ["top"]:
+        if call.name == "dataset_exemplars" and call.entries and parse_arguments(call) == ["top"]:
             return call.entries
     return ()
 
 
-def exemplars(record: Record, viewer: Viewer, count: int = EXEMPLARS) -> tuple[ImageView, ...]:
+def show_exemplars(record: Record, viewer: Viewer, count: int = EXEMPLARS) -> tuple[ImageView, ...]:
     """Returns at most `count` top exemplars, outlined."""
-    return tuple(viewer.measured_image(entry) for entry in top_entries(record)[:count])
+    return tuple(viewer.measured_image(entry) for entry in find_top_entries(record)[:count])
 
 
-def exemplar_images(record: Record, count: int) -> list[tuple[EncodedImage, bytes | None]]:
+def find_exemplar_images(record: Record, count: int) -> list[tuple[EncodedImage, bytes | None]]:
     """Returns the first `count` top exemplars with stored images, each with its mask or None.
 
     A mask has one bit per pixel, packed row by row.
     """
     images = record.images
-    found = [(images.get(entry.original), entry.mask) for entry in top_entries(record)[:count]]
+    found = [(images.get(entry.original), entry.mask) for entry in find_top_entries(record)[:count]]
     return [(image, mask) for image, mask in found if image is not None and image.data]

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from itertools import zip_longest
 
 from openmaia.agent.tasks.grammar import DESCRIBED, FENCE, headings
-from openmaia.reporting.browser.unit.observation import Block, ImageView, MeasuredImages, ToolUse, Viewer, tool_uses
+from openmaia.reporting.browser.unit.observation import Block, ImageView, MeasuredImages, ToolUse, Viewer, group_calls
 from openmaia.runs.records import Turn
 
 
@@ -46,7 +46,7 @@ class TurnView:
         return sum(use.images for use in self.used)
 
 
-def conversation(turns: Sequence[Turn], viewer: Viewer) -> Iterator[TurnView]:
+def make_turn_views(turns: Sequence[Turn], viewer: Viewer) -> Iterator[TurnView]:
     """Prepares the turns of an investigation."""
     before: tuple[str, ...] = ()
     for turn in turns:
@@ -57,7 +57,7 @@ def conversation(turns: Sequence[Turn], viewer: Viewer) -> Iterator[TurnView]:
             hypotheses=_changes(before, turn.hypotheses),
             blocks=tuple(viewer.blocks(turn)),
             measured=tuple(viewer.measured(turn)),
-            used=tuple(tool_uses(turn.calls)),
+            used=tuple(group_calls(turn.calls)),
         )
         before = turn.hypotheses or before
 

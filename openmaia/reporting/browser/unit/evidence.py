@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from openmaia.reporting.browser.unit.pictures import PagePictures
-from openmaia.reporting.browser.unit.scored import ScoredImage, share
+from openmaia.reporting.browser.unit.scored import ScoredImage, compute_share
 from openmaia.runs.evidence import Confirmation, ConfirmationSample, Evidence
 from openmaia.runs.records import Record
 
@@ -33,7 +33,7 @@ class EvidenceView:
         return not (self.evidence.checks or self.evidence.tested or self.pairs)
 
 
-def evidence_view(record: Record, pictures: PagePictures) -> EvidenceView:
+def make_evidence_view(record: Record, pictures: PagePictures) -> EvidenceView:
     """Prepares the evidence in a record for the page."""
     test = record.confirmation
     if test is None:
@@ -56,7 +56,7 @@ def _pairs(test: Confirmation, pictures: PagePictures) -> tuple[tuple[ScoredImag
             missing_terms=sample.missing_terms,
             verdict=near_miss or percentile,
             activation=sample.activation,
-            share=share(sample.activation, high),
+            share=compute_share(sample.activation, high),
         )
 
     images = [tested(sample) for sample in test.samples]

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from itertools import groupby
 
 from openmaia.core.images import EncodedImage
-from openmaia.reporting.browser.unit.captions import Captions, arguments, labels, references
+from openmaia.reporting.browser.unit.captions import Captions, find_image_labels, find_references, parse_arguments
 from openmaia.reporting.browser.unit.pictures import PagePictures, Picture
 from openmaia.runs.records import ImageEntry, ToolCall, Turn
 
@@ -91,7 +91,7 @@ class Viewer:
         An image that was displayed plain and then with its mask is shown once, with an outline that can be hidden.
         """
         blocks: list[Block] = []
-        announced, text, shown = labels(turn.calls), "", 0
+        announced, text, shown = find_image_labels(turn.calls), "", 0
         for part in turn.observation:
             if isinstance(part, str):
                 text += part
@@ -100,7 +100,7 @@ class Viewer:
             printed = text.rstrip("\n").removesuffix(label).rstrip("\n")
             note, text = (printed, "") if _is_line(printed) else ("", "")
             if printed and not note:
-                blocks.append(folded(printed))
+                blocks.append(fold(printed))
             if not blocks or not (blocks[-1].images or blocks[-1].more):
                 blocks.append(Block())
             if shown >= DISPLAYED and not _is_again(blocks[-1].images, label):
@@ -109,11 +109,13 @@ class Viewer:
             before = len(blocks[-1].images)
             _append(blocks[-1].images, self._displayed(part, label, note))
             shown += len(blocks[-1].images) - before
-        return [*blocks, folded(text)] if text.strip() else blocks
+        return [*blocks, fold(text)] if text.strip() else blocks
 
     def measured(self, turn: Turn) -> Iterator[MeasuredImages]:
         """Yields for each tool call of a turn the images that it made or measured but that were not displayed."""
-        displayed = {name for call in turn.calls if call.name == "display" for name in references(arguments(call))}
+        displayed = {
+            name for call in turn.calls if call.name == "display" for name in find_references(parse_arguments(call))
+        }
         for call in turn.calls:
             entries = [entry for entry in call.entries if entry.id not in displayed and self._is_final(entry)]
             ordered = sorted(entries, key=_activation, reverse=True)
@@ -185,7 +187,7 @@ def _append(images: list[ImageView], image: ImageView) -> None:
         images.append(image)
 
 
-def tool_uses(calls: Sequence[ToolCall]) -> list[ToolUse]:
+def group_calls(calls: Sequence[ToolCall]) -> list[ToolUse]:
     """Groups successive calls of the same tool with the same outcome."""
     groups = [(key, list(members)) for key, members in groupby(calls, key=lambda call: (call.name, call.error))]
     return [
@@ -200,7 +202,7 @@ def tool_uses(calls: Sequence[ToolCall]) -> list[ToolUse]:
     ]
 
 
-def folded(text: str) -> Block:
+def fold(text: str) -> Block:
     """Converts a text to a block. At most three lines more than LINES are shown as well."""
     lines = text.strip("\n").split("\n")
     if len(lines) <= LINES + 3:

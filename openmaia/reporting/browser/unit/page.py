@@ -7,14 +7,14 @@ from openmaia.core.errors import StoreError
 from openmaia.evaluation.scores import SIZE_OF
 from openmaia.reporting.browser.pages import render
 from openmaia.reporting.browser.rows import UnitRow
-from openmaia.reporting.browser.thumbnails import strip
+from openmaia.reporting.browser.thumbnails import make_strip
 from openmaia.reporting.browser.unit.captions import Captions
-from openmaia.reporting.browser.unit.claims import claims, exemplars
-from openmaia.reporting.browser.unit.conversation import conversation
-from openmaia.reporting.browser.unit.evidence import evidence_view
+from openmaia.reporting.browser.unit.claims import make_claim_views, show_exemplars
+from openmaia.reporting.browser.unit.conversation import make_turn_views
+from openmaia.reporting.browser.unit.evidence import make_evidence_view
 from openmaia.reporting.browser.unit.observation import Viewer
 from openmaia.reporting.browser.unit.pictures import PagePictures
-from openmaia.reporting.browser.unit.scored import evaluation_view
+from openmaia.reporting.browser.unit.scored import make_evaluation_view
 from openmaia.reporting.totals import costs
 from openmaia.runs.records import Record, Stop
 from openmaia.runs.run import Run
@@ -63,7 +63,7 @@ def render_unit(page: UnitPage, allowance: int) -> RenderedUnit:
     """
     try:
         record = page.run.record(page.row.investigation)
-        return RenderedUnit(html=_html(page, record, allowance), strip=strip(record))
+        return RenderedUnit(html=_html(page, record, allowance), strip=make_strip(record))
     except (StoreError, *UNSHOWABLE) as error:
         reason = error.message if isinstance(error, StoreError) else f"its values do not fit together ({error!r})"
         html = render("damaged.html.j2", row=page.row, damage=reason, top=page.top)
@@ -74,11 +74,11 @@ def _html(page: UnitPage, record: Record, allowance: int) -> bytes:
     pictures = PagePictures(allowance)
     viewer = Viewer(record.images, Captions.of(record), pictures)
     # The order decides which images fit: those that the answer rests on come before those of the conversation.
-    top = exemplars(record, viewer)
+    top = show_exemplars(record, viewer)
     tested, damage = None, ""
     try:
         evaluation = page.run.evaluation(page.row.investigation)
-        tested = evaluation_view(evaluation, pictures) if evaluation is not None else None
+        tested = make_evaluation_view(evaluation, pictures) if evaluation is not None else None
     except StoreError as error:
         damage = error.message
     generator: Any = record.config.get("generator")
@@ -94,9 +94,9 @@ def _html(page: UnitPage, record: Record, allowance: int) -> bytes:
         exemplars=top,
         evaluation=tested,
         evaluation_damage=damage,
-        claims=claims(record, tested, viewer),
-        evidence=evidence_view(record, pictures),
-        turns=list(conversation(record.turns, viewer)),
+        claims=make_claim_views(record, tested, viewer),
+        evidence=make_evidence_view(record, pictures),
+        turns=list(make_turn_views(record.turns, viewer)),
         last_words=_last_words(record),
         near=page.near,
         near_file=page.near_file,

@@ -63,7 +63,7 @@ class PagePictures:
             return MISSING
         number, size = shown
         outline = self._outline(digest, size, mask) if mask else ""
-        return Picture(number=number, uri=uri, outline=outline, frame=frame(seen, size))
+        return Picture(number=number, uri=uri, outline=outline, frame=trace_frame(seen, size))
 
     def _embedded(self, digest: str, image: EncodedImage) -> str:
         self._shown[digest] = None
@@ -81,11 +81,11 @@ class PagePictures:
     def _outline(self, digest: str, size: tuple[int, int], mask: bytes) -> str:
         key = (digest, mask)
         if key not in self._outlines:
-            self._outlines[key] = mask_outline(mask, *size)
+            self._outlines[key] = trace_mask(mask, *size)
         return self._outlines[key]
 
 
-def frame(seen: PixelBox | None, size: tuple[int, int]) -> str:
+def trace_frame(seen: PixelBox | None, size: tuple[int, int]) -> str:
     """Returns the edge of a part of an image as an SVG path in a square of side SIDE; empty for None.
 
     `size` is width and height of the image.
@@ -96,7 +96,7 @@ def frame(seen: PixelBox | None, size: tuple[int, int]) -> str:
     return f"M{left} {top}H{right}V{bottom}H{left}Z"
 
 
-def mask_outline(mask: bytes, width: int, height: int) -> str:
+def trace_mask(mask: bytes, width: int, height: int) -> str:
     """Returns the outline of a mask (one bit per pixel, packed row by row) as an SVG path in a square of side SIDE.
 
     Empty if the mask does not fit the size, or covers nothing.

@@ -66,7 +66,7 @@ class EvaluationView:
     (`openmaia.evaluation.analysis.sanity`)."""
 
 
-def evaluation_view(data: bytes, pictures: PagePictures) -> EvaluationView:
+def make_evaluation_view(data: bytes, pictures: PagePictures) -> EvaluationView:
     """Prepares an evaluation's file for the page. Raises StoreError if it cannot be read."""
     rows, header = tables.load(data)
     check_header(header)
@@ -83,7 +83,7 @@ def evaluation_view(data: bytes, pictures: PagePictures) -> EvaluationView:
             missing_terms=tuple(row["missing_terms"] or ()),
             verdict=_verdict(row),
             activation=row["activation"],
-            share=share(row["activation"], high),
+            share=compute_share(row["activation"], high),
         )
 
     return EvaluationView(
@@ -97,7 +97,7 @@ def evaluation_view(data: bytes, pictures: PagePictures) -> EvaluationView:
     )
 
 
-def share(value: float, high: float) -> float:
+def compute_share(value: float, high: float) -> float:
     """Returns an activation as a share of the highest one; 0 if it is negative."""
     return max(value, 0.0) / high if high > 0 else 0.0
 

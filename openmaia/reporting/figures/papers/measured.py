@@ -38,7 +38,7 @@ class MeasuredRun:
     generator: str
     """See `image_model`."""
     tools: str
-    """See `tool_set`."""
+    """See `name_tool_set`."""
     protocol: str
     """The word "protocol" and `evaluate.preset`, which selects the test prompts."""
     levels: LayerActivations
@@ -91,11 +91,11 @@ def measured(run: Run, name: str) -> MeasuredRun:
     target = cast(Mapping[str, Any], configured if isinstance(configured, dict) else {})
     return MeasuredRun(
         name=name,
-        network=network(target),
+        network=recognize_network(target),
         target=str(target.get("name", "")),
         backbone=_backbone(config, summaries),
         generator=image_model(config["generator"]),
-        tools=tool_set(config),
+        tools=name_tool_set(config),
         protocol=f"protocol {evaluate['preset']}",
         levels=run_scores(run, evaluate["bootstrap"]).activations,
         summaries=summaries,
@@ -103,7 +103,7 @@ def measured(run: Run, name: str) -> MeasuredRun:
     )
 
 
-def network(target: Mapping[str, Any]) -> str:
+def recognize_network(target: Mapping[str, Any]) -> str:
     """Returns the key in TITLES of the network in a config's section `target`.
 
     Empty if the papers did not study it with these weights.
@@ -115,7 +115,7 @@ def network(target: Mapping[str, Any]) -> str:
     return str(name) if is_known else ""
 
 
-def tool_set(config: Mapping[str, Any]) -> str:
+def name_tool_set(config: Mapping[str, Any]) -> str:
     """Returns a name for the set of tools in a config.
 
     For the three sets of table A5 of the MAIA paper, the name begins as in `data/ablation.csv`: "exemplars only"
