@@ -11,12 +11,12 @@ from openmaia.runs.files import safe
 from openmaia.runs.records import Record, Stop
 from openmaia.runs.run import InvestigationId, Run
 
-CLAIMS = "claims"
+_CLAIMS = "claims"
 
 
 def claim_runs(run: Run) -> list[Run]:
     """Returns the run directories in RUN/claims, sorted by name."""
-    found = [Run(run.files.inside(f"{CLAIMS}/{name}")) for name in run.files.folders(CLAIMS)]
+    found = [Run(run.files.inside(f"{_CLAIMS}/{name}")) for name in run.files.folders(_CLAIMS)]
     return [each for each in found if each.files.exists("config.yaml")]
 
 
@@ -51,7 +51,7 @@ def add_claims(run: Run, method: str, records: Sequence[Record]) -> Run:
 
     Raises UsageError if that directory holds a different description of one of the units.
     """
-    made = Run(run.files.inside(f"{CLAIMS}/{safe(method)}"))
+    made = Run(run.files.inside(f"{_CLAIMS}/{safe(method)}"))
     made.files.create()
     config = replace(restore(run.config(), run.files.root), name=safe(method))
     made.files.write("config.yaml", to_yaml(config).encode())

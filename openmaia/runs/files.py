@@ -18,11 +18,11 @@ from openmaia.core.documents import parse_json
 from openmaia.core.errors import StoreError, UsageError
 from openmaia.core.paths import user_path
 
-UMASK = os.umask(0o077)
+_UMASK = os.umask(0o077)
 """The process's mask of permissions, which can only be read by setting another one."""
-os.umask(UMASK)
+os.umask(_UMASK)
 
-IN_MEMORY = 16 * 2**20
+_IN_MEMORY = 16 * 2**20
 """Maximum size in bytes of a file that is buffered in memory until it is uploaded to an object store. A larger file is
 buffered on the local disk."""
 
@@ -197,7 +197,7 @@ class Files:
         try:
             if self.local is None:
                 # A stream of pyarrow publishes the object even if the block fails, so that it is opened at the end.
-                with tempfile.SpooledTemporaryFile(IN_MEMORY) as collected:
+                with tempfile.SpooledTemporaryFile(_IN_MEMORY) as collected:
                     yield collected
                     collected.seek(0)
                     with self._fs.open_output_stream(target) as stream:
@@ -209,7 +209,7 @@ class Files:
                 with os.fdopen(descriptor, "wb") as stream:
                     yield stream
                     stream.flush()
-                    os.fchmod(stream.fileno(), 0o666 & ~UMASK)  # a temporary file is readable by its owner alone
+                    os.fchmod(stream.fileno(), 0o666 & ~_UMASK)  # a temporary file is readable by its owner alone
                     os.fsync(stream.fileno())
                 os.replace(temporary, target)
             except BaseException:

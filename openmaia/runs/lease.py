@@ -34,7 +34,7 @@ from openmaia.runs.records import dumps
 LEASE_SECONDS = 60.0
 """A lease whose file was seen unchanged for this long has expired."""
 
-SETTLE = 1.0
+_SETTLE = 1.0
 """Time in seconds after which a process on a file system without locks looks whether its lease was overwritten."""
 
 FILE = "driver.json"
@@ -148,7 +148,7 @@ def take(files: Files, seconds: float = LEASE_SECONDS) -> Lease:
                 f"{seconds:.0f} s after it died, the same command takes over"
             )
     if not is_locked:
-        time.sleep(SETTLE)
+        time.sleep(_SETTLE)
         other = _holder(files)
         if other is not None and other.token != lease.token:
             raise UsageError(

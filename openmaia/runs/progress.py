@@ -18,7 +18,7 @@ FILE = "progress.json"
 EVERY = 2.0
 """Minimum time in seconds between two writes of the progress file."""
 
-STALE = 30.0
+_STALE = 30.0
 """Age in seconds from which on a file that was not seen to change is ignored. Clocks of two hosts differ."""
 
 _seen: dict[str, float] = {}
@@ -84,7 +84,7 @@ def read(run: Run) -> DriverProgress | None:
     if mistyped(values, _Progress) is not None or not run.is_driven():
         return None
     path = run.investigations.path(FILE)
-    if abs(time.time() - values["time"]) > STALE and _seen.setdefault(path, values["time"]) == values["time"]:
+    if abs(time.time() - values["time"]) > _STALE and _seen.setdefault(path, values["time"]) == values["time"]:
         return None
     running = {
         InvestigationId(unit=Unit(target=target, layer=layer, index=index), replicate=replicate): since

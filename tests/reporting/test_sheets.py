@@ -20,7 +20,7 @@ from openmaia.exemplars.store import ExemplarStore
 from openmaia.reporting.browser import write_report
 from openmaia.reporting.browser.sheets import render_sheet, write_sheets
 from openmaia.reporting.browser.strips import SIDE
-from openmaia.reporting.browser.thumbnails import PREFIX
+from openmaia.reporting.browser.unit.pictures import PREFIX
 from openmaia.runs.files import safe
 from openmaia.runs.run import Run
 from tests.reporting.making import HOSTILE, Page, run

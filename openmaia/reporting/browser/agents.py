@@ -15,7 +15,7 @@ from openmaia.reporting.figures.charts import draw_count_columns, draw_share_bar
 from openmaia.reporting.figures.style import svg
 from openmaia.reporting.figures.table import DataTable
 
-MAX_TOOLS = 24
+_MAX_TOOLS = 24
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,7 +61,7 @@ def make_chart_files(charts: AgentCharts) -> dict[str, bytes]:
 def _usage(statistics: AgentStatistics) -> AgentChart | None:
     if not statistics.usage:
         return None
-    shown = dict(list(statistics.usage.items())[:MAX_TOOLS])
+    shown = dict(list(statistics.usage.items())[:_MAX_TOOLS])
     more = len(statistics.usage) - len(shown)
     return AgentChart(
         name="tools",

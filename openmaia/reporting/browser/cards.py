@@ -16,7 +16,7 @@ from openmaia.runs.run import Run
 
 CARDS, CARDS_BESIDE = 6, 3
 """Number of cards per run: in a report of one run, and of several."""
-IMAGES = 3
+_IMAGES = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,10 +50,10 @@ def choose_cards(run: Run, summary: RunSummary, count: int, pictures: PagePictur
 
 
 def _exemplars(record: Record, pictures: PagePictures) -> tuple[ImageView, ...]:
-    return show_exemplars(record, Viewer(record.images, Captions.of(record), pictures), IMAGES)
+    return show_exemplars(record, Viewer(record.images, Captions.of(record), pictures), _IMAGES)
 
 
 def _generated(stimuli: Sequence[dict[str, Any]], pictures: PagePictures) -> tuple[tuple[Picture, str], ...]:
     shown = [one for one in stimuli if one["role"] == "positive" and one["shows"] is not False]
     shown.sort(key=lambda one: -one["activation"])
-    return tuple((pictures.picture(one["digest"], one["data"] or b""), one["prompt"] or "") for one in shown[:IMAGES])
+    return tuple((pictures.picture(one["digest"], one["data"] or b""), one["prompt"] or "") for one in shown[:_IMAGES])

@@ -7,7 +7,7 @@ from openmaia.reporting.browser.pages import render
 from openmaia.reporting.browser.rows import RunSummary, UnitRow
 from openmaia.runs.run import InvestigationId
 
-SHOWN = 500
+_SHOWN = 500
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,7 +61,7 @@ def render_comparison(summaries: Sequence[RunSummary], tabs: Sequence[tuple[str,
         top="",
         pages=tabs,
         summaries=summaries,
-        units=units[:SHOWN],
+        units=units[:_SHOWN],
         count=len(units),
         same=sum(unit.is_same for unit in units),
     )

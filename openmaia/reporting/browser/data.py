@@ -18,8 +18,8 @@ from openmaia.runs.state import STATES
 SHARD = 2_000
 """Rows of the table in each data file with texts."""
 VERDICTS = tuple(verdict.value for verdict in Verdict)
-STATE_NAMES = tuple(state.value for state in STATES)
-CONTROL_NAMES = tuple(CONTROLS.values())
+_STATE_NAMES = tuple(state.value for state in STATES)
+_CONTROL_NAMES = tuple(CONTROLS.values())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,7 +61,7 @@ COLUMNS: Mapping[str, DataColumn] = {
     "high": DataColumn(title="", value=_of_worst("high")),
     "images": DataColumn(title="", value=_of_worst("positive")),
     "controls": DataColumn(title="", value=_of_worst("control")),
-    "control": DataColumn(title="Control", value=lambda row: _position(row.verdict.worst.name, CONTROL_NAMES) if row.verdict.worst else None, names=CONTROL_NAMES, hint="The worst control"),
+    "control": DataColumn(title="Control", value=lambda row: _position(row.verdict.worst.name, _CONTROL_NAMES) if row.verdict.worst else None, names=_CONTROL_NAMES, hint="The worst control"),
     "q": DataColumn(title="q", value=lambda row: _rounded(row.verdict.q), visible=True, hint="p adjusted for the number of descriptions of the run"),
     "p": DataColumn(title="p", value=lambda row: _rounded(row.verdict.p), hint="From a permutation of descriptions within the layer"),
     "auc": DataColumn(title="AUC", value=_of_scores("auc"), score=True, hint="Images of the description against matched neutral images"),
@@ -76,7 +76,7 @@ COLUMNS: Mapping[str, DataColumn] = {
     "neutral": DataColumn(title="Neutral", value=_of_scores("neutral"), hint="Mean activation on images without its words"),
     "turns": DataColumn(title="Turns", value=_of_header("turns")),
     "seconds": DataColumn(title="Seconds", value=_of_header("seconds"), hint="Duration of the investigation, including waiting times"),
-    "stop": DataColumn(title="Ended", value=lambda row: _position(row.stop, STATE_NAMES), names=STATE_NAMES, hint="How the investigation ended"),
+    "stop": DataColumn(title="Ended", value=lambda row: _position(row.stop, _STATE_NAMES), names=_STATE_NAMES, hint="How the investigation ended"),
 }  # fmt: skip
 """In the order of the table, under the names that searches such as `worst>0.8` use."""
 

@@ -12,7 +12,7 @@ from openmaia.reporting.figures.truths import truth_tables
 from openmaia.runs.claimed import with_claim_runs
 from openmaia.runs.run import Run
 
-FOLDER = "papers/"
+_FOLDER = "papers/"
 
 
 def make_papers_files(runs: Sequence[tuple[Run, str]], tabs: Sequence[tuple[str, str]]) -> dict[str, bytes]:
@@ -31,15 +31,15 @@ def make_papers_files(runs: Sequence[tuple[Run, str]], tabs: Sequence[tuple[str,
     figures = paper_figures(measurements)
     made: dict[str, bytes] = {}
     for figure in figures:
-        made[f"{FOLDER}{figure.name}.svg"] = figure.svg.encode()
-        made[f"{FOLDER}{figure.name}.csv"] = figure.table.csv()
-        made[f"{FOLDER}{figure.name}.tex"] = figure.table.latex()
+        made[f"{_FOLDER}{figure.name}.svg"] = figure.svg.encode()
+        made[f"{_FOLDER}{figure.name}.csv"] = figure.table.csv()
+        made[f"{_FOLDER}{figure.name}.tex"] = figure.table.latex()
     if comparisons:
         table = difference_table(comparisons)
-        made |= {f"{FOLDER}differences.csv": table.csv(), f"{FOLDER}differences.tex": table.latex()}
+        made |= {f"{_FOLDER}differences.csv": table.csv(), f"{_FOLDER}differences.tex": table.latex()}
     truths = truth_tables(runs)
     for name, table in truths.items():
-        made |= {f"{FOLDER}{name}.csv": table.csv(), f"{FOLDER}{name}.tex": table.latex()}
+        made |= {f"{_FOLDER}{name}.csv": table.csv(), f"{_FOLDER}{name}.tex": table.latex()}
     made["papers.html"] = render(
         "papers.html.j2",
         top="",
@@ -48,7 +48,7 @@ def make_papers_files(runs: Sequence[tuple[Run, str]], tabs: Sequence[tuple[str,
         figures=figures,
         comparisons=comparisons,
         truths=truths,
-        folder=FOLDER,
+        folder=_FOLDER,
         measures=MEASURES,
         warnings={measure: warning(measure) for measure in MEASURES},
     )

@@ -21,8 +21,8 @@ from openmaia.reporting.browser.unit.pictures import PagePictures
 from openmaia.runs.files import safe
 from openmaia.runs.run import EVALUATION, Run
 
-INDEX_BYTES = 2_400_000
-SCRIPTS = ("dataTables.min.js", "units.js", "table.js", "index.js")
+_INDEX_BYTES = 2_400_000
+_SCRIPTS = ("dataTables.min.js", "units.js", "table.js", "index.js")
 
 
 class Report:
@@ -80,7 +80,7 @@ class Report:
         """
         shown = summaries or self.summaries
         several = len(shown) > 1
-        pictures = PagePictures(INDEX_BYTES)
+        pictures = PagePictures(_INDEX_BYTES)
         gallery = [
             card
             for (run, *_), one in zip(self.runs, shown, strict=True)
@@ -90,7 +90,7 @@ class Report:
         return render(
             "index.html.j2",
             top="",
-            scripts=SCRIPTS,
+            scripts=_SCRIPTS,
             summaries=shown,
             targets=sorted({target for one in shown for target in one.targets}),
             layers=sorted({row.unit.layer for one in shown for row in one.rows}),

@@ -26,7 +26,7 @@ from openmaia.runs.files import safe
 from openmaia.runs.run import InvestigationId, Run
 from openmaia.runs.state import STATES, InvestigationState, counts, states
 
-MAX_PAIRS = 60
+_MAX_PAIRS = 60
 """Largest number of units for which the chart of AUCs, with a row for each, is drawn."""
 
 
@@ -103,7 +103,7 @@ class RunSummary:
     generator: str
     agents: AgentStatistics
     pairs: Markup
-    """The chart of own and other AUCs; empty if no unit has both, or more than MAX_PAIRS do."""
+    """The chart of own and other AUCs; empty if no unit has both, or more than _MAX_PAIRS do."""
     costs: Costs
     reliability: Reliability
     coverage: Markup
@@ -198,7 +198,7 @@ def _confirmed(done: Sequence[UnitRow]) -> Interval | None:
 
 
 def _pairs(paired: Sequence[UnitRow]) -> Markup:
-    if not 0 < len(paired) <= MAX_PAIRS:
+    if not 0 < len(paired) <= _MAX_PAIRS:
         return Markup()
     pairs = [
         ScorePair(label=row.name, link=row.href, own=row.scores["auc"], other=row.scores["auc_other"]) for row in paired

@@ -28,12 +28,12 @@ from openmaia.reporting.browser.unit.page import render_unit
 from openmaia.runs.run import Run
 from openmaia.runs.state import RunCounts, counts
 
-HOSTS = ("127.0.0.1", "localhost")
+_HOSTS = ("127.0.0.1", "localhost")
 """The host names under which the server answers. Others are refused, as a protection against DNS rebinding."""
-VIEW_BYTES = 12_000_000
-EMPTY = bytes.fromhex("52494646240000005745425056503820180000003001009d012a0100010002003425a400037000fefb940000")
+_VIEW_BYTES = 12_000_000
+_EMPTY = bytes.fromhex("52494646240000005745425056503820180000003001009d012a0100010002003425a400037000fefb940000")
 """A WebP image of one pixel, served in place of a missing strip."""
-HEADERS = {
+_HEADERS = {
     "X-Content-Type-Options": "nosniff",
     "Cross-Origin-Resource-Policy": "same-origin",
     "X-Frame-Options": "DENY",
@@ -62,10 +62,10 @@ class LiveSite:
             self._refresh()
         report = self._report
         if path in report.pages:
-            return render_unit(report.pages[path], VIEW_BYTES).html
+            return render_unit(report.pages[path], _VIEW_BYTES).html
         page = report.pages.get(path.removesuffix(".webp") + ".html") if path.endswith(".webp") else None
         if page:
-            return render_unit(page, 0).strip or EMPTY
+            return render_unit(page, 0).strip or _EMPTY
         if path in {address for address, _ in report.tabs if address.startswith("applications/")}:
             return self._runs[0].files.read(f"report/{path}")
         if path.startswith("data/similar-"):
@@ -135,13 +135,13 @@ def application(runs: Sequence[Run], embed: TextEmbedding | None = None, token: 
         try:
             data = site.file(path)
         except OpenMaiaError as error:
-            return Response(error.message, 500, HEADERS, "text/plain")
+            return Response(error.message, 500, _HEADERS, "text/plain")
         if data is None:
-            return Response("There is no such page.", 404, HEADERS, "text/plain")
+            return Response("There is no such page.", 404, _HEADERS, "text/plain")
         kind = mimetypes.guess_type(path or "index.html")[0] or "application/octet-stream"
-        return Response(data, 200, HEADERS, kind)
+        return Response(data, 200, _HEADERS, kind)
 
     routes = [Route("/{path:path}", answer, methods=["GET"])]
-    middleware = [Middleware(TrustedHostMiddleware, allowed_hosts=list(HOSTS))]
-    middleware += [Middleware(TokenAccess, token=token, headers=HEADERS)] if token else []
+    middleware = [Middleware(TrustedHostMiddleware, allowed_hosts=list(_HOSTS))]
+    middleware += [Middleware(TokenAccess, token=token, headers=_HEADERS)] if token else []
     return Starlette(routes=routes, middleware=middleware)

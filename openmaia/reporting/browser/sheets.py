@@ -17,7 +17,7 @@ from openmaia.runs.files import safe
 from openmaia.runs.records import dumps
 from openmaia.runs.run import Run
 
-UNITS = 64
+_UNITS = 64
 """Units of one sheet, so that the page has a few megabytes."""
 SHEET_BYTES = 6_000_000
 """Maximum size of all images on a sheet. Photographs need less than half of it."""
@@ -93,9 +93,9 @@ class RunSheets:
 
 
 def render_sheet(store: ExemplarStore, target: str, layer: str, units: Sequence[int]) -> bytes:
-    """Renders a sheet as an HTML page that needs no other file. Raises ValueError if there are more than UNITS units."""
-    if len(units) > UNITS:
-        raise ValueError(f"{len(units)} units on one sheet; at most {UNITS} are shown, so divide them")
+    """Renders a sheet as an HTML page that needs no other file. Raises ValueError if there are more than _UNITS units."""
+    if len(units) > _UNITS:
+        raise ValueError(f"{len(units)} units on one sheet; at most {_UNITS} are shown, so divide them")
     chosen = tuple(Unit(target=target, layer=layer, index=index) for index in units)
     return Sheet(store=store, target=target, layer=layer, units=chosen, page="sheet.html", number=1, of=1).rendered()
 
@@ -170,7 +170,7 @@ def _divided(
     links: Mapping[Unit, str] | None = None,
     run: str = "",
 ) -> Iterator[Sheet]:
-    parts = [tuple(units[at : at + UNITS]) for at in range(0, len(units), UNITS)]
+    parts = [tuple(units[at : at + _UNITS]) for at in range(0, len(units), _UNITS)]
     for number, part in enumerate(parts, start=1):
         page = f"{folder}{safe(layer)}/{number}.html"
         own = {unit: links[unit] for unit in part if links and links[unit]}

@@ -16,12 +16,12 @@ from openmaia.reporting.browser.rows import UnitRow
 from openmaia.runs.records import dumps
 
 NEIGHBOURS = 5
-LEAST_OF_WORDS, LEAST_OF_EMBEDDINGS = 0.2, 0.5
+_LEAST_OF_WORDS, _LEAST_OF_EMBEDDINGS = 0.2, 0.5
 """The smallest cosine of similar descriptions: of TF-IDF vectors, where it is 0 without a common word, and of
 embeddings, where it is seldom 0."""
 SHARD = 400
 """Approximate number of units in a data file."""
-CHUNK = 200
+_CHUNK = 200
 """Number of descriptions that are compared with all others at once, to bound the memory."""
 
 
@@ -61,8 +61,8 @@ class SimilarDescriptions:
             return None
         pages: dict[str, list[Any]] = {page: [] for page in self._pages[name]}
         positions = [self._positions[page] for page in pages if page in self._positions]
-        for first in range(0, len(positions), CHUNK):
-            part = positions[first : first + CHUNK]
+        for first in range(0, len(positions), _CHUNK):
+            part = positions[first : first + _CHUNK]
             for position, near in zip(part, self._neighbours(part), strict=True):
                 pages[self._described[position].page] = [self._entry(each) for each in near]
         return make_call("receiveSimilar", dumps(pages))
@@ -99,7 +99,7 @@ class SimilarDescriptions:
 
     @property
     def _least(self) -> float:
-        return LEAST_OF_EMBEDDINGS if self._embed else LEAST_OF_WORDS
+        return _LEAST_OF_EMBEDDINGS if self._embed else _LEAST_OF_WORDS
 
     def _cosines(self, products: Any, line: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float32]]:
         """Returns positions of texts, and their similarities to the text in row `line`. Those with similarity 0 may be

@@ -8,11 +8,11 @@ from PIL import Image, ImageOps
 
 from openmaia.core.images import EncodedImage, Rendering, decode, outlined
 from openmaia.reporting.browser.unit.claims import find_exemplar_images
+from openmaia.reporting.browser.unit.pictures import PREFIX
 from openmaia.runs.records import Record
 
-PREFIX = "data:image/webp;base64,"
-TOP, TOP_SIDE = 4, 64
-STRIP_SIDE = 88
+_TOP, _TOP_SIDE = 4, 64
+_STRIP_SIDE = 88
 """Side of each exemplar in a strip, in pixels."""
 
 
@@ -50,7 +50,9 @@ class Thumbnails:
         return uri
 
 
-def make_thumbnails(record: Record, thumbnails: Thumbnails, count: int = TOP, side: int = TOP_SIDE) -> tuple[str, ...]:
+def make_thumbnails(
+    record: Record, thumbnails: Thumbnails, count: int = _TOP, side: int = _TOP_SIDE
+) -> tuple[str, ...]:
     """Returns data URIs of at most `count` top exemplars, outlined; none if the agent requested none."""
     images = find_exemplar_images(record, count)
     uris = (thumbnails.uri(image, side, mask, Rendering.OUTLINE) for image, mask in images)
@@ -63,14 +65,14 @@ def make_strip(record: Record) -> bytes:
 
     The report's first page shows one row at a time.
     """
-    squares = [_squares(image, mask) for image, mask in find_exemplar_images(record, TOP)]
+    squares = [_squares(image, mask) for image, mask in find_exemplar_images(record, _TOP)]
     squares = [pair for pair in squares if pair]
     if not squares:
         return b""
-    sheet = Image.new("RGB", (TOP * STRIP_SIDE, 2 * STRIP_SIDE), "white")
+    sheet = Image.new("RGB", (_TOP * _STRIP_SIDE, 2 * _STRIP_SIDE), "white")
     for column, pair in enumerate(squares):
         for line, square in enumerate(pair):
-            sheet.paste(square, (column * STRIP_SIDE, line * STRIP_SIDE))
+            sheet.paste(square, (column * _STRIP_SIDE, line * _STRIP_SIDE))
     buffer = io.BytesIO()
     sheet.save(buffer, "WEBP", quality=70, method=0)
     return buffer.getvalue()
@@ -82,9 +84,9 @@ def _squares(image: EncodedImage, mask: bytes | None) -> tuple[Image.Image, ...]
         decoded = decode(image.data)
     except ValueError:
         return ()
-    small = _shrunk(decoded, STRIP_SIDE)
+    small = _shrunk(decoded, _STRIP_SIDE)
     both = (small, _masked(small, _unpacked(mask, decoded.size), Rendering.OUTLINE))
-    return tuple(ImageOps.pad(each, (STRIP_SIDE, STRIP_SIDE), color="white") for each in both)
+    return tuple(ImageOps.pad(each, (_STRIP_SIDE, _STRIP_SIDE), color="white") for each in both)
 
 
 def _unpacked(mask: bytes | None, size: tuple[int, int]) -> Image.Image | None:

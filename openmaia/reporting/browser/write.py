@@ -28,8 +28,8 @@ from openmaia.runs.run import Run
 
 PAGE_BYTES = 1_200_000
 """Maximum size of all images on a page of a unit. `openmaia view`, which stores no page, allows more."""
-THREADS = 4
-NOTES = "report/pages.json"
+_THREADS = 4
+_NOTES = "report/pages.json"
 """The cache keys. Without it all pages are written again."""
 
 Notes = dict[str, list[Any]]
@@ -41,7 +41,7 @@ class WrittenPage:
     """The page of a unit that was written or was current already."""
 
     note: list[Any]
-    """Its entry in NOTES; empty if it must be written again."""
+    """Its entry in _NOTES; empty if it must be written again."""
     damage: str = ""
     """Why the page does not show the record; empty if it does."""
 
@@ -83,7 +83,7 @@ def _write_pages(files: Files, report: Report, sheets: Sequence[Sheet]) -> dict[
     pages = report.pages
     gc.freeze()  # Otherwise each full garbage collection visits the rows of all units.
     try:
-        with ThreadPoolExecutor(THREADS) as pool:
+        with ThreadPoolExecutor(_THREADS) as pool:
             results = pool.map(_write_page, repeat(files), pages.values(), repeat(notes))
             written = dict(zip(pages, results, strict=True))
             list(pool.map(_write_sheet, repeat(files), sheets, repeat(notes)))
@@ -92,13 +92,13 @@ def _write_pages(files: Files, report: Report, sheets: Sequence[Sheet]) -> dict[
     now = {path: page.note for path, page in written.items() if page.note}
     now |= {sheet.page: [sheet.made_from, False] for sheet in sheets}
     if now != notes:
-        files.write(NOTES, dumps(now).encode())
+        files.write(_NOTES, dumps(now).encode())
     return written
 
 
 def _notes(files: Files) -> Notes:
     try:
-        found = dict(parse_json(files.read(NOTES) or b"{}"))
+        found = dict(parse_json(files.read(_NOTES) or b"{}"))
     except (ValueError, TypeError):
         return {}
     return {page: note for page, note in found.items() if isinstance(note, list)}

@@ -6,7 +6,7 @@ from openmaia.evaluation.analysis.comparison import MEASURES, RunComparison
 from openmaia.evaluation.analysis.sanity import warning
 from openmaia.reporting.figures.table import DataTable
 
-COLUMNS = ("one", "other", "measure", "units", "mean_one", "mean_other", "difference", "low", "high", "p", "adjusted")
+_COLUMNS = ("one", "other", "measure", "units", "mean_one", "mean_other", "difference", "low", "high", "p", "adjusted")
 
 
 def difference_table(comparisons: Sequence[RunComparison]) -> DataTable:
@@ -29,4 +29,4 @@ def difference_table(comparisons: Sequence[RunComparison]) -> DataTable:
             if name in compared and warning(name)
         ),
     )
-    return DataTable(caption="Paired differences between methods", columns=COLUMNS, rows=rows, notes=notes)
+    return DataTable(caption="Paired differences between methods", columns=_COLUMNS, rows=rows, notes=notes)

@@ -22,10 +22,10 @@ from openmaia.core.text import printable
 from openmaia.reporting.figures import style
 from openmaia.reporting.figures.style import INK, LINE, NEUTRAL, PALE, POSITIVE, SOFT, WHITE, styled
 
-WIDTH, LEFT, RIGHT, MARGIN, INDENT = 720.0, 296.0, 100.0, 16.0, 28.0
-TOP, FOOT = 36.0, 26.0
+_WIDTH, _LEFT, _RIGHT, _MARGIN, _INDENT = 720.0, 296.0, 100.0, 16.0, 28.0
+_TOP, _FOOT = 36.0, 26.0
 """Heights of the legend and of the tick labels below an axis, in points."""
-LETTERS = 42
+_LETTERS = 42
 """Characters of a row's name."""
 
 
@@ -82,12 +82,12 @@ def row_chart(
     `legend` has results of `point_key` or `bar_key`, and `step` is the height of a row in points. Without `ticks`, each
     panel gets round ones that cover its numbers.
     """
-    height = TOP + sum(step * len(rows) + FOOT for rows in panels)
-    figure, top = style.new_figure(WIDTH, height), TOP
+    height = _TOP + sum(step * len(rows) + _FOOT for rows in panels)
+    figure, top = style.new_figure(_WIDTH, height), _TOP
     for rows in panels:
         bottom = top + step * len(rows)
-        axes = style.add_axes(figure, LEFT, top, RIGHT, height - bottom)
-        top = bottom + FOOT
+        axes = style.add_axes(figure, _LEFT, top, _RIGHT, height - bottom)
+        top = bottom + _FOOT
         shown = list(ticks) or _round_ticks([0.0] * is_from_zero + [number for row in rows for number in row.numbers])
         axes.set(xlim=(shown[0], shown[-1]), ylim=(max(len(rows), 1), 0), yticks=[])
         axes.set_xticks(shown, [tick_format.format(tick).replace("-", "−") for tick in shown])
@@ -95,7 +95,7 @@ def row_chart(
         for number, row in enumerate(rows):
             _write(figure, axes, row, number + 0.5, 8 / step)
             (_draw_bars if is_bars else _draw_points)(axes, row, number + 0.5)
-    place = (MARGIN / WIDTH, 1 - 9 / height)
+    place = (_MARGIN / _WIDTH, 1 - 9 / height)
     figure.legend(handles=list(legend), loc="upper left", ncols=max(len(legend), 1), bbox_to_anchor=place, borderpad=0)
     return figure
 
@@ -146,9 +146,9 @@ def _draw_interval(axes: Axes, mark: RowMark, y: float, colour: str, width: floa
 
 def _write(figure: Figure, axes: Axes, row: ChartRow, y: float, offset: float) -> None:
     place = blended_transform_factory(figure.transFigure, axes.transData)
-    left = (MARGIN if row.is_heading else INDENT) / WIDTH
+    left = (_MARGIN if row.is_heading else _INDENT) / _WIDTH
     colour = SOFT if row.is_published else INK
-    axes.text(1 - MARGIN / WIDTH, y, printable(row.text), transform=place, va="center", ha="right", color=colour)
+    axes.text(1 - _MARGIN / _WIDTH, y, printable(row.text), transform=place, va="center", ha="right", color=colour)
     y = y - offset if row.note else y
     axes.text(left, y, _shortened(row.label), transform=place, va="center", color=colour, weight="bold" if row.is_heading else "normal")  # fmt: skip
     axes.text(left, y + 2 * offset, printable(row.note), transform=place, va="center", color=SOFT)
@@ -156,8 +156,8 @@ def _write(figure: Figure, axes: Axes, row: ChartRow, y: float, offset: float) -
 
 def _shortened(name: str) -> str:
     """Shortens a long name by leaving out its middle, because both ends distinguish names."""
-    half = (LETTERS - 3) // 2
-    return printable(name if len(name) <= LETTERS else f"{name[:half]}...{name[-half:]}")
+    half = (_LETTERS - 3) // 2
+    return printable(name if len(name) <= _LETTERS else f"{name[:half]}...{name[-half:]}")
 
 
 def _round_ticks(numbers: Sequence[float]) -> list[float]:

@@ -11,9 +11,9 @@ from openmaia.core.text import printable
 from openmaia.reporting.costs.estimate import Prediction
 from openmaia.reporting.figures.style import INK, RUNS, SOFT, add_axes, new_figure, styled, svg
 
-TITLE = "Predicted duration of a sweep, by number of GPUs"
-KEY = "Solid: pools, replicas balanced. Dotted: each GPU holds all models and runs one investigation after the other."
-TICKS = {
+_TITLE = "Predicted duration of a sweep, by number of GPUs"
+_KEY = "Solid: pools, replicas balanced. Dotted: each GPU holds all models and runs one investigation after the other."
+_TICKS = {
     60.0: "1 min", 600.0: "10 min", 3600.0: "1 h", 36e3: "10 h", 864e2: "1 d", 864e3: "10 d", 864e4: "100 d", 864e5: "1,000 d",
 }  # fmt: skip
 
@@ -37,15 +37,15 @@ def scaling(predictions: Sequence[Prediction], source: str) -> bytes:
     axes.grid(axis="y")
     axes.minorticks_off()
     axes.set_xticks(gpus, [f"{number:g} GPUs" for number in gpus])
-    ticks = {time: text for time, text in TICKS.items() if low <= time <= high}
+    ticks = {time: text for time, text in _TICKS.items() if low <= time <= high}
     axes.set_yticks(list(ticks), list(ticks.values()))
     for number, units in enumerate(sorted({one.units for one in predictions})):
         own = sorted((one for one in predictions if one.units == units), key=lambda one: one.gpus)
         _draw(axes, own, RUNS[number % len(RUNS)])
-    figure.text(16 / 720, 334 / 360, TITLE, weight="bold")
-    figure.text(16 / 720, 24 / 360, KEY, color=SOFT)
+    figure.text(16 / 720, 334 / 360, _TITLE, weight="bold")
+    figure.text(16 / 720, 24 / 360, _KEY, color=SOFT)
     figure.text(16 / 720, 8 / 360, f"Service times {printable(source)}", color=SOFT)
-    return svg(figure, TITLE).encode()
+    return svg(figure, _TITLE).encode()
 
 
 def _draw(axes: Axes, predictions: Sequence[Prediction], colour: str) -> None:

@@ -29,10 +29,10 @@ POSITIVE, PALE, NEUTRAL, WORSE = "#2f62d9", "#acc0f0", "#8b919c", "#b3352c"
 RUNS = (POSITIVE, "#0f766e", "#b45309", "#9333ea", WORSE, SOFT)
 """Colours of runs in their order. After the last colour they start again."""
 
-FONTS = ("DejaVu Sans", "Noto Sans", "Noto Sans CJK JP", "Arial Unicode MS")
+_FONTS = ("DejaVu Sans", "Noto Sans", "Noto Sans CJK JP", "Arial Unicode MS")
 """Fonts that are searched for a character in this order. Fonts that are not installed are left out."""
-DPI = 144
-STYLE: dict[Any, Any] = {
+_DPI = 144
+_STYLE: dict[Any, Any] = {
     "svg.fonttype": "none",
     "svg.hashsalt": "openmaia",
     "text.parse_math": False,
@@ -59,10 +59,10 @@ _LOCK = threading.RLock()
 
 @contextmanager
 def styled() -> Generator[None]:
-    """Context manager and decorator that applies STYLE to figures drawn or saved in it, under a lock, as settings are
+    """Context manager and decorator that applies _STYLE to figures drawn or saved in it, under a lock, as settings are
     global."""
     installed = set(font_manager.get_font_names())
-    style: dict[Any, Any] = STYLE | {"font.family": [name for name in FONTS if name in installed]}
+    style: dict[Any, Any] = _STYLE | {"font.family": [name for name in _FONTS if name in installed]}
     with _LOCK, mpl.rc_context(style), warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Glyph .* missing from", UserWarning)
         yield
@@ -83,7 +83,7 @@ def add_axes(figure: Figure, left: float, top: float, right: float, bottom: floa
 def png(figure: Figure) -> bytes:
     """Returns the figure as PNG, with two pixels per point."""
     buffer = io.BytesIO()
-    figure.savefig(buffer, format="png", dpi=DPI, metadata={"Software": None})
+    figure.savefig(buffer, format="png", dpi=_DPI, metadata={"Software": None})
     return buffer.getvalue()
 
 
@@ -113,7 +113,7 @@ def svg(figure: Figure, label: str, titles: Mapping[str, str] | None = None) -> 
         "aria-label": printable(label),
         "stroke-linejoin": "round",
     }
-    root.attrib["font-family"] = ", ".join([*(f"'{name}'" for name in FONTS), "sans-serif"])
+    root.attrib["font-family"] = ", ".join([*(f"'{name}'" for name in _FONTS), "sans-serif"])
     ElementTree.register_namespace("", _SVG)
     ElementTree.register_namespace("xlink", "http://www.w3.org/1999/xlink")
     return Markup(ElementTree.tostring(root, encoding="unicode"))

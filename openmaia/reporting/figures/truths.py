@@ -6,7 +6,7 @@ from openmaia.evaluation.truth import read_truth, truth_scores
 from openmaia.reporting.figures.table import DataTable
 from openmaia.runs.run import Run
 
-SCORES = ("exact", "precision", "recall")
+_SCORES = ("exact", "precision", "recall")
 
 
 def truth_tables(runs: Sequence[tuple[Run, str]]) -> dict[str, DataTable]:
@@ -20,7 +20,7 @@ def truth_tables(runs: Sequence[tuple[Run, str]]) -> dict[str, DataTable]:
             name,
             each.by,
             each.units,
-            *(value for score in SCORES for value in getattr(each, score).as_list()),
+            *(value for score in _SCORES for value in getattr(each, score).as_list()),
             each.unknown,
         )
         for name, several in matches.items()
@@ -34,7 +34,7 @@ def truth_tables(runs: Sequence[tuple[Run, str]]) -> dict[str, DataTable]:
         for name, several in matches.items()
         for each in several
     )  # fmt: skip
-    intervals = (f"{score}{end}" for score in SCORES for end in ("", "_low", "_high"))
+    intervals = (f"{score}{end}" for score in _SCORES for end in ("", "_low", "_high"))
     notes = (
         "exact: every alternative that excites the unit has a label, and no label is left over; 95 % intervals, Wilson for "
         "exact, bootstrap over units for precision and recall; unknown: comparisons without an answer, which count as misses.",
@@ -46,7 +46,7 @@ def truth_tables(runs: Sequence[tuple[Run, str]]) -> dict[str, DataTable]:
         ),
         "truth-units": DataTable(
             caption=f"{title}, by unit",
-            columns=("run", "by", "layer", "unit", "replicate", "labels", "truth", *SCORES),
+            columns=("run", "by", "layer", "unit", "replicate", "labels", "truth", *_SCORES),
             rows=units,
             notes=notes,
         ),

@@ -16,14 +16,14 @@ from openmaia.runs.records import Record, dumps
 
 CONDUCT = ("experiments", "tracebacks", "sent_back")
 """Counts that tell how well the agent works."""
-NUMBERS = (
+_NUMBERS = (
     "turns", "messages", "converged", *CONDUCT, "prompt_tokens", "cached_tokens",
     "generated_tokens", "seconds",
 )  # fmt: skip
-COST = "gpu_seconds"
+_COST = "gpu_seconds"
 SCORES = ("positive", "neutral", *SIZES, "auc", "auc_all", "auc_other")
-VERDICT = ("mark", "verdict", "p", "q", "worst_control", "worst_auc")
-MARKS = {
+_VERDICT = ("mark", "verdict", "p", "q", "worst_control", "worst_auc")
+_MARKS = {
     Verdict.SUPPORTED: "🟢",
     Verdict.UNDECIDED: "🟡",
     Verdict.NOT_SUPPORTED: "🔴",
@@ -33,17 +33,17 @@ MARKS = {
 }
 """A table of W&B cannot colour its cells."""
 COLUMNS = (
-    "exemplars", "unit", "target", "layer", "index", "replicate", "stop", "labels", "description", *VERDICT, *NUMBERS,
-    COST, "tool_calls", "calls_by_tool", "outcome", *SCORES, "backbone",
+    "exemplars", "unit", "target", "layer", "index", "replicate", "stop", "labels", "description", *_VERDICT, *_NUMBERS,
+    _COST, "tool_calls", "calls_by_tool", "outcome", *SCORES, "backbone",
 )  # fmt: skip
 
 
 def make_point(summary: RecordSummary, number: int) -> dict[str, Any]:
     """Returns the point by metric name. `number`, the position in the order of completion, is the x-axis."""
-    values: dict[str, Any] = {field: summary[field] for field in NUMBERS if summary.get(field) is not None}
+    values: dict[str, Any] = {field: summary[field] for field in _NUMBERS if summary.get(field) is not None}
     values |= {
         "number": number,
-        COST: _gpu_seconds(summary),
+        _COST: _gpu_seconds(summary),
         "name": _name(summary),
         "target": _text(summary["target"]),
         "stop": summary["stop"],
@@ -63,10 +63,10 @@ def make_cells(summary: RecordSummary, scores: Mapping[str, Any], image: Any) ->
         **summary,
         **{field: scores.get(field) for field in (*SCORES, "outcome")},
         **verdict.columns,
-        "mark": MARKS[verdict.verdict],
+        "mark": _MARKS[verdict.verdict],
         "exemplars": image,
         "unit": _name(summary),
-        COST: _gpu_seconds(summary),
+        _COST: _gpu_seconds(summary),
         "labels": "; ".join(summary["labels"]),
         "tool_calls": sum(tools.values()),
         "calls_by_tool": dumps(dict(tools)),
@@ -77,11 +77,9 @@ def make_cells(summary: RecordSummary, scores: Mapping[str, Any], image: Any) ->
 
 def make_thumbnail(record: Record) -> Image.Image | None:
     """Returns the top exemplars side by side as one image, or None if the agent requested none."""
-    from openmaia.reporting.browser.thumbnails import (  # the browser loads matplotlib
-        PREFIX,
-        Thumbnails,
-        make_thumbnails,
-    )
+    # The browser loads matplotlib.
+    from openmaia.reporting.browser.thumbnails import Thumbnails, make_thumbnails
+    from openmaia.reporting.browser.unit.pictures import PREFIX
 
     uris = make_thumbnails(record, Thumbnails(1_000_000))
     images = [Image.open(io.BytesIO(base64.b64decode(uri.removeprefix(PREFIX)))) for uri in uris]

@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Mapping
 
 TOKENS = ("prompt_tokens", "cached_tokens", "generated_tokens")
-GAUGES = {"waiting": "queue", "under_way": "under_way", "replicas": "replicas", "deaths": "deaths"}
+_GAUGES = {"waiting": "queue", "under_way": "under_way", "replicas": "replicas", "deaths": "deaths"}
 """Statistics of pools that are shown unchanged, with the names of their time series."""
 
 Counters = Mapping[str, Mapping[str, float]]
@@ -73,7 +73,7 @@ class LiveSeries:
         """
         old, new = self._before[1].get(role), self._now[1][role]
         seconds = self._now[0] - self._before[0]
-        values = {shown: new[name] for name, shown in GAUGES.items() if name in new}
+        values = {shown: new[name] for name, shown in _GAUGES.items() if name in new}
         if old is None or seconds <= 0:
             return values
 

@@ -26,11 +26,11 @@ from openmaia.reporting.tracking.series import Counters, LiveSeries, make_plain
 from openmaia.reporting.tracking.wandb_run import WandbRun, end_service
 from openmaia.runs.run import InvestigationId, Run
 
-INTERRUPT_SECONDS = 5.0
+_INTERRUPT_SECONDS = 5.0
 """Longest wait for W&B if the run is interrupted. The process must end within 15 seconds then."""
-THUMBNAILS = 500
+_THUMBNAILS = 500
 """Largest number of rows in the table that have a thumbnail."""
-FIRST_TABLE = 10
+_FIRST_TABLE = 10
 """Number of finished units at which the table is logged first. It is logged again only when the number has doubled and
 at the end, because W&B stores every version."""
 
@@ -54,7 +54,7 @@ def start(config: Config, run: Run, say: Callable[[str], None]) -> "Generator[Tr
             f"tracking.kind=wandb, tracking.mode={tracking.mode}: W&B could not be started: {_cause(error)}. "
             "Log in (wandb login, or WANDB_API_KEY), or give tracking.mode=offline or tracking.kind=none"
         ) from error
-    seconds = INTERRUPT_SECONDS
+    seconds = _INTERRUPT_SECONDS
     try:
         yield tracker
         seconds = tracking.finish_seconds
@@ -80,7 +80,7 @@ class Tracker:
         self._new: list[RecordSummary] = list(new)
         self._summaries: dict[InvestigationId, RecordSummary] = {InvestigationId.of_row(one): one for one in told}
         self._thumbnails: dict[InvestigationId, Image.Image | None] = {}
-        self._next_table = FIRST_TABLE
+        self._next_table = _FIRST_TABLE
         self._thread = threading.Thread(target=self._follow, name="tracking", daemon=True)
         self._thread.start()
 
@@ -161,7 +161,7 @@ class Tracker:
         self._wandb.log_table(rows.COLUMNS, cells)
 
     def _thumbnail(self, investigation: InvestigationId) -> Image.Image | None:
-        if investigation not in self._thumbnails and len(self._thumbnails) < THUMBNAILS:
+        if investigation not in self._thumbnails and len(self._thumbnails) < _THUMBNAILS:
             self._thumbnails[investigation] = None
             with suppress(StoreError, OSError):  # the record is damaged or was removed
                 self._thumbnails[investigation] = rows.make_thumbnail(self._run.record(investigation))

@@ -22,7 +22,7 @@ from openmaia.runs.run import Run
 STATE = "tracking/wandb.json"
 """File with the id and the first start of the W&B run, which a resumed run continues."""
 INSTALL = "python -m pip install 'wandb>=0.31,<0.32' 'wandb-workspaces>=0.4.13,<0.5'"
-HIDDEN = ("paths", "tracking", "address", "base_url")
+_HIDDEN = ("paths", "tracking", "address", "base_url")
 """Config keys that are not sent to W&B: paths of files, and addresses, which may contain credentials."""
 _ENVIRONMENT = threading.Lock()
 
@@ -129,7 +129,7 @@ def _visible(values: Any) -> Any:
     if not isinstance(values, dict):
         return values
     section = cast(dict[str, Any], values)
-    return {key: _visible(value) for key, value in section.items() if key not in HIDDEN}
+    return {key: _visible(value) for key, value in section.items() if key not in _HIDDEN}
 
 
 @contextmanager

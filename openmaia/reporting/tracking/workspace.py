@@ -14,11 +14,11 @@ from openmaia.reporting.tracking.series import TOKENS, make_plain
 from openmaia.reporting.tracking.wandb_run import INSTALL, STATE, read_state
 from openmaia.runs.run import Run
 
-FILE = "tracking/workspace.json"
-HOURS = "run/hours"
-STAGE = {"Units done": ("done", "total"), "Units per minute": ("per_minute",), "Minutes left": ("eta_minutes",)}
-FAILURES = ("ServiceError", "SandboxError", "StoreError", "other")
-POOL = {
+_FILE = "tracking/workspace.json"
+_HOURS = "run/hours"
+_STAGE = {"Units done": ("done", "total"), "Units per minute": ("per_minute",), "Minutes left": ("eta_minutes",)}
+_FAILURES = ("ServiceError", "SandboxError", "StoreError", "other")
+_POOL = {
     "Requests in the queue": "queue",
     "Batches, share of the limit": "occupancy",
     "Replicas, share of time at work": "utilisation",
@@ -44,16 +44,16 @@ def write_workspace(run: Run) -> SavedWorkspace:
     it.
     """
     workspace = make_workspace(run)
-    run.files.write(FILE, to_json(workspace).encode())
+    run.files.write(_FILE, to_json(workspace).encode())
     import wandb
 
     if not wandb.login(prompt=False, verify=False):
-        return SavedWorkspace(file=run.files.path(FILE), url="")
+        return SavedWorkspace(file=run.files.path(_FILE), url="")
     try:
-        return SavedWorkspace(file=run.files.path(FILE), url=str(workspace.save().url))
+        return SavedWorkspace(file=run.files.path(_FILE), url=str(workspace.save().url))
     except (wandb.Error, OSError, ValueError) as error:
         raise ServiceError(
-            f"the workspace could not be saved to W&B: {' '.join(str(error).split())[:500]}; {FILE} in the run has it"
+            f"the workspace could not be saved to W&B: {' '.join(str(error).split())[:500]}; {_FILE} in the run has it"
         ) from error
 
 
@@ -107,19 +107,19 @@ def _agents(run: Run, wr: Any) -> Sequence[Any]:
         wr.LinePlot(title="Messages of a conversation, by unit", x="unit/number", y=messages, plot_type="line"),
         wr.LinePlot(title="Turn in which the final hypothesis appeared", x="unit/number", y=turns),
         wr.LinePlot(title="GPU-seconds of a unit", x="unit/number", y=["unit/gpu_seconds"]),
-        wr.LinePlot(title="Medians so far", x=HOURS, y=medians),
-        wr.LinePlot(title="Experiments, tracebacks and refused answers per unit", x=HOURS, y=conduct),
+        wr.LinePlot(title="Medians so far", x=_HOURS, y=medians),
+        wr.LinePlot(title="Experiments, tracebacks and refused answers per unit", x=_HOURS, y=conduct),
     ]
 
 
 def _progress(wr: Any) -> Sequence[Any]:
-    series = {title: [f"investigations/{key}" for key in keys] for title, keys in STAGE.items()}
+    series = {title: [f"investigations/{key}" for key in keys] for title, keys in _STAGE.items()}
     series["Turns completed"] = ["turns/completed", "turns/of_running"]
-    series["Failures by cause"] = [f"failures/{kind}" for kind in FAILURES]
-    return [wr.LinePlot(title=title, x=HOURS, y=names) for title, names in series.items()]
+    series["Failures by cause"] = [f"failures/{kind}" for kind in _FAILURES]
+    return [wr.LinePlot(title=title, x=_HOURS, y=names) for title, names in series.items()]
 
 
 def _pools(wr: Any) -> Sequence[Any]:
-    series = {title: [f"pools/{role}/{key}" for role in POOLS] for title, key in POOL.items()}
+    series = {title: [f"pools/{role}/{key}" for role in POOLS] for title, key in _POOL.items()}
     series["Tokens per second"] = [f"pools/backbone/{name}_per_second" for name in TOKENS]
-    return [wr.LinePlot(title=title, x=HOURS, y=names) for title, names in series.items()]
+    return [wr.LinePlot(title=title, x=_HOURS, y=names) for title, names in series.items()]

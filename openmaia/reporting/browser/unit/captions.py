@@ -8,7 +8,7 @@ from openmaia.core.documents import parse_json
 from openmaia.core.messages import Part
 from openmaia.runs.records import ImageEntry, Record, ToolCall
 
-OWN = "an image that the agent made"
+_OWN = "an image that the agent made"
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,7 @@ class Captions:
         if isinstance(image, str):
             return image
         name = next(find_references(image), None)
-        return OWN if name is None else self.texts.get(name, "")
+        return _OWN if name is None else self.texts.get(name, "")
 
 
 def parse_arguments(call: ToolCall) -> list[Any]:

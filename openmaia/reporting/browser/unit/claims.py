@@ -12,7 +12,7 @@ from openmaia.reporting.browser.unit.observation import ImageView, Viewer
 from openmaia.reporting.browser.unit.scored import EvaluationView, ScoredImage
 from openmaia.runs.records import ImageEntry, Record, Turn
 
-TESTED, SUPPORTING, EXEMPLARS = 6, 4, 8
+_TESTED, _SUPPORTING, EXEMPLARS = 6, 4, 8
 """Maximum numbers of images: of the test of a label, of a supporting turn, and of exemplars."""
 
 
@@ -67,7 +67,7 @@ def _claim(label: str, record: Record, evaluation: EvaluationView | None, viewer
     by_label: dict[str, float | None] = (evaluation.scores.get("auc_by_label") or {}) if evaluation else {}
     return ClaimView(
         label=label,
-        tested=tuple(sorted(tested[:TESTED], key=lambda image: -image.activation)),
+        tested=tuple(sorted(tested[:_TESTED], key=lambda image: -image.activation)),
         auc=by_label.get(label),
         support=tuple(_support(label, record.turns, viewer)),
         listed=tuple(turn.index + 1 for turn in record.turns if any(_holds(each, label) for each in turn.hypotheses)),
@@ -86,7 +86,7 @@ def _support(label: str, turns: Sequence[Turn], viewer: Viewer) -> Iterator[Supp
         yield SupportingTurn(
             turn=turn.index + 1,
             # Outlines cannot be seen at this size. The turn has them.
-            images=tuple(viewer.measured_image(entry, with_mask=False) for entry in about[:SUPPORTING]),
+            images=tuple(viewer.measured_image(entry, with_mask=False) for entry in about[:_SUPPORTING]),
             count=len(about),
             mean=fmean(map(_value, about)),
             others=len(others),

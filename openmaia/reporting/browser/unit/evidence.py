@@ -7,7 +7,7 @@ from openmaia.reporting.browser.unit.scored import ScoredImage, compute_share
 from openmaia.runs.evidence import Confirmation, ConfirmationSample, Evidence
 from openmaia.runs.records import Record
 
-STATES = {"met": "met", "missing": "not met", "unverified": "cannot be checked"}
+_STATES = {"met": "met", "missing": "not met", "unverified": "cannot be checked"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,7 +25,7 @@ class EvidenceView:
     @property
     def verdict(self) -> str:
         """Whether the requirements are met, in words; empty if nothing was required."""
-        return STATES.get(self.evidence.state, "")
+        return _STATES.get(self.evidence.state, "")
 
     @property
     def is_empty(self) -> bool:

@@ -9,7 +9,7 @@ from openmaia.reporting.browser.unit.captions import Captions, find_image_labels
 from openmaia.reporting.browser.unit.pictures import PagePictures, Picture
 from openmaia.runs.records import ImageEntry, ToolCall, Turn
 
-LINES = 30
+_LINES = 30
 """Number of lines of a printed text that are not collapsed."""
 DISPLAYED, MEASURED = 16, 8
 """Numbers of images shown: of the displayed ones of a turn, and the measured ones of a call. The others are listed in
@@ -203,11 +203,11 @@ def group_calls(calls: Sequence[ToolCall]) -> list[ToolUse]:
 
 
 def fold(text: str) -> Block:
-    """Converts a text to a block. At most three lines more than LINES are shown as well."""
+    """Converts a text to a block. At most three lines more than _LINES are shown as well."""
     lines = text.strip("\n").split("\n")
-    if len(lines) <= LINES + 3:
+    if len(lines) <= _LINES + 3:
         return Block(head="\n".join(lines))
-    return Block(head="\n".join(lines[:LINES]), rest="\n".join(lines[LINES:]), rest_lines=len(lines) - LINES)
+    return Block(head="\n".join(lines[:_LINES]), rest="\n".join(lines[_LINES:]), rest_lines=len(lines) - _LINES)
 
 
 def _is_line(text: str) -> bool:

@@ -21,7 +21,7 @@ from openmaia.runs.run import Run
 
 Neighbours = tuple[tuple[str, str] | None, tuple[str, str] | None]
 """Address and title of the previous and of the next page of the layer; None if there is none."""
-LAST_WORDS = 600
+_LAST_WORDS = 600
 """Number of characters of the last reply that the page shows if there is no answer."""
 
 
@@ -52,7 +52,7 @@ class RenderedUnit:
     """Why the page does not show the record; empty if it does."""
 
 
-UNSHOWABLE = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
+_UNSHOWABLE = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
 """Exceptions for a record or an evaluation whose values have the right types, and contradict each other."""
 
 
@@ -64,7 +64,7 @@ def render_unit(page: UnitPage, allowance: int) -> RenderedUnit:
     try:
         record = page.run.record(page.row.investigation)
         return RenderedUnit(html=_html(page, record, allowance), strip=make_strip(record))
-    except (StoreError, *UNSHOWABLE) as error:
+    except (StoreError, *_UNSHOWABLE) as error:
         reason = error.message if isinstance(error, StoreError) else f"its values do not fit together ({error!r})"
         html = render("damaged.html.j2", row=page.row, damage=reason, top=page.top)
         return RenderedUnit(html=html, damage=f"cannot be shown: {reason}")
@@ -108,4 +108,4 @@ def _last_words(record: Record) -> str:
     if record.stop is Stop.ANSWER or not record.turns:
         return ""
     text = record.turns[-1].reply.strip()
-    return text if len(text) <= LAST_WORDS else f"…{text[-LAST_WORDS:]}"
+    return text if len(text) <= _LAST_WORDS else f"…{text[-_LAST_WORDS:]}"

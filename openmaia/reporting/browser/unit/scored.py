@@ -10,12 +10,12 @@ from openmaia.evaluation.storage import check_header
 from openmaia.reporting.browser.unit.pictures import PagePictures, Picture
 from openmaia.runs import tables
 
-METRICS = (
+_METRICS = (
     "auc", "auc_worst", "auc_unrelated", "auc_random", "top1",
     "detection_auprc", "detection_f1", "detection_correlation", "detection_iou", "detection_responsiveness", "detection_purity",
     "detection_balanced_accuracy", "detection_fuzzing",
 )  # fmt: skip
-ROLES = {
+_ROLES = {
     "positive": "images of the description",
     "neutral": "matched neutral images",
     "unrelated": "unrelated prompts",
@@ -93,7 +93,7 @@ def make_evaluation_view(data: bytes, pictures: PagePictures) -> EvaluationView:
         rows=tuple(_dots(rows, low, high)),
         low=low,
         high=high,
-        failed_checks=tuple(notes(METRICS)),
+        failed_checks=tuple(notes(_METRICS)),
     )
 
 
@@ -103,11 +103,11 @@ def compute_share(value: float, high: float) -> float:
 
 
 def _dots(rows: Sequence[Mapping[str, Any]], low: float, high: float) -> list[DotRow]:
-    groups = {role: [float(row["activation"]) for row in rows if row["role"] == role] for role in ROLES}
+    groups = {role: [float(row["activation"]) for row in rows if row["role"] == role] for role in _ROLES}
     span = (high - low) or 1.0
     return [
         DotRow(
-            name=ROLES[role],
+            name=_ROLES[role],
             dots=tuple((value - low) / span for value in values),
             mean=(sum(values) / len(values) - low) / span,
         )

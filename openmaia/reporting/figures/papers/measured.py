@@ -13,13 +13,13 @@ from openmaia.reporting.figures.papers import published
 from openmaia.reporting.image_models import image_model
 from openmaia.runs.run import Run
 
-SYNTHETIC = "synthetic"
+_SYNTHETIC = "synthetic"
 
 TITLES = {
     "resnet152": "ResNet-152",
     "dino_vits8": "DINO ViT-S/8",
     "clip_rn50": "CLIP RN50",
-    SYNTHETIC: "Synthetic units",
+    _SYNTHETIC: "Synthetic units",
 }
 """The MAIA papers' names of networks by ours, in their order."""
 
@@ -109,8 +109,8 @@ def recognize_network(target: Mapping[str, Any]) -> str:
     Empty if the papers did not study it with these weights.
     """
     kind, name = target.get("kind"), target.get("network")
-    if kind == SYNTHETIC:
-        return SYNTHETIC
+    if kind == _SYNTHETIC:
+        return _SYNTHETIC
     is_known = kind == "network" and name in published.units() and not target.get("weights")
     return str(name) if is_known else ""
 
