@@ -18,7 +18,7 @@ from openmaia.core.services import GeneratedImage, Generation, Probe, Services, 
 from openmaia.core.units import Unit
 from openmaia.distributed.pools.handles import Pools
 from openmaia.distributed.pools.replica import Replica
-from openmaia.reporting.browser.rows import rows, summary
+from openmaia.reporting.browser.rows import make_rows, summarize_run
 from openmaia.reporting.totals import costs
 from openmaia.runs.parquet import read_record, read_turn, write_record, write_turn
 from openmaia.runs.run import Run
@@ -202,4 +202,4 @@ def test_the_report_shows_costs_of_the_run_and_of_a_unit(tmp_path: Path):
         assert "Tokens 200 prompt, of these 20 cached; 40 generated" in text
         assert "backbone 5 s of GPUs" in text
         assert "target 0.12 s of GPUs" in text
-    assert summary(run, "x", rows(run, "x", "")).costs.gpu_seconds == 5.125
+    assert summarize_run(run, "x", make_rows(run, "x", "")).costs.gpu_seconds == 5.125

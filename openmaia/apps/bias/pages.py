@@ -11,7 +11,7 @@ from openmaia.apps.bias.run import read_tests
 from openmaia.apps.bias.stored import FAILURES, TESTS, StoredImage, StoredTest
 from openmaia.core.images import EncodedImage
 from openmaia.reporting.browser.pages import APPLICATIONS, render
-from openmaia.reporting.browser.rows import rows
+from openmaia.reporting.browser.rows import make_rows
 from openmaia.reporting.browser.thumbnails import Thumbnails
 from openmaia.reporting.figures.charts import value_strips
 from openmaia.reporting.figures.style import svg
@@ -72,7 +72,7 @@ def write_pages(run: Run, verdicts: Sequence[BiasVerdict]) -> None:
     """Writes the page of claimed biases and, if failure modes are stored, their page to report/applications/ of the
     run.
     """
-    pages = {row.investigation: row.page for row in rows(run, run.name, "units/")}
+    pages = {row.investigation: row.page for row in make_rows(run, run.name, "units/")}
     failures = list(read_tests(run, FAILURES))
     config = run.config()
     facts: dict[str, Any] = {

@@ -21,6 +21,7 @@ from typing import Any, cast
 
 from openmaia.evaluation.analysis.statistics import CHANCE
 from openmaia.runs.run import InvestigationId, Run
+from openmaia.runs.state import states
 
 LEVEL = 0.05
 """The largest q of a supported description."""
@@ -136,10 +137,10 @@ _UNDRAWABLE = "At least half of the images of the description do not show what i
 def judge(stop: str, scores: Mapping[str, Any] | None, cause: str = "") -> UnitVerdict:
     """Derives the verdict on the description of an investigation.
 
-    `stop` is a value of `openmaia.runs.records.Stop`, or `failed`, `running` or `pending`; `scores` the entry in
-    `Run.scores`, empty or None if it is not evaluated; `cause` the error message of a failed investigation.
+    `stop` is the state of the investigation, one of `openmaia.runs.state.STATES`; `scores` the entry in `Run.scores`,
+    empty or None if it is not evaluated; `cause` the error message of a failed investigation.
     """
-    if stop == "failed":
+    if stop in ("failed", "damaged"):
         return UnitVerdict(
             verdict=Verdict.FAILED, reason=f"The investigation failed: {cause or 'for no stated reason'}."
         )
@@ -228,20 +229,9 @@ def read_controls(stored: Mapping[str, Mapping[str, Any]]) -> tuple[tuple[Contro
 def run_verdicts(
     run: Run, investigations: Sequence[InvestigationId] | None = None
 ) -> dict[InvestigationId, UnitVerdict]:
-    """Returns the verdict of each investigation, by default of all planned ones in their order, followed by unplanned
-    ones that are finished or failed.
-    """
-    failures, running, scores = run.failures(), run.running(), run.scores(investigations)
-    if investigations is None:
-        stops = {InvestigationId.of_row(row): str(row["stop"]) for row in run.headers()}
-        investigations = list(dict.fromkeys([*run.plan(), *sorted(stops), *sorted(failures)]))
-    else:
-        stops = {each: str(row["stop"]) for each in investigations if (row := run.summary(each))}
-    verdicts: dict[InvestigationId, UnitVerdict] = {}
-    for each in investigations:
-        unfinished = "failed" if each in failures else "running" if each in running else "pending"
-        verdicts[each] = judge(stops.get(each, unfinished), scores.get(each), failures.get(each, ""))
-    return verdicts
+    """Returns the verdict of each investigation, by default of all in the order of `openmaia.runs.state.states`."""
+    scores = run.scores(investigations)
+    return {each: judge(one.state, scores.get(each), one.cause) for each, one in states(run, investigations).items()}
 
 
 def write_summary(run: Run) -> None:
