@@ -40,7 +40,7 @@ _TOOLS = ("dataset_exemplars", "text2image", "edit_images", "describe_images", "
 _MAY_BE_ZERO = frozenset(
     "retries cache_mb spill_mb evaluate.pictures evaluate.detect evaluate.random_words evaluate.random bias.smallest "
     "bias.failures exemplars.quantile "
-    "backbone.temperature writer.temperature ray.cpus_per_investigation ray.save_seconds ray.wait_seconds "
+    "backbone.temperature writer.temperature ray.cpus_per_investigation ray.wait_seconds "
     "spurious.weight_decay spurious.dropout spurious.validation spurious.probe".split()
 )
 """Dotted keys, or ends of dotted keys, whose value may be 0 although their default is above 0."""

@@ -245,7 +245,6 @@ def test_value_out_of_range_names_its_key(given: str):
         "generator.guidance=-2",
         "evaluate.detect=0",
         "evaluate.writer.temperature=0",
-        "ray.save_seconds=0",
     ],
 )
 def test_value_in_range_is_accepted(given: str):

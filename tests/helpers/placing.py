@@ -19,7 +19,7 @@ from ray.util import placement_group_table
 
 from openmaia.config.loading import load
 from openmaia.distributed.worker_limits import largest_capacity
-from openmaia.distributed.cluster.placement import reserved
+from openmaia.distributed.cluster.placement import reserve
 from openmaia.distributed.pools.handles import Pools
 from tests.helpers.run_pools import pools
 from openmaia.distributed.cluster.resources import ResourceRequest
@@ -45,12 +45,12 @@ def main(folder: Path) -> None:
         ResourceRequest(name="b", count=1, cpus=1),
         ResourceRequest(name="c", count=1),
     ]
-    with reserved(packed, lambda line: None) as places:
+    with reserve(packed, lambda line: None) as places:
         nodes_of = set(placement_group_table(places[0][0].group)["bundles_to_node_id"].values())
         found["packed"] = {"nodes": len(nodes_of), "places": [len(each) for each in places]}
     narrow = load([*sources(folder), "ray.cpus_per_investigation=0.5", "ray.memory_mb=1"])
     found["largest"] = [largest_capacity(narrow)]
-    with reserved([ResourceRequest(name="all", count=4, cpus=1)], lambda line: None):
+    with reserve([ResourceRequest(name="all", count=4, cpus=1)], lambda line: None):
         found["largest"].append(largest_capacity(narrow))
     found["largest"].append(largest_capacity(narrow))
     with pools(load([*sources(folder), *GPUS])) as made:

@@ -22,15 +22,15 @@ from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
 from openmaia.distributed.cluster.resources import ROUNDING, ResourceRequest
 
-SILENT_SECONDS = 5
-"""Time in seconds after which the user is told that the reservation is still waiting for resources."""
+_SILENT_SECONDS = 5
+"""Time after which the user is told that the reservation is still waiting for resources."""
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Reserved resources for one replica, in the form of a bundle of a Ray placement group.
+    """Reserved resources for one replica: a bundle of a Ray placement group.
 
-    A replica is a process that holds one copy of a model. If the node of the bundle is lost, Ray moves the bundle.
+    If the node of the bundle is lost, Ray moves the bundle.
     """
 
     group: PlacementGroup
@@ -40,41 +40,32 @@ class Place:
     """The reserved resources."""
 
     def strategy(self) -> PlacementGroupSchedulingStrategy:
-        """Returns the Ray scheduling strategy that starts an actor with these resources."""
+        """Returns the Ray scheduling strategy that starts an actor in the place."""
         return PlacementGroupSchedulingStrategy(self.group, self.index)
 
 
 class FreePlaces:
     """Reserved resources that are no longer used by the pool for which they were reserved. Other pools may take them.
 
-    A pool consists of the replicas of one model. The resources stay reserved until the run ends, because Ray can only
-    remove a placement group as a whole.
+    The resources stay reserved until the run ends, because Ray can only remove a placement group as a whole.
     """
 
     def __init__(self) -> None:
         self._places: dict[tuple[PlacementGroup, int], Place] = {}
 
     def give_back(self, place: Place) -> None:
-        """Adds the resources of a replica to the free resources, after the replica has ended."""
+        """Adds the resources of a replica that has ended."""
         self._add(place, 1)
 
     def count(self, request: ResourceRequest) -> int:
-        """Returns for how many replicas the free resources suffice.
-
-        Args:
-            request: The resources that each replica needs. Its `count` is ignored.
-        """
+        """Returns for how many replicas the free resources suffice. The `count` of the request is ignored."""
         return sum(_fits(place.room, request) for place in self._places.values())
 
     def take(self, request: ResourceRequest) -> Place | None:
-        """Removes the resources for one replica (a process with one copy of a model) from the free resources.
-
-        Args:
-            request: The resources that the replica needs. Its `count` is ignored.
+        """Removes and returns the resources for one replica. The `count` of the request is ignored.
 
         Returns:
-            The resources for the replica. None if the free resources do not suffice, or if the replica needs neither
-            GPUs nor CPUs.
+            None if the free resources do not suffice, or if the replica needs neither GPUs nor CPUs.
         """
         for place in sorted(self._places.values(), key=lambda one: one.room.gpus):
             if _fits(place.room, request):
@@ -91,7 +82,6 @@ class FreePlaces:
 
 
 def _fits(room: ResourceRequest, request: ResourceRequest) -> int:
-    """Returns how many replicas of a request fit; 0 if they need neither GPUs nor CPUs, or other labels."""
     parts = [(room.gpus, request.gpus), (room.cpus, request.cpus)]
     if not _bundle(request) or not request.labels.items() <= room.labels.items():
         return 0
@@ -99,7 +89,7 @@ def _fits(room: ResourceRequest, request: ResourceRequest) -> int:
 
 
 @contextmanager
-def reserved(
+def reserve(
     requests: Sequence[ResourceRequest], say: Callable[[str], None], *, grows: bool = False
 ) -> Generator[list[list[Place]]]:
     """Context manager that reserves resources until its end, or until this process dies. It waits until they are free.
@@ -107,8 +97,7 @@ def reserved(
     All replicas share one placement group, which Ray reserves as a whole.
 
     Args:
-        requests: The resources to reserve, each for a number of equal replicas of a model. Requests without GPUs and
-            CPUs are skipped.
+        requests: Each for a number of equal replicas. Requests without GPUs and CPUs are skipped.
         say: Receives a message if the resources are not free yet.
         grows: Whether the cluster is autoscaled, so that it adds nodes for one replica after another. If so, each
             replica gets its own placement group, and the context manager waits only for the first replica of each
@@ -150,7 +139,7 @@ def _group(members: Sequence[ResourceRequest]) -> PlacementGroup:
 def _wait(groups: Iterable[PlacementGroup], say: Callable[[str], None]) -> None:
     is_said = False
     for group in groups:
-        while not group.wait(SILENT_SECONDS):
+        while not group.wait(_SILENT_SECONDS):
             if not is_said:
                 say("waiting for GPUs and CPUs that others hold, or nodes that are still to come")
                 is_said = True
