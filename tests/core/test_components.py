@@ -4,12 +4,14 @@ import os
 import pickle
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
-from openmaia.cli.assembly import generators
+from openmaia.cli.assembly import backbones, evaluation, generators, hosts
 from openmaia.cli.doctor.server import components
 from openmaia.config.loading import (
     defining_values,
@@ -23,12 +25,17 @@ from openmaia.config.loading import (
 )
 from openmaia.core.components import identity
 from openmaia.core.errors import UsageError
+from openmaia.core.images import EncodedImage
+from openmaia.core.messages import Chat, user
 from openmaia.core.services import Edit, Generation
+from openmaia.evaluation.judging.judges import ModelJudge
 from tests.conftest import REPOSITORY
 from tests.helpers import own_components
 
 LEAST = ["name=x", "units=all", "target.name=t"]
 OWN = ["generator.kind=mymodels:Plain"]
+ECHO = ["backbone.kind=mymodels:Echo"]
+CHAT = Chat(conversation="t/a/0/0", messages=[user("there")], seed=0, max_tokens=9)
 FLUX = "configs/models/flux-dev.yaml"
 
 
@@ -60,6 +67,40 @@ def test_own_component_makes_test_images(folder: Path):
     config = load([*LEAST, "evaluate.generator.kind=mymodels:Plain", "evaluate.generator.size=8"])
     [drawn] = generators.test_generator(config).generate([Generation(prompt="a", seed=0)])
     assert drawn.image.pixels.shape == (8, 8, 3)
+
+
+def test_own_backbone_replies_and_writes_test_prompts(folder: Path):
+    config = load([*LEAST, *ECHO, "backbone.greeting=hi"])
+    [reply] = backbones.backbone(config).reply([CHAT])
+    model = evaluation.language_model(config)
+    assert reply.text == "hi, there"
+    assert (backbones.backbone_name(config), hosts.concurrency("backbone", config)) == ("echo hi", 4)
+    assert model is not None and model.name == "echo hi"
+    assert isinstance(evaluation.judge(config, model), ModelJudge)
+
+
+def test_own_backbone_is_a_writer_or_a_viewer(folder: Path):
+    writer = load([*LEAST, "evaluate.writer.kind=mymodels:Echo"])
+    assert getattr(evaluation.language_model(writer), "name", "") == "echo hello"
+    viewed = load([*LEAST, *ECHO, "backbone.sees=text", "viewer.kind=mymodels:Echo", "viewer.greeting=seen"])
+    shown = replace(CHAT, messages=[user("there", EncodedImage.of(np.zeros((8, 8, 3), np.uint8)))])
+    assert [each.text for each in backbones.backbone(viewed).reply([CHAT, shown])] == ["hello, there", "seen, there"]
+    assert backbones.backbone_name(viewed) == "echo hello, sees text of echo seen"
+
+
+def test_own_judge_judges(folder: Path):
+    config = load([*LEAST, "evaluate.judge.kind=mymodels:Bright", "evaluate.judge.least=50"])
+    judge = evaluation.judge(config, None)
+    images = [EncodedImage.of(np.full((4, 4, 3), value, np.uint8)) for value in (40, 60)]
+    assert judge is not None and judge.name == "bright above 50"
+    assert judge.judge(images, ["a", "b"]) == [(False, False), (True, True)]
+
+
+def test_judge_without_a_section_is_that_of_the_backbone(folder: Path):
+    assert evaluation.judge(load([*LEAST, "evaluate.judge.kind=none"]), None) is None
+    assert getattr(evaluation.judge(load(LEAST), None), "name", "") == "eyes (efficientnet_lite2)"
+    record = ["backbone.kind=replay", "backbone.record=r"]
+    assert evaluation.judge(load([*LEAST, *record]), None) is None
 
 
 def test_own_component_is_checked(folder: Path):

@@ -1,4 +1,4 @@
-"""A generator from the user's folder draws in pools on Ray, for agents and for the test."""
+"""Components from the user's folder in pools on Ray: a generator for agents and for the test, an editor and a backbone."""
 
 import os
 import subprocess
@@ -14,6 +14,7 @@ SCRIPT = """
 import openmaia.distributed
 import ray
 from openmaia.config.loading import load
+from openmaia.core.messages import Chat, user
 from openmaia.core.services import Generation, Edit
 from tests.helpers.run_pools import pools
 
@@ -22,12 +23,15 @@ config = load([
     "name=x", "units=all", "target.name=t", "target.kind=closed_form", "ray.address=auto",
     "generator.kind=mymodels:Plain", "generator.size=16", "editor.kind=mymodels:Darker",
     "evaluate.generator.kind=mymodels:Plain", "evaluate.generator.colour=blue", "evaluate.generator.size=16",
-    "paths.cache=cache",
+    "backbone.kind=mymodels:Echo", "backbone.greeting=hi", "paths.cache=cache",
 ])
 with pools(config) as made:
     [drawn] = made.generator("x").generate([Generation(prompt="a", seed=0)])
     [edited] = made.services(None, "x").editor.edit([Edit(image=drawn.image, instruction="b", seed=0)])
     [tested] = made.test_generator("x").generate([Generation(prompt="a", seed=0, split="test")])
+    chats = [Chat(conversation=f"t/a/{n}/0", messages=[user(str(n))], seed=0, max_tokens=9) for n in range(2)]
+    said = [reply.text for reply in made.services(None, "x").backbone.reply(chats)]
+print(said)
 print([each.image.pixels[0, 0].tolist() for each in (drawn, edited, tested)])
 """
 
@@ -41,4 +45,5 @@ def test_own_components_serve_pools(tmp_path: Path):
     done = subprocess.run(
         [sys.executable, "script.py"], cwd=tmp_path, env=variables, capture_output=True, text=True, timeout=280
     )
-    assert done.stdout.splitlines()[-1:] == ["[[200, 0, 0], [100, 0, 0], [0, 0, 200]]"], done.stderr[-3000:]
+    expected = ["['hi, 0', 'hi, 1']", "[[200, 0, 0], [100, 0, 0], [0, 0, 200]]"]
+    assert done.stdout.splitlines()[-2:] == expected, done.stderr[-3000:]

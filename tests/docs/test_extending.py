@@ -8,9 +8,11 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from openmaia.cli.assembly import generators
+from openmaia.cli.assembly import backbones, evaluation, generators
 from openmaia.cli.main import app
 from openmaia.config.loading import load
+from openmaia.core.images import EncodedImage
+from openmaia.core.messages import Chat, user
 from openmaia.core.services import Edit, Generation
 from tests.conftest import REPOSITORY
 
@@ -33,6 +35,16 @@ def test_page_is_followed(folder: Path):
     assert one == again and one != other and one.image.pixels.shape == (32, 32, 3)
     [mirrored] = generators.editor(config).edit([Edit(image=one.image, instruction="a", seed=0)])
     assert np.array_equal(mirrored.image.pixels, one.image.pixels[:, ::-1])
+
+
+def test_backbone_and_judge_of_the_page_answer(folder: Path):
+    config = load([*LEAST, "backbone.kind=mybackbones:Pattern", "evaluate.judge.kind=myjudges:Bright"])
+    chat = Chat(conversation="t/a/0/0", messages=[user("?")], seed=0, max_tokens=9)
+    [reply] = backbones.backbone(config).reply([chat])
+    assert reply.text == "[DESCRIPTION]: stripes\n[LABEL 1]: stripes"
+    judge = evaluation.judge(config, None)
+    white = EncodedImage.of(np.full((4, 4, 3), 255, np.uint8))
+    assert judge is not None and judge.judge([white], ["bright", "dark"]) == [(True, None)]
 
 
 def test_commands_of_the_page_run(folder: Path):

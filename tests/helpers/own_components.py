@@ -3,15 +3,16 @@
 from pathlib import Path
 
 GENERATOR = '''
-"""A generator and an editor of plain colours."""
+"""A generator and an editor of plain colours, a backbone that repeats what it hears, and a judge of brightness."""
 
 from dataclasses import dataclass
 
 import numpy as np
 
 from openmaia.core.checks import ok
-from openmaia.core.components import Component, EditorConfig, GeneratorConfig, machine
+from openmaia.core.components import BackboneConfig, Component, EditorConfig, GeneratorConfig, JudgeConfig, machine
 from openmaia.core.images import EncodedImage
+from openmaia.core.messages import Reply
 from openmaia.core.services import GeneratedImage
 
 
@@ -57,6 +58,41 @@ class Darker(Component):
 
     def __init__(self, config):
         pass
+
+
+@dataclass
+class EchoConfig(BackboneConfig):
+    greeting: str = "hello"
+    concurrency: int = machine(4)
+
+
+class Echo(Component):
+    Config = EchoConfig
+
+    def __init__(self, config):
+        self.greeting = config.greeting
+
+    @staticmethod
+    def title(config):
+        return f"echo {config.greeting}"
+
+    def reply(self, chats):
+        return [Reply(text=f"{self.greeting}, {chat.messages[-1].text}") for chat in chats]
+
+
+@dataclass
+class BrightConfig(JudgeConfig):
+    least: int = 100
+
+
+class Bright(Component):
+    Config = BrightConfig
+
+    def __init__(self, config):
+        self.name, self.least = f"bright above {config.least}", config.least
+
+    def judge(self, images, labels):
+        return [(bool(image.pixels.mean() > self.least),) * len(labels) for image in images]
 '''
 
 
