@@ -43,7 +43,7 @@ class EvaluateConfig:
     common; `labels`: all their labels are the same."""
     judge: JudgeConfig | None = None
     """The judge that decides whether an image shows a description. null: the writer if it is a language model, otherwise
-    the judge that the backbone brings: `scripted` brings `eyes`, the others none."""
+    the judge that the backbone brings, if it brings one."""
     writer: WriterConfig | None = None
     """The writer of the test prompts. null: the backbone if it is a language model, and rules of the offline vocabulary
     otherwise. The preset paper needs another model than the agent's."""

@@ -6,8 +6,8 @@ import pytest
 from openmaia.agent.tasks.task import load as load_task
 from openmaia.agent.tools.api_text import api_text
 from openmaia.core.messages import Chat, Message, assistant, system, user
-from openmaia.offline.experimenter import ScriptedBackbone
 from openmaia.offline.experimenter.eyes import Eyes
+from openmaia.offline.experimenter.host import ScriptedBackbone
 
 
 @pytest.fixture

@@ -5,7 +5,3 @@ closed vocabulary. It narrows them down in three steps, and then answers or abst
 measures images of all words in a factorial design; matched controls, which show another word in place of that of the
 hypothesis; and edits of images. Its reply is a function of the messages: a repeated request gets the same reply.
 """
-
-from openmaia.offline.experimenter.host import ScriptedBackbone
-
-__all__ = ["ScriptedBackbone"]

@@ -55,8 +55,8 @@ class Scripted(_Seeing):
     @classmethod
     def build(cls, config: ScriptedConfig, site: Site) -> Any:
         from openmaia.models.targets.networks import classifier
-        from openmaia.offline.experimenter import ScriptedBackbone
         from openmaia.offline.experimenter.eyes import Eyes
+        from openmaia.offline.experimenter.host import ScriptedBackbone
 
         return ScriptedBackbone(Eyes(classifier(config.eyes)))
 
