@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any, cast
 
 from openmaia.config import environment, uses
 from openmaia.config.loading import (
-    FREE,
     changed_keys,
     given_keys,
     is_file,
+    is_free,
     load,
     refuse_unused_by,
     restore,
@@ -242,10 +242,10 @@ def _json(value: Any) -> str:
 
 
 def _overlays(settings: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
-    """Yields `key=value`, with the value as JSON, for each leaf of nested settings. The mappings in FREE are leaves."""
+    """Yields `key=value`, with the value as JSON, for each leaf of nested settings. Mappings with keys of the user's choice are leaves."""
     for name, value in settings.items():
         key = f"{prefix}{name}"
-        if isinstance(value, Mapping) and key not in FREE:
+        if isinstance(value, Mapping) and not is_free(key):
             yield from _overlays(cast(Mapping[str, Any], value), f"{key}.")
             continue
         try:

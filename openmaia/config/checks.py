@@ -13,7 +13,7 @@ from omegaconf import MISSING
 from openmaia.config.models import SERVED, BackboneConfig
 from openmaia.config.schema import Config, prompt_writer
 from openmaia.config.sections import sections, site
-from openmaia.core.components import of_config
+from openmaia.core.components import of_config, target_class
 from openmaia.core.errors import UsageError
 from openmaia.core.paths import user_path
 from openmaia.core.secrets import without_url_secrets
@@ -21,12 +21,6 @@ from openmaia.core.secrets import without_url_secrets
 _PROTOCOLS = {"text": SERVED, "grammar": ("vllm", "openai"), "tools": ("openai",)}
 """For each value of `backbone.protocol`, the values of `backbone.kind` that support it."""
 _CHOICES = {
-    "target.kind": ("network", "synthetic", "closed_form"),
-    "target.preprocess": ("weights", "published", "python"),
-    "target.output": ("", "softmax", "sigmoid", "probabilities", "values"),
-    "target.units": ("repo", "paper"),
-    "target.synthetic.mode": ("", "mono", "or", "and", "andnot"),
-    "target.family": ("small", "development", "held_out", "biased"),
     "backbone.kind": ("scripted", "replay", "labels", "python", *SERVED),
     "backbone.sees": ("images", "text"),
     "backbone.protocol": tuple(_PROTOCOLS),
@@ -63,7 +57,7 @@ _SECRET = re.compile(r"hf_token|api_?key|password|secret", re.IGNORECASE)
 """Matches names of engine arguments whose values are secret."""
 
 _AT_MOST = {
-    **dict.fromkeys(("exemplars.quantile", "bias.rate", "target.crop"), 1),
+    **dict.fromkeys(("exemplars.quantile", "bias.rate"), 1),
     **{"replicates": 10_000, "job.nodes": 100_000, "evaluate.bootstrap": 1_000_000},
 }
 """The largest values of keys. Larger ones than the last are mistakes that would take all memory or never end."""
@@ -88,7 +82,6 @@ def check(
     _check_homes(values)
     _check_choices(values)
     _check_ranges(values, defaults)
-    _check_normalisation(config)
     _check_agent(config)
     _check_backbone(config)
     _check_eyes(config)
@@ -183,15 +176,6 @@ def _violations(key: str, value: Any, default: Any) -> Iterator[str]:
         yield f"of at most {_AT_MOST[key]}" if key in _AT_MOST else "that is finite"
 
 
-def _check_normalisation(config: Config) -> None:
-    mean, std = config.target.mean, config.target.std
-    if len(mean) != len(std) or len(mean) not in (0, 1, 3) or not all(value > 0 for value in std):
-        raise UsageError(
-            f"target.mean={mean} target.std={std}: give both, with one value for each channel (three for red, green and "
-            "blue, one for grey images), and values above 0 as std"
-        )
-
-
 def _check_agent(config: Config) -> None:
     unknown = [name for name in config.without if name not in _TOOLS]
     if unknown:
@@ -267,8 +251,9 @@ def _check_eyes(config: Config) -> None:
         used["backbone.eyes"] = config.backbone.eyes
     if config.backbone.sees == "text" and config.viewer.kind == "scripted":
         used["viewer.eyes"] = config.viewer.eyes
+    studied = of_config(config.target, "target").title(config.target)
     for key, eyes in used.items():
-        if eyes == config.target.network:
+        if eyes == studied:
             raise UsageError(
                 f"{key}={eyes!r} is the network under study; experimenter, viewer and judge must see with another one, "
                 "such as efficientnet_lite2"
@@ -279,9 +264,9 @@ def _check_writer(config: Config) -> None:
     asked, writer, agent = config.evaluate, prompt_writer(config), config.backbone
     if sorted({each for each in asked.looks if each > 0}) != asked.looks:
         raise UsageError(f"evaluate.looks={asked.looks}: give increasing numbers of images, such as [20,40,60], or []")
-    if asked.judge == "detector" and config.target.kind == "synthetic":
+    if asked.judge == "detector" and target_class(config.target).is_detector:
         raise UsageError(
-            "evaluate.judge=detector would judge synthetic units by the detector that they are made of; "
+            f"evaluate.judge=detector would judge {config.target.kind} units by the detector that they are made of; "
             "give a language model as evaluate.writer, or evaluate.judge=none"
         )
     if writer.kind in SERVED and not writer.model:

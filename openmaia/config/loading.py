@@ -53,8 +53,6 @@ DIGESTS = "digests"
 
 FREE = (
     *(f"{section}.vllm.arguments" for section in ("backbone", "viewer", "evaluate.writer")),
-    "target.directions",
-    "target.entries",
     *(f"pools.{role}.node_labels" for role in (*POOLS, TEST_GENERATOR)),
 )
 """Config keys, outside of the sections of components, whose value is a mapping with keys that the user chooses."""

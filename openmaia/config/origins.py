@@ -6,7 +6,7 @@ from typing import Any, cast
 
 import yaml
 
-from openmaia.config.loading import DIGESTS, FREE, SWEEPS, is_file, left_out, to_dict
+from openmaia.config.loading import DIGESTS, SWEEPS, is_file, is_free, leaf, left_out, to_dict
 from openmaia.config.schema import Config
 from openmaia.core.documents import compose_yaml
 
@@ -28,7 +28,7 @@ def origins(sources: Sequence[str]) -> dict[str, str]:
     for source in sources:
         if not is_file(Path(source)):
             key = source.partition("=")[0]
-            found[next((free for free in FREE if key.startswith(f"{free}.")), key)] = OVERRIDE
+            found[leaf(key)] = OVERRIDE
             continue
         root = compose_yaml(Path(source).read_bytes())
         found |= {key: f"{source}:{line}" for key, line in _lines(root) if key != SWEEPS}
@@ -41,7 +41,7 @@ def _lines(node: Any, prefix: str = "") -> Iterator[tuple[str, int]]:
         return
     for key_node, value in node.value:
         key = f"{prefix}{key_node.value}"
-        if isinstance(value, yaml.MappingNode) and key not in FREE:
+        if isinstance(value, yaml.MappingNode) and not is_free(key):
             yield from _lines(value, f"{key}.")
         else:
             yield key, key_node.start_mark.line + 1
@@ -70,7 +70,7 @@ def _section(values: dict[str, Any], found: dict[str, str], only_given: bool, pr
     indent = "  " * prefix.count(".")
     for name, value in values.items():
         key = f"{prefix}{name}"
-        if isinstance(value, dict) and value and key not in FREE:
+        if isinstance(value, dict) and value and not is_free(key):
             if lines := list(_section(cast(dict[str, Any], value), found, only_given, f"{key}.")):
                 yield f"{indent}{name}:"
                 yield from lines

@@ -17,9 +17,9 @@ from openmaia.config.machine import (
     RayConfig,
     TrackingConfig,
 )
-from openmaia.config.models import SERVED, BackboneConfig, TargetConfig
+from openmaia.config.models import SERVED, BackboneConfig
 from openmaia.config.studies import BiasConfig, EvaluateConfig, SpuriousConfig
-from openmaia.core.components import EditorConfig, GeneratorConfig
+from openmaia.core.components import EditorConfig, GeneratorConfig, TargetConfig
 
 
 @dataclass

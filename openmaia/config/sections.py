@@ -9,13 +9,23 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
+from operator import attrgetter
 from typing import Any, get_args, get_type_hints
 
 from omegaconf import DictConfig, OmegaConf
 
 from openmaia.config.machine import TEST_GENERATOR
 from openmaia.config.schema import Config
-from openmaia.core.components import ALIASES, ComponentConfig, Site, component, config_class, is_users, machine_keys
+from openmaia.core.components import (
+    ALIASES,
+    ComponentConfig,
+    Site,
+    component,
+    config_class,
+    is_users,
+    machine_keys,
+    of_config,
+)
 from openmaia.core.errors import UsageError
 from openmaia.core.paths import user_path
 
@@ -219,8 +229,16 @@ def site(config: Config, key: str, pictures: Callable[[], Any] = lambda: None) -
     return Site(
         key=key,
         pool=pool,
-        gpus=getattr(config.pools, pool).num_gpus,
+        gpus=getattr(config.pools, pool).num_gpus if hasattr(config.pools, pool) else 0.0,
         cache=user_path(config.paths.cache),
         pictures=pictures,
         generator=config.generator,
     )
+
+
+def component_files(config: Config) -> Iterator[tuple[str, str, str]]:
+    """Yields the files and folders that components read: (dotted key, path, `file` or `folder`)."""
+    for key in sections():
+        if (settings := attrgetter(key)(config)) is not None:
+            for name, path, what in of_config(settings, key).files(settings, site(config, key)):
+                yield f"{key}.{name}", path, what

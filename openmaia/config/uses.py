@@ -76,10 +76,6 @@ def _has_judge(config: Any) -> bool:
     return (agent in (*SERVED, "scripted")) if writer == "auto" else (writer != "rules" or agent == "scripted")
 
 
-def _is_module(config: Any) -> bool:
-    return config.target.network.startswith("python:")
-
-
 def _may_be_several(config: Any, section: str, role: str) -> bool:
     """Returns whether the size of a pool has an effect: it has none, or its default, if the model is on a server."""
     pool, settings = _select(config, f"pools.{role}"), _select(config, section)
@@ -118,17 +114,6 @@ def _served(section: str, kinds: tuple[str, ...], every: tuple[str, ...]) -> tup
 
 
 USES: tuple[KeyUse, ...] = (
-    # The network under study.
-    _by("target.", "target.kind", "network", excepted="target.kind target.name target.detector target.segmenter "
-        "target.units target.synthetic. target.family target.shuffled"),
-    _by("target.detector target.segmenter target.units target.synthetic.", "target.kind", "synthetic"),
-    _by("target.family target.shuffled", "target.kind", "closed_form"),
-    KeyUse(("target.shuffled",), "target.family=small, development or held_out", "target.family",
-           lambda c: c.target.family != "biased"),
-    KeyUse(("target.units",), "no units of your own in target.synthetic", "target.synthetic.mode",
-           lambda c: not c.target.synthetic.mode),
-    KeyUse(("target.weights", "target.preprocess"), "a network that the config names", "target.network",
-           lambda c: not _is_module(c)),
     # Images.
     _by("pictures.folder", "pictures.kind", "folder"),
     _by("pictures.dataset pictures.data pictures.subset pictures.revision pictures.split pictures.column "

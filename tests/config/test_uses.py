@@ -90,18 +90,6 @@ USED: dict[str, dict[str, str]] = {
     "editor.kind=collage diffusers openai": {
         "pools.editor.": ALL,
     },
-    "target.kind=network synthetic closed_form": {
-        "target.kind": ALL,
-        "target.name": ALL,
-        "target.family": "closed_form",
-        "target.shuffled": "closed_form",
-        "target.detector": "synthetic",
-        "target.segmenter": "synthetic",
-        "target.units": "synthetic",
-        "target.synthetic.": "synthetic",
-        "target.": "network",
-    },
-    "target.family=small biased": {"target.shuffled": "small"},
     "pictures.kind=packages folder hf python": {
         "pictures.kind": ALL,
         "pictures.limit": ALL,
@@ -115,7 +103,6 @@ USED: dict[str, dict[str, str]] = {
 
 OTHERWISE = {
     "viewer.kind": ["backbone.sees=text"],
-    "target.family": ["target.kind=closed_form"],
 }
 """What the values of a choice are combined with."""
 
@@ -163,7 +150,6 @@ def test_key_is_used_or_refused(choice: str, value: str):
 
 def test_every_key_of_a_component_is_in_the_table():
     sections = (
-        "target.",
         "pictures.",
         "backbone.",
         "viewer.",
@@ -189,8 +175,6 @@ def test_every_key_of_a_component_is_in_the_table():
         (["tools=[mine:look]"], "tools", "backbone.kind=scripted", "openai"),
         (["backbone.kind=labels", "backbone.model=m", "backbone.record=r", "without=[text2image]"], "without", "labels", "scripted"),
         (["pools.test_generator.max_batch=2"], "pools.test_generator.max_batch", "evaluate.generator=None", "evaluate.generator.kind"),
-        (["target.family=biased"], "target.family", "target.kind=network", "closed_form"),
-        (["target.kind=closed_form", "target.layers=[a]"], "target.layers", "target.kind=closed_form", "network"),
         (["viewer.kind=none"], "viewer.kind", "backbone.sees=images", "text"),
         (["evaluate.judge=none", "evaluate.detect=3"], "evaluate.detect", "evaluate.judge=none", "a judge"),
         (["evaluate.pictures=0", "evaluate.detect=3"], "evaluate.detect", "evaluate.pictures=0", "photographs"),

@@ -2,8 +2,9 @@
 
 from dataclasses import replace
 
-from openmaia.cli.assembly.errors import session_object_error, unknown_value
+from openmaia.cli.assembly.errors import unknown_value
 from openmaia.config.schema import Config
+from openmaia.core.errors import session_object_error
 from openmaia.core.services import Backbone
 
 

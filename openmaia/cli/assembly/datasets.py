@@ -3,9 +3,9 @@
 import hashlib
 from pathlib import Path
 
-from openmaia.cli.assembly.errors import session_object_error, unknown_value
+from openmaia.cli.assembly.errors import unknown_value
 from openmaia.config.schema import Config, PicturesConfig
-from openmaia.core.errors import UsageError
+from openmaia.core.errors import UsageError, session_object_error
 from openmaia.core.paths import user_path
 from openmaia.core.secrets import MARK
 from openmaia.core.text import Printer

