@@ -7,13 +7,14 @@ config names.
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from openmaia.config import environment, uses
 from openmaia.config.loading import (
     changed_keys,
+    config_keys,
     given_keys,
     is_file,
     is_free,
@@ -21,7 +22,7 @@ from openmaia.config.loading import (
     refuse_unused_by,
     restore,
 )
-from openmaia.config.schema import Config, PicturesConfig
+from openmaia.config.schema import Config
 from openmaia.core.errors import UsageError
 from openmaia.core.selection import pairs
 from openmaia.core.services import Backbone
@@ -182,7 +183,7 @@ def _image_settings(images: object) -> dict[str, Any]:
             return {}
         case str() | Path():
             return {"pictures.kind": "folder", "pictures.folder": str(images)}
-        case Mapping() if any(field.name in images for field in fields(PicturesConfig)):
+        case Mapping() if any(f"pictures.{name}" in config_keys() for name in images):
             return {"pictures": images}
         case _ if hasattr(images, "__iter__") or (hasattr(images, "__len__") and hasattr(images, "__getitem__")):
             return _GIVEN

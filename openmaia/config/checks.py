@@ -28,17 +28,12 @@ _CHOICES = {
     "evaluate.writer.protocol": tuple(_PROTOCOLS),
     "tracking.kind": ("none", "wandb"),
     "tracking.mode": ("online", "offline", "disabled"),
-    "pictures.kind": ("packages", "folder", "hf", "python"),
     "evaluate.preset": ("labels", "paper", "repo", "pairing"),
     "evaluate.sharing": ("label", "labels"),
     "evaluate.judge": ("auto", "eyes", "detector", "none"),
     "evaluate.writer.kind": ("auto", "rules", *SERVED, "replay"),
 }
 """The allowed values of each config key that has a fixed set of them."""
-_PICTURES = {
-    "folder": "name the folder of the images",
-    "dataset": "give a dataset on the hub, or imagefolder with pictures.data=FOLDER",
-}
 _TOOLS = ("dataset_exemplars", "text2image", "edit_images", "describe_images", "summarize_images")
 """Names of the tools that the key `without` can withhold from the agent."""
 
@@ -184,14 +179,6 @@ def _check_agent(config: Config) -> None:
         raise UsageError(
             f"limits.soft_turns={config.limits.soft_turns} is above limits.turns={config.limits.turns}: the agent is "
             "asked for its answer at soft_turns, so make it the smaller one"
-        )
-    pictures = config.pictures
-    for kind, key in (("folder", "folder"), ("hf", "dataset")):
-        if pictures.kind == kind and not getattr(pictures, key):
-            raise UsageError(f"pictures.kind={kind} needs pictures.{key}; {_PICTURES[key]}")
-    if config.pictures.streaming and not config.pictures.limit:
-        raise UsageError(
-            "pictures.streaming=true needs pictures.limit, the number of images to take; give for example 1000"
         )
 
 

@@ -217,13 +217,16 @@ def _owner(config: type[ComponentConfig] | None, name: str) -> type | None:
     return None
 
 
-def site(config: Config, key: str, pictures: Callable[[], Any] = lambda: None) -> Site:
+def site(
+    config: Config, key: str, pictures: Callable[[], Any] = lambda: None, say: Callable[[str], None] = lambda line: None
+) -> Site:
     """Returns where the component of a section stands.
 
     Args:
         config: The complete config.
         key: The section, such as `evaluate.generator`.
         pictures: Opens the image dataset of the run.
+        say: Receives messages for the user about slow steps.
     """
     pool = TEST_GENERATOR if key == "evaluate.generator" else key
     return Site(
@@ -232,6 +235,7 @@ def site(config: Config, key: str, pictures: Callable[[], Any] = lambda: None) -
         gpus=getattr(config.pools, pool).num_gpus if hasattr(config.pools, pool) else 0.0,
         cache=user_path(config.paths.cache),
         pictures=pictures,
+        say=say,
         generator=config.generator,
     )
 

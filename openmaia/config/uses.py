@@ -114,10 +114,6 @@ def _served(section: str, kinds: tuple[str, ...], every: tuple[str, ...]) -> tup
 
 
 USES: tuple[KeyUse, ...] = (
-    # Images.
-    _by("pictures.folder", "pictures.kind", "folder"),
-    _by("pictures.dataset pictures.data pictures.subset pictures.revision pictures.split pictures.column "
-        "pictures.streaming", "pictures.kind", "hf"),
     # The agent.
     _by("backbone.eyes", "backbone.kind", "scripted"),
     _by("backbone.record", "backbone.kind", "replay", "labels"),

@@ -28,6 +28,12 @@ ALIASES: Mapping[str, Mapping[str, str]] = {
         "synthetic": "openmaia.models.targets.synthetic.component:Synthetic",
         "closed_form": "openmaia.offline.closed_form.component:ClosedForms",
     },
+    "pictures": {
+        "packages": "openmaia.offline.packaged.component:PackagedPictures",
+        "folder": "openmaia.datasets.pictures.folder:FolderPictures",
+        "hf": "openmaia.datasets.pictures.huggingface:HuggingFacePictures",
+        "python": "openmaia.datasets.pictures.passed:PassedPictures",
+    },
     "generator": {
         "collage": "openmaia.offline.collage.host:CollageGenerator",
         "diffusers": "openmaia.models.generators.diffusion:DiffusersGenerator",
@@ -74,6 +80,18 @@ class TargetConfig(ComponentConfig):
 
 
 @dataclass
+class PicturesConfig(ComponentConfig):
+    """`pictures`: the dataset of natural images, for exemplars and for tests."""
+
+    role: ClassVar[str] = "pictures"
+    kind: str = MISSING
+    """An alias, or `package.module:Class` for images of yours (`openmaia.datasets.library.ImageCollection`)."""
+    limit: int = 0
+    """Largest number of images of the explore split (or of `exemplars.folder`) that exemplars are computed from. 0: all
+    of them."""
+
+
+@dataclass
 class GeneratorConfig(ComponentConfig):
     """`generator`, `evaluate.generator`: the text-to-image model."""
 
@@ -93,7 +111,9 @@ class EditorConfig(ComponentConfig):
     """An alias, or `package.module:Class` for an editor of yours."""
 
 
-ROLES: Mapping[str, type[ComponentConfig]] = {each.role: each for each in (TargetConfig, GeneratorConfig, EditorConfig)}
+ROLES: Mapping[str, type[ComponentConfig]] = {
+    each.role: each for each in (TargetConfig, PicturesConfig, GeneratorConfig, EditorConfig)
+}
 """The config of each role, from which the configs of its components inherit."""
 
 
@@ -111,6 +131,8 @@ class Site:
     """The folder of downloads."""
     pictures: Callable[[], Any] = lambda: None
     """Opens the image dataset of the run."""
+    say: Callable[[str], None] = lambda line: None
+    """Receives messages for the user about slow steps."""
     generator: GeneratorConfig | None = None
     """For an editor: the generator whose images it edits."""
     waits: bool = False
@@ -239,8 +261,11 @@ class TargetComponent(Component):
 
     @staticmethod
     def exemplar_facts(config: Any) -> Mapping[str, Any]:
-        """Returns keys on which exemplars depend, besides what `info` says. Stored exemplars of others are refused."""
-        return {}
+        """Returns what exemplars depend on, besides what `info` says. Stored exemplars of something else are refused.
+
+        By default these are all keys, and the source of a class of the user.
+        """
+        return {"component": identity(config)}
 
     @staticmethod
     def published_name(config: Any) -> str:

@@ -39,7 +39,7 @@ from openmaia.runs.records import dumps
 
 VERSION = 6
 
-_CHANGED = {"pictures": "the pictures changed"}
+_CHANGED = {"pictures": "the pictures changed", "component": "the keys or the code of the target changed"}
 """What is said about facts whose values tell a user nothing."""
 
 KINDS: tuple[ExemplarKind, ...] = ("top", "bottom", "random", "ladder")

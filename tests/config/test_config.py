@@ -378,8 +378,8 @@ def test_saved_config_reads_back_equal(text: str):
         (["backbone.tries=0"], "above 0"),
         (["backbone.kind=replay"], "needs backbone.record"),
         (["backbone.sees=text", "viewer.kind=openai"], "needs viewer.model"),
-        (["pictures.kind=folder"], "needs pictures.folder"),
-        (["pictures.kind=hf"], "needs pictures.dataset"),
+        (["pictures.kind=folder"], "leaves out pictures.folder"),
+        (["pictures.kind=hf"], "leaves out pictures.dataset"),
     ],
 )
 def test_contradicting_values_are_refused(given: list[str], said: str):

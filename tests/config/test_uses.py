@@ -90,12 +90,6 @@ USED: dict[str, dict[str, str]] = {
     "editor.kind=collage diffusers openai": {
         "pools.editor.": ALL,
     },
-    "pictures.kind=packages folder hf python": {
-        "pictures.kind": ALL,
-        "pictures.limit": ALL,
-        "pictures.folder": "folder",
-        "pictures.": "hf",
-    },
     "ray.address=local auto": {"ray.num_cpus": "local", "ray.wait_seconds": "auto", "ray.": ALL},
     "tracking.kind=none wandb": {"tracking.kind": ALL, "tracking.": "wandb"},
 }
@@ -111,8 +105,6 @@ NEEDS = {
     "labels": ["SECTION.kind=labels", "SECTION.model=m", "SECTION.record=r"],
     "replay": ["SECTION.kind=replay", "SECTION.record=r"],
     "diffusers": ["SECTION.kind=diffusers", "SECTION.model=m"],
-    "folder": ["SECTION.kind=folder", "SECTION.folder=f"],
-    "hf": ["SECTION.kind=hf", "SECTION.dataset=d"],
 }
 
 CASES = [
@@ -150,7 +142,6 @@ def test_key_is_used_or_refused(choice: str, value: str):
 
 def test_every_key_of_a_component_is_in_the_table():
     sections = (
-        "pictures.",
         "backbone.",
         "viewer.",
         "evaluate.writer.",
@@ -179,7 +170,6 @@ def test_every_key_of_a_component_is_in_the_table():
         (["evaluate.judge=none", "evaluate.detect=3"], "evaluate.detect", "evaluate.judge=none", "a judge"),
         (["evaluate.pictures=0", "evaluate.detect=3"], "evaluate.detect", "evaluate.pictures=0", "photographs"),
         (["tracking.project=x"], "tracking.project", "tracking.kind=none", "wandb"),
-        (["pictures={limit: 3, split: train}"], "pictures.split", "pictures.kind=packages", "hf"),
     ],
 )  # fmt: skip
 def test_refusal_names_key_component_and_user(given: list[str], key: str, component: str, user: str):

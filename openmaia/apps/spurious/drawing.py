@@ -30,7 +30,7 @@ def folder(config: Config) -> Path:
 
     Its name is a hash of all settings that determine the images. Versions of packages are not included.
     """
-    kinds = (identity(config.generator), config.pictures, config.spurious.classes)
+    kinds = (identity(config.generator), identity(config.pictures), config.spurious.classes)
     made_from = repr((kinds, sorted(layout.wanted(config.spurious).items())))
     name = hashlib.sha256(made_from.encode()).hexdigest()[:16]
     return user_path(config.paths.cache) / "spurious" / "drawn" / name

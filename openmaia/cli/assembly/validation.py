@@ -72,10 +72,9 @@ def target_layers(config: Config) -> tuple[Mapping[str, int], Mapping[str, str]]
 
 
 def _check_files(config: Config) -> None:
-    backbone, pictures = config.backbone, config.pictures
+    backbone = config.backbone
     files = {
         "backbone.record": backbone.record if backbone.kind in ("replay", "labels") else "",
-        "pictures.folder": pictures.folder if pictures.kind == "folder" else "",
         "exemplars.folder": config.exemplars.folder,
         **{key: path for key, path, _ in component_files(config)},
     }

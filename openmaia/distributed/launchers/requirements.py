@@ -75,7 +75,7 @@ def missing_files(config: Config) -> list[Check]:
         for key, path in _files(config)
         if not (there := user_path(path)).is_file() and not (key == "backbone.record" and there.is_dir())
     ]
-    runs, pictures = user_path(config.paths.runs), config.pictures
+    runs = user_path(config.paths.runs)
     if "://" not in config.paths.runs and not is_writable(runs):
         results.append(missing(f"paths.runs={runs}: {nearest_existing(runs)} cannot be written; give another folder"))
     for key, path in (("runs", config.paths.runs), ("cache", config.paths.cache)):
@@ -85,8 +85,11 @@ def missing_files(config: Config) -> list[Check]:
         if disk.total and disk.free < LEAST_FREE:
             text = f"paths.{key}={path}: its disk has {disk.free // 2**20} MiB left"
             results.append(missing(f"{text}; make room, or give another folder"))
-    if pictures.kind == "folder" and not (pictures.folder and user_path(pictures.folder).is_dir()):
-        results.append(missing(f"pictures.folder={pictures.folder!r} is no folder; give one that holds images"))
+    results += [
+        missing(f"{key}={path!r} is no folder; give another path")
+        for key, path, what in component_files(config)
+        if what == "folder" and not user_path(path).is_dir()
+    ]
     return results
 
 

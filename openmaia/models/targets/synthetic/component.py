@@ -76,6 +76,10 @@ class Synthetic(TargetComponent):
         return units.configured_units(config.mode, config.labels, config.folder) if is_own else {}
 
     @staticmethod
+    def exemplar_facts(config: Any) -> Mapping[str, Any]:
+        return {}  # its digest has all
+
+    @staticmethod
     def published_name(config: Any) -> str:
         return "synthetic"
 
