@@ -3,7 +3,6 @@
 from functools import partial
 from typing import TYPE_CHECKING
 
-from openmaia.core.components import target_class
 from openmaia.core.errors import UsageError
 
 if TYPE_CHECKING:
@@ -17,6 +16,8 @@ def check_network(run: "Run", settings: "Config") -> None:
 
     Such units cannot be ablated, because units are ablated in the forward pass of a network.
     """
+    from openmaia.core.components import target_class
+
     if not target_class(settings.target).is_network:
         raise UsageError(
             f"{run.files.root} has target.kind={settings.target.kind}; --faithfulness ablates units in the forward pass "
