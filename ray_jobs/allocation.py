@@ -7,17 +7,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 PORTS = 10
-"""Number of consecutive ports for Ray's services on a node. Ray's workers use any free ports."""
+"""Number of consecutive ports for Ray's services on a node."""
 
-FIRST, BLOCKS = 20_000, 1_000
-"""First port, and number of blocks of PORTS ports. All are below 30000, because the kernel assigns higher ports to
-outgoing connections."""
+# All ports are below 30000, because the kernel gives higher ones to outgoing connections.
+FIRST, _BLOCKS = 20_000, 1_000
+"""First port, and number of blocks of PORTS ports."""
 
-STORE_SHARE = 0.3
-"""Share of the job's memory on a node that Ray's object store gets. This is also Ray's default."""
+# Ray's default.
+_STORE_SHARE = 0.3
+"""Share of the job's memory on a node that Ray's object store gets."""
 
-RAY_BYTES = 512 * 2**20
-"""Memory that is reserved for Ray's own processes. Measured with Ray 2.60: 390 MB on a head, 185 MB on a worker."""
+# Measured with Ray 2.60: 390 MB on a head, 185 MB on a worker.
+_RAY_BYTES = 512 * 2**20
+"""Memory that is reserved for Ray's own processes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,7 +34,8 @@ class Share:
     """Bytes for Ray's object store."""
 
     def options(self) -> list[str]:
-        """Returns options of `ray start` for these resources. Without them, Ray would use the whole node."""
+        """Returns options of `ray start` for these resources."""
+        # Without them, Ray would use the whole node.
         wanted = {
             "num-cpus": self.cpus,
             "num-gpus": self.gpus,
@@ -42,12 +45,12 @@ class Share:
         return [f"--{name}={value}" for name, value in wanted.items() if value is not None]
 
 
-def share(environment: Mapping[str, str] = os.environ, shm_bytes: int | None = None) -> Share:
+def read_share(environment: Mapping[str, str] = os.environ, shm_bytes: int | None = None) -> Share:
     """Returns the resources of the SLURM job on this node. All are None if this is no SLURM job.
 
     Args:
         environment: The environment variables.
-        shm_bytes: Free bytes in /dev/shm, which limit the object store. None means that they are measured.
+        shm_bytes: Free bytes in /dev/shm, which limit the object store; None to measure them.
     """
     if "SLURM_JOB_ID" not in environment:
         return Share(cpus=None, gpus=None, memory=None, store=None)
@@ -61,8 +64,8 @@ def share(environment: Mapping[str, str] = os.environ, shm_bytes: int | None = N
     memory = store = None
     if megabytes:
         free = shutil.disk_usage("/dev/shm").free if shm_bytes is None else shm_bytes
-        store = max(min(int(megabytes * 2**20 * STORE_SHARE), int(free * 0.95)), 80 * 2**20)
-        memory = max(megabytes * 2**20 - store - RAY_BYTES, 64 * 2**20)
+        store = max(min(int(megabytes * 2**20 * _STORE_SHARE), int(free * 0.95)), 80 * 2**20)
+        memory = max(megabytes * 2**20 - store - _RAY_BYTES, 64 * 2**20)
     return Share(cpus=cpus, gpus=gpus, memory=memory, store=store)
 
 
@@ -73,21 +76,18 @@ def _gpus(environment: Mapping[str, str]) -> int:
     return int(environment.get("SLURM_GPUS_ON_NODE", 0)) or len(visible)
 
 
-def free_block(number: int) -> int:
-    """Finds a block of consecutive free ports, as many as Ray needs on a node, and returns the first one.
+def find_free_block(number: int) -> int:
+    """Returns the first of PORTS consecutive free ports. Raises OSError if there are none.
 
     Args:
-        number: A number that differs between jobs, such as the id of the job. It determines where the search starts, so
-            that jobs rarely try the same ports.
-
-    Raises:
-        OSError: If no block of that length is free.
+        number: Differs between jobs, such as their ids.
     """
-    for step in range(BLOCKS):
-        base = FIRST + (number + step) % BLOCKS * PORTS
+    # The search starts at the number, so that jobs rarely try the same ports.
+    for step in range(_BLOCKS):
+        base = FIRST + (number + step) % _BLOCKS * PORTS
         if all(_is_free(base + offset) for offset in range(PORTS)):
             return base
-    raise OSError(f"no {PORTS} consecutive free ports between {FIRST} and {FIRST + BLOCKS * PORTS}")
+    raise OSError(f"no {PORTS} consecutive free ports between {FIRST} and {FIRST + _BLOCKS * PORTS}")
 
 
 def _is_free(port: int) -> bool:
@@ -99,13 +99,12 @@ def _is_free(port: int) -> bool:
     return True
 
 
-def own_address(peer: str = "") -> str:
+def find_own_address(peer: str = "") -> str:
     """Returns the IP address under which other nodes reach this node.
 
     Args:
-        peer: The IP address of the node to communicate with. The result is the address from which this node reaches it.
-            If `peer` is empty, the result is the environment variable OPENMAIA_HEAD_ADDRESS. If that is not set, it is
-            the address of this node's host name or, if that is a loopback address, of the default network interface.
+        peer: The IP address of the node that is to reach it. If it is empty, the result is OPENMAIA_HEAD_ADDRESS or, if that
+            is not set, the address of the host name or, if that is a loopback address, of the default interface.
     """
     if peer:
         return _towards(peer)
@@ -120,10 +119,8 @@ def own_address(peer: str = "") -> str:
 
 
 def _towards(peer: str) -> str:
-    """Returns the local IP address that the kernel would use to reach the peer, or 127.0.0.1 if there is no route.
-
-    It connects a UDP socket, which sends nothing.
-    """
+    """Returns the local IP address that the kernel would use to reach the peer, or 127.0.0.1 if there is no route."""
+    # Connecting a UDP socket sends nothing.
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         try:
             probe.connect((peer, 9))

@@ -23,45 +23,43 @@ from contextlib import suppress
 from pathlib import Path
 from types import FrameType
 
-from ray_jobs.allocation import free_block, own_address, share
+from ray_jobs.allocation import find_free_block, find_own_address, read_share
 
-PATIENCE = float(os.environ.get("OPENMAIA_HEAD_PATIENCE", "120"))
+_PATIENCE = float(os.environ.get("OPENMAIA_HEAD_PATIENCE", "120"))
 """Time in seconds without an answer from the head after which a worker ends."""
 
-SLOW = {"RAY_raylet_start_wait_time_s": "60"}
-"""Environment variable that gives Ray 60 seconds to start on a busy node or a slow file system. The default is 30."""
+# Ray's default of 30 seconds is too short on a busy node or a slow file system.
+_SLOW = {"RAY_raylet_start_wait_time_s": "60"}
 
-STARTS = 3
+_STARTS = 3
 """Number of failed starts of Ray in a row after which the node ends."""
 
-OWN = "r"
-"""Name of Ray's own folder. It is short, because paths of sockets may have 107 bytes at most."""
+# Short, because paths of sockets may have 107 bytes at most.
+_OWN = "r"
+"""Name of Ray's own folder."""
 
-LAST = 15
+_LAST = 15
 """Number of lines that are printed from the end of each of Ray's logs after Ray has ended by itself."""
 
-GRACE = 2.0
+_GRACE = 2.0
 """Time in seconds between SIGTERM and SIGKILL for Ray's processes."""
 
-END = 10.0
-"""Longest wait in seconds for killed processes to end and for files to be removed. SLURM's KillWait is 30 seconds."""
+# SLURM's KillWait is 30 seconds.
+_END = 10.0
+"""Longest wait in seconds for killed processes to end and for files to be removed."""
 
-PR_SET_CHILD_SUBREAPER = 36
+_PR_SET_CHILD_SUBREAPER = 36
 """The option of prctl(2) that makes a process adopt its orphaned descendants."""
 
 
 class _Stop(Exception):
-    """Raised in the main thread when SIGTERM or SIGINT arrives."""
+    """SIGTERM or SIGINT has arrived."""
 
 
 def main(role: str) -> int:
-    """Runs one of the three commands of this module, and returns the exit code.
-
-    Args:
-        role: "address" prints the address for a head on this machine. "head" and "worker" run that kind of Ray node.
-    """
+    """Runs one of the three commands of this module, and returns the exit code."""
     if role == "address":
-        print(f"{own_address()}:{free_block(_number())}")
+        print(f"{find_own_address()}:{find_free_block(_number())}")
         return 0
     adopt_orphans()
     signal.signal(signal.SIGTERM, _stop)
@@ -83,7 +81,7 @@ def _stop(number: int, frame: FrameType | None) -> None:
 
 
 def _stop_once() -> None:
-    """Ignores further signals, so that they do not interrupt the clean-up."""
+    # Further signals must not interrupt the clean-up.
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
@@ -94,7 +92,7 @@ def _head(folder: Path) -> int:
     more = shlex.split(os.environ.get("OPENMAIA_HEAD_OPTIONS", ""))
     code = 1
     client = f"--ray-client-server-port={int(port) + 8}"
-    for _ in range(STARTS):
+    for _ in range(_STARTS):
         code = _ray(folder, host, int(port), "--head", f"--port={port}", client, *dashboard, *more)
         _say(f"Ray ended with code {code}")
         _tell(folder)
@@ -105,23 +103,20 @@ def _head(folder: Path) -> int:
 
 
 def _worker(folder: Path) -> int:
-    """Runs Ray until the head has ended or STARTS starts in a row failed. Returns the exit code.
-
-    If a raylet (Ray's process on each node) loses the connection to the head, the head declares it dead. The raylet
-    then ends as soon as it reaches the head again. This function starts Ray again in this case.
-    """
+    """Runs Ray until the head has ended or _STARTS starts in a row failed. Returns the exit code."""
+    # A raylet that loses the connection is declared dead by the head, and ends as soon as it reaches the head again.
     head = os.environ["RAY_ADDRESS"]
     failures = 0
-    while failures < STARTS:
+    while failures < _STARTS:
         if not _answers(head):
-            _say(f"no answer from the head at {head} for {PATIENCE:g} s; leaving")
+            _say(f"no answer from the head at {head} for {_PATIENCE:g} s; leaving")
             return 0
-        code = _ray(folder, own_address(head.rsplit(":", 1)[0]), free_block(_number()), f"--address={head}")
+        code = _ray(folder, find_own_address(head.rsplit(":", 1)[0]), find_free_block(_number()), f"--address={head}")
         failures = 0 if _was_up(folder) else failures + 1
         _say(f"Ray ended with code {code}; joining {head} again")
         _tell(folder)
         _clear(folder)
-    _say(f"Ray did not come up {STARTS} times; leaving")
+    _say(f"Ray did not come up {_STARTS} times; leaving")
     return 1
 
 
@@ -129,12 +124,12 @@ def _ray(folder: Path, host: str, base: int, *options: str) -> int:
     """Runs Ray on this node and returns its exit code when it ends.
 
     Args:
-        folder: The folder for all files of Ray and its workers. Only this user can open it. Ray's own folder is inside,
-            because Ray lets everybody write there.
+        folder: For all files of Ray and its workers. Only this user can open it.
         host: The IP address of this node.
         base: The first of PORTS ports for Ray's services.
         options: Options of `ray start`.
     """
+    # Ray lets everybody write into its own folder, which is therefore inside of ours.
     scratch = folder / "tmp"
     folder.mkdir(mode=0o700)  # refuses a folder that another user has put there
     scratch.mkdir()
@@ -150,22 +145,22 @@ def _ray(folder: Path, host: str, base: int, *options: str) -> int:
     }
     command = [sys.executable, "-m", "ray.scripts.scripts", "start", "--block", f"--node-ip-address={host}", *options]
     command += [
-        f"--temp-dir={folder / OWN}",
+        f"--temp-dir={folder / _OWN}",
         "--disable-usage-stats",
         *(f"--{name}={port}" for name, port in ports.items()),
     ]
-    more = [*share().options(), *shlex.split(os.environ.get("OPENMAIA_RAY_OPTIONS", ""))]
+    more = [*read_share().options(), *shlex.split(os.environ.get("OPENMAIA_RAY_OPTIONS", ""))]
     _say(f"{host}: {' '.join([*options, *more])}")
-    return subprocess.call(command + more, env=SLOW | os.environ | {"TMPDIR": str(scratch)})
+    return subprocess.call(command + more, env=_SLOW | os.environ | {"TMPDIR": str(scratch)})
 
 
 def _was_up(folder: Path) -> bool:
-    return (folder / OWN / "ray_current_cluster").exists()
+    return (folder / _OWN / "ray_current_cluster").exists()
 
 
 def _answers(address: str) -> bool:
     host, port = address.rsplit(":", 1)
-    until = time.monotonic() + PATIENCE
+    until = time.monotonic() + _PATIENCE
     while time.monotonic() < until:
         try:
             socket.create_connection((host, int(port)), timeout=2).close()
@@ -176,7 +171,7 @@ def _answers(address: str) -> bool:
 
 
 def _folder() -> Path:
-    """Returns the folder of Ray's files. Its path is short, as OWN is."""
+    # Short, as _OWN is.
     own = f"{os.environ.get('SLURM_JOB_ID', os.getpid())}-{socket.gethostname().split('.')[0][-16:]}"
     return Path(os.environ.get("OPENMAIA_TMP", "/tmp")) / f"oma-{own}"
 
@@ -186,16 +181,16 @@ def _number() -> int:
 
 
 def _tell(folder: Path) -> None:
-    """Prints the last LAST lines of the logs of the raylet and the GCS server. The logs are removed afterwards."""
-    for log in sorted(folder.glob(f"{OWN}/session_latest/logs/*")):
+    # The logs are removed with the folder.
+    for log in sorted(folder.glob(f"{_OWN}/session_latest/logs/*")):
         if log.name.startswith(("raylet.", "gcs_server.")):
-            lines = log.read_text(errors="replace").splitlines()[-LAST:]
+            lines = log.read_text(errors="replace").splitlines()[-_LAST:]
             print("\n".join([f"---- {log.name}", *lines]), flush=True)
 
 
 def _clear(folder: Path) -> None:
     end_descendants()
-    until = time.monotonic() + END
+    until = time.monotonic() + _END
     while folder.exists() and time.monotonic() < until:
         shutil.rmtree(folder, ignore_errors=True)  # fails if a process writes into the folder meanwhile
         time.sleep(0.1 if folder.exists() else 0)
@@ -204,34 +199,31 @@ def _clear(folder: Path) -> None:
 
 
 def adopt_orphans() -> None:
-    """Makes this process the parent of its orphaned descendants (prctl), so that it can find and end them."""
-    ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    """Makes this process the parent of its orphaned descendants, so that it can find and end them."""
+    ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
 def end_descendants() -> None:
-    """Ends all descendants of this process: sends SIGTERM, and after a short wait sends SIGKILL repeatedly."""
+    """Ends all descendants of this process, after _GRACE with SIGKILL."""
     _signal_descendants(signal.SIGTERM)
-    until = time.monotonic() + GRACE
+    until = time.monotonic() + _GRACE
     while not _childless() and time.monotonic() < until:
         time.sleep(0.05)
-    until = time.monotonic() + END
+    until = time.monotonic() + _END
     while not _childless() and time.monotonic() < until:
         _signal_descendants(signal.SIGKILL)  # repeated, because a process may have started another one meanwhile
         time.sleep(0.01)
 
 
 def _signal_descendants(number: signal.Signals) -> None:
-    for pid in descendants(os.getpid()):
+    for pid in find_descendants(os.getpid()):
         with suppress(ProcessLookupError):
             os.kill(pid, number)
 
 
 def _childless() -> bool:
-    """Reaps ended children and returns whether none are left.
-
-    As this process adopts orphans, it then has no descendants at all. The answer of waitpid is reliable, whereas a
-    search through /proc can miss a process whose parent ends meanwhile.
-    """
+    """Reaps ended children and returns whether none are left: no descendants at all, as this process adopts orphans."""
+    # A search through /proc could miss a process whose parent ends meanwhile.
     try:
         while os.waitpid(-1, os.WNOHANG)[0]:
             pass
@@ -240,7 +232,7 @@ def _childless() -> bool:
     return False
 
 
-def descendants(root: int) -> set[int]:
+def find_descendants(root: int) -> set[int]:
     """Returns the ids of all descendants of a process, including zombies."""
     children: dict[int, list[int]] = {}
     for entry in os.listdir("/proc"):

@@ -14,12 +14,11 @@ import ray
 from openmaia.core.errors import ServiceError
 from openmaia.distributed.cluster.nodes import alive as alive_nodes
 
-PAUSE = 0.25
-"""Time in seconds between two checks."""
+_PAUSE = 0.25
 
 
 def main() -> None:
-    """Waits for as many nodes as the command line says. Exits with code 1 if too few are alive after the time limit."""
+    """Waits as the command line says. Exits with code 1 if too few nodes are alive after the time limit."""
     parser = argparse.ArgumentParser(prog="python -m ray_jobs.wait", description=__doc__)
     parser.add_argument("--nodes", type=int, required=True)
     parser.add_argument("--timeout", type=float, default=300.0, help="seconds")
@@ -37,20 +36,17 @@ def main() -> None:
 
 
 def wait(address: str, wanted: int, until: float) -> int:
-    """Waits until enough nodes of a Ray cluster are alive.
+    """Waits until so many nodes of a cluster are alive, and returns their number; less at the time limit.
 
     Args:
         address: The address of the head.
         wanted: The number of nodes to wait for.
         until: Time limit on the clock of `time.monotonic`.
 
-    Returns:
-        The number of nodes that are alive; less than `wanted` if the time limit was reached.
-
     Raises:
         ServiceError: The head gives no answer, although it did before.
     """
-    if not connected(address, until):
+    if not connect(address, until):
         return 0
     alive = reported = -1
     while alive < wanted and time.monotonic() < until:
@@ -59,16 +55,13 @@ def wait(address: str, wanted: int, until: float) -> int:
             print(f"{time.strftime('%H:%M:%S')} {alive} of {wanted} Ray nodes", flush=True)
             reported = alive
         if alive < wanted:
-            time.sleep(PAUSE)
+            time.sleep(_PAUSE)
     ray.shutdown()
     return alive
 
 
-def connected(address: str, until: float) -> bool:
-    """Connects to a Ray cluster as soon as its head answers. Returns False if it does not answer before `until`.
-
-    `until` is a time on the clock of `time.monotonic`.
-    """
+def connect(address: str, until: float) -> bool:
+    """Connects to a cluster as soon as its head answers. Returns False if it does not before `until` (monotonic)."""
     host, _, port = address.rpartition(":")
     while time.monotonic() < until:
         try:
@@ -76,7 +69,7 @@ def connected(address: str, until: float) -> bool:
             ray.init(address=address, log_to_driver=False, configure_logging=False)
             return True
         except (OSError, ConnectionError, RuntimeError):  # the head or the node on this machine has not started yet
-            time.sleep(PAUSE)
+            time.sleep(_PAUSE)
     return False
 
 

@@ -56,7 +56,12 @@ def main() -> None:
         for number in range(COUNT):
             draw(number).save(folder / f"pictures/{number}.png")
         places = [f"paths.runs={folder}/runs", f"paths.exemplars={folder}/exemplars"]
-        pictures = ["pictures.kind=folder", f"pictures.folder={folder}/pictures", "generator.parts=pictures"]
+        pictures = [
+            "pictures.kind=folder",
+            f"pictures.folder={folder}/pictures",
+            "generator.parts=pictures",
+            "editor.parts=pictures",
+        ]
         command = [sys.executable, "-m", "openmaia.cli.main", "run", "configs/closed-form.yaml", *places, *pictures]
         subprocess.run(command, cwd=REPOSITORY, check=True)
         index = write_report([Run.open(f"{folder}/runs/closed-form")])

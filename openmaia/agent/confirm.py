@@ -1,8 +1,4 @@
-"""Tests the labels of an answer on new images.
-
-Each image of a label has a counterpart, its near miss: the same scene with one thing changed, so that the label no
-longer holds.
-"""
+"""Measures the contrasts that confirm an answer."""
 
 import re
 from collections import Counter
@@ -20,15 +16,13 @@ from openmaia.core.units import Scope
 from openmaia.runs.evidence import Confirmation, ConfirmationSample
 from openmaia.runs.records import Turn
 
-MAX_DROPPED = 8
-"""Largest number of hypotheses rejected by the agent that may be used as near misses. The latest come first."""
+_MAX_DROPPED = 8
+"""Rejected hypotheses that may serve as near misses, the latest first."""
 
 
-def pairs_due(context: InvestigationContext, answer: ParsedReply) -> int:
-    """Returns the number of image pairs with which the answer has to be tested; 0 if it is not tested.
-
-    One image of a pair shows a label of the answer, the other the same scene without what the label names. An answer is
-    tested if the task requires it, its labels are free text, and it is about a single unit.
+def count_pairs(context: InvestigationContext, answer: ParsedReply) -> int:
+    """Returns the number of contrasts that an answer needs: 0 if the task demands none, its labels are choices, or it
+    is not about a unit.
     """
     task = context.task
     is_due = answer.labels and task.rule.confirm and not task.answer.choices and context.unit.scope is Scope.UNIT
@@ -36,22 +30,8 @@ def pairs_due(context: InvestigationContext, answer: ParsedReply) -> int:
 
 
 def confirm(context: InvestigationContext, answer: ParsedReply, turns: Sequence[Turn]) -> Confirmation:
-    """Generates new images that test the labels of an answer, and measures the unit's activation on them.
-
-    The images come in pairs. One image shows a label. The other shows a near miss: the same scene with one thing
-    changed, so that the label no longer holds.
-
-    Args:
-        context: The inputs of the investigation.
-        answer: The answer to test.
-        turns: All turns of the investigation. A near miss may show a hypothesis that the agent listed in a turn and
-            rejected in its answer.
-
-    Returns:
-        The result of the test, with one sample for each image. It has no samples if no pairs of prompts were found.
-
-    Raises:
-        ServiceError: A service failed.
+    """Generates and measures the contrasts of an answer. The result has one sample for each image; none if no contrasts
+    were found. A near miss may show a hypothesis that was listed in `turns` and is not in the answer.
     """
     services, options = context.services, context.options
     spent_before = services.ledger.spent()
@@ -61,7 +41,9 @@ def confirm(context: InvestigationContext, answer: ParsedReply, turns: Sequence[
         run_seed=context.run_seed,
         reply_tokens=options.reply_tokens,
     )
-    pairs = contrasts.find(answer.labels, dropped(turns, answer, context.task.answer), pairs_due(context, answer))
+    pairs = contrasts.find(
+        answer.labels, list_dropped(turns, answer, context.task.answer), count_pairs(context, answer)
+    )
     if not pairs:
         return Confirmation(samples=(), spent=services.ledger.since(spent_before))
     requests = _requests(pairs, context.run_seed)
@@ -91,16 +73,9 @@ def confirm(context: InvestigationContext, answer: ParsedReply, turns: Sequence[
     )
 
 
-def dropped(turns: Sequence[Turn], last: ParsedReply, answer: AnswerFormat) -> list[str]:
-    """Returns the hypotheses that the agent rejected: it listed them in some turn, but its answer does not keep them.
-
-    Args:
-        turns: The turns of the investigation.
-        last: The agent's answer.
-        answer: The format of answers.
-
-    Returns:
-        The hypotheses without their ids (such as "H1"), the latest first; no more than the constant MAX_DROPPED.
+def list_dropped(turns: Sequence[Turn], last: ParsedReply, answer: AnswerFormat) -> list[str]:
+    """Returns the hypotheses that were listed in some turn and that the answer does not keep, without ids, the latest
+    first, at most _MAX_DROPPED.
     """
     tested = assess(StoppingRule(), turns, answer).tested
     kept = [_words(text) for text in (*last.labels, *(one.hypothesis for one in tested))]
@@ -108,7 +83,7 @@ def dropped(turns: Sequence[Turn], last: ParsedReply, answer: AnswerFormat) -> l
     rejected = [
         entry for entry in listed if _words(entry) and not any(_words(entry) <= k or k <= _words(entry) for k in kept)
     ]
-    return rejected[:MAX_DROPPED]
+    return rejected[:_MAX_DROPPED]
 
 
 def _words(text: str) -> frozenset[str]:
@@ -116,17 +91,14 @@ def _words(text: str) -> frozenset[str]:
 
 
 def _requests(pairs: Sequence[Contrast], run_seed: int) -> list[Generation]:
-    """Returns the requests for the two images of each pair, which share a seed so that layout and background agree.
-
-    A generator that composes images from parts of the dataset takes them from the test split, which the agent has not
-    seen.
-    """
     occurrences: Counter[str] = Counter()
     requests: list[Generation] = []
     for pair in pairs:
         prompts = pair.prompt, pair.contrast_prompt
         key = " | ".join(prompts)
+        # Both images share a seed, so that layout and background agree.
         number = seed(run_seed, "confirm", key, occurrences[key])
         occurrences[key] += 1
+        # A generator that composes images of the dataset takes parts that the agent has not seen.
         requests += [Generation(prompt=prompt, seed=number, split="test") for prompt in prompts]
     return requests

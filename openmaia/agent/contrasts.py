@@ -1,8 +1,4 @@
-"""Writes pairs of prompts that test a label, the short name of what a unit responds to.
-
-Such a pair is called a contrast. Its first prompt shows the label. Its second prompt shows a near miss: the same scene
-with one thing changed, so that the label no longer holds.
-"""
+"""Contrasts for the labels of an answer."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -20,63 +16,42 @@ WRITTEN = "written by the backbone"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Contrast:
-    """The prompts of two images, with which a label (the short name of what a unit responds to) is tested.
-
-    The first image shows the label. The second shows a near miss: the same scene without what the label names.
-    """
+    """One contrast of a label."""
 
     label: str
     prompt: str
-    """Prompt of the image that shows the label."""
     contrast_prompt: str
-    """Prompt of the near miss."""
     shows: str
-    """Names the thing that the second image shows instead of the label."""
+    """What the near miss shows in place of the label."""
     source: str
-    """Says how the contrast was found, in words such as "written by the backbone"."""
+    """How the contrast was found, in words."""
 
 
 class Contrasts(Protocol):
-    """Interface of the ways to write test prompts for the labels of an answer (short names of what a unit responds to).
-
-    Each test is a `Contrast`: a prompt that shows a label, and a prompt of a near miss. The near miss is the same scene
-    with one thing changed, so that the label no longer holds.
-    """
+    """Finds contrasts for the labels of an answer."""
 
     def find(self, labels: Sequence[str], dropped: Sequence[str], n: int) -> list[Contrast]:
-        """Returns at most `n` contrasts, for the labels in turn: one for each, then a second one for each, and so on.
+        """Returns at most `n` contrasts: one for each label in turn, then a second one for each, and so on.
 
-        A contrast is a prompt that shows a label, and one of a near miss: the same scene without what the label names.
-
-        Args:
-            labels: The labels of an answer. Near misses should show none of them.
-            dropped: Hypotheses that the agent considered and rejected, the latest first. They may serve as near misses.
-            n: The number of contrasts that are wanted; at least the number of labels.
+        Near misses should show none of the labels. They may show dropped hypotheses, which come latest first. `n` is at
+        least the number of labels.
         """
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WrittenContrasts:
-    """Asks a language model for contrasts (pairs of test prompts, see `Contrasts`) of all labels of an answer.
-
-    If its reply lacks some of them, it is asked once more for these.
-    """
+    """Asks a language model for the contrasts of all labels, and once more for those that its reply lacks."""
 
     backbone: Backbone
-    """The language model."""
     instructions: str
-    """The system prompt, `contrasts.md` of the task."""
+    """The text of `contrasts.md`."""
     run_seed: int
-    """The seed of the investigation, from which the seeds of the requests are derived."""
+    """The seed of the investigation."""
     reply_tokens: int
-    """Limit of the tokens that the model generates for one reply."""
 
     def find(self, labels: Sequence[str], dropped: Sequence[str], n: int) -> list[Contrast]:
-        """Returns at most `n` contrasts (pairs of test prompts); fewer if the model does not write enough usable ones.
-
-        See `Contrasts.find` for the arguments.
-        """
+        """Returns fewer than `n` contrasts if the model does not write enough usable ones."""
         labels = list(dict.fromkeys(labels))
         missing = {label: len(range(at, n, len(labels))) for at, label in enumerate(labels)}
         contrasts: dict[tuple[str, str], Contrast] = {}
@@ -102,12 +77,10 @@ class WrittenContrasts:
 
 
 def parse_contrasts(reply: str, labels: Sequence[str]) -> list[Contrast]:
-    """Parses the contrasts (pairs of prompts that test a label) in a reply.
+    """Parses the lines `label number | prompt | contrast prompt | what it shows` of a reply; others are ignored.
 
-    A contrast is a line `label number | prompt | contrast prompt | what it shows`. Other lines are ignored. The label
-    number counts from 1. "What it shows" names the thing that the contrast prompt shows instead of the label, in the
-    same scene. A contrast is left out if its two prompts have the same words, or if the contrast prompt contains all
-    words of one of the labels.
+    The label number counts from 1; the third field may be missing. A contrast is left out if its two prompts have the
+    same words, or if the second has all words of a label.
     """
     contrasts: list[Contrast] = []
     for line in reply.splitlines():
@@ -128,10 +101,8 @@ def parse_contrasts(reply: str, labels: Sequence[str]) -> list[Contrast]:
 
 
 def _label_number(field: str, labels: Sequence[str]) -> int | None:
-    """Returns the index of the label that the first field of a line names; None if it names none.
-
-    Models write the number or the name: "1", "[1]", "Label 1", "1. dog" or "dog".
-    """
+    """Returns the index of the label that a field names; None if it names none."""
+    # Models write the number or the name: "1", "[1]", "Label 1", "1. dog" or "dog".
     number = re.fullmatch(r"(?:\W*\d+\W+)??\W*(?:label\W*)?(\d{1,6})\W*", field, re.IGNORECASE)
     if number:
         return int(number[1]) - 1 if 1 <= int(number[1]) <= len(labels) else None
@@ -148,5 +119,4 @@ def _request(missing: Mapping[str, int], dropped: Sequence[str]) -> str:
 
 
 def _words(text: str) -> frozenset[str]:
-    """Returns the words of a text in lower case and without plural s."""
     return frozenset(word.removesuffix("s") for word in re.findall(r"\w+", text.casefold()))

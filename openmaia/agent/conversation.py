@@ -1,13 +1,13 @@
-"""Writes the messages that the agent receives in an investigation."""
+"""The messages that the backbone receives in an investigation."""
 
 from collections.abc import Iterator, Sequence
 
 from openmaia.agent.context import InvestigationContext
-from openmaia.agent.hints import hint, nothing_new
+from openmaia.agent.hints import find_hint, make_repetition_hint
 from openmaia.agent.stopping import Stopping
 from openmaia.agent.tasks.grammar import parse
 from openmaia.agent.tools.api_text import api_text
-from openmaia.agent.vocabulary import stated
+from openmaia.agent.vocabulary import describe_vocabulary
 from openmaia.core.errors import UsageError
 from openmaia.core.messages import Message, Part, assistant, system, user
 from openmaia.core.services import Services
@@ -16,38 +16,28 @@ from openmaia.runs.records import CUT, SET_ASIDE, Turn
 
 
 class Conversation:
-    """The messages that the backbone, the model that plays the agent, receives in an investigation.
+    """The instructions, the question, and the turns with the outputs of their experiments. The caller goes on appending
+    to `turns`.
 
-    They are the instructions, the question, and the turns (replies) with the outputs of their experiments.
+    Raises UsageError if the task asks about a class, and the unit does not represent one.
     """
 
     def __init__(self, context: InvestigationContext, turns: Sequence[Turn], stopping: Stopping):
-        """Writes the opening messages.
-
-        Args:
-            context: The inputs of the investigation.
-            turns: The completed turns. The caller appends each new turn to this list.
-            stopping: Applies the stopping rule and the limits to these turns.
-
-        Raises:
-            UsageError: If the task asks about a class, and the unit does not represent one.
-        """
         self._task, self._options, self._turns, self._stopping = context.task, context.options, turns, stopping
         options, unit = context.options, context.unit
         description = api_text(options.user_tools, unit.scope, options.without)
         if options.vocabulary is not None:
-            description += f"\n\n{stated(options.vocabulary)}"
-        question = self._task.question(unit, lambda: class_of(unit, context.services))
+            description += f"\n\n{describe_vocabulary(options.vocabulary)}"
+        question = self._task.question(unit, lambda: find_class_name(unit, context.services))
         self.opening = (system(self._task.instructions(description, is_whole=not options.without)), user(question))
         """The instructions and the question."""
 
     def messages(self) -> list[Message]:
-        """Returns all messages for the next call of the backbone, the model that plays the agent.
-
-        Turns that bring nothing new (see `Stopping.left_out`) are left out: the more often a small model sees one of
-        its own messages, the more surely it writes it again. If the last turn is left out, the last message says so.
+        """Returns all messages for the next reply, without turns that bring nothing new (see `Stopping.left_out`). If
+        the last turn is one, the last message says so.
         """
         stopping, left_out = self._stopping, self._stopping.left_out
+        # The more often a small model sees one of its own messages, the more surely it writes it again.
         shown = [turn for turn, is_left_out in zip(self._turns, left_out, strict=True) if not is_left_out]
         exchanged = [m for turn in shown for m in (assistant(turn.reply), user(*self._feedback(turn)))]
         messages = [*self.opening, *exchanged]
@@ -55,12 +45,12 @@ class Conversation:
             is_due = stopping.wants_answer(len(self._turns))
             parts = [part for part in messages[-1].parts if part != self._task.final]
             final = [self._task.final] if is_due else []
-            advice = nothing_new(self._turns[-1], can_generate=stopping.can_generate and not is_due)
+            advice = make_repetition_hint(self._turns[-1], can_generate=stopping.can_generate and not is_due)
             messages[-1] = user(*parts, advice, *final)
         return messages
 
     def _feedback(self, turn: Turn) -> Iterator[Part]:
-        """Yields the texts and images of the message to the agent after a turn."""
+        """Yields the message to the agent after a turn."""
         if refusal := self._stopping.refusal(turn.index + 1):
             yield refusal
         elif CUT in turn.forgiven and not turn.code:
@@ -71,7 +61,7 @@ class Conversation:
         elif not turn.observation:
             yield "The experiment printed nothing and displayed nothing. Print the activations, or call tools.display.\n"
         yield from (part for part in turn.observation if isinstance(part, str) or self._options.sees_images)
-        if advice := hint(turn):
+        if advice := find_hint(turn):
             yield advice
         if SET_ASIDE in turn.forgiven:
             yield self._task.set_aside
@@ -79,10 +69,9 @@ class Conversation:
             yield self._task.final
 
 
-def class_of(unit: Unit, services: Services) -> str:
-    """Returns the name of the class that an output unit of a classifier represents.
-
-    Raises UsageError if the unit is not in the output layer, or the name is unknown.
+def find_class_name(unit: Unit, services: Services) -> str:
+    """Returns the name of the class that an output unit represents. Raises UsageError if the unit is not in the output
+    layer, or the name is unknown.
     """
     classes = services.target.info().classes
     if unit.layer != OUTPUT or not 0 <= unit.index < len(classes):

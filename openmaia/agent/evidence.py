@@ -1,7 +1,7 @@
-"""Checks whether the recorded tool calls of an investigation provide the evidence that its stopping rule demands.
+"""Compares the recorded tool calls of an investigation with its evidence rule.
 
-A tool call may name the hypothesis that its images test in three ways: by an id at the start of an entry of the
-hypothesis list ("H1: dogs"), by the number of the entry in the most recent list, or by the text of the entry.
+A call names the hypothesis that its images test by its id ("H1" of the entry "H1: dogs"), by the number of the entry in
+the latest hypothesis list, or by the text of the entry.
 """
 
 import json
@@ -13,34 +13,30 @@ from dataclasses import dataclass
 from openmaia.agent.tasks.grammar import ParsedReply, parse
 from openmaia.agent.tasks.task import FUNCTION_WORDS, StoppingRule, Task
 from openmaia.agent.tools.notes import read_copied, read_not_drawn
-from openmaia.agent.vocabulary import Vocabulary, nearest
+from openmaia.agent.vocabulary import Vocabulary, find_nearest
 from openmaia.core.messages import AnswerFormat
 from openmaia.runs.evidence import CheckState, Evidence, EvidenceCheck, HypothesisEvidence
 from openmaia.runs.records import ImageEntry, ToolCall, Turn
 
-MEASURING = ("call_neuron", "responses")
-"""Names of the calls that measure activations."""
-COMPLETED = ("ok", "lost")
-"""The values of `Turn.status` that count as an end without an exception."""
-NUMBERED = re.compile(r"image-\d+|<experiment \d+>")
-"""Matches names such as image-3 and <experiment 2> in an output. Their numbers change when experiments repeat."""
+_MEASURING = ("call_neuron", "responses")
+_COMPLETED = ("ok", "lost")
+_NUMBERED = re.compile(r"image-\d+|<experiment \d+>")
+"""Names in an output whose numbers change when an experiment is repeated."""
 ID = re.compile(r"^\W*(h\d+)\b", re.IGNORECASE)
-"""Matches the id of a hypothesis at the start of a text."""
-CONTROL = re.compile(r"^\s*not\b[\s:]*", re.IGNORECASE)
-"""Matches the "not" at the start of a name such as "not H1", which marks images as negative controls of H1."""
+_CONTROL = re.compile(r"^\s*not\b[\s:]*", re.IGNORECASE)
+"""The start of a name such as "not H1", which marks images as negative controls."""
 
-WRITTEN = {"text2image": 0, "edit_images": 1}
-"""The tools that generate or edit images, each with the index of the argument with the prompts or instructions."""
+_WRITTEN = {"text2image": 0, "edit_images": 1}
+"""The index of the argument that holds the prompts or instructions."""
 
 MEASURED = "different experiments that measured images and ended without an exception"
-SHOWN = 120
-"""Number of characters of a label that a message shows."""
+_SHOWN = 120
 WORDING = ("words", "drawable")
-"""The demands of a stopping rule on the words of labels. They can be met without another experiment."""
-REWORDED = 2
-"""Number of answers that are sent back because of their words. The next one is accepted as it is."""
-UNNAMED = "no call says which hypothesis its images test (hypothesis=…)"
-UNLISTED = "the answer does not list the hypotheses that survive"
+"""Demands that can be met without another experiment."""
+_REWORDED = 2
+"""Answers that are sent back because of their words. The next one is accepted as it is."""
+_UNNAMED = "no call says which hypothesis its images test (hypothesis=…)"
+_UNLISTED = "the answer does not list the hypotheses that survive"
 
 
 def assess(
@@ -50,14 +46,12 @@ def assess(
     vocabulary: Vocabulary | None = None,
     sent_back: int = 0,
 ) -> Evidence:
-    """Compares the completed turns of an investigation with a stopping rule.
+    """Compares the turns of an investigation with a stopping rule.
 
     Args:
-        rule: The evidence that the agent must have collected before its answer is accepted.
-        turns: The completed turns. If the last reply is an answer, its labels and hypotheses are checked.
-        answer: The format of answers.
-        vocabulary: The words that the generator can draw. None: it draws anything.
-        sent_back: The number of answers that were sent back for lack of evidence. It is only copied to the result.
+        turns: If the last reply is an answer, its labels and hypotheses are checked.
+        vocabulary: None if the generator draws anything.
+        sent_back: Copied to the result.
 
     Returns:
         The result of each check, and the measurements for each hypothesis that the answer keeps.
@@ -74,23 +68,19 @@ def assess(
     return Evidence(checks=tuple(checks), tested=tuple(tested), sent_back=sent_back)
 
 
-def missing_evidence(
+def find_missing_evidence(
     task: Task, turns: Sequence[Turn], vocabulary: Vocabulary | None, *, is_due: bool, is_last: bool
 ) -> list[EvidenceCheck]:
-    """Returns the demands of a task's stopping rule that the agent's answer in the last turn does not meet.
-
-    The result is empty if the answer is accepted, or if the last turn has no answer.
+    """Returns the demands that the answer in the last turn does not meet; empty if it is accepted or there is none.
 
     Args:
-        task: The task with its stopping rule.
-        turns: The completed turns, each with one reply of the agent and the output of its experiment.
-        vocabulary: The words that the generator can draw. None: it draws anything.
-        is_due: Whether the agent was asked for its answer or has reached a limit, so that it runs no more experiments.
-            Then only the demands for a number of experiments and for the words of labels are checked.
+        vocabulary: None if the generator draws anything.
+        is_due: Whether the agent runs no more experiments, because it was asked for its answer or has reached a limit.
+            Then only the number of experiments and the words of labels are checked.
         is_last: Whether the agent has no further turn. Then the words of labels are not checked.
     """
     rule, answer = task.rule, task.answer
-    if not rule.demands or not turns or answer_in(turns[-1], answer) is None:
+    if not rule.demands or not turns or find_answer(turns[-1], answer) is None:
         return []
 
     def unmet(count: int) -> tuple[list[EvidenceCheck], list[EvidenceCheck]]:
@@ -99,8 +89,8 @@ def missing_evidence(
         return [c for c in missing if c.what not in WORDING], [c for c in missing if c.what in WORDING]
 
     evidence, wording = unmet(len(turns))
-    earlier = [unmet(turn.index + 1) for turn in turns[:-1] if answer_in(turn, answer) is not None]
-    if is_last or sum(bool(words) for _, words in earlier) >= REWORDED:
+    earlier = [unmet(turn.index + 1) for turn in turns[:-1] if find_answer(turn, answer) is not None]
+    if is_last or sum(bool(words) for _, words in earlier) >= _REWORDED:
         wording = []
     if is_due:
         evidence = [check for check in evidence if check.what == "experiments"]
@@ -109,32 +99,24 @@ def missing_evidence(
     return [*evidence, *wording]
 
 
-def answer_in(turn: Turn, answer: AnswerFormat) -> ParsedReply | None:
-    """Returns the agent's final answer in the reply of a turn, parsed by the format `answer`.
-
-    Returns None if there is none, or if the reply also had an experiment, which was run instead.
-    """
+def find_answer(turn: Turn, answer: AnswerFormat) -> ParsedReply | None:
+    """Returns the answer in the reply of a turn; None if there is none, or if it was set aside."""
     parsed = parse(turn.reply, answer)
     return parsed if not turn.code and parsed.description is not None else None
 
 
-def answers_sent_back(turns: Sequence[Turn], answer: AnswerFormat) -> int:
-    """Counts the answers that were sent back to the agent for lack of evidence.
-
-    These are all answers before the last turn, because an accepted answer ends the investigation.
-    """
-    return sum(answer_in(turn, answer) is not None for turn in turns[:-1])
+def count_answers_sent_back(turns: Sequence[Turn], answer: AnswerFormat) -> int:
+    """Counts the answers before the last turn: an accepted one ends the investigation."""
+    return sum(find_answer(turn, answer) is not None for turn in turns[:-1])
 
 
 def experiments_that_measured(turns: Sequence[Turn]) -> int:
-    """Counts the different experiments that measured at least one image and ended without an exception.
-
-    An experiment is the code in a reply of the agent. Images of prompts that the agent copied from the example in its
-    instructions do not count.
+    """Counts the different experiments that measured an image, not drawn from a prompt of the example, and ended
+    without an exception.
     """
     copied = _copied_images(turns)
     return sum(
-        turn.status in COMPLETED and not count and any(_measured_own_image(call, copied) for call in turn.calls)
+        turn.status in _COMPLETED and not count and any(_measured_own_image(call, copied) for call in turn.calls)
         for turn, count in zip(turns, _times_before(turns), strict=True)
     )
 
@@ -142,16 +124,11 @@ def experiments_that_measured(turns: Sequence[Turn]) -> int:
 def repetitions(turns: Sequence[Turn]) -> list[bool]:
     """Returns for each turn whether its experiment repeats an earlier one, or copies the example in the instructions.
 
-    An experiment is the code in a reply of the agent. It is a repetition in two cases:
-
-    - It completed and generated or edited images, and at least two earlier experiments have the same code, the same
-      prompts (or instructions) and the same edited images. One earlier experiment is no reason, because every run makes
-      new images.
-    - It completed without making images, or raised an exception, and an earlier experiment has the same code and
-      output. Names such as image-3 and <experiment 2> are ignored.
-
-    An experiment that ended otherwise, such as by a timeout, is no repetition, because another try may succeed. An
-    experiment copies the example if it only makes images of prompts in the example, and at most measures these images.
+    - An experiment that made images is a repetition if two earlier ones have the same code, prompts or instructions,
+      and edited images. One is no reason, because every run makes new images.
+    - One that made none, or raised an exception, is a repetition if an earlier one has the same code and output.
+    - One that ended otherwise, such as by a timeout, is none, because another try may succeed.
+    - An experiment copies the example if it only makes images of prompts in it, and at most measures these.
     """
     return [
         _is_copy(turn) or _is_repeated(turn, count) for turn, count in zip(turns, _times_before(turns), strict=True)
@@ -165,10 +142,6 @@ def _is_repeated(turn: Turn, times_before: int) -> bool:
 
 
 def _is_copy(turn: Turn) -> bool:
-    """Returns whether an experiment made images, all with prompts copied from the example in the instructions.
-
-    False if it also read exemplars, or measured other images.
-    """
     made = [words for _, words in _made_images([turn])]
     copied = _copied_images([turn])
     is_more = any(call.name == "dataset_exemplars" or _measured_own_image(call, copied) for call in turn.calls)
@@ -176,7 +149,6 @@ def _is_copy(turn: Turn) -> bool:
 
 
 def _times_before(turns: Sequence[Turn]) -> list[int]:
-    """Returns for each turn how often the same experiment (see `_experiment`) was run in earlier turns."""
     seen = Counter[tuple[str, ...]]()
     counts: list[int] = []
     for turn in turns:
@@ -188,32 +160,28 @@ def _times_before(turns: Sequence[Turn]) -> list[int]:
 
 
 def _experiment(turn: Turn) -> tuple[str, ...]:
-    """Returns a key that is equal for turns with the same experiment.
-
-    It consists of the code and, if the experiment completed and generated or edited images, of the prompts or
-    instructions and the digests of the edited images. Otherwise it consists of the code and the output.
-    """
+    """Returns a key that is equal for turns with the same experiment."""
     made = _made(turn)
+    # The output of an experiment that makes images is never the same, so what it asked for is compared.
     if turn.status == "ok" and made:
-        prompts = (str(json.loads(call.arguments)[WRITTEN[call.name]]) for call in made)
+        prompts = (str(json.loads(call.arguments)[_WRITTEN[call.name]]) for call in made)
         edited = (entry.original for call in made if call.name == "edit_images" for entry in call.entries[::2])
         return (turn.code.strip(), *prompts, *edited)
-    parts = (NUMBERED.sub("", part) if isinstance(part, str) else part.digest for part in turn.observation)
+    parts = (_NUMBERED.sub("", part) if isinstance(part, str) else part.digest for part in turn.observation)
     return (turn.code.strip(), *parts)
 
 
 def _made(turn: Turn) -> list[ToolCall]:
-    """Returns the calls that generated or edited images."""
-    return [call for call in turn.calls if call.name in WRITTEN and call.error is None]
+    return [call for call in turn.calls if call.name in _WRITTEN and call.error is None]
 
 
 def _copied_images(turns: Sequence[Turn]) -> frozenset[str]:
-    """Returns the digests of the images of prompts that were copied from the example in the instructions."""
+    """Returns the digests of the images whose prompts were copied from the example in the instructions."""
     return frozenset(entry.original for entry, words in _made_images(turns) if words is None)
 
 
 def _measured_own_image(call: ToolCall, copied: frozenset[str]) -> bool:
-    is_measurement = call.name in MEASURING and call.error is None
+    is_measurement = call.name in _MEASURING and call.error is None
     return is_measurement and (call.name == "responses" or any(entry.original not in copied for entry in call.entries))
 
 
@@ -225,17 +193,7 @@ def _check(
     tested: Sequence[HypothesisEvidence],
     any_measured: bool,
 ) -> EvidenceCheck:
-    """Checks one demand of the stopping rule.
-
-    Args:
-        what: The name of the demand: "experiments", "labels", "replicates" or "controls". The last two are numbers of
-            images per hypothesis, and the hypothesis with the fewest is checked.
-        wanted: The number that is demanded.
-        turns: The completed turns.
-        last: The parsed reply of the last turn; None if there are no turns.
-        tested: The hypotheses that the answer keeps, with their measurements.
-        any_measured: Whether any tool call named the hypothesis that its measured images test.
-    """
+    """Checks one demand. `any_measured` says whether any call named the hypothesis that its images test."""
     if what == "experiments":
         return _counted(what, wanted, experiments_that_measured(turns), MEASURED)
     if last is None or not last.description:
@@ -243,20 +201,20 @@ def _check(
     if what == "labels":
         return _labels_check(wanted, turns, last.labels)
     if not tested or not any_measured:
-        why = UNLISTED if not tested else UNNAMED
+        why = _UNLISTED if not tested else _UNNAMED
         return EvidenceCheck(what=what, wanted=wanted, found=0, state=CheckState.UNVERIFIED, detail=f"{what}: {why}")
     counts = [one.controls if what == "controls" else one.images for one in tested]
+    # The demand holds for each hypothesis, so the one with the fewest images decides.
     least = counts.index(min(counts))
     kind = "different negative controls" if what == "controls" else "different images"
     return _counted(what, wanted, counts[least], f"{kind} of {tested[least].hypothesis!r}")
 
 
 def _wording_check(what: str, wanted: int, labels: Sequence[str], vocabulary: Vocabulary | None) -> EvidenceCheck:
-    """Checks that labels are short (`words`), or that each of them can be drawn (`drawable`)."""
     if what == "words":
         found = max((len(label.split()) for label in labels), default=0)
         faults = [
-            f"a label has {len(label.split())} words, {wanted} at most are expected: {label[:SHOWN]!r} (name one thing only; "
+            f"a label has {len(label.split())} words, {wanted} at most are expected: {label[:_SHOWN]!r} (name one thing only; "
             "further ones are labels of their own, and the rest belongs into the description)"
             for label in labels
             if len(label.split()) > wanted
@@ -274,13 +232,12 @@ def _not_drawn(label: str, vocabulary: Vocabulary) -> str:
     missing = vocabulary.missing(label)
     if not missing:
         return ""
-    near = nearest(label, vocabulary.words)
+    near = find_nearest(label, vocabulary.words)
     words = f"the nearest words that can: {', '.join(near)}" if near else "choose among the words in your instructions"
-    return f"the label {label[:SHOWN]!r} cannot be drawn ({', '.join(missing)[:SHOWN]}), so that no image could test it; {words}"
+    return f"the label {label[:_SHOWN]!r} cannot be drawn ({', '.join(missing)[:_SHOWN]}), so that no image could test it; {words}"
 
 
 def _labels_check(wanted: int, turns: Sequence[Turn], labels: Sequence[str]) -> EvidenceCheck:
-    """Checks that each label has a word that occurs in the prompt or the hypothesis of a measured image."""
     words = frozenset[str]().union(*_measured_words(turns))
     untested = [label for label in labels if not _content_words(label) & words]
     named = ", ".join(repr(label) for label in untested)
@@ -294,27 +251,21 @@ def _labels_check(wanted: int, turns: Sequence[Turn], labels: Sequence[str]) -> 
 
 
 def _made_images(turns: Sequence[Turn]) -> Iterator[tuple[ImageEntry, frozenset[str] | None]]:
-    """Yields each generated or edited image with the words of its prompt or instruction.
-
-    Words that the generator could not draw are left out. The words are None if the prompt was copied from the example in
-    the instructions.
+    """Yields each generated or edited image with the words that could be drawn; None in their place if the prompt was
+    copied from the example.
     """
     for call in (call for turn in turns for call in _made(turn)):
         notes = [part for part in call.shown if isinstance(part, str)]
         missing = dict(named for note in notes if (named := read_not_drawn(note)))
         copied = {prompt for note in notes if (prompt := read_copied(note))}
         entries = call.entries if call.name == "text2image" else call.entries[1::2]
-        for entry, text in zip(entries, json.loads(call.arguments)[WRITTEN[call.name]], strict=False):
+        for entry, text in zip(entries, json.loads(call.arguments)[_WRITTEN[call.name]], strict=False):
             yield entry, None if text in copied else _content_words(text) - _content_words(missing.get(text, ""))
 
 
-def words_not_drawn(turns: Sequence[Turn]) -> list[str]:
-    """Returns the words of the agent's prompts that could not be drawn, without duplicates.
-
-    A generator with a limited vocabulary ignores all other words, and a text encoder cuts off long prompts. Each
-    experiment with such a prompt has a note about the missing words in its output. The words are read from these notes.
-    """
-    calls = (call for turn in turns for call in turn.calls if call.name in WRITTEN)
+def list_words_not_drawn(turns: Sequence[Turn]) -> list[str]:
+    """Returns the words of prompts that could not be drawn, without duplicates."""
+    calls = (call for turn in turns for call in turn.calls if call.name in _WRITTEN)
     shown = (part for call in calls for part in call.shown if isinstance(part, str))
     notes = [note[1] for part in shown if (note := read_not_drawn(part))]
     return list(dict.fromkeys(word for words in notes for word in words.split(", ")))
@@ -324,7 +275,7 @@ def _measured_words(turns: Sequence[Turn]) -> Iterator[frozenset[str]]:
     """Yields the words of the prompt or instruction of each measured image, and of the hypothesis that it tests."""
     copied = _copied_images(turns)
     made = {entry.id: words or frozenset() for entry, words in _made_images(turns)}
-    for call in (call for turn in turns for call in turn.calls if call.name in MEASURING and call.error is None):
+    for call in (call for turn in turns for call in turn.calls if call.name in _MEASURING and call.error is None):
         yield from (made[id] for image in json.loads(call.arguments)[0] if (id := image.get("image")) in made)
         yield from (_content_words(entry.hypothesis) for entry in call.entries if entry.original not in copied)
 
@@ -341,10 +292,8 @@ def _counted(what: str, wanted: int, count: int, kind: str) -> EvidenceCheck:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _MeasuredImage:
-    """An image that was measured for a hypothesis, or as a negative control of it."""
-
     hypothesis: str
-    """The key of the hypothesis, see `_key`."""
+    """The key, see `_key`."""
     is_control: bool
     entry: ImageEntry
 
@@ -357,7 +306,7 @@ def _measured_images(turns: Sequence[Turn]) -> Iterator[_MeasuredImage]:
         for call in turn.calls:
             for entry in call.entries if call.name == "call_neuron" else ():
                 if entry.hypothesis and entry.original not in copied:
-                    name, negated = CONTROL.subn("", entry.hypothesis)
+                    name, negated = _CONTROL.subn("", entry.hypothesis)
                     yield _MeasuredImage(hypothesis=_key_of(name, listed), is_control=bool(negated), entry=entry)
 
 
@@ -376,11 +325,7 @@ def _tested(hypothesis: str, measured: Sequence[_MeasuredImage]) -> HypothesisEv
 
 
 def _surviving(measured: Sequence[_MeasuredImage], last: ParsedReply | None, answer: AnswerFormat) -> list[str]:
-    """Returns the hypotheses that the answer keeps.
-
-    These are the entries of the hypothesis list in the reply. If it has no list, they are the labels, provided that
-    these are free text and a call named one of them as the hypothesis of measured images.
-    """
+    """Returns the hypotheses that the answer keeps: its list, or without one its labels, if a call named one of them."""
     if last is None or not last.description:
         return []
     if last.hypotheses:
@@ -390,18 +335,12 @@ def _surviving(measured: Sequence[_MeasuredImage], last: ParsedReply | None, ans
 
 
 def _key_of(name: str, listed: Sequence[str]) -> str:
-    """Returns the key (see `_key`) of the hypothesis that a call names.
-
-    Args:
-        name: The name in the call: an id, the text of a hypothesis, or its number in `listed`.
-        listed: The most recent hypothesis list of the agent at the time of the call.
-    """
     number = int(name) if re.fullmatch(r"\d{1,3}", name.strip()) else 0
     return _key(listed[number - 1]) if 1 <= number <= len(listed) else _key(name)
 
 
 def _key(entry: str) -> str:
-    """Returns a key that is equal for equal hypotheses: the id in lower case, or the words if there is no id."""
+    """Returns the id of a hypothesis in lower case, or its words if it has none."""
     match = ID.match(entry)
     return match[1].casefold() if match else " ".join(re.findall(r"\w+", entry.casefold()))
 

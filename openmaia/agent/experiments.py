@@ -1,4 +1,4 @@
-"""Runs the experiments of one investigation in a sandbox, and replays recorded experiments to restore variables."""
+"""Runs experiments in the sandbox, and replays recorded ones to restore variables."""
 
 import hashlib
 import json
@@ -18,56 +18,50 @@ from openmaia.core.images import EncodedImage
 from openmaia.core.messages import Part
 from openmaia.runs.records import ImageEntry, ToolCall, Turn, dumps
 
-UNRECORDED = ("pixels",)
-"""Names of calls that only read results of earlier calls. They are not recorded, and a replay does not compare them."""
+_UNRECORDED = ("pixels",)
+"""Calls that only read results of earlier ones. A replay does not compare them."""
 
-LOST = {"ok": "lost", "error": "error_lost", "memory": "memory_lost"}
-"""The statuses that are recorded if the process of an experiment had to be replaced, by the status that the sandbox
-reports. In the cases "ok" and "error", the code ended but left threads or processes running. In the case "memory", the
-process was killed, or the code raised a MemoryError and left threads or processes running. Other statuses stay the
-same."""
-REPLAYED = ("ok", "error", "memory")
-"""Statuses of experiments that a replay repeats, because their variables were kept."""
-MAX_CALLS = 2_000
-"""Largest number of recorded tool calls of one experiment."""
-MAX_SHOWN = 1_000
-"""Largest number of images that one experiment displays."""
-OVERHEAD = 1_000
-"""Approximate size in bytes of a call, an image or a text in memory, besides its content."""
-MAX_ARGUMENTS = 100_000
-"""Largest number of characters of the recorded arguments (JSON) of a call that raised a ToolError, or whose tool is one
-of UNBOUNDED. Longer arguments are replaced by their SHA-256. Arguments of other calls are recorded at any length."""
-UNBOUNDED = ("display", "user_tool")
-"""Names of tools that take texts of any length."""
-REBUILDS = 3
-"""Largest number of attempts to replay the completed experiments, each in a new process. Another attempt is made only
-if the process was lost during the replay."""
+_LOST = {"ok": "lost", "error": "error_lost", "memory": "memory_lost"}
+"""The status that is recorded if the process had to be replaced, by the status of the sandbox. With "ok" and "error",
+the code ended but left threads or processes running. With "memory", it raised a MemoryError and left some, or the
+process was killed. Other statuses stay the same."""
+_REPLAYED = ("ok", "error", "memory")
+"""Statuses of experiments whose variables were kept."""
+_MAX_CALLS = 2_000
+"""Recorded tool calls of one experiment."""
+_MAX_SHOWN = 1_000
+"""Images that one experiment displays."""
+_OVERHEAD = 1_000
+"""Bytes that a call, an image or a text takes in memory besides its content, about."""
+_MAX_ARGUMENTS = 100_000
+"""Characters of recorded arguments (JSON) of a call that raised a ToolError, or of a tool in _UNBOUNDED. Longer ones are
+replaced by their SHA-256; other tools limit their arguments."""
+_UNBOUNDED = ("display", "user_tool")
+"""Tools that take texts of any length."""
+_REBUILDS = 3
+"""Attempts to replay the completed experiments. Another is made only if the process was lost during the replay."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExperimentResult:
-    """The result of one experiment, the code in a reply of the agent. The defaults describe a reply without code."""
+    """The defaults describe a turn without an experiment."""
 
     status: str = ""
-    """How the experiment ended, as in `Turn.status`: the value of a `Status` of the sandbox, such as "ok", or one of
-    the values of LOST, such as "lost", if the process had to be replaced. Empty if there was no experiment."""
+    """As in `Turn.status`: a `Status` of the sandbox or a value of _LOST. Empty without an experiment."""
     calls: tuple[ToolCall, ...] = ()
-    """The calls of tools, in their order."""
     observation: tuple[Part, ...] = ()
-    """The texts and images that the experiment printed and displayed."""
+    """The texts and images that were printed and displayed."""
     output_digest: str = ""
-    """A hash of the observation, to detect differences in a replay."""
+    """A hash of the observation, which a replay compares."""
     images: dict[str, EncodedImage] = field(default_factory=dict[str, EncodedImage])
     """The images of the calls by digest, without those of earlier turns."""
     seconds: float = 0.0
-    """Duration in seconds, including the time in which tool calls were answered."""
+    """With the time in which tool calls were answered."""
 
 
 class ExperimentRunner:
-    """Runs the experiments of an investigation in a sandbox.
-
-    If the process of the sandbox is lost, the completed experiments are replayed in a new one. Their tool calls
-    then get the recorded results.
+    """Runs experiments in a sandbox. If its process is lost, the completed ones are replayed in a new one, where their
+    tool calls get the recorded results.
     """
 
     def __init__(self, sandbox: Sandbox, toolbox: Toolbox):
@@ -79,16 +73,10 @@ class ExperimentRunner:
         sandbox.start()
 
     def run(self, code: str) -> ExperimentResult:
-        """Runs the code of an experiment.
-
-        If the process of the sandbox died or was killed in the previous experiment, the completed experiments are first
-        replayed in a new process, which restores their variables.
-
-        Raises:
-            ReplayDiverged: If a replayed experiment behaved differently.
-            SandboxError: If the sandbox failed.
-            ServiceError: If a service failed.
+        """Runs an experiment, if necessary after a replay of the completed ones. Raises ReplayDiverged if one of these
+        behaved differently, SandboxError and ServiceError.
         """
+        # Only when it is needed: a replay costs time, and the agent may answer next.
         if self._lost:
             self._rebuild()
         started = time.monotonic()
@@ -97,7 +85,7 @@ class ExperimentRunner:
         self._lost, self._held_bytes = result.replaced, session.held_bytes
         observation = session.observation(result)
         return ExperimentResult(
-            status=LOST.get(result.status.value, result.status.value) if result.replaced else result.status.value,
+            status=_LOST.get(result.status.value, result.status.value) if result.replaced else result.status.value,
             calls=tuple(session.calls),
             observation=observation,
             output_digest=_digest(observation),
@@ -106,16 +94,13 @@ class ExperimentRunner:
         )
 
     def completed(self, turn: Turn) -> None:
-        """Adds a completed turn. Its experiment is repeated when the process of the sandbox has to be replaced."""
+        """Adds a completed turn, which a replay repeats."""
         self._completed.append(turn)
         self._images.update(turn.images)
 
     def resume(self, turns: Sequence[Turn]) -> None:
-        """Restores the variables and images of an interrupted investigation by a replay of its experiments.
-
-        Raises:
-            ReplayDiverged: If an experiment behaved differently.
-            SandboxError: If the sandbox failed.
+        """Restores the variables and images of an interrupted investigation. Raises ReplayDiverged if an experiment
+        behaved differently, and SandboxError.
         """
         for turn in turns:
             self.completed(turn)
@@ -127,18 +112,17 @@ class ExperimentRunner:
             self._rebuild()
 
     def _rebuild(self) -> None:
-        """Replays the completed experiments in a new process. Their calls get the recorded results."""
-        for _ in range(REBUILDS):
+        for _ in range(_REBUILDS):
             self.sandbox.restart()
             if self._replay_completed():
                 self._lost = False
                 return
-        raise ReplayDiverged(f"the process was lost in {REBUILDS} replays of the completed experiments")
+        raise ReplayDiverged(f"the process was lost in {_REBUILDS} replays of the completed experiments")
 
     def _replay_completed(self) -> bool:
-        """Replays the completed experiments. Returns False if the process was lost meanwhile."""
+        """Returns False if the process was lost meanwhile."""
         for turn in self._completed:
-            if turn.status not in REPLAYED:
+            if turn.status not in _REPLAYED:
                 continue
             session = _ReplaySession(turn, self._images, self.toolbox)
             result = self.sandbox.run(turn.code, session.serve, session.write)
@@ -154,30 +138,26 @@ class ExperimentRunner:
 
 
 class _Session:
-    """Collects the observation of an experiment: its texts and images in their order."""
-
     def __init__(self) -> None:
         self.parts: list[Part] = []
 
     def write(self, text: str) -> None:
-        """Adds text that the experiment printed."""
         self.parts.append(text)
 
     def show(self, parts: Iterable[Part]) -> None:
-        """Adds texts and images that a tool displayed."""
         self.parts += (part + "\n" if isinstance(part, str) else part for part in parts)
 
     def observation(self, result: SandboxResult) -> tuple[Part, ...]:
-        """Returns the observation of the experiment, with notes about an error or a lost process."""
+        """Returns the texts and images so far, with notes about an error or a lost process."""
         if result.error:
             self.write(result.error)
         if result.replaced:
             self.write("\nThe process was replaced: variables of this experiment are gone, earlier ones are kept.\n")
-        return merged(self.parts)
+        return merge_parts(self.parts)
 
 
-def merged(parts: Sequence[Part]) -> tuple[Part, ...]:
-    """Joins adjacent texts in the output of an experiment and removes blank ones."""
+def merge_parts(parts: Sequence[Part]) -> tuple[Part, ...]:
+    """Joins adjacent texts of an observation and removes blank ones."""
     joined: list[Part] = []
     for part in parts:
         if isinstance(part, str) and joined and isinstance(joined[-1], str):
@@ -188,17 +168,13 @@ def merged(parts: Sequence[Part]) -> tuple[Part, ...]:
 
 
 class ToolSession(_Session):
-    """Executes the tool calls of one experiment of the agent and records them.
+    """Executes the tool calls of one experiment and records them.
 
     Args:
-        toolbox: The tools.
-        turns: The completed turns of the investigation. Their time counts towards the limits of the investigation.
-            None if a person makes the calls. Then the time, the number of calls and the size of the images have no
-            limit.
-        held_bytes: Size of the images, masks and texts of the calls of the completed turns in memory, in bytes.
-
-    Attributes:
-        held_bytes: The same with the calls so far.
+        turns: The completed turns, whose time counts towards the limits. None if a person makes the calls: then time,
+            number of calls and size of images have no limit.
+        held_bytes: Size in memory of the images, masks and texts of earlier calls. The attribute adds those of this
+            experiment.
     """
 
     def __init__(self, toolbox: Toolbox, turns: Sequence[Turn] | None = None, held_bytes: int = 0):
@@ -209,7 +185,6 @@ class ToolSession(_Session):
         self._spent_before = toolbox.context.services.ledger.spent()
         self.calls: list[ToolCall] = []
         self.images: dict[str, EncodedImage] = {}
-        """All images of the calls, by digest."""
         self._text_left = toolbox.context.options.sandbox.output_bytes
         self._is_told = False  # that displayed text was dropped
         self._shown = 0
@@ -217,18 +192,17 @@ class ToolSession(_Session):
         self._own_before = toolbox.own_time.seconds
 
     def serve(self, name: str, args: list[Any], kwargs: dict[str, Any]) -> Any:
-        """Executes a tool call of the agent's code and returns its result.
+        """Executes a tool call and returns its result.
 
         Raises:
-            ToolError: If the arguments are invalid, or some are keyword arguments, which no tool takes.
-            ServiceError: If a service failed.
-            ExperimentStopped: If the investigation has used up its time or its memory, if the experiment has made
-                MAX_CALLS calls or displayed MAX_SHOWN images, or if its calls have taken `sandbox.seconds` of CPU time
-                of this process.
+            ToolError: The arguments are invalid. No tool takes keyword arguments.
+            ServiceError: A service failed.
+            ExperimentStopped: The investigation has used up its time or memory, or the experiment its calls
+                (_MAX_CALLS), displayed images (_MAX_SHOWN) or CPU time of this process (`sandbox.seconds`).
         """
         started = time.monotonic()
         self._check_time(started)
-        if name in UNRECORDED:
+        if name in _UNRECORDED:
             with self.toolbox.own_time.measured():
                 return self.toolbox.call(name, args)[0]
         self._check_size()
@@ -256,7 +230,6 @@ class ToolSession(_Session):
         return result
 
     def _check_time(self, now: float) -> None:
-        """Raises ExperimentStopped if the services, the code, its calls or the clock have reached a limit of time."""
         if self._turns is None:
             return
         options = self.toolbox.context.options
@@ -273,21 +246,18 @@ class ToolSession(_Session):
             )
 
     def _check_size(self) -> None:
-        """Raises ExperimentStopped if what the experiment, or the investigation, holds in memory gets too large."""
         if self._turns is None:
             return
-        if len(self.calls) >= MAX_CALLS:
-            raise ExperimentStopped(f"the experiment has made {MAX_CALLS} calls of tools")
-        if self._shown >= MAX_SHOWN:
-            raise ExperimentStopped(f"the experiment has displayed {self._shown} images, {MAX_SHOWN} are enough")
+        if len(self.calls) >= _MAX_CALLS:
+            raise ExperimentStopped(f"the experiment has made {_MAX_CALLS} calls of tools")
+        if self._shown >= _MAX_SHOWN:
+            raise ExperimentStopped(f"the experiment has displayed {self._shown} images, {_MAX_SHOWN} are enough")
         if self.held_bytes >= (limit := self.toolbox.context.options.held_mb << 20):
             raise ExperimentStopped(f"the images and calls of the investigation take {limit >> 20} MiB of memory")
 
     def _bounded(self, part: Part) -> Part | None:
-        """Cuts a displayed text so that the experiment displays at most `output_bytes` bytes of text in total.
-
-        The first text that is cut gets a note about this. Of the following ones, nothing is left, which is returned as
-        None. Images are returned unchanged.
+        """Cuts a displayed text at `output_bytes` for the experiment. The first text that is cut says so; later ones
+        become None.
         """
         if not isinstance(part, str):
             return part
@@ -310,7 +280,7 @@ class ToolSession(_Session):
             self.images.setdefault(image.digest, image)
         arguments = _canonical(args)
         digest = _sha(arguments)
-        if len(arguments) > MAX_ARGUMENTS and (error is not None or name in UNBOUNDED):
+        if len(arguments) > _MAX_ARGUMENTS and (error is not None or name in _UNBOUNDED):
             arguments = dumps({"sha256": digest})
         self.calls.append(
             ToolCall(
@@ -330,20 +300,15 @@ class ToolSession(_Session):
 
 
 class _ReplaySession(_Session):
-    """Answers the calls of a replayed experiment with the results in its record."""
-
     def __init__(self, turn: Turn, images: Mapping[str, EncodedImage], toolbox: Toolbox):
         super().__init__()
         self._turn, self._calls, self._images, self._toolbox = turn, iter(turn.calls), images, toolbox
 
     def serve(self, name: str, args: list[Any], kwargs: dict[str, Any]) -> Any:
-        """Returns the recorded result of a call.
-
-        Raises:
-            ToolError: If the recorded call raised it.
-            ReplayDiverged: If the call is not the next one of the record.
+        """Returns the recorded result of a call, or raises the recorded ToolError. Raises ReplayDiverged if the call is
+        not the next one of the record.
         """
-        if name in UNRECORDED:
+        if name in _UNRECORDED:
             return self._toolbox.call(name, args)[0]
         call = next(self._calls, None)
         if call is None or call.name != name or call.arguments_digest != _sha(_canonical(args)):
@@ -355,12 +320,11 @@ class _ReplaySession(_Session):
 
 
 def _size(effect: ToolEffect, call: ToolCall) -> int:
-    """Returns the size of the images, masks and texts of a tool call in memory in bytes."""
     parts = [part if isinstance(part, str) else part.data for part in effect.shown]
     parts += [part for entry in effect.entries for part in (entry.original.data, entry.hypothesis)]
     parts += [call.arguments, call.result or "", call.error or "", *call.asked]
     masks = sum(entry.mask.nbytes for entry in effect.entries if entry.mask is not None)
-    return masks + sum(OVERHEAD + len(part) for part in parts)
+    return masks + sum(_OVERHEAD + len(part) for part in parts)
 
 
 def _recorded(image: RegisteredImage) -> ImageEntry:
@@ -375,7 +339,6 @@ def _recorded(image: RegisteredImage) -> ImageEntry:
 
 
 def _registered(entry: ImageEntry, original: EncodedImage) -> RegisteredImage:
-    """Restores a registered image from its entry in a record (see `_recorded`) and the image itself."""
     mask = None
     if entry.mask is not None:
         width, height = original.size
@@ -392,12 +355,12 @@ def _registered(entry: ImageEntry, original: EncodedImage) -> RegisteredImage:
 
 
 def _canonical(value: Any) -> str:
-    """Returns a value as JSON, with bytes (encoded images) replaced by their SHA-256 hashes."""
+    """Returns a value as JSON, with hashes in place of bytes."""
     return dumps(value, default=lambda data: {"sha256": hashlib.sha256(data).hexdigest()})
 
 
 def _digest(observation: Sequence[Part]) -> str:
-    """Returns a hash of an observation without experiment numbers in tracebacks, which change in a replay."""
+    # A replay counts only the experiments that it repeats, so that the numbers in tracebacks change.
     texts = (re.sub(r"<experiment \d+>", "<experiment>", p) if isinstance(p, str) else [p.digest] for p in observation)
     return _sha(dumps(list(texts)))
 

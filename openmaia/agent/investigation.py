@@ -1,4 +1,4 @@
-"""Holds the state of one investigation and executes its turns."""
+"""The state of one investigation, and its turns."""
 
 import inspect
 import re
@@ -6,7 +6,7 @@ import time
 from dataclasses import replace
 from functools import cache
 
-from openmaia.agent.confirm import confirm, pairs_due
+from openmaia.agent.confirm import confirm, count_pairs
 from openmaia.agent.context import InvestigationContext
 from openmaia.agent.conversation import Conversation
 from openmaia.agent.evidence import assess
@@ -24,27 +24,16 @@ from openmaia.runs.evidence import Confirmation
 from openmaia.runs.journal import Journal
 from openmaia.runs.records import CUT, SET_ASIDE, Record, Stop, Turn
 
-EMPTY_REPLIES = 3
-"""Number of empty replies in a row after which the investigation fails."""
+_EMPTY_REPLIES = 3
+"""Empty replies in a row after which the investigation fails."""
 
 
 class Investigation:
-    """A running investigation of a unit, layer or network: its conversation, its experiments and its limits.
-
-    It is a context manager that ends the sandbox of the agent's code when it exits.
-    """
+    """One investigation in progress. A context manager, which ends the sandbox."""
 
     def __init__(self, context: InvestigationContext, replicate: int, journal: Journal, notes: tuple[str, ...] = ()):
-        """Writes the opening messages and starts the sandbox. Does not wait until the sandbox is ready.
-
-        Args:
-            context: The inputs of the investigation.
-            replicate: The index of this investigation among those of the same unit, from 0.
-            journal: Stores the completed turns.
-            notes: Remarks for the record, for example that the investigation was restarted.
-
-        Raises:
-            UsageError: If the task asks about a class, and the unit does not represent one.
+        """Writes the opening messages and starts the sandbox, without waiting for it. Raises UsageError if the task
+        asks about a class, and the unit does not represent one.
         """
         self.context, self.replicate, self.journal, self.notes = context, replicate, journal, notes
         self.unit, self.task, self.options = context.unit, context.task, context.options
@@ -57,7 +46,7 @@ class Investigation:
         tools: dict[str, Json] = {name: tool.__doc__ or "" for name, tool in self.options.user_tools.items()}
         # The sandbox is started last, so that an exception above leaves no process behind.
         self.sandbox = Sandbox(
-            api_source=api_source(),
+            api_source=read_api_source(),
             manifest={"tools": tools, "scope": self.unit.scope.value},
             limits=self.options.sandbox,
             allow_none=self.options.allow_none,
@@ -71,25 +60,15 @@ class Investigation:
         self.sandbox.close()
 
     def resume(self) -> None:
-        """Loads the completed turns of an interrupted investigation, and restores the variables of their experiments.
-
-        Raises:
-            ReplayDiverged: If a replayed experiment behaved differently.
-        """
+        """Loads the turns of the journal and restores the variables of their experiments. Raises ReplayDiverged."""
         self.turns.extend(self.journal.turns())
         if damage := self.journal.damage(len(self.turns)):
             self.notes += (damage,)
         self.experiments.resume(self.turns)
 
     def turn(self) -> Turn:
-        """Executes one turn: gets a reply of the agent, runs the experiment in it, and stores the turn in the journal.
-
-        The journal keeps the completed turns for a later continuation.
-
-        Raises:
-            ServiceError: If a service failed.
-            SandboxError: If the sandbox failed.
-            ReplayDiverged: If experiments had to be replayed and behaved differently.
+        """Executes one turn and appends it to the journal. Raises ServiceError, SandboxError, and ReplayDiverged if
+        experiments had to be replayed and behaved differently.
         """
         started, spent_before = time.monotonic(), self.context.services.ledger.spent()
         reply = self._reply()
@@ -123,7 +102,6 @@ class Investigation:
         return turn
 
     def _reply(self) -> Reply:
-        """Returns the next reply of the backbone. Raises ServiceError if its last EMPTY_REPLIES replies are empty."""
         name, tokens = f"{self.unit}/{self.replicate}", self.options.reply_tokens
         chat = Chat(
             conversation=name,
@@ -140,39 +118,31 @@ class Investigation:
         found = separate(reply.text)
         reply = replace(reply, text=found.text, reasoning=reply.reasoning or found.reasoning)
         reasoned = ", after reasoning" if reply.reasoning else ""
-        before = [turn.reply for turn in self.turns[1 - EMPTY_REPLIES :]]
-        if len(before) == EMPTY_REPLIES - 1 and not any(text.strip() for text in (*before, reply.text)):
+        before = [turn.reply for turn in self.turns[1 - _EMPTY_REPLIES :]]
+        if len(before) == _EMPTY_REPLIES - 1 and not any(text.strip() for text in (*before, reply.text)):
             raise ServiceError(
-                f"{self.options.backbone} gave {EMPTY_REPLIES} empty replies in a row, the last with "
+                f"{self.options.backbone} gave {_EMPTY_REPLIES} empty replies in a row, the last with "
                 f"{reply.generated_tokens} tokens{reasoned}; if limits.reply_tokens={tokens} were used up before the first word, raise "
                 "it, otherwise use another model, or check that its chat template belongs to it"
             )
         return reply
 
     def _experiment_in(self, parsed: ParsedReply) -> tuple[str, tuple[str, ...]]:
-        """Returns the code to run, and notes for the record about a reply with both an experiment and an answer.
-
-        In such a reply, the answer was written without the output of the experiment. Therefore the code is run and the
-        answer is ignored. If the agent may run no more experiments and has run enough, the answer counts and the code
-        is ignored.
-        """
+        """Returns the code to run, and notes for the record about a reply with both an experiment and an answer."""
         if not parsed.code or parsed.description is None:
             return parsed.code, ()
+        # The answer was written without the output of the experiment, so the experiment counts, unless it comes too
+        # late.
         if self._stopping.wants_answer(len(self.turns)):
             return "", ("an experiment beside the answer that was asked for: it was not run",)
         return parsed.code, (SET_ASIDE,)
 
     def confirm(self) -> None:
-        """Tests the labels of the agent's answer on pairs of new images.
-
-        One image of a pair shows a label. The other shows the same scene with one thing changed, so that the label no
-        longer holds. Does nothing if there is no accepted answer, or if the task does not demand the test.
-
-        Raises:
-            ServiceError: If a service failed. The answer is not lost, because its turn is stored in the journal.
+        """Measures the contrasts of an accepted answer, if the task demands it. Raises ServiceError; the answer is in
+        the journal.
         """
         answer = self.answer
-        if answer is None or not (due := pairs_due(self.context, answer)):
+        if answer is None or not (due := count_pairs(self.context, answer)):
             return
         self.confirmation = confirm(self.context, answer, self.turns)
         pairs = len(self.confirmation.samples) // 2
@@ -181,7 +151,7 @@ class Investigation:
 
     @property
     def answer(self) -> ParsedReply | None:
-        """The answer in the agent's latest reply. None if that reply has no answer, or an answer that was refused."""
+        """The answer in the latest reply, if it was accepted."""
         return self._stopping.answer
 
     @property
@@ -190,7 +160,7 @@ class Investigation:
         return self.answer is not None or bool(self._stopping.limit)
 
     def record(self) -> Record:
-        """Returns the record (turns, answer, evidence) of the investigation so far."""
+        """Returns the record of the investigation so far."""
         answer = self.answer
         stop = Stop.LIMIT if answer is None else Stop.ANSWER if answer.description else Stop.ABSTAIN
         return Record(
@@ -217,10 +187,7 @@ class Investigation:
 
 
 @cache
-def api_source() -> str:
-    """Returns the source code of what the agent's code can call in the sandbox, as a single module.
-
-    The sandbox cannot import this package, so the imports between its modules are removed.
-    """
+def read_api_source() -> str:
+    """Returns the source of what the agent's code can call, as one module, without imports of this package."""
     own_imports = re.compile(r"^from openmaia\.[\w.]+ import (?:\([^)]*\)|.*)\n", re.MULTILINE)
     return inspect.getsource(values) + own_imports.sub("", inspect.getsource(api))

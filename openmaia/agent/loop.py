@@ -1,7 +1,4 @@
-"""Runs one investigation from the opening messages to the record.
-
-The functions give the same record in a notebook, in the process of the command line and in a Ray worker.
-"""
+"""Runs one investigation: the same record in a notebook, on the command line and in a Ray worker."""
 
 import traceback
 from collections.abc import Callable
@@ -23,7 +20,6 @@ from openmaia.runs.run import InvestigationId, Run
 from openmaia.runs.summary import summary
 
 TurnObserver = Callable[[Turn], None]
-"""Called with each completed turn."""
 
 
 def investigate(
@@ -36,23 +32,16 @@ def investigate(
     journal: Journal | None = None,
     observer: TurnObserver = lambda turn: None,
 ) -> Record:
-    """Lets an agent run experiments on a unit until it answers or reaches a limit, then tests its answer.
+    """Lets an agent run experiments on a unit until it answers or reaches a limit, then confirms its answer.
 
     Args:
-        unit: The unit under study.
-        task: The question, the prompts and the stopping rule.
-        services: The network under study, the exemplars of its units, and the other models.
-        options: The settings.
-        replicate: The index of this investigation among those of the same unit, from 0. Each has a seed of its own.
-        journal: Stores the completed turns. If it holds turns already, the investigation continues after them.
-        observer: Called with each new completed turn.
-
-    Returns:
-        The record of the investigation.
+        replicate: Counts from 0. Each replicate has a seed of its own.
+        journal: If it holds turns already, the investigation continues after them.
+        observer: Called with each new completed turn, not with those of the journal.
 
     Raises:
-        ServiceError: If a service failed. The journal holds the completed turns.
-        SandboxError: If the sandbox failed. The journal holds the completed turns.
+        ServiceError: A service failed. The journal holds the completed turns.
+        SandboxError: The sandbox failed. The journal holds the completed turns.
     """
     journal = journal or NoJournal()
     minutes = options.outage_minutes
@@ -71,6 +60,8 @@ def investigate(
     )
     try:
         return _conduct(Investigation(context, replicate, journal), observer)
+    # Experiments whose variables cannot be restored have lost their meaning, and a repetition costs less than a failed
+    # unit.
     except ReplayDiverged as divergence:
         journal.clear()
         notes = (f"restarted from the first turn: {divergence.message}",)
@@ -88,13 +79,12 @@ def _conduct(investigation: Investigation, observer: TurnObserver) -> Record:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InvestigationResult:
-    """The result of one investigation of a run: a summary, or the error with which it failed."""
+    """The summary of one investigation of a run, or the error with which it failed."""
 
     investigation: InvestigationId
     summary: dict[str, Any] | None
-    """The summary of the saved record, see `openmaia.runs.summary`. None if the investigation failed."""
+    """See `openmaia.runs.summary`. None if the investigation failed."""
     cause: str = ""
-    """The error with which the investigation failed; empty if it did not."""
 
 
 def investigate_and_publish(
@@ -105,18 +95,8 @@ def investigate_and_publish(
     run: Run,
     observer: TurnObserver = lambda turn: None,
 ) -> InvestigationResult:
-    """Investigates a unit and saves the record in the run.
-
-    This function raises no exceptions. An error is stored in the run as the cause of the failure, and the investigation
-    stays pending: it is repeated when the run is resumed.
-
-    Args:
-        investigation: The unit, and the index of the investigation among those of the same unit.
-        task: The question, the prompts and the stopping rule.
-        services: The network under study, the exemplars of its units, and the other models.
-        options: The settings.
-        run: The run to which the investigation belongs.
-        observer: Called with each new completed turn.
+    """Investigates a unit and saves the record in the run. Never raises: an error is stored as the cause of the
+    failure, and the investigation stays pending.
     """
     try:
         record = investigate(

@@ -1,7 +1,4 @@
-"""Records the cost of services (the models that an investigation calls) that run in this process.
-
-For services that run on Ray, the handles to the pools of replicas record it.
-"""
+"""Records what the services of this process cost. Those on Ray are recorded by the handles of their pools."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -13,13 +10,8 @@ ServiceT = TypeVar("ServiceT")
 
 
 def metered(service: ServiceT, name: str, ledger: UsageLedger, gpus: float) -> ServiceT:
-    """Wraps a service so that the requests and the duration of each call are added to a ledger.
-
-    Args:
-        service: The service. Each of its methods takes one list of requests or nothing.
-        name: The name of the service in the ledger.
-        ledger: Adds up the cost of one investigation.
-        gpus: The number of GPUs that are reserved for the service.
+    """Wraps a service, whose methods take one list of requests or nothing, so that a ledger gets the requests and the
+    duration of each call. `gpus` are reserved for the service.
     """
     return cast(ServiceT, _Metered(service, name, ledger, gpus))
 

@@ -12,61 +12,48 @@ from openmaia.core.services import Backbone, Edit, Editor, GeneratedImage, Gener
 RequestT = TypeVar("RequestT")
 ResultT = TypeVar("ResultT")
 
-PAUSE = 5.0
-"""Time in seconds between two attempts."""
+_PAUSE = 5.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PatientBackbone:
-    """Wraps a backbone, the model that plays the agent, and repeats a call while it is unavailable.
-
-    The waiting time counts towards the config key `limits.wall_minutes`, but not towards `limits.minutes`, which limits
-    the time that services and experiments take.
+    """Repeats a call while the backbone is unavailable, for at most `minutes`. The time counts towards
+    `limits.wall_minutes`, not towards `limits.minutes`.
     """
 
     backbone: Backbone
     minutes: float
-    """Longest time in minutes for which a call is repeated."""
-    pause: float = PAUSE
-    """Time in seconds between two attempts."""
+    pause: float = _PAUSE
+    """Seconds between two attempts."""
 
     def reply(self, chats: Sequence[Chat]) -> list[Reply]:
-        """Returns one reply for each chat. Repeats the call while the backbone is unavailable.
-
-        Raises:
-            ServiceUnavailable: If the backbone is unavailable for longer than `minutes`.
-            ServiceError: If the backbone failed otherwise.
-        """
+        """Returns one reply for each chat. Raises ServiceUnavailable after `minutes`, and any other error at once."""
         return _repeated(self.backbone.reply, chats, self.minutes, self.pause)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PatientGenerator:
-    """Wraps a generator, and repeats a call while it is unavailable. The waiting time counts as `PatientBackbone`'s."""
+    """As `PatientBackbone`, for a generator."""
 
     generator: Generator
     minutes: float
-    """Longest time in minutes for which a call is repeated."""
-    pause: float = PAUSE
-    """Time in seconds between two attempts."""
+    pause: float = _PAUSE
 
     def generate(self, requests: Sequence[Generation]) -> list[GeneratedImage]:
-        """Returns an image for each request. Repeats the call while the generator is unavailable."""
+        """Returns an image for each request."""
         return _repeated(self.generator.generate, requests, self.minutes, self.pause)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PatientEditor:
-    """Wraps an editor, and repeats a call while it is unavailable. The waiting time counts as `PatientBackbone`'s."""
+    """As `PatientBackbone`, for an editor."""
 
     editor: Editor
     minutes: float
-    """Longest time in minutes for which a call is repeated."""
-    pause: float = PAUSE
-    """Time in seconds between two attempts."""
+    pause: float = _PAUSE
 
     def edit(self, requests: Sequence[Edit]) -> list[GeneratedImage]:
-        """Returns an edited image for each request. Repeats the call while the editor is unavailable."""
+        """Returns an image for each request."""
         return _repeated(self.editor.edit, requests, self.minutes, self.pause)
 
 

@@ -7,8 +7,8 @@ from difflib import get_close_matches
 from math import ceil
 from typing import Protocol
 
-NEAREST = 5
-"""Number of drawable words that are named beside a label that cannot be drawn."""
+_NEAREST = 5
+"""Drawable words that are named beside a label that cannot be drawn."""
 
 
 class Vocabulary(Protocol):
@@ -24,7 +24,7 @@ class Vocabulary(Protocol):
         ...
 
 
-def stated(vocabulary: Vocabulary) -> str:
+def describe_vocabulary(vocabulary: Vocabulary) -> str:
     """Returns the part of the agent's instructions that lists the words."""
     text = (
         "Only these words, and combinations of them, can be drawn, in prompts and instructions of edits as in the labels of "
@@ -34,14 +34,14 @@ def stated(vocabulary: Vocabulary) -> str:
     return textwrap.fill(text, 120, break_on_hyphens=False)
 
 
-def nearest(label: str, words: Sequence[str]) -> list[str]:
-    """Returns the words most like a label: those that it shares a word with, then those that are spelled like its words."""
+def find_nearest(label: str, words: Sequence[str]) -> list[str]:
+    """Returns the words most like a label: those that share a word with it, then those that are spelled like its words."""
     tokens = re.findall(r"\w+", label.casefold())
     sharing = [word for word in words if any(_is_same(token, part) for token in tokens for part in word.split())]
     alike: list[str] = []
     for token in tokens:
-        alike += get_close_matches(token, list(words), NEAREST, 0.7)
-    return list(dict.fromkeys([*sharing, *alike]))[:NEAREST]
+        alike += get_close_matches(token, list(words), _NEAREST, 0.7)
+    return list(dict.fromkeys([*sharing, *alike]))[:_NEAREST]
 
 
 def _is_same(token: str, part: str) -> bool:

@@ -18,12 +18,12 @@ TURNS = (
 def images(record: Record) -> pd.DataFrame:
     """Returns a data frame with one row per image of an investigation on which the unit's activation is known.
 
-    The images are those that the agent measured, and the exemplars (dataset images) that it asked for, in the order of
-    the tool calls. An image that was measured again has another row.
+    The images are those that the agent measured, and the exemplars that it asked for, in the order of the tool calls.
+    An image that was measured again has another row.
 
     The columns are:
 
-    - `turn`: number of the agent's reply, from 0
+    - `turn`: number of the turn, from 0
     - `call`: number of the tool call in it, from 0
     - `image`: name of the image in the agent's code
     - `prompt`: the prompt, and the instruction if the image was edited; for an exemplar a text such as `top 1`
@@ -39,12 +39,12 @@ def images(record: Record) -> pd.DataFrame:
 
 
 def turns(record: Record) -> pd.DataFrame:
-    """Returns a data frame with one row per reply of the agent in an investigation.
+    """Returns a data frame with one row per turn of an investigation.
 
     The columns are:
 
-    - `turn`: number of the reply, from 0
-    - `status`: how the experiment in it ended, as in `Turn.status`; empty if the reply has no experiment
+    - `turn`: number of the turn, from 0
+    - `status`: how its experiment ended, as in `Turn.status`; empty if there is none
     - `hypotheses`: the hypotheses that the reply lists
     - `code`: the code of the experiment
     - `reply`: the whole text of the reply

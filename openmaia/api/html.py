@@ -19,35 +19,35 @@ from openmaia.runs.records import Record
 if TYPE_CHECKING:
     from openmaia.api.result import UnitResult
 
-SIDE = 112
+_SIDE = 112
 PAGE_BYTES = 1_500_000
-"""Largest total size of the images of one result, in bytes. They are stored in the notebook."""
-EXEMPLARS, HIGHEST, LOWEST, PAIRS = 8, 12, 6, 6
+"""Of the images of one result, which are stored in the notebook."""
+_EXEMPLARS, _HIGHEST, _LOWEST, _PAIRS = 8, 12, 6, 6
 """Numbers of images in the sections of a result."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GridTile:
-    """An image of a grid, with its caption and activation."""
+    """An image of a grid."""
 
     uri: str
-    """Data URI of the image; empty if there is none."""
+    """A data URI; empty if there is no image."""
     caption: str
     number: str = ""
-    """The unit's activation on the image, as text. Empty if there is none."""
+    """The activation."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GridSection:
-    """A part of a page in a notebook: a title, a text, and a grid of images. Each may be empty."""
+    """A part of a page. Each field may be empty."""
 
     title: str = ""
     text: str = ""
     tiles: tuple[GridTile, ...] = ()
 
 
-def result_page(result: "UnitResult") -> str:
-    """Returns the result for a unit as HTML: the description, its test, and images with prompts and activations."""
+def render_result(result: "UnitResult") -> str:
+    """Returns a result as HTML: the description, its test, and images with prompts and activations."""
     record, thumbnails = result.record, Thumbnails(PAGE_BYTES)
     sections = [
         GridSection(title="Dataset images with the highest activations", tiles=_exemplars(result, thumbnails)),
@@ -59,15 +59,15 @@ def result_page(result: "UnitResult") -> str:
     lines = [
         record.description or f"No description ({record.stop.value}{': ' + record.cause if record.cause else ''})",
         f"Labels: {', '.join(record.labels) or 'none'}",
-        tested_line(result),
+        describe_test(result),
         f"Verdict: {result.verdict.verdict.value}. {result.verdict.reason}",
     ]
     notes = [f"Agent: {record.backbone}. {len(record.turns)} turns, {record.seconds:.0f} s."]
     notes += [f"Preprocessing: {record.preprocessing}."] if record.preprocessing else []
-    return grids(str(record.unit), lines, [each for each in sections if each.tiles], notes)
+    return render_grids(str(record.unit), lines, [each for each in sections if each.tiles], notes)
 
 
-def tested_line(result: "UnitResult") -> str:
+def describe_test(result: "UnitResult") -> str:
     """Returns one sentence with the result of the test of a description, or why it was not tested."""
     scores = result.scores
     if not scores:
@@ -81,36 +81,26 @@ def tested_line(result: "UnitResult") -> str:
     )
 
 
-def grids(title: str, lines: Sequence[str], sections: Sequence[GridSection], notes: Sequence[str] = ()) -> str:
-    """Returns an HTML fragment with texts and grids of images.
-
-    Args:
-        title: The heading; may be empty.
-        lines: Paragraphs below the heading.
-        sections: The grids.
-        notes: Paragraphs at the end.
-    """
+def render_grids(title: str, lines: Sequence[str], sections: Sequence[GridSection], notes: Sequence[str] = ()) -> str:
+    """Returns an HTML fragment: a heading (may be empty), paragraphs, grids, and paragraphs at the end."""
     template = _environment().get_template("grids.html.j2")
-    return template.render(title=title, lines=lines, sections=sections, notes=notes, side=SIDE)
+    return template.render(title=title, lines=lines, sections=sections, notes=notes, side=_SIDE)
 
 
-def parts_page(parts: Sequence[Part]) -> str:
-    """Returns texts and images, such as the output of a tool, in their order as HTML.
-
-    A text in square brackets is the caption of the next image.
-    """
-    return grids("", (), list(_sections(parts, Thumbnails(PAGE_BYTES))))
+def render_parts(parts: Sequence[Part]) -> str:
+    """Returns texts and images in their order as HTML. A text in square brackets is the caption of the next image."""
+    return render_grids("", (), list(_sections(parts, Thumbnails(PAGE_BYTES))))
 
 
 def show(result: "UnitResult") -> None:
-    """Shows the result for a unit: in a notebook as HTML, elsewhere as text."""
-    if display := notebook_display():
+    """Shows a result: in a notebook as HTML, elsewhere as text."""
+    if display := find_display():
         display(result)
     else:
         print(result)
 
 
-def notebook_display() -> Any:
+def find_display() -> Any:
     """Returns IPython's function `display`, or None outside of a notebook."""
     try:
         from IPython.core.getipython import get_ipython
@@ -139,11 +129,11 @@ def _exemplars(result: "UnitResult", thumbnails: Thumbnails) -> tuple[GridTile, 
     exemplars = result.exemplars
     return tuple(
         GridTile(
-            uri=thumbnails.uri(each.image, SIDE, _mask(each, exemplars.threshold), Rendering.OUTLINE),
+            uri=thumbnails.uri(each.image, _SIDE, _mask(each, exemplars.threshold), Rendering.OUTLINE),
             caption=f"top {each.rank + 1}",
             number=_number(each.activation),
         )
-        for each in exemplars.of_kind("top")[:EXEMPLARS]
+        for each in exemplars.of_kind("top")[:_EXEMPLARS]
     )
 
 
@@ -153,7 +143,7 @@ def _mask(exemplar: Exemplar, threshold: float) -> bytes | None:
 
 
 def _measured(record: Record, thumbnails: Thumbnails) -> Iterator[GridSection]:
-    """Yields two sections: the images with the highest and those with the lowest activations, without exemplars."""
+    """Yields the images with the highest and those with the lowest activations, without exemplars."""
     captions, pictures = Captions.of(record), record.images
     entries = {
         entry.original: entry
@@ -162,13 +152,13 @@ def _measured(record: Record, thumbnails: Thumbnails) -> Iterator[GridSection]:
         if entry.activation is not None
     }
     ranked = sorted(entries.values(), key=lambda entry: -float((entry.activation or {})["value"]))
-    lowest = ranked[HIGHEST:][-LOWEST:]
-    for title, some in (("highest", ranked[:HIGHEST]), ("lowest", lowest)):
+    lowest = ranked[_HIGHEST:][-_LOWEST:]
+    for title, some in (("highest", ranked[:_HIGHEST]), ("lowest", lowest)):
         yield GridSection(
             title=f"Images of the investigation with the {title} activations",
             tiles=tuple(
                 GridTile(
-                    uri=thumbnails.uri(pictures.get(entry.original), SIDE),
+                    uri=thumbnails.uri(pictures.get(entry.original), _SIDE),
                     caption=captions.texts.get(entry.id, ""),
                     number=_number(float((entry.activation or {})["value"])),
                 )
@@ -181,11 +171,13 @@ def _tested(result: "UnitResult", thumbnails: Thumbnails) -> tuple[GridTile, ...
     if result.evaluation is None:
         return ()
     stimuli = result.evaluation.trial.stimuli
-    positive, neutral = ([each for each in stimuli if each.role == role][:PAIRS] for role in ("positive", "neutral"))
+    positive, neutral = ([each for each in stimuli if each.role == role][:_PAIRS] for role in ("positive", "neutral"))
     pairs = chain.from_iterable(zip_longest(positive, neutral))
     return tuple(
         GridTile(
-            uri=thumbnails.uri(EncodedImage(data=each.data), SIDE), caption=each.prompt, number=_number(each.activation)
+            uri=thumbnails.uri(EncodedImage(data=each.data), _SIDE),
+            caption=each.prompt,
+            number=_number(each.activation),
         )
         for each in pairs
         if each is not None
@@ -197,7 +189,7 @@ def _sections(parts: Sequence[Part], thumbnails: Thumbnails) -> Iterator[GridSec
     caption = ""
     for part in parts:
         if isinstance(part, EncodedImage):
-            tiles.append(GridTile(uri=thumbnails.uri(part, SIDE), caption=caption))
+            tiles.append(GridTile(uri=thumbnails.uri(part, _SIDE), caption=caption))
             caption = ""
             continue
         if part.startswith("[") and part.rstrip().endswith("]") and not caption:

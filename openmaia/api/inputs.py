@@ -1,7 +1,5 @@
-"""Turns the arguments of the Python API into a config.
-
-Arguments that are objects of the caller, such as a `torch.nn.Module`, are kept beside the config. They replace what the
-config names.
+"""Turns the arguments of the Python API into a config. Objects of the caller, such as a `torch.nn.Module`, are kept
+beside it and replace what it names.
 """
 
 import json
@@ -41,30 +39,26 @@ if TYPE_CHECKING:
 _GIVEN = {"pictures.kind": "python"}
 """The config values for images that the caller passed."""
 
-PERSON = ("tools", "task.name")
+_PERSON = ("tools", "task.name")
 """Config keys that a person uses, and an agent without a language model does not."""
 
-SETTINGS = (".yaml", ".yml")
+_SETTINGS = (".yaml", ".yml")
 """Suffixes of config files."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Inputs:
-    """A config, and objects of the caller that are used in place of what the config names, such as a PyTorch model.
-
-    If `model`, `preprocess`, `images` or `backbone` is None, the config determines it.
-    """
+    """A config, and objects that replace what it names. If one is None, the config determines it."""
 
     config: Config
     spec: str
-    """The units, such as `layer4=122`, in the syntax of the config key `units`; empty for those of the config."""
+    """The units, in the syntax of the config key `units`; empty for those of the config."""
     model: "Model | None" = None
     preprocess: "Transform | Preprocess | None" = None
     images: "IndexedImages | Iterable[Any] | None" = None
     backbone: Backbone | None = None
     is_cached_by_content: bool = False
-    """Whether the folder of the exemplars is named by a hash of what they depend on (network, images), and not by the
-    config."""
+    """Whether the folder of the exemplars is named by a hash of what they depend on, and not by the config."""
 
 
 def configure(
@@ -79,14 +73,12 @@ def configure(
 ) -> Inputs:
     """Turns the arguments of a function such as `openmaia.investigate` into a config.
 
-    Arguments that are objects, such as a `torch.nn.Module`, cannot be part of a config. They are returned beside it.
-
     Args:
         model: A `torch.nn.Module`, the name of a network, or a config: a `Config` object, the path of a file, or a list
             of files and `key=value` overrides.
         spec: The units, in the syntax of the config key `units`. If it is empty, the config names the units.
-        images: A folder, a mapping with keys of the config section `pictures`, or images in a list, a table, an iterator
-            or a dataset (see `openmaia.datasets.memory.MemoryImages`).
+        images: A folder, a mapping with keys of the config section `pictures`, or images in a list, a table, an
+            iterator or a dataset (see `openmaia.datasets.memory.MemoryImages`).
         preprocess: A function from a Pillow image to a tensor, or a mapping with `mean`, `std`, `size` and `crop`, keys
             of the config section `target`.
         backbone: A kind such as `scripted`, `openai:MODEL@URL`, a mapping with keys of the config section `backbone`,
@@ -102,7 +94,7 @@ def configure(
     chosen = {"units": spec} if spec else {}
     overlays = [*_overlays(chosen), *_overlays(settings), *_overlays(overrides)]
     own = list(_overlays(overrides))
-    exempt = PERSON if function == "openmaia.open" else ()
+    exempt = _PERSON if function == "openmaia.open" else ()
     if isinstance(model, Config):
         config = restore(environment.source(model), "the given config", overlays, exempt=exempt)
         uses.refuse([key for key in changed_keys(config) if key not in exempt], config)
@@ -132,14 +124,8 @@ def configure(
 
 
 def _refuse_replaced(given: Sequence[str], replaced: Mapping[str, str | bool]) -> None:
-    """Checks that no setting is given in vain.
-
-    Args:
-        given: The dotted keys that the caller set.
-        replaced: For a key, the argument that is used instead of it. False if there is none.
-
-    Raises:
-        UsageError: One of the keys has no effect.
+    """Raises UsageError if one of the given keys has no effect, because an argument is used instead of it (False: none
+    is).
     """
     for key in given:
         if instead := replaced.get(key):
@@ -155,7 +141,7 @@ def _network_settings(model: Any, spec: str) -> tuple[dict[str, Any], bool]:
     if isinstance(model, Config | list | tuple | Path):
         return {}, True
     if isinstance(model, str):
-        if model.endswith(SETTINGS) or "=" in model or is_file(Path(model)):
+        if model.endswith(_SETTINGS) or "=" in model or is_file(Path(model)):
             return {}, True
         network = name = model
     else:

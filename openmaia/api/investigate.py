@@ -8,7 +8,7 @@ from openmaia.agent import loop
 from openmaia.api.inputs import configure
 from openmaia.api.progress import PrintedProgress
 from openmaia.api.result import UnitResult
-from openmaia.api.session import opened
+from openmaia.api.session import open_unit
 from openmaia.core.errors import UsageError
 from openmaia.core.secrets import boundary
 from openmaia.core.services import Backbone
@@ -36,12 +36,11 @@ def investigate(
 ) -> UnitResult:
     """Lets an agent find out what one unit of a network responds to, and tests its description on new images.
 
-    A unit is a channel or neuron of a layer. Everything runs in this process, without Ray; only the agent's code runs
-    in a sandbox, a separate process.
+    Everything runs in this process, without Ray; only the agent's code runs in a sandbox, a separate process.
 
-    First, the exemplars of all units of the layer are computed: the dataset images that excite each unit most and
-    least. They are kept in the folder that the config key `paths.exemplars` names, so that further units of the layer
-    start at once. They are not kept if `preprocess` is a function whose steps OpenMAIA does not recognise.
+    First, the exemplars of all units of the layer are computed. They are kept in the folder that the config key
+    `paths.exemplars` names, so that further units of the layer start at once. They are not kept if `preprocess` is a
+    function whose steps OpenMAIA does not recognise.
 
     Args:
         model: A `torch.nn.Module`, which is left as it was; the name of a network, such as `torchvision:resnet18`; or a
@@ -59,9 +58,9 @@ def investigate(
             with `mean` and `std` (one number for each channel, for pixel values between 0 and 1), `size` (side of the
             input in pixels) and optionally `crop` (fraction of the shorter side that a central crop keeps). None is for
             networks that declare their preprocessing themselves.
-        backbone: The model that plays the agent: `scripted` (default: offline, no language model), `openai:MODEL@URL`,
-            `anthropic:MODEL`, a mapping with keys of the config section `backbone`, or an object with a method
-            `reply(chats)`, see `openmaia.core.services.Backbone`.
+        backbone: `scripted` (default: offline, no language model), `openai:MODEL@URL`, `anthropic:MODEL`, a mapping
+            with keys of the config section `backbone`, or an object with a method `reply(chats)`, see
+            `openmaia.core.services.Backbone`.
         evaluate: Whether to test the description on new images, or a mapping with keys of the config section
             `evaluate`, which says how.
         **overrides: Other settings by their config keys, such as `seed=1` or `limits={"turns": 8}`.
@@ -98,7 +97,7 @@ def investigate(
         calls = ", ".join(dict.fromkeys(call.name for call in turn.calls)) or "no experiment"
         view.say(f"turn {turn.index + 1}: {calls} ({turn.seconds:.1f} s)")
 
-    with opened(inputs, view.say, lambda done, total: view.progress("exemplars", done, total)) as single:
+    with open_unit(inputs, view.say, lambda done, total: view.progress("exemplars", done, total)) as single:
         if single.unit.scope is not Scope.UNIT:
             raise UsageError(
                 f"the task {single.task.name!r} is about a {single.unit.scope.value}; openmaia.investigate takes tasks about "

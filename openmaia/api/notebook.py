@@ -1,7 +1,4 @@
-"""`openmaia.open`: a person investigates a unit in a notebook with the tools of the agent, without a sandbox.
-
-The calls are recorded in the same format as those of an agent.
-"""
+"""`openmaia.open`: a person investigates a unit in a notebook with the tools of the agent, without a sandbox."""
 
 import time
 from collections.abc import Iterable, Mapping
@@ -11,13 +8,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from openmaia.agent.context import InvestigationContext
-from openmaia.agent.experiments import ToolSession, merged
+from openmaia.agent.experiments import ToolSession, merge_parts
 from openmaia.agent.tools import api
 from openmaia.agent.tools.toolbox import Toolbox
-from openmaia.api.html import notebook_display, parts_page
+from openmaia.api.html import find_display, render_parts
 from openmaia.api.inputs import configure
 from openmaia.api.progress import PrintedProgress
-from openmaia.api.session import opened
+from openmaia.api.session import open_unit
 from openmaia.cli.assembly.single import SingleUnit
 from openmaia.core.errors import ToolError
 from openmaia.core.images import EncodedImage
@@ -46,8 +43,7 @@ def open(
     """Lets a person investigate one unit in a notebook, with the tools that agents have.
 
     Everything runs in this process, without a sandbox. The object `system` measures the activation of the unit on
-    images. The object `tools` returns exemplars (dataset images), and generates, edits and displays images. All calls
-    are recorded.
+    images. The object `tools` returns exemplars, and generates, edits and displays images. All calls are recorded.
 
     `tools.answer(description, *labels)` ends the investigation, and `tools.close()` ends it without an answer. Both add
     the record to the run `NAME-human` (NAME is the name of the run in the config). Earlier records of the unit are
@@ -78,7 +74,7 @@ def open(
     view = PrintedProgress()
     with ExitStack() as stack:
         single = stack.enter_context(
-            opened(inputs, view.say, lambda done, total: view.progress("exemplars", done, total), is_human=True)
+            open_unit(inputs, view.say, lambda done, total: view.progress("exemplars", done, total), is_human=True)
         )
         # The units of a person's run are those of its records, so that every session has the same config.
         config = replace(single.config, name=f"{single.config.name}-human", units="all")
@@ -105,8 +101,7 @@ class NotebookTools(api.Tools):
 
         Args:
             description: What the unit responds to, in one or two sentences. Empty if no description fits.
-            *labels: Short phrases, each for one thing to which the unit responds. If none are given, the description is
-                the only label.
+            *labels: Short phrases, each for one thing. If none are given, the description is the only label.
 
         Returns:
             The path of the file of the record.
@@ -131,10 +126,9 @@ class NotebookTools(api.Tools):
 
 
 class _Desk:
-    """Executes and records the calls of a person. The whole investigation is recorded as one turn."""
+    """Executes and records the calls of a person, as one turn. `resources` is closed at the end."""
 
     def __init__(self, single: SingleUnit, run: Run, resources: ExitStack):
-        """`resources` is closed at the end of the investigation."""
         self._single, self._run, self._resources = single, run, resources
         context = InvestigationContext(
             unit=single.unit,
@@ -147,7 +141,7 @@ class _Desk:
         self._shown = 0
         self._started = time.time()
         self._ended = ""
-        """The path of the record, once the investigation has ended."""
+        """The path of the record."""
 
     def call(self, name: str, *args: Any) -> Any:
         self._check_open()
@@ -195,7 +189,7 @@ class _Desk:
             forgiven=(),
             status="ok",
             calls=tuple(self._session.calls),
-            observation=merged(self._session.parts),
+            observation=merge_parts(self._session.parts),
             output_digest="",
             prompt_tokens=0,
             cached_tokens=0,
@@ -209,13 +203,12 @@ class _Desk:
 
 
 def _show(parts: list[Part]) -> None:
-    """Shows texts and images: in a notebook as a grid, elsewhere as text with the digest and size of each image."""
     if not parts:
         return
-    if display := notebook_display():
+    if display := find_display():
         from IPython.display import HTML
 
-        display(HTML(parts_page(parts)))
+        display(HTML(render_parts(parts)))
         return
     for part in parts:
         if isinstance(part, EncodedImage):

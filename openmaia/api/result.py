@@ -24,11 +24,11 @@ class UnitResult:
     """
 
     record: Record
-    """Everything that happened in the investigation."""
+    """The record of the investigation."""
     exemplars: UnitExemplars
-    """Dataset images with the unit's activation on each, such as those that excite it most, and statistics."""
+    """The exemplars of the unit, and statistics of its activations."""
     evaluation: "Evaluation | None"
-    """The test of the description on new images. None if it was not tested."""
+    """The test of the description. None if it was not tested."""
     config: Config
     """The config of the investigation."""
 
@@ -44,16 +44,12 @@ class UnitResult:
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """The agent's final labels: short phrases, each for one thing to which the unit responds. May be empty."""
+        """The agent's final labels. May be empty."""
         return self.record.labels
 
     @property
     def scores(self) -> dict[str, Any]:
-        """The scores of the description in its test on new images, by name. Empty if it was not tested.
-
-        For example, `auc` is the probability that an image made from the description excites the unit more than an
-        image of something else. 0.5 is chance.
-        """
+        """The scores of the description in its test on new images, by name, such as `auc`. Empty if it was not tested."""
         return self.evaluation.scores if self.evaluation else {}
 
     @property
@@ -69,7 +65,7 @@ class UnitResult:
         return judge(self.record.stop.value, scores, self.record.cause)
 
     def turns(self) -> "pd.DataFrame":
-        """Returns a data frame with one row per reply of the agent. `openmaia.api.frames.turns` lists its columns."""
+        """Returns a data frame with one row per turn. `openmaia.api.frames.turns` lists its columns."""
         from openmaia.api.frames import turns
 
         return turns(self.record)
@@ -134,6 +130,6 @@ class UnitResult:
         )
 
     def _repr_html_(self) -> str:
-        from openmaia.api.html import result_page
+        from openmaia.api.html import render_result
 
-        return result_page(self)
+        return render_result(self)

@@ -24,14 +24,14 @@ if TYPE_CHECKING:
     from openmaia.models.targets.preprocess import Preprocess
 
 UnitName = str | tuple[str, int] | Unit
-"""A unit of a run: `"layer4=122"`, `"layer4/122"`, `("layer4", 122)`, or a `Unit`."""
+"""`"layer4=122"`, `"layer4/122"`, `("layer4", 122)`, or a `Unit`."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class LoadedRun:
-    """The results of a run: investigations of many units, and tests of their descriptions.
+    """The results of a run, as `openmaia.sweep` and `openmaia.load` return it.
 
-    `openmaia.sweep` and `openmaia.load` return it. Each method reads files of the run directory when it is called.
+    Each method reads files of the run directory when it is called.
     """
 
     run: Run
@@ -47,13 +47,13 @@ class LoadedRun:
         Among the columns are:
 
         - `target`, `layer`, `index`: the unit that was investigated
-        - `replicate`: the number of the investigation among those of the same unit, from 0
+        - `replicate`: the number of the replicate, from 0
         - `stop`: how the investigation ended
         - `description`, `labels`: what the agent answered
         - `turns`, `tokens` and others: what the investigation cost
         - `auc` and others: the scores of the description in its test on new images
-        - `verdict`: whether the test supports the description: `supported`, `undecided` or `not supported`; `abstained` if there
-          is no description, and `not tested` if there is no complete test
+        - `verdict`: `supported`, `undecided` or `not supported`; `abstained` without a description, and `not tested`
+          without a complete test
         - `verdict_reason`: the reason for the verdict
         """
         from openmaia.evaluation.analysis.verdict import run_verdicts
@@ -97,20 +97,18 @@ class LoadedRun:
             )
 
     def failures(self) -> dict[InvestigationId, str]:
-        """Returns a mapping from each failed investigation to its error message.
-
-        A key names the investigation in its fields `unit` and `replicate`.
+        """Returns the error message of each failed investigation, whose key has the fields `unit` and `replicate`.
 
         To repeat the failed investigations, resume the run: start it again with the same arguments.
         """
         return self.run.failures()
 
     def record(self, unit: UnitName, replicate: int = 0) -> Record:
-        """Returns the record of one investigation: everything that happened in it.
+        """Returns the record of one investigation.
 
         Args:
             unit: The unit, such as `"layer4=122"` or `("layer4", 122)`.
-            replicate: The number of the investigation among those of the same unit, from 0.
+            replicate: The number of the replicate, from 0.
 
         Raises:
             UsageError: The run has no finished investigation of the unit with this number.
@@ -118,13 +116,13 @@ class LoadedRun:
         return self.run.record(self._found(unit, replicate))
 
     def turns(self, unit: UnitName, replicate: int = 0) -> pd.DataFrame:
-        """Returns a data frame with one row per reply of the agent in one investigation.
+        """Returns a data frame with one row per turn of one investigation.
 
         `openmaia.api.frames.turns` lists its columns.
 
         Args:
             unit: The unit, such as `"layer4=122"` or `("layer4", 122)`.
-            replicate: The number of the investigation among those of the same unit, from 0.
+            replicate: The number of the replicate, from 0.
 
         Raises:
             UsageError: The run has no finished investigation of the unit with this number.
@@ -139,7 +137,7 @@ class LoadedRun:
 
         Args:
             unit: The unit, such as `"layer4=122"` or `("layer4", 122)`.
-            replicate: The number of the investigation among those of the same unit, from 0.
+            replicate: The number of the replicate, from 0.
 
         Raises:
             UsageError: The run has no finished investigation of the unit with this number.

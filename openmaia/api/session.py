@@ -1,4 +1,4 @@
-"""Opens one unit for the Python API: loads what the arguments name, and uses the caller's objects as they are."""
+"""Opens one unit for the Python API, with the caller's objects in place of what the config names."""
 
 import hashlib
 import tempfile
@@ -15,7 +15,7 @@ from openmaia.core.components import target_class
 from openmaia.core.services import Backbone
 from openmaia.datasets.library import ImageDataset
 from openmaia.datasets.memory import MemoryImages
-from openmaia.exemplars.compute import ProgressCallback, exemplar_images
+from openmaia.exemplars.compute import ProgressCallback, list_images
 from openmaia.models.targets.network import PYTHON, NetworkConfig, declared, given_preprocess, passed
 
 if TYPE_CHECKING:
@@ -23,15 +23,14 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def opened(
+def open_unit(
     inputs: Inputs, say: Callable[[str], None], progress: ProgressCallback, *, is_human: bool = False
 ) -> Generator[SingleUnit]:
-    """Context manager that yields a unit that is ready for an investigation: its models and exemplars are loaded.
+    """Context manager that yields a unit whose models and exemplars are loaded.
 
     A module that the caller gave is in evaluation mode until the end of the context, and is then left as it was.
 
     Args:
-        inputs: The config and the objects of the caller.
         say: Receives messages for the user.
         progress: Called with the number of finished images and the number of all images while exemplars are computed.
         is_human: Whether a person plays the agent.
@@ -84,9 +83,8 @@ def _network(inputs: Inputs) -> "TargetNetwork | None":
 
 
 def _record_preprocess(target: NetworkConfig, preprocess: "Preprocessing") -> None:
-    """Writes the values of a preprocessing into the config, which is stored with the record.
-
-    For a function of unknown steps, it writes `python` instead.
+    """Writes a preprocessing into the config, which is stored with the record; `python` for a function of unknown
+    steps.
     """
     from openmaia.models.targets.borrowed import values_of
 
@@ -107,18 +105,15 @@ def _target(target: Any, network: "TargetNetwork") -> "targets.ReadableTarget":
 def _name_exemplars(
     config: Config, network: "TargetNetwork", dataset: ImageDataset, say: Callable[[str], None], stack: ExitStack
 ) -> None:
-    """Names the folder of the exemplars by a hash of all that they depend on, so that equal ones are computed once.
-
-    If the preprocessing is an unknown function, the folder is a temporary one, which `stack` removes: in a later call
-    nothing would tell whether the function is still the same.
-    """
+    """Names the folder of the exemplars by a hash of all that they depend on, so that equal ones are computed once."""
     from openmaia.models.targets.borrowed import digest_of, is_known
 
     if not is_known(network.preprocess):
+        # In a later call nothing would tell whether the function is still the same.
         config.paths.exemplars = stack.enter_context(tempfile.TemporaryDirectory(prefix="openmaia-exemplars-"))
         say(f"exemplars are not kept, because preprocess is a function of unknown steps ({config.paths.exemplars})")
         return
-    digests = [item.digest for item in exemplar_images(config, dataset)]
+    digests = [item.digest for item in list_images(config, dataset)]
     parts = (
         digest_of(network), network.preprocess.description, config.exemplars.k, config.exemplars.quantile,
         sorted(cast(Any, config.target).directions.items()), digests, str(network.output), sorted(network.entries.items()),

@@ -1,1 +1,1 @@
-"""Applications of what agents say about units (neurons): tests of claimed biases, and removal of spurious features."""
+"""Applications: tests of claimed biases, and removal of spurious features."""

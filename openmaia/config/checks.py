@@ -40,7 +40,7 @@ _TOOLS = ("dataset_exemplars", "text2image", "edit_images", "describe_images", "
 _MAY_BE_ZERO = frozenset(
     "retries cache_mb spill_mb evaluate.pictures evaluate.detect evaluate.random_words evaluate.random bias.smallest "
     "bias.failures exemplars.quantile "
-    "backbone.temperature writer.temperature ray.cpus_per_investigation ray.save_seconds ray.wait_seconds "
+    "backbone.temperature writer.temperature ray.cpus_per_investigation ray.wait_seconds "
     "spurious.weight_decay spurious.dropout spurious.validation spurious.probe".split()
 )
 """Dotted keys, or ends of dotted keys, whose value may be 0 although their default is above 0."""
@@ -204,12 +204,7 @@ def _check_backbone(config: Config) -> None:
             f"backbone.context_tokens={backbone.context_tokens} leaves no room beside limits.reply_tokens="
             f"{config.limits.reply_tokens}; raise the one or lower the other"
         )
-    parallel, stages = backbone.vllm.tensor_parallel, backbone.vllm.pipeline_parallel
-    if backbone.kind == "vllm" and stages > 1 and pool.num_gpus != parallel * stages:
-        raise UsageError(
-            f"backbone.vllm.pipeline_parallel={stages} with backbone.vllm.tensor_parallel={parallel} needs "
-            f"pools.backbone.num_gpus={parallel * stages}; it is {pool.num_gpus:g}"
-        )
+    parallel = backbone.vllm.tensor_parallel
     if backbone.kind == "vllm" and parallel > 1 and 0 < pool.num_gpus < parallel:
         raise UsageError(
             f"backbone.vllm.tensor_parallel={parallel} needs as many GPUs per replica; "

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 
 MACHINE_SECTIONS = ("ray", "pools", "paths", "job", "retries", "tracking", "sandbox")
 _SERVING = ("base_url", "concurrency", "timeout", "tries", "outage_minutes")
-_ENGINE = ("tensor_parallel", "pipeline_parallel", "memory_fraction", "eager")
+_ENGINE = ("tensor_parallel", "memory_fraction", "eager")
 MACHINE_KEYS = (
     *(
         f"{section}.{key}"
@@ -100,12 +100,11 @@ class RayConfig:
     exemplar_workers: int = 0
     """Number of processes that compute exemplars, each with a copy of the network. 0: if `pools.target.num_gpus`
     is above 0, as many as the GPUs can hold, at most four on each GPU; otherwise one per core, at most eight."""
-    save_seconds: float = 30.0
-    """Interval in seconds at which the processes that compute exemplars save their progress."""
     wait_seconds: float = 120.0
     """Seconds to wait for more nodes if the cluster is too small for `pools`."""
     autoscaling: bool = False
-    """Whether the cluster grows on demand. If so, its present size is not checked."""
+    """Whether the cluster grows on demand. If so, its present size is not checked, and `openmaia submit kuberay` begins
+    without worker pods."""
 
 
 @dataclass

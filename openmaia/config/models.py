@@ -14,10 +14,6 @@ class VllmConfig:
     tensor_parallel: int = 1
     """Number of GPUs of one node among which a replica divides each layer of the model. `pools.backbone.num_gpus` must be
     at least as large."""
-    pipeline_parallel: int = 1
-    """Number of stages into which a replica divides the layers of the model. Above 1, its GPUs may be on several nodes:
-    vLLM runs one process for each GPU, as a Ray actor. `pools.backbone.num_gpus` must be tensor_parallel x
-    pipeline_parallel."""
     memory_fraction: float = 0.9
     """Share of its GPU memory that a replica uses. A replica with a fraction of a GPU (`pools.backbone.num_gpus`) uses
     this share of the fraction."""

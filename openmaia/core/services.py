@@ -284,8 +284,8 @@ class ServiceUsage:
 
     requests: int = 0
     seconds: float = 0.0
-    """Time in seconds for which replicas (processes that hold a copy of the model) were busy. The time of a batch is
-    divided equally among its requests, and the time of a replica among its concurrent batches."""
+    """Time in seconds that replicas spent on the requests. The time of a batch is divided equally among its requests, and
+    the time of a chat by the number of chats that its replica answered concurrently."""
     gpu_seconds: float = 0.0
     """`seconds` multiplied by the number of GPUs of a replica, which may be a fraction or 0."""
 

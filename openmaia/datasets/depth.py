@@ -16,15 +16,14 @@ from PIL import Image, TiffImagePlugin
 _FLOATS = 3
 """Value of a TIFF file's tag SampleFormat."""
 
-DEPTHS = (8, 10, 12, 14, 16)
+_DEPTHS = (8, 10, 12, 14, 16)
 """Numbers of bits that integers may have. The smallest that holds all values of a dataset is taken."""
 
 
 class Samples(NamedTuple):
-    """Type and extreme values of the samples of an image, or of the images of a dataset that have this type."""
+    """Type, such as "uint16", and extreme values of the samples of an image, or of a dataset's images of this type."""
 
     kind: str
-    """Name of the type, such as "uint16"."""
     low: float
     high: float
 
@@ -43,12 +42,8 @@ class Deep(NamedTuple):
         return Samples(self.values.dtype.name, float(self.values.min()), float(self.values.max()))
 
 
-def deep_values(image: Image.Image) -> Deep | None:
-    """Returns the samples of an image if they have more than 8 bits, and loads it. None for other images.
-
-    Of images with three channels of 16 bits, Pillow decodes the high bytes only. The low bytes are decoded by a second
-    pass with exchanged byte order.
-    """
+def read_samples(image: Image.Image) -> Deep | None:
+    """Loads an image, and returns its samples if they have more than 8 bits."""
     if image.mode.startswith("I"):
         values = np.asarray(image)
         is_short = image.mode.startswith("I;16") or image.format == "PPM"
@@ -56,6 +51,7 @@ def deep_values(image: Image.Image) -> Deep | None:
         return Deep(values.astype(np.uint16 if is_short else np.int32), declared)
     if image.mode == "F":
         return Deep(np.asarray(image), None)
+    # Of three channels of 16 bits, Pillow decodes the high bytes only. With exchanged byte order it decodes the low ones.
     low = _low_bytes(image)
     if low is None:
         return None
@@ -91,7 +87,7 @@ def _low_bytes(image: Image.Image) -> npt.NDArray[np.uint8] | None:
     return low
 
 
-def unsupported_samples(data: bytes) -> str:
+def name_samples(data: bytes) -> str:
     """Returns the kind of the samples of a TIFF file that Pillow does not open, such as "3 samples of 12 bits".
 
     Empty for other data, if the header is damaged, and for kinds that Pillow does open, because such a file is damaged.
@@ -113,24 +109,23 @@ def _first(value: Any) -> int:
     return int(value[0] if isinstance(value, tuple) else value)  # pyright: ignore[reportUnknownArgumentType]
 
 
-def white_point(deep: Deep, scales: Iterable[Samples]) -> tuple[float, float]:
-    """Returns the values that mean black and white: what the file says, else the range of its dataset (see `scale`).
+def find_white_point(deep: Deep, scales: Iterable[Samples]) -> tuple[float, float]:
+    """Returns the values that mean black and white: what the file says, else the range of its dataset (see `find_scales`).
 
-    If the dataset has none, the full range of the type counts for integers of 16 bits, and the values of the image
-    otherwise.
+    Without either, integers of 16 bits have the full range of the type, and others the range of the image.
     """
     if deep.declared:
         return 0.0, deep.declared
     known = next((each for each in scales if each.kind == deep.samples.kind), None)
     if known is None:
-        known = Samples("", 0.0, 65535.0) if deep.values.dtype == np.uint16 else scale([deep.samples])[0]
+        known = Samples("", 0.0, 65535.0) if deep.values.dtype == np.uint16 else find_scales([deep.samples])[0]
     return known.low, known.high
 
 
-def scale(samples: Iterable[Samples]) -> tuple[Samples, ...]:
+def find_scales(samples: Iterable[Samples]) -> tuple[Samples, ...]:
     """Returns for each type of samples the values that mean black and white, from the extremes of all images.
 
-    Integers without a negative value range from 0 to the largest number of the smallest possible depth (see DEPTHS),
+    Integers without a negative value range from 0 to the largest number of the smallest possible depth (see _DEPTHS),
     floats from 0 to 1 or 255 if they lie between. Others range from their smallest value, or 0, to their largest one.
     """
     found: dict[str, Samples] = {}
@@ -142,13 +137,13 @@ def scale(samples: Iterable[Samples]) -> tuple[Samples, ...]:
 
 def _scale(extremes: Samples) -> Samples:
     kind, low, high = extremes
-    limits = (1.0, 255.0) if kind.startswith("float") else tuple(2.0**depth - 1 for depth in DEPTHS)
+    limits = (1.0, 255.0) if kind.startswith("float") else tuple(2.0**depth - 1 for depth in _DEPTHS)
     fitting = [limit for limit in limits if low >= 0 and high <= limit]
     black = min(low, 0.0)
     return Samples(kind, 0.0, fitting[0]) if fitting else Samples(kind, black, max(high, black + 1))
 
 
-def eight_bits(values: npt.NDArray[Any], low: float, high: float) -> Image.Image:
+def to_eight_bits(values: npt.NDArray[Any], low: float, high: float) -> Image.Image:
     """Returns samples as an image of 8 bits in which `low` is black and `high` is white."""
     scaled = (values.astype(np.float64) - low) * (255 / (high - low))
     # Half a thousandth keeps exact multiples whole in spite of rounding errors.

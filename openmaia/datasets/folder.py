@@ -20,7 +20,7 @@ from openmaia.datasets.reading import (
 )  # fmt: skip
 
 _METADATA_FILES = frozenset({INDEX_FILE, "split.json"})
-"""Files without images that datasets keep beside their images. They are not counted as skipped images."""
+"""Files that datasets keep beside their images. They are not counted as skipped images."""
 
 SAVED = ("dataset_dict.json", "state.json")
 """Files in a folder that Hugging Face's `save_to_disk` wrote, of several splits or of one."""
@@ -34,11 +34,11 @@ class FileSource:
 
     @property
     def name(self) -> str:
-        """The path of the file, as messages show it."""
+        """The path, for messages."""
         return str(self.path)
 
     def read(self) -> bytes:
-        """Returns the content of the file, which is neither empty nor too large (see `reading.MAX_BYTES`).
+        """Returns the content of the file, which is neither empty nor larger than `reading.MAX_BYTES`.
 
         Raises:
             UnusableImage: The file cannot be read, is empty or too large, or does not look like an image.
@@ -59,7 +59,7 @@ class FileSource:
             raise UnusableImage(f"{self.name} cannot be read: {error}", reason=SkipReason.UNREADABLE) from error
 
     def _begins_like_an_image(self) -> bool:
-        """Returns whether the first bytes are those of an image. The check avoids reading other, large files."""
+        # Other files may be large, and are not read as a whole.
         with self.path.open("rb") as file:
             head = file.read(16)
         return head.startswith((b"\x89PNG", b"\xff\xd8\xff", b"GIF8", b"BM", b"II*\0", b"MM\0*")) or (
@@ -69,18 +69,18 @@ class FileSource:
 
 @dataclass(frozen=True, slots=True)
 class ImageFolder:
-    """A collection of the images in a folder and its subfolders."""
+    """The images in a folder and its subfolders."""
 
     folder: Path
 
     @property
     def root(self) -> str:
-        """The path of the image folder, as messages show it."""
+        """The path, for messages."""
         return str(self.folder)
 
     @property
     def expected(self) -> str:
-        """What a usable folder contains, in words, for error messages."""
+        """See `ImageCollection.expected`."""
         if any((self.folder / name).is_file() for name in SAVED):
             return f"image files; Dataset.save_to_disk wrote this folder: set pictures.kind=hf pictures.dataset={self.folder}"
         return "a folder with PNG, JPEG, WebP, GIF, BMP or TIFF files, flat or in subfolders"
@@ -98,18 +98,16 @@ class ImageFolder:
     def sources(self) -> Iterable[FileSource | UnusableSource]:
         """Returns the files, sorted by path, then those that cannot be used.
 
-        These are links to targets outside the folder, which are not followed, and images that a metadata file lists and
-        that do not exist. Links of a hub's cache to the `blobs` of the same repository are files of the folder.
-
-        Files that are not images are included, because the content is only checked by `FileSource.read`. Hidden files
-        and metadata such as index.json are left out.
+        The latter are links to targets outside the folder and images that a metadata file lists and that do not exist. Links
+        of a hub's cache to the `blobs` of the same repository are files of the folder. Hidden files and metadata are left
+        out. Whether a file is an image is checked when it is read.
 
         Raises:
             UsageError: The folder does not exist, or it or a subfolder cannot be read.
         """
         files, outside = self._listing()
         names = {os.fspath(path): path for path in files}
-        missing = metadata.missing({*names, *map(os.fspath, outside)}, lambda path: _content(names.get(path)))
+        missing = metadata.find_missing({*names, *map(os.fspath, outside)}, lambda path: _content(names.get(path)))
         return [
             *(FileSource(path) for path in files if path.name not in metadata.NAMES),
             *(UnusableSource(str(path), SkipReason.OUTSIDE) for path in outside),
@@ -117,11 +115,7 @@ class ImageFolder:
         ]
 
     def _listing(self) -> tuple[list[Path], list[Path]]:
-        """Returns the files and the links to targets outside the folder, both sorted by path.
-
-        Raises:
-            UsageError: The folder does not exist, or it or a subfolder cannot be read.
-        """
+        """Returns the files and the links to targets outside the folder, both sorted by path. Raises UsageError like `sources`."""
         if not self.folder.is_dir():
             problem = "is a file" if self.folder.exists() else "does not exist"
             raise UsageError(f"{self.folder} {problem}; expected a folder of images; name an existing folder")
@@ -144,10 +138,7 @@ def _content(path: Path | None) -> bytes | None:
 
 
 def _roots(folder: Path) -> list[Path]:
-    """Returns the folders to which links may lead: this one and, in the cache of a hub, the files of its repository.
-
-    The cache keeps files in REPOSITORY/blobs, and names them by links in REPOSITORY/snapshots/REVISION.
-    """
+    # The cache of a hub keeps files in REPOSITORY/blobs, and names them by links in REPOSITORY/snapshots/REVISION.
     revisions = (each for each in (folder, *folder.parents) if each.parent.name == "snapshots")
     return [folder, *(revision.parents[1] / "blobs" for revision in revisions)]
 
@@ -172,14 +163,9 @@ def _stamps(root: Path, files: list[Path]) -> Iterator[str]:
 
 
 def _walk(root: Path) -> Iterator[tuple[Path, bool]]:
-    """Yields the paths of all files and of all links to folders, each with a flag that says whether it is a link.
+    """Yields all files and all links to folders, each with a flag that says whether it is a link. Linked folders are not entered."""
 
-    Linked folders are not entered. Hidden files, hidden folders and metadata files are left out.
-
-    Raises:
-        UsageError: A folder cannot be read. Without its images the dataset would be another one.
-    """
-
+    # Without the images of a folder that cannot be read, the dataset would be another one.
     def fail(error: OSError) -> None:
         raise UsageError(
             f"{error.filename} cannot be read ({error.strerror}); change its permissions or name another folder"

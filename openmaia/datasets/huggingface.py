@@ -1,7 +1,6 @@
 """Reads the images of a Hugging Face dataset from the hub, from local files, or from any URL that fsspec supports.
 
-The library `datasets` downloads the files, converts them to memory-mapped Arrow files in its own cache (see HF_HOME)
-and returns the encoded image of each row. The module `reading` decodes the images and limits their size.
+The library `datasets` downloads the files and converts them to memory-mapped Arrow files in its own cache (see HF_HOME).
 """
 
 import hashlib
@@ -32,7 +31,7 @@ _TABLES = (*shards.ARCHIVES, ".parquet", ".arrow", ".zip", ".json", ".csv", ".md
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HuggingFaceImages:
-    """A collection of the images in one column of a Hugging Face dataset.
+    """The images in one column of a Hugging Face dataset.
 
     The object holds only the settings and is hashable; each process opens the dataset when it reads the first image.
     """
@@ -49,29 +48,26 @@ class HuggingFaceImages:
     """Revision on the hub; empty for the latest one. If it is empty and `first_rows` is above 0, the rows of the first
     download are cached and used again, so that newer revisions are not noticed."""
     split: str = ""
-    """Name of the split of the dataset. Empty if the dataset has only one."""
+    """Empty if the dataset has only one."""
     column: str = ""
-    """Name of the column with the images. Empty for the column `image`, or the only column of images."""
+    """Empty for the column `image`, or the only column of images."""
     first_rows: int = 0
-    """Number of rows of the dataset to use. Above 0, the dataset is streamed, and only these rows are downloaded; 0 for
-    all rows."""
+    """Above 0, the dataset is streamed, and only so many rows are downloaded; 0 for all rows."""
 
     @property
     def root(self) -> str:
-        """Name of the dataset, for messages: config keys with values, such as "pictures.dataset=uoft-cs/cifar10"."""
+        """Config keys with values, such as "pictures.dataset=uoft-cs/cifar10"."""
         keys = ("dataset", "data", "subset", "split")
         named = " ".join(f"pictures.{key}={value}" for key in keys if (value := getattr(self, key)))
         return redacted(named)
 
     @property
     def expected(self) -> str:
-        """Says in words what the dataset must contain, for error messages."""
+        """See `ImageCollection.expected`."""
         return "a dataset with a column of images"
 
     def stamp(self) -> str:
-        """Returns a digest that changes if the dataset changes.
-
-        It is computed from the number of rows and from the paths, sizes and modification times of the files.
+        """Returns a digest of the number of rows and of the paths, sizes and modification times of the files.
 
         Raises:
             UsageError: The dataset cannot be loaded.
@@ -98,15 +94,14 @@ class RowSource:
 
     images: HuggingFaceImages
     row: int
-    """Number of the row, from 0."""
 
     @property
     def name(self) -> str:
-        """Name of the image in messages: the name of the dataset and the number of the row."""
+        """Names of the dataset and of the row, for messages."""
         return f"{self.images.root} row {self.row}"
 
     def read(self) -> bytes:
-        """Returns the encoded image, which is neither empty nor too large (see `reading.MAX_BYTES`).
+        """Returns the encoded image, which is neither empty nor larger than `reading.MAX_BYTES`.
 
         Raises:
             UnusableImage: The row cannot be read, or its image is empty or too large.
@@ -179,17 +174,13 @@ def _found(images: HuggingFaceImages, place: str) -> list[str]:
 def _files(images: HuggingFaceImages) -> list[ImageSource]:
     """Returns the files of an image folder. Raises UsageError if there are none, or if a split has to be chosen."""
     try:
-        return image_folder.files(images.data or images.dataset, images.split)
+        return image_folder.list_files(images.data or images.dataset, images.split)
     except UsageError as error:
         raise UsageError(f"{images.root} {error.message}") from None
 
 
 def _local_files(images: HuggingFaceImages) -> str:
-    """Returns a hash of the paths, sizes and times of the files of a dataset that are not on the hub.
-
-    Raises:
-        UsageError: The files cannot be listed.
-    """
+    """Returns a hash of the paths, sizes and times of the files of a dataset that are not on the hub."""
     place = images.data if images.dataset in _SUFFIXES else images.dataset
     if not place or not (images.dataset in _SUFFIXES or is_url(place) or user_path(place).exists()):
         return ""
@@ -202,17 +193,14 @@ def _stamps(images: HuggingFaceImages, places: Iterable[str]) -> list[str]:
     lines: list[str] = []
     for place in places:
         try:
-            lines += remote.stamps([place])
+            lines += remote.read_stamps([place])
         except OSError:
             lines.append(place)  # such as a link that leads nowhere, which counts as an image that cannot be read
     return lines
 
 
 def _rows(images: HuggingFaceImages, files: str) -> Iterator[dict[str, Any]]:
-    """Yields the rows with their encoded images. An unusable image has a reason in their place.
-
-    `files` (see `_local_files`) is a part of the cache key only.
-    """
+    """Yields the rows with their encoded images, or a reason in the place of an image. `files` only belongs to the cache key."""
     for name, read in islice(_readers(images), images.first_rows or None):
         try:
             data, skipped = read(), ""
@@ -228,7 +216,7 @@ def _readers(images: HuggingFaceImages) -> Iterator[tuple[str, Callable[[], byte
         return
     if images.dataset == "webdataset" and not _is_saved(images.data):
         for place in _found(images, images.data):
-            for member in shards.images(place, images.column):
+            for member in shards.read_images(place, images.column):
                 yield f"{PurePosixPath(remote.shown(place)).name}/{member.name}", partial(_of_member, member)
         return
     rows = _load(images)
@@ -298,7 +286,7 @@ def _data(images: HuggingFaceImages) -> dict[str, Any]:
         return {}
     if suffixes is not None:
         more = {"drop_metadata": True, "drop_labels": True} if images.dataset == "imagefolder" else {}
-        return {"data_files": list(map(remote.escaped, _found(images, images.data))), **more}
+        return {"data_files": list(map(remote.escape, _found(images, images.data))), **more}
     data = images.data if is_url(images.data) else str(user_path(images.data))
     is_files = not Path(data).is_dir() and ("*" in data or PurePosixPath(data).suffix)
     return {"data_files" if is_files else "data_dir": data}
@@ -348,12 +336,7 @@ def _holds_bytes(kind: Any) -> bool:
 
 
 def _content(cell: Any, name: str, has_paths: bool) -> bytes:
-    """Returns the encoded image in a cell, one row of the image column.
-
-    Args:
-        cell: A dict with the keys bytes and path; None for a missing image.
-        name: Name of the image, for messages.
-        has_paths: Whether a path is read as a file if there are no bytes.
+    """Returns the encoded image in a cell: a dict with the keys bytes and path, or None.
 
     Raises:
         UnusableImage: The image is missing, too large or unreadable.
@@ -370,7 +353,7 @@ def _content(cell: Any, name: str, has_paths: bool) -> bytes:
 
 
 def _library() -> Any:
-    """Returns the module `datasets`, without types. It is imported on demand, because the import takes seconds."""
+    # On demand, because the import takes seconds.
     return importlib.import_module("datasets")
 
 

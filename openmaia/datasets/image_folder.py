@@ -22,12 +22,12 @@ _FOLDERS = {
 """Names of the folders that hold the splits."""
 
 
-def files(place: str, split: str) -> list[ImageSource]:
+def list_files(place: str, split: str) -> list[ImageSource]:
     """Returns the files of one split, and those that a metadata file lists and that do not exist.
 
     Args:
         place: A folder, a file or a pattern: a path or a URL.
-        split: The split. Empty if there is only one.
+        split: Empty if there is only one.
 
     Raises:
         UsageError: There are no files, there is no such split, or a split has to be chosen. The message continues a
@@ -51,7 +51,7 @@ def _found(place: str) -> list[ImageSource]:
     if not is_url(place) and user_path(place).is_dir():
         return list(ImageFolder(user_path(place).absolute()).sources())
     paths = remote.find(place)
-    missing = metadata.missing(paths, remote.read) if is_folder(place) else []
+    missing = metadata.find_missing(paths, remote.read) if is_folder(place) else []
     images = (path for path in paths if PurePosixPath(path).name not in metadata.NAMES)
     return [
         *(RemoteFile(path) if is_url(path) else FileSource(Path(path)) for path in images),
@@ -60,6 +60,6 @@ def _found(place: str) -> list[ImageSource]:
 
 
 def _split_of(path: str) -> str:
-    """Returns the split whose folder is the first one of a path in an image folder. Empty if there is none."""
+    """Returns the split whose folder is the first one of a path. Empty if there is none."""
     parts = PurePosixPath(path.lstrip("/")).parts
     return next((split for split, names in _FOLDERS.items() if len(parts) > 1 and parts[0].lower() in names), "")

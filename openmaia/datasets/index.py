@@ -18,37 +18,27 @@ _FORMAT = "openmaia-pictures-1"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IndexEntry:
-    """The entry of one image in index.json: its kind, caption, category and origin."""
+    """What index.json says of an image."""
 
     path: str
-    """Path relative to the folder of index.json, with slashes."""
+    """Relative to the folder of index.json, with slashes."""
     kind: ImageKind
     caption: str
     category: str
-    """Category of the content, such as "animals/birds"."""
+    """Such as "animals/birds"."""
     package: str
-    """Name of the Debian or pip package from which the image was taken."""
+    """The Debian or pip package from which the image was taken."""
 
 
 def write(root: Path, entries: Iterable[IndexEntry], packages: dict[str, str]) -> None:
-    """Writes index.json, which lists the images of a folder.
-
-    Args:
-        root: The folder.
-        entries: The metadata of its images.
-        packages: Versions of the Debian or pip packages from which the images were taken, by name.
-    """
+    """Writes index.json. `packages` maps the names of Debian or pip packages to their versions."""
     files = [asdict(entry) for entry in sorted(entries, key=lambda entry: entry.path)]
     document = {"format": _FORMAT, "packages": packages, "files": files}
     (root / FILE).write_text(json.dumps(document, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
 
 
 def load(root: Path) -> dict[str, IndexEntry]:
-    """Reads index.json, which lists the images of a folder.
-
-    Returns:
-        The entries by path relative to the folder. There are none if the folder has no index.json, or if another
-        program wrote it.
+    """Returns the entries by path. There are none without index.json, or if another program wrote it.
 
     Raises:
         StoreError: The index is damaged.

@@ -22,15 +22,14 @@ from openmaia.datasets.scanning import ImageSource, describe, scan
 from openmaia.datasets.split import assign_splits
 
 LISTING = ".openmaia-split.json"
-"""Name of the file in which the digests and splits of a folder's images are cached. It is hidden, and no dataset uses
-this name."""
+"""Hidden file in which the digests and splits of a folder's images are cached. No dataset uses this name."""
 
 _FORMAT = "openmaia-split-3"
 
-FEW = 10
+_FEW = 10
 """Number of images of a split below which their number is said."""
 
-SMALLEST = 0.1
+_SMALLEST = 0.1
 """Share of the images that the smaller split must have."""
 
 _HINTS = {
@@ -48,7 +47,7 @@ class ImageCollection(Protocol):
 
     @property
     def root(self) -> str:
-        """Name of the collection, for messages."""
+        """Name for messages."""
         ...
 
     @property
@@ -57,7 +56,7 @@ class ImageCollection(Protocol):
         ...
 
     def stamp(self) -> str:
-        """Returns a value that changes whenever the images change."""
+        """Returns a value that changes whenever the images change, or an empty text if changes cannot be detected."""
         ...
 
     def sources(self) -> Iterable[ImageSource]:
@@ -70,22 +69,17 @@ class DatasetImage:
     """One image of a dataset. It holds no pixels; `load` reads them."""
 
     digest: str
-    """SHA-256 of the image; see `reading.read`."""
+    """See `reading.Decoded`."""
     source: ImageSource
     kind: ImageKind
     caption: str
-    """The caption in the dataset's index.json; empty without one."""
     category: str
-    """The category in the dataset's index.json; empty without one."""
     split: Split
     scales: tuple[Samples, ...] = ()
-    """Ranges of the dataset's samples of more than 8 bits; see `depth.scale`."""
+    """Ranges of the dataset's samples of more than 8 bits; see `depth.find_scales`."""
 
     def load(self) -> Image.Image:
-        """Reads and decodes the image.
-
-        Returns:
-            An upright image, RGB, or RGBA if it has transparency.
+        """Returns an upright image, RGB, or RGBA if it has transparency.
 
         Raises:
             ValueError: The image was changed or removed after its dataset was opened.
@@ -98,28 +92,21 @@ class DatasetImage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImageDataset:
-    """Images that are divided into an explore and a test split.
-
-    Hypotheses about units are formed on the explore split and tested on the test split.
-    """
+    """Images that are divided into the explore and the test split."""
 
     root: str
-    """Name of the collection from which the images come, for messages."""
+    """Name of the collection, for messages."""
     items: tuple[DatasetImage, ...]
     """The usable images in the order of the collection."""
     skipped: dict[str, int]
     """Number of images that could not be used, by reason."""
     remarks: tuple[str, ...] = ()
-    """What a user should know about the images, one sentence each: which were skipped, how values were scaled, and
-    whether a split has few images."""
+    """What a user should know, one sentence each: which images were skipped, how values were scaled, and whether a split has
+    few images."""
 
     @classmethod
     def open(cls, root: Path, *, is_divided: bool = True) -> "ImageDataset":
         """Opens a folder of images. Kinds, captions and categories come from its index.json if it has one.
-
-        Args:
-            root: The folder.
-            is_divided: Whether the splits are used. If not, one of them may be empty.
 
         Raises:
             UsageError: The folder is missing or holds no usable image, or its images are all near-duplicates.
@@ -142,8 +129,7 @@ class ImageDataset:
             collection: The collection.
             path: File in which digests and splits are cached until the collection changes. If it is None or cannot be
                 written, they are computed each time.
-            known: Kind, caption and category of the images, by name (`ImageSource.name`). The name of a file is its
-                path. Images without an entry are photographs without a caption.
+            known: Kind, caption and category by `ImageSource.name`. Other images are photographs without a caption.
             is_divided: Whether the splits are used. If not, one of them may be empty.
 
         Raises:
@@ -167,19 +153,19 @@ class ImageDataset:
 
     @property
     def left_out(self) -> str:
-        """The number of skipped images by reason, as text such as "2 corrupt, 1 empty". Empty if none was skipped."""
+        """The number of skipped images by reason, such as "2 corrupt, 1 empty". Empty if none was skipped."""
         return describe(self.skipped)
 
     def photos(self, split: Split) -> list[DatasetImage]:
-        """Returns the photographs of the explore or the test split."""
+        """Returns the photographs of a split."""
         return self._of("photo", split)
 
     def cutouts(self, split: Split) -> list[DatasetImage]:
-        """Returns the cut-outs (objects on a transparent background) of the explore or the test split."""
+        """Returns the cut-outs of a split."""
         return self._of("cutout", split)
 
     def textures(self, split: Split) -> list[DatasetImage]:
-        """Returns the images of textures (surfaces without objects) of the explore or the test split."""
+        """Returns the textures of a split."""
         return self._of("texture", split)
 
     def _of(self, kind: ImageKind, split: Split) -> list[DatasetImage]:
@@ -187,21 +173,17 @@ class ImageDataset:
 
 
 def _division(root: str, items: Sequence[DatasetImage]) -> list[str]:
-    """Returns a sentence if a split has few images.
-
-    Raises:
-        UsageError: One split has nearly none, because the images are near-duplicates.
-    """
+    """Returns a sentence if a split has few images. Raises UsageError if it has nearly none, because of near-duplicates."""
     splits = {item.digest: item.split for item in items}
     explore = sum(split == "explore" for split in splits.values())
     test = len(splits) - explore
     numbers = f"{explore} for exemplars (explore split), {test} for tests (test split)"
-    if len(items) > 1 and min(explore, test) < SMALLEST * len(splits):
+    if len(items) > 1 and min(explore, test) < _SMALLEST * len(splits):
         raise UsageError(
             f"{root} holds {len(splits)} different images, and most of them are near-duplicates of one another (copies, or "
             f"frames that hardly change), which cannot be divided: {numbers}; leave near-duplicates out, or add other images"
         )
-    if min(explore, test) >= FEW:
+    if min(explore, test) >= _FEW:
         return []
     return [
         f"{root} has few images: {numbers}; exemplars show little of what excites a unit, and tests on photographs are weak "

@@ -17,17 +17,17 @@ from PIL import Image
 from openmaia.core.errors import UsageError
 from openmaia.core.paths import user_path
 from openmaia.datasets.folder import FileSource
-from openmaia.datasets.reading import SkipReason, UnusableImage, upright
+from openmaia.datasets.reading import SkipReason, UnusableImage, make_upright
 from openmaia.datasets.remote import RemoteFile, is_url
 from openmaia.datasets.scanning import ImageSource
 
-KEYS = ("image", "img", "pixel_values", "jpg", "png")
+_KEYS = ("image", "img", "pixel_values", "jpg", "png")
 """Names under which datasets keep the image of an item that is a mapping."""
 
-COLUMNS = (*KEYS, "path", "file", "filename", "file_name", "filepath", "file_path", "image_path", "url")
+COLUMNS = (*_KEYS, "path", "file", "filename", "file_name", "filepath", "file_path", "image_path", "url")
 """Names of the column of a table that holds images or their files."""
 
-MOST = 100_000
+_MOST = 100_000
 """Largest number of images that are read from an iterator, which may have no end."""
 
 
@@ -51,7 +51,7 @@ class MemoryImages:
         """Finds the items.
 
         Args:
-            given: A list of what `ItemSource` reads; a dataset with `len()` and indices; a pandas, polars or Arrow table
+            given: A list of what `_encoded` reads; a dataset with `len()` and indices; a pandas, polars or Arrow table
                 with a column of images or files, or one of its columns; an array or tensor of several images; a mapping
                 with images as values; or another iterable.
 
@@ -63,24 +63,20 @@ class MemoryImages:
 
     @property
     def root(self) -> str:
-        """Name of the list or dataset for messages, with its type and its number of items."""
+        """Type and number of items, for messages."""
         return f"images (a {self._type} of {len(self.items)})"
 
     @property
     def expected(self) -> str:
-        """The types of images that the list or dataset may hold, as text for error messages."""
+        """See `ImageCollection.expected`."""
         return "files, Pillow images, or arrays of shape (height, width, 3) or tensors of shape (3, height, width)"
 
     def stamp(self) -> str:
-        """Returns an empty text, because changes of a list or dataset cannot be detected.
-
-        Other collections of images return a text that changes whenever their images change, so that cached digests and
-        splits can be invalidated. The digests and splits of these images must not be cached.
-        """
+        """Returns an empty text, because changes of a list or dataset cannot be detected."""
         return ""
 
     def sources(self) -> Iterable[ImageSource]:
-        """Returns the location of each image, in the order of the list or dataset that the user's program passed.
+        """Returns the images in the order of the list or dataset.
 
         Raises:
             UsageError: The first item is no image. Later items that are no images are skipped when they are read.
@@ -124,11 +120,11 @@ def _items(given: Any) -> IndexedImages:
             f"images is a {kind}; expected a list or an iterator of files, images or arrays, a table with such "
             "a column, or a dataset with len() and indices"
         )
-    items = list(islice(cast(Iterable[Any], given), MOST + 1))
-    if len(items) > MOST:
+    items = list(islice(cast(Iterable[Any], given), _MOST + 1))
+    if len(items) > _MOST:
         raise UsageError(
-            f"images is a {kind} of more than {MOST:,} items; give a dataset with len() and indices, or a part "
-            f"of it (itertools.islice(images, {MOST}))"
+            f"images is a {kind} of more than {_MOST:,} items; give a dataset with len() and indices, or a part "
+            f"of it (itertools.islice(images, {_MOST}))"
         )
     return items
 
@@ -180,23 +176,18 @@ def _file(item: _Path) -> ImageSource:
 
 @dataclass(frozen=True, slots=True)
 class ItemSource:
-    """One item of the list or dataset that the user's program passes as images."""
+    """One item of a list or dataset."""
 
     items: IndexedImages
     number: int
-    """Index of the item, from 0."""
 
     @property
     def name(self) -> str:
-        """Name of the item, such as "images[3]", for messages."""
+        """Such as "images[3]", for messages."""
         return f"images[{self.number}]"
 
     def read(self) -> bytes:
-        """Returns the encoded image (the content of an image file).
-
-        Raises:
-            UnusableImage: The item cannot be read or is no image.
-        """
+        """Returns the encoded image. Raises UnusableImage if the item cannot be read or is no image."""
         try:
             return _encoded(self.items[self.number], self.name)
         except UnusableImage:
@@ -212,7 +203,7 @@ def _encoded(item: Any, name: str) -> bytes:
 
     Args:
         item: A path, a URL, the bytes of a file, a Pillow image, an array, a tensor, a tuple whose first element is one
-            of these, or a mapping with one of these under a name of KEYS.
+            of these, or a mapping with one of these under a name of _KEYS.
         name: Name for messages.
 
     Raises:
@@ -225,10 +216,10 @@ def _encoded(item: Any, name: str) -> bytes:
         return _encoded(cast(Sequence[Any], item)[0], name)
     if isinstance(item, Mapping):
         fields = cast(Mapping[str, Any], item)
-        found = [fields[key] for key in (*KEYS, "bytes", "path") if fields.get(key) is not None]
+        found = [fields[key] for key in (*_KEYS, "bytes", "path") if fields.get(key) is not None]
         if not found:
             raise UsageError(
-                f"{name} has the keys {', '.join(map(str, fields))}; expected an image under one of {', '.join(KEYS)}"
+                f"{name} has the keys {', '.join(map(str, fields))}; expected an image under one of {', '.join(_KEYS)}"
             )
         return _encoded(found[0], name)
     if isinstance(item, str | os.PathLike):
@@ -239,7 +230,7 @@ def _encoded(item: Any, name: str) -> bytes:
         return item.getvalue()
     if isinstance(item, Image.Image):
         is_deep = item.mode == "F" or item.mode.startswith("I")
-        return _saved(item, "TIFF") if is_deep else _saved(upright(item), "PNG")
+        return _saved(item, "TIFF") if is_deep else _saved(make_upright(item), "PNG")
     return _array(item, name)
 
 
@@ -280,7 +271,7 @@ def _array(item: Any, name: str) -> bytes:
 
 
 def _deep_png(values: npt.NDArray[Any]) -> bytes:
-    """Returns integers as a PNG of 16 bits, of shape (height, width) or (height, width, 3). Pillow writes none in RGB."""
+    """Returns integers of shape (height, width) or (height, width, 3) as a PNG of 16 bits, which Pillow does not write in RGB."""
     height, width = values.shape[:2]
     rows = np.ascontiguousarray(values.astype(">u2")).view(np.uint8).reshape(height, -1)
     body = zlib.compress(np.pad(rows, ((0, 0), (1, 0))).tobytes(), 1)

@@ -1,7 +1,6 @@
 """Finds out which images the metadata files of an image folder list although they do not exist.
 
-Hugging Face reads only the images that metadata.csv or metadata.jsonl list. OpenMAIA reads all images of a folder, and
-has no use for their metadata.
+Hugging Face reads only the images that metadata.csv or metadata.jsonl list. OpenMAIA reads all images of a folder.
 """
 
 import csv
@@ -12,10 +11,9 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any, cast
 
 NAMES = frozenset({"metadata.csv", "metadata.jsonl", "metadata.parquet"})
-"""Names of metadata files, which are no images."""
 
 
-def missing(files: Iterable[str], read: Callable[[str], bytes | None]) -> list[str]:
+def find_missing(files: Iterable[str], read: Callable[[str], bytes | None]) -> list[str]:
     """Returns the paths of images that metadata files list, and that are not among the files.
 
     Args:

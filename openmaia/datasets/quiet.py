@@ -1,7 +1,4 @@
-"""Keeps messages about damaged files, which Pillow and libtiff write to the terminal, out of it.
-
-Such files are counted and named by the datasets.
-"""
+"""Keeps messages of Pillow and libtiff about damaged files, which datasets count and name, out of the terminal."""
 
 import ctypes
 import ctypes.util
@@ -14,9 +11,9 @@ import PIL
 
 @cache
 def silence() -> None:
-    """Removes libtiff's handlers of messages, and keeps Pillow's log from the terminal unless the program has set up
-    logging. libtiff writes to the descriptor of the process, which Python cannot redirect for one thread alone."""
+    """Removes libtiff's handlers of messages, and silences Pillow's log unless the program has set up logging."""
     logging.getLogger("PIL").addHandler(logging.NullHandler())
+    # libtiff writes to the descriptor of the process, which Python cannot redirect for one thread alone.
     package = Path(PIL.__file__).parent
     bundled = [*package.parent.glob("pillow.libs/libtiff*"), *package.glob(".dylibs/libtiff*")]
     for name in bundled or filter(None, [ctypes.util.find_library("tiff")]):

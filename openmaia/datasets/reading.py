@@ -17,12 +17,11 @@ from openmaia.datasets.depth import Samples
 from openmaia.datasets.quiet import silence
 
 MAX_BYTES = 256 << 20
-"""Largest encoded image that is read, in bytes."""
 
-MIN_SIDE = 16
-"""Minimum length of the shorter side of an image in pixels. Smaller images are not used."""
+_MIN_SIDE = 16
+"""Minimum length of the shorter side of an image in pixels."""
 
-SUFFIXES = frozenset(
+_SUFFIXES = frozenset(
     {".png", ".jpg", ".jpeg", ".jpe", ".webp", ".gif", ".bmp", ".tif", ".tiff", ".ppm", ".pgm", ".pbm"}
 )
 
@@ -58,7 +57,6 @@ class UnusableSource:
     """An image of which is known, before it is read, that it cannot be used."""
 
     name: str
-    """Name of the image, for messages."""
     reason: SkipReason
 
     def read(self) -> bytes:
@@ -70,7 +68,7 @@ class Decoded(NamedTuple):
     """A decoded image."""
 
     image: Image.Image
-    """The upright image, in RGB, or in RGBA if it has transparency."""
+    """Upright, in RGB, or in RGBA if it has transparency."""
     digest: str
     """SHA-256 in hexadecimal. That of a PNG covers its pixels, because encoders differ; that of other formats covers the
     encoded data, because decoders of lossy formats differ between versions."""
@@ -85,9 +83,9 @@ def read(data: bytes, name: str, scales: Iterable[Samples] = ()) -> Decoded:
 
     Args:
         data: The encoded image.
-        name: Name of the image, for messages. Data of an unknown format count as a damaged image if the name has the
-            suffix of an image, and as no image otherwise.
-        scales: The ranges of samples of more than 8 bits in the dataset, see `depth.scale`.
+        name: Name of the image. Data of an unknown format count as a damaged image if the name has the suffix of an
+            image, and as no image otherwise.
+        scales: The ranges of samples of more than 8 bits in the dataset, see `depth.find_scales`.
 
     Raises:
         UnusableImage: The image cannot be used. No other exception is raised for any data.
@@ -101,7 +99,7 @@ def read(data: bytes, name: str, scales: Iterable[Samples] = ()) -> Decoded:
     except UnusableImage:
         raise
     except UnidentifiedImageError as error:
-        if samples := depth.unsupported_samples(data):
+        if samples := depth.name_samples(data):
             raise UnusableImage(
                 f"{name} has {samples} for each pixel, which is not supported; save it with 8 or 16 bits for each sample",
                 reason=SkipReason.UNSUPPORTED,
@@ -118,16 +116,12 @@ def read(data: bytes, name: str, scales: Iterable[Samples] = ()) -> Decoded:
 
 
 def has_image_suffix(name: str) -> bool:
-    """Returns whether a file name has the suffix of an image format that can be read, such as .png."""
-    return PurePosixPath(name).suffix.lower() in SUFFIXES
+    """Returns whether a file name has the suffix of an image format that can be read."""
+    return PurePosixPath(name).suffix.lower() in _SUFFIXES
 
 
 def check_bytes(name: str, size: int) -> None:
-    """Checks the size of an encoded image.
-
-    Raises:
-        UnusableImage: The image is empty, or too large (see `MAX_BYTES`).
-    """
+    """Raises UnusableImage for a size of 0, or above MAX_BYTES."""
     if size == 0:
         raise UnusableImage(f"{name} is empty", reason=SkipReason.EMPTY)
     if size > MAX_BYTES:
@@ -139,25 +133,25 @@ def _check_header(name: str, image: Image.Image) -> None:
     if width * height > MAX_PIXELS:
         message = f"{name} has {width} x {height} pixels; at most {MAX_PIXELS} pixels are read"
         raise UnusableImage(message, reason=SkipReason.TOO_LARGE)
-    if min(width, height) < MIN_SIDE:
-        message = f"{name} has {width} x {height} pixels; at least {MIN_SIDE} pixels per side are needed"
+    if min(width, height) < _MIN_SIDE:
+        message = f"{name} has {width} x {height} pixels; at least {_MIN_SIDE} pixels per side are needed"
         raise UnusableImage(message, reason=SkipReason.TOO_SMALL)
 
 
 def _decode(image: Image.Image, name: str, scales: Iterable[Samples]) -> tuple[Image.Image, Samples | None]:
     """Decodes the first frame to RGB or RGBA, and returns it with the extreme values that its dataset has to scale."""
-    deep = depth.deep_values(image)
+    deep = depth.read_samples(image)
     if deep is None:
-        return upright(image), None
+        return make_upright(image), None
     if not np.isfinite(deep.values).all():
         raise UnusableImage(f"{name} has values that are no numbers", reason=SkipReason.NOT_FINITE)
-    scaled = depth.eight_bits(deep.values, *depth.white_point(deep, scales))
+    scaled = depth.to_eight_bits(deep.values, *depth.find_white_point(deep, scales))
     if orientation := image.getexif().get(ExifTags.Base.Orientation):
         scaled.getexif()[ExifTags.Base.Orientation] = orientation
-    return upright(scaled), None if deep.declared else deep.samples
+    return make_upright(scaled), None if deep.declared else deep.samples
 
 
-def upright(image: Image.Image) -> Image.Image:
+def make_upright(image: Image.Image) -> Image.Image:
     """Applies the EXIF orientation, and converts to RGB, or to RGBA if the image has transparency."""
     image.load()
     transparent = image.mode in ("RGBA", "LA", "PA", "RGBa", "La") or "transparency" in image.info

@@ -30,11 +30,7 @@ class RemoteFile:
         return shown(self.url)
 
     def read(self) -> bytes:
-        """Returns the content of the file.
-
-        Raises:
-            UnusableImage: The file cannot be read, is empty or too large.
-        """
+        """Returns the content of the file. Raises UnusableImage if it cannot be read, is empty or too large."""
         try:
             with _fsspec().open(self.url, "rb", expand=False) as file:
                 data = file.read(MAX_BYTES + 1)
@@ -69,7 +65,7 @@ def is_folder(place: str) -> bool:
 
 
 def read(place: str) -> bytes | None:
-    """Returns the content of a small file at a path or URL, or None if it does not exist."""
+    """Returns the content of a small file, or None if it does not exist."""
     try:
         files, path = _located(place)
         return cast(bytes, files.cat_file(path)) if files.isfile(path) else None
@@ -78,7 +74,7 @@ def read(place: str) -> bytes | None:
 
 
 def find(place: str, suffixes: Iterable[str] = ()) -> list[str]:
-    """Returns the paths or URLs of the files that a path, a URL or a pattern of these names, sorted.
+    """Returns the sorted paths or URLs of the files that a path, a URL or a pattern of these names.
 
     Args:
         place: A file, a folder, or a pattern of files. What exists under this very name is no pattern.
@@ -109,7 +105,7 @@ def find(place: str, suffixes: Iterable[str] = ()) -> list[str]:
     return sorted(files.unstrip_protocol(each) if is_url(place) else each for each in found)
 
 
-def escaped(place: str) -> str:
+def escape(place: str) -> str:
     """Returns a path or URL as a pattern that matches itself alone. In a web address, a question mark is no pattern."""
     return re.sub(r"([*\[])" if is_web(place) else r"([*?\[])", r"[\1]", place)
 
@@ -120,11 +116,11 @@ def _pattern(files: Any, path: str) -> str:
     known = 0
     while known < len(parts) - 1 and (not MAGIC & set(parts[known]) or files.isdir("/".join(parts[: known + 1]))):
         known += 1
-    return "/".join([*map(escaped, parts[:known]), *parts[known:]])
+    return "/".join([*map(escape, parts[:known]), *parts[known:]])
 
 
-def stamps(places: Iterable[str]) -> list[str]:
-    """Returns a line for each file that changes with its size and its modification time, as far as these are known.
+def read_stamps(places: Iterable[str]) -> list[str]:
+    """Returns a line for each file that changes with its size and modification time, as far as these are known.
 
     Raises OSError if a file does not exist.
     """
@@ -148,7 +144,6 @@ def _is_wanted(path: str, folder: str, suffixes: tuple[str, ...]) -> bool:
 
 
 def _located(place: str) -> tuple[Any, str]:
-    """Returns the file system of a path or URL, and its path there."""
     if is_url(place):
         return _fsspec().core.url_to_fs(place)
     return _fsspec().filesystem("file"), str(user_path(place).absolute())

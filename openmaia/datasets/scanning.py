@@ -1,7 +1,4 @@
-"""Decodes all images of a collection to compute digests and fingerprints (by which near-duplicates are found).
-
-Images that cannot be used are counted by reason.
-"""
+"""Decodes all images of a collection to compute their digests and fingerprints."""
 
 import os
 import warnings
@@ -14,7 +11,7 @@ from typing import Protocol
 from openmaia.datasets import depth
 from openmaia.datasets.depth import Samples
 from openmaia.datasets.reading import UnusableImage, read
-from openmaia.datasets.split import Fingerprint, fingerprint
+from openmaia.datasets.split import Fingerprint, make_fingerprint
 
 _AHEAD = 2
 """Largest number of images per thread that wait to be decoded."""
@@ -25,24 +22,20 @@ class ImageSource(Protocol):
 
     @property
     def name(self) -> str:
-        """Name of the image, for messages."""
+        """Name for messages."""
         ...
 
     def read(self) -> bytes:
-        """Returns the encoded image.
-
-        Raises:
-            UnusableImage: The image cannot be read, or it is rejected, for example because it is too large.
-        """
+        """Returns the encoded image. Raises UnusableImage if it cannot be read, or is rejected, for example as too large."""
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScannedImage:
-    """The properties of an image from which its split (explore or test) is computed."""
+    """What the split of an image is computed from."""
 
     digest: str
-    """SHA-256 of the image; see `reading.read`."""
+    """See `reading.Decoded`."""
     fingerprint: Fingerprint
     samples: Samples | None
     """See `reading.Decoded`."""
@@ -56,11 +49,10 @@ class Scan:
     images: dict[int, ScannedImage]
     """The usable images by their position among the sources."""
     skipped: dict[str, int]
-    """Number of skipped images by reason."""
     examples: dict[str, str]
     """For each reason the message about the first image that was skipped for it."""
     scales: tuple[Samples, ...]
-    """Ranges of the samples of more than 8 bits; see `depth.scale`."""
+    """Ranges of the samples of more than 8 bits; see `depth.find_scales`."""
 
 
 def scan(sources: Sequence[ImageSource]) -> Scan:
@@ -74,7 +66,7 @@ def scan(sources: Sequence[ImageSource]) -> Scan:
             for position, result in results.items()
             if isinstance(result, ScannedImage) and result.samples
         }
-        scales = depth.scale(deep.values())
+        scales = depth.find_scales(deep.values())
         results |= dict(zip(deep, _results([sources[position] for position in deep], scales), strict=True))
     images: dict[int, ScannedImage] = {}
     skipped, examples = Counter[str](), dict[str, str]()
@@ -112,7 +104,7 @@ def _examine(source: ImageSource, scales: tuple[Samples, ...]) -> ScannedImage |
         return error.with_traceback(None)
     return ScannedImage(
         digest=decoded.digest,
-        fingerprint=fingerprint(decoded.image),
+        fingerprint=make_fingerprint(decoded.image),
         samples=decoded.samples,
         has_frames=decoded.has_frames,
     )

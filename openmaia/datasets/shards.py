@@ -13,20 +13,18 @@ from openmaia.datasets.reading import SkipReason, UnusableImage, check_bytes, ha
 from openmaia.datasets.remote import is_url, shown
 
 ARCHIVES = (".tar", ".tar.gz", ".tgz")
-"""Suffixes of shards."""
 
 
 class Member(NamedTuple):
     """A file in a shard, or a sample without an image."""
 
     name: str
-    """Name of the file or sample in its archive."""
     data: bytes
     """The encoded image; empty if `skipped`."""
     skipped: SkipReason | None = None
 
 
-def images(place: str, column: str) -> Iterator[Member]:
+def read_images(place: str, column: str) -> Iterator[Member]:
     """Yields the images of a shard in their order, and at the end its samples without an image.
 
     Archives in the archive are read like shards. Hidden files are left out.

@@ -1,16 +1,16 @@
-"""Divides images into an explore split, on which hypotheses are formed, and a test split, on which they are tested.
+"""Divides images into the explore and the test split.
 
 The split of an image depends on its content only, not on names or order. Near-duplicates (resized, re-encoded or
-mirrored copies) belong to the same split, because a test on a copy of an explored image would prove nothing.
+mirrored copies) belong to the same split, because a test on a copy of an explored image would prove nothing. Crops,
+rotations and recoloured copies are not recognised as near-duplicates.
 
 The split of a group of near-duplicates is derived from a hash of its smallest digest. A new image therefore changes the
-split of other images only if it joins their group and has the smallest digest, or if it connects two groups, or if the
-rules below apply. Crops, rotations and recoloured copies are not recognised as near-duplicates.
+split of other images only if it has the smallest digest of its group, if it connects two groups, or by these rules:
 
-- A group with more than LARGEST_SHARE of the images is a chain, such as the slices of a volume or the frames of a film:
+- A group with more than _LARGEST_SHARE of the images is a chain, such as the slices of a volume or the frames of a film:
   each image resembles the next one, and the first does not resemble the last. It is cut into blocks. Images between two
   blocks are left out, so that no image resembles one of the other split.
-- If both splits cannot have SMALLEST_SHARE of the images otherwise, groups move to the smaller one.
+- If both splits cannot have _SMALLEST_SHARE of the images otherwise, groups move to the smaller one.
 """
 
 import hashlib
@@ -31,23 +31,23 @@ COLOUR_DISTANCE = 10.0
 """Largest mean difference, on a scale of 0 to 255, between the thumbnails of near-duplicates. It separates images of
 equal shapes and different colours."""
 
-FLAT_COLOUR_DISTANCE = 1.5
-"""Like COLOUR_DISTANCE, for flat images, which have nearly one grey value. They all have the perceptual hash 0, so that
-only their colours differ. A larger distance would join a series of similar shades into one group."""
+_FLAT_COLOUR_DISTANCE = 1.5
+"""The same for flat images. They all have the perceptual hash 0, so that only their colours differ. A larger distance would
+join a series of similar shades into one group."""
 
-LARGEST_SHARE = 0.25
-"""Largest share of the images that a group of near-duplicates may have before it is divided."""
+_LARGEST_SHARE = 0.25
+"""Share of the images above which a group of near-duplicates is divided."""
 
-SMALLEST_SHARE = 0.25
+_SMALLEST_SHARE = 0.25
 """Share of the images below which groups are moved to a split."""
 
-LEVELS = 6
+_LEVELS = 6
 """Number of levels of a chain for each block. The levels are images at equal distance from an end of the chain; at most
 one of them is left out for each block."""
 
-STRICTER = 0.5
-"""Factor of the largest distances between near-duplicates, for a group that cannot be divided. It holds images that are
-all alike, such as X-rays, of which only closer copies have to stay together."""
+_STRICTER = 0.5
+"""Factor of the largest distances, for a group that cannot be divided: images that are all alike, such as X-rays, of which
+only closer copies have to stay together."""
 
 _SALT = b"openmaia split 7036\n"
 """Salt of the hash that assigns splits. Of 30,000 candidates, it divides the kinds of objects in the packaged cut-outs
@@ -66,18 +66,18 @@ Members = npt.NDArray[np.intp]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fingerprint:
-    """A compact description of an image by which near-duplicates are recognised."""
+    """That by which near-duplicates are recognised."""
 
     hash: int
-    """Perceptual hash, 64 bits."""
+    """64 bits."""
     mirrored: int
-    """Perceptual hash of the mirrored image."""
+    """That of the mirrored image."""
     thumbnail: bytes
-    """The image at 8 x 8 pixels, RGB."""
+    """8 x 8 pixels, RGB."""
 
 
-def fingerprint(image: Image.Image) -> Fingerprint:
-    """Computes the fingerprint of an image, by which near-duplicates are found. Transparent areas become white."""
+def make_fingerprint(image: Image.Image) -> Fingerprint:
+    """Computes the fingerprint of an image. Transparent areas become white."""
     small = flatten(image).resize((_SIDE, _SIDE), Image.Resampling.BOX, reducing_gap=2.0)
     grey = np.asarray(small.convert("L"), dtype=np.float64)
     return Fingerprint(
@@ -88,14 +88,7 @@ def fingerprint(image: Image.Image) -> Fingerprint:
 
 
 def assign_splits(fingerprints: Mapping[str, Fingerprint]) -> dict[str, Split]:
-    """Assigns each image to a split: explore or test. Near-duplicates are assigned to the same split.
-
-    Args:
-        fingerprints: The fingerprint of each image, by digest.
-
-    Returns:
-        The split of each image, by digest. Images that are left out between two blocks of a chain are missing.
-    """
+    """Returns the split of each image by digest. Images that are left out between two blocks of a chain are missing."""
     by_print: dict[Fingerprint, list[str]] = {}
     for digest in sorted(fingerprints):
         by_print.setdefault(fingerprints[digest], []).append(digest)
@@ -104,9 +97,9 @@ def assign_splits(fingerprints: Mapping[str, Fingerprint]) -> dict[str, Split]:
     sizes = np.array([len(each) for each in digests])
     groups: list[tuple[list[str], Split]] = []
     for group in _groups(prints, np.arange(len(digests)), 1.0):
-        is_large = len(group) > 1 and sizes[group].sum() > LARGEST_SHARE * len(fingerprints)
+        is_large = len(group) > 1 and sizes[group].sum() > _LARGEST_SHARE * len(fingerprints)
         blocks = _blocks(prints, group) if is_large else []
-        parts: Iterable[Members] = blocks or (_groups(prints, group, STRICTER) if is_large else [group])
+        parts: Iterable[Members] = blocks or (_groups(prints, group, _STRICTER) if is_large else [group])
         first = _SPLITS.index(_split_of(digests[int(group.min())][0]))
         for number, part in enumerate(parts):
             members = [digest for place in part for digest in digests[int(place)]]
@@ -115,14 +108,13 @@ def assign_splits(fingerprints: Mapping[str, Fingerprint]) -> dict[str, Split]:
 
 
 def _blocks(prints: "_Prints", group: Members) -> list[Members]:
-    """Cuts a chain into blocks of images that do not resemble those of other blocks.
+    """Cuts a chain into blocks of images that do not resemble those of other blocks, in the order of the chain.
 
-    Returns:
-        The blocks in the order of the chain. Empty if the group is no chain, so that most images would be left out.
+    Empty if the group is no chain, so that most images would be left out.
     """
     levels = prints.levels(int(group[0]), group, 1.0)
     levels = prints.levels(int(levels[-1].min()), group, 1.0)
-    count = max(2, min(len(levels) // LEVELS, len(group)))
+    count = max(2, min(len(levels) // _LEVELS, len(group)))
     cuts = [round(number * len(levels) / count) for number in range(1, count)]
     blocks: list[list[Members]] = [[]]
     for number, level in enumerate(levels):
@@ -135,18 +127,18 @@ def _blocks(prints: "_Prints", group: Members) -> list[Members]:
         blocks.append([])
     found = [np.concatenate(block) for block in blocks if block]
     kept = [sum(map(len, found[half::2])) for half in (0, 1)]
-    return found if min(kept) >= len(group) * SMALLEST_SHARE else []
+    return found if min(kept) >= len(group) * _SMALLEST_SHARE else []
 
 
 def _balanced(groups: list[tuple[list[str], Split]]) -> list[tuple[list[str], Split]]:
-    """Moves groups to the smaller split until it has SMALLEST_SHARE of the images, as far as that is possible."""
+    """Moves groups to the smaller split until it has _SMALLEST_SHARE of the images, as far as that is possible."""
     count = {split: sum(len(members) for members, own in groups if own == split) for split in _SPLITS}
     balanced: list[tuple[list[str], Split]] = []
     for members, split in sorted(groups, key=lambda group: _hash(min(group[0]))):
         small, large = sorted(_SPLITS, key=lambda each: count[each])
         is_moved = (
             split == large
-            and count[small] < SMALLEST_SHARE * sum(count.values())
+            and count[small] < _SMALLEST_SHARE * sum(count.values())
             and count[large] - len(members) > count[small]
         )
         if is_moved:
@@ -168,10 +160,10 @@ def _perceptual_hash(grey: npt.NDArray[np.float64]) -> int:
     """Returns a 64-bit perceptual hash of a grey image.
 
     Each bit says whether one coefficient of the cosine transform exceeds the median of all 64 coefficients with the
-    frequencies 1 to 8 in both directions. A flat image gets the hash 0, because its bits would be noise.
+    frequencies 1 to 8 in both directions.
     """
     if grey.std() < _FLAT:
-        return 0
+        return 0  # its bits would be noise
     steps = np.arange(_SIDE)
     basis = np.cos(np.pi * np.outer(np.arange(1, _FREQUENCIES + 1), 2 * steps + 1) / (2 * _SIDE))
     low = (basis @ grey @ basis.T).ravel()
@@ -179,20 +171,17 @@ def _perceptual_hash(grey: npt.NDArray[np.float64]) -> int:
 
 
 class _Prints:
-    """Different fingerprints, and which of them are those of near-duplicates. Images are given by their positions."""
+    """Different fingerprints, given by their positions."""
 
     def __init__(self, prints: Sequence[Fingerprint]):
         self._hashes = np.array([mark.hash for mark in prints], np.uint64)
         self._mirrored = np.array([mark.mirrored for mark in prints], np.uint64)
         thumbnails = np.frombuffer(b"".join(mark.thumbnail for mark in prints), np.uint8)
         self._thumbnails = thumbnails.reshape(-1, _THUMBNAIL, _THUMBNAIL, 3).astype(np.int16)
-        self._limits = np.where(self._hashes == 0, FLAT_COLOUR_DISTANCE, COLOUR_DISTANCE)
+        self._limits = np.where(self._hashes == 0, _FLAT_COLOUR_DISTANCE, COLOUR_DISTANCE)
 
     def resemble(self, places: Members, others: Members, factor: float) -> npt.NDArray[np.bool_]:
-        """Returns for each of the places whether it is a near-duplicate of one of the others.
-
-        `factor` multiplies the largest distances.
-        """
+        """Returns for each of the places whether it is a near-duplicate of one of the others, with distances times `factor`."""
         found = np.zeros(len(places), np.bool_)
         h, m = self._hashes, self._mirrored
         for start in range(0, len(others), _BLOCK):
@@ -219,7 +208,7 @@ class _Prints:
 
 
 def _groups(prints: _Prints, among: Members, factor: float) -> Iterator[Members]:
-    """Yields groups of near-duplicates, closed under resemblance. All pairs are compared."""
+    """Yields groups of near-duplicates, closed under resemblance."""
     is_left = np.zeros(int(among.max(initial=-1)) + 1, np.bool_)
     is_left[among] = True
     for start in among:

@@ -1,4 +1,4 @@
-"""Runs ablations on Ray: the same units are investigated once with each of several sets of the agent's tools."""
+"""Runs ablations on Ray: the same units are investigated once with each of several sets of tools."""
 
 from collections.abc import Mapping
 
@@ -16,13 +16,12 @@ from openmaia.runs.run import SUMMARY, Run
 
 
 def run_ablation(configs: Mapping[str, Config], assembly: Assembly, view: Progress) -> dict[str, Run]:
-    """Investigates the same units once with each of several sets of the agent's tools, and evaluates the descriptions.
+    """Investigates the same units once with each of several sets of tools, and evaluates the descriptions.
 
-    The descriptions of all tool sets are tested with images of one generator. Each tool set has a run directory.
-    Investigations and evaluations that it already holds are not repeated.
+    What the run directories already hold is not repeated.
 
     Args:
-        configs: Maps the name of each tool set to its config. The generator of the first config makes all test images.
+        configs: The config of each tool set, by name. The generator of the first one makes all test images.
         assembly: Builds the objects that the configs describe.
         view: Receives messages and progress.
 
@@ -44,12 +43,6 @@ def evaluate_elsewhere(config: Config, run: Run, assembly: Assembly, view: Progr
     """Evaluates the descriptions of a finished run with the generator, target and judge of another config.
 
     The scores are stored in the directory of the run. A run that is evaluated already is not evaluated again.
-
-    Args:
-        config: Describes the image generator, the target network and the judge, which decides what an image shows.
-        run: The run.
-        assembly: Builds the objects that the config describes.
-        view: Receives messages and progress.
     """
     if is_evaluated(run):
         if not run.files.exists(SUMMARY):

@@ -15,12 +15,11 @@ from openmaia.distributed.worker_limits import WorkerLimits
 from openmaia.distributed.workers import FinishedWork, Worker, WorkerPool
 from openmaia.runs.run import InvestigationId
 
+# Evaluations mostly wait for answers of the models, so that many of them fit into one process.
 PER_PROCESS = 32
-"""Largest number of concurrent evaluations in one process. They mostly wait for answers of the models."""
 
-ISOLATED = 4
-"""Largest number of isolated worker processes. Each runs one evaluation at a time, to repeat those whose process died
-while it ran several. The number is small because each process loads its own data."""
+_ISOLATED = 4
+"""Largest number of isolated worker processes, see `Worker.isolated`. It is small because each loads its own data."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,20 +27,18 @@ class _Evaluation:
     sweep: int
     investigation: InvestigationId
     tries: int = 0
-    """The number of processes of this evaluation that have died. A death during other evaluations does not count."""
+    """Number of processes that died while they ran only this evaluation."""
     reference: Any = None
-    """The Ray object reference to the reference data that it was started with."""
+    """Ray's reference to the reference data that it was started with."""
 
 
 class EvaluationTasks:
-    """Queue of the evaluations of descriptions, in the driver, which is the process that executes the runs.
+    """Queue of the evaluations of descriptions, in the driver. Evaluations whose process died are repeated.
 
-    It assigns the evaluations to worker processes and repeats those whose process died. If an evaluation fails, the
-    others continue, and `finish` raises the error at the end. An error that concerns all evaluations is raised at once,
-    see `poll`.
+    If an evaluation fails, the others continue, and `finish` raises the error at the end.
 
     Args:
-        sweeps: The sweeps whose descriptions are evaluated. A sweep executes the run of one config.
+        sweeps: The sweeps whose descriptions are evaluated.
         concurrency: Largest number of concurrent evaluations.
         retries: Number of additional attempts for an evaluation whose process died.
         on_done: Called after each finished evaluation with the index of its sweep and, if it failed, the reason.
@@ -57,21 +54,15 @@ class EvaluationTasks:
         worker_class: type = EvaluationWorker,
     ):
         self._sweeps, self._retries, self._on_done = sweeps, retries, on_done
-        limits = WorkerLimits(total=concurrency, per_process=min(concurrency, PER_PROCESS), max_isolated=ISOLATED)
+        limits = WorkerLimits(total=concurrency, per_process=min(concurrency, PER_PROCESS), max_isolated=_ISOLATED)
         self._workers = WorkerPool(limits, sweeps, worker_class)
         self._running: dict[str, _Evaluation] = {}
         self._failed: list[tuple[int, OpenMaiaError]] = []
-        """For each failed evaluation the index of its sweep and the error."""
         self._references: dict[int, Any] = {}
-        """Ray object references to the results of `EvaluationWorker.prepare`, by index of the sweep."""
+        """Ray's references to the results of `EvaluationWorker.prepare`, by index of the sweep."""
 
     def submit(self, number: int, investigation: InvestigationId) -> None:
-        """Queues the evaluation of the description that a finished investigation made.
-
-        Args:
-            number: The index of the sweep (the run of one config) in `sweeps`.
-            investigation: The unit and the number of the replicate. Replicates are repeated investigations of a unit.
-        """
+        """Queues the evaluation of the description of a finished investigation of `sweeps[number]`."""
         self._workers.submit(_Evaluation(number, investigation))
 
     def poll(self, timeout: float = 0.0) -> None:
@@ -82,8 +73,7 @@ class EvaluationTasks:
 
         Raises:
             OpenMaiaError: If an error concerns all evaluations: the config does not permit them, a server cannot be
-                reached, the reference data could not be computed, or the workers cannot run. Other errors are raised by
-                `finish`.
+                reached, the reference data could not be computed, or the workers cannot run.
         """
         for worker, evaluation in self._workers.assignable():
             self._assign(worker, evaluation)
@@ -107,16 +97,12 @@ class EvaluationTasks:
             self.poll(timeout=1.0)
 
     def finish(self, numbers: Sequence[int]) -> None:
-        """Waits for all evaluations, then computes the scores of the descriptions of some sweeps.
+        """Waits for all evaluations, then computes the scores of the sweeps with these indices.
 
         The scores of a sweep with a failed evaluation are not computed.
 
-        Args:
-            numbers: The indices of the sweeps in `sweeps`. A sweep executes the run of one config.
-
         Raises:
-            OpenMaiaError: If an evaluation or the computation of the scores failed. Finished evaluations are kept in
-                the run.
+            OpenMaiaError: If an evaluation or the computation of scores failed. Finished evaluations are kept.
         """
         self.wait()
         for number in numbers:
@@ -133,7 +119,7 @@ class EvaluationTasks:
             raise error
 
     def stop(self) -> None:
-        """Ends the worker processes, and tells the pools to drop the requests of unfinished evaluations."""
+        """Ends the worker processes. The pools drop the requests of unfinished evaluations."""
         self._workers.stop()
         for caller, evaluation in self._running.items():
             self._sweeps[evaluation.sweep].pools.leave(caller)

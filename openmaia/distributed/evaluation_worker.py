@@ -1,4 +1,4 @@
-"""Evaluates descriptions of units in a worker process."""
+"""Evaluates descriptions in a worker process."""
 
 import threading
 from collections.abc import Sequence
@@ -17,21 +17,16 @@ from openmaia.evaluation.services import EvaluationServices
 from openmaia.runs.run import TRIALS, InvestigationId
 
 CALLER = "evaluation"
-"""The name that identifies calls of the evaluation to the pools and in Ray's dashboard."""
+"""The name of evaluations as callers of pools, and in Ray's dashboard."""
 
 
 @dataclass(slots=True)
 class EvaluationWorker:
-    """Evaluates descriptions in a worker process. `WorkerPool` makes it a Ray actor.
-
-    An evaluation generates images from the description of a unit and compares the unit's activations on them with those
-    on control images.
-    """
+    """Evaluates descriptions in a worker process. `WorkerPool` makes it a Ray actor."""
 
     sweeps: Sequence[SweepContext]
-    """The sweeps whose descriptions are evaluated. A sweep executes the run of one config."""
     _services: dict[int, EvaluationServices] = field(default_factory=dict[int, EvaluationServices])
-    """The services of each sweep that has been used in this process, by the index of the sweep."""
+    """Built at the first use of a sweep in this process, by its index."""
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _current: threading.local = field(default_factory=threading.local)
     """Its attribute `caller` is the name of the evaluation that runs in the current thread."""
@@ -40,34 +35,25 @@ class EvaluationWorker:
         return CALLER
 
     def start(self) -> None:
-        """Does nothing. `WorkerPool` requires this method and calls it when the process has started.
-
-        The services are built at their first use instead, because models may still be loading now.
-        """
+        """Does nothing: models may still be loading, so that the services are built at their first use."""
 
     def prepare(self, number: int) -> ReferenceData:
-        """Returns the reference data of a sweep: control images and the responses of the sweep's layers to them.
+        """Returns the reference data of a sweep, which is passed to `run` in all workers.
 
-        It also tests descriptions that consist of one random word, as a control for the descriptions of the sweep, and
-        stores these measurements in the run.
-
-        One call for each sweep is enough. Its result is passed to `run` in all workers.
-
-        Args:
-            number: The index of the sweep (the run of one config) in `sweeps`.
+        It also tests descriptions of one random word, and stores these measurements in the run.
         """
         sweep = self.sweeps[number]
         layers = {investigation.unit.layer for investigation in sweep.run.plan()}
         return prepare_run(sweep.run, layers, self._prepared(number), sweep.assembly.design(sweep.config))
 
     def run(self, number: int, investigation: InvestigationId, reference: ReferenceData, caller: str) -> None:
-        """Tests the description of one investigation and stores the measurements (the trial) in the run.
+        """Tests the description of one investigation and stores the trial in the run.
 
         Args:
-            number: The index of the sweep (the run of one config) in `sweeps`.
-            investigation: The unit and the number of the replicate. Replicates are repeated investigations of a unit.
+            number: The index of the sweep in `sweeps`.
+            investigation: The investigation.
             reference: The return value of `prepare` for this sweep.
-            caller: The name that identifies this evaluation to the pools that serve the models.
+            caller: The name of this evaluation as a caller of pools.
         """
         sweep = self.sweeps[number]
         services = self._prepared(number)
@@ -82,15 +68,7 @@ class EvaluationWorker:
         sweep.run.write_artifact(TRIALS, investigation, trial)
 
     def score(self, number: int) -> None:
-        """Computes and stores the results of a sweep that need the measurements of all its descriptions.
-
-        The scores of a description compare its unit with other units of the layer. `measure_run` computes measures of
-        the whole run: how far repeated investigations of a unit agree, and how well the labels (short texts) in
-        descriptions match what the units are known to respond to.
-
-        Args:
-            number: The index of the sweep (the run of one config) in `sweeps`.
-        """
+        """Computes and stores what needs the trials of all descriptions of a sweep: scores, and measures of the run."""
         sweep = self.sweeps[number]
         claims = unevaluated_claims(sweep.run)
         score_trials(sweep.run, claims)
@@ -118,25 +96,20 @@ class EvaluationWorker:
 
 @dataclass(frozen=True, slots=True)
 class _BackboneOfThread:
-    """Calls a backbone in the name of the evaluation that runs in the current thread.
+    """Calls a backbone in the name of the evaluation that runs in the current thread."""
 
-    If its process dies, the driver tells the pool that the evaluation has left, which frees the replicas that it used.
-    """
+    # The driver tells the pools by this name that an evaluation has left, also if its process died.
 
     sweep: SweepContext
     current: threading.local
 
     def reply(self, chats: Sequence[Chat]) -> list[Reply]:
-        """Returns one reply for each chat."""
         caller = getattr(self.current, "caller", CALLER)
         return self.sweep.pools.services(self.sweep.exemplars, caller).backbone.reply(chats)
 
 
 class _Serial:
-    """Wraps a judge (which decides what an image shows), so that its methods run one at a time.
-
-    It is for judges whose model is in this process, because such a model is not thread-safe.
-    """
+    """Wraps a judge, so that its methods run one at a time: a model in this process is not thread-safe."""
 
     def __init__(self, judge: Any):
         self._judge, self._lock = judge, threading.Lock()

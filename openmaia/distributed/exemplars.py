@@ -1,18 +1,16 @@
-"""Computes the exemplars of units, selected dataset images with the units' activations, on a Ray cluster.
-
-The computation makes two passes over the images, see `openmaia.exemplars.compute`. The images of each pass are divided
-into groups, the shards, which several workers process in parallel.
-"""
+"""Computes exemplars on a Ray cluster: several workers share each of the two passes (see `openmaia.exemplars.compute`)."""
 
 import math
-from collections.abc import Callable, Generator, Sequence
+from collections import deque
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
+import numpy as np
 import ray
-from ray.exceptions import RayTaskError
+from ray.exceptions import ObjectLostError, RayTaskError
 
 from openmaia.config.schema import Config
 from openmaia.core.errors import OpenMaiaError, ServiceError
@@ -21,36 +19,35 @@ from openmaia.distributed.assembly import Assembly
 from openmaia.distributed.cluster.resources import of_exemplars
 from openmaia.distributed.failures import DEAD
 from openmaia.distributed.pools import kept
-from openmaia.exemplars.compute import GPU_SHARDS, SHARD, ExemplarWorker, ProgressCallback, compute_alone
+from openmaia.exemplars.compute import PORTION_GPU, ExemplarWorker, ProgressCallback, compute_alone
+from openmaia.exemplars.passes import Summaries, add
 from openmaia.exemplars.store import ExemplarStore
 
-MAX_CPU_WORKERS = 8
-"""Largest number of workers without GPUs if `ray.exemplar_workers` is 0. Each worker holds a copy of the network."""
+_MAX_CPU_WORKERS = 8
+"""Largest number of workers without GPUs if `ray.exemplar_workers` is 0. Each holds a copy of the network."""
 
-GPU_SECONDS = 30.0
-"""Longest wait in seconds for a GPU if persistent pools run on the cluster, after which CPUs are used. The pools may
-hold all GPUs until `openmaia pools down`."""
+_GPU_SECONDS = 30.0
+"""Longest wait for a GPU while pools that are kept up may hold them all, after which CPUs are used."""
 
-GPU_TASKS = 16
-"""Number of tasks into which the work of a worker with a GPU is divided in each pass if there is much of it. What one worker
-finishes early, another one can then do."""
+_LEAST = 64
+"""Smallest number of images for which another worker is started."""
 
-MAX_DEATHS = 5
-"""A computation with one worker fails when this number of worker processes have died with no task finished in between.
-Each further worker raises the number by one, because the loss of a node may end all workers at once."""
+_TASKS = 16
+"""Number of tasks into which the share of a worker in a pass is divided if it is large. What one worker finishes early,
+another one can then do."""
+
+_MAX_DEATHS = 5
+"""A computation with one worker fails when this number of workers have died with no task finished in between. Each further
+worker raises the number by one, because the loss of a node may end all workers at once."""
 
 _DIED = object()
-"""Returned in place of a result if the worker died."""
 
 
 @contextmanager
 def team(
     config: Config, assembly: Assembly, say: Callable[[str], None] = lambda line: None
 ) -> Generator["ExemplarTeam"]:
-    """Context manager that yields workers which compute exemplars. It ends them afterwards, which frees their GPUs.
-
-    Exemplars are selected dataset images with the activations of units. The arguments are those of `ExemplarTeam`.
-    """
+    """Yields an `ExemplarTeam`, whose arguments are the same, and ends its workers afterwards, which frees their GPUs."""
     workers = ExemplarTeam(config, assembly, say)
     try:
         yield workers
@@ -59,41 +56,27 @@ def team(
 
 
 class ExemplarTeam:
-    """Workers that together compute exemplars: selected dataset images with the activations of the units.
+    """Workers that compute exemplars together.
 
-    A dead worker is replaced, and its unsaved shards (groups of images) are computed again. The first worker loads the
-    target network on a CPU to read its properties. GPUs are requested only if exemplars are missing.
-
-    Args:
-        config: The config of the run.
-        assembly: Builds the target and the dataset.
-        say: Receives messages for the user.
+    A dead worker is replaced, and another one repeats its task. GPUs are requested only if exemplars are missing.
     """
 
     def __init__(self, config: Config, assembly: Assembly, say: Callable[[str], None] = lambda line: None):
         self._config, self._assembly, self._say = config, assembly, say
         self._gpus = 0.0
         """Number of GPUs of each worker."""
-        self._layers: list[str] = []
         self._deaths = 0
         self._used: set[int] = set()
-        """Positions of the workers that have begun a task in the last call of `_share` and are alive."""
+        """Positions of the workers that have begun a task in the last pass and are alive."""
+        # It loads the target on a CPU, to read its properties before it is known whether exemplars are missing.
         self._workers = [self._start()]
 
     def info(self) -> TargetInfo:
-        """Returns the name, the layers and other properties of the target network."""
+        """Returns the properties of the target."""
         return self._lead("info")
 
     def compute(self, layers: Sequence[str], progress: ProgressCallback) -> ExemplarStore:
-        """Computes the exemplars of the units of these layers, unless they are stored already, and returns the store.
-
-        Exemplars are dataset images that are selected for each unit.
-
-        Args:
-            layers: The names of the layers.
-            progress: Called with the number of processed images and the total. Each image counts twice, because there
-                are two passes over the dataset.
-        """
+        """Computes the exemplars of the layers that the store lacks, and returns the store."""
         store: ExemplarStore = self._lead("open_store")
         for remark in (*self._lead("dataset_remarks"), self._lead("remark")):
             self._say(remark)
@@ -108,42 +91,42 @@ class ExemplarTeam:
 
     def _compute(self, layers: list[str], progress: ProgressCallback) -> None:
         self._use_gpus()
-        job = self._lead("begin", layers)
-        self._grow(layers, len(job.first))
-        total = 2 * job.images
-        while left := self._lead("begin", layers).first:
-            before = max(job.images - len(left) * SHARD, 0)
-            tasks = self._tasks(left)
-            each = SHARD * len(left) / len(tasks)
-            self._share("first", tasks, partial(_report, progress, total, before, each))
-            self._save()
-        while second := self._lead("choose"):
-            tasks = self._tasks(second)
-            self._share("second", tasks, partial(_report, progress, total, job.images, job.images / len(tasks)))
-        self._lead("finish")
+        images: int = self._lead("count")
+        self._grow(images)
+        places = self._lead("resume", layers)
+        if places is None:
+            places = self._lead("choose", self._first(layers, range(images), progress))
+        numbers = np.unique(places["number"])
+        starts = np.searchsorted(places["number"], [numbers[own[0]] for own in self._divided(range(len(numbers)))])
+        tasks = [(layers, own) for own in np.split(places, starts[1:])]
+        parts = list[str]()
+        for done, own in enumerate(self._share("second", tasks), 1):
+            parts += own
+            progress(images + images * done // len(tasks), 2 * images)
+        self._lead("finish", layers, parts)
 
-    def _tasks(self, shards: Sequence[Any]) -> list[tuple[Sequence[Any]]]:
-        """Divides shards into the arguments of tasks: one shard each, or many for workers with GPUs.
+    def _first(self, layers: list[str], numbers: range, progress: ProgressCallback) -> Summaries:
+        scales = self._lead("scales", layers)
+        tasks = [(scales, own) for own in self._divided(numbers)]
+        total: Summaries = {}
+        for done, found in enumerate(self._share("first", tasks), 1):
+            total = add(total, found) if total else found
+            progress(len(numbers) * done // len(tasks), 2 * len(numbers))
+        return total
 
-        A worker with a GPU processes a shard in a fraction of a second, and at the beginning of a task it waits for the
-        first images.
-        """
-        size = 1
-        if self._gpus:
-            fair = math.ceil(len(shards) / len(self._workers))
-            size = max(math.ceil(fair / GPU_TASKS), min(GPU_SHARDS, fair))
-        return [(shards[first : first + size],) for first in range(0, len(shards), size)]
+    def _divided(self, numbers: range) -> list[range]:
+        # At the beginning of a task, a GPU waits for the first images: its tasks are large.
+        fair = math.ceil(len(numbers) / len(self._workers))
+        size = max(math.ceil(fair / _TASKS), min(PORTION_GPU if self._gpus else _LEAST, fair))
+        return [numbers[first : first + size] for first in range(0, len(numbers), size)]
 
     def _use_gpus(self) -> None:
-        """Replaces the first worker by one with GPUs.
-
-        It waits until GPUs are free. If persistent pools may hold them all, it falls back to CPUs after GPU_SECONDS.
-        """
+        """Replaces the first worker by one with GPUs, once these are free."""
         self._gpus = of_exemplars(self._config).gpus
         if not self._gpus:
             return
         worker = self._start()
-        patience = GPU_SECONDS if kept.names() and not self._config.ray.autoscaling else None
+        patience = _GPU_SECONDS if kept.names() and not self._config.ray.autoscaling else None
         if ray.wait([worker.is_up.remote()], timeout=patience)[0]:
             worker, self._workers[0] = self._workers[0], worker
         else:
@@ -151,27 +134,14 @@ class ExemplarTeam:
             self._say("pools that are kept up hold the GPUs: exemplars are computed on CPUs (see openmaia pools down)")
         ray.kill(worker)
 
-    def _grow(self, layers: list[str], shards: int) -> None:
-        """Starts the workers besides the first one. There are at most as many workers as shards.
-
-        All workers must count activations in histograms with the same bounds. The first worker has saved these bounds
-        before this call.
-
-        Args:
-            layers: The layers whose exemplars are computed.
-            shards: Number of shards of the first pass that are not finished.
-        """
-        self._layers = layers
-        count = min(self._config.ray.exemplar_workers or self._capacity(), shards)
+    def _grow(self, images: int) -> None:
+        count = min(self._config.ray.exemplar_workers or self._capacity(), math.ceil(images / _LEAST))
         self._workers += [self._start() for _ in range(count - 1)]
 
     def _lead(self, method: str, *arguments: Any) -> Any:
-        """Calls a method of the first worker and returns its result. If the worker dies, another one is called.
-
-        Once there are others, the replacement of a first worker does not lead: it may have to wait for a GPU until they
-        have ended.
-        """
+        """Calls a method of the first worker. If the worker dies, another one is called."""
         while True:
+            # The replacement of a first worker does not lead: it may wait for a GPU until the others have ended.
             if self._used and 0 not in self._used:
                 at = self._used.pop()
                 self._workers[0], self._workers[at] = self._workers[at], self._workers[0]
@@ -180,48 +150,40 @@ class ExemplarTeam:
             if answer is not _DIED:
                 return answer
 
-    def _share(self, method: str, tasks: Sequence[tuple[Any, ...]], progress: Callable[[int], None]) -> None:
-        """Distributes calls of a method over the workers: each idle worker gets the next task.
-
-        A task whose worker died is not repeated here; the caller finds out which tasks are left. A worker that still
-        waits for a GPU gets no task, because other runs may hold the GPUs until they end.
-
-        Args:
-            method: The method of `ExemplarWorker`.
-            tasks: The arguments of each call.
-            progress: Called with the number of tasks that have ended.
-        """
-        waiting = list(tasks)[::-1]
-        done = 0
+    def _share(self, method: str, tasks: Sequence[tuple[Any, ...]]) -> Iterator[Any]:
+        """Distributes calls of a method of `ExemplarWorker` over the workers, and yields the results in any order."""
+        waiting, left = deque(tasks), len(tasks)
         self._used.clear()
-        running: dict[Any, int] = {}
-        starting = {self._workers[at].is_up.remote(): at for at in range(len(self._workers))}
-        while waiting or running:
-            for reference in ray.wait([*running, *starting], num_returns=1, timeout=1)[0]:
-                is_task = reference in running
-                at = (running if is_task else starting).pop(reference)
-                done += is_task
-                if self._wait(reference, at) is _DIED:
-                    starting[self._workers[at].is_up.remote()] = at
-                    continue
-                if is_task:
-                    self._deaths = 0
-                if waiting:
-                    self._used.add(at)
-                    running[self._workers[at].call.remote(method, *waiting.pop())] = at
-                progress(done)
-
-    def _save(self) -> None:
-        saving = {at: self._workers[at].call.remote("save") for at in sorted(self._used)}
-        for at, reference in saving.items():
-            self._wait(reference, at)
+        idle: list[int] = []
+        # A worker that waits for a GPU gets no task, because other runs may hold the GPUs until they end.
+        running: dict[Any, tuple[int, tuple[Any, ...] | None]] = {}
+        for at, worker in enumerate(self._workers):
+            running[worker.is_up.remote()] = at, None
+        while left:
+            for reference in ray.wait(list(running), num_returns=1, timeout=1)[0]:
+                at, task = running.pop(reference)
+                result = self._wait(reference, at)
+                if result is not _DIED:
+                    idle.append(at)
+                else:
+                    running[self._workers[at].is_up.remote()] = at, None
+                    if task:
+                        # Behind the others, because it may be the task that kills.
+                        waiting.append(task)
+                while waiting and idle:
+                    free, new = idle.pop(), waiting.popleft()
+                    self._used.add(free)
+                    running[self._workers[free].call.remote(method, *new)] = free, new
+                if task and result is not _DIED:
+                    self._deaths, left = 0, left - 1
+                    yield result
 
     def _wait(self, reference: Any, at: int) -> Any:
         """Waits for the result of a call of worker number `at`. If the worker died, replaces it and returns `_DIED`.
 
         Raises:
             OpenMaiaError: If the worker raised it.
-            ServiceError: If the worker raised another exception, or if MAX_DEATHS workers have died.
+            ServiceError: If the worker raised another exception, or if _MAX_DEATHS workers have died.
         """
         try:
             return ray.get(reference)
@@ -229,9 +191,9 @@ class ExemplarTeam:
             if isinstance(error.cause, OpenMaiaError):
                 raise error.cause from None
             raise ServiceError(f"exemplars could not be computed: {error.cause!r}") from error
-        except DEAD as error:
+        except (*DEAD, ObjectLostError) as error:  # a result is lost if its node dies before it is fetched
             self._deaths += 1
-            if self._deaths >= MAX_DEATHS + len(self._workers) - 1:
+            if self._deaths >= _MAX_DEATHS + len(self._workers) - 1:
                 raise ServiceError(f"{self._deaths} processes died while they computed exemplars") from error
             self._workers[at] = self._start()
             self._used.discard(at)
@@ -241,7 +203,7 @@ class ExemplarTeam:
         resources = ray.cluster_resources()
         if self._gpus:
             return int(resources.get("GPU", 0) / self._gpus)
-        return min(int(resources.get("CPU", 1)), MAX_CPU_WORKERS)
+        return min(int(resources.get("CPU", 1)), _MAX_CPU_WORKERS)
 
     def _start(self) -> Any:
         # A worker without GPUs of its own would otherwise see all GPUs of its node.
@@ -250,20 +212,15 @@ class ExemplarTeam:
         options = _RemoteTeamMember.options(
             num_cpus=0, num_gpus=self._gpus, scheduling_strategy="SPREAD", runtime_env=environment
         )
-        return options.remote(self._config, self._assembly, self._layers)
-
-
-def _report(progress: ProgressCallback, total: int, before: float, each: float, done: int) -> None:
-    progress(min(round(before + each * done), total), total)
+        return options.remote(self._config, self._assembly)
 
 
 @dataclass(slots=True)
 class _TeamMember:
-    """Ray actor around `ExemplarWorker`. It loads the network at the first call, so that callers see the exceptions."""
+    """Ray actor around `ExemplarWorker`. It loads the target at the first call, so that callers see the exceptions."""
 
     config: Config
     assembly: Assembly
-    layers: Sequence[str]
     _worker: ExemplarWorker | None = field(default=None)
 
     def __repr__(self) -> str:
@@ -278,8 +235,6 @@ class _TeamMember:
             target = self.assembly.host("target", self.config)
             dataset = self.assembly.dataset(self.config, lambda line: None)
             self._worker = ExemplarWorker(self.config, target, dataset)
-            if self.layers:
-                self._worker.join(self.layers)
         return getattr(self._worker, method)(*arguments)
 
 

@@ -8,15 +8,12 @@ from ray.exceptions import OutOfMemoryError, OwnerDiedError, RayActorError, RayT
 from openmaia.core.errors import OpenMaiaError, ServiceError
 
 DEAD = (RayActorError, OutOfMemoryError, OwnerDiedError)
-"""Exceptions that Ray raises if a process has died. OutOfMemoryError means that Ray's memory monitor has killed it."""
+"""Exceptions of Ray that mean that a process has died. OutOfMemoryError: Ray's memory monitor has killed it."""
 
 
 def last_line(error: BaseException) -> str:
-    """Returns the type of an error and the last line of its message.
-
-    The other lines of Ray's messages hold colour codes, process ids and addresses. If the error is a RayTaskError, the
-    exception that the remote call raised is described instead.
-    """
+    """Returns the type of an error and the last line of its message; of a RayTaskError, those of its cause."""
+    # The other lines of Ray's messages hold colour codes, process ids and addresses.
     cause = error.cause if isinstance(error, RayTaskError) else error
     lines = str(cause).strip().splitlines()
     return f"{type(cause).__name__}: {lines[-1] if lines else 'no message'}"
@@ -25,13 +22,10 @@ def last_line(error: BaseException) -> str:
 def resolve(reference: Any, timeout: float | None = None) -> Any:
     """Waits for the result of a Ray call.
 
-    Args:
-        reference: An object reference.
-        timeout: Longest wait in seconds, after which Ray's GetTimeoutError is raised. None means no limit.
-
     Raises:
         OpenMaiaError: If the remote call raised it.
         ServiceError: If the remote call raised another exception, or if the called process died.
+        GetTimeoutError: If the result is not there after `timeout` seconds.
     """
     try:
         return ray.get(reference, timeout=timeout)

@@ -10,14 +10,8 @@ from openmaia.core.errors import UsageError
 def submit(address: str, entrypoint: str, runtime_env: dict[str, Any], metadata: dict[str, str]) -> str:
     """Submits a job and returns its id.
 
-    Args:
-        address: The address of the Ray dashboard.
-        entrypoint: The shell command of the job.
-        runtime_env: Ray's runtime environment for the job.
-        metadata: Labels of the job.
-
     Raises:
-        UsageError: If no dashboard answers at the address or if it rejects the job.
+        UsageError: If no Ray dashboard answers at the address or if it rejects the job.
     """
     try:
         client = JobSubmissionClient(address)

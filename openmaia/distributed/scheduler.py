@@ -1,7 +1,6 @@
 """Schedules investigations: submits a bounded number of them to worker processes and retries those that failed.
 
-The memory of the scheduler does not grow with the number of units. It reads investigations from the plan of the run
-when workers have room, and it keeps no results.
+Its memory does not grow with the number of units: it reads the plan as workers have room, and keeps no results.
 """
 
 import time
@@ -22,21 +21,20 @@ from openmaia.distributed.worker_limits import WorkerLimits
 from openmaia.distributed.workers import FinishedWork, Worker, WorkerPool
 from openmaia.runs.run import InvestigationId
 
-FAILURES_IN_A_ROW = 20
-"""The scheduler gives up when this number of investigations in a row, or `ray.investigations` if that is larger, have
-failed. They probably have a common cause, such as a model that can no longer be loaded, which would fail all others,
-too."""
+# So many probably have a common cause, such as a model that can no longer be loaded, which would fail all others, too.
+_FAILURES_IN_A_ROW = 20
+"""The scheduler gives up when this number of investigations in a row, or `ray.investigations` if larger, have failed."""
 
-LOOK_SECONDS = 1.0
-"""Shortest time in seconds between two calls of the `observer` of a `Scheduler`."""
+_LOOK_SECONDS = 1.0
+"""Shortest time between two calls of the observer."""
 
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """One attempt at an investigation of a unit."""
+    """One attempt at an investigation."""
 
     sweep: int
-    """The index of its sweep in the argument `sweeps` of `Scheduler`. A sweep executes the run of one config."""
+    """Index of its sweep."""
     investigation: InvestigationId
     tries: int = 0
     """Number of earlier attempts that failed."""
@@ -44,10 +42,10 @@ class Attempt:
 
 @dataclass(frozen=True, slots=True)
 class ActiveInvestigation:
-    """An investigation of a unit that is running."""
+    """An investigation that is running."""
 
     sweep: int
-    """The index of its sweep in the argument `sweeps` of `Scheduler`. A sweep executes the run of one config."""
+    """Index of its sweep."""
     investigation: InvestigationId
     since: float
     """Start of this attempt, in seconds since the epoch."""
@@ -58,8 +56,6 @@ Observer = Callable[[Sequence[ActiveInvestigation]], None]
 
 class Scheduler:
     """Runs the pending investigations of several sweeps in worker processes, round-robin between the sweeps.
-
-    A sweep executes the run of one config.
 
     Args:
         config: Sets the number of concurrent investigations (`ray.*`) and of retries (`retries`).
@@ -81,7 +77,7 @@ class Scheduler:
         self._running: dict[str, ActiveInvestigation] = {}
         self._observed = 0.0
         self._failures = 0
-        """Number of investigations that have failed since the last one that has not."""
+        """Since the last success."""
         self._workers = WorkerPool(WorkerLimits.of_investigations(config), sweeps, worker_class)
 
     def results(self) -> Iterator[tuple[int, InvestigationResult]]:
@@ -93,8 +89,8 @@ class Scheduler:
 
         Raises:
             UsageError: If the workers cannot start because of a mistake in the config.
-            ServiceError: If the workers cannot start for another reason, if Ray has ended on this node, or if many
-                investigations in a row have failed, see FAILURES_IN_A_ROW. Unfinished investigations stay pending.
+            ServiceError: If the workers cannot start for another reason, if Ray has ended on this node, or if
+                _FAILURES_IN_A_ROW investigations have failed. Unfinished investigations stay pending.
         """
         try:
             while self._fill():
@@ -124,7 +120,7 @@ class Scheduler:
         self._workers.assign(worker, attempt, name, caller, attempt.sweep, attempt.investigation)
 
     def _observe(self) -> None:
-        if time.monotonic() >= self._observed + LOOK_SECONDS:
+        if time.monotonic() >= self._observed + _LOOK_SECONDS:
             self._observer(list(self._running.values()))
             self._observed = time.monotonic()
 
@@ -141,7 +137,7 @@ class Scheduler:
         else:
             yield attempt.sweep, result
             self._failures = self._failures + 1 if result.summary is None else 0
-            if self._failures >= max(FAILURES_IN_A_ROW, self._width):
+            if self._failures >= max(_FAILURES_IN_A_ROW, self._width):
                 raise ServiceError(
                     f"{self._failures} investigations in a row failed, the last with: {result.cause}. The same command "
                     "continues with all that are left"
@@ -149,7 +145,7 @@ class Scheduler:
 
 
 def _result(sweep: SweepContext, attempt: Attempt, finished: FinishedWork) -> InvestigationResult | None:
-    """Returns the result of an attempt. If the attempt failed, the failure is also stored in the run.
+    """Returns the result of an attempt, and stores a failure in the run.
 
     Returns None if the process died while it ran several investigations, because any of them may have caused the death.
     """
@@ -171,7 +167,7 @@ def _result(sweep: SweepContext, attempt: Attempt, finished: FinishedWork) -> In
 
 
 def _take_turns(sweeps: Sequence[SweepContext]) -> Iterator[Attempt]:
-    """Yields the pending investigations round-robin between the sweeps, so that the pools of all targets stay busy."""
+    # Round-robin, so that the pools of all targets stay busy.
     left = deque((number, sweep.run.iter_pending()) for number, sweep in enumerate(sweeps))
     while left:
         number, pending = left.popleft()

@@ -1,9 +1,7 @@
 """Executes complete runs on Ray: plan, exemplars, investigations and evaluation. Finished parts are not repeated.
 
-A sweep executes the run of one config. Several sweeps may run together, for example one for each of four networks.
-Each sweep has its own run directory, with the same content as if it had run alone, and its own pool for its target. The
-sweeps share the cluster, the worker processes and the pools of backbone, generator and editor. Investigations are
-started round-robin between the sweeps, so that the pools stay busy.
+Sweeps that run together share the cluster, the worker processes and all pools but that of the target. The run directory
+of each has the same content as if it had run alone.
 """
 
 from collections.abc import Callable, Sequence
@@ -41,62 +39,55 @@ from openmaia.runs.run import SUMMARY, InvestigationId, Run
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SweepOutcome:
-    """The result of a sweep, which executes the run of one config."""
+    """The result of a sweep."""
 
     run: Run
     done: int
-    """Number of investigations that have a record, which is the stored result of a finished investigation."""
+    """Number of investigations that have a record."""
     was_complete: bool
-    """Whether the run was complete before the sweep started, so that nothing was done."""
+    """Whether the run was complete before, so that nothing was done."""
 
     @property
     def failed(self) -> dict[InvestigationId, str]:
-        """The investigations that have failed and have no stored result, each with its error message."""
+        """The investigations that have failed and have no record, each with its error message."""
         return self.run.failures()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Testing:
-    """Selects how the agents' answers in a sweep (the run of one config) are tested."""
+    """Selects how the answers of a sweep are tested."""
 
     is_done: Callable[[Run], bool]
-    """Returns whether the answers in all records of a run, the stored results of investigations, have been tested."""
+    """Returns whether the answers in all records of a run have been tested."""
     test: Callable[["Sweep"], None] = lambda sweep: None
-    """Called after the last investigation, before the pools end. Tests the answers of a sweep."""
+    """Tests the answers of a sweep after the last investigation, before the pools end."""
     streams: bool = False
-    """Whether each description is evaluated by the predictive protocol as soon as its investigation has ended. The
-    protocol measures the unit on images that are generated from the description, and on control images."""
+    """Whether each description is tested with generated images as soon as its investigation has ended."""
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class Sweep:
-    """The state of one sweep, which executes the run of one config: it plans, investigates and evaluates units."""
+    """The state of one sweep."""
 
     config: Config
     run: Run
     assembly: Assembly
-    """Builds the objects that the config describes."""
     view: TrackedProgress
-    """Receives the messages and the progress of the sweep."""
     alone: bool = True
     """Whether no other sweep is executed together with it."""
     dataset: ImageDataset = field(init=False)
     store: ExemplarStore = field(init=False)
-    """The exemplars of the target. Set by `compute_exemplars`."""
+    """Set by `compute_exemplars`."""
     preprocessing: str = ""
-    """What is done to an image before the target receives it, in words (`TargetInfo.preprocessing`)."""
+    """`TargetInfo.preprocessing`."""
     pools: Pools = field(init=False)
     total: int = 0
     """Number of planned investigations."""
     done: int = 0
-    """Number of investigations that were finished before this execution of the run, or have ended in it."""
+    """Number of investigations that were finished before, or have ended in this sweep."""
 
     def compute_exemplars(self) -> None:
-        """Saves the plan of the run, which lists its units, and computes missing exemplars of these units.
-
-        Exemplars are selected dataset images with the units' activations. Only those that pending investigations need
-        are computed.
-        """
+        """Saves the plan of the run, and computes the missing exemplars that its pending investigations need."""
         self.view.say(f"loading {self.config.target.name} for its layers and exemplars")
         with exemplars.team(self.config, self.assembly, self.view.say) as workers:
             info = workers.info()
@@ -111,14 +102,7 @@ class Sweep:
         self.done = self.total - sum(1 for _ in self.run.iter_pending())
 
     def plan(self, info: TargetInfo) -> list[str]:
-        """Selects the units that the run investigates, and saves the list of these units as the plan of the run.
-
-        Args:
-            info: The properties of the target, the network under study.
-
-        Returns:
-            The names of the layers whose units still have pending investigations.
-        """
+        """Saves the plan of the run, and returns the layers whose units have pending investigations."""
         selection = select(self.config.units, info, load(self.config.task.name).scope)
         if selection.duplicates:
             self.view.say(f"warning: {selection.duplicates} units were named more than once and run once")
@@ -126,7 +110,7 @@ class Sweep:
         return sorted({investigation.unit.layer for investigation in self.run.iter_pending()})
 
     def context(self) -> SweepContext:
-        """Returns the data that worker processes need for this sweep, such as its config and handles to its pools."""
+        """Returns what worker processes need for this sweep. Its pools must have been set."""
         return SweepContext(
             config=self.config,
             run=self.run,
@@ -137,32 +121,26 @@ class Sweep:
         )
 
     def stage(self, name: str) -> str:
-        """Returns the name of a stage (such as `exemplars`) for progress messages.
-
-        If several sweeps are executed together, the name of the run is appended.
-        """
+        """Returns the name of a stage for progress messages: with that of the run where several sweeps run together."""
         return name if self.alone else f"{name} {self.run.name}"
 
 
 def run_sweep(config: Config, assembly: Assembly, view: Progress, testing: Testing | None = None) -> SweepOutcome:
-    """Executes the run of one config, as `run_sweeps` does for several. Finished parts of the run are not repeated."""
+    """Carries out one sweep, as `run_sweeps` does for several."""
     return run_sweeps([config], assembly, view, testing)[0]
 
 
 def run_sweeps(
     configs: Sequence[Config], assembly: Assembly, view: Progress, testing: Testing | None = None
 ) -> list[SweepOutcome]:
-    """Executes the runs of several configs together: investigates units and evaluates the resulting descriptions.
-
-    Before that, it computes the units' exemplars, which are selected dataset images. Parts that the run directories
-    already hold are not repeated.
+    """Carries out several sweeps together. What the run directories already hold is not repeated.
 
     Args:
         configs: One config for each run. Their sections about machines and shared pools must be equal, which
             `load_sweeps` checks.
         assembly: Builds the objects that the configs describe.
         view: Receives messages and progress.
-        testing: How the agents' answers are tested. None selects the predictive protocol, see `Testing.streams`.
+        testing: How the answers are tested; None: with generated images, see `Testing.streams`.
 
     Returns:
         The outcomes, in the order of the configs.
@@ -170,7 +148,7 @@ def run_sweeps(
     Raises:
         UsageError: If a config, the cluster or the environment does not permit the run.
     """
-    testing = testing or PREDICTIVE
+    testing = testing or _PREDICTIVE
     runs = [Run.create(config) for config in configs]
     incomplete = [at for at, run in enumerate(runs) if not is_complete(run, testing)]
     if incomplete:
@@ -220,7 +198,6 @@ def _carry_out(sweeps: Sequence[Sweep], view: Progress, testing: Testing) -> Non
 
 
 def _investigate(sweeps: Sequence[Sweep], view: Progress, testing: Testing) -> None:
-    """Runs all pending investigations. If `testing.streams` is set, evaluates descriptions at the same time."""
     total = sum(sweep.total for sweep in sweeps)
     view.progress("investigations", sum(sweep.done for sweep in sweeps), total)
     files = [ProgressFile(sweep.run) for sweep in sweeps]
@@ -252,7 +229,7 @@ def _investigate(sweeps: Sequence[Sweep], view: Progress, testing: Testing) -> N
 
 
 def _release_pools(sweeps: Sequence[Sweep], testing: Testing) -> None:
-    """Releases the pools that the tests do not use. The pools that make and measure test images can take their GPUs."""
+    # The pools that make and measure test images can take the GPUs of those that the tests do not use.
     pools = sweeps[0].pools  # the sweeps share all of them but the target
     pools.release("editor")
     if sweeps[0].config.evaluate.generator:
@@ -262,10 +239,9 @@ def _release_pools(sweeps: Sequence[Sweep], testing: Testing) -> None:
 
 
 class SweepEvaluation:
-    """Evaluates the descriptions of several sweeps, each the run of one config, in worker processes.
+    """Evaluates the descriptions of several sweeps in worker processes, first those that an interrupted command left.
 
-    It starts with the descriptions that an earlier, interrupted execution of the runs did not evaluate. Sweeps whose
-    task is a choice between given answers are not evaluated.
+    Sweeps whose task is a choice between given answers are not evaluated.
     """
 
     def __init__(self, sweeps: Sequence[Sweep]):
@@ -292,7 +268,7 @@ class SweepEvaluation:
             self._tasks.poll()
 
     def finish(self) -> None:
-        """Waits for all evaluations and computes the descriptions' scores. Raises OpenMaiaError if one failed."""
+        """Waits for all evaluations and computes the scores. Raises OpenMaiaError if one failed."""
         if self._tasks is not None or not all(is_evaluated(sweep.run) for sweep in self._sweeps):
             tasks = self._started()
             tasks.wait()
@@ -329,7 +305,7 @@ def _note(result: InvestigationResult) -> str:
 
 
 def is_complete(run: Run, testing: Testing) -> bool:
-    """Returns whether a run has a plan (its units), no pending investigation and no answer that is still untested."""
+    """Returns whether a run has a plan, no pending investigation and no answer that is still untested."""
     return bool(run.planned()) and next(run.iter_pending(), None) is None and testing.is_done(run)
 
 
@@ -339,14 +315,9 @@ def is_choice(run: Run) -> bool:
 
 
 def is_evaluated(run: Run) -> bool:
-    """Returns whether the evaluation of a run is complete.
+    """Returns whether all finished investigations are evaluated, and p-values and reliability of the run are up to date.
 
-    It is complete if both conditions hold:
-
-    - All finished investigations are evaluated. Investigations with damaged records do not count.
-    - The p-values and the reliability of the run are up to date, unless no investigation has been evaluated.
-
-    If the task is a choice between given answers, the result is always True, because these tasks are not evaluated.
+    Investigations with damaged records do not count. Choices between given answers are not evaluated: always True.
     """
     if is_choice(run):
         return True
@@ -354,6 +325,6 @@ def is_evaluated(run: Run) -> bool:
     return is_scored and (not run.evaluated() or (is_current(run) and has_reliability(run)))
 
 
-PREDICTIVE = Testing(streams=True, is_done=is_evaluated)
+_PREDICTIVE = Testing(streams=True, is_done=is_evaluated)
 UNTESTED = Testing(is_done=lambda run: True)
-"""The sweep tests no answers. The caller of `run_sweeps` evaluates the run later."""
+"""Tests nothing: the caller of `run_sweeps` evaluates the run later."""

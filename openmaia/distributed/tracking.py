@@ -1,4 +1,4 @@
-"""Passes the progress of a run and the statistics of its pools to a tracker, which sends them to Weights & Biases."""
+"""Passes the progress of a run and the statistics of its pools to a tracker."""
 
 import threading
 from collections.abc import Generator
@@ -13,40 +13,34 @@ from openmaia.distributed.assembly import Progress
 from openmaia.distributed.pools.handles import Pools
 from openmaia.reporting.tracking import Tracker
 
-END_SECONDS = 5.0
-"""Longest wait in seconds, at the end of a run, for the thread that samples the statistics of the pools."""
+_END_SECONDS = 5.0
+"""Longest wait at the end of a run for the thread that samples the statistics of the pools."""
 
 
 @dataclass(frozen=True, slots=True)
 class TrackedProgress:
-    """Passes the progress of a run to the terminal and, if there is one, to a tracker, which uses Weights & Biases."""
+    """Passes the progress of a run to a view and, if there is one, to a tracker."""
 
     view: Progress
-    """Shows the messages and the progress, usually in the terminal."""
     tracker: Tracker | None = None
 
     def say(self, line: str) -> None:
-        """Shows a message to the user."""
         self.view.say(line)
 
     def progress(self, stage: str, done: int, total: int, note: str = "") -> None:
-        """Shows the progress of a stage of the run in the terminal and, if there is a tracker, in Weights & Biases."""
         self.view.progress(stage, done, total, note)
         if self.tracker is not None:
             self.tracker.progress(stage, done, total)
 
     def ended(self, result: InvestigationResult) -> None:
-        """Passes the result of an investigation to the tracker of the run, if there is one."""
+        """Passes the result of an investigation to the tracker."""
         if self.tracker is not None:
             self.tracker.ended(result)
 
 
 @contextmanager
 def sampled(pools: Pools, tracker: Tracker | None, every: float) -> Generator[None]:
-    """Context manager in which a thread passes the statistics of the pools to the tracker every `every` seconds.
-
-    The tracker sends them to Weights & Biases. If `tracker` is None, nothing is done.
-    """
+    """Context manager in which a thread passes the statistics of the pools to the tracker every `every` seconds."""
     if tracker is None:
         yield
         return
@@ -67,4 +61,4 @@ def sampled(pools: Pools, tracker: Tracker | None, every: float) -> Generator[No
         yield
     finally:
         over.set()
-        thread.join(END_SECONDS)
+        thread.join(_END_SECONDS)

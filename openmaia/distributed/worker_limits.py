@@ -15,11 +15,10 @@ class WorkerLimits:
     total: int
     """Largest number of concurrent pieces of work."""
     per_process: int
-    """Largest number of concurrent pieces of work in one process."""
+    """Largest number of them in one process."""
     cpus: float = 0.0
-    """CPUs that one piece of work reserves."""
     memory_mb: int = 0
-    """Memory in MiB that one piece of work reserves."""
+    """In MiB."""
     max_isolated: int = 0
     """Largest number of processes that run suspects, see `Worker.isolated`. 0: only `total` limits them."""
 
@@ -35,10 +34,9 @@ class WorkerLimits:
 
 
 def largest_capacity(config: Config) -> int:
-    """Returns how many investigations fit on the node that has room for the most.
+    """Returns how many investigations fit on the node that has room for the most: 1 to `ray.investigations`.
 
-    The number is at least 1 and at most `ray.investigations`. Only the resources that placement groups have reserved,
-    for example for replicas of models, count as used. Resources that other tasks and actors use count as free.
+    Only what placement groups have reserved, for example for replicas, counts as used.
     """
     taken = held()
 

@@ -1,7 +1,7 @@
 """Manages the worker processes of a run: queues work, starts and ends processes, and detects that one has died.
 
-The processes are spread over the nodes. A process for which the cluster has no room starts as soon as a node is added.
-Processes of a removed node are replaced on other nodes.
+A process for which the cluster has no room starts as soon as a node is added. Processes of a removed node are replaced on
+other nodes.
 """
 
 import queue
@@ -21,11 +21,11 @@ from openmaia.distributed.failures import DEAD, last_line, resolve
 from openmaia.distributed.worker import SweepContext
 from openmaia.distributed.worker_limits import WorkerLimits
 
-MAX_FAILED_STARTS = 5
+_MAX_FAILED_STARTS = 5
 """The run fails when this number of workers in a row have died while they started."""
 
-CHECK_SECONDS = 10.0
-"""Time between two checks that Ray still runs on the driver's node."""
+_CHECK_SECONDS = 10.0
+"""Time between two checks that Ray still runs on the node of the driver."""
 
 
 @dataclass(slots=True, eq=False)
@@ -33,12 +33,11 @@ class Worker:
     """The driver's state of one worker process. A piece of work is an investigation or an evaluation."""
 
     actor: Any
-    """The Ray actor handle."""
     capacity: int
     """Largest number of concurrent pieces of work."""
     isolated: bool
-    """Whether it runs suspects, one at a time. A suspect is a piece of work that may have caused the death of the process
-    in which it ran beside others."""
+    """Whether it runs suspects, one at a time: work that may have caused the death of a process in which it ran beside
+    other work."""
     is_up: bool = False
     """Whether it has started and may get work."""
     is_gone: bool = False
@@ -46,7 +45,7 @@ class Worker:
     died_with_others: bool = False
     """Whether it died while it ran several pieces of work."""
     running: set[str] = field(default_factory=set[str])
-    """The unique names of the pieces of work that it runs, see `caller` of `WorkerPool.assign`."""
+    """The callers (`WorkerPool.assign`) of what it runs."""
 
     @property
     def free(self) -> int:
@@ -56,12 +55,11 @@ class Worker:
 
 @dataclass(frozen=True, slots=True)
 class FinishedWork:
-    """An investigation or evaluation that has ended. `work` and `caller` are the arguments of `WorkerPool.assign`."""
+    """A piece of work that has ended. `work` and `caller` are the arguments of `WorkerPool.assign`."""
 
     work: Any
     caller: str
     future: Future[Any]
-    """Holds the result or the exception that Ray raised."""
     died_with_others: bool
     """Whether the process died while it ran several pieces of work."""
     is_suspect: bool
@@ -72,18 +70,18 @@ class FinishedWork:
 class _Event:
     worker: Worker
     work: Any
-    """The piece of work that has ended. None if the event is that the worker's `start` has ended."""
+    """What has ended; None: the worker's `start`."""
     caller: str
     future: Future[Any]
 
 
 class WorkerPool:
-    """Starts, monitors and ends worker processes, which run investigations or evaluations.
+    """Starts, monitors and ends worker processes.
 
     Args:
         limits: How many pieces of work run at the same time, and the resources of each.
-        sweeps: The sweeps (each the run of one config) whose investigations or evaluations the workers run.
-        worker_class: The class that runs in the processes. Its constructor takes `sweeps`. It has the methods `start`
+        sweeps: The sweeps to which the work belongs.
+        worker_class: The class that runs in the processes. Its constructor takes `sweeps`, and it has the methods `start`
             and `run`.
     """
 
@@ -104,20 +102,14 @@ class WorkerPool:
         return len(self._waiting) + len(self._suspects)
 
     def submit(self, work: Any, *, is_suspect: bool = False) -> None:
-        """Queues a piece of work (an investigation or an evaluation).
-
-        Args:
-            work: Any object that identifies the work.
-            is_suspect: Whether the work may have caused the death of a process. If so, it runs alone in a process.
-        """
+        """Queues a piece of work, given as any object that identifies it. A suspect runs alone in a process."""
         (self._suspects if is_suspect else self._waiting).append(work)
 
     def assignable(self) -> Iterator[tuple[Worker, Any]]:
         """Starts or ends workers as the queue requires, then removes from the queue the work that they can take now.
 
         Yields:
-            A worker, and a piece of work that it can take. The caller must pass both to `assign` before it takes the
-            next pair.
+            A worker and a piece of work. The caller must pass both to `assign` before it takes the next pair.
         """
         self._scale()
         for queued, isolated in ((self._suspects, True), (self._waiting, False)):
@@ -129,7 +121,7 @@ class WorkerPool:
 
         Args:
             worker: The worker.
-            work: Any object that identifies the work. It is returned as `FinishedWork.work`.
+            work: Is returned as `FinishedWork.work`.
             name: The name of the call in Ray's dashboard.
             caller: The unique name of this attempt.
             arguments: The other arguments of `run`.
@@ -147,7 +139,7 @@ class WorkerPool:
             OpenMaiaError: If a worker could not start, or if Ray has ended on the driver's node. Exceptions of the work
                 itself are not raised; `FinishedWork.future` holds them.
         """
-        if time.monotonic() > self._checked + CHECK_SECONDS:
+        if time.monotonic() > self._checked + _CHECK_SECONDS:
             self._own_node.check()
             self._checked = time.monotonic()
         try:
@@ -162,15 +154,13 @@ class WorkerPool:
             return
 
     def call(self, method: str, *arguments: Any) -> Any:
-        """Calls a method of any worker and returns its result. Starts a worker if there is none.
-
-        If the process of the worker is dead or dies during the call, the method is called in another worker instead.
+        """Calls a method of any worker, which is started if there is none, and of another one if that dies.
 
         Raises:
             OpenMaiaError: If the method raised it.
-            ServiceError: If the method raised another exception, or if MAX_FAILED_STARTS processes died.
+            ServiceError: If the method raised another exception, or if _MAX_FAILED_STARTS processes died.
         """
-        for _ in range(MAX_FAILED_STARTS):
+        for _ in range(_MAX_FAILED_STARTS):
             if not self._workers:
                 self._start(1, isolated=False)
             worker = self._workers[0]
@@ -180,7 +170,7 @@ class WorkerPool:
                 if not isinstance(error.__cause__, DEAD) or isinstance(error.__cause__, RayTaskError):
                     raise
                 self._end(worker)
-        raise ServiceError(f"{MAX_FAILED_STARTS} worker processes died over {method}")
+        raise ServiceError(f"{_MAX_FAILED_STARTS} worker processes died over {method}")
 
     def stop(self) -> None:
         """Ends all workers."""
@@ -189,11 +179,8 @@ class WorkerPool:
         self._workers.clear()
 
     def _scale(self) -> None:
-        """Starts as many workers as the work needs within the limits, including an isolated worker for each suspect.
-
-        A worker that reserves no resources has room for as much work as one process may run. Idle isolated workers end if no
-        suspects are queued. Other idle workers end if only suspects are queued.
-        """
+        """Starts as many workers as the work needs within the limits, including an isolated one for each suspect."""
+        # Idle workers of the kind that nothing queued needs end, so that they leave room for the other kind.
         if not self._suspects:
             self._end_idle(isolated=True)
         elif not self._waiting:
@@ -209,7 +196,6 @@ class WorkerPool:
             self._start(min(self._limits.per_process, wanted), isolated=False)
 
     def _most_free(self, *, isolated: bool) -> Worker | None:
-        """Returns the worker that can take the most work, or None if none can take any."""
         candidates = [worker for worker in self._workers if worker.isolated is isolated]
         worker = max(candidates, key=lambda one: one.free, default=None)
         return worker if worker is not None and worker.free > 0 else None
@@ -240,12 +226,6 @@ class WorkerPool:
         reference.future().add_done_callback(tell)
 
     def _on_started(self, event: _Event) -> None:
-        """Handles the end of a worker's `start`.
-
-        Raises:
-            OpenMaiaError: If `start` raised it.
-            ServiceError: If `start` failed otherwise, or if MAX_FAILED_STARTS workers in a row died.
-        """
         worker = event.worker
         try:
             event.future.result()
@@ -259,9 +239,9 @@ class WorkerPool:
                 return
             self._failed_starts += 1
             self._end(worker)
-            if self._failed_starts >= MAX_FAILED_STARTS:
+            if self._failed_starts >= _MAX_FAILED_STARTS:
                 raise ServiceError(
-                    f"{MAX_FAILED_STARTS} worker processes died while they started: {last_line(error)}"
+                    f"{_MAX_FAILED_STARTS} worker processes died while they started: {last_line(error)}"
                 ) from error
 
     def _on_finished(self, event: _Event) -> FinishedWork:

@@ -1,1 +1,1 @@
-"""Tests descriptions of units (neurons): images of a description must activate its unit more than other images."""
+"""Tests descriptions: the images of a description must excite its unit more than other images do."""

@@ -1,4 +1,4 @@
-"""Claims: the descriptions of units that an evaluation tests, made by an agent or by a baseline method."""
+"""Claims: the descriptions that an evaluation tests."""
 
 import re
 from collections.abc import Iterable
@@ -11,10 +11,10 @@ from openmaia.core.units import Unit
 from openmaia.runs.results import basis
 from openmaia.runs.run import InvestigationId, Run
 
-AGENT = "agent"
+_AGENT = "agent"
 
 Sharing = Literal["label", "labels"]
-"""When two claims count as alike. `label`: one label of both is the same. `labels`: all labels are the same."""
+"""When claims are alike: if one label of both is the same, or all labels are."""
 
 STOP_WORDS = frozenset(
     "a an the of on in with and or at to only its background pattern shape thing things object".split()
@@ -23,7 +23,7 @@ STOP_WORDS = frozenset(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claim:
-    """A method's description of a unit, with labels that name what excites the unit.
+    """A description with its labels, and the method that made it.
 
     Raises:
         UsageError: The description or a label is not a string.
@@ -31,13 +31,13 @@ class Claim:
 
     unit: Unit
     replicate: int = 0
-    """The number of the investigation among the repeated investigations of the unit."""
-    method: str = AGENT
-    """The method that made the claim: AGENT or the name of a baseline."""
+    method: str = _AGENT
+    """_AGENT or the name of a baseline."""
     description: str = ""
     labels: tuple[str, ...] = ()
     basis: str = field(default="", compare=False)
-    """Digest of all that a test of the claim depends on (`openmaia.runs.results.basis`). Empty if the claim is not one of a run."""
+    """Digest of all that a test of the claim depends on (`openmaia.runs.results.basis`). Empty if the claim is not one
+    of a run."""
 
     def __post_init__(self) -> None:
         for text in (self.description, *self.labels):
@@ -49,29 +49,28 @@ class Claim:
 
     @property
     def is_abstention(self) -> bool:
-        """Whether the description and all labels are blank, because the method made no statement about the unit."""
+        """Whether the description and all labels are blank."""
         return not any(text.strip() for text in (self.description, *self.labels))
 
     @property
     def statements(self) -> list[str]:
-        """The labels that are not blank, or the description if all labels are blank."""
+        """The labels that are not blank, or the description if all are."""
         return [label for label in self.labels if label.strip()] or [self.description]
 
     def keys(self, sharing: Sharing) -> frozenset[str]:
-        """Returns texts of which one is also a key of every claim that counts as alike.
-
-        Labels are the same if their words are: case, white space and punctuation do not matter.
+        """Returns texts of which one is also a key of every claim that is alike. Case, white space and punctuation of
+        labels do not matter.
         """
         labels = {" ".join(re.findall(r"\w+", text.casefold())) for text in self.statements}
         return frozenset(labels if sharing == "label" else ("\n".join(sorted(labels)),))
 
     def is_like(self, other: "Claim", sharing: Sharing) -> bool:
-        """Returns whether two claims count as alike, so that neither is a wrong description where the other is right."""
+        """Returns whether two claims are alike."""
         return not self.keys(sharing).isdisjoint(other.keys(sharing))
 
     @property
     def text(self) -> str:
-        """The description, or the labels on separate lines if the description is empty."""
+        """The description, or the labels on separate lines if it is empty."""
         return self.description or "\n".join(self.labels)
 
     @property
@@ -81,13 +80,13 @@ class Claim:
 
 
 def read_claims(run: Run) -> list[Claim]:
-    """Reads the claims (descriptions with labels) of all finished investigations of a run."""
+    """Reads the claims of all finished investigations of a run."""
     identity = cache(run.identity)  # or each record would read the config again
     return [_claim(row, identity()) for row in run.headers()]
 
 
 def read_claim(run: Run, investigation: InvestigationId) -> Claim:
-    """Reads the claim (description and labels) of a finished investigation; UsageError if its record cannot be read."""
+    """Reads the claim of a finished investigation. Raises UsageError if its record cannot be read."""
     row = run.summary(investigation)
     if row is None:
         raise UsageError(f"{investigation.unit} (replicate {investigation.replicate}) has no record to evaluate")
@@ -106,17 +105,17 @@ def _claim(row: dict[str, Any], identity: str) -> Claim:
 
 
 def following_units(unit: Unit, units: Iterable[Unit]) -> list[Unit]:
-    """Returns the other units of the same layer in cyclic order of their indices, starting after `unit`."""
+    """Returns the other units of the layer in cyclic order of their indices, starting after `unit`."""
     same = [each for each in units if (each.target, each.layer) == (unit.target, unit.layer) and each != unit]
     return sorted(same, key=lambda other: (other.index < unit.index, other.index))
 
 
 def content_words(text: str) -> frozenset[str]:
-    """Returns the set of words of a text, in lower case and without STOP_WORDS. A final "s" of a word is removed."""
+    """Returns the words of a text in lower case, without STOP_WORDS and a final "s"."""
     words = re.findall(r"[a-z0-9-]+", text.casefold())
     return frozenset(word.removesuffix("s") for word in words if word not in STOP_WORDS)
 
 
 def jaccard(first: frozenset[str], second: frozenset[str]) -> float:
-    """Returns the Jaccard index: the size of the intersection over the size of the union; 0 if both sets are empty."""
+    """Returns the size of the intersection over the size of the union; 0 if both sets are empty."""
     return len(first & second) / len(first | second) if first or second else 0.0

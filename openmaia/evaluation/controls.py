@@ -1,4 +1,4 @@
-"""Computes the data that all tests of an evaluation share: control images and the units' responses to them."""
+"""What all trials share: control images and the responses to them."""
 
 import logging
 from collections.abc import Iterable, Mapping, Sequence
@@ -25,7 +25,7 @@ from openmaia.exemplars.store import ExemplarStore
 LOG = logging.getLogger(__name__)
 
 ControlImages = tuple[list[Stimulus], list[FloatArray]]
-"""Control images with the activation of a unit, and for each image the responses of all units of the layer, (units,)."""
+"""Control images with the activation of a unit, and for each the responses of all units of the layer, (units,)."""
 
 LayerResponses = Mapping[str, FloatArray]
 """For each layer the responses of its units to a list of images, (images, units)."""
@@ -33,41 +33,33 @@ LayerResponses = Mapping[str, FloatArray]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReferenceData:
-    """The data that the tests of all claims (descriptions) share: control images, and statistics of the units.
-
-    The data are computed once. Control images do not depend on any claim.
-    """
+    """Control images, which depend on no claim, and statistics of the units, computed once."""
 
     unrelated: tuple[Stimulus, ...]
-    """Images generated from prompts that depend on no claim. Their `activation` is 0; the method `controls` returns
-    copies with the activations of a claim's unit."""
+    """Their `activation` is 0; `controls` returns copies with those of a unit."""
     unrelated_responses: LayerResponses
     photographs: tuple[EncodedImage, ...]
-    """Photographs of the test split, for the tests of `openmaia.evaluation.judging` and as random control images."""
+    """Of the test split: for detection, and as controls."""
     photograph_responses: LayerResponses
     captions: Mapping[str, str]
-    """What photographs show, by the digest of the dataset image; those without a caption are missing."""
+    """By the digest of the dataset image; photographs without a caption are missing."""
     random: int
-    """Largest number of `photographs` that are the random control images of one claim."""
+    """Photographs that are controls of one claim, at most."""
     seed: int
     scales: Mapping[str, LayerScale]
-    """How the units of each layer respond to the dataset images, as stored with the exemplars. The responses in trials are standardised by them, or by the images of the trial itself if the
-    layer is missing (see `openmaia.evaluation.trials.standardise`)."""
+    """From the exemplars. For a layer that is missing, trials are standardised by their own images (see `standardise`).
+    """
     words: Mapping[str, Sequence[Trial]] = field(default_factory=dict[str, Sequence[Trial]])
     """For each layer the trials of random words; empty while these are measured themselves."""
 
     def controls(
         self, claim: Claim, writer: PromptWriter, judge: Judge | None, explored: ExploredPrompts = frozenset()
     ) -> ControlImages:
-        """Returns a claim's control images, unrelated ones and photographs, that do not show what the claim names.
+        """Returns a claim's unrelated images and photographs, without those that show what it names and those of
+        prompts in `explored`.
 
-        Args:
-            claim: The claim.
-            writer: Says which unrelated prompts and which captions of photographs show what the claim names. If it
-                cannot, there are no unrelated images.
-            judge: Says it of photographs without a caption. Without a judge nobody does.
-            explored: The prompts of images that the agent generated, normalised by `overlap.fold`. Unrelated images
-                with these prompts are left out.
+        The writer decides by prompts and captions; if it cannot, there are no unrelated images. The judge decides about
+        photographs without a caption.
         """
         try:
             related = writer.related(claim, [stimulus.prompt for stimulus in self.unrelated])
@@ -108,7 +100,7 @@ class ReferenceData:
     def _show(
         self, claim: Claim, images: Sequence[EncodedImage], writer: PromptWriter, judge: Judge | None
     ) -> list[tuple[ImageVerdict, str]]:
-        """Says for each photograph whether it shows what the claim names, and who says so."""
+        """Returns for each photograph whether it shows what the claim names, and who says so."""
         captions = [self.captions.get(image.sources[0], "") if image.sources else "" for image in images]
         described = [number for number, caption in enumerate(captions) if caption]
         try:
@@ -130,10 +122,8 @@ class ReferenceData:
 
 
 def prepare_reference(layers: Iterable[str], services: EvaluationServices, design: EvaluationDesign) -> ReferenceData:
-    """Generates the control images for testing descriptions of units of `layers`, and measures the responses to them.
-
-    Control images are photographs and "unrelated" images, whose prompts depend on no description. If the prompt writer
-    gives no usable answer, there are no unrelated images, and the scores that compare with them are None.
+    """Generates the unrelated images, and measures the responses of the layers to them and to photographs. If the
+    writer gives no usable answer, there are none, and the scores that compare with them are None.
     """
     layers, target = sorted(layers), services.target
     try:
@@ -167,22 +157,16 @@ def prepare_reference(layers: Iterable[str], services: EvaluationServices, desig
 
 
 def respond(images: Sequence[EncodedImage], layers: Sequence[str], target: Target) -> LayerResponses:
-    """Measures the responses of all units of `layers` to all images.
-
-    The requests for one image are adjacent, so that the network can answer them with one forward pass.
-
-    Returns:
-        For each layer the responses, (images, units); an empty dict if there are no images.
-    """
+    """Measures the responses of all units of `layers` to all images. Empty without images."""
+    # Requests for one image are adjacent, so that one forward pass can answer them.
     probes = [LayerProbe(layer=layer, image=image) for image in images for layer in layers]
     answers = target.respond(probes) if probes else []
     return {layer: np.stack(answers[n :: len(layers)]) for n, layer in enumerate(layers)} if answers else {}
 
 
 def load_photographs(dataset: ImageDataset, count: int, size: int) -> list[EncodedImage]:
-    """Loads at most `count` photographs of a dataset's test split, in the (pseudo-random) order of their digests.
-
-    Images whose shorter side is longer than `size` pixels are shrunk to that size.
+    """Loads at most `count` photographs of the test split in the order of their digests, shrunk until the shorter side
+    has at most `size` pixels.
     """
     items = {item.digest: item for item in dataset.photos("test")}
     photographs: list[EncodedImage] = []
@@ -196,7 +180,7 @@ def load_photographs(dataset: ImageDataset, count: int, size: int) -> list[Encod
 
 
 def photograph_captions(dataset: ImageDataset) -> dict[str, str]:
-    """Returns what the photographs of a dataset's test split show, by digest: their caption and category, if known."""
+    """Returns the caption and category of the photographs of the test split, by digest, where known."""
     texts = {
         item.digest: f"{item.caption} {item.category.replace('/', ', ')}".strip() for item in dataset.photos("test")
     }
@@ -204,9 +188,8 @@ def photograph_captions(dataset: ImageDataset) -> dict[str, str]:
 
 
 def exemplar_scales(store: ExemplarStore, info: TargetInfo) -> dict[str, LayerScale]:
-    """Reads how each unit responds to the dataset images of the store.
-
-    A layer is left out if mean and standard deviation are not stored for all of its units.
+    """Reads how each unit responds to the dataset. A layer is left out if the values are not stored for all of its
+    units.
     """
     scales: dict[str, LayerScale] = {}
     for layer, units in info.layers.items():

@@ -1,8 +1,8 @@
 """Finds the files of a run that do not count, and sets them aside so that their investigations or tests are repeated.
 
 A file is damaged if it is truncated, was changed, is of another version of OpenMAIA, or is the record of another
-investigation than its name says. A test does not belong if it is not one of the description in the record beside it.
-Only the investigation of the file is affected: code that reads a run skips such files.
+investigation than its name says. A test is foreign if it is not one of the description in the record beside it. Code
+that reads a run skips such files.
 """
 
 from collections.abc import Iterator, Sequence
@@ -17,16 +17,15 @@ from openmaia.runs.parquet import check_record
 from openmaia.runs.run import RANDOM_WORDS, TESTED, Run
 
 DAMAGED = "damaged"
-"""Folder of a run to which damaged files are moved."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DamagedFile:
-    """A file of an investigation that cannot be read, or a test that does not belong to the record beside it."""
+    """A file that cannot be read, or a test that does not belong to the record beside it."""
 
     investigation: InvestigationId
     name: str
-    """Path of the file relative to the run directory."""
+    """Path relative to the run directory."""
     reason: str
     is_foreign: bool = False
     """Whether the file can be read, but is not a test of the description in the record. The next evaluation repeats the
@@ -34,15 +33,12 @@ class DamagedFile:
 
     @property
     def is_record(self) -> bool:
-        """Whether the file is the record of an investigation. If it is, the whole investigation has to be repeated."""
+        """Whether the whole investigation has to be repeated."""
         return self.name.startswith("records/")
 
 
 def damaged_files(run: Run) -> list[DamagedFile]:
-    """Returns the unreadable records of investigations, followed by unreadable results of tests of their descriptions.
-
-    Only the footers of the Parquet files are checked. Damage in other parts is found when a file is used.
-    """
+    """Returns unreadable records, followed by tests that do not count. Only the footers of the files are checked."""
     records = list(_damaged(run, "records"))
     unreadable = {each.investigation for each in records}
     tests = [each for folder in TESTED for each in _damaged(run, folder)]
@@ -69,11 +65,7 @@ def _damaged(run: Run, folder: str) -> Iterator[DamagedFile]:
 
 
 def foreign_tests(run: Run) -> str:
-    """Returns a sentence about the stored tests that are not tests of the descriptions in the run's records.
-
-    Returns:
-        The sentence; empty if all stored tests belong to their records.
-    """
+    """Returns a sentence about the stored tests that do not belong to the records; empty if all do."""
     found = [(each, reason) for folder in TESTED for each, reason in sorted(run.misfits(folder).items())]
     if not found:
         return ""
@@ -85,10 +77,8 @@ def foreign_tests(run: Run) -> str:
 
 
 def set_aside(run: Run, damaged: Sequence[DamagedFile]) -> None:
-    """Moves damaged files to the folder DAMAGED, so that their investigations or tests are repeated.
-
-    If a record is damaged, the journal of its investigation (the turns stored while it ran) is deleted, and the results
-    of its tests are moved as well: the repeated investigation may end with another description.
+    """Moves damaged files to the folder DAMAGED. Beside a damaged record, its journal is deleted and its tests are
+    moved, because the repeated investigation may end with another description.
     """
     for each in damaged:
         if each.is_record:

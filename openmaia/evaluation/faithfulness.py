@@ -2,10 +2,10 @@
 
 The effect of a unit on an image is the Kullback-Leibler divergence sum p (log p - log q) in nats, where p are the class
 probabilities of the unchanged network, and q those with the unit ablated (its response set to 0 at all positions). A
-description is faithful as far as the effect is larger on images that show what it names than on its neutral images. The
-AUC says how often this is so. As a control, the AUC is also computed with the images of other units' descriptions.
-After an activation function such as ReLU, 0 is the response of a unit to images that do not excite it. In other layers
-0 has no special meaning, and ablation also changes the output for images that do not excite the unit.
+description is faithful as far as the effect is larger on positive than on neutral images; the AUC says how often it is.
+As a control, the AUC is also computed with the images of other units' descriptions. After an activation function such
+as ReLU, 0 is the response of a unit to images that do not excite it. In other layers 0 has no special meaning, and
+ablation also changes the output for images that do not excite the unit.
 """
 
 import json
@@ -25,76 +25,69 @@ from openmaia.evaluation.analysis.bootstrap import BootstrapEstimate, ClusteredV
 from openmaia.evaluation.analysis.statistics import FloatArray
 from openmaia.evaluation.claims import Claim
 from openmaia.evaluation.scores import partners
-from openmaia.evaluation.storage import StoredTrials, evaluation_stamp
+from openmaia.evaluation.storage import StoredTrials, compute_stamp
 from openmaia.evaluation.trials import Stimulus, Trial
 from openmaia.runs.run import Run
 
 FILE = "faithfulness.json"
-INTERVALS = ("auc", "other", "difference")
-"""The fields of UnitFaithfulness and of Faithfulness that are intervals."""
-PARTNERS = 2
-"""Maximum number of other units whose images are the control of a unit."""
-CLASSES = 3
-"""Maximum number of classes that are named for each unit."""
-SMALLEST_FALL = 0.001
-"""Classes are named if the ablation lowers their probability by at least this much on average."""
+_INTERVALS = ("auc", "other", "difference")
+_PARTNERS = 2
+"""Other units whose images are the control of a unit."""
+_CLASSES = 3
+"""Classes that are named for each unit."""
+_SMALLEST_FALL = 0.001
+"""Classes are named if the ablation lowers their probability by this much on average."""
 
 
 class Classifier(Protocol):
-    """A classification network in which the response of a unit can be multiplied by a factor in the forward pass."""
+    """A network in which the response of a unit can be multiplied by a factor in the forward pass."""
 
     def can_intervene(self, layer: str) -> bool:
-        """Returns whether the responses of units of a layer can be multiplied by a factor."""
+        """Returns whether this can be done with the units of a layer."""
         ...
 
     def intervene(self, interventions: Sequence[Intervention]) -> list[FloatArray]:
-        """Returns the log class probabilities, (classes,), for each intervention (image, unit and factor)."""
+        """Returns the log class probabilities, (classes,), for each intervention."""
         ...
 
     @property
     def class_names(self) -> Sequence[str]:
-        """The names of the classes; empty if they have none."""
+        """Empty if the classes have no names."""
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnitFaithfulness:
-    """The effect of ablating one unit: how far the class probabilities diverge from those of the unchanged network."""
+    """The effects of ablating one unit."""
 
     unit: Unit
     replicate: int
-    """The number of the investigation among the repeated investigations of the unit."""
     labels: tuple[str, ...]
     effect: float
-    """Mean effect on the positive images of the unit's description (they show what it names), in nats."""
+    """Mean effect on the positive images, in nats."""
     neutral: float
-    """Mean effect on the neutral images of the description, in nats."""
+    """Mean effect on the neutral images, in nats."""
     auc: Interval
-    """How often the effect on a positive image is larger than on a neutral image (AUC)."""
+    """Effects on positive against those on neutral images."""
     other: Interval
-    """The same AUC for the ablation of this unit, but on the positive and neutral images of other units' descriptions:
-    the mean over at most PARTNERS descriptions. NaN if the layer has no other tested unit."""
+    """The same AUC of this unit on the images of at most _PARTNERS other units' descriptions, averaged. NaN if the layer
+    has no other tested unit."""
     difference: Interval
     """`auc` minus `other`; NaN if `other` is."""
     classes: tuple[tuple[str, float], ...]
-    """Pairs (name, fall) of the classes whose probability the ablation lowers most on the positive images. `fall` is
-    the mean decrease of the probability."""
+    """Pairs (name, mean fall) of the classes whose probability falls most on the positive images."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Faithfulness:
-    """The effects of ablating the units of a run on a classifier's output.
-
-    If a description is faithful, ablation has a larger effect on images that show what it names than on other images.
-    """
+    """Means over units, with bootstrap intervals over prompts and units."""
 
     units: tuple[UnitFaithfulness, ...]
     auc: Interval
-    """Mean of `UnitFaithfulness.auc` over `units`, with a bootstrap interval over prompts and units."""
     other: Interval
-    """The same for `UnitFaithfulness.other`, over the units where it is known."""
+    """Over the units where it is known."""
     difference: Interval
-    """The same for `UnitFaithfulness.difference`, over the units where it is known."""
+    """Over the units where it is known."""
 
 
 def measure_faithfulness(
@@ -103,16 +96,10 @@ def measure_faithfulness(
     resamples: int,
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> Faithfulness:
-    """Ablates the unit of each tested description, and measures how the output on the images of its test changes.
+    """Ablates the unit of each tested description, and measures the effects on the images of its trial.
 
-    A description is left out if `target.can_intervene` is False for the layer of its unit, or if its stored test is
-    damaged.
-
-    Args:
-        run: An evaluated run.
-        target: The network to which the units belong.
-        resamples: Number of bootstrap resamples.
-        progress: Called with the number of descriptions that are done and the number of all that are measured.
+    A description is left out if `target.can_intervene` is False for its layer, or if its trial is damaged. `progress`
+    gets the number of descriptions that are done and that of all.
     """
     stored = StoredTrials(run)
     described = {trial.claim.investigation: trial.claim for trial in stored if trial.outcome == "tested"}
@@ -122,7 +109,7 @@ def measure_faithfulness(
     units: list[UnitFaithfulness] = []
     estimates: list[tuple[BootstrapEstimate, BootstrapEstimate | None]] = []
     for done, claim in enumerate(tested.values(), start=1):
-        others = [each.investigation for each in partners(claim, list(tested.values()), stored.sharing, PARTNERS)]
+        others = [each.investigation for each in partners(claim, list(tested.values()), stored.sharing, _PARTNERS)]
         trial, *partner_trials = (stored.readable(each, images=True) for each in (claim.investigation, *others))
         if trial is None:
             progress(done, len(tested))
@@ -146,7 +133,7 @@ def measure_faithfulness(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Group:
-    """The effects of ablating a unit on images of one role, and the mean fall of the probability of each class."""
+    """Effects on images of one role, and the mean fall of the probability of each class."""
 
     effects: ClusteredValues
     falls: FloatArray
@@ -154,10 +141,7 @@ class _Group:
 
 
 def _groups(trial: Trial, unit: Unit, target: Classifier, unchanged: dict[str, FloatArray]) -> tuple[_Group, _Group]:
-    """Ablates a unit on the positive and the neutral images of a trial.
-
-    `unchanged` caches the outputs without ablation by the digest of the image.
-    """
+    """Ablates a unit on the images of a trial. `unchanged` caches the outputs without ablation by digest."""
     positive, neutral = (
         _group([trial.stimuli[row] for row in trial.rows(role, verified=True)], unit, target, unchanged)
         for role in ("positive", "neutral")
@@ -193,7 +177,7 @@ def _unit(
 ) -> UnitFaithfulness:
     positive, neutral = groups
     names = classes if len(classes) == len(positive.falls) else ()
-    falls = sorted(zip(positive.falls.tolist(), names, strict=False), key=lambda named: -named[0])[:CLASSES]
+    falls = sorted(zip(positive.falls.tolist(), names, strict=False), key=lambda named: -named[0])[:_CLASSES]
     return UnitFaithfulness(
         unit=claim.unit,
         replicate=claim.replicate,
@@ -203,7 +187,7 @@ def _unit(
         auc=bootstrap.interval(own),
         other=_interval(other),
         difference=_interval(None if other is None else own.minus(other)),
-        classes=tuple((name, fall) for fall, name in falls if fall >= SMALLEST_FALL),
+        classes=tuple((name, fall) for fall, name in falls if fall >= _SMALLEST_FALL),
     )
 
 
@@ -212,17 +196,17 @@ def _interval(found: BootstrapEstimate | None) -> Interval:
 
 
 def write_faithfulness(run: Run, faithfulness: Faithfulness) -> None:
-    """Stores the effects of ablating units in the run directory."""
+    """Stores the effects in the run directory."""
     units = [asdict(each) | _interval_lists(each) for each in faithfulness.units]
-    document: dict[str, Any] = _interval_lists(faithfulness) | {"units": units, "stamp": evaluation_stamp(run, 0)}
+    document: dict[str, Any] = _interval_lists(faithfulness) | {"units": units, "stamp": compute_stamp(run, 0)}
     run.files.write(FILE, json.dumps(document, ensure_ascii=False).encode(errors="replace"))
 
 
 def read_faithfulness(run: Run) -> Faithfulness | None:
-    """Reads the stored effects of ablating units; None if missing, damaged, or older than the run's evaluations."""
+    """Reads the stored effects; None if they are missing, damaged, or older than the run's evaluations."""
     try:
         stored: dict[str, Any] | None = run.files.read_json(FILE)
-        return None if stored is None or stored.pop("stamp") != evaluation_stamp(run, 0) else _restored(stored)
+        return None if stored is None or stored.pop("stamp") != compute_stamp(run, 0) else _restored(stored)
     except (StoreError, TypeError, KeyError, ValueError):
         return None
 
@@ -242,8 +226,8 @@ def _restored(stored: dict[str, Any]) -> Faithfulness:
 
 
 def _interval_lists(measured: Faithfulness | UnitFaithfulness) -> dict[str, Any]:
-    return {name: getattr(measured, name).as_list() for name in INTERVALS}
+    return {name: getattr(measured, name).as_list() for name in _INTERVALS}
 
 
 def _intervals(row: dict[str, Any]) -> dict[str, Any]:
-    return row | {name: Interval.of(row[name]) for name in INTERVALS}
+    return row | {name: Interval.of(row[name]) for name in _INTERVALS}

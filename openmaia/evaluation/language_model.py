@@ -1,8 +1,4 @@
-"""Asks a language model questions whose answers must have a given form.
-
-If an answer is malformed, the model is told the reason and asked again. After several attempts (MAX_ATTEMPTS) the
-question counts as unanswered. Missing parts of an answer are never filled in.
-"""
+"""Asks a language model questions whose answers must have a given form. Missing parts of an answer are never filled in."""
 
 import re
 import unicodedata
@@ -20,52 +16,51 @@ from openmaia.core.services import Backbone
 ParsedAnswer = TypeVar("ParsedAnswer")
 
 MAX_ATTEMPTS = 3
-MAX_PROMPT_CHARACTERS = 400
+_MAX_PROMPT_CHARACTERS = 400
 
-MAX_FOREIGN_SHARE = 0.2
+_MAX_FOREIGN_SHARE = 0.2
 """A list of prompts with a larger share of non-Latin letters counts as not English."""
 
-BULLET = re.compile(r"^\s*(?:[-*•]\s+|\(?\d{1,3}\s*[.):]\s*)?(.*?)\s*$")
-NUMBERED = re.compile(r"^\s*\(?\d{1,3}\s*[.):]\s*\S")
+_BULLET = re.compile(r"^\s*(?:[-*•]\s+|\(?\d{1,3}\s*[.):]\s*)?(.*?)\s*$")
+_NUMBERED = re.compile(r"^\s*\(?\d{1,3}\s*[.):]\s*\S")
 
 
 class MalformedAnswer(OpenMaiaError):
-    """The answer of a language model does not have the requested form. The message is sent back to the model."""
+    """An answer does not have the requested form. The message is sent back to the model."""
 
 
 class UnansweredQuestion(OpenMaiaError):
-    """A language model gave no usable answer, however often (MAX_ATTEMPTS) it was asked."""
+    """A language model gave no usable answer in MAX_ATTEMPTS attempts."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
-    """A user message of text and images, and the sampling seed of its answer."""
+    """A user message and the seed of its answer."""
 
     parts: tuple[Part, ...]
     seed: int
 
     @classmethod
     def of(cls, text: str, *images: Part, run_seed: int = 0) -> "Question":
-        """Builds a question whose sampling seed depends on the run's seed and the text."""
+        """Builds a question whose seed depends on the run's seed and the text."""
         return cls(parts=(text, *images), seed=seed(run_seed, "evaluate", text, 0) >> 32)
 
 
-def template(name: str, **values: object) -> str:
-    """Returns the question in the file questions/NAME.md, whose placeholders are filled with `values`."""
+def fill_template(name: str, **values: object) -> str:
+    """Returns the question in questions/NAME.md, with `values` in its placeholders."""
     source = (files("openmaia.evaluation") / "questions" / f"{name}.md").read_text(encoding="utf-8")
     return Template(source.strip()).substitute({key: str(value) for key, value in values.items()})
 
 
 class LanguageModel:
-    """A backbone (a vision-language model) that answers single questions instead of running an investigation."""
+    """A backbone that answers single questions."""
 
     def __init__(self, backbone: Backbone, name: str, max_tokens: int = 2048):
-        """Wraps a backbone. Results are stored under `name`, and an answer has at most `max_tokens` tokens."""
         self.name = name
         self._backbone, self._max_tokens = backbone, max_tokens
 
     def ask(self, question: Question, parse: Callable[[str], ParsedAnswer]) -> ParsedAnswer:
-        """Asks one question, as `ask_all` does. Raises UnansweredQuestion if `parse` accepted no answer."""
+        """Asks one question, as `ask_all` does. Raises UnansweredQuestion if there is no usable answer."""
         answer = self.ask_all([question], parse)[0]
         if isinstance(answer, UnansweredQuestion):
             raise answer
@@ -74,15 +69,10 @@ class LanguageModel:
     def ask_all(
         self, questions: Sequence[Question], parse: Callable[[str], ParsedAnswer]
     ) -> list[ParsedAnswer | UnansweredQuestion]:
-        """Asks all questions in one batch.
-
-        `parse` converts the text of an answer. If it raises MalformedAnswer, the model is told why and asked again,
-        until it was asked MAX_ATTEMPTS times.
-
-        Returns:
-            For each question the parsed answer, or an UnansweredQuestion that says why there is none.
+        """Asks all questions in one batch, again with the reason if `parse` raises MalformedAnswer, up to MAX_ATTEMPTS
+        times. An UnansweredQuestion says why there is no answer.
         """
-        opening = system(template("system"))
+        opening = system(fill_template("system"))
         chats: list[list[Message]] = [[opening, user(*question.parts)] for question in questions]
         answers: list[ParsedAnswer | UnansweredQuestion] = [UnansweredQuestion("never asked") for _ in questions]
         pending = list(range(len(questions)))
@@ -105,28 +95,26 @@ class LanguageModel:
 
 
 def parse_list(answer: str, n: int) -> list[str]:
-    """Parses a model's answer, a list of n text-to-image prompts, one per line. Bullets and numbers are removed.
-
-    Raises:
-        MalformedAnswer: There are not n different prompts in English of at most MAX_PROMPT_CHARACTERS characters.
+    """Parses a list of n prompts, one per line, without bullets and numbers. Raises MalformedAnswer unless there are n
+    different ones in English of at most _MAX_PROMPT_CHARACTERS characters.
     """
     lines = [line for line in answer.splitlines() if line.strip()]
-    numbered = [line for line in lines if NUMBERED.match(line)]
+    numbered = [line for line in lines if _NUMBERED.match(line)]
     prompts = [_without_bullet(line) for line in (numbered if len(numbered) == n else lines)]
     prompts = [prompt for prompt in prompts if prompt]
     if len(prompts) != n:
         raise MalformedAnswer(f"{len(prompts)} lines came where {n} prompts were asked for ({_start(answer)})")
     if len({prompt.casefold() for prompt in prompts}) != n:
         raise MalformedAnswer("some of the prompts are the same")
-    if any(len(prompt) > MAX_PROMPT_CHARACTERS for prompt in prompts):
-        raise MalformedAnswer(f"a prompt is longer than {MAX_PROMPT_CHARACTERS} characters")
+    if any(len(prompt) > _MAX_PROMPT_CHARACTERS for prompt in prompts):
+        raise MalformedAnswer(f"a prompt is longer than {_MAX_PROMPT_CHARACTERS} characters")
     if is_foreign(" ".join(prompts)):
         raise MalformedAnswer(f"the prompts are not in English ({_start(answer)})")
     return prompts
 
 
 def parse_pairs(answer: str, n: int) -> list[tuple[str, str]]:
-    """Parses an answer of n lines with two different prompts separated by a vertical bar. Raises MalformedAnswer."""
+    """Parses n lines of two different prompts separated by a vertical bar. Raises MalformedAnswer."""
     pairs: list[tuple[str, str]] = []
     for line in parse_list(answer, n):
         first, bar, second = (part.strip() for part in line.partition("|"))
@@ -137,17 +125,16 @@ def parse_pairs(answer: str, n: int) -> list[tuple[str, str]]:
 
 
 def is_foreign(text: str) -> bool:
-    """Returns whether a text is not English: it has no letters, or more than MAX_FOREIGN_SHARE of them are not Latin.
-
-    Foreign languages in Latin script are not recognised.
+    """Returns whether a text has no letters, or more than _MAX_FOREIGN_SHARE of them are not Latin. Foreign languages in
+    Latin script are not recognised.
     """
     letters = [letter for letter in text if letter.isalpha()]
     foreign = sum("LATIN" not in unicodedata.name(letter, "") for letter in letters)
-    return not letters or foreign > MAX_FOREIGN_SHARE * len(letters)
+    return not letters or foreign > _MAX_FOREIGN_SHARE * len(letters)
 
 
 def _without_bullet(line: str) -> str:
-    match = BULLET.match(line)
+    match = _BULLET.match(line)
     return (match[1] if match else line).strip().strip("*_`\"'“”").strip()
 
 

@@ -1,9 +1,9 @@
-"""Writes the test prompts of the preset `pairing`, in which all methods that described a unit share their prompts.
+"""Writes the prompts of the preset `pairing`, in which all methods that described a unit share their prompts.
 
-7 positive and 7 neutral prompts are written for each method's description of the unit, so that three methods give 42. A
-language model then rates how far each description entails each of these prompts. The 7 prompts with the highest ratings
-are the description's positive prompts, and the 7 with the lowest are its neutral ones. A prompt has the same seed for
-all methods, and therefore the same image.
+7 positive and 7 neutral prompts are written for each description of the unit, so that three methods give 42. A language
+model rates how far each description entails each of these prompts. The 7 with the highest ratings are its positive
+prompts, and the 7 with the lowest its neutral ones. A prompt has the same seed for all methods, and therefore the same
+image.
 """
 
 import heapq
@@ -12,40 +12,34 @@ from collections.abc import Mapping, Sequence
 
 from openmaia.evaluation.analysis.overlap import ExploredPrompts
 from openmaia.evaluation.claims import Claim
-from openmaia.evaluation.language_model import LanguageModel, MalformedAnswer, Question, UnansweredQuestion, template
+from openmaia.evaluation.language_model import (
+    LanguageModel,
+    MalformedAnswer,
+    Question,
+    UnansweredQuestion,
+    fill_template,
+)
 from openmaia.evaluation.prompts import (
     PROMPT_ROLES,
     PUBLISHED_COUNT,
     PublishedPromptWriter,
     StimulusPrompt,
     WrittenPrompts,
-    numbered,
+    number_lines,
     write_prompts,
 )
 
-RATING = re.compile(r"^\W*(\d{1,4})\s*[:.)].*?(?<![\d.,])(\d{1,3})\s*(?:%|/\s*100)?\W*$")
-"""Matches a line of a model's answer: the number of a prompt, optionally the prompt itself, and its rating."""
+_RATING = re.compile(r"^\W*(\d{1,4})\s*[:.)].*?(?<![\d.,])(\d{1,3})\s*(?:%|/\s*100)?\W*$")
+"""The number of a prompt, optionally the prompt itself, and its rating."""
 
-MAX_RATING = 100
+_MAX_RATING = 100
 
 
 def write_paired(
     claims: Sequence[Claim], model: LanguageModel, run_seed: int, explored: ExploredPrompts = frozenset()
 ) -> list[WrittenPrompts]:
-    """Writes test prompts for the claims (descriptions) of several methods about one unit.
-
-    The prompts that are written for all claims form one list. For each claim, the model rates the whole list, and the
-    prompts with the highest and lowest ratings are chosen.
-
-    Args:
-        claims: The claims, one for each method. An abstention (a claim without text) gets no prompts, and none are
-            written for it.
-        model: Writes and rates the prompts.
-        run_seed: The seed of the run.
-        explored: Prompts of images that agents generated, normalised by `overlap.fold`. They must not be used.
-
-    Returns:
-        For each claim, in the order of `claims`, its prompts, or an UnansweredQuestion that says why there are none.
+    """Writes the test prompts of several methods' claims about one unit, in their order. An UnansweredQuestion says why
+    there are none; an abstention gets none, and none are written for it.
     """
     writer = PublishedPromptWriter(model, "pairing")
     written = [write_prompts(claim, writer, PUBLISHED_COUNT, run_seed, explored) for claim in claims]
@@ -56,7 +50,7 @@ def write_paired(
     shared = list(seeds)
     asked = [n for n, prompts in enumerate(written) if isinstance(prompts, list) and prompts]
     questions = [
-        Question.of(template("entailed", claim=claims[n].text, prompts=numbered(shared)), run_seed=run_seed)
+        Question.of(fill_template("entailed", claim=claims[n].text, prompts=number_lines(shared)), run_seed=run_seed)
         for n in asked
     ]
     ratings = model.ask_all(questions, lambda answer: parse_ratings(answer, len(shared)))
@@ -68,7 +62,7 @@ def _chosen(ratings: list[int] | UnansweredQuestion, seeds: Mapping[str, int]) -
     if isinstance(ratings, UnansweredQuestion):
         return ratings
     prompts = list(seeds)
-    most, least = most_and_least(ratings)
+    most, least = find_most_and_least(ratings)
     return [
         StimulusPrompt(role=role, label="", prompt=prompts[position], seed=seeds[prompts[position]])
         for role, positions in zip(PROMPT_ROLES, (most, least), strict=True)
@@ -76,8 +70,8 @@ def _chosen(ratings: list[int] | UnansweredQuestion, seeds: Mapping[str, int]) -
     ]
 
 
-def most_and_least(ratings: Sequence[int], n: int = PUBLISHED_COUNT) -> tuple[list[int], list[int]]:
-    """Returns the positions of the n highest and of the n lowest ratings. No position is in both lists.
+def find_most_and_least(ratings: Sequence[int], n: int = PUBLISHED_COUNT) -> tuple[list[int], list[int]]:
+    """Returns the positions of the n highest and of the n lowest ratings, without a position in both.
 
     If there are fewer than 2 n ratings, n is half their number. Of equal ratings, the earlier position is chosen.
     """
@@ -88,15 +82,13 @@ def most_and_least(ratings: Sequence[int], n: int = PUBLISHED_COUNT) -> tuple[li
 
 
 def parse_ratings(answer: str, count: int) -> list[int]:
-    """Parses a model's ratings from 0 to 100 of `count` numbered prompts, one line for each, such as "3: 80".
-
-    Raises:
-        MalformedAnswer: A prompt has no rating or two, or a rating is above 100.
+    """Parses ratings from 0 to 100 of `count` numbered prompts, one line for each, such as "3: 80". Raises
+    MalformedAnswer unless each has one.
     """
-    lines = [match for line in answer.splitlines() if (match := RATING.match(line))]
+    lines = [match for line in answer.splitlines() if (match := _RATING.match(line))]
     ratings = {int(match[1]): int(match[2]) for match in lines}
     if len(lines) != count or set(ratings) != set(range(1, count + 1)):
         raise MalformedAnswer(f"{len(lines)} ratings came where one was asked for each prompt from 1 to {count}")
-    if max(ratings.values()) > MAX_RATING:
-        raise MalformedAnswer(f"a rating is above {MAX_RATING}")
+    if max(ratings.values()) > _MAX_RATING:
+        raise MalformedAnswer(f"a rating is above {_MAX_RATING}")
     return [ratings[number] for number in range(1, count + 1)]

@@ -1,8 +1,7 @@
-"""Writes the prompts of the images with which a claim (the description of a unit, with labels) is tested.
+"""Writes the prompts of test images.
 
 Positive prompts show what the claim names, neutral prompts do not. No test prompt equals, apart from case and white
-space, the prompt of an image that was generated in the investigation of the unit. The protocols of the MAIA papers do
-not exclude such prompts.
+space, a prompt of the investigation. The protocols of the MAIA papers do not exclude such prompts.
 
 Presets:
     labels: n positive prompts, divided evenly among the labels, each with a matched neutral prompt (our default).
@@ -28,9 +27,9 @@ from openmaia.evaluation.language_model import (
     MalformedAnswer,
     Question,
     UnansweredQuestion,
+    fill_template,
     parse_list,
     parse_pairs,
-    template,
 )
 
 PromptPreset = Literal["labels", "paper", "repo", "pairing"]
@@ -38,26 +37,24 @@ PromptRole = Literal["positive", "neutral"]
 PROMPT_ROLES: tuple[PromptRole, ...] = ("positive", "neutral")
 
 PUBLISHED_COUNT = 7
-"""Number of positive and of neutral prompts for each description in the MAIA papers."""
+"""Positive, and neutral, prompts of a description in the MAIA papers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StimulusPrompt:
-    """A prompt for one image that tests a description, and the seed with which the image is generated."""
+    """The prompt of one test image."""
 
     role: PromptRole
     label: str
-    """The label that the prompt tests; empty if it tests the whole description."""
+    """Empty if the prompt tests the whole description."""
     prompt: str
     seed: int
-    """In the preset `labels` a positive prompt and its matched neutral one share a seed, for the same image layout."""
+    """In the preset `labels` a positive prompt and its neutral one share a seed, for the same image layout."""
 
 
 class PromptWriter(Protocol):
-    """Writes test prompts for claims (descriptions of units).
-
-    A writer asks a language model or, like `openmaia.offline.evaluation.prompts.RulePromptWriter`, follows fixed rules.
-    All methods raise UnansweredQuestion if they find no usable prompts, or the language model gives no usable answer.
+    """All methods raise UnansweredQuestion if they find no usable prompts, or the language model gives no usable
+    answer.
     """
 
     @property
@@ -67,10 +64,7 @@ class PromptWriter(Protocol):
 
     @property
     def words(self) -> Sequence[str]:
-        """Words about which this writer can write prompts.
-
-        As a control, an evaluation draws random words from them and tests each as if it were a unit's description.
-        """
+        """The words that serve as random descriptions."""
         ...
 
     def write(
@@ -81,34 +75,25 @@ class PromptWriter(Protocol):
         explored: ExploredPrompts = frozenset(),
         written: Sequence[StimulusPrompt] = (),
     ) -> list[StimulusPrompt]:
-        """Writes at most n positive and n neutral prompts to test a claim, and returns them in this order.
+        """Returns at most n positive prompts, followed by as many neutral ones; fewer if `explored`, the prompts of the
+        investigation normalised by `overlap.fold`, leaves too few.
 
-        There are fewer if the writer finds too few prompts that are not in `explored`.
-
-        Args:
-            claim: The claim to test. Positive prompts show what it names, neutral ones do not.
-            n: The number of positive prompts, and of neutral prompts.
-            run_seed: The seed of the run.
-            explored: Prompts of images that the agent generated, normalised by `overlap.fold`. They must not be used.
-            written: The prompts of earlier looks. They are used again, with other seeds, only if there are no others.
+        Those `written` for earlier looks are used again, with other seeds, only if there are no others.
         """
         ...
 
     def unrelated(self, n: int, run_seed: int) -> list[str]:
-        """Returns n prompts of control images, which do not depend on any claim."""
+        """Returns n prompts of control images, which depend on no claim."""
         ...
 
     def related(self, claim: Claim, prompts: Sequence[str]) -> frozenset[int]:
-        """Returns the positions in `prompts` of those that show what a claim (the description of a unit) names."""
+        """Returns the positions of the prompts that show what a claim names."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class ModelPromptWriter:
-    """Asks a language model for test prompts, in matched pairs for each label of a claim (the description of a unit).
-
-    The positive prompt of a pair shows what the label names. The neutral prompt is similar, but does not show it.
-    """
+    """Asks a language model for matched pairs of prompts, for each label of a claim."""
 
     model: LanguageModel
 
@@ -119,9 +104,8 @@ class ModelPromptWriter:
 
     @property
     def words(self) -> Sequence[str]:
-        """The words in words.txt, from which random descriptions are drawn as a control.
-
-        They name visible things and properties, without a relation to any network or data set.
+        """The words in words.txt. They name visible things and properties, without a relation to any network or
+        dataset.
         """
         return (files("openmaia.evaluation") / "words.txt").read_text(encoding="utf-8").split()
 
@@ -133,10 +117,8 @@ class ModelPromptWriter:
         explored: ExploredPrompts = frozenset(),
         written: Sequence[StimulusPrompt] = (),
     ) -> list[StimulusPrompt]:
-        """Asks the model for n pairs of a positive and a neutral prompt, divided evenly among the labels of a claim.
-
-        The prompts for one label must not show what the other labels name. If some pairs contain a prompt that is in
-        `explored` or repeats another test prompt, the model is asked once more to replace them.
+        """Returns pairs in which no label's prompts show what the others name. The model is asked once more to replace
+        pairs in `explored` and repeated prompts.
         """
         labels = claim.statements
         earlier = prompt_rows(written)
@@ -149,8 +131,8 @@ class ModelPromptWriter:
                 avoid = f"Neither prompt may show any of these: {'; '.join(others)}." if others else ""
 
                 def ask(missing: int, used: str, label: str = label, avoid: str = avoid) -> list[tuple[str, ...]]:
-                    text = template("pairs", claim=label, n=missing, avoid=f"{avoid}\n{used}".strip())
-                    question = Question.of(f"{text}\n{template('lines', n=missing)}", run_seed=run_seed)
+                    text = fill_template("pairs", claim=label, n=missing, avoid=f"{avoid}\n{used}".strip())
+                    question = Question.of(f"{text}\n{fill_template('lines', n=missing)}", run_seed=run_seed)
                     return self.model.ask(question, lambda answer: parse_pairs(answer, missing))
 
                 before = [(positive, neutral) for shown, positive, neutral in earlier if shown == label]
@@ -159,22 +141,20 @@ class ModelPromptWriter:
         return seed_pairs(rows, run_seed, earlier)
 
     def unrelated(self, n: int, run_seed: int) -> list[str]:
-        """Asks the language model for n prompts of varied everyday scenes."""
-        text = template("unrelated", n=n) + "\n" + template("lines", n=n)
+        """Returns n prompts of varied everyday scenes."""
+        text = fill_template("unrelated", n=n) + "\n" + fill_template("lines", n=n)
         return self.model.ask(Question.of(text, run_seed=run_seed), lambda answer: parse_list(answer, n))
 
     def related(self, claim: Claim, prompts: Sequence[str]) -> frozenset[int]:
-        """Asks the language model which prompts show what a claim (description) names, and returns their positions."""
-        text = template("related", claim=claim.text, prompts=numbered(prompts))
+        """Returns the positions of the prompts that show what a claim names."""
+        text = fill_template("related", claim=claim.text, prompts=number_lines(prompts))
         return self.model.ask(Question.of(text), lambda answer: parse_numbers(answer, len(prompts)))
 
 
 @dataclass(frozen=True, slots=True)
 class PublishedPromptWriter(ModelPromptWriter):
-    """Writes prompts as the MAIA papers and their published code do, for the presets `paper`, `repo` and `pairing`.
-
-    It asks a language model one question for all positive prompts of a claim and one for all neutral prompts. Unlike
-    those of `ModelPromptWriter`, positive and neutral prompts are not matched in pairs.
+    """Asks one question for all positive prompts and one for all neutral ones, which are not matched, as the MAIA
+    papers and their code do.
     """
 
     preset: PromptPreset
@@ -187,20 +167,15 @@ class PublishedPromptWriter(ModelPromptWriter):
         explored: ExploredPrompts = frozenset(),
         written: Sequence[StimulusPrompt] = (),
     ) -> list[StimulusPrompt]:
-        """Asks the model for n positive and n neutral prompts, and returns them in this order.
-
-        The preset `repo` follows the published code: the model gets the labels of the claim. The other presets follow
-        the papers: it gets the description, a sentence. Prompts in `explored` are left out, because the agent used them
-        in its experiments.
-        """
+        """In the preset `repo` the model gets the labels of the claim, otherwise the description."""
         statement = "\n".join(claim.labels) if self.preset == "repo" else claim.description
         prompts: list[StimulusPrompt] = []
         uses = Counter(fold(each.prompt) for each in written)
         for role in PROMPT_ROLES:
 
             def ask(missing: int, used: str, role: PromptRole = role) -> list[tuple[str, ...]]:
-                text = template(role, claim=statement or claim.text, n=missing)
-                text = "\n".join(filter(None, (text, used, template("lines", n=missing))))
+                text = fill_template(role, claim=statement or claim.text, n=missing)
+                text = "\n".join(filter(None, (text, used, fill_template("lines", n=missing))))
                 question = Question.of(text, run_seed=run_seed)
                 return [(prompt,) for prompt in self.model.ask(question, lambda answer: parse_list(answer, missing))]
 
@@ -211,8 +186,8 @@ class PublishedPromptWriter(ModelPromptWriter):
 
 
 AskForPrompts = Callable[[int, str], list[tuple[str, ...]]]
-"""A function (n, instruction) -> rows: asks for n prompts, or n pairs of prompts, and returns each as a tuple. The
-instruction, which may be empty, names prompts that must not be written again."""
+"""(n, instruction) -> rows: asks for n prompts, or pairs of prompts, each returned as a tuple. The instruction, which
+may be empty, names prompts that must not be written again."""
 
 
 def ask_for_new(
@@ -222,23 +197,13 @@ def ask_for_new(
     uses: Counter[str],
     earlier: Iterable[tuple[str, ...]] = (),
 ) -> list[tuple[str, ...]]:
-    """Asks a language model for n prompts or pairs of prompts, and once more to replace those that cannot be used.
+    """Asks for n rows (prompts or pairs), and once more to replace those that cannot be used. Returns at most n.
 
-    Rows (prompts or pairs) that contain a prompt in `explored` are left out. Rows that only repeat another test prompt
-    are used if there are too few others.
+    Rows with a prompt in `explored` are left out. Rows that only repeat another test prompt, or are among those of
+    earlier looks, are used if there are too few others. `uses` counts the uses of each prompt, normalised by
+    `overlap.fold`; those of new rows are added.
 
-    Args:
-        ask: Asks the language model for a number of rows.
-        n: The number of rows.
-        explored: Prompts that must not be used, normalised by `overlap.fold`.
-        uses: How often each prompt, normalised in the same way, was used so far. The prompts of new rows are added.
-        earlier: Rows that were used before, and are used again only if there are too few others.
-
-    Returns:
-        At most n rows.
-
-    Raises:
-        UnansweredQuestion: The model gave no usable answer, or only prompts in `explored`.
+    Raises UnansweredQuestion if the model gave no usable answer, or only prompts in `explored`.
     """
     new: list[tuple[str, ...]] = []
     refused = list(earlier)
@@ -270,7 +235,7 @@ def _not_again(prompts: Sequence[tuple[str, ...]]) -> str:
 
 
 WrittenPrompts = list[StimulusPrompt] | UnansweredQuestion
-"""The test prompts of a claim (empty for an abstention), or the error that says why they could not be written."""
+"""Empty for an abstention, or the error that says why no prompts could be written."""
 
 
 def write_prompts(
@@ -281,12 +246,7 @@ def write_prompts(
     explored: ExploredPrompts = frozenset(),
     written: Sequence[StimulusPrompt] = (),
 ) -> WrittenPrompts:
-    """Writes test prompts for a claim, see `PromptWriter.write`.
-
-    Returns:
-        The prompts; an empty list for an abstention. If the writer raises UnansweredQuestion, this exception is
-        returned.
-    """
+    """Writes test prompts (see `PromptWriter.write`). An UnansweredQuestion of the writer is returned."""
     try:
         return [] if claim.is_abstention else writer.write(claim, n, run_seed, explored, written)
     except UnansweredQuestion as error:
@@ -294,11 +254,8 @@ def write_prompts(
 
 
 def parse_numbers(answer: str, count: int) -> frozenset[int]:
-    """Parses a model's answer, numbers from 1 to `count` or the word "none", and returns them as positions from 0.
-
-    Raises:
-        MalformedAnswer: The answer contains neither numbers nor "none", or both, or an interval such as "1-3", or a
-            number that is not from 1 to `count`.
+    """Parses numbers from 1 to `count`, or the word "none", as positions from 0. Raises MalformedAnswer if there is
+    neither, both, an interval such as "1-3", or another number.
     """
     written, is_none = re.findall(r"\d+", answer), "none" in answer.casefold()
     is_range = re.search(r"\d\s*[-–—]\s*\d", answer) is not None
@@ -319,13 +276,11 @@ def prompt_rows(prompts: Sequence[StimulusPrompt]) -> list[tuple[str, str, str]]
 def seed_pairs(
     rows: Sequence[tuple[str, str, str]], run_seed: int, earlier: Sequence[tuple[str, str, str]] = ()
 ) -> list[StimulusPrompt]:
-    """Assigns seeds of the image generator to rows of (label, positive prompt, neutral prompt).
+    """Assigns seeds to rows of (label, positive prompt, neutral prompt). Returns all positive prompts, followed by all
+    neutral ones.
 
-    A seed depends on the texts of the pair and on how often the pair occurred in previous rows. Therefore a pair has
-    the same images in every claim, and a repeated pair has new images. `earlier` are the rows of earlier looks.
-
-    Returns:
-        All positive prompts, followed by all neutral ones.
+    A seed depends on the pair and on how often it occurred before, in `earlier` looks too, so that a pair has the same
+    images in every claim, and a repeated pair new ones.
     """
     occurrences = Counter(f"{positive} | {neutral}" for _, positive, neutral in earlier)
     seeds: list[int] = []
@@ -340,6 +295,6 @@ def seed_pairs(
     ]
 
 
-def numbered(prompts: Sequence[str]) -> str:
-    """Returns a text that lists prompts with numbers from 1."""
+def number_lines(prompts: Sequence[str]) -> str:
+    """Lists prompts with numbers from 1."""
     return "\n".join(f"{number}. {prompt}" for number, prompt in enumerate(prompts, start=1))

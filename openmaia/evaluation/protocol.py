@@ -1,8 +1,7 @@
-"""Tests claims (descriptions of units): measures how the unit responds to images of a claim and to control images.
+"""Tests claims.
 
-`evaluate_investigation` tests the claim of one investigation. It needs services and read-only reference data (control
-images and the responses to them), but no results of other investigations. Scores that compare units are computed
-afterwards from the stored results, the trials.
+`evaluate_investigation` tests the claim of one investigation and needs no results of others. Scores that compare units
+are computed afterwards from the stored trials.
 """
 
 from collections.abc import Mapping, Sequence
@@ -37,21 +36,8 @@ def evaluate_investigation(
     reference: ReferenceData,
     explored: ExploredPrompts,
 ) -> bytes:
-    """Tests the claim of one investigation.
-
-    Args:
-        claim: The description and labels that the investigation ended with.
-        services: The models that generate, measure and judge the test images and write their prompts.
-        design: The prompt preset and the numbers of images.
-        reference: Control images and the responses to them, the same for all investigations (`prepare_reference`).
-        explored: The prompts of images that were generated in the investigation, normalised by `overlap.fold`. No test
-            image may use them.
-
-    Returns:
-        The trial (test images and responses) as a Parquet file, for `Run.write_artifact(TRIALS, …)`.
-
-    Raises:
-        ServiceError: A service failed permanently.
+    """Tests the claim of one investigation. Returns the trial as a Parquet file, for `Run.write_artifact(TRIALS, …)`.
+    No test image has a prompt in `explored`.
     """
     return to_parquet(run_trials([claim], services, design, reference, explored)[0])
 
@@ -63,14 +49,7 @@ def run_trials(
     reference: ReferenceData,
     explored: ExploredPrompts = frozenset(),
 ) -> list[Trial]:
-    """Tests the claims of several methods about one unit. Returns their trials in the order of the claims.
-
-    A trial holds the test images of a claim (a description) and the responses to them. `explored` are the prompts of
-    images that were generated in the unit's investigations. No test image has one of these prompts.
-
-    Raises:
-        ServiceError: A service failed permanently.
-    """
+    """Tests the claims of several methods about one unit, in their order. No test image has a prompt in `explored`."""
     written = write_all(claims, services, design, explored)
     trials = [
         _run_trial(claim, prompts, services, design, reference, explored)
@@ -87,13 +66,8 @@ def write_all(
     design: EvaluationDesign,
     explored: ExploredPrompts = frozenset(),
 ) -> list[WrittenPrompts]:
-    """Writes the test prompts for the claims (descriptions) of several methods about one unit.
-
-    In the preset `pairing`, the claims share their prompts. In all other presets, each claim gets its own prompts. No
-    prompt is in `explored`, the prompts of images that the agents generated.
-
-    Returns:
-        For each claim its prompts, or an UnansweredQuestion that says why there are none.
+    """Writes the test prompts of the claims of several methods about one unit, which share them in the preset
+    `pairing`. For each claim an UnansweredQuestion may say why there are none.
     """
     if design.preset == "pairing":
         assert services.model is not None
@@ -107,16 +81,8 @@ def evaluate_claims(
     design: EvaluationDesign,
     explored: ExploredPrompts = frozenset(),
 ) -> list[Evaluation]:
-    """Tests and scores claims (descriptions) about any units without storing anything.
-
-    Args:
-        claims: The claims.
-        services: The models that test them.
-        design: How they are tested.
-        explored: The prompts of the images that the agents generated. No test image has one of them.
-
-    Returns:
-        The evaluations (scored tests), in the order of the claims.
+    """Tests and scores claims about any units without storing anything, in their order. No test image has a prompt in
+    `explored`.
     """
     if not claims:
         return []
@@ -190,19 +156,8 @@ def assemble_trial(
     controls: ControlImages,
     explored: ExploredPrompts = frozenset(),
 ) -> Trial:
-    """Builds the trial of a claim from the claim's own images and the control images, as if after a single look.
-
-    The field `detection` of the trial stays empty, because it needs a judge's verdicts on photographs.
-
-    Args:
-        claim: The claim.
-        own: Its positive and neutral images.
-        own_responses: The responses of all units of the layer to each of these images, (units,).
-        services: Their names are stored.
-        design: The prompt preset and the name of the generator.
-        reference: Says how the units are standardised.
-        controls: The control images and the responses to them (`ReferenceData.controls`).
-        explored: The prompts of images that were generated in the investigation of the unit.
+    """Builds the trial of a claim from its positive and neutral images (`own`), with responses of the layer to each,
+    (units,), as if after a single look and without `detection`.
     """
     control_stimuli, control_responses = controls
     stimuli, responses = [*own, *control_stimuli], np.stack([*own_responses, *control_responses])

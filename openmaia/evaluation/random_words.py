@@ -1,8 +1,7 @@
 """Tests random words as if they described units, as a control and for the null distribution of p-values.
 
-Each description is one word, drawn from the words that the prompt writer can write about. One word is the strictest
-control: the score of several words would be an average, which is closer to chance. The images are generated once for
-all layers.
+One word is the strictest control: the score of several words would be an average, which is closer to chance. The images
+are generated once for all layers.
 """
 
 import random
@@ -18,44 +17,37 @@ from openmaia.evaluation.protocol import assemble_trial, write_all
 from openmaia.evaluation.services import EvaluationDesign, EvaluationServices
 from openmaia.evaluation.trials import Trial, draw_stimuli, is_drawable
 
-METHOD = "random words"
+_METHOD = "random words"
 
 
-TRIES = 8
-"""Maximum number of words tried for each wanted description, because a generator may be unable to draw some words."""
+_TRIES = 8
+"""Words that are tried for each wanted description, because a generator may be unable to draw some."""
 
 
-def random_labels(words: Collection[str], count: int, run_seed: int) -> list[str]:
+def draw_labels(words: Collection[str], count: int, run_seed: int) -> list[str]:
     """Draws `count` different words, or all of them if there are fewer, in an order that `run_seed` determines."""
     ordered = sorted(set(words))
-    return random.Random(f"{run_seed} {METHOD}").sample(ordered, min(count, len(ordered)))
+    return random.Random(f"{run_seed} {_METHOD}").sample(ordered, min(count, len(ordered)))
 
 
 def measure_random_words(
     layers: Collection[str], services: EvaluationServices, design: EvaluationDesign, reference: ReferenceData
 ) -> Iterator[Trial]:
-    """Tests descriptions that consist of one random word each, in each of the layers, as a control.
+    """Tests at most `design.random_words` descriptions of one random word each, the same in all layers.
 
-    There are at most `design.random_words` descriptions. All layers have the same ones. If the prompt writer gives no
-    usable answer for a word, or if the generator cannot draw it, another word is used. Images are not stored.
-
-    Yields:
-        The trials, each of which is the test of one description in one layer: first those of the first description in
-        all layers, then those of the second, and so on. A random word describes no particular unit, so `claim.unit` of
-        a trial is unit 0 of the layer as a placeholder, and `claim.replicate` is the number of the description.
-
-    Raises:
-        ServiceError: A service failed permanently.
+    A word for which there are no usable prompts, or that cannot be drawn, is replaced by another. Images are not
+    stored. Yields the trials of the first word in all layers, then those of the second, and so on. `claim.unit` is unit
+    0 of the layer as a placeholder, and `claim.replicate` the number of the word.
     """
     if not layers or not design.random_words:
         return
     target, ordered, number = services.target.info().name, sorted(layers), 0
-    for label in random_labels(services.writer.words, TRIES * design.random_words, design.seed):
+    for label in draw_labels(services.writer.words, _TRIES * design.random_words, design.seed):
         claims = [
             Claim(
                 unit=Unit(target=target, layer=layer, index=0),
                 replicate=number,
-                method=METHOD,
+                method=_METHOD,
                 description=label,
                 labels=(label,),
             )

@@ -1,4 +1,4 @@
-"""Tests and scores the descriptions of a run's finished investigations."""
+"""Tests and scores the descriptions of a run."""
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import asdict, replace
@@ -23,14 +23,10 @@ def evaluate_run(
     design: EvaluationDesign,
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> None:
-    """Evaluates in this process every finished investigation that has no evaluation yet.
+    """Evaluates in this process every finished investigation that has no evaluation yet. Each trial is stored when it
+    is done, so that an interrupted evaluation goes on.
 
-    Each trial (the test of one description) is stored as soon as it is done, so that an interrupted evaluation
-    continues where it stopped. After each trial `progress` is called with the number of investigations tested so far
-    (including those that an interrupted evaluation had tested) and the number of all unevaluated ones.
-
-    Raises:
-        ServiceError: A service failed permanently.
+    `progress` gets the number of investigations tested so far, earlier ones included, and that of all unevaluated ones.
     """
     unevaluated, untested = unevaluated_claims(run), untested_claims(run)
     without_words = _without_random_words(run, {each.unit.layer for each in run.evaluated()}, design)
@@ -52,14 +48,10 @@ def evaluate_run(
 
 
 def measure_run(run: Run, services: EvaluationServices) -> None:
-    """Measures and stores the reliability of a run, and how well labels match what units are known to respond to.
-
-    The reliability says how far repeated investigations of a unit agree. It is stored last, with a hash that identifies
-    the evaluations (`evaluation_stamp`). If the hash is missing or outdated, for example after an interruption,
-    `evaluate_run` calls this function again.
-    """
+    """Measures and stores the reliability of a run, and how well labels match known truths."""
     if services.truths:
         _measure_truth(run, services)
+    # Last, because its stamp tells `evaluate_run` that nothing was interrupted.
     write_reliability(run, measure_reliability(run, services.similarities))
 
 
@@ -73,21 +65,13 @@ def measure_together(
     design: EvaluationDesign,
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> None:
-    """Tests the claims of several runs about the same units with the same control images, and stores the trials.
+    """Tests the claims of several runs (one for each method) about the same units with the same control images, and
+    stores the trials.
 
-    A claim is a description with labels, a trial is its test. Claims of different runs belong together if they have the
-    same unit and replicate. In the preset `pairing` they share their prompts, too. A unit is left out if its claims of
-    all runs are tested already. No test image has the prompt of an image that was generated in an investigation of the
-    unit in any of the runs. The trials are not scored here; `evaluate_run` does that afterwards for each run.
-
-    Args:
-        runs: The runs, one for each method. Their target is the same.
-        services: The services that test all of them.
-        design: The design of the evaluation.
-        progress: Called with the number of units that are done and the number of all units.
-
-    Raises:
-        ServiceError: A service failed permanently.
+    Claims of the same unit and replicate belong together. In the preset `pairing` they share their prompts, too. A unit
+    is left out if its claims of all runs are tested already. No test image has a prompt of an investigation of the unit
+    in any of the runs. `evaluate_run` scores the trials afterwards. `progress` gets the number of units that are done
+    and that of all.
     """
     claims = [{claim.investigation: claim for claim in read_claims(run)} for run in runs]
     untested = [{claim.investigation for claim in untested_claims(run)} for run in runs]
@@ -115,16 +99,8 @@ def measure_together(
 def prepare_run(
     run: Run, layers: Collection[str], services: EvaluationServices, design: EvaluationDesign
 ) -> ReferenceData:
-    """Generates the control images that all tests of the units in these layers share, and measures the responses.
-
-    As a further control, random words are tested as descriptions. These tests are stored in the run, unless they are
-    stored already.
-
-    Returns:
-        The control images and the responses of the units to them.
-
-    Raises:
-        ServiceError: A service failed permanently.
+    """Prepares the data that all trials of these layers share. Trials of random words are stored in the run, unless
+    they are stored already.
     """
     reference = prepare_reference(layers, services, design)
     trials = list(measure_random_words(_without_random_words(run, layers, design), services, design, reference))
@@ -139,33 +115,26 @@ def prepare_run(
 
 
 def _without_random_words(run: Run, layers: Collection[str], design: EvaluationDesign) -> set[str]:
-    """Returns those of the layers whose random words, the control, have to be measured."""
+    """Returns the layers whose random words have to be measured."""
     measured = {each.unit.layer for each in run.belonging(RANDOM_WORDS) if each.replicate == 0}
     return {*layers} - measured if design.random_words else set()
 
 
 def unevaluated_claims(run: Run) -> list[Claim]:
-    """Returns the claims (descriptions) of finished investigations that have no evaluation (scores) yet."""
+    """Returns the claims of finished investigations that have no evaluation yet."""
     evaluated = run.evaluated()
     return [claim for claim in read_claims(run) if claim.investigation not in evaluated]
 
 
 def untested_claims(run: Run) -> list[Claim]:
-    """Returns the claims (descriptions) of finished investigations that still have to be tested.
-
-    A claim has to be tested if it has no scores and no stored trial. A trial consists of the test images and the units'
-    responses to them.
-    """
+    """Returns the claims of finished investigations that have neither an evaluation nor a stored trial."""
     tried = run.belonging(TRIALS)
     return [claim for claim in unevaluated_claims(run) if claim.investigation not in tried]
 
 
 def score_trials(run: Run, claims: Sequence[Claim]) -> None:
-    """Computes scores from the stored trials of claims (descriptions), and replaces the trials by evaluations.
-
-    A trial holds the test images of a claim and the units' responses to them. An evaluation also has the scores, which
-    compare the unit with others of its layer. Then the p-values of all evaluated descriptions of the run are computed
-    again, because they depend on each other.
+    """Replaces the stored trials of claims by evaluations, and computes the p-values of the run again, because they
+    depend on each other.
     """
     stored = run.belonging(TRIALS) | run.evaluated()
     for target, layer in sorted({(each.unit.target, each.unit.layer) for each in stored}):

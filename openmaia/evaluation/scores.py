@@ -1,8 +1,4 @@
-"""Computes the scores of a claim (the description of a unit) from the stored activations of its trial, its test.
-
-The scores compare the unit's activations on the positive images of the claim with those on its neutral images, on
-control images, and on the images of other units' claims, and with the activations of all other units of the layer.
-"""
+"""Computes the scores of a claim from the activations of its trial and of the trials of other units."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -19,18 +15,17 @@ from openmaia.evaluation.prompts import PROMPT_ROLES
 from openmaia.evaluation.trials import EXEMPLARS, Trial
 
 MAX_PARTNERS = 4
-"""Maximum number of other units whose images serve as control images of a unit."""
+"""Other units whose images serve as controls of a unit."""
 
 STAND_INS = 16
-"""Maximum number of random words whose images stand in for those of other units' descriptions at a look."""
+"""Random words whose images stand in for those of other units' descriptions at a look."""
 
 RESAMPLES = 2000
-"""Number of bootstrap resamples of the stored intervals."""
 
 COUNTED = ("tested", "abstained", "undrawable")
-"""Values of `Trial.outcome` that enter averages over all units, in which abstentions and undrawable claims get the AUC of
-chance. A claim for which no usable prompts were written (`unwritten`) has no score, because that is not the fault of the
-description."""
+"""Values of `Trial.outcome` that enter averages over all units, in which abstentions and undrawable claims get the AUC
+of chance. A claim without usable prompts (`unwritten`) has no score, because that is not the fault of the description.
+"""
 
 SIZES = {
     "z_positive": "images of the description",
@@ -40,27 +35,26 @@ SIZES = {
     "z_random": "photographs",
     "z_exemplars": "top exemplars",
 }
-"""Mean activations in standard deviations of the dataset, on these images. They are known only if `Trial.standard` is
-EXEMPLARS: with another standard the numbers would not be comparable."""
+"""Mean activations in SD on these images. They are known only if `Trial.standard` is EXEMPLARS: with another standard
+the numbers would not be comparable."""
 SIZE_OF = {"auc": "z_neutral", "auc_against": "z_against", "auc_unrelated": "z_unrelated", "auc_random": "z_random"}
 """The mean activation on the control images of each AUC."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evaluation:
-    """A trial (the test of one description), and the trials of other units that it is compared with."""
+    """A trial, and the trials of other units that it is compared with."""
 
     trial: Trial
     others: tuple[Trial, ...]
-    """Trials of other units of the layer. Their matrices contain the responses of this trial's unit to their images."""
+    """Their matrices contain the responses of this trial's unit to their images."""
     words: tuple[Trial, ...] = ()
-    """The layer's trials of random words, a control (`openmaia.evaluation.random_words`)."""
+    """The layer's trials of random words (`openmaia.evaluation.random_words`)."""
 
     @property
     def scores(self) -> dict[str, Any]:
-        """All scores by name, as JSON values: the items of `values`, and `controls`. Each access computes them again.
-
-        `controls` is the result of `control_scores`; it is empty if no description was tested.
+        """`values` and `controls`, the result of `control_scores` (empty if nothing was tested), as JSON values. Each
+        access computes them again.
         """
         tested = self.trial.outcome == "tested"
         unit = self.trial.claim.unit.index
@@ -68,22 +62,20 @@ class Evaluation:
 
     @property
     def values(self) -> dict[str, Any]:
-        """All scores except `controls` (see `control_scores`), whose bootstrap intervals take longer to compute.
+        """All scores except `controls`, whose bootstrap takes longer. Undefined scores are None.
 
-        Each AUC compares the activations of the trial's unit on two groups of images. Undefined scores are None.
-
-        `auc`: positive against neutral images of the trial; None if nothing was tested.
-        `auc_all`: the same, and 0.5 (chance) for an abstention and for a description that the generator cannot draw.
+        `auc`: positive against neutral images; None if nothing was tested.
+        `auc_all`: the same, and 0.5 for an abstention and for a description that cannot be drawn.
         `auc_by_label`: the same for the images of each label. `auc_worst`: the lowest of these AUCs.
         `auc_unrelated`, `auc_random`: positive images against unrelated images, and against photographs.
         `auc_against`: positive images against the positive images of `others`.
-        `auc_other`: mean over the trials in `others` of an AUC: the positive against the neutral images of that trial.
+        `auc_other`: mean over the trials in `others` of their own AUC, positive against neutral images.
         `auc_words`: the same mean over the trials in `words`.
 
         `positive`, `neutral`: mean activations on the positive and on the neutral images.
         `difference`, `d`: the difference of these means, and Cohen's d.
-        `z_difference`: the same difference for standardised activations. See SIZES for the other names with `z_`.
-        `mad`, `clarity`: positive images against photographs, measured as CoSy and FADE do.
+        `z_difference`: the difference of standardised activations. See SIZES for the other names with `z_`.
+        `mad`, `clarity`: positive images against photographs, as in CoSy and FADE.
 
         See `identification` for `rank`, `units`, `top1`, `top5` and `chance`, and `Trial` for `detection`, `outcome`
         and `cause`.
@@ -118,19 +110,12 @@ class Evaluation:
         return scores
 
     def groups(self) -> tuple[ClusteredValues, ClusteredValues]:
-        """Returns the unit's standardised activations on the positive and on the neutral images of its own description.
-
-        Positive images show what the description names, neutral images do not.
-        """
+        """Returns the unit's standardised activations on the positive and on the neutral images of the trial."""
         return self.groups_of(self.trial)
 
     def groups_of(self, other: Trial) -> tuple[ClusteredValues, ClusteredValues]:
-        """Returns the unit's standardised activations on the positive and on the neutral images of any description.
-
-        Positive images show what the description names, neutral images do not.
-
-        Args:
-            other: The trial (test) of the description, which may be about this unit or another unit of the layer.
+        """Returns the unit's standardised activations on the positive and on the neutral images of any trial of the
+        layer.
         """
         unit = self.trial.claim.unit.index
         return _deviations(other, "positive", unit), _deviations(other, "neutral", unit)
@@ -148,11 +133,6 @@ class Evaluation:
         return sizes | {"z_against": against, "z_exemplars": _mean([trial.exemplars])}
 
     def _auc_against(self) -> float | None:
-        """Returns the AUC of the unit's activations on its own positive images against those of other units.
-
-        It is None if other units have no such images, or if activations are not standardised over the dataset
-        (`Trial.standard` is not EXEMPLARS).
-        """
         own, foreign = self.groups()[0], _foreign(self.trial, self.trial.claim.unit.index, self.others)
         return auc(own.values, foreign.values) if foreign.values else None
 
@@ -160,21 +140,17 @@ class Evaluation:
 def control_scores(
     trial: Trial, unit: int, others: Sequence[Trial], resamples: int = RESAMPLES
 ) -> dict[str, dict[str, Any]]:
-    """Compares a unit's responses to the positive images of a description with those to each group of control images.
+    """Compares a unit's responses to the positive images of a description with those to each group of controls.
 
     Args:
-        trial: The trial (test images and responses) of the description.
         unit: The index of the unit, which may be another one than that of the description.
-        others: Trials of other units, whose positive images are one group of control images.
-        resamples: Number of bootstrap resamples.
+        others: Trials of other units, whose positive images are one group.
 
     Returns:
-        A dictionary for each group of control images, by the name of its score: `auc` (neutral images), `auc_against`
-        (positive images of `others`), `auc_unrelated` and `auc_random` (photographs). Empty groups are left out. Each
-        of these dictionaries holds the AUC as `auc`, its interval at the level of the trial's last look as `low` and
-        `high` (`bootstrap.widened_interval` over prompts and photographs), the numbers of positive and of control
-        images as `n`, the numbers of their prompts as `prompts`, and the mean standardised activations on both as
-        `means`.
+        For each group that is not empty, by the name of its score (`auc`, `auc_against`, `auc_unrelated`,
+        `auc_random`): the AUC as `auc`, its interval at the level of the trial's last look as `low` and `high`
+        (`bootstrap.widened_interval` over prompts and photographs), the numbers of positive and of control images as
+        `n`, the numbers of their prompts as `prompts`, and the mean standardised activations on both as `means`.
     """
     positive = _deviations(trial, "positive", unit)
     groups = {
@@ -201,11 +177,7 @@ def control_scores(
 
 
 def _foreign(trial: Trial, unit: int, others: Sequence[Trial]) -> ClusteredValues:
-    """Returns a unit's standardised activations on the positive images of the trials `others`.
-
-    The result is empty if `trial` is standardised by its own control images and not over the dataset (EXEMPLARS),
-    because such trials are not on a common scale.
-    """
+    # Trials that are standardised by their own images are not on a common scale.
     groups = [_deviations(other, "positive", unit) for other in others] if trial.standard == EXEMPLARS else []
     return ClusteredValues.of(
         [value for group in groups for value in group.values], [name for group in groups for name in group.clusters]
@@ -213,15 +185,8 @@ def _foreign(trial: Trial, unit: int, others: Sequence[Trial]) -> ClusteredValue
 
 
 def raw_group(trial: Trial, role: str) -> ClusteredValues:
-    """Returns the raw (not standardised) activations of a unit on the images of one role.
-
-    Args:
-        trial: The test of a description of the unit.
-        role: A value of `Stimulus.role`, such as "positive".
-
-    Returns:
-        The activations, each with the cluster of its image for the bootstrap (`Stimulus.cluster`). Images that are
-        known not to show what was requested (`Stimulus.shows` is False) are left out.
+    """Returns the activations of the unit on the images of a role (`Stimulus.role`), not standardised, without images
+    that are known not to show what was requested.
     """
     shown = [trial.stimuli[row] for row in trial.rows(role, verified=True)]
     return ClusteredValues.of([each.activation for each in shown], [each.cluster for each in shown])
@@ -238,9 +203,8 @@ def _values(groups: tuple[ClusteredValues, ClusteredValues]) -> tuple[tuple[floa
 
 
 def _own_scores(trial: Trial) -> dict[str, Any]:
-    """Returns the scores of raw activations and, as `z_…`, of standardised ones.
-
-    `shown` is the share of positive images that were verified to show what was requested.
+    """Returns the scores of raw activations and, as `z_…`, of standardised ones. `shown` is the share of positive
+    images that were verified.
     """
     positive, neutral = raw_group(trial, "positive").values, raw_group(trial, "neutral").values
     verdicts = [trial.stimuli[row].shows for row in trial.rows("positive")]
@@ -262,7 +226,7 @@ def _own_scores(trial: Trial) -> dict[str, Any]:
 
 
 def _label_scores(trial: Trial) -> dict[str, Any]:
-    """Returns the AUC of each label's positive images against its neutral images, and the lowest of these AUCs."""
+    """Returns the AUC of each label's positive images against its neutral images, and the lowest of them."""
     labels = dict.fromkeys(s.label for s in trial.stimuli if s.role == "positive" and s.label)
     by_label: dict[str, float | None] = {}
     for label in labels if trial.outcome == "tested" else ():
@@ -283,11 +247,8 @@ def _label_scores(trial: Trial) -> dict[str, Any]:
 def _control_scores(trial: Trial) -> dict[str, float | None]:
     """Compares positive images with unrelated images and with photographs.
 
-    Returns:
-        `auc_unrelated` and `auc_random`: the AUC against unrelated images and against photographs.
-        `mad`: CoSy's mean activation difference from the photographs (Kopf et al. 2024, section 4).
-        `clarity`: that of FADE (Puri et al. 2025), the absolute Gini coefficient 2 AUC - 1 against the photographs.
-        If nothing was tested or there are no such images, the values are None.
+    `mad` is CoSy's mean activation difference (Kopf et al. 2024, section 4), `clarity` that of FADE (Puri et al. 2025),
+    the absolute Gini coefficient 2 AUC - 1, both against photographs. Without images, values are None.
     """
     groups = {role: raw_group(trial, role).values for role in ("positive", "unrelated", "random")}
     if trial.outcome != "tested":
@@ -302,16 +263,10 @@ def _control_scores(trial: Trial) -> dict[str, float | None]:
 
 
 def identification(trial: Trial) -> dict[str, Any]:
-    """Ranks a unit among all units of its layer by the activations on the positive images of its description.
-
-    The activations of every unit are standardised by its own mean and standard deviation, so that a unit with high
-    activations on all images does not rank first.
-
-    Args:
-        trial: The test of the description, with the responses of all units of the layer.
+    """Ranks a unit among all units of its layer by the standardised activations on its positive images.
 
     Returns:
-        `rank`: rank of the unit's mean standardised activation (1 is the highest, ties share their mean rank).
+        `rank`: rank of the unit's mean (1 is the highest, ties share their mean rank).
         `units`: number of units of the layer.
         `top1` and `top5`: share of images on which the unit is the highest, or among the five highest. Tied units share
         the remaining places equally.
@@ -321,6 +276,7 @@ def identification(trial: Trial) -> dict[str, Any]:
     rows = trial.rows("positive", verified=True)
     if trial.outcome != "tested" or not rows:
         return {"rank": None, "top1": None, "top5": None, "chance": None}
+    # Standardised, or a unit with high activations on all images would rank first.
     deviations = trial.matrix[rows].astype(np.float64)
     unit, count = trial.claim.unit.index, deviations.shape[1]
     means = deviations.mean(axis=0)
@@ -334,15 +290,8 @@ def identification(trial: Trial) -> dict[str, Any]:
 
 
 def _among_highest(deviations: FloatArray, unit: int, k: int) -> FloatArray:
-    """Returns for each image whether the unit has one of the k highest activations. Tied units share places equally.
-
-    Args:
-        deviations: Standardised activations, (images, units).
-        unit: The index of the unit.
-        k: The number of places.
-
-    Returns:
-        1 if the unit is among the k highest, 0 if it is not, and a fraction if it is tied, (images,).
+    """Returns 1 for each image on which the unit is among the k highest, 0 for others, and a fraction for ties,
+    (images,).
     """
     own = deviations[:, [unit]]
     above, equal = (deviations > own).sum(axis=1), (deviations == own).sum(axis=1)
@@ -350,10 +299,10 @@ def _among_highest(deviations: FloatArray, unit: int, k: int) -> FloatArray:
 
 
 def partners(claim: Claim, tested: Sequence[Claim], sharing: Sharing, count: int = MAX_PARTNERS) -> list[Claim]:
-    """Returns the tested claims about other units whose images serve as control images for a claim.
+    """Returns the tested claims about other units whose images serve as controls of a claim.
 
-    These are at most `count` claims of the same method and replicate about the following units of the layer, in the
-    cyclic order of `following_units`. Claims that are alike (`Claim.is_like`) are left out.
+    At most `count` claims of the same method and replicate about the units that follow in the layer
+    (`following_units`), without claims that are alike.
     """
     same = {
         each.unit: each
@@ -364,22 +313,20 @@ def partners(claim: Claim, tested: Sequence[Claim], sharing: Sharing, count: int
 
 
 def unlike(claim: Claim, words: Sequence[Trial], sharing: Sharing) -> tuple[Trial, ...]:
-    """Returns those trials of random words that are wrong descriptions where a claim is right."""
+    """Returns the trials of random words that are wrong descriptions where a claim is right."""
     return tuple(each for each in words if not each.claim.is_like(claim, sharing))
 
 
 def look_at(trial: Trial, words: Sequence[Trial], sharing: Sharing) -> Look:
-    """Says whether the AUCs of a trial are clear, hopeless or still open at its last look.
-
-    The images of other units' descriptions are not known yet, so those of random words stand in for them.
-    """
+    """Says whether the AUCs of a trial are clear, hopeless or still open at its last look."""
+    # The images of other units' descriptions are not known yet.
     others = unlike(trial.claim, words, sharing)[:STAND_INS]
     controls = [*control_scores(trial, trial.claim.unit.index, others).values()]
     return judge_look(controls, is_first=len(trial.looks) == 1)
 
 
 def compare_trials(trials: Sequence[Trial], sharing: Sharing) -> list[Evaluation]:
-    """Combines each trial with the trials of other units that `partners` selects as its controls, in the same order."""
+    """Combines each trial with those of its `partners`, in the same order."""
     tested = {trial.claim: trial for trial in trials if trial.outcome == "tested"}
     return [
         Evaluation(
@@ -395,14 +342,8 @@ def _mean(values: Sequence[float]) -> float | None:
 
 
 def flat(scores: Mapping[str, Any]) -> dict[str, Any]:
-    """Converts the scores of an evaluation to one table row, whose values are numbers, texts or None.
-
-    Args:
-        scores: The value of `Evaluation.scores` or `Evaluation.values`.
-
-    Returns:
-        The scores by column. Scores that are lists or dictionaries are left out. The dictionary `detection` is replaced
-        by a column for each of its entries, such as `detection_auprc`.
+    """Converts `Evaluation.scores` to a table row of numbers, texts and None. Lists and dictionaries are left out; the
+    entries of `detection` become columns such as `detection_auprc`.
     """
     detection = cast(dict[str, Any], scores.get("detection") or {})
     plain = {key: value for key, value in scores.items() if not isinstance(value, (dict, list))}

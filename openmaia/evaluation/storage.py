@@ -1,7 +1,4 @@
-"""Stores trials (tested descriptions) and evaluations (scored trials) as Parquet files.
-
-Each row is a test image with the responses of all units of the layer.
-"""
+"""Stores trials and evaluations as Parquet files: a row for each image, with the responses of all units of the layer."""
 
 import base64
 import hashlib
@@ -29,7 +26,7 @@ from openmaia.runs.results import fingerprint
 from openmaia.runs.run import EVALUATION, RANDOM_WORDS, TRIALS, InvestigationId, Run
 from openmaia.runs.summary import wrong_score
 
-VERSION = 7
+_VERSION = 7
 
 _TEXT, _TEXTS = pa.string(), pa.list_(pa.field("element", pa.string(), nullable=False))
 _COLUMNS = {
@@ -56,14 +53,11 @@ _HEADER: dict[str, Any] = {
 """Keys of the header of every file, with their types. That of an evaluation also has `scores`, a dict, and `compared`:
 the digests (`Claim.basis`) of the descriptions with which its unit is compared."""
 
-WITHOUT_IMAGES = tuple(name for name in _COLUMNS if name != "data")
+_WITHOUT_IMAGES = tuple(name for name in _COLUMNS if name != "data")
 
 
 def to_parquet(result: Trial | Evaluation) -> bytes:
-    """Serialises a trial (a tested description) or an evaluation (a scored trial) to a Parquet file.
-
-    The column `responses` holds the rows of `Trial.matrix`. The header of an evaluation also holds its scores.
-    """
+    """Serialises a trial or an evaluation, whose header also holds the scores."""
     trial = result.trial if isinstance(result, Evaluation) else result
     rows = [
         {name: getattr(stimulus, name) for name in _SCHEMA.names if name != "responses"}
@@ -71,7 +65,7 @@ def to_parquet(result: Trial | Evaluation) -> bytes:
         for stimulus, response in zip(trial.stimuli, trial.matrix, strict=True)
     ]
     header: dict[str, Any] = {
-        "version": VERSION,
+        "version": _VERSION,
         "claim": asdict(trial.claim),
         "trial": {name: getattr(trial, name) for name in _TRIAL},
         "location": _encode(trial.location),
@@ -89,16 +83,14 @@ def to_parquet(result: Trial | Evaluation) -> bytes:
 
 
 def read_trial(data: bytes, *, images: bool = True) -> Trial:
-    """Reads the trial (a tested description) from a trial or evaluation file; without its images if `images` is False.
-
-    Raises:
-        StoreError: The file is damaged or of another version.
+    """Reads the trial of a trial or evaluation file; without its images if `images` is False. Raises StoreError if it
+    is damaged or of another version.
     """
     return _trial(*_load(data, images))
 
 
 def _load(data: bytes, images: bool) -> tuple[list[dict[str, Any]], dict[str, Any]]:
-    rows, header = tables.load(data, "an evaluation", None if images else WITHOUT_IMAGES, _SCHEMA)
+    rows, header = tables.load(data, "an evaluation", None if images else _WITHOUT_IMAGES, _SCHEMA)
     check_header(header)
     return rows, header
 
@@ -129,14 +121,10 @@ def _trial(rows: list[dict[str, Any]], header: dict[str, Any]) -> Trial:
 
 
 def check_header(header: dict[str, Any]) -> None:
-    """Checks that the header of a trial or evaluation file has the current version and the expected keys and types.
-
-    Raises:
-        StoreError: The version is another one, or a key is missing or has another type.
-    """
-    if header.get("version") != VERSION:
+    """Raises StoreError unless the header of a trial or evaluation file has the current version, keys and types."""
+    if header.get("version") != _VERSION:
         raise StoreError(
-            f"an evaluation of version {str(header.get('version'))[:40]}; this OpenMAIA reads version {VERSION}; "
+            f"an evaluation of version {str(header.get('version'))[:40]}; this OpenMAIA reads version {_VERSION}; "
             "openmaia evaluate RUN --repeat-damaged evaluates it again"
         )
     for key, hint in _HEADER.items():
@@ -176,13 +164,10 @@ def _decode(text: str) -> FloatArray:
 
 
 class StoredTrials:
-    """The trials (tested descriptions) of a run.
-
-    Iteration reads the trials one by one, sorted by unit and without their images. Damaged trials are skipped.
-    """
+    """The trials of a run. Iteration reads them one by one, sorted by unit, without images and without damaged ones."""
 
     def __init__(self, run: Run, investigations: Iterable[InvestigationId] | None = None):
-        """Selects the trials of `investigations`; None selects all evaluated investigations of the run."""
+        """Selects the trials of `investigations`, by default of all evaluated ones."""
         self._run = run
         self._investigations = sorted(run.evaluated() if investigations is None else investigations)
         self.cached = lru_cache(maxsize=4 * MAX_PARTNERS)(self.read)
@@ -192,20 +177,15 @@ class StoredTrials:
         return (trial for each in self._investigations if (trial := self.readable(each)) is not None)
 
     def readable(self, investigation: InvestigationId, *, images: bool = False) -> Trial | None:
-        """Reads the trial (the test of a description) of one investigation; None if the file is missing or damaged."""
+        """Reads the trial of one investigation; None if the file is missing or damaged."""
         try:
             return self.read(investigation, images=True) if images else self.cached(investigation)
         except StoreError:
             return None
 
     def read(self, investigation: InvestigationId, *, images: bool = False) -> Trial:
-        """Reads the trial (the test of a description) of one investigation.
-
-        If the investigation is evaluated, the trial is part of its evaluation file. Otherwise it has a file of its own.
-
-        Raises:
-            StoreError: The file is missing or damaged.
-        """
+        """Reads the trial of one investigation. Raises StoreError if the file is missing or damaged."""
+        # The trial of an evaluated investigation is part of its evaluation file.
         evaluation = self._run.artifact(EVALUATION, investigation)
         try:
             return self._read(EVALUATION, investigation, evaluation or b"", images)
@@ -223,7 +203,6 @@ class StoredTrials:
             return _trial(rows, header)
 
     def _words(self, layer: str) -> tuple[Trial, ...]:
-        """Reads the trials of random words of a layer, without damaged ones and those with another config."""
         trials: list[Trial] = []
         for each in sorted(each for each in self._run.artifacts(RANDOM_WORDS) if each.unit.layer == layer):
             with suppress(StoreError):
@@ -232,7 +211,7 @@ class StoredTrials:
 
     @cached_property
     def sharing(self) -> Sharing:
-        """When two descriptions count as alike in this run."""
+        """When two descriptions of this run are alike."""
         return self._run.config()["evaluate"]["sharing"]
 
     @cached_property
@@ -244,10 +223,8 @@ class StoredTrials:
         return [claim for claim, outcome in self._outcomes.items() if outcome == "tested"]
 
     def outdated(self) -> list[InvestigationId]:
-        """Returns the evaluated investigations whose scores have to be computed again.
-
-        Scores are outdated if they compare the unit with other trials than those that `partners` selects now, or with
-        other trials of random words. Trials were added, for example, or the description of a unit is another one now.
+        """Returns the evaluated investigations whose scores compare with other trials than those that would be chosen
+        now, because trials were added or changed.
         """
         claims = {claim.investigation: claim for claim in self._outcomes}
         headers = self._run.evaluation_headers(claims)
@@ -258,15 +235,8 @@ class StoredTrials:
         return [each.basis for each in (*partners(claim, self._tested, self.sharing), *words)]
 
     def evaluations(self, of: Iterable[InvestigationId] | None = None, *, images: bool = False) -> Iterator[Evaluation]:
-        """Yields the evaluation (a trial and the trials it is compared with) of each investigation.
-
-        Args:
-            of: The investigations; by default all those that the constructor selected. The trials for the comparisons
-                always come from all selected ones.
-            images: Whether the evaluated trials are read with their images.
-
-        Yields:
-            The evaluations. Damaged or missing trials are left out.
+        """Yields the evaluation of each investigation, by default of all selected ones, without damaged or missing
+        trials. The trials for comparisons always come from all selected ones.
         """
         for investigation in self._investigations if of is None else of:
             trial = self.readable(investigation, images=images)
@@ -280,13 +250,11 @@ class StoredTrials:
             )
 
 
-def evaluation_stamp(run: Run, resamples: int) -> str:
-    """Returns a cache key for results that are computed from the evaluations of a run.
-
-    It is a hash of the file format's VERSION, of the number of bootstrap resamples, of the evaluations, and of the tests
-    of random words, which are a control. Evaluations of other descriptions than those of the records do not enter it.
+def compute_stamp(run: Run, resamples: int) -> str:
+    """Returns a cache key for results computed from the evaluations of a run and its trials of random words.
+    Evaluations of other descriptions than those of the records do not enter it.
     """
     headers = run.evaluation_headers(sorted(run.artifacts(EVALUATION)))
     evaluations = [[each.path, fingerprint(header)] for each, header in headers.items()]
     words = sorted(each.path for each in run.belonging(RANDOM_WORDS))
-    return hashlib.sha256(dumps([VERSION, resamples, evaluations, words]).encode()).hexdigest()
+    return hashlib.sha256(dumps([_VERSION, resamples, evaluations, words]).encode()).hexdigest()

@@ -1,4 +1,4 @@
-"""Trials: the images with which a claim (description) is tested and the responses to them, for computing scores."""
+"""Trials: the images that test a claim, and the responses of the layer to them."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -21,7 +21,7 @@ DeviationMatrix = npt.NDArray[np.float16]
 EXEMPLARS, CONTROLS = "exemplars", "controls"
 
 CONSTANT = 1e-12
-"""A unit whose standard deviation is at most this counts as constant, because rounding errors alone can cause it."""
+"""A unit whose SD is at most this counts as constant, because rounding errors alone can cause it."""
 
 MAX_DEVIATION = 60_000.0
 """Standardised responses are clipped to this absolute value, which float16 can represent."""
@@ -34,10 +34,10 @@ class LayerScale:
     mean: FloatArray
     std: FloatArray
     top: FloatArray
-    """Mean activation on the unit's top exemplars; NaN for a unit without any."""
+    """Mean on the unit's top exemplars; NaN for a unit without any."""
 
     def top_deviation(self, unit: int) -> float | None:
-        """Returns `top` of a unit in standard deviations; None if it is unknown or the unit is constant."""
+        """Returns `top` of a unit in SD; None if it is unknown or the unit is constant."""
         if not self.std[unit] > CONSTANT or not np.isfinite(self.top[unit]):
             return None
         return float((self.top[unit] - self.mean[unit]) / self.std[unit])
@@ -45,83 +45,73 @@ class LayerScale:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stimulus:
-    """An image that tests a claim (a description of a unit), and the unit's activation on it."""
+    """An image of a trial, and the activation of the claim's unit on it."""
 
     role: str
-    """positive, neutral, unrelated (generated from a prompt that depends on no claim) or random (a photograph)."""
+    """positive, neutral, unrelated or random (a photograph)."""
     label: str = ""
-    """The label that the image tests; empty if it tests the whole description, and for control images."""
+    """Empty if the image tests the whole description, and for control images."""
     prompt: str = ""
-    """The prompt of the image; empty for a photograph."""
+    """Empty for a photograph."""
     digest: str
     sources: tuple[str, ...] = ()
     """Digests of the dataset images whose pixels are in the image."""
     missing_terms: tuple[str, ...] = ()
-    """Words of the prompt that the generator reports as missing in the image."""
+    """Words of the prompt that the generator reports as missing."""
     shows: ImageVerdict = None
     """Whether the image is as requested: a positive image shows the label, a neutral one does not. None if unknown."""
     verified_by: str = ""
-    """The name of the generator or judge that checks images, even if `shows` is None; empty if nothing checks them."""
+    """The generator or judge that checks images, even if `shows` is None; empty if nothing checks them."""
     data: bytes = b""
-    """The image as lossless WebP; empty for control images, which many units share."""
+    """Lossless WebP; empty for control images, which many units share."""
     activation: float
-    """Activation of the claim's unit."""
 
     @property
     def cluster(self) -> str:
-        """The name of the image's cluster in the cluster bootstrap: the prompt of the image.
-
-        A photograph has no prompt. It is a cluster of its own, named by its digest.
-        """
+        """The cluster of the image in the bootstrap: its prompt, or the digest of a photograph."""
         return self.prompt or self.digest
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trial:
-    """The images that test a claim (a description of a unit), and the responses of all units of its layer to them."""
+    """The images that test a claim, and the responses to them."""
 
     claim: Claim
     outcome: str
     """tested, abstained, undrawable (at least half of the positive images fail the check), or unwritten (no usable
     prompts)."""
     cause: str = ""
-    """The reason why no usable prompts, or too few, were written; empty otherwise."""
+    """Why no usable prompts, or too few, were written."""
     overlap: PromptOverlap | None = None
-    """The overlap of the test prompts with those of the agent. None if the trial has no images."""
+    """With the prompts of the agent. None if the trial has no images."""
     writer: str = ""
-    """Name of the prompt writer."""
     protocol: str = ""
-    """The prompt preset (`EvaluationDesign.preset`), with the number of methods if these share their prompts."""
+    """The preset (`EvaluationDesign.preset`), with the number of methods if these share their prompts."""
     generator: str = ""
-    """Name of the generator of the test images."""
     stimuli: tuple[Stimulus, ...] = ()
-    """The positive and neutral images of the claim, followed by the control images."""
+    """The positive and neutral images, followed by the control images."""
     matrix: DeviationMatrix = field(default_factory=lambda: np.zeros((0, 0), np.float16))
-    """(stimuli, units of the layer): standardised responses, that is responses minus `location`, divided by `scale`."""
+    """(stimuli, units of the layer): responses minus `location`, divided by `scale`."""
     location: FloatArray = field(default_factory=lambda: np.zeros(0))
     """Mean response of each unit to the images that `standard` names, (units,)."""
     scale: FloatArray = field(default_factory=lambda: np.zeros(0))
-    """Standard deviation of the responses of each unit to the images that `standard` names, (units,)."""
+    """Standard deviation of these responses, (units,)."""
     looks: tuple[int, ...] = ()
-    """The number of positive images, and of neutral ones, that were asked for up to each look at the responses."""
+    """The number of positive images, and of neutral ones, that were asked for up to each look."""
     miss: float = ERROR
-    """Probability with which an interval may miss the truth at the last of these looks (`sequential.levels`)."""
+    """Probability with which an interval may miss the truth at the last look (`sequential.levels`)."""
     standard: str = ""
-    """The images behind `location` and `scale`: EXEMPLARS for the dataset images from which exemplars are chosen,
-    CONTROLS for the images of this trial. `standardise` describes them in detail."""
+    """The images behind `location` and `scale`: EXEMPLARS for the dataset, CONTROLS for the images of this trial (see
+    `standardise`)."""
     exemplars: float | None = None
-    """Mean standardised activation of the claim's unit on its top exemplars; None unless `standard` is EXEMPLARS, and for
-    a unit that is constant over the dataset."""
+    """Mean standardised activation on the unit's top exemplars; None unless `standard` is EXEMPLARS, and for a constant
+    unit."""
     detection: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    """The results of `detect` and `fuzz` in `openmaia.evaluation.judging`; empty if detection was left out."""
+    """The results of `detect` and `fuzz`; empty if detection was left out."""
 
     def rows(self, role: str, *, verified: bool = False) -> list[int]:
-        """Returns the positions in `stimuli`, which are the rows of `matrix`, of all images of one role.
-
-        Args:
-            role: A value of `Stimulus.role`.
-            verified: Whether to leave out images that are known not to show what was requested (`Stimulus.shows` is
-                False).
+        """Returns the rows of all images of a role (`Stimulus.role`); with `verified` without those that are known not
+        to show what was requested.
         """
         return [
             row
@@ -133,10 +123,8 @@ class Trial:
 def run_stimuli(
     claim: Claim, prompts: Sequence[StimulusPrompt], generator: Generator, target: Target, judge: Judge | None
 ) -> tuple[list[Stimulus], FloatArray]:
-    """Generates the test images of a claim (the description of a unit), checks them, and measures the responses.
-
-    Returns:
-        The stimuli (test images), and the responses of all units of the claim's layer, (stimuli, units).
+    """Generates and checks the test images of a claim, and measures the responses of all units of the layer, (stimuli,
+    units).
     """
     stimuli, images = draw_stimuli(prompts, generator, judge)
     responses = target.respond([LayerProbe(layer=claim.unit.layer, image=image) for image in images])
@@ -150,16 +138,9 @@ def run_stimuli(
 def draw_stimuli(
     prompts: Sequence[StimulusPrompt], generator: Generator, judge: Judge | None
 ) -> tuple[list[Stimulus], list[EncodedImage]]:
-    """Generates images from prompts and checks whether they show what was requested.
-
-    Args:
-        prompts: The prompts.
-        generator: Generates the images. It may know itself whether they show what was requested.
-        judge: Decides it for all other images whose prompt has a label. If it is None, nobody decides.
-
-    Returns:
-        One Stimulus and one image for each prompt, in the order of `prompts`. The field `shows` of a stimulus holds the
-        result of the check. The image is not stored in the stimulus, and its activation is not measured yet.
+    """Generates images and checks whether they show what was requested. The judge is asked about images of labels on
+    which the generator says nothing. Returns a Stimulus, with activation 0 and without its image, and an image for each
+    prompt.
     """
     generated = generator.generate([Generation(prompt=each.prompt, seed=each.seed, split="test") for each in prompts])
     stimuli: list[Stimulus] = []
@@ -186,10 +167,8 @@ def draw_stimuli(
 
 
 def is_drawable(stimuli: Sequence[Stimulus]) -> bool:
-    """Returns whether the generator can draw what a description names, as judged by the positive test images.
-
-    This holds if fewer than half of the positive images are known not to show what was requested. It does not hold if
-    there are no positive images.
+    """Returns whether fewer than half of the positive images are known not to show what was requested. False without
+    positive images.
     """
     positive = [stimulus.shows is not False for stimulus in stimuli if stimulus.role == "positive"]
     return bool(positive) and sum(positive) * 2 > len(positive)
@@ -198,18 +177,12 @@ def is_drawable(stimuli: Sequence[Stimulus]) -> bool:
 def standardise(
     responses: FloatArray, stimuli: Sequence[Stimulus], scale: LayerScale | None
 ) -> tuple[DeviationMatrix, FloatArray, FloatArray]:
-    """Standardises responses: subtracts a location and divides by a scale, both separately for each unit.
+    """Standardises the responses (stimuli, units) of one trial for each unit, by the mean and standard deviation in
+    `scale`.
 
-    Args:
-        responses: The units' responses to the images of one trial, (stimuli, units).
-        stimuli: The images, one for each row of `responses`.
-        scale: Mean and standard deviation of each unit over dataset images, which are used as location and scale. If it
-            is None, or if the unit is constant over the dataset, the location is the unit's mean over the neutral and
-            control images, and the scale is its standard deviation over all stimuli.
-
-    Returns:
-        The standardised responses (clipped to MAX_DEVIATION; 0 if the scale of a unit is 0), the location and the
-        scale.
+    Without it, or if the unit is constant over the dataset, the location is its mean over the neutral and control
+    images, and the scale its standard deviation over all stimuli. Returns the standardised responses (clipped to
+    MAX_DEVIATION; 0 if the scale of a unit is 0), the location and the scale.
     """
     quiet = [row for row, stimulus in enumerate(stimuli) if stimulus.role != "positive"]
     location = responses[quiet].mean(axis=0) if quiet else responses.mean(axis=0)

@@ -1,9 +1,9 @@
 """Compares labels with what units are known to respond to: synthetic units, and units that are defined by a formula.
 
-The truth of a unit is a set of slots, each of which excites the unit on its own. A unit that needs two concepts
-together has one slot that names both. A label hits a slot if the two mean the same. There are two methods of deciding
-this. One compares words: label and slot must consist of the same words, so that a synonym or a further word counts as a
-miss. In the other, a language model decides. Labels and slots are matched one to one.
+The truth of a unit is a set of slots, each of which excites the unit on its own; a unit that needs two concepts
+together has one slot that names both. A label hits a slot if the two mean the same, by one of two methods: they consist
+of the same words (a synonym or a further word is a miss), or a language model decides. Labels and slots are matched one
+to one.
 
 exact: every slot has a label, and no label is left over.
 precision: the share of a unit's labels that hit a slot; undefined for an abstention.
@@ -25,83 +25,66 @@ from openmaia.evaluation.analysis.agreement import ClaimSimilarity
 from openmaia.evaluation.analysis.bootstrap import Interval, mean_interval
 from openmaia.evaluation.analysis.statistics import wilson
 from openmaia.evaluation.claims import Claim, read_claims
+from openmaia.evaluation.scores import RESAMPLES
 from openmaia.runs.run import InvestigationId, Run
 
 FILE = "truth.json"
-RESAMPLES = 2000
+
 
 KnownTruths = Mapping[Unit, tuple[str, ...]]
-"""For each unit the texts of its slots, each of which names something that excites it."""
+"""The slots of each unit."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TruthMatch:
-    """How the labels of one investigation match what its unit is known to respond to, by one method of comparison.
-
-    The truth of a unit is a list of slots, each of which names something that excites it.
-    """
+    """How the labels of one investigation match the slots of its unit, by one method of comparison."""
 
     unit: Unit
     replicate: int
-    """The number of the investigation among the repeated investigations of the unit."""
     by: str
-    """The name of the method of comparison."""
     labels: tuple[str, ...]
-    """The labels, without repetitions; empty for an abstention."""
+    """Without repetitions; empty for an abstention."""
     truth: tuple[str, ...]
-    """The slots of the unit's truth."""
     hits: int
-    """Number of labels that hit a slot, in the one-to-one matching with the most hits."""
+    """Labels that hit a slot, in the one-to-one matching with the most hits."""
     unknown: int
-    """Number of pairs of a label and a slot that could not be compared. They count as different."""
+    """Pairs of a label and a slot that could not be compared. They count as different."""
 
     @property
     def exact(self) -> bool:
-        """Whether the labels match the slots (entries) of the unit's truth one to one, and none is left over."""
+        """See the module docstring."""
         return self.hits == len(self.labels) == len(self.truth)
 
     @property
     def precision(self) -> float | None:
-        """The share of labels that match a slot (entry) of the unit's truth; None for an abstention, without labels."""
+        """None for an abstention."""
         return self.hits / len(self.labels) if self.labels else None
 
     @property
     def recall(self) -> float:
-        """The share of slots (entries) of the unit's truth that a label matches."""
+        """See the module docstring."""
         return self.hits / len(self.truth)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TruthScores:
-    """How well labels match what units are known to respond to, by one method of comparison, averaged over units."""
+    """Means over units, by one method of comparison."""
 
     by: str
-    """The name of the method of comparison."""
     units: int
-    """Number of units of known truth; replicates of a unit are averaged."""
+    """Replicates of a unit are averaged."""
     exact: Interval
-    """Share of units whose labels match exactly, with Wilson's interval."""
+    """Share of units, with Wilson's interval."""
     precision: Interval
-    """Mean over the units with labels, with a bootstrap interval over units; NaN if no unit has labels."""
+    """Over the units with labels; NaN if there are none."""
     recall: Interval
-    """Mean over units, with a bootstrap interval over units."""
     unknown: int
-    """Number of pairs of a label and a slot that could not be compared."""
 
 
 def match_truth(
     claims: Sequence[Claim], truths: KnownTruths, similarities: Sequence[ClaimSimilarity]
 ) -> list[TruthMatch]:
-    """Matches the labels of claims (descriptions of units) with what their units are known to respond to.
-
-    Args:
-        claims: The claims. Those about units that are not in `truths` are left out.
-        truths: For each unit the texts that name what excites it.
-        similarities: Methods of comparison, which decide whether a label and such a text mean the same.
-
-    Returns:
-        The matches of all claims, one method of comparison after the other.
-    """
+    """Matches the labels of claims about units in `truths` with their slots, one method of comparison after the other."""
     known = [claim for claim in claims if truths.get(claim.unit)]
     pairs = [
         (Claim(unit=claim.unit, labels=(label,)), Claim(unit=claim.unit, labels=(slot,)))
@@ -137,15 +120,7 @@ def _match(claim: Claim, truth: tuple[str, ...], by: str, answers: Iterator[floa
 
 
 def truth_scores(matches: Sequence[TruthMatch], resamples: int = RESAMPLES) -> list[TruthScores]:
-    """Averages over units how well labels match what the units are known to respond to.
-
-    Args:
-        matches: The results of `match_truth`.
-        resamples: The number of bootstrap resamples.
-
-    Returns:
-        One object for each method of comparison.
-    """
+    """Averages matches over units, for each method of comparison."""
     return [
         _scores(by, [each for each in matches if each.by == by], resamples)
         for by in dict.fromkeys(each.by for each in matches)
@@ -171,23 +146,18 @@ def _scores(by: str, matches: Sequence[TruthMatch], resamples: int) -> TruthScor
 
 
 def write_truth(run: Run, matches: Sequence[TruthMatch]) -> None:
-    """Stores the result of `match_truth` in the run directory: how labels match what units are known to respond to."""
+    """Stores the result of `match_truth` in the run directory."""
     run.files.write(FILE, json.dumps([asdict(each) for each in matches], ensure_ascii=False).encode(errors="replace"))
 
 
 def has_truth(run: Run) -> bool:
-    """Returns whether the labels of a run were compared with known truths, so that `write_truth` has stored a file.
-
-    The file may contain no matches.
-    """
+    """Returns whether `write_truth` has stored a file, which may contain no matches."""
     return run.files.exists(FILE)
 
 
 def read_truth(run: Run) -> list[TruthMatch]:
-    """Reads from the run directory how labels match what units are known to respond to, as stored by `write_truth`.
-
-    Matches of other labels than those of the records are left out. Returns an empty list if the file is missing or
-    damaged.
+    """Reads what `write_truth` stored, without matches of other labels than those of the records. Empty if the file is
+    missing or damaged.
     """
     try:
         stored: Any = run.files.read_json(FILE) or []

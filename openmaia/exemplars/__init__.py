@@ -1,1 +1,1 @@
-"""Exemplars of a unit: dataset images with its highest, lowest and random activations, and their activation maps."""
+"""Computes and stores the exemplars of units."""

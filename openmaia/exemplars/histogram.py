@@ -1,4 +1,4 @@
-"""Histograms of units' activations with fixed, logarithmic bins. Their sum does not depend on the order of addition.
+"""Histograms of units' activations with fixed, logarithmic bins.
 
 The index of a bin consists of the sign, the exponent and the first six mantissa bits of a float32, so that one bit
 shift finds it. Before that, each activation is divided by the scale of its unit: a power of two near the largest
@@ -12,86 +12,76 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-OCTAVES = 16
-"""Number of octaves (factors of two) of magnitudes that a histogram covers."""
+_OCTAVES = 16
+"""Number of factors of two of magnitude that a histogram covers."""
 
-STEPS = 64
+_STEPS = 64
 """Number of bins per octave."""
 
-LOWEST = -11
-"""Base-2 logarithm of the smallest magnitude that is distinguished from zero, after the division by the scale. The
-largest magnitude is 2**(LOWEST + OCTAVES); larger ones are counted in the outermost bin."""
+_LOWEST = -11
+"""Base-2 logarithm of the smallest scaled magnitude that is distinguished from zero. Those above 2**(_LOWEST + _OCTAVES) are
+counted in the outermost bin."""
 
-QUIETEST = 2.0**-12
+_QUIETEST = 2.0**-12
 """Smallest scale of a unit, as a share of the largest magnitude in its layer. It is for units that are almost silent on
-the sample: a class may have a probability of 1e-9 on all images of the sample and of 1 on a later one, but sums clip
-values at 2**16 scales (`summary.CLAMP`). 2**16 is above 2**12 to leave room for values above those of the sample."""
+the sample: a class may have a probability of 1e-9 on all images of the sample and of 1 on a later one, far above the
+largest magnitude that its histogram would distinguish."""
 
-HALF = OCTAVES * STEPS
-"""Number of bins of a histogram for values of one sign."""
+_HALF = _OCTAVES * _STEPS
+"""Number of bins for values of one sign."""
 
-BINS = 2 * HALF
-"""Number of bins of a histogram, for values of both signs together."""
-_SHIFT = 23 - STEPS.bit_length() + 1
-_BASE = (127 + LOWEST) * STEPS
+BINS = 2 * _HALF
+_SHIFT = 23 - _STEPS.bit_length() + 1
+_BASE = (127 + _LOWEST) * _STEPS
 
 Counts = npt.NDArray[np.int32]
-"""Histograms of activations: counts per unit and bin, shape (units, BINS). The first bin holds the most negative
-values."""
+"""Shape (units, BINS). The first bin holds the most negative values."""
 
 Values = npt.NDArray[np.float64]
 
 
-def bins(values: torch.Tensor) -> torch.Tensor:
-    """Returns the index of the histogram bin (int32) of each value.
-
-    Args:
-        values: float32 activations of any shape, each divided by the scale of its unit (see `scale`).
-    """
+def find_bins(values: torch.Tensor) -> torch.Tensor:
+    """Returns the index of the bin (int32) of each float32 activation that was divided by the scale of its unit."""
     bits = values.contiguous().view(torch.int32)
-    code = (bits & 0x7FFFFFFF).bitwise_right_shift_(_SHIFT).sub_(_BASE).clamp_(0, HALF - 1)
-    # For negative values, bits >> 31 is -1, and x ^ -1 is -1 - x: their bins are numbered in reverse, below HALF.
-    return code.bitwise_xor_(bits >> 31).add_(HALF)
+    code = (bits & 0x7FFFFFFF).bitwise_right_shift_(_SHIFT).sub_(_BASE).clamp_(0, _HALF - 1)
+    # For negative values, bits >> 31 is -1, and x ^ -1 is -1 - x: their bins are numbered in reverse, below _HALF.
+    return code.bitwise_xor_(bits >> 31).add_(_HALF)
 
 
-def scale(largest: Values) -> npt.NDArray[np.float32]:
-    """Returns the scale of each unit, by which its activations are divided for its histogram, shape (units,).
+def choose_scales(largest: Values) -> npt.NDArray[np.float32]:
+    """Returns the scale of each unit, shape (units,): its value in `largest`, rounded down to a power of two.
 
-    The scale is the unit's value in `largest`, rounded down to a power of two. Values of `largest` below QUIETEST times
-    the maximum over all units are first raised to this limit. A unit whose value is 0 gets the scale 1.
+    Values below _QUIETEST times the maximum over all units are first raised to this limit. A unit with 0 gets the scale 1.
 
     Args:
-        largest: Largest magnitude of each unit's activations on a sample of images, shape (units,), for one layer.
+        largest: Largest magnitude of each unit of a layer on a sample of images, shape (units,).
     """
-    raised = np.maximum(largest, largest.max(initial=0.0) * QUIETEST)
+    raised = np.maximum(largest, largest.max(initial=0.0) * _QUIETEST)
     exponent = np.floor(np.log2(np.where(largest > 0, raised, 1.0)))
     return np.exp2(np.clip(exponent, -100, 100)).astype(np.float32)
 
 
-def edges() -> Values:
-    """Returns the edges of the histogram bins in ascending order, shape (BINS + 1,).
-
-    They apply to activations that were divided by the scale of their unit (see `scale`).
-    """
-    code = np.arange(1, HALF + 1)
-    upper = np.exp2(LOWEST + code // STEPS) * (1 + (code % STEPS) / STEPS)
+def list_edges() -> Values:
+    """Returns the edges of the bins in ascending order, for scaled activations, shape (BINS + 1,)."""
+    code = np.arange(1, _HALF + 1)
+    upper = np.exp2(_LOWEST + code // _STEPS) * (1 + (code % _STEPS) / _STEPS)
     return np.concatenate([-upper[::-1], [0.0], upper])
 
 
-def quantiles(
+def estimate_quantiles(
     counts: Counts, scales: npt.NDArray[np.float32], low: Values, high: Values, wanted: Sequence[float]
 ) -> Values:
     """Estimates quantiles of each unit's activations by linear interpolation within the bins that contain them.
 
     Args:
         counts: Histograms, shape (units, BINS).
-        scales: Scales of the units, shape (units,).
+        scales: Shape (units,).
         low: Lower bounds of the result, shape (units,); -inf for none.
         high: Upper bounds of the result, shape (units,).
         wanted: The quantiles, each from 0 to 1.
 
     Returns:
-        The quantiles, shape (quantiles, units).
+        Shape (quantiles, units).
     """
     below = np.cumsum(counts, axis=1, dtype=np.int64)
     rank = np.array(wanted)[:, None] * np.maximum(below[:, -1] - 1, 0)
@@ -100,7 +90,7 @@ def quantiles(
     rows = np.arange(len(counts))
     inside = np.maximum(counts[rows, index], 1)
     before = below[rows, index] - counts[rows, index]
-    bounds = edges()
+    bounds = list_edges()
     left, right = (np.clip(bounds[at] * scales, low, high) for at in (index, index + 1))
     # The first and the last bin hold everything beyond them, too.
     left = np.where((index == 0) & np.isfinite(low), low, left)
@@ -108,13 +98,6 @@ def quantiles(
     return left + (right - left) * np.clip((rank - before + 0.5) / inside, 0, 1)
 
 
-def width(value: Values, scales: npt.NDArray[np.float32]) -> Values:
-    """Returns the largest possible error of the results of `quantiles` for one quantile, shape (units,).
-
-    This is the width of the histogram bin that contains the result.
-
-    Args:
-        value: The estimated quantiles, shape (units,).
-        scales: Scales of the units, shape (units,).
-    """
-    return np.maximum(np.abs(value) / STEPS, np.exp2(LOWEST) * scales * (1 + 1 / STEPS))
+def bound_error(value: Values, scales: npt.NDArray[np.float32]) -> Values:
+    """Returns the largest possible error of estimated quantiles, shape (units,): the width of their bins."""
+    return np.maximum(np.abs(value) / _STEPS, np.exp2(_LOWEST) * scales * (1 + 1 / _STEPS))

@@ -1,7 +1,4 @@
-"""Stores numbered images in an Arrow file.
-
-Local files are memory-mapped, so that only the requested images are read.
-"""
+"""Stores numbered images in an Arrow file. Local files are memory-mapped, so that only the requested images are read."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
@@ -14,35 +11,27 @@ from openmaia.core.images import EncodedImage
 from openmaia.runs import tables
 from openmaia.runs.files import Files
 
-SCHEMA = pa.schema([("data", pa.binary()), ("sources", pa.list_(pa.string()))])
+_SCHEMA = pa.schema([("data", pa.binary()), ("sources", pa.list_(pa.string()))])
 
-BATCH = 64
+_BATCH = 64
 """Images per Arrow record batch. On an object store, whose files cannot be memory-mapped, whole batches are read."""
 
 
 def write(files: Files, name: str, images: Iterable[EncodedImage]) -> int:
-    """Writes images to a file, in which they are numbered from 0 on, and returns how many there are."""
+    """Writes images, numbered from 0 on, and returns how many there are."""
     count = 0
-    with files.writing(name) as stream, pa.ipc.new_file(stream, SCHEMA) as opened:
+    with files.writing(name) as stream, pa.ipc.new_file(stream, _SCHEMA) as opened:
         writer: Any = opened
         remaining = iter(images)
-        while batch := list(islice(remaining, BATCH)):
+        while batch := list(islice(remaining, _BATCH)):
             rows = [{"data": image.data, "sources": list(image.sources)} for image in batch]
-            writer.write_batch(pa.RecordBatch.from_pylist(rows, schema=SCHEMA))
+            writer.write_batch(pa.RecordBatch.from_pylist(rows, schema=_SCHEMA))
             count += len(rows)
     return count
 
 
 def join(files: Files, name: str, parts: Sequence[str]) -> list[int]:
-    """Concatenates the images of several files into a new file.
-
-    Args:
-        files: The folder of all these files.
-        name: The new file.
-        parts: The files to concatenate.
-
-    Returns:
-        For each part, the number of its first image in the new file.
+    """Concatenates files of images, and returns the number of each part's first image in the new file.
 
     Raises:
         StoreError: A part is damaged.
@@ -76,17 +65,14 @@ def _all(files: Files, name: str) -> Iterator[EncodedImage]:
 
 
 def read(files: Files, name: str, numbers: Sequence[int]) -> dict[int, EncodedImage]:
-    """Returns the images of a file that have the given numbers, by number.
-
-    Raises StoreError if the file is damaged or a number does not exist.
-    """
+    """Returns the images with the given numbers. Raises StoreError if the file is damaged or lacks one."""
     images: dict[int, EncodedImage] = {}
     try:
         with files.mapped(name) as stream:
             reader: Any = pa.ipc.open_file(stream)
             for number in numbers:
-                batch: Any = reader.get_batch(number // BATCH)
-                data, sources = batch.column(0)[number % BATCH], batch.column(1)[number % BATCH]
+                batch: Any = reader.get_batch(number // _BATCH)
+                data, sources = batch.column(0)[number % _BATCH], batch.column(1)[number % _BATCH]
                 images[number] = EncodedImage(data=data.as_py(), sources=tuple(sources.as_py()))
     except (*tables.DAMAGED, IndexError) as error:
         raise StoreError(f"{files.path(name)} cannot be read: {error}") from error

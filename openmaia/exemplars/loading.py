@@ -16,36 +16,33 @@ from openmaia.core.images import EncodedImage, Pixels, ViewBox, flatten
 from openmaia.datasets.library import DatasetImage
 
 LARGEST = 640
-"""Longest side, in pixels, of an image for the network. Larger images are shrunk to it. No supported network has larger
-inputs."""
+"""Longest side in pixels to which images are shrunk for the network. No supported network has larger inputs."""
 
-THREADS = min(os.cpu_count() or 1, 8)
-"""Number of threads that read images. Decoding releases the interpreter lock, but resizing and the network's calls share
-it, so that more threads than this are slower."""
+_THREADS = min(os.cpu_count() or 1, 8)
+"""Decoding releases the interpreter lock, but resizing and the network's calls share it: more threads are slower."""
 
 PROCESSES = min(os.cpu_count() or 1, 16)
 """Number of processes that read images for a GPU. 16 feed ResNet-152 on an H200 twice over."""
 
-AHEAD = 64
+_AHEAD = 64
 """Largest number of images that threads read ahead of the network."""
 
 CHUNK = 8
-"""Number of images that a process reads and hands over together. Each process has up to three such chunks in shared
-memory, of which containers may have only 64 MB."""
+"""Number of images that a process hands over together. Each process has up to three such chunks in shared memory, of which
+containers may have only 64 MB."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadedImage:
-    """An image of the dataset that is ready for the network."""
+    """An image that is ready for the network."""
 
     number: int
-    """Number of the image (see `passes.Order`)."""
     view: Pixels
-    """The image that the network receives."""
+    """What the network receives."""
     box: ViewBox
     """The part of the dataset's image that `view` shows."""
     kept: EncodedImage | None = None
-    """The dataset's image, encoded for the store. None in the first pass, which stores no images."""
+    """The image encoded for the store. None in the first pass."""
 
 
 class ImageLoader:
@@ -53,7 +50,7 @@ class ImageLoader:
 
     Args:
         items: The images by number.
-        view: Returns what the network receives of an image, and the part of the image that this shows.
+        view: `passes.Readable.view`.
         processes: Number of processes that read. 0 for threads of this process, which start faster and suffice for a
             network on a CPU.
     """
@@ -79,7 +76,7 @@ class ImageLoader:
         return self._by_processes(numbers, encoded) if uses_processes else self._by_threads(numbers, encoded)
 
     def read(self, number: int, *, encoded: bool) -> LoadedImage:
-        """Returns the image with this number. See `load` for the arguments and errors."""
+        """Returns the image with this number, like `load`."""
         item = self._items[number]
         try:
             image = item.load()
@@ -93,10 +90,10 @@ class ImageLoader:
 
     def _by_threads(self, numbers: Sequence[int], encoded: bool) -> Iterator[LoadedImage]:
         ahead: deque[Future[LoadedImage]] = deque()
-        with ThreadPoolExecutor(THREADS) as threads:
+        with ThreadPoolExecutor(_THREADS) as threads:
             left = iter(numbers)
             for _ in numbers:
-                new = islice(left, AHEAD - len(ahead))
+                new = islice(left, _AHEAD - len(ahead))
                 ahead.extend(threads.submit(self.read, number, encoded=encoded) for number in new)
                 yield ahead.popleft().result()
 
@@ -124,7 +121,7 @@ class ImageLoader:
 
 @dataclass(frozen=True, slots=True)
 class _Chunk:
-    """Some images on their way between processes. All their pixels are one tensor, which lies in shared memory."""
+    """Some images on their way between processes, with all their pixels in one tensor of shared memory."""
 
     flat: torch.Tensor
     described: list[tuple[LoadedImage, tuple[int, ...]]]

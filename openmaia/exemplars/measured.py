@@ -1,9 +1,7 @@
-"""Adds statistics of activations, measured on images of the user, to exemplars that were imported from other projects.
+"""Measures imported exemplars on images of the user.
 
-Other projects publish only the images with the highest activations of each unit. How high these activations are
-compared with those on other images is unknown. The target is therefore run on images of the user: the ordinary
-computation of exemplars stores its results in a separate store beside the imported one. The statistics, and the
-exemplars of the kinds `bottom`, `random` and `ladder` (evenly spaced by rank), are then copied to the imported store.
+Other projects publish only the top exemplars of each unit, and not how high their activations are beside those of other
+images. The ordinary computation stores its results beside the imported ones, from where they are copied.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -18,25 +16,22 @@ from openmaia.core.units import Unit
 from openmaia.exemplars.store import ExemplarStore
 from openmaia.runs.files import safe
 
-SUFFIX = "-measured"
-"""Suffix of the dataset's name in the path of a temporary store. That store holds the newly measured statistics until
-they are copied to the store of the imported exemplars."""
+_SUFFIX = "-measured"
+"""Suffix of the dataset's name in the path of the temporary store."""
 
 
 def measure_imported(config: Config, compute: Callable[[Config], ExemplarStore]) -> tuple[ExemplarStore, list[str]]:
-    """Runs a target (network) on images of the user, and adds the measured statistics to its imported exemplars.
+    """Adds statistics on images of the user to imported exemplars.
 
-    Exemplars are images that are selected for each unit. Imported ones were published by another project, and are only
-    those with the highest activations. They stay unchanged, together with their activations and the mask thresholds.
-    The user's images yield percentiles, means, standard deviations and exemplars of the kinds `bottom`, `random` and
-    `ladder`, which replace those of an earlier measurement.
+    The imported exemplars, their activations and mask thresholds stay unchanged. Percentiles, means, standard deviations
+    and the exemplars of the kinds `bottom`, `random` and `ladder` replace those of an earlier measurement.
 
     Args:
         config: Names the target, its layers, its imported exemplars (`exemplars.dataset`) and the user's images.
-        compute: Computes exemplars for the target, layers and images of a config, and returns their store.
+        compute: Computes the exemplars of a config, and returns their store.
 
     Returns:
-        The store with the imported exemplars, and the names of its layers whose statistics were measured.
+        The store with the imported exemplars, and the names of its layers that were measured.
 
     Raises:
         UsageError: The exemplars were not imported, the config names none of their layers, or the target lacks a unit
@@ -50,7 +45,7 @@ def measure_imported(config: Config, compute: Callable[[Config], ExemplarStore])
             f"{store.files.root} holds no imported exemplars; import some with openmaia import-maia, and name them by target.name "
             "and exemplars.dataset. Exemplars that OpenMAIA computed are measured already"
         )
-    measured = compute(replace(config, exemplars=replace(config.exemplars, dataset=f"{name}{SUFFIX}")))
+    measured = compute(replace(config, exemplars=replace(config.exemplars, dataset=f"{name}{_SUFFIX}")))
     layers = [layer for layer in store.layers() if measured.units(layer)]
     if not layers:
         raise UsageError(
@@ -67,9 +62,9 @@ def measure_imported(config: Config, compute: Callable[[Config], ExemplarStore])
         earlier = [
             name
             for name in store.files.names("")
-            if name.startswith(safe(layer + SUFFIX)) and name.endswith(".pictures.arrow")
+            if name.startswith(safe(layer + _SUFFIX)) and name.endswith(".pictures.arrow")
         ]
-        store.write(layer, _joined(store, measured, config.target.name, layer), f"{layer}{SUFFIX}-{uuid4().hex[:12]}")
+        store.write(layer, _joined(store, measured, config.target.name, layer), f"{layer}{_SUFFIX}-{uuid4().hex[:12]}")
         for name in earlier:
             store.files.delete(name)
     _note(store, manifest, measured)

@@ -1,8 +1,7 @@
 """The two passes over a dataset that compute exemplars.
 
-The first pass finds the images that excite each unit most and least. The second pass reads
-these images again and stores them with their activation maps. Images are numbered in the order of their digests, so that no result depends on the order of
-processing. One forward pass per image reads all layers.
+The first finds the images that excite each unit most and least. The second reads these images again and stores them with
+their activation maps. One forward pass per image reads all layers.
 """
 
 import hashlib
@@ -28,27 +27,27 @@ from openmaia.core.units import TargetInfo, Unit
 from openmaia.exemplars import histogram
 from openmaia.exemplars.loading import LoadedImage
 from openmaia.exemplars.store import KINDS
-from openmaia.exemplars.summary import FIXED, WORD, Accumulator, Floats, Ints, NumberedImages, Summary, rounded
+from openmaia.exemplars.summary import Accumulator, Floats, Ints, NumberedImages, Summary, round_values
 
 SCALED_ON = 32
-"""Number of images in the sample from which the histogram scales (see histogram.py) of all units are computed."""
+"""Number of images in the sample on which the histogram scales are measured."""
 
 Scales = Mapping[str, npt.NDArray[np.float32]]
 """Histogram scales (see histogram.py) of the units of each layer, shape (units,)."""
 
 
 class Readable(Protocol):
-    """A target (network under study) that returns the responses of whole layers."""
+    """A target that returns the responses of whole layers."""
 
     batch: int
     """Number of images that one call of `responses` takes best; 1 on a CPU. A pass that runs out of memory halves it."""
 
     def info(self) -> TargetInfo:
-        """Returns properties of the target, such as its name and the number of units of each layer."""
+        """Returns the properties of the target."""
         ...
 
     def view(self, pixels: Pixels) -> tuple[Pixels, ViewBox]:
-        """Returns the image that the network receives, and the part of the given image that it shows.
+        """Returns what the network receives of an image, and the part of the image that this shows.
 
         It is called in other threads and processes, which have no GPU.
         """
@@ -69,14 +68,12 @@ class Readable(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """The images of a dataset, sorted by digest and numbered in this order.
+    """The images of a dataset, numbered in the ascending order of their digests.
 
-    All pseudo-random choices about an image derive from its digest, so that they do not depend on the order of
-    processing.
+    Pseudo-random choices about an image derive from its digest, so that all workers make the same.
     """
 
     digests: Sequence[str]
-    """Digests of all images in ascending order."""
 
     def sample(self, count: int) -> list[int]:
         """Returns the numbers of `count` pseudo-randomly chosen images, or of all images if there are fewer."""
@@ -84,14 +81,7 @@ class Order:
         return lots[:count]
 
     def start(self, number: int) -> int:
-        """Returns a pseudo-random number that decides which positions of an image's activation maps are sampled.
-
-        If an activation map is large, only evenly spaced positions of it enter the statistics (see
-        `summary.POSITIONS`). The first sampled position is this number modulo the number of positions of the map.
-
-        Args:
-            number: Number of the image.
-        """
+        """Returns a pseudo-random number, from which the positions of an image that are counted are offset."""
         return int(self.digests[number][:8], 16)
 
 
@@ -100,37 +90,22 @@ def _lot(digest: str) -> str:
 
 
 def sample_size(k: int) -> int:
-    """Returns the number of images in the random sample from which `random` and `ladder` exemplars are chosen.
-
-    `ladder` exemplars have activations with evenly spaced ranks. The first pass keeps the activations of all units on
-    the images of the sample.
-
-    Args:
-        k: Number of exemplars per unit and kind.
-    """
+    """Returns the number of images in the random sample from which `random` and `ladder` exemplars are chosen."""
     return 8 * k
 
 
-def scales(reader: Readable, layers: Sequence[str], images: Iterable[LoadedImage]) -> Scales:
-    """Computes the histogram scales of all units of the layers from their activations on a sample of images.
-
-    The scale of a unit is the number by which its activations are divided for its histogram (see histogram.py).
-
-    Args:
-        reader: The target (network under study).
-        layers: The names of the layers.
-        images: The images of the sample.
-    """
+def measure_scales(reader: Readable, layers: Sequence[str], images: Iterable[LoadedImage]) -> Scales:
+    """Measures the histogram scales of all units of the layers on a sample of images."""
     largest: dict[str, Floats] = {}
-    for _, found in batches(reader, images):
+    for _, found in run_batches(reader, images):
         for layer in layers:
             values = found[layer].transpose(0, 1).flatten(1).abs().amax(dim=1).cpu().numpy().astype(np.float64)
             values = np.where(np.isfinite(values), values, 0)
             largest[layer] = np.maximum(largest.get(layer, np.zeros_like(values)), values)
-    return {layer: histogram.scale(values) for layer, values in largest.items()}
+    return {layer: histogram.choose_scales(values) for layer, values in largest.items()}
 
 
-def batches(
+def run_batches(
     reader: Readable, images: Iterable[LoadedImage]
 ) -> Iterator[tuple[list[LoadedImage], Mapping[str, torch.Tensor]]]:
     """Runs the target on images, as many of equal shape at a time as it takes best.
@@ -166,7 +141,7 @@ def _of_equal_shape(reader: Readable, images: Iterable[LoadedImage]) -> Iterator
 
 
 def _responses(reader: Readable, batch: Sequence[LoadedImage]) -> Mapping[str, torch.Tensor] | None:
-    """Returns the responses to a batch, or None if it needs more memory than the GPU has and can be halved."""
+    """Returns None if the batch needs more memory than the GPU has and can be halved."""
     try:
         return reader.responses([image.view for image in batch])
     except ServiceError as error:
@@ -179,14 +154,7 @@ def _responses(reader: Readable, batch: Sequence[LoadedImage]) -> Mapping[str, t
 
 
 class FirstPass:
-    """Collects statistics of all units, and finds the images with their highest and lowest activations.
-
-    Args:
-        reader: The target (network under study).
-        order: The order of all images of the dataset.
-        scales: Histogram scales of the units (see `scales` in this module) of each layer to read.
-        k: Number of exemplars per unit and kind.
-    """
+    """Collects the statistics of the layers of `scales`, with `k` exemplars per unit and kind."""
 
     def __init__(self, reader: Readable, order: Order, scales: Scales, k: int):
         self._reader, self._order, self._scales, self._k = reader, order, scales, k
@@ -194,9 +162,9 @@ class FirstPass:
         self._layers: dict[str, Accumulator] = {}
 
     def take(self, images: Iterable[LoadedImage]) -> None:
-        """Runs the target on images, and adds the activations to the units' statistics."""
+        """Adds the responses to images to the statistics."""
         with torch.inference_mode():
-            for batch, found in batches(self._reader, images):
+            for batch, found in run_batches(self._reader, images):
                 device = next(iter(found.values())).device
                 numbers = [image.number for image in batch]
                 starts = [self._order.start(number) for number in numbers]
@@ -207,16 +175,19 @@ class FirstPass:
                         self._layers[layer] = Accumulator(scale, self._k, self._sample, device)
                     self._layers[layer].take(numbered, found[layer])
 
-    def summaries(self) -> dict[str, Summary]:
-        """Returns for each layer the statistics of its units over all images processed so far.
-
-        They include the images with the highest and lowest activations of each unit.
-        """
+    def summaries(self) -> "Summaries":
+        """Returns the statistics over all images so far, of which there must be some."""
         with torch.inference_mode():
-            return {
-                layer: self._layers[layer].total() if layer in self._layers else Summary.empty(scale, self._k)
-                for layer, scale in self._scales.items()
-            }
+            return {layer: accumulator.total() for layer, accumulator in self._layers.items()}
+
+
+Summaries = dict[str, Summary]
+"""Statistics by layer."""
+
+
+def add(one: Summaries, other: Summaries) -> Summaries:
+    """Returns the statistics over two sets of images."""
+    return {layer: one[layer] + other[layer] for layer in one}
 
 
 def _moved(numbers: Sequence[Sequence[int]], device: torch.device) -> torch.Tensor:
@@ -225,26 +196,14 @@ def _moved(numbers: Sequence[Sequence[int]], device: torch.device) -> torch.Tens
 
 
 Chosen = dict[ExemplarKind, tuple[Floats, Ints]]
-"""The images that are selected as exemplars of a layer's units, by kind: the units' activations on them and their image
-numbers, both of shape (units, at most k exemplars) and ordered by rank."""
+"""For each kind of exemplars of a layer the activations and the image numbers, both of shape (units, at most k), by rank."""
 
 
 def choose(summary: Summary, order: Order) -> Chosen:
-    """Selects the exemplars of each unit of a layer.
-
-    There are four kinds: the images with the highest activations (`top`), those with the lowest (`bottom`), random
-    images (`random`), and images whose activations have evenly spaced ranks from lowest to highest (`ladder`).
-
-    Args:
-        summary: Statistics of the layer over the whole dataset.
-        order: The order of all images of the dataset.
-
-    Returns:
-        For each kind, the units' activations on the selected images and the numbers of these images.
-    """
-    sample = [n for n in order.sample(sample_size(summary.k)) if n in summary.sampled]
+    """Selects the exemplars of each unit of a layer from its statistics over the whole dataset."""
+    sample = order.sample(sample_size(summary.k))
     numbers = np.array(sample, dtype=np.int64)
-    values = rounded(np.stack([summary.sampled[n] for n in sample], axis=1).astype(np.float64))
+    values = round_values(np.stack([summary.sampled[n] for n in sample], axis=1).astype(np.float64))
     ids = np.broadcast_to(numbers, values.shape)
     return {
         "top": summary.top,
@@ -255,13 +214,11 @@ def choose(summary: Summary, order: Order) -> Chosen:
 
 
 def _ladder(summary: Summary, values: Floats, ids: Ints) -> tuple[Floats, Ints]:
-    """Selects images whose activations have evenly spaced ranks, from the lowest to the highest of each unit.
-
-    Ranked are the sampled images and the two images with the unit's extreme activations.
-    """
-    values = np.concatenate([values, summary.top[0][:, :1], summary.bottom[0][:, :1]], axis=1)
-    ids = np.concatenate([ids, summary.top[1][:, :1], summary.bottom[1][:, :1]], axis=1)
-    order = np.lexsort((ids, -values), axis=1)
+    # With the extremes, which the sample may lack, the ladder leads from the lowest to the highest activation.
+    top, bottom = summary.top, summary.bottom
+    values = np.concatenate([values, top[0][:, :1], bottom[0][:, :1]], axis=1)
+    ids = np.concatenate([ids, top[1][:, :1], bottom[1][:, :1]], axis=1)
+    order = np.argsort(-values, axis=1, kind="stable")
     values, ids = np.take_along_axis(values, order, axis=1), np.take_along_axis(ids, order, axis=1)
     rungs_of: list[tuple[Floats, Ints]] = []
     for row, row_ids in zip(values, ids, strict=True):
@@ -274,26 +231,21 @@ def _ladder(summary: Summary, values: Floats, ids: Ints) -> tuple[Floats, Ints]:
 
 
 Places = npt.NDArray[np.void]
-"""Exemplars whose images are selected, but not stored yet: an array of PLACE, ordered by the number of the image."""
+"""Exemplars that are chosen, but not stored yet: an array of _PLACE, ordered by the number of the image."""
 
-PLACE = np.dtype([
+_PLACE = np.dtype([
     ("number", np.int64), ("layer", np.int32), ("unit", np.int32), ("kind", np.int8), ("rank", np.int32),
     ("activation", np.float64),
 ])  # fmt: skip
-"""Fields of one such exemplar: number of the image; index of the layer; the unit; index of the kind in KINDS; position
-among the unit's exemplars of this kind, from 0; the unit's activation."""
+"""Number of the image, index of the layer, the unit, index of the kind in KINDS, rank, and the unit's activation."""
 
 
-def wanted(chosen: Mapping[str, Chosen]) -> Places:
-    """Returns the selected exemplars of all layers. One image can be an exemplar of several units.
-
-    Args:
-        chosen: The result of `choose` for each layer. Layers are numbered in this order.
-    """
+def list_places(chosen: Mapping[str, Chosen]) -> Places:
+    """Returns the chosen exemplars of all layers, which are numbered in the order of `chosen`."""
     parts: list[Places] = []
     for layer, kinds in enumerate(chosen.values()):
         for kind, (values, numbers) in kinds.items():
-            part = np.empty(numbers.shape, dtype=PLACE)
+            part = np.empty(numbers.shape, dtype=_PLACE)
             part["number"], part["activation"] = numbers, values
             part["layer"], part["kind"] = layer, KINDS.index(kind)
             part["unit"], part["rank"] = np.arange(len(numbers))[:, None], np.arange(numbers.shape[1])
@@ -304,32 +256,30 @@ def wanted(chosen: Mapping[str, Chosen]) -> Places:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kept:
-    """An image that was selected as an exemplar of some units."""
+    """An image that is an exemplar of some units."""
 
     number: int
     image: EncodedImage
     box: ViewBox
     """The part of the image that the network sees."""
     places: Places
-    """The exemplars for which it is selected."""
+    """The exemplars that it is."""
     maps: Sequence[Map | None]
-    """For each of these exemplars the unit's activation map on the image, or None if the layer has no positions."""
+    """For each of these exemplars the activation map, or None if the layer has no positions."""
 
 
 def second_pass(
     reader: Readable, images: Iterable[LoadedImage], layers: Sequence[str], places: Places
 ) -> Iterator[Kept]:
-    """Yields the images that were selected as exemplars, with the activation maps of the units concerned.
-
-    Only these maps leave the device of the target.
+    """Yields images with the activation maps of their exemplars. Only these maps leave the device of the target.
 
     Args:
         reader: The target.
-        images: The selected images, with their encodings for the store.
+        images: The images, with their encodings for the store.
         layers: Names of the layers by index.
-        places: The exemplars for which these images are selected.
+        places: All exemplars that these images are.
     """
-    for batch, found in batches(reader, images):
+    for batch, found in run_batches(reader, images):
         ends = [np.searchsorted(places["number"], image.number + each) for image in batch for each in (0, 1)]
         own = [places[start:end] for start, end in zip(ends[::2], ends[1::2], strict=True)]
         row_of = np.repeat(np.arange(len(batch)), [len(each) for each in own])
@@ -349,31 +299,25 @@ def second_pass(
             start += len(mine)
 
 
-def unit_rows(info: TargetInfo, layer: str, summary: Summary, quantile: float) -> list[UnitExemplars]:
-    """Returns the statistics of each unit of a layer, with an empty list of exemplars.
+def describe_units(info: TargetInfo, layer: str, summary: Summary, quantile: float) -> list[UnitExemplars]:
+    """Returns the statistics of each unit of a layer, without exemplars.
 
-    Args:
-        info: Description of the target. If it has a `mask_threshold`, this is the threshold of all units' masks.
-        layer: Name of the layer.
-        summary: Statistics of the layer over the whole dataset.
-        quantile: A number from 0 to 1. If `info` has no `mask_threshold`, a unit's threshold is this quantile of its
-            activations over all positions and images.
+    A unit's mask threshold is `info.mask_threshold`, or else this quantile of its activations over all positions and images.
     """
     given = info.mask_threshold
-    scale = summary.scales.astype(np.float64)
-    values, low, high, positive, peaks, peak_low, peak_high = summary.sums.astype(np.float64)
-    squares, peak_squares = low + high * WORD, peak_low + peak_high * WORD
-    unit_of_sum = scale / FIXED
-    mean = values * unit_of_sum / summary.positions_seen
-    variance = np.maximum(squares * unit_of_sum * scale / summary.positions_seen - mean**2, 0)
-    peak_mean = peaks * unit_of_sum / summary.seen
-    peak_std = np.sqrt(np.maximum(peak_squares * unit_of_sum * scale / summary.seen - peak_mean**2, 0))
+    values, squares, positive, peaks, peak_squares = summary.sums
+    mean = values / summary.positions_seen
+    variance = np.maximum(squares / summary.positions_seen - mean**2, 0)
+    peak_mean = peaks / summary.seen
+    peak_std = np.sqrt(np.maximum(peak_squares / summary.seen - peak_mean**2, 0))
     highest, lowest = summary.top[0][:, 0], summary.bottom[0][:, 0]
     floor = np.full(len(highest), -np.inf)
     asked = sorted({*QUANTILES, quantile})
-    found = histogram.quantiles(summary.positions, summary.scales, floor, highest, asked)
+    found = histogram.estimate_quantiles(summary.positions, summary.scales, floor, highest, asked)
     levels = dict(zip(asked, found, strict=True))
-    maxima = histogram.quantiles(summary.maxima, summary.scales, lowest, highest, [q / 100 for q in range(1, 100)])
+    maxima = histogram.estimate_quantiles(
+        summary.maxima, summary.scales, lowest, highest, [q / 100 for q in range(1, 100)]
+    )
     percentiles = np.stack([lowest, *maxima, highest], axis=1)
     dead = highest == lowest
     return [
@@ -403,15 +347,10 @@ def _state(broken: bool, dead: bool) -> UnitState:
 
 
 def _threshold(summary: Summary, unit: int, threshold: float, highest: float) -> float:
-    """Returns the activation above which a position belongs to the masks of a unit.
-
-    This is `threshold`, a quantile of the unit's activations, unless it equals the maximum `highest`, as in a saturated
-    unit. No activation would exceed it then. The result is in this case the upper edge of the highest non-empty
-    histogram bin below the maximum, if there is one.
-    """
     if threshold < highest:
         return threshold
-    edges: Any = histogram.edges() * float(summary.scales[unit])
+    # No activation of a saturated unit exceeds its maximum. The highest filled bin below that ends its masks instead.
+    edges: Any = histogram.list_edges() * float(summary.scales[unit])
     filled = np.flatnonzero(summary.positions[unit])
     below = [at for at in filled if edges[at + 1] < highest]
     return float(edges[below[-1] + 1]) if below else threshold

@@ -1,4 +1,4 @@
-"""Reads and writes the exemplars of units: dataset images, stored with the activations of a unit on them.
+"""Reads and writes exemplars.
 
     <root>/<target>/<dataset>/manifest.json          the network, images and parameters that the exemplars depend on
                               <layer>.units.parquet  one row per unit: threshold, quantiles, distribution of activations
@@ -73,34 +73,25 @@ _UNITS = pa.schema(
         ("state", pa.string()),
     ]
 )
-UNITS_PER_GROUP = 8
-"""Average number of units (neurons) in a row group of the file with one row per exemplar. Only whole groups are
-read."""
+_UNITS_PER_GROUP = 8
+"""Average number of units in a row group of that file. Only whole groups are read."""
 
 
 @dataclass(frozen=True, slots=True)
 class ExemplarStore:
-    """A folder with the exemplars of the units of one target (network) in one dataset.
-
-    Exemplars are dataset images that show to what a unit responds, such as those with its highest activations.
-    """
+    """A folder, local or at a URL, with the exemplars of the units of one target in one dataset."""
 
     files: Files
-    """Access to the folder, which is a local path or a URL."""
 
     @classmethod
     def at(cls, root: str, target: str, dataset: str) -> "ExemplarStore":
-        """Returns the store of a target and a dataset below `root`, a folder or a URL. The store may not exist yet."""
+        """Returns the store below the folder or URL `root`. It may not exist yet."""
         return cls(Files(root).inside(f"{safe(target)}/{safe(dataset)}"))
 
     def claim(self, facts: Mapping[str, Any]) -> None:
-        """Reserves the store for exemplars that depend on the given facts.
+        """Reserves the store for exemplars that depend on the given facts, such as the digest of the network.
 
-        A new store gets a manifest with these facts. The manifest of an existing store must contain the same facts. If
-        the existing exemplars were imported, only the version of the format is checked.
-
-        Args:
-            facts: Everything that the exemplars depend on, such as the digest of the network.
+        A new store gets a manifest with these facts. Of imported exemplars, only the version of the format is checked.
 
         Raises:
             UsageError: The manifest of the store contains other facts. The message names the differences.
@@ -124,17 +115,14 @@ class ExemplarStore:
             )
 
     def write_manifest(self, facts: Mapping[str, Any]) -> None:
-        """Writes manifest.json, or replaces it.
-
-        Args:
-            facts: Everything that the exemplars depend on, such as the digest of the network.
-        """
+        """Writes manifest.json, or replaces it."""
         self.files.write("manifest.json", dumps({**facts, "version": VERSION}).encode())
 
     def manifest(self) -> dict[str, Any] | None:
-        """Returns the content of manifest.json: the facts that the exemplars depend on, and the version of the format.
+        """Returns the facts of manifest.json and the version of the format. None if the store is new.
 
-        None if the store is new. Raises StoreError if the file is damaged.
+        Raises:
+            StoreError: The file is damaged.
         """
         found: Any = self.files.read_json("manifest.json", remedy="remove the folder")
         if found is not None and not isinstance(found, dict):
@@ -142,9 +130,10 @@ class ExemplarStore:
         return cast("dict[str, Any] | None", found)
 
     def is_current(self) -> bool:
-        """Returns whether the exemplars have the version of the format that this program reads. False for a new store.
+        """Returns whether the store has the present version of the format. False for a new store.
 
-        Raises StoreError if the manifest is damaged.
+        Raises:
+            StoreError: The manifest is damaged.
         """
         return (self.manifest() or {}).get("version") == VERSION
 
@@ -154,20 +143,16 @@ class ExemplarStore:
         return [unsafe(name.removesuffix(ends)) for name in self.files.names("") if name.endswith(ends)]
 
     def states(self, layer: str) -> dict[int, UnitState]:
-        """Returns the state of each unit of a layer by unit index. Empty if the layer has no exemplars.
-
-        A unit is "dead" if its activations on all images are equal, "not finite" if some are NaN or infinite, and
-        otherwise "ok".
-        """
+        """Returns the state of each unit of a layer by unit index. Empty if the layer has no exemplars."""
         name = f"{safe(layer)}.units.parquet"
         data = self.files.read(name)
         rows = [] if data is None else tables.load(data, self.files.path(name), schema=_UNITS)[0]
         return {row["unit"]: row["state"] for row in rows}
 
     def spread(self, layer: str) -> dict[int, tuple[float, float]]:
-        """Returns the mean and standard deviation of each unit's activations on images, by unit index.
+        """Returns the mean and the standard deviation of the activations on images, by unit index.
 
-        Units whose statistics are unknown, such as imported ones, are left out. Empty if the layer has no exemplars.
+        Units without statistics, such as imported ones, are left out. Empty if the layer has no exemplars.
         """
         name = f"{safe(layer)}.units.parquet"
         data = self.files.read(name)
@@ -188,7 +173,7 @@ class ExemplarStore:
         return {unit: fmean(activations) for unit, activations in top.items()}
 
     def size(self) -> int:
-        """Returns the size of the exemplars in bytes. Files in subfolders, such as contact sheets, do not count."""
+        """Returns the size of the exemplars in bytes, without subfolders such as those of contact sheets."""
         return sum(size for name, size in self.files.sizes("").items() if "/" not in name)
 
     def units(self, layer: str) -> set[int]:
@@ -196,10 +181,7 @@ class ExemplarStore:
         return set(self.states(layer))
 
     def write(self, layer: str, units: Iterable[UnitExemplars], images_name: str = "") -> None:
-        """Writes the exemplars and statistics of all units of a layer. Its images get a file of their own.
-
-        The units are processed one by one. The images of a unit are written immediately, and only its activation maps
-        stay in memory. An image that several units share is written once.
+        """Writes a layer, with a file of its own for the images. Only the activation maps of all units stay in memory.
 
         Args:
             layer: Name of the layer.
@@ -226,40 +208,22 @@ class ExemplarStore:
 
         image_table.write(self.files, name, images())
         rows.sort(key=lambda row: row["unit"])
-        self.write_rows(layer, len(written), pa.Table.from_pylist(rows, schema=ROWS), name)
-        self.write_units(layer, written, name)
+        self.write_rows(layer, pa.Table.from_pylist(rows, schema=ROWS), name)
+        self.write_units(layer, pack_units(written, name))
 
-    def write_rows(self, layer: str, units: int, rows: pa.Table, pictures_file: str) -> None:
-        """Writes the table with one row per exemplar of a layer whose images are already stored.
-
-        Args:
-            layer: Name of the layer.
-            units: Number of units of the layer.
-            rows: The exemplars, a table with the schema ROWS, sorted by unit.
-            pictures_file: Name of the file with the images of these exemplars.
-        """
-        group = max(len(rows) * UNITS_PER_GROUP // max(units, 1), 1)
+    def write_rows(self, layer: str, rows: pa.Table, pictures_file: str) -> None:
+        """Writes the exemplars of a layer, a table with the schema ROWS sorted by unit, whose images are stored already."""
+        units: Any = rows.column("unit").unique()
+        group = max(len(rows) * _UNITS_PER_GROUP // max(len(units), 1), 1)
         with self.files.writing(f"{safe(layer)}.rows.parquet") as stream:
             tables.write(stream, rows, _header(pictures_file), group)
 
-    def write_units(self, layer: str, units: Iterable[UnitExemplars], pictures_file: str) -> None:
-        """Writes the table with the statistics of the units of a layer, one row per unit.
-
-        Call this after the other files of the layer are written: a layer with this table counts as complete.
-
-        Args:
-            layer: Name of the layer.
-            units: The units with their statistics. The field `exemplars` is ignored.
-            pictures_file: Name of the file with the images of the layer's exemplars.
-        """
-        found = sorted(units, key=lambda unit: unit.unit.index)
-        data = tables.dump([_unit_row(unit) for unit in found], _UNITS, _header(pictures_file), 64)
-        self.files.write(f"{safe(layer)}.units.parquet", data)
+    def write_units(self, layer: str, table: bytes) -> None:
+        """Writes the result of `pack_units` for a layer, after its other files: the layer then counts as complete."""
+        self.files.write(f"{safe(layer)}.units.parquet", table)
 
     def read(self, unit: Unit) -> UnitExemplars:
-        """Returns the exemplars and statistics of a unit.
-
-        If the store is on a local disk, little more than the rows and images of this unit is read.
+        """Returns a unit. From a local disk, little more than its own rows and images is read.
 
         Raises:
             StoreError: The unit has no exemplars, or a file is damaged or has another version.
@@ -282,6 +246,12 @@ class ExemplarStore:
             raise StoreError(f"{self.files.path(name)} is damaged: {error!r}; compute the exemplars again") from error
 
 
+def pack_units(units: Iterable[UnitExemplars], pictures_file: str) -> bytes:
+    """Returns the table with the statistics of the units of a layer, one row per unit, without their exemplars."""
+    found = sorted(units, key=lambda unit: unit.unit.index)
+    return tables.dump([_unit_row(unit) for unit in found], _UNITS, _header(pictures_file), 64)
+
+
 def _header(pictures_file: str) -> dict[str, Any]:
     return {"version": VERSION, "pictures": pictures_file, "quantiles": QUANTILES}
 
@@ -289,17 +259,7 @@ def _header(pictures_file: str) -> dict[str, Any]:
 def row(
     unit: int, kind: ExemplarKind, rank: int, activation: float, image: int, box: ViewBox, small: Map | None
 ) -> dict[str, Any]:
-    """Returns the table row (see ROWS) of one exemplar.
-
-    Args:
-        unit: Index of the unit.
-        kind: Kind of the exemplar.
-        rank: Rank within its kind, from 0.
-        activation: The unit's activation on the image.
-        image: Number of the image in the file with the images of this table.
-        box: The part of the image that the network sees.
-        small: The activation map, or None if the layer has no positions.
-    """
+    """Returns the table row (see ROWS) of one exemplar."""
     return {
         "unit": unit,
         "kind": KINDS.index(kind),
@@ -307,12 +267,12 @@ def row(
         "activation": activation,
         "picture": image,
         "box": box,
-        "map": packed_maps([small])[0],
+        "map": pack_maps([small])[0],
         "map_shape": None if small is None else list(small.shape),
     }
 
 
-def packed_maps(maps: Sequence[Map | None]) -> list[bytes | None]:
+def pack_maps(maps: Sequence[Map | None]) -> list[bytes | None]:
     """Returns the bytes of activation maps: float16 where the values of a map fit, else float32.
 
     The reader recognizes the type by the number of bytes. None stays None.

@@ -27,8 +27,8 @@ FILES = ("history.json", "experiment.html", "description.txt", "label.txt", "eva
 MARKS = FILES[:3]
 """A folder that contains one of these files counts as the folder of an investigated unit."""
 
-NOTE_BYTES = 1_000_000
-"""Maximum size in bytes of the files description.txt and label.txt of an agent's answer."""
+_NOTE_BYTES = 1_000_000
+"""Maximum size of description.txt and label.txt."""
 
 SCORE_KIND = "mean activation on its own images"
 
@@ -36,16 +36,16 @@ T = TypeVar("T")
 
 
 def read(folder: Path, root: Path, target: str = "") -> tuple[Label, list[str]]:
-    """Reads the answer of an agent about one unit from a folder <root>/<agent>/<model>/<layer>/<unit>.
+    """Reads the answer about one unit from a folder <root>/<agent>/<model>/<layer>/<unit>.
 
     Args:
         folder: The folder of the unit.
-        root: The imported folder. The agent's name is the part of the path between this folder and <model>.
-        target: Name of the network that the unit belongs to. If it is empty, the name of the model's folder is used.
+        root: The imported folder.
+        target: Empty for the name of the model's folder.
 
     Returns:
-        The answer as a `Label`, and one message for each file that could not be read. The tested prompts and the score
-        of the `Label` come from eval_results.json. The score is the mean activation on images that show the labels.
+        The answer, whose score is the mean activation on images that show the labels, and one message for each file that
+        could not be read.
 
     Raises:
         Refused: The folder's name is not the number of a unit, or the folder holds no answer.
@@ -62,7 +62,7 @@ def read(folder: Path, root: Path, target: str = "") -> tuple[Label, list[str]]:
             return default
 
     replies = attempt("history.json", _history_replies, []) or attempt("experiment.html", _page_replies, [])
-    description, labels = answer(replies)
+    description, labels = find_answer(replies)
     if not labels:
         description = attempt("description.txt", _line, "")
         labels = tuple(filter(None, (attempt("label.txt", _line, ""), description)))[:1]
@@ -86,11 +86,10 @@ def read(folder: Path, root: Path, target: str = "") -> tuple[Label, list[str]]:
     return label, problems
 
 
-def answer(replies: list[str]) -> tuple[str, tuple[str, ...]]:
-    """Returns the description and the labels in an agent's final answer.
+def find_answer(replies: list[str]) -> tuple[str, tuple[str, ...]]:
+    """Returns the description and the labels in the last reply with a description. Both are empty if there is none.
 
-    The final answer is the last reply with a description. If it has no labels, its description is the only label. If no
-    reply has a description, both results are empty.
+    Without labels, the description is the only label.
     """
     format = load_task("description").answer
     for reply in reversed(replies):
@@ -100,7 +99,7 @@ def answer(replies: list[str]) -> tuple[str, tuple[str, ...]]:
 
 
 def _history_replies(path: Path) -> list[str]:
-    data = reading.json_data(path)
+    data = reading.read_json(path)
     if not isinstance(data, list):
         raise Refused("is no list of messages")
     try:
@@ -116,23 +115,23 @@ def _text(content: Any) -> str:
 
 
 def _page_replies(path: Path) -> list[str]:
-    """Returns the agent's replies in experiment.html. Texts are not escaped in it, so it cannot be parsed as HTML."""
-    parts = [part.partition("<pre>")[2].partition("</pre>") for part in reading.text(path).split("<h2>MAIA</h2>")[1:]]
+    """Returns the agent's replies in experiment.html."""
+    # Texts are not escaped in it, so that it cannot be parsed as HTML.
+    parts = [
+        part.partition("<pre>")[2].partition("</pre>") for part in reading.read_text(path).split("<h2>MAIA</h2>")[1:]
+    ]
     return [reply for reply, closing, _ in parts if closing]
 
 
 def _line(path: Path) -> str:
-    return " ".join(reading.text(path, NOTE_BYTES).split())
+    return " ".join(reading.read_text(path, _NOTE_BYTES).split())
 
 
 def _evaluation(path: Path) -> tuple[float | None, TestedPrompts, TestedPrompts]:
-    """Returns the content of eval_results.json.
-
-    Returns:
-        The mean activation on the images of the labels, and the prompts with their activations, first those of images
-        of the labels and then those of neutral images.
+    """Returns the mean activation on the images of the labels, and the prompts with their activations: those of the labels, and
+    neutral ones.
     """
-    data = reading.json_data(path)
+    data = reading.read_json(path)
     try:
         score = float(data["average_positive_score"])
     except (KeyError, TypeError, ValueError, OverflowError) as error:

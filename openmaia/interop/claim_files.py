@@ -21,17 +21,14 @@ from openmaia.interop import reading
 from openmaia.interop.label_backbone import read_labels
 from openmaia.interop.reading import Refused
 
-REQUIRED = ("layer", "unit", "method")
-TEXTS = ("description", "labels")
-SEPARATOR = ";"
+_REQUIRED = ("layer", "unit", "method")
+_TEXTS = ("description", "labels")
+_SEPARATOR = ";"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TabledClaim:
-    """The description and the labels that one method (such as MILAN, or a person) gave to one unit.
-
-    If the method gave only labels, `description` lists them. If it gave only a description, this is the only label.
-    """
+    """A claim of a table. Of a description and labels, one that is missing is made from the other."""
 
     method: str
     unit: Unit
@@ -42,12 +39,12 @@ class TabledClaim:
 
 
 def read_claim_file(path: str, info: TargetInfo) -> list[TabledClaim]:
-    """Reads the descriptions that one or several methods gave to units of a target (network).
+    """Reads claims about units of a target.
 
     Args:
-        path: A table (.csv, .tsv) in a format that is described at the top of this module, a labels.jsonl that `openmaia
-            import-maia` wrote, or the folder of a labels.jsonl.
-        info: The target. Each description must belong to one of its layers and units.
+        path: A table (.csv, .tsv) as at the top of this module, a labels.jsonl that `openmaia import-maia` wrote, or its
+            folder.
+        info: The target.
 
     Raises:
         UsageError: The file cannot be read, has no description of this target, or lacks a column. Or a row names an
@@ -55,7 +52,7 @@ def read_claim_file(path: str, info: TargetInfo) -> list[TabledClaim]:
     """
     file = user_path(path)
     columns, rows = _table(file, path) if is_table(file) else (set[str](), [])
-    claims = list(_rows(path, rows, info) if columns.issuperset(REQUIRED) else _imported(path, columns, info))
+    claims = list(_rows(path, rows, info) if columns.issuperset(_REQUIRED) else _imported(path, columns, info))
     if not claims:
         raise UsageError(f"--claims {path} holds no description of a unit of {info.name}")
     places: dict[tuple[str, Unit], str] = {}
@@ -72,17 +69,17 @@ def read_claim_file(path: str, info: TargetInfo) -> list[TabledClaim]:
 
 def _table(file: Path, path: str) -> tuple[set[str], list[tuple[int, dict[str, str]]]]:
     try:
-        table = reading.table(file)
+        table = reading.read_table(file)
     except Refused as error:
         raise UsageError(f"--claims {path} {error.message}") from error
     columns = set(table.columns)
-    has_text = bool(columns.intersection(TEXTS))
+    has_text = bool(columns.intersection(_TEXTS))
     if {"layer", "unit"} <= columns and has_text and not columns.intersection(("method", "similarity")):
         raise UsageError(
             f"--claims {path} lacks the column method, which names the method of each description; add it to the table, "
             "or import the table (openmaia import-maia --method NAME) and give the labels.jsonl that this writes"
         )
-    if missing := [name for name in REQUIRED if name not in columns]:
+    if missing := [name for name in _REQUIRED if name not in columns]:
         if "method" not in missing:
             raise UsageError(f"--claims {path} lacks the column {' and '.join(missing)}; it has {_listed(columns)}")
     elif not has_text:
@@ -120,7 +117,7 @@ def _rows(path: str, rows: list[tuple[int, dict[str, str]]], info: TargetInfo) -
 def _texts(row: Mapping[str, str]) -> tuple[str, tuple[str, ...]]:
     """Returns the description and the labels of a row. If one of them is missing, it is made from the other."""
     description = " ".join(row.get("description", "").split())
-    parts = (" ".join(part.split()) for part in row.get("labels", "").split(SEPARATOR))
+    parts = (" ".join(part.split()) for part in row.get("labels", "").split(_SEPARATOR))
     labels = tuple(dict.fromkeys(filter(None, parts)))
     return description or "; ".join(labels), labels or tuple(filter(None, [description]))
 
@@ -129,7 +126,7 @@ def _imported(path: str, columns: set[str], info: TargetInfo) -> Iterator[Tabled
     try:
         found = read_labels(path, info.name, "--claims")
     except UsageError as error:
-        expected = f"; expected the columns {', '.join(REQUIRED)}, and description or labels" if columns else ""
+        expected = f"; expected the columns {', '.join(_REQUIRED)}, and description or labels" if columns else ""
         raise UsageError(f"{error.message}{expected}") from error
     for label in found:
         if label.target == info.name:

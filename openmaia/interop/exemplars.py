@@ -28,10 +28,10 @@ from openmaia.runs.files import safe
 FILES = ("images.npy", "masks.npy", "activations.csv", "thresholds.csv", "ids.csv", "units.npy")
 SYNTHETIC = "synthetic_neurons"
 
-MAX_SIDE = 16_383
-"""Maximum width and height of an image in pixels. WebP, in which exemplars are stored, has no larger ones."""
+_MAX_SIDE = 16_383
+"""Maximum width and height in pixels. WebP, in which exemplars are stored, has no larger images."""
 
-NAME_BYTES = 200
+_NAME_BYTES = 200
 """Maximum length of the name of a model, dataset or layer, encoded as a file name."""
 
 Loaded = TypeVar("Loaded")
@@ -39,7 +39,7 @@ Loaded = TypeVar("Loaded")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PublishedLayer:
-    """The validated content of the folder with the published exemplars of one layer."""
+    """The validated content of a layer's folder. Arrays are memory-mapped."""
 
     folder: Path
     model: str
@@ -48,30 +48,22 @@ class PublishedLayer:
     units: tuple[int, ...]
     """The index of the unit in each row of the arrays."""
     activations: npt.NDArray[np.float64]
-    """Activations on the exemplars in descending order, shape (units, k)."""
+    """In descending order, shape (units, k)."""
     thresholds: npt.NDArray[np.float64] | None
-    """Activations above which positions belong to the units' masks, shape (units,), 0 for synthetic units. None if
-    there is no thresholds.csv."""
+    """Mask thresholds, shape (units,), 0 for synthetic units. None if there is no thresholds.csv."""
     images: npt.NDArray[np.uint8]
-    """The exemplars, shape (units, k, height, width, 3), memory-mapped."""
+    """Shape (units, k, height, width, 3)."""
     masks: npt.NDArray[Any] | None
-    """The masks of the exemplars, in the shape that they have in masks.npy, memory-mapped. None if there is no
-    masks.npy."""
+    """In the shape that they have in masks.npy. None if there is no such file."""
 
     @property
     def estimated(self) -> tuple[str, ...]:
-        """Names of the values of the layer that were not published, and that have to be estimated on import.
-
-        The only possible name is `threshold/LAYER`: it is listed if the units' mask thresholds are unknown. The
-        manifest of the exemplar store into which the layer is imported repeats these names.
-        """
+        """Names of the values that have to be estimated on import, for the store's manifest: `threshold/LAYER`, or none."""
         return () if self.thresholds is not None else (f"threshold/{self.name}",)
 
 
 def read(folder: Path) -> PublishedLayer:
-    """Reads and validates the folder with the published exemplars of one layer.
-
-    The names of model, dataset and layer are taken from the path of the folder, MODEL/DATASET/LAYER.
+    """Reads and validates the folder of a layer, MODEL/DATASET/LAYER.
 
     Raises:
         Refused: A file is missing or damaged, or the files do not match each other.
@@ -98,7 +90,7 @@ def read(folder: Path) -> PublishedLayer:
     )
     if not layer.model or not f"{layer.model}{layer.dataset}{layer.name}".isprintable():
         raise Refused("is in folders without names, or with unprintable ones; expected MODEL/DATASET/LAYER/images.npy")
-    if longest := next((n for n in (layer.model, layer.dataset, layer.name) if len(safe(n)) > NAME_BYTES), ""):
+    if longest := next((n for n in (layer.model, layer.dataset, layer.name) if len(safe(n)) > _NAME_BYTES), ""):
         raise Refused(f"is in a folder with a name that is too long for a file ({longest[:40]}…); rename it")
     if layer.masks is None and layer.thresholds is None:
         raise Refused("has neither masks.npy nor thresholds.csv, which say where the units are active")
@@ -106,31 +98,19 @@ def read(folder: Path) -> PublishedLayer:
 
 
 def model(folder: Path) -> str:
-    """Returns the name of the model to which the folder of a layer belongs.
-
-    It is MODEL in the path MODEL/DATASET/LAYER, or SYNTHETIC for a layer of synthetic units.
-
-    Args:
-        folder: The folder of the layer.
-    """
+    """Returns MODEL of the folder MODEL/DATASET/LAYER, or SYNTHETIC for a layer of synthetic units."""
     return SYNTHETIC if folder.parent.name == SYNTHETIC else folder.parent.parent.name
 
 
 def units(layer: PublishedLayer, target: str) -> Iterator[UnitExemplars]:
-    """Yields the exemplars of each unit, by ascending unit index. Only one unit's images are in memory at a time.
-
-    Args:
-        layer: The layer.
-        target: Name of the target (network) to which the units belong.
-    """
+    """Yields the units by ascending index. Only one unit's images are in memory at a time."""
     for row in sorted(range(len(layer.units)), key=layer.units.__getitem__):
         yield _unit(layer, row, Unit(target=target, layer=layer.name, index=layer.units[row]))
 
 
 def _unit(layer: PublishedLayer, row: int, unit: Unit) -> UnitExemplars:
-    """Returns the exemplars of one unit. Its statistics over the dataset are left empty, as they are not published."""
     activations, images = layer.activations[row], layer.images[row]
-    covered = None if layer.masks is None else masks.coverage(_flat_masks(layer.masks[row], images.shape[1:3]))
+    covered = None if layer.masks is None else masks.normalize(_flat_masks(layer.masks[row], images.shape[1:3]))
     if layer.thresholds is not None:
         threshold = float(layer.thresholds[row])
     else:
@@ -157,21 +137,21 @@ def _unit(layer: PublishedLayer, row: int, unit: Unit) -> UnitExemplars:
 def _images(folder: Path) -> npt.NDArray[np.uint8]:
     if not (folder / "images.npy").exists():
         raise Refused("has masks.npy but no images.npy: the images of its dataset are not published with it")
-    images = _named("images.npy", folder, reading.array)
+    images = _named("images.npy", folder, reading.read_array)
     if images.dtype != np.uint8 or images.ndim != 5 or 3 not in (images.shape[2], images.shape[4]) or not images.size:
         raise Refused(
             f"images.npy is {images.dtype} {images.shape}; expected uint8 (units, k, 3, height, width) or "
             "(units, k, height, width, 3)"
         )
-    if max(images.shape[2:]) > MAX_SIDE:
-        raise Refused(f"images.npy is {images.shape}; images have at most {MAX_SIDE:,} pixels per side")
+    if max(images.shape[2:]) > _MAX_SIDE:
+        raise Refused(f"images.npy is {images.shape}; images have at most {_MAX_SIDE:,} pixels per side")
     return np.moveaxis(images, 2, 4) if images.shape[2] == 3 else images
 
 
 def _masks(folder: Path, images: npt.NDArray[np.uint8]) -> npt.NDArray[Any] | None:
     if not (folder / "masks.npy").exists():
         return None
-    array = _named("masks.npy", folder, reading.array)
+    array = _named("masks.npy", folder, reading.read_array)
     size = images.shape[2:4]
     shapes = [(*images.shape[:2], *inner) for inner in (size, (1, *size), (3, *size), (*size, 1), (*size, 3))]
     if array.dtype not in (np.dtype(np.bool_), np.dtype(np.uint8)) or array.shape not in shapes:
@@ -187,7 +167,7 @@ def _flat_masks(mask: npt.NDArray[Any], size: tuple[int, ...]) -> npt.NDArray[An
 
 
 def _activations(folder: Path, units: int, k: int) -> npt.NDArray[np.float64]:
-    values = _named("activations.csv", folder, reading.numbers)
+    values = _named("activations.csv", folder, reading.read_numbers)
     if units == 1 and values.size == k:
         values = values.reshape(1, k)
     if values.shape != (units, k):
@@ -202,7 +182,7 @@ def _activations(folder: Path, units: int, k: int) -> npt.NDArray[np.float64]:
 def _thresholds(folder: Path, units: int) -> npt.NDArray[np.float64] | None:
     if not (folder / "thresholds.csv").exists():
         return None
-    values = _named("thresholds.csv", folder, reading.numbers).reshape(-1)
+    values = _named("thresholds.csv", folder, reading.read_numbers).reshape(-1)
     if len(values) != units or not np.isfinite(values).all():
         raise Refused(
             f"thresholds.csv has {np.isfinite(values).sum()} finite numbers; expected one for each of {units} units"
@@ -213,7 +193,7 @@ def _thresholds(folder: Path, units: int) -> npt.NDArray[np.float64] | None:
 def _units(folder: Path, units: int) -> tuple[int, ...]:
     if not (folder / "units.npy").exists():
         return tuple(range(units))
-    array = _named("units.npy", folder, reading.array)
+    array = _named("units.npy", folder, reading.read_array)
     valid = array.dtype.kind in "iu" and array.shape == (units,)
     if not valid or array.min() < 0 or array.max() >= 2**31 or len(set(array.tolist())) != units:
         raise Refused(f"units.npy is {array.dtype} {array.shape}; expected the numbers of {units} different units")

@@ -25,35 +25,30 @@ SIDE = 224
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExportedLayer:
-    """The units, number of exemplars and image sizes of a layer, which determine the shapes of the exported arrays."""
+    """What determines the shapes of the exported arrays of a layer."""
 
     units: tuple[Unit, ...]
-    """The units of the layer that have exemplars of the kind `top` (highest activations). No others are exported."""
+    """Those with top exemplars. No others are exported."""
     k: int
-    """Exported exemplars per unit: the smallest number of `top` exemplars that any of these units has."""
+    """The smallest number of top exemplars that any of these units has."""
     sizes: frozenset[tuple[int, int]]
     """All different (height, width) of the stored images."""
 
     @property
     def size(self) -> tuple[int, int]:
-        """(height, width) to which all images of the layer are scaled for the export."""
+        """(height, width) to which all images of the layer are scaled."""
         return next(iter(self.sizes)) if len(self.sizes) == 1 else (SIDE, SIDE)
 
     @property
     def complete(self) -> bool:
-        """Whether row i of the exported arrays belongs to unit i, for all rows.
-
-        Otherwise the index of each row's unit has to be exported, too.
-        """
+        """Whether row i of the exported arrays belongs to unit i. Otherwise the indices have to be exported, too."""
         return [unit.index for unit in self.units] == list(range(len(self.units)))
 
 
 def export(
     source: str, to: str, progress: Callable[[str, int, int], None] = lambda layer, done, total: None
 ) -> list[str]:
-    """Exports the highest-activation exemplars of all layers of exemplar stores to `to`/TARGET/DATASET/LAYER.
-
-    TARGET and DATASET are the last two folders of the path of a store: the names of its network and its images.
+    """Exports the top exemplars of all layers of exemplar stores to `to`/TARGET/DATASET/LAYER.
 
     Args:
         source: An exemplar store, or a folder or URL with several stores.

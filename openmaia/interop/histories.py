@@ -26,7 +26,7 @@ from openmaia.core.units import Unit
 from openmaia.runs.files import safe
 from openmaia.runs.records import Record
 
-HEADINGS = {Role.SYSTEM: "System", Role.USER: "Experiment", Role.ASSISTANT: "MAIA"}
+_HEADINGS = {Role.SYSTEM: "System", Role.USER: "Experiment", Role.ASSISTANT: "MAIA"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,28 +39,25 @@ class TestedImage:
     """None if the image was not kept."""
 
 
-def unit_folder(to: Path, agent: str, unit: Unit) -> Path:
-    """Returns the folder below `to` for an agent's investigation of a unit.
-
-    Slashes in the name of the agent separate folders, as in the MAIA code's layout.
-    """
+def locate_folder(to: Path, agent: str, unit: Unit) -> Path:
+    """Returns the folder below `to` for an agent's investigation of a unit. Slashes in the agent's name separate folders."""
     return Path(to, *map(safe, agent.split("/")), safe(unit.target), safe(unit.layer), str(unit.index))
 
 
-def conversation(record: Record) -> list[Message]:
+def rebuild_conversation(record: Record) -> list[Message]:
     """Returns the messages of an investigation: instructions, question, replies, and results of experiments."""
     opening = [user(text) if number else system(text) for number, text in enumerate(record.prompts)]
     exchanged = [m for turn in record.turns for m in (assistant(turn.reply), user(*turn.observation))]
     return [message for message in [*opening, *exchanged] if message.parts]
 
 
-def history(messages: Sequence[Message]) -> list[dict[str, Any]]:
-    """Returns the content of history.json, a conversation as the published MAIA code stores it."""
+def render_history(messages: Sequence[Message]) -> list[dict[str, Any]]:
+    """Returns the content of history.json."""
     return [{"role": message.role.value, "content": [_content(part) for part in message.parts]} for message in messages]
 
 
-def page(title: str, messages: Sequence[Message]) -> str:
-    """Returns the content of experiment.html, a page that shows a conversation. All texts are escaped."""
+def render_page(title: str, messages: Sequence[Message]) -> str:
+    """Returns the content of experiment.html. All texts are escaped."""
     return "".join(
         [
             f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>{html.escape(title)}</title></head><body>\n',
@@ -71,13 +68,8 @@ def page(title: str, messages: Sequence[Message]) -> str:
     )
 
 
-def evaluation(positive: Sequence[TestedImage], negative: Sequence[TestedImage]) -> dict[str, Any]:
-    """Returns the content of eval_results.json, the result of a test of a unit's labels.
-
-    Args:
-        positive: Images that show the labels. There must be at least one.
-        negative: Neutral images, which do not show the labels. There must be at least one.
-    """
+def render_evaluation(positive: Sequence[TestedImage], negative: Sequence[TestedImage]) -> dict[str, Any]:
+    """Returns the content of eval_results.json from images that show the labels, and from neutral ones. Neither may be empty."""
     sides = {"positive": positive, "negative": negative}
     return {
         **{f"average_{name}_score": sum(one.activation for one in side) / len(side) for name, side in sides.items()},
@@ -89,26 +81,25 @@ def evaluation(positive: Sequence[TestedImage], negative: Sequence[TestedImage])
 def write(
     folder: Path, record: Record, tested: tuple[Sequence[TestedImage], Sequence[TestedImage]] | None = None
 ) -> None:
-    """Writes the files of an investigation that ended with an answer into a new folder.
+    """Writes the files of an investigation that ended with an answer.
 
     Args:
-        folder: The folder of the unit.
+        folder: The folder of the unit, which must not exist.
         record: The investigation.
-        tested: The images with which the labels of the answer were tested, as a pair: images that show the labels, and
-            neutral images. None if the labels were not tested.
+        tested: Images that show the labels, and neutral images. None if the labels were not tested.
 
     Raises:
         FileExistsError: The folder exists.
     """
     folder.mkdir(parents=True)
-    messages = conversation(record)
-    _write(folder / "experiment.html", page(str(record.unit), messages))
-    _write(folder / "history.json", json.dumps(history(messages), ensure_ascii=False, indent=1))
+    messages = rebuild_conversation(record)
+    _write(folder / "experiment.html", render_page(str(record.unit), messages))
+    _write(folder / "history.json", json.dumps(render_history(messages), ensure_ascii=False, indent=1))
     _write(folder / "description.txt", f"{record.description}\n")
     if record.labels:
         _write(folder / "label.txt", f"{record.labels[0]}\n")
     if tested and all(tested):
-        _write(folder / "eval_results.json", json.dumps(evaluation(*tested), ensure_ascii=False, indent=1))
+        _write(folder / "eval_results.json", json.dumps(render_evaluation(*tested), ensure_ascii=False, indent=1))
         for name, side in zip(("positive_images", "negative_images"), tested, strict=True):
             (folder / name).mkdir()
             for number, one in enumerate(side):
@@ -132,7 +123,7 @@ def _data_url(image: EncodedImage) -> str:
 
 
 def _lines(message: Message) -> Iterator[str]:
-    yield f"<h2>{HEADINGS[message.role]}</h2>\n"
+    yield f"<h2>{_HEADINGS[message.role]}</h2>\n"
     for part in message.parts:
         if isinstance(part, str):
             yield f"<pre>{html.escape(part)}</pre>\n"

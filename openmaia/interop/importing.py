@@ -1,7 +1,4 @@
-"""Imports files of the published MAIA code and of other projects from a folder: exemplars, labels, agents' answers.
-
-Reports which files were imported, and which were refused and why.
-"""
+"""Imports files of the published MAIA code and of other projects from a folder: exemplars, labels, agents' answers."""
 
 import os
 from collections.abc import Callable, Iterator
@@ -20,19 +17,18 @@ from openmaia.interop.labels import Label
 from openmaia.interop.reading import Refused
 from openmaia.runs.files import Files
 
-PICKLED = (".pkl", ".pickle", ".pt", ".pth")
+_PICKLED = (".pkl", ".pickle", ".pt", ".pth")
 
 
 @dataclass(slots=True, kw_only=True)
 class ImportReport:
-    """What an `Importer` did with the files of a folder, as lists of messages for the user."""
+    """Messages for the user about the files of a folder."""
 
     imported: list[str] = field(default_factory=list[str])
-    """Messages about data that were imported."""
     derived: list[str] = field(default_factory=list[str])
-    """Messages about values that the imported files lack: how they were estimated, or that they are missing."""
+    """How values that the imported files lack were estimated, or that they are missing."""
     refused: list[str] = field(default_factory=list[str])
-    """Messages about files that were not imported. Each begins with the path of the file."""
+    """Each begins with the path of the file."""
 
     def lines(self) -> Iterator[str]:
         """Yields the report line by line. Unprintable characters of file names are replaced."""
@@ -43,7 +39,7 @@ class ImportReport:
 
 
 class Importer:
-    """Imports exemplars, labels and agents' answers that other projects published, from the files below one folder."""
+    """Imports what other projects published from the files below one folder."""
 
     def __init__(self, folder: str, to: str, *, target: str = "", dataset: str = "", method: str = ""):
         """Prepares an import.
@@ -67,14 +63,14 @@ class Importer:
         self._report = ImportReport()
 
     def run(self, progress: Callable[[str, int, int], None] = lambda stage, done, total: None) -> ImportReport:
-        """Imports all files and returns a report of what was imported and what was refused.
+        """Imports all files.
 
         Args:
-            progress: Called after each unit. The arguments are the name of the layer whose exemplars are imported (or
-                "answers" for the answers of agents), the number of finished units, and the number of all units.
+            progress: Called after each unit with the name of the layer, or "answers", the number of finished units, and
+                the number of all units.
 
         Raises:
-            UsageError: The constructor got a `target`, which is the name of one model, but the files are about several.
+            UsageError: There is a `target`, but the files are about several models.
         """
         layers, units, files = self._scan()
         self._check_target(layers, units)
@@ -85,7 +81,7 @@ class Importer:
                 self._attempt(path, self._import_list)
             elif path.suffix.lower() in tables.SUFFIXES:
                 self._attempt(path, self._import_table)
-            elif path.suffix in PICKLED:
+            elif path.suffix in _PICKLED:
                 self._report.refused.append(f"{self._name(path)}: is a pickle, and pickles are never loaded")
         self._import_answers(units, progress)
         if self._labels:
@@ -166,10 +162,10 @@ class Importer:
             report.derived.append(f"{name}: maps, made from the masks")
 
     def _import_list(self, path: Path) -> None:
-        data = reading.json_data(path)
+        data = reading.read_json(path)
         if not isinstance(data, list):
             raise Refused(f"is no list of synthetic units; lists of units need no import, use units={path}")
-        truths = synthetic.ground_truth(
+        truths = synthetic.read_truths(
             cast(list[Any], data), path.stem, self._target or exemplars.SYNTHETIC, self._name(path)
         )
         self._add(truths)

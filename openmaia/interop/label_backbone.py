@@ -1,8 +1,4 @@
-"""A backbone that runs no model but answers with the labels that another method gave to the units.
-
-A backbone plays the agent that investigates a unit. With this one, labels of other methods are investigated, evaluated,
-reported and compared by the same commands as those of an agent.
-"""
+"""A backbone that answers with the labels of another method, so that the same commands evaluate and compare them."""
 
 from collections.abc import Sequence
 
@@ -15,23 +11,18 @@ from openmaia.interop.labels import Label
 from openmaia.interop.reading import Refused
 from openmaia.runs.files import Files
 
-ABSTENTION = "[DESCRIPTION]: NONE"
+_ABSTENTION = "[DESCRIPTION]: NONE"
 
 
 class LabelBackbone:
-    """A backbone that plays the agent without running a model.
-
-    Its first reply in an investigation is the final answer: the labels that another method gave to the unit. If the
-    method gave no labels to the unit, the answer is that no description was found.
-    """
+    """Answers at once with the labels that a method gave to the unit, or with an abstention if it gave none."""
 
     def __init__(self, path: str, target: str, method: str):
         """Reads the labels.
 
         Args:
-            path: A table (.csv) in a format that `openmaia import-maia` reads, optionally with a column `method`; or the
-                labels.jsonl that it writes, or the folder of that file.
-            target: The name of the target. Tables do not contain it.
+            path: See `read_labels`.
+            target: The name of the target.
             method: The name of the method.
 
         Raises:
@@ -48,11 +39,7 @@ class LabelBackbone:
         self._labels = {(label.layer, label.unit): label for label in chosen}
 
     def reply(self, chats: Sequence[Chat]) -> list[Reply]:
-        """Returns for each chat a final answer with the labels of the unit that the chat investigates.
-
-        Chats without a system message do not belong to an investigation. The reply to them is a fixed text, which says
-        that labels cannot answer them.
-        """
+        """Chats without a system message belong to no investigation. The reply to them says that labels cannot answer them."""
         return [Reply(text=self._answer(chat)) for chat in chats]
 
     def _answer(self, chat: Chat) -> str:
@@ -62,19 +49,19 @@ class LabelBackbone:
         label = self._labels.get((layer, int(index)))
         given = [] if label is None else [text for each in label.labels if (text := " ".join(each.split()))]
         if label is None or not given:
-            return ABSTENTION
+            return _ABSTENTION
         return "\n".join(
             [f"[DESCRIPTION]: {label.text}", *(f"[LABEL {n}]: {one}" for n, one in enumerate(given, start=1))]
         )
 
 
 def read_labels(path: str, target: str, option: str) -> list[Label]:
-    """Reads the labels of units from a table or from a labels.jsonl.
+    """Reads the labels of units.
 
     Args:
-        path: A table (.csv), a labels.jsonl, or the folder of a labels.jsonl.
-        target: Name of the target (network) that the labels of a table belong to. Tables do not contain this name. It
-            is ignored for a labels.jsonl, whose labels contain the name.
+        path: A table in a format that `openmaia import-maia` reads, optionally with a column `method`; or the labels.jsonl
+            that it writes, or the folder of that file.
+        target: Name of the target of a table, which does not contain it. Ignored for a labels.jsonl.
         option: Name of the option with which the user gave the path, for messages.
 
     Raises:
@@ -97,18 +84,15 @@ def read_labels(path: str, target: str, option: str) -> list[Label]:
 
 
 def read_truths(path: str, target: str, option: str) -> dict[tuple[str, int], str]:
-    """Reads the true labels of the units of a target (network): the concepts to which they are known to respond.
-
-    If a file has labels by the method "ground truth", only these are read. `openmaia import-maia` writes such labels
-    for synthetic units, which were made to respond to known concepts. Otherwise all labels must be by one method.
+    """Reads the true labels of units: those by the method "ground truth" if there are any, or else all, by one method.
 
     Args:
-        path: A table (.csv), or a labels.jsonl or its folder.
+        path: See `read_labels`.
         target: Name of the target. Labels of other targets are left out.
         option: Name of the option with which the user gave the path, for messages.
 
     Returns:
-        For each layer and unit index, the labels of the unit, joined by semicolons.
+        By layer and unit index, the labels of the unit, joined by semicolons.
 
     Raises:
         UsageError: The file cannot be read or has no labels of the target. Or its labels are by several methods, none

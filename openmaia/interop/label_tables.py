@@ -13,23 +13,19 @@ from openmaia.interop.reading import Refused
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LabelFormat:
-    """A table format in which a labelling method, such as MILAN, publishes the labels of units.
-
-    A table's format is recognised by the names of its columns. All names are in lower case.
-    """
+    """A table format, recognised by the names of its columns. All names are in lower case."""
 
     method: str
-    """Name of the method that publishes labels in this format."""
     unit: str
     """The column with the index of the unit."""
     labels: tuple[str, ...]
     """The columns with labels, the best label first."""
     layer: str = ""
-    """The column with the layer. Empty if there is none, in which case the file's name contains the layer."""
+    """The column with the layer. Empty if the file's name contains the layer."""
     score: str = ""
     """The column with the method's own score of the label. Empty if there is none."""
     score_kind: str = ""
-    """Name of the score, such as "AUC"."""
+    """Such as "AUC"."""
 
     @property
     def columns(self) -> set[str]:
@@ -37,7 +33,7 @@ class LabelFormat:
         return {self.unit, *self.labels, *filter(None, (self.layer, self.score))}
 
 
-FORMATS = (
+_FORMATS = (
     LabelFormat(method="CLIP-Dissect", layer="layer", unit="unit", labels=("description",), score="similarity", score_kind="similarity"),
     LabelFormat(method="MILAN", layer="layer", unit="unit", labels=("description",)),
     LabelFormat(method="MILANNOTATIONS", layer="layer", unit="unit", labels=("summary",)),
@@ -46,8 +42,8 @@ FORMATS = (
     LabelFormat(method="INVERT", unit="neuron", labels=("concept",), score="metric", score_kind="AUC"),
     LabelFormat(method="CoSy", unit="neuron", labels=("concept",), score="auc", score_kind="AUC (CoSy)"),
 )  # fmt: skip
-"""Known formats of label tables. A table has the first format all of whose columns it contains. CoSy publishes the
-labels of several methods in the formats of MILAN, CLIP-Dissect and INVERT, and its own scores in the last format."""
+"""A table has the first format all of whose columns it contains. CoSy publishes the labels of several methods in the formats
+of MILAN, CLIP-Dissect and INVERT, and its own scores in the last format."""
 
 
 def read(path: Path, target: str, source: str, method: str = "") -> list[Label]:
@@ -55,17 +51,16 @@ def read(path: Path, target: str, source: str, method: str = "") -> list[Label]:
 
     Args:
         path: The file.
-        target: Name of the network that the labels are about. Tables do not contain it.
+        target: Name of the target. Tables do not contain it.
         source: Name of the file, which is stored with each label.
-        method: Name of the method that made the labels. If it is empty, the column `method` of each row gives the
-            name. If that cell is missing or empty, the name is that of the format. This may be wrong, because several
-            methods use the format of MILAN.
+        method: Name of the method. If it is empty, the column `method` of each row gives the name, or else the format.
+            The latter may be wrong, because several methods use the format of MILAN.
 
     Raises:
         Refused: The format is unknown, there are no labels, or a cell cannot be read.
     """
-    table = reading.table(path)
-    known = next((each for each in FORMATS if each.columns <= set(table.columns)), None)
+    table = reading.read_table(path)
+    known = next((each for each in _FORMATS if each.columns <= set(table.columns)), None)
     if known is None:
         raise Refused("has no known format (by its header)")
     labels: dict[tuple[str, int, str], Label] = {}
@@ -77,7 +72,7 @@ def read(path: Path, target: str, source: str, method: str = "") -> list[Label]:
         names = tuple(dict.fromkeys(filter(None, (row[column] for column in known.labels))))
         if not names:
             continue
-        layer = row[known.layer] if known.layer else layer_of(path)
+        layer = row[known.layer] if known.layer else find_layer(path)
         named = method or row.get("method", "") or known.method
         before = labels.get((layer, unit, named))
         labels[layer, unit, named] = (
@@ -99,11 +94,10 @@ def read(path: Path, target: str, source: str, method: str = "") -> list[Label]:
     return list(labels.values())
 
 
-def layer_of(path: Path) -> str:
+def find_layer(path: Path) -> str:
     """Returns the layer that a file name contains, such as layer4 for resnet18-layer4.csv.
 
-    If the name does not contain `layer` followed by a number, the layer is the last part of the name, such as features
-    for vit_b_16-features.csv.
+    Without `layer` and a number, it is the last part of the name, such as features for vit_b_16-features.csv.
     """
     if named := re.search(r"layer[-_.]?(\d+)", path.stem, re.IGNORECASE):
         return f"layer{named[1]}"

@@ -18,48 +18,45 @@ from openmaia.runs.files import Files
 NAME = "labels.jsonl"
 
 TestedPrompts = tuple[tuple[str, float], ...]
-"""Prompts of generated images, each with the activation of the described unit on its image."""
+"""Prompts of generated images, each with the activation of the unit on its image."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Label:
-    """The labels that one method, such as MILAN or an agent, gave to one unit, optionally with a description."""
+    """The labels that one method gave to one unit."""
 
     method: str
     target: str
     layer: str
     unit: int
     labels: tuple[str, ...]
-    """The labels. Depending on the method, the best comes first, or all have equal rank."""
+    """Depending on the method, the best comes first, or all have equal rank."""
     description: str = ""
-    """The description of the unit in sentences, if the method is an agent. Empty if it gives labels only."""
+    """Empty if the method gives labels only."""
     score: float | None = None
-    """The method's own score of the labels, None if unknown. Scores of different kinds are not comparable."""
+    """The method's own score. Scores of different kinds are not comparable."""
     score_kind: str = ""
-    """Name of the score, such as "AUC". Empty without a score."""
+    """Such as "AUC". Empty without a score."""
     positive: TestedPrompts = ()
     """Prompts of images that show the labels, with which the method tested them. Empty if there are none or unknown."""
     negative: TestedPrompts = ()
-    """Prompts of neutral images, which do not show the labels, from the same test as `positive`."""
+    """Prompts of neutral images from the same test."""
     source: str = ""
     """Path of the imported file relative to the imported folder."""
 
     @property
     def key(self) -> tuple[str, str, str, int]:
-        """The method and the unit (target, layer and index), which identify a `Label` in labels.jsonl."""
+        """Identifies the label in labels.jsonl."""
         return self.method, self.target, self.layer, self.unit
 
     @property
     def text(self) -> str:
-        """The description as a single line. If there is no description, the labels, joined by semicolons."""
+        """The description as a single line, or else the labels, joined by semicolons."""
         return " ".join((self.description or "; ".join(self.labels)).split())
 
 
 def read(files: Files) -> list[Label]:
-    """Returns all labels in labels.jsonl. Empty if the file does not exist.
-
-    Args:
-        files: The folder that contains `labels.jsonl`.
+    """Returns all labels in labels.jsonl of this folder. Empty if the file does not exist.
 
     Raises:
         StoreError: The file is damaged.
@@ -71,11 +68,7 @@ def read(files: Files) -> list[Label]:
 
 
 def add(files: Files, labels: Iterable[Label]) -> None:
-    """Adds labels to labels.jsonl. They replace earlier labels of the same units by the same method.
-
-    Args:
-        files: The folder that contains `labels.jsonl`.
-        labels: The new labels.
+    """Adds labels to labels.jsonl of this folder. They replace earlier labels of the same units by the same method.
 
     Raises:
         StoreError: The existing file is damaged, or the new one cannot be written.

@@ -1,10 +1,9 @@
 """Converts between the masks of imported exemplars and activation maps.
 
-An exemplar as MAIA and MILAN publish it has a mask at the size of its image, but no activation map. Our exemplars have
-a map, and their mask is the region in which the upsampled map exceeds the unit's threshold. An imported mask is
-therefore converted to a map: the fraction of each cell (position of the map) that the mask covers, scaled such that a
-half-covered cell has the threshold's value and a fully covered cell approximately the exemplar's activation. Such a map
-reproduces the mask. It is not a measurement.
+An exemplar as MAIA and MILAN publish it has a mask at the size of its image, but no activation map. Our mask is the region
+in which the upsampled map exceeds the unit's threshold. An imported mask is therefore converted to a map: the fraction of
+each cell that the mask covers, scaled such that a half-covered cell has the threshold's value and a fully covered cell
+approximately the exemplar's activation. Such a map reproduces the mask. It is not a measurement.
 """
 
 from typing import Any
@@ -16,38 +15,28 @@ from openmaia.core.images import upsample
 from openmaia.core.services import Map
 
 SIDE = 56
-"""Largest number of cells (positions) per side of an activation map that is made from a mask.
+"""Largest number of cells per side of a map that is made from a mask.
 
-Measured with masks of 224 x 224 pixels that were made from maps of white noise, the worst case: the recovered mask has
-an IoU with the original mask of 0.98 for maps of 7 x 7 cells, 0.9 for 14 x 14 and 0.8 for 28 x 28. 0.2 to 3 % of the
-pixels differ.
-"""
+Measured with masks of 224 x 224 pixels from maps of white noise, the worst case: the recovered mask has an IoU with the
+original one of 0.98 for maps of 7 x 7 cells, 0.9 for 14 x 14 and 0.8 for 28 x 28. 0.2 to 3 % of the pixels differ."""
 
-MARGIN = 0.05
-"""Minimum relative distance between the values of a map made from a mask and the unit's threshold, so that rounding to
-float16 does not cross it."""
+_MARGIN = 0.05
+"""Minimum relative distance between a map's values and the threshold, so that rounding to float16 does not cross it."""
 
 
-def coverage(mask: npt.NDArray[Any]) -> npt.NDArray[np.float32]:
-    """Converts the masks of exemplars to values from 0 to 1.
-
-    Args:
-        mask: Booleans, values 0 and 1, or values from 0 to 255, shape (..., height, width).
-    """
+def normalize(mask: npt.NDArray[Any]) -> npt.NDArray[np.float32]:
+    """Converts masks of booleans, of 0 and 1, or of 0 to 255 to values from 0 to 1."""
     top = 255.0 if mask.max(initial=0) > 1 else 1.0
     return (mask / np.float32(top)).astype(np.float32)
 
 
 def to_map(covered: npt.NDArray[np.float32], activation: float, threshold: float) -> Map:
-    """Converts a mask to an activation map from which `from_map` approximately recovers it.
+    """Converts a mask to an activation map, of at most SIDE cells per side, from which `from_map` approximately recovers it.
 
     Args:
         covered: The mask with values from 0 to 1, shape (height, width).
         activation: The unit's activation on the exemplar.
-        threshold: The unit's mask threshold, an activation.
-
-    Returns:
-        A map of the size of the mask, but with a limited number of cells per side (see `SIDE`).
+        threshold: The unit's mask threshold.
     """
     height, width = (min(length, SIDE) for length in covered.shape)
     share = upsample(covered, height, width)
@@ -56,36 +45,27 @@ def to_map(covered: npt.NDArray[np.float32], activation: float, threshold: float
         # Upsampling blurs small spots away. What is missing after the first attempt is added once.
         first = (upsample(share, *covered.shape) > 0.5).astype(np.float32)
         cells = np.clip(2 * share - upsample(first, height, width), -1, 2)
-    span = max(activation - threshold, MARGIN * max(abs(activation), abs(threshold))) or 1.0
+    span = max(activation - threshold, _MARGIN * max(abs(activation), abs(threshold))) or 1.0
     return (threshold + (2 * cells - 1) * span).astype(np.float32)
 
 
 def from_map(small: Map | None, threshold: float, height: int, width: int) -> npt.NDArray[np.uint8]:
-    """Returns the mask of an activation map: 1 where the upsampled map exceeds the threshold, 0 elsewhere.
-
-    Args:
-        small: The map. If it is None (the layer has no positions), the whole mask is 1.
-        threshold: The unit's mask threshold, an activation.
-        height: Height of the mask in pixels.
-        width: Width of the mask in pixels.
-    """
+    """Returns the mask of an activation map, 0 or 1. It is 1 everywhere if the layer has no positions."""
     if small is None:
         return np.ones((height, width), dtype=np.uint8)
     return (upsample(small, height, width) > threshold).astype(np.uint8)
 
 
 def estimate_threshold(activations: npt.NDArray[np.float64], lit: npt.NDArray[np.bool_]) -> float:
-    """Estimates the threshold of a unit's masks from the unit's exemplars. It is used if no threshold was published.
+    """Estimates the threshold of a unit's masks from its exemplars.
 
-    The mask of an exemplar is not empty if and only if its activation exceeds the threshold. Let `upper` be the lowest
-    activation with a non-empty mask, and `lower` the highest activation below `upper` with an empty mask. The estimate
-    is given by the first of these cases that applies:
+    The mask of an exemplar is empty unless its activation exceeds the threshold. Let `upper` be the lowest activation with a
+    non-empty mask, and `lower` the highest activation below `upper` with an empty mask. The first case that applies:
 
     - All masks are empty: the highest activation.
     - `lower` exists: the mean of `lower` and `upper`.
     - `upper` is positive: half of `upper`.
-    - Otherwise: `upper` minus the distance from `upper` to the highest activation. A small margin is subtracted instead
-      if it is larger than this distance (see MARGIN).
+    - Otherwise: `upper` minus its distance to the highest activation, or minus a small margin if that is larger.
 
     Args:
         activations: Activations on the exemplars, shape (k,).
@@ -97,4 +77,4 @@ def estimate_threshold(activations: npt.NDArray[np.float64], lit: npt.NDArray[np
     below = activations[~lit & (activations < lowest)]
     if below.size:
         return (lowest + float(below.max())) / 2
-    return lowest / 2 if lowest > 0 else lowest - max(float(activations.max()) - lowest, abs(lowest) * MARGIN, MARGIN)
+    return lowest / 2 if lowest > 0 else lowest - max(float(activations.max()) - lowest, abs(lowest) * _MARGIN, _MARGIN)

@@ -12,28 +12,27 @@ from openmaia.core import tables
 from openmaia.core.documents import parse_json
 from openmaia.core.errors import OpenMaiaError
 
-JSON_BYTES = 256_000_000
-"""Maximum size of a JSON or text file in bytes. The largest history.json of a published MAIA investigation has 3 MB."""
+_JSON_BYTES = 256_000_000
+"""Maximum size of a JSON or text file. The largest history.json of a published MAIA investigation has 3 MB."""
 
-CSV_BYTES = 64_000_000
-"""Maximum size of a CSV file in bytes. The largest table that the supported projects published has 0.5 MB."""
+_CSV_BYTES = 64_000_000
+"""Maximum size of a CSV file. The largest table that the supported projects published has 0.5 MB."""
 
 _ARRAY_ERRORS = (
     OSError, EOFError, ValueError, TypeError, KeyError, ArithmeticError, SyntaxError, TokenError, MemoryError, RecursionError,
 )  # fmt: skip
-"""Exceptions that numpy raises for an array file with a damaged or malicious header."""
+"""What numpy raises for an array file with a damaged or malicious header."""
 
 
 class Refused(OpenMaiaError):
     """Raised for a file that cannot be imported. The message continues a sentence that begins with the file's path."""
 
 
-def text(path: Path, limit: int = JSON_BYTES) -> str:
+def read_text(path: Path, limit: int = _JSON_BYTES) -> str:
     """Reads a text file of at most `limit` bytes, in UTF-8 or in UTF-16 with a byte order mark.
 
     Raises:
-        Refused: The file is missing, too large, of another encoding, or not a regular file (reading a pipe could block
-            forever).
+        Refused: The file is missing, too large, of another encoding, or not a regular file.
     """
     try:
         return tables.text(_bytes(path, limit))
@@ -52,30 +51,30 @@ def _bytes(path: Path, limit: int) -> bytes:
         raise Refused(f"cannot be read ({error.strerror or error})") from error
 
 
-def json_data(path: Path) -> Any:
+def read_json(path: Path) -> Any:
     """Returns the value in a JSON file. Raises Refused if the file cannot be read or parsed."""
-    content = text(path)
+    content = read_text(path)
     try:
         return parse_json(content)
     except ValueError as error:
         raise Refused(f"is not JSON ({error})") from error
 
 
-def table(path: Path) -> tables.Table:
+def read_table(path: Path) -> tables.Table:
     """Reads a table with a header, see `core.tables.read`. Raises Refused if that is not possible."""
     try:
-        return tables.read(_bytes(path, CSV_BYTES))
+        return tables.read(_bytes(path, _CSV_BYTES))
     except tables.UnreadableTable as error:
         raise Refused(error.message) from error
 
 
-def numbers(path: Path) -> npt.NDArray[np.float64]:
+def read_numbers(path: Path) -> npt.NDArray[np.float64]:
     """Returns the numbers in a CSV file without a header, shape (lines, numbers per line).
 
     Raises:
         Refused: The file is empty or cannot be read as a table of numbers.
     """
-    content = text(path, CSV_BYTES)
+    content = read_text(path, _CSV_BYTES)
     if not content.strip():
         raise Refused("is empty")
     try:
@@ -84,8 +83,8 @@ def numbers(path: Path) -> npt.NDArray[np.float64]:
         raise Refused(f"is no table of numbers ({error})") from error
 
 
-def array(path: Path) -> npt.NDArray[Any]:
-    """Returns the array in a .npy file, memory-mapped, so that only the parts in use are read. Nothing is unpickled.
+def read_array(path: Path) -> npt.NDArray[Any]:
+    """Returns the array in a .npy file, memory-mapped. Nothing is unpickled.
 
     Raises:
         Refused: The file is missing or does not hold a complete array.
@@ -102,5 +101,6 @@ def array(path: Path) -> npt.NDArray[Any]:
 
 
 def _check_regular(path: Path) -> None:
+    # Reading a pipe could block forever.
     if not path.is_file():
         raise Refused("cannot be read (there is no such file)" if not path.exists() else "is no regular file")

@@ -1,9 +1,9 @@
-"""Reads and writes synthetic units in the layout of the published MAIA data. Synthetic units respond to known concepts.
+"""Reads and writes synthetic units in the layout of the published MAIA data.
 
 <root>/<label>/00.png          the unit's exemplars by rank; the label consists of the unit's concepts, joined by `_`
 <root>/labels/<mode>.json      [{"label", "image_names", "activations"}], one entry per unit, from unit 0 on
 
-The mode is "mono" for units with one concept, and "or", "and" or "andnot" for units with two.
+The mode is "mono" for units with one concept, and "or", "and" or "andnot" for units with two. It names their layer.
 """
 
 import json
@@ -18,16 +18,13 @@ from openmaia.interop.reading import Refused
 METHOD = "ground truth"
 
 
-def ground_truth(data: list[Any], mode: str, target: str, source: str) -> list[Label]:
-    """Returns labels with the true concepts of synthetic units (units that were made to respond to known concepts).
-
-    The `method` of these labels is "ground truth".
+def read_truths(data: list[Any], mode: str, target: str, source: str) -> list[Label]:
+    """Returns labels with the true concepts of synthetic units, by the method "ground truth".
 
     Args:
-        data: The content of <mode>.json, a list with one entry per unit.
-        mode: How the units combine their concepts: "mono" (one concept), "or", "and" or "andnot". It is also the name
-            of their layer.
-        target: Name of the target (network).
+        data: The content of <mode>.json.
+        mode: See the module.
+        target: Name of the target.
         source: Name of the imported file, which is stored with each label.
 
     Raises:
@@ -45,19 +42,16 @@ def ground_truth(data: list[Any], mode: str, target: str, source: str) -> list[L
 
 
 def write(root: Path, mode: str, concepts: Sequence[tuple[str, ...]], units: Sequence[UnitExemplars]) -> list[str]:
-    """Writes the top exemplars of synthetic units into one folder per unit, and a JSON list of all units.
-
-    The layout is that of the published MAIA data, see the module. Files that an earlier call wrote for the same units
-    are replaced.
+    """Writes the top exemplars of synthetic units, and replaces the files of an earlier call for the same units.
 
     Args:
         root: The folder to write to.
-        mode: Mode of all units: "mono", "or", "and" or "andnot". It is the name of the JSON file.
+        mode: See the module.
         concepts: The concepts of each unit, from unit 0 on.
-        units: The exemplars of each unit. Only those of the kind "top" are written.
+        units: The exemplars of each unit.
 
     Returns:
-        The label of each unit, which is the name of its folder: its concepts joined by `_`.
+        The label of each unit, which is the name of its folder.
 
     Raises:
         ValueError: A concept cannot be the name of a folder, or contains `_`, which separates concepts.

@@ -1,1 +1,1 @@
-"""Presents runs: the experiment browser, figures, costs, and Weights & Biases."""
+"""Presents runs."""

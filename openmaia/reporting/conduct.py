@@ -13,43 +13,33 @@ from openmaia.runs.records import CUT, SET_ASIDE, Record, Turn
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentConduct:
-    """How the agents of a run worked: numbers of malformed replies, failed experiments, tokens and more.
-
-    All numbers are totals over the finished investigations of the run. A turn is one reply of the agent and the
-    experiment (a code block) that it contains, if any.
-    """
+    """How the agents of a run worked. All numbers are totals over its finished investigations."""
 
     investigations: int
-    """Number of finished investigations."""
     ended: Mapping[str, int]
-    """Number of investigations by the way in which they ended, a value of `Stop`, such as "answer" or "limit"."""
+    """By the value of `Stop`."""
     unmeasured: int
-    """Number of investigations in which no experiment measured an image successfully (see
-    `openmaia.agent.evidence.experiments_that_measured`)."""
+    """Investigations without `openmaia.agent.evidence.experiments_that_measured`."""
     turns: int
-    """Number of turns."""
     empty: int
     """Turns with neither an experiment nor an answer."""
     cut: int
     """Turns whose reply repeated itself and was cut off."""
     set_aside: int
-    """Turns whose reply held both an experiment and an answer. The experiment was run, and the answer was ignored."""
+    """Turns whose answer was set aside."""
     sent_back: int
-    """Answers that were sent back to the agent, because they lacked evidence that the task demands."""
+    """Answers that were sent back."""
     forgiven: Mapping[str, int]
-    """How often each deviation from the reply format was tolerated, by its description, the most frequent first. Those
-    that `cut` and `set_aside` count are included."""
+    """How often each deviation from the format was tolerated, the most frequent first, with `cut` and `set_aside`."""
     experiments: int
     """Turns with an experiment."""
     repeated: int
-    """Experiments that only repeat an earlier one or the example in the instructions (see
-    `openmaia.agent.evidence.repetitions`)."""
+    """Experiments that count as `openmaia.agent.evidence.repetitions`."""
     tracebacks: int
-    """Experiments that ended with an exception."""
     stopped: int
-    """Experiments that ended neither as they should nor with an exception: a timeout, too much memory, or a lost process."""
+    """Experiments that ended by a timeout, too much memory, or a lost process."""
     images: int
-    """Images in the outputs of the experiments."""
+    """In the outputs of the experiments."""
     prompt_tokens: int
     generated_tokens: int
     seconds: float
@@ -57,12 +47,7 @@ class AgentConduct:
 
 
 def conduct(records: Iterable[Record], answer: AnswerFormat) -> AgentConduct:
-    """Counts malformed replies, failed experiments, tokens and more of the agents of a run.
-
-    Args:
-        records: The records of the finished investigations. They are read one at a time.
-        answer: The format of answers that the task of the run demands.
-    """
+    """Counts over records, which are read one at a time. `answer` is the format of the task."""
     total: Counter[str] = Counter()
     ended: Counter[str] = Counter()
     forgiven: Counter[str] = Counter()

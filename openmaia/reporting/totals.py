@@ -14,14 +14,13 @@ class Costs:
 
     investigations: int
     seconds: float
-    """Wall-clock time, summed over investigations. It includes time in queues."""
+    """Wall-clock time, summed over investigations, with time in queues."""
     prompt_tokens: int
-    """Prompt tokens of all replies, as counted by the backbone (the language model that plays the agent)."""
     cached_tokens: int
     """Number of prompt tokens that were in the backbone's prefix cache."""
     generated_tokens: int
     services: Mapping[str, ServiceUsage]
-    """The usage of each service that was called, by its name, in the order of `openmaia.config.machine.POOLS`."""
+    """Only services that were called."""
 
     @property
     def gpu_seconds(self) -> float:
@@ -30,13 +29,9 @@ class Costs:
 
 
 def costs(headers: Sequence[Mapping[str, Any]]) -> Costs:
-    """Sums the costs of investigations.
+    """Sums the costs of investigations from the summaries of their records.
 
-    The costs of computing exemplars, of evaluation, of loading models and of failed attempts are not included, because
-    records do not contain them.
-
-    Args:
-        headers: The `summary` of each record, as Run.headers returns them.
+    Exemplars, evaluation, loading of models and failed attempts are in no record, and not included.
     """
     spent = {
         service: sum(

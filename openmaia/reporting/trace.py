@@ -19,11 +19,7 @@ TraceEvent = dict[str, Any]
 
 
 def write_trace(run: Run, stream: BinaryIO) -> int:
-    """Writes the timeline of a run as JSON for Perfetto and Chrome. Only one record is in memory at a time.
-
-    Returns:
-        The number of investigations in the timeline.
-    """
+    """Writes the timeline as JSON, and returns the number of investigations in it. One record is in memory at a time."""
     separator = b'{"displayTimeUnit":"ms","traceEvents":['
     processes: dict[str, int] = {}
     count = 0
@@ -40,69 +36,52 @@ def _events(record: Record, number: int, processes: dict[str, int]) -> Iterator[
     if layer not in processes:
         processes[layer] = len(processes) + 1
         yield _name("process_name", layer, processes[layer], 0)
-    yield from record_events(record, processes[layer], 2 * number - 1)
+    yield from make_events(record, processes[layer], 2 * number - 1)
 
 
-def record_events(record: Record, process: int, thread: int) -> Iterator[TraceEvent]:
-    """Yields the timeline events of one investigation on two threads: its work, and its waiting times for services.
+def make_events(record: Record, process: int, thread: int) -> Iterator[TraceEvent]:
+    """Yields the events of one investigation on two threads from number `thread`: its work, and its waits for services.
 
     Threads and processes are rows of the timeline, not those of the operating system.
-
-    Args:
-        record: The record of the investigation.
-        process: The number of the process. All investigations of a layer have the same one.
-        thread: The number of the first of the two threads.
     """
     number = f"{record.unit.index}" + (f" #{record.replicate}" if record.replicate else "")
     yield _name("thread_name", number, process, thread)
     yield _name("thread_name", f"{number}: waits", process, thread + 1)
-    start = microseconds(record.started)
+    start = _microseconds(record.started)
     for turn in record.turns:
-        reply, experiment = microseconds(turn.backbone_seconds), microseconds(turn.experiment_seconds)
+        reply, experiment = _microseconds(turn.backbone_seconds), _microseconds(turn.experiment_seconds)
         told = {"status": turn.status, "prompt_tokens": turn.prompt_tokens, "generated_tokens": turn.generated_tokens}
         yield _slice(f"turn {turn.index}", process, thread, start, reply + experiment, told)
         yield _slice("reply", process, thread, start, reply)
         if experiment:
             yield _slice("experiment", process, thread, start + reply, experiment)
-            for begun, duration, call in call_times(turn, start + reply, experiment):
+            for begun, duration, call in _call_times(turn, start + reply, experiment):
                 yield _slice(call.name, process, thread, begun, duration, {"error": call.error} if call.error else {})
         yield from _waits(turn, process, thread + 1, start, reply)
         start += reply + experiment
 
 
-def call_times(turn: Turn, start: int, experiment: int) -> Iterator[tuple[int, int, ToolCall]]:
-    """Yields the calls of tools of a turn, back to back, each with its start and duration in microseconds.
-
-    Args:
-        turn: The turn.
-        start: Start of the experiment, in microseconds.
-        experiment: Duration of the experiment, in microseconds, at whose end the calls are cut off.
-    """
+def _call_times(turn: Turn, start: int, experiment: int) -> Iterator[tuple[int, int, ToolCall]]:
+    """Yields calls of tools back to back, each with start and duration in microseconds, cut off at the end of the
+    experiment."""
     end = start + experiment
     for call in turn.calls:
-        duration = min(microseconds(call.seconds), end - start)
+        duration = min(_microseconds(call.seconds), end - start)
         yield start, duration, call
         start += duration
 
 
 def _waits(turn: Turn, process: int, thread: int, start: int, reply: int) -> Iterator[TraceEvent]:
-    """Yields slices for the waiting times of a turn: durations of its reply and calls minus the replica time they used.
+    """Yields slices for durations of a turn's reply and calls minus the replica time that they used.
 
-    Waiting times consist of time in queues, time in which the replica worked on other requests of the batch, and
-    transport. If the experiment also called the backbone, the replica time of these calls cannot be separated from that
-    of the reply, and there is one slice for both. A turn without recorded replica time, as in a notebook, has no slice.
-
-    Args:
-        turn: The turn.
-        process: The number of the process in the timeline.
-        thread: The number of the thread that shows the waits.
-        start: Start of the turn, in microseconds.
-        reply: Duration of the reply, in microseconds.
+    They consist of time in queues, time in which the replica worked on other requests of the batch, and transport. A
+    turn without recorded replica time, as in a notebook, has no slice.
     """
-    calls = sum(duration for _, duration, _ in call_times(turn, 0, microseconds(turn.experiment_seconds)))
+    calls = sum(duration for _, duration, _ in _call_times(turn, 0, _microseconds(turn.experiment_seconds)))
     backbone = turn.spent.get("backbone", ServiceUsage())
-    served = microseconds(backbone.seconds)
-    others = sum(microseconds(usage.seconds) for service, usage in turn.spent.items() if service != "backbone")
+    served = _microseconds(backbone.seconds)
+    others = sum(_microseconds(usage.seconds) for service, usage in turn.spent.items() if service != "backbone")
+    # If the experiment also called the backbone, the replica time of these calls cannot be told from that of the reply.
     if backbone.requests > 1:
         waits = [("wait of reply and calls", start, reply + calls - served - others)]
     else:
@@ -122,6 +101,5 @@ def _name(kind: str, name: str, process: int, thread: int) -> TraceEvent:
     return {"name": kind, "ph": "M", "pid": process, "tid": thread, "args": {"name": name}}
 
 
-def microseconds(seconds: float) -> int:
-    """Returns a time in seconds as a whole number of microseconds."""
+def _microseconds(seconds: float) -> int:
     return round(seconds * 1_000_000)

@@ -1,8 +1,4 @@
-"""Stores descriptions by other methods in run directories RUN/claims/METHOD, to test them like those of the run RUN.
-
-Each of these directories has the config of RUN. A description is stored as a record, like the outcome of an agent's
-investigation. The record has no turns if no agent made the description.
-"""
+"""Stores descriptions by other methods in run directories RUN/claims/METHOD, each with the config of RUN."""
 
 import time
 from collections.abc import Iterable, Sequence
@@ -15,38 +11,22 @@ from openmaia.runs.files import safe
 from openmaia.runs.records import Record, Stop
 from openmaia.runs.run import InvestigationId, Run
 
-CLAIMS = "claims"
-"""Folder in a run directory with one run directory for each other method that described units of the run."""
+_CLAIMS = "claims"
 
 
 def claim_runs(run: Run) -> list[Run]:
-    """Returns the run directories in RUN/claims, sorted by name.
-
-    Each of them holds descriptions of the units of RUN by one other method. The agent of RUN did not make them.
-    """
-    found = [Run(run.files.inside(f"{CLAIMS}/{name}")) for name in run.files.folders(CLAIMS)]
+    """Returns the run directories in RUN/claims, sorted by name."""
+    found = [Run(run.files.inside(f"{_CLAIMS}/{name}")) for name in run.files.folders(_CLAIMS)]
     return [each for each in found if each.files.exists("config.yaml")]
 
 
 def with_claim_runs(runs: Iterable[Run]) -> list[Run]:
-    """Returns each run, followed by the run directories in its folder `claims`.
-
-    Each directory in `claims` holds descriptions of the run's units by one other method. The run's agent did not make
-    them.
-    """
+    """Returns each run, followed by the run directories in its folder `claims`."""
     return [each for run in runs for each in (run, *claim_runs(run))]
 
 
 def claim_record(run: Run, unit: Unit, method: str, description: str, labels: tuple[str, ...]) -> Record:
-    """Returns a record, without turns, of a unit's description that was made by `method` instead of an agent.
-
-    Args:
-        run: The run whose config the record gets.
-        unit: The described unit.
-        method: Name of the method.
-        description: The description.
-        labels: Short phrases that name what the unit responds to.
-    """
+    """Returns a record without turns of a claim."""
     config = run.config()
     return Record(
         unit=unit,
@@ -67,17 +47,11 @@ def claim_record(run: Run, unit: Unit, method: str, description: str, labels: tu
 
 
 def add_claims(run: Run, method: str, records: Sequence[Record]) -> Run:
-    """Stores a method's descriptions of units beside a run, and returns the method's run directory.
+    """Stores a method's claims beside a run, and returns the method's run directory.
 
-    Args:
-        run: The run whose units are described. Its settings and control images serve to test the descriptions.
-        method: The name of the method.
-        records: The records that contain the descriptions, one for each description.
-
-    Raises:
-        UsageError: The directory already holds a different description of one of the units.
+    Raises UsageError if that directory holds a different description of one of the units.
     """
-    made = Run(run.files.inside(f"{CLAIMS}/{safe(method)}"))
+    made = Run(run.files.inside(f"{_CLAIMS}/{safe(method)}"))
     made.files.create()
     config = replace(restore(run.config(), run.files.root), name=safe(method))
     made.files.write("config.yaml", to_yaml(config).encode())

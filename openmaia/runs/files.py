@@ -18,11 +18,11 @@ from openmaia.core.documents import parse_json
 from openmaia.core.errors import StoreError, UsageError
 from openmaia.core.paths import user_path
 
-UMASK = os.umask(0o077)
+_UMASK = os.umask(0o077)
 """The process's mask of permissions, which can only be read by setting another one."""
-os.umask(UMASK)
+os.umask(_UMASK)
 
-IN_MEMORY = 16 * 2**20
+_IN_MEMORY = 16 * 2**20
 """Maximum size in bytes of a file that is buffered in memory until it is uploaded to an object store. A larger file is
 buffered on the local disk."""
 
@@ -45,7 +45,7 @@ def unsafe(component: str) -> str:
 
 
 def joined(root: str, name: str) -> str:
-    """Returns the path, or the URL, of a file or folder below a root. In a URL, special characters are percent-encoded."""
+    """Returns the path, or the URL, of a name below a root. In a URL, special characters are percent-encoded."""
     address, options = _split(root)
     below = urllib.parse.quote(name, safe="/,=+@") if _is_encoded(root) else name
     return f"{address.rstrip('/')}/{below}{options}"
@@ -62,7 +62,6 @@ def _is_encoded(root: str) -> bool:
 
 
 def _with_options(url: str) -> str:
-    """Returns the URL with an option of pyarrow for its kind of store (see _OPTIONS)."""
     option = _OPTIONS.get(url.partition("://")[0], "")
     if not option or option.partition("=")[0] in _split(url)[1]:
         return url
@@ -71,7 +70,7 @@ def _with_options(url: str) -> str:
 
 @contextmanager
 def naming(path: str) -> Generator[None]:
-    """Context manager that puts the path of a file before the message of a StoreError that is raised in its block."""
+    """Context manager that puts the path of a file before the message of a StoreError raised in its block."""
     try:
         yield
     except StoreError as error:
@@ -81,14 +80,8 @@ def naming(path: str) -> Generator[None]:
 
 
 class Files:
-    """Reads and writes files by their names relative to a root.
-
-    Args:
-        root: A local path, or a URL that pyarrow reads, such as s3://bucket/runs.
-
-    Raises:
-        UsageError: No file system is known for the URL.
-    """
+    """Reads and writes files by their names relative to a root: a local path, or a URL that pyarrow reads, such as
+    s3://bucket/runs. Raises UsageError if no file system is known for the URL."""
 
     def __init__(self, root: str):
         self.root = root
@@ -106,7 +99,7 @@ class Files:
 
     @property
     def name(self) -> str:
-        """The name of the root folder, without the folders above it and without options of a URL."""
+        """The name of the root folder."""
         return self._base.rstrip("/").rpartition("/")[2]
 
     @property
@@ -115,25 +108,25 @@ class Files:
         return Path(self._base) if isinstance(self._fs, fs.LocalFileSystem) else None
 
     def path(self, name: str) -> str:
-        """Returns the full path of a file (of the root if `name` is empty), for messages and for other programs."""
+        """Returns the full path of a file (of the root for ""), for messages and for other programs."""
         return f"{self._base}/{name}" if name else self._base
 
     def confined(self) -> "Files":
-        """Returns a `Files` object with this root that uses no file outside of it.
+        """Returns a `Files` object whose methods raise StoreError for a file outside of this root.
 
         A link within a run directory, which somebody else may have made, could lead to any file of this user. The root
-        itself may be a link. The methods of the result raise StoreError for such a file.
+        itself may be a link.
         """
         moved = self._moved(self.root, self._base)
         moved._within = None if self.local is None else os.path.realpath(self._base)
         return moved
 
     def inside(self, name: str) -> "Files":
-        """Returns a `Files` object whose root is a folder below this root. The folder need not exist."""
+        """Returns a `Files` object whose root is a folder below this root, which need not exist."""
         return self._moved(joined(self.root, name), self.path(name))
 
     def above(self, levels: int) -> "Files":
-        """Returns a `Files` object whose root is an ancestor of this root. 1 level above is the parent folder."""
+        """Returns a `Files` object whose root is an ancestor of this root; 1 is the parent."""
         address, options = _split(self.root)
         folder, *names = address.rstrip("/").rsplit("/", levels)
         base = self._base.rsplit("/", levels)[0]
@@ -142,12 +135,11 @@ class Files:
         return moved if self._within is None else moved.confined()
 
     def _place(self, name: str) -> str:
-        """Returns the full path of a file that is read. Raises StoreError if it is not below the root (see `confined`)."""
         return self._below(self.path(name), self.path(name))
 
     def _target(self, name: str) -> str:
-        """Returns the full path of a file that is replaced, moved or deleted, like `_place`. It may be a link itself."""
         path = self.path(name)
+        # Only its folder is checked: a link itself is replaced, moved or deleted, and not followed.
         return self._below(path, os.path.dirname(path))
 
     def _below(self, path: str, followed: str) -> str:
@@ -178,11 +170,7 @@ class Files:
         return path
 
     def create(self) -> None:
-        """Creates the root, and checks by writing and deleting a file that it can be written.
-
-        Raises:
-            UsageError: The root cannot be written.
-        """
+        """Creates the root. Raises UsageError if it cannot be written."""
         try:
             if self.local:
                 self.local.mkdir(parents=True, exist_ok=True)
@@ -203,16 +191,13 @@ class Files:
     def writing(self, name: str) -> Generator[Any]:
         """Context manager that opens a binary stream. The file appears when the block ends without an error.
 
-        A local file is written under a temporary name and renamed at the end.
-
-        Raises:
-            StoreError: The file could not be written.
+        Raises StoreError if it could not be written.
         """
         target = self._target(name)
         try:
             if self.local is None:
                 # A stream of pyarrow publishes the object even if the block fails, so that it is opened at the end.
-                with tempfile.SpooledTemporaryFile(IN_MEMORY) as collected:
+                with tempfile.SpooledTemporaryFile(_IN_MEMORY) as collected:
                     yield collected
                     collected.seek(0)
                     with self._fs.open_output_stream(target) as stream:
@@ -224,7 +209,7 @@ class Files:
                 with os.fdopen(descriptor, "wb") as stream:
                     yield stream
                     stream.flush()
-                    os.fchmod(stream.fileno(), 0o666 & ~UMASK)  # a temporary file is readable by its owner alone
+                    os.fchmod(stream.fileno(), 0o666 & ~_UMASK)  # a temporary file is readable by its owner alone
                     os.fsync(stream.fileno())
                 os.replace(temporary, target)
             except BaseException:
@@ -246,12 +231,7 @@ class Files:
     def read_json(self, name: str, remedy: str = "remove it, and the command that wrote it writes it again") -> Any:
         """Returns the value in a JSON file, or None if the file does not exist.
 
-        Args:
-            name: The file.
-            remedy: Advice at the end of the error message.
-
-        Raises:
-            StoreError: The file is damaged.
+        Raises StoreError, with `remedy` at the end of the message, if the file is damaged.
         """
         data = self.read(name)
         try:
@@ -261,7 +241,6 @@ class Files:
 
     @contextmanager
     def _reading(self, path: str) -> Generator[None]:
-        """Context manager that turns errors of the file system into StoreError."""
         try:
             yield
         except (OSError, pa.ArrowException) as error:
@@ -272,22 +251,16 @@ class Files:
         return self._fs.open_input_file(self._place(name))
 
     def mapped(self, name: str) -> pa.NativeFile:
-        """Opens a file for random access, like the method `open`. A local file is memory-mapped."""
+        """Like `open`, but a local file is memory-mapped."""
         return self.open(name) if self.local is None else pa.memory_map(self._place(name))
 
     def names(self, folder: str) -> list[str]:
-        """Returns the sorted names of all files below a folder, relative to the root. Hidden files are left out.
-
-        Empty if the folder does not exist.
-        """
+        """Returns the sorted names of all files below a folder, relative to the root, without hidden ones. Empty
+        without the folder."""
         return list(self.sizes(folder))
 
     def sizes(self, folder: str) -> dict[str, int]:
-        """Returns the sizes in bytes of all files below a folder, by sorted name relative to the root.
-
-        Hidden files, such as files that are still being written, are left out. Empty if the folder does not exist.
-        Raises StoreError if a folder cannot be read.
-        """
+        """Returns the sizes in bytes of the files of `names`, by name. Raises StoreError if a folder cannot be read."""
         with self._reading(self.path(folder)):
             if self._within is None:
                 infos = self._fs.get_file_info(fs.FileSelector(self.path(folder), recursive=True, allow_not_found=True))
@@ -298,21 +271,19 @@ class Files:
         return {path[start:]: sizes[path] for path in sorted(sizes) if not path.rsplit("/", 1)[-1].startswith(".")}
 
     def folders(self, name: str) -> list[str]:
-        """Returns the sorted names of the folders directly in a folder. Empty if the folder does not exist.
-
-        Raises StoreError if the folder cannot be read.
-        """
+        """Returns the sorted names of the folders in a folder, which need not exist. Raises StoreError if it cannot be
+        read."""
         with self._reading(self.path(name)):
             infos = self._fs.get_file_info(fs.FileSelector(self._place(name), allow_not_found=True))
         return sorted(info.base_name for info in infos if info.type == fs.FileType.Directory)
 
     def exists(self, name: str) -> bool:
-        """Returns whether there is a file with this name. Raises StoreError if its folder cannot be read."""
+        """Returns whether there is a file. Raises StoreError if its folder cannot be read."""
         with self._reading(self.path(name)):
             return self._fs.get_file_info(self._place(name)).type == fs.FileType.File
 
     def move(self, name: str, to: str) -> None:
-        """Moves a file to another name below the root. Raises StoreError if it cannot be moved."""
+        """Moves a file. Raises StoreError if it cannot be moved."""
         try:
             if self.local is not None:
                 Path(self._target(to)).parent.mkdir(parents=True, exist_ok=True)
@@ -321,7 +292,7 @@ class Files:
             raise StoreError(f"{self.path(name)} could not be moved to {self.path(to)}: {error}") from error
 
     def delete(self, name: str) -> None:
-        """Deletes a file. Does nothing if it does not exist. Raises StoreError if it cannot be deleted."""
+        """Deletes a file if it exists. Raises StoreError if it cannot be deleted."""
         try:
             self._fs.delete_file(self._target(name))
         except FileNotFoundError:
@@ -330,10 +301,7 @@ class Files:
             raise StoreError(f"{self.path(name)} could not be deleted: {error}") from error
 
     def delete_folder(self, name: str) -> None:
-        """Deletes a folder with everything below it. Does nothing if it does not exist.
-
-        Raises StoreError if it cannot be deleted.
-        """
+        """Deletes a folder, if it exists, with all in it. Raises StoreError if it cannot be deleted."""
         try:
             self._fs.delete_dir(self._place(name))
         except (FileNotFoundError, NotADirectoryError):
@@ -343,7 +311,7 @@ class Files:
 
 
 def _walk(folder: str) -> Iterator[tuple[str, int]]:
-    """Yields the path and the size in bytes of each file below a local folder. Raises StoreError for a linked folder.
+    """Yields path and size of each file below a folder. Raises StoreError for a linked folder.
 
     pyarrow would follow the link, also to a folder above, without end.
     """

@@ -13,16 +13,9 @@ from openmaia.runs.run import EXTENSIBLE, TESTED, Run
 
 
 def further_evaluation(run: Run, name: str) -> Run:
-    """Returns a further evaluation of a run, that is, a test of its descriptions with other settings than its config.
+    """Returns a further evaluation of a run, whose directory need not exist.
 
-    Its directory need not exist.
-
-    Args:
-        run: The run.
-        name: The name of the further evaluation and of its folder.
-
-    Raises:
-        UsageError: The name cannot be the name of a folder, or the run is a further evaluation itself.
+    Raises UsageError if the name cannot be the name of a folder, or the run is a further evaluation itself.
     """
     if run.source is not None:
         raise UsageError(
@@ -34,10 +27,7 @@ def further_evaluation(run: Run, name: str) -> Run:
 
 
 def further_evaluations(run: Run) -> list[Run]:
-    """Returns the further evaluations (with other settings) of a run, sorted by name.
-
-    Empty if the run is a further evaluation itself.
-    """
+    """Returns the further evaluations of a run, sorted by name; none if the run is one itself."""
     if run.source is not None:
         return []
     further = [further_evaluation(run, name) for name in run.files.folders(EVALUATIONS) if safe(name) == name]
@@ -47,12 +37,7 @@ def further_evaluations(run: Run) -> list[Run]:
 def extended(config: dict[str, Any], source: Mapping[str, Any]) -> dict[str, Any]:
     """Returns a copy of `config` in which the keys in EXTENSIBLE have the values of `source`.
 
-    These keys, such as `units`, may be changed to add investigations to a run. A config that was stored before such a
-    change gets the current values in this way.
-
-    Args:
-        config: The config to copy, as nested dicts.
-        source: The config with the current values, as nested dicts.
+    These keys may be changed to add investigations to a run. A config that was stored earlier gets the current values.
     """
     changed = copy.deepcopy(config)
     for key in EXTENSIBLE:
@@ -66,15 +51,9 @@ def extended(config: dict[str, Any], source: Mapping[str, Any]) -> dict[str, Any
 
 
 def configure(further: Run, config: Config) -> None:
-    """Saves the config of a further evaluation (a test of a run's descriptions with other settings).
+    """Saves the config of a further evaluation.
 
-    Args:
-        further: The further evaluation.
-        config: The config with these settings.
-
-    Raises:
-        UsageError: The directory of the further evaluation holds results of another config. The message names the keys
-            that differ.
+    Raises UsageError, with the keys that differ, if its directory holds results of another config.
     """
     is_new = not further.files.exists("config.yaml")
     changed = [] if is_new else differing_keys(extended(further.config(), to_dict(config)), to_dict(config))

@@ -11,41 +11,32 @@ from openmaia.runs.files import safe, unsafe
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
 class InvestigationId:
-    """Identifies one investigation of a run: the unit and the number of the replicate.
-
-    Replicates are independent investigations of the same unit.
-    """
+    """A unit, and the number of the replicate from 0."""
 
     unit: Unit
     replicate: int
-    """Number of the replicate, from 0."""
 
     @property
     def path(self) -> str:
-        """Relative path of the investigation's files without a suffix: `target/layer/index-replicate`."""
+        """`target/layer/index-replicate`, the path of the investigation's files without folder and suffix."""
         return f"{safe(self.unit.target)}/{safe(self.unit.layer)}/{self.unit.index}-{self.replicate}"
 
     @classmethod
     def of_row(cls, row: Mapping[str, Any]) -> "InvestigationId":
-        """Returns the investigation that a table row describes by its target, layer, index and replicate."""
+        """Returns the investigation of a table row with target, layer, index and replicate."""
         unit = Unit(target=row["target"], layer=row["layer"], index=row["index"])
         return cls(unit=unit, replicate=row["replicate"])
 
     @classmethod
     def of_paths(cls, names: Iterable[str]) -> Iterator["InvestigationId"]:
-        """Yields the investigations to which files belong. Files that belong to none are skipped, see `of_path`."""
+        """Yields the investigations of files, without files that belong to none."""
         return (found for name in names if (found := cls.of_path(name)))
 
     @classmethod
     def of_path(cls, name: str) -> "InvestigationId | None":
-        """Returns the investigation to which a file `folder/target/layer/index-replicate.suffix` belongs.
+        """Returns the investigation of a file `folder/target/layer/index-replicate.suffix`.
 
-        Args:
-            name: Path of the file relative to the run directory.
-
-        Returns:
-            The investigation. None if the path does not have this form, as for files such as `.DS_Store`, which file
-            managers create.
+        None if the path does not have this form, as that of `.DS_Store`, which file managers create.
         """
         match = re.fullmatch(r"[^/]+/([^/]+)/([^/]+)/(-?\d+)-(\d+)(?:\.\w+)?", name, re.ASCII)
         if not match:

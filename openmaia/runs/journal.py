@@ -1,31 +1,27 @@
-"""The journal of a running investigation: one file per completed turn, from which it resumes after a crash."""
+"""The journal of an investigation: one file per completed turn."""
 
 from dataclasses import dataclass
 from typing import Protocol
 
 from openmaia.core.errors import StoreError
 from openmaia.runs.files import Files
-from openmaia.runs.parquet import hydrated, read_turn, write_turn
+from openmaia.runs.parquet import hydrate, read_turn, write_turn
 from openmaia.runs.records import Turn
 
 
 class Journal(Protocol):
-    """Keeps the completed turns (replies of the agent with their experiments) of one investigation."""
+    """Keeps the completed turns of one investigation."""
 
     def turns(self) -> list[Turn]:
-        """Returns the completed turns in order; empty for a new investigation."""
+        """Returns the completed turns in order."""
         ...
 
     def damage(self, readable: int) -> str:
-        """Returns a message if not all stored turns could be read, otherwise an empty text.
-
-        Args:
-            readable: Number of turns that `turns` returned.
-        """
+        """Returns a message if more turns are stored than the `readable` ones that `turns` returned, otherwise ""."""
         ...
 
     def append(self, turn: Turn) -> None:
-        """Adds a completed turn of the investigation."""
+        """Adds a completed turn."""
         ...
 
     def clear(self) -> None:
@@ -34,14 +30,14 @@ class Journal(Protocol):
 
 
 class NoJournal:
-    """A journal of turns that keeps nothing, for an investigation that is never resumed."""
+    """Keeps nothing, for an investigation that is never resumed."""
 
     def turns(self) -> list[Turn]:
         """Returns no turns."""
         return []
 
     def damage(self, readable: int) -> str:
-        """Returns an empty text, because nothing is stored that could be damaged."""
+        """Returns ""."""
         return ""
 
     def append(self, turn: Turn) -> None:
@@ -53,17 +49,15 @@ class NoJournal:
 
 @dataclass(frozen=True, slots=True)
 class FolderJournal:
-    """Keeps the completed turns of one investigation in a folder of the run directory, one file per turn."""
+    """Keeps turns in a folder of the run directory, one file per turn."""
 
     files: Files
-    """The run directory."""
     folder: str
-    """The folder with the turns, relative to the run directory."""
     owner: str = ""
-    """Names the investigation. It is stored with each turn: a turn of another investigation counts as damaged."""
+    """Names the investigation. A stored turn of another owner counts as damaged."""
 
     def turns(self) -> list[Turn]:
-        """Returns the completed turns up to the first one that is missing or damaged."""
+        """Returns the turns up to the first one that is missing or damaged."""
         turns: list[Turn] = []
         for index in range(len(self.files.names(self.folder))):
             data = self.files.read(self._name(index))
@@ -76,30 +70,23 @@ class FolderJournal:
             if turn.index != index:
                 break
             turns.append(turn)
-        return list(hydrated(turns))
+        return list(hydrate(turns))
 
     def damage(self, readable: int) -> str:
-        """Returns a message if not all stored turns could be read, otherwise an empty text.
-
-        Args:
-            readable: Number of turns that `turns` returned.
-        """
+        """See `Journal.damage`."""
         if readable == len(self.files.names(self.folder)):
             return ""
         return f"turn {readable + 1} of the journal was damaged or missing: it and what followed were repeated"
 
     def append(self, turn: Turn) -> None:
-        """Writes the file of a completed turn, and deletes the files of later turns.
-
-        Such files can be left from an earlier attempt that was abandoned.
-        """
+        """Writes the turn, and deletes later ones, which an abandoned attempt may have left."""
         for name in self.files.names(self.folder):
             if name > self._name(turn.index):
                 self.files.delete(name)
         self.files.write(self._name(turn.index), write_turn(turn, self.owner))
 
     def clear(self) -> None:
-        """Deletes the folder with all turns."""
+        """Deletes the folder."""
         self.files.delete_folder(self.folder)
 
     def _name(self, index: int) -> str:

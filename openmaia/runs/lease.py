@@ -1,11 +1,12 @@
 """Leases, which ensure that only one process works on a run directory or computes the exemplars of an exemplar store.
 
-A lease is a file in the folder that its holder writes again regularly, in a thread: each time is a beat. Who wants the
-lease of another host watches the file. If it stays the same for LEASE_SECONDS, by the watching process's own clock, the
-holder is dead. Clocks of two hosts are never compared.
+A lease is a file in the folder that a thread of its holder writes again regularly. Who wants the lease of another host
+watches the file. If it stays the same for LEASE_SECONDS, by the watching process's own clock, the holder is dead.
+Clocks of two hosts are never compared.
 
-On a local file system, a lock makes reading and writing the file atomic. Object stores and some network file systems have
-no locks. There, a process reads its lease again a moment after it wrote it: of two that wrote it, the last one keeps it.
+On a local file system, a lock makes reading and writing the file atomic. Object stores and some network file systems
+have no locks. There, a process reads its lease again a moment after it wrote it: of two that wrote it, the last one
+keeps it.
 """
 
 import errno
@@ -33,7 +34,7 @@ from openmaia.runs.records import dumps
 LEASE_SECONDS = 60.0
 """A lease whose file was seen unchanged for this long has expired."""
 
-SETTLE = 1.0
+_SETTLE = 1.0
 """Time in seconds after which a process on a file system without locks looks whether its lease was overwritten."""
 
 FILE = "driver.json"
@@ -51,19 +52,14 @@ _seen: dict[str, tuple[bytes, float]] = {}
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """The right of one driver (process that executes a run) to work on the run, until it is released or expires."""
+    """The right of one driver to work on a folder, until it is released or expires."""
 
     files: Files
-    """The run directory."""
     token: str
-    """A random value that identifies the process that holds the lease."""
+    """A random value that identifies the holder."""
 
     def renew(self) -> None:
-        """Extends the lease.
-
-        Raises:
-            UsageError: Another process has taken the lease.
-        """
+        """Extends the lease. Raises UsageError if another process has taken it."""
         with _locked(self.files):
             holder = _holder(self.files)
             if holder is not None and holder.token != self.token:
@@ -74,7 +70,7 @@ class Lease:
             _write(self.files, self.token)
 
     def release(self) -> None:
-        """Gives up the lease. Has no effect if another process has taken the lease over."""
+        """Gives up the lease, unless another process has taken it over."""
         with _locked(self.files):
             holder = _holder(self.files)
             if holder is None or holder.token == self.token:
@@ -85,14 +81,11 @@ class Lease:
 def held(files: Files, waiting: Callable[[str], None] | None = None) -> Generator[None]:
     """Context manager that holds the lease of a folder and renews it in a thread.
 
-    Args:
-        files: The folder.
-        waiting: Says what to do if another process holds the lease. If it is None, an error is raised. Otherwise the
-            call waits until the lease is free, and calls `waiting` once with a message that names the other process.
+    With `waiting`, it waits until the lease is free, and calls `waiting` once with a message that names the other
+    process.
 
-    Raises:
-        UsageError: Another process holds the lease at the start and `waiting` is None, or another process takes over
-            the lease while the block runs. In the second case the block is interrupted.
+    Raises UsageError if another process holds the lease and `waiting` is None, or takes it over while the block runs.
+    In the second case the block is interrupted.
     """
     lease = take(files) if waiting is None else _waited_for(files, waiting)
     ended = threading.Event()
@@ -137,17 +130,10 @@ def _waited_for(files: Files, waiting: Callable[[str], None]) -> Lease:
 
 
 def take(files: Files, seconds: float = LEASE_SECONDS) -> Lease:
-    """Takes the lease of a folder, the exclusive right to work on it.
+    """Takes the lease of a folder. Raises UsageError if another process holds it.
 
-    The lease of a dead process on this machine is replaced at once. That of a process elsewhere, or of a stopped one, is
-    watched first.
-
-    Args:
-        files: The folder.
-        seconds: The time for which the lease file has to stay unchanged before it is replaced.
-
-    Raises:
-        UsageError: Another process holds the lease.
+    The lease of a dead process on this machine is replaced at once. That of a process elsewhere, or of a stopped one,
+    is replaced if its file stays unchanged for `seconds`.
     """
     while True:
         with _locked(files) as is_locked:
@@ -162,7 +148,7 @@ def take(files: Files, seconds: float = LEASE_SECONDS) -> Lease:
                 f"{seconds:.0f} s after it died, the same command takes over"
             )
     if not is_locked:
-        time.sleep(SETTLE)
+        time.sleep(_SETTLE)
         other = _holder(files)
         if other is not None and other.token != lease.token:
             raise UsageError(
@@ -173,12 +159,10 @@ def take(files: Files, seconds: float = LEASE_SECONDS) -> Lease:
 
 
 def is_held(files: Files, *, wait: bool = False) -> bool:
-    """Returns whether a run has a lease whose holder is not known to be dead.
+    """Returns whether a folder has a lease whose holder is not known to be dead.
 
-    Args:
-        files: The run directory.
-        wait: Whether to watch the lease of a process elsewhere until it is renewed, or has expired. Otherwise only what
-            this process has seen earlier counts.
+    With `wait`, the lease of a process elsewhere is watched until it is renewed or has expired. Otherwise only what
+    this process has seen earlier counts.
     """
     holder = _holder(files)
     if holder is None:
@@ -218,17 +202,14 @@ class _Holder:
 
     @property
     def is_running(self) -> bool:
-        """Whether the holder is a process of this machine that is not stopped."""
         return self.is_here and not self.is_dead and _status(self.pid)[:1] not in (["T"], ["t"])
 
 
 def _may_live(files: Files, holder: _Holder, seconds: float) -> bool:
-    """Returns whether a holder is not known to be dead: neither by its process, nor by its silence."""
     return not holder.is_dead and (holder.is_running or _silence(files, holder) < seconds)
 
 
 def _silence(files: Files, holder: _Holder) -> float:
-    """Returns for how many seconds this process has seen the same content of a lease file."""
     path, now = files.path(FILE), time.monotonic()
     data, since = _seen.get(path, (b"", now))
     if data != holder.data:
@@ -291,10 +272,7 @@ _KINDS: dict[str, Any] = {"host": str, "pid": int, "started": str, "token": str}
 
 
 def _holder(files: Files) -> _Holder | None:
-    """Returns the content of the lease file, or None if it is missing or damaged.
-
-    A damaged file is no error, because the driver will soon write it again.
-    """
+    """Returns the content of the lease file, or None if it is missing or damaged: the driver will soon write it again."""
     data = files.read(FILE)
     try:
         held: Any = parse_json(data or b"null")
@@ -328,7 +306,7 @@ def _is_gone(pid: int) -> bool:
 
 
 def _status(pid: int) -> list[str]:
-    """Returns the fields of a process of this machine after its name, from its state on. Empty if there is none."""
+    """Returns the fields of /proc/PID/stat from the state on; empty if there is no such process."""
     with suppress(OSError):
         # The name of the program, in parentheses, may contain anything.
         return Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()
@@ -336,8 +314,5 @@ def _status(pid: int) -> list[str]:
 
 
 def _started(pid: int) -> str:
-    """Returns when a process was started, in clock ticks since the start of the host.
-
-    Returns "" if there is no such process, or if the system does not say so.
-    """
+    """Returns when a process was started, in clock ticks since the start of the host; "" if unknown."""
     return (_status(pid)[19:20] or [""])[0]

@@ -1,8 +1,5 @@
-"""Converts records of investigations to Parquet and back.
-
-Each turn is a row, and all other fields of the record are in the file's header. While an investigation runs, its turns
-are in files of their own, the journal.
-"""
+"""Converts records to Parquet and back. Each turn is a row, and all other fields of the record are in the file's
+header."""
 
 import json
 import math
@@ -23,16 +20,16 @@ from openmaia.core.services import ServiceUsage
 from openmaia.core.typed import mistyped
 from openmaia.core.units import Unit
 from openmaia.runs import tables
-from openmaia.runs.evidence import Confirmation, confirmation_of, evidence_of, plain
+from openmaia.runs.evidence import Confirmation, restore_confirmation, restore_evidence, to_json
 from openmaia.runs.ids import InvestigationId
 from openmaia.runs.records import VERSION, ImageEntry, Record, Stop, ToolCall, Turn
-from openmaia.runs.summary import prompts_digest, summary, wrong_key
+from openmaia.runs.summary import digest_prompts, summary, wrong_key
 
 _Activation = dict[str, float | bool] | None
 
 
+# Fields that may be null. A file in which another one is null has another schema, and is refused.
 _OPTIONAL = frozenset(("text", "image", "mask", "seen", "result", "error"))
-"""Fields that may be null. A file in which another one is null is refused, because it has another schema."""
 
 
 def _field(name: str, kind: pa.DataType) -> "pa.Field[Any]":
@@ -79,26 +76,22 @@ _COLUMNS = (
 _SCHEMA = pa.schema([_field(*each) for each in _COLUMNS.items()])
 
 _CONFIRMATION = -1
-"""Value of the column `index` in the row with the images of `Record.confirmation`. In all other rows, the column holds
-the number of the turn."""
+"""Value of the column `index`, elsewhere the number of the turn, in the row with the images of `Record.confirmation`."""
 
 _CRC = 4
-"""Length in bytes of the CRC-32 before a turn's Parquet data. Parquet's own checksums do not cover the file's
-footer."""
+"""Length in bytes of the CRC-32 before a turn's Parquet data. Parquet's own checksums do not cover the file's footer."""
 
 _INCOMPLETE = (IndexError, KeyError, TypeError, ValueError)
-"""Exceptions that are raised if a record is built from incomplete values."""
 
 
 _BLANK: dict[pa.DataType, Any] = {_TEXT: "", _INT: 0, _FLOAT: 0.0}
-"""Values of the other columns in the row with the images of `Record.confirmation`, by type; lists are empty."""
 
 _LATEST = 253_402_300_799.0
 """The end of the year 9999, in seconds since 1970. Python has no later dates."""
 
 
 class RecordedImage(EncodedImage):
-    """An image that was read from a record, with the digest that is stored beside it."""
+    """An image read from a record, with the digest that is stored beside it."""
 
     def __init__(self, *, digest: str, data: bytes, sources: Sequence[str] = (), recipe: str = ""):
         super().__init__(data=data, sources=tuple(sources), recipe=recipe)
@@ -106,22 +99,14 @@ class RecordedImage(EncodedImage):
 
 
 def write_turn(turn: Turn, owner: str = "") -> bytes:
-    """Converts a turn of a running investigation to the content of its file: a CRC-32, followed by Parquet.
-
-    Args:
-        turn: The turn.
-        owner: Names the investigation and its run. It is stored with the turn.
-    """
+    """Converts a turn of a journal to the content of its file: a CRC-32, followed by Parquet. `owner` is stored with
+    it."""
     data = tables.dump([_row(turn)], _SCHEMA, {"version": VERSION, "owner": owner})
     return zlib.crc32(data).to_bytes(_CRC) + data
 
 
 def read_turn(data: bytes, owner: str = "") -> Turn:
-    """Reads a turn that `write_turn` converted.
-
-    Raises:
-        StoreError: It is damaged, of another version, or of another owner.
-    """
+    """Reads a turn of a journal. Raises StoreError if it is damaged, of another version, or of another owner."""
     if int.from_bytes(data[:_CRC]) != zlib.crc32(data[_CRC:]):
         raise StoreError("a turn is damaged: its checksum does not match")
     rows, header = tables.load(data[_CRC:], "a turn", schema=_SCHEMA)
@@ -141,10 +126,10 @@ def _complete(what: str) -> Generator[None]:
 
 
 def write_record(record: Record) -> bytes:
-    """Converts the record of an investigation to a Parquet file. Its images are lossless."""
+    """Converts a record to a Parquet file. Its images are lossless."""
     header = {field.name: getattr(record, field.name) for field in fields(record) if field.name != "turns"}
     header |= {"unit": asdict(record.unit), "summary": summary(record)}
-    header |= {"evidence": plain(record.evidence), "confirmation": plain(record.confirmation)}
+    header |= {"evidence": to_json(record.evidence), "confirmation": to_json(record.confirmation)}
     rows = [_row(turn) for turn in record.turns]
     return tables.dump([*rows, *_confirmation_rows(record.confirmation)], _SCHEMA, header)
 
@@ -157,11 +142,7 @@ def _confirmation_rows(confirmation: Confirmation | None) -> list[dict[str, Any]
 
 
 def read_record(data: bytes) -> Record:
-    """Reads a record that `write_record` converted.
-
-    Raises:
-        StoreError: The file is damaged, has another version, or was not written by OpenMAIA.
-    """
+    """Reads a record. Raises StoreError if the file is damaged, has another version, or is not one of OpenMAIA."""
     rows, header = tables.load(data, "a record", schema=_SCHEMA)
     check_record(header)
     with _complete("a record"):
@@ -169,14 +150,10 @@ def read_record(data: bytes) -> Record:
 
 
 def check_record(header: dict[str, Any], investigation: InvestigationId | None = None) -> dict[str, Any]:
-    """Returns the summary of an investigation from the header of its record's file.
+    """Returns the summary in the header of a record's file.
 
-    Args:
-        header: The header.
-        investigation: The investigation to whose record the file's name belongs; None if the file has any name.
-
-    Raises:
-        StoreError: The header has another version, lacks something, or belongs to another investigation.
+    Raises StoreError if the header has another version, lacks something, or belongs to another investigation than the
+    given one.
     """
     check_version(header)
     if not isinstance(header.get("summary"), dict):
@@ -197,19 +174,13 @@ _SAME = ("replicate", "stop", "cause", "description", "labels", "backbone", "san
 """Keys of the summary that are also keys of the header."""
 
 
-def drawn_prompts(data: bytes) -> list[str]:
-    """Reads the texts of an investigation's requests to generate or edit images, or to describe them. Loads no images.
+def read_drawn_prompts(data: bytes) -> list[str]:
+    """Returns what `Record.drawn_prompts` returns, from a record's file, without loading images.
 
-    Args:
-        data: The file that `write_record` returned.
+    An editing instruction is preceded by the digest of the image to edit, a question by the word "viewer". The prompts
+    of the confirmation come last.
 
-    Returns:
-        The prompts of generated images, the instructions for edits, and the questions about images. An instruction is
-        preceded by the digest of the image to edit. A question is preceded by the word "viewer", the name for the model
-        that describes images in words. The prompts of the test that follows the answer come last.
-
-    Raises:
-        StoreError: The file is damaged, has another version, or was not written by OpenMAIA.
+    Raises StoreError if the file is damaged, has another version, or is not one of OpenMAIA.
     """
     rows, header = tables.load(data, "a record", ["calls.list.element.asked"], _SCHEMA)
     row = check_record(header)
@@ -217,7 +188,7 @@ def drawn_prompts(data: bytes) -> list[str]:
         asked = [prompt for row in rows for call in row["calls"] for prompt in call["asked"]]
         confirmation: dict[str, Any] = header["confirmation"] or {"samples": []}
         asked += [sample["prompt"] for sample in confirmation["samples"]]
-    if prompts_digest(asked) != row["drawn"]:
+    if digest_prompts(asked) != row["drawn"]:
         raise StoreError("a record whose turns are not those of its summary")
     return asked
 
@@ -237,17 +208,16 @@ def _record(rows: list[dict[str, Any]], header: dict[str, Any]) -> Record:
     turns = [_turn(row) for row in rows if row["index"] != _CONFIRMATION]
     if [turn.index for turn in turns] != list(range(len(turns))):
         raise ValueError("its turns are not numbered from 0")
-    values["turns"] = hydrated(turns)
-    values["evidence"] = evidence_of(header["evidence"])
+    values["turns"] = hydrate(turns)
+    values["evidence"] = restore_evidence(header["evidence"])
     if values["confirmation"] is not None:
         images = _images_of([image for row in rows if row["index"] == _CONFIRMATION for image in row["images"]])
-        values["confirmation"] = confirmation_of(header["confirmation"], images)
+        values["confirmation"] = restore_confirmation(header["confirmation"], images)
     return Record(**values)
 
 
 @cache
 def _header_hints() -> dict[str, Any]:
-    """Returns the types of the fields of a record that are in the header of its file."""
     return {name: hint for name, hint in get_type_hints(Record).items() if name != "turns"}
 
 
@@ -259,12 +229,8 @@ def check_version(header: dict[str, Any]) -> None:
         )
 
 
-def hydrated(turns: Sequence[Turn]) -> tuple[Turn, ...]:
-    """Returns the turns of an investigation with the pixels of all their images.
-
-    A stored turn contains only the pixels of images that occur first in it. The pixels of its other images are taken
-    from the earlier turns.
-    """
+def hydrate(turns: Sequence[Turn]) -> tuple[Turn, ...]:
+    """Returns turns with the pixels of all their images. A stored turn has those only of images that occur first in it."""
     known: dict[str, EncodedImage] = {}
 
     def parts(values: tuple[Part, ...]) -> tuple[Part, ...]:
@@ -321,7 +287,7 @@ def _turn(row: dict[str, Any]) -> Turn:
 
     def part(value: dict[str, Any]) -> Part:
         digest = value["image"]
-        # An image of an earlier turn has no data here; see `hydrated`.
+        # An image of an earlier turn has no data here; see `hydrate`.
         return value["text"] if digest is None else images.get(digest) or RecordedImage(digest=digest, data=b"")
 
     def call(row: dict[str, Any]) -> ToolCall:

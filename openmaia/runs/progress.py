@@ -1,7 +1,4 @@
-"""The progress file of a run. The driver (the process that executes the run) reports the state of investigations in it.
-
-It lists those that are running and counts those that have ended.
-"""
+"""The progress file, in which the driver lists the running investigations and counts those that have ended."""
 
 import time
 from collections.abc import Sequence
@@ -21,15 +18,15 @@ FILE = "progress.json"
 EVERY = 2.0
 """Minimum time in seconds between two writes of the progress file."""
 
-STALE = 30.0
-"""Age in seconds from which on a progress file is ignored, unless it was seen to change. Clocks of two hosts differ."""
+_STALE = 30.0
+"""Age in seconds from which on a file that was not seen to change is ignored. Clocks of two hosts differ."""
 
 _seen: dict[str, float] = {}
 """The time in each progress file when this process first read it."""
 
 
 class ProgressFile:
-    """Writes the progress file of a run, which lists the running investigations and counts those that have ended."""
+    """Writes the progress file of a run."""
 
     def __init__(self, run: Run):
         self._run = run
@@ -39,10 +36,10 @@ class ProgressFile:
         """Number of investigations that have ended since the driver began. The driver counts them."""
 
     def write(self, running: Sequence[tuple[InvestigationId, float]]) -> None:
-        """Writes the progress file, unless it was written a moment ago (see `EVERY`). Errors are ignored.
+        """Writes the running investigations, each with its begin in seconds since 1970, unless the file was written a
+        moment ago.
 
-        Args:
-            running: The running investigations, each with the time at which it began, in seconds since 1970.
+        Errors are ignored.
         """
         now = time.time()
         if now < self._written + EVERY:
@@ -68,18 +65,18 @@ class ProgressFile:
 
 @dataclass(frozen=True, slots=True)
 class DriverProgress:
-    """The content of a run's progress file: the running investigations, and the rate at which others have ended."""
+    """The content of a run's progress file."""
 
     per_second: float
-    """Number of investigations that have ended per second since the driver (the process that wrote the file) began."""
+    """Number of investigations that have ended per second since the driver began."""
     running: dict[InvestigationId, float]
-    """Time at which each running investigation began, in seconds since 1970, by the clock of the driver."""
+    """The begin of each running investigation in seconds since 1970, by the clock of the driver."""
     now: float
-    """Time at which the driver wrote the file, by its clock."""
+    """When the driver wrote the file, by its clock."""
 
 
 def read(run: Run) -> DriverProgress | None:
-    """Reads the progress file of a run. Returns None if there is none, or if it is damaged or outdated."""
+    """Reads the progress file of a run. None if it is missing, damaged or outdated."""
     try:
         values: Any = parse_json(run.investigations.read(FILE) or b"null")
     except ValueError:
@@ -87,7 +84,7 @@ def read(run: Run) -> DriverProgress | None:
     if mistyped(values, _Progress) is not None or not run.is_driven():
         return None
     path = run.investigations.path(FILE)
-    if abs(time.time() - values["time"]) > STALE and _seen.setdefault(path, values["time"]) == values["time"]:
+    if abs(time.time() - values["time"]) > _STALE and _seen.setdefault(path, values["time"]) == values["time"]:
         return None
     running = {
         InvestigationId(unit=Unit(target=target, layer=layer, index=index), replicate=replicate): since

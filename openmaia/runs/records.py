@@ -1,4 +1,4 @@
-"""The record of one investigation: everything that happened in it. Records are the product of a run."""
+"""The record of an investigation."""
 
 import json
 import re
@@ -14,7 +14,7 @@ from openmaia.core.units import Unit
 from openmaia.runs.evidence import Confirmation, Evidence
 
 VERSION = 7
-"""Version of the format in which records are stored. Records of other versions are refused."""
+"""Records of other versions are refused."""
 
 SET_ASIDE = "an answer beside an experiment: the experiment was run, and the answer was set aside"
 CUT = "the reply repeated itself and was cut"
@@ -40,17 +40,16 @@ class ImageEntry:
     """An image to which the agent's code can refer."""
 
     id: str
-    """Name of the image in the agent's code."""
+    """Its name in the agent's code."""
     original: str
     """Digest of the image, a key of `Turn.images`."""
     mask: bytes | None
-    """Pixels at which the unit's activation exceeds its threshold: one bit per pixel, packed row by row. None without a
-    mask."""
+    """Where the unit's activation exceeds its threshold: one bit per pixel, packed row by row. None without a mask."""
     activation: dict[str, float | bool] | None
-    """Result of measuring the unit on the image, as the agent saw it. None if the image was not measured.
+    """The unit's activation on the image as the agent saw it. None if it was not measured.
 
-    `value`: the activation. `percentile` and `z`: its percentile and z-score among the dataset images, if known.
-    `fired`: whether the activation exceeds the unit's mask threshold. `raw`: the logit, if `value` is a probability."""
+    `percentile` and `z` are those among the dataset images, if known. `fired`: whether the activation exceeds the
+    unit's mask threshold. `raw`: the logit, if `value` is a probability."""
     seen: PixelBox | None = None
     """The part of the image that the network sees. None if this is the whole image, or if nothing was measured."""
     hypothesis: str = ""
@@ -59,7 +58,7 @@ class ImageEntry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolCall:
-    """One call of a tool by the agent's code. A tool is a function that the code can call, such as `text2image`."""
+    """One call of a tool by the agent's code."""
 
     ordinal: int
     """Number of the call within its turn, from 0."""
@@ -90,10 +89,7 @@ class ToolCall:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Turn:
-    """One reply of the agent, and the experiment in it: Python code that was run in the sandbox.
-
-    A reply without code, such as the final answer, has no experiment.
-    """
+    """One turn of an investigation."""
 
     index: int
     """Number of the turn, from 0."""
@@ -127,13 +123,12 @@ class Turn:
     left_out: str
     """Which part of the conversation did not fit into the model's context, in words. Empty if all of it fitted."""
     backbone_seconds: float
-    """Wall-clock time until the backbone (the model that plays the agent) had written the reply."""
+    """Wall-clock time until the backbone had written the reply."""
     experiment_seconds: float
     """Wall-clock time of the experiment, including its calls of tools."""
     spent: dict[str, ServiceUsage] = field(default_factory=dict[str, ServiceUsage])
-    """Number of requests to each model in this turn, and their computing time. The keys are "target" (the network under
-    study), "generator", "editor" and "backbone", and "tools": the process that answers the calls of tools, with the
-    user's own tools."""
+    """Number of requests to each service in this turn, and their computing time. The keys are "target", "generator",
+    "editor", "backbone", and "tools": the process that answers the calls of tools, with the user's own tools."""
     images: dict[str, EncodedImage] = field(default_factory=dict[str, EncodedImage])
     """Images that occur for the first time in this turn. The keys are digests of their pixels."""
     reasoning: str = ""
@@ -147,16 +142,12 @@ class Turn:
 
     @property
     def seconds(self) -> float:
-        """Wall-clock time of the reply and its experiment in seconds, including the time in queues of models."""
+        """Wall-clock time of the reply and its experiment in seconds, including the time in queues."""
         return self.backbone_seconds + self.experiment_seconds
 
     @property
     def work_seconds(self) -> float:
-        """Computing time of this turn in seconds, without the time in queues.
-
-        It is the time of the agent's code plus that of all models in `spent`. The model that writes the reply is one of
-        them.
-        """
+        """Computing time in seconds, without the time in queues: that of the agent's code and of all models in `spent`."""
         own = self.experiment_seconds - sum(call.seconds for call in self.calls)
         return max(own, 0.0) + sum(usage.seconds for usage in self.spent.values())
 
@@ -168,11 +159,7 @@ class Turn:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Record:
-    """Everything that happened in one investigation.
-
-    In an investigation, one agent works on one unit, or on a whole layer or network, until it answers or reaches a
-    limit.
-    """
+    """Everything that happened in one investigation."""
 
     unit: Unit
     """The unit, or the layer or network as a whole (see `Unit.scope`), that was investigated."""
@@ -185,18 +172,18 @@ class Record:
     description: str
     """The final description of the unit. Empty if there is none."""
     labels: tuple[str, ...]
-    """The labels of the final answer: short phrases, each for one thing to which the unit responds."""
+    """The labels of the final answer."""
     backbone: str
-    """Name of the model that played the agent."""
+    """Name of the backbone."""
     task: str
-    """Name of the task (a question and its prompts) that the agent was given."""
+    """Name of the task."""
     sandbox: str
-    """How strongly the agent's code was confined: "full", "degraded" (by a kernel with an older version of
-    Landlock, see `openmaia.agent.sandbox.policy`) or "none". A remark may follow, as in "none (no agent)"."""
+    """How strongly the agent's code was confined: "full", "degraded" (by a kernel with an older version of Landlock,
+    see `openmaia.agent.sandbox.policy`) or "none". A remark may follow, as in "none (no agent)"."""
     prompts: tuple[str, ...]
-    """Texts of the messages before the first reply: the instructions (system message), then the user messages."""
+    """Texts of the messages before the first reply: the system message, then the user messages."""
     turns: tuple[Turn, ...]
-    """The replies of the agent with their experiments, in order."""
+    """The turns in order."""
     config: dict[str, Any]
     """The config of the run with the values of all keys."""
     preprocessing: str = ""
@@ -207,34 +194,27 @@ class Record:
     notes: tuple[str, ...] = ()
     """Remarks for the reader, for example that the investigation was restarted."""
     evidence: Evidence = field(default_factory=Evidence)
-    """Whether the agent's experiments meet the requirements of the task, such as a minimum number of experiments."""
+    """Whether the experiments meet the requirements of the task."""
     confirmation: Confirmation | None = None
-    """A first test of the final labels at the end of the investigation: the unit's activations on new images of each
-    label, and on images of the same scenes with one thing changed so that the label no longer holds. None if the labels
-    were not tested in this way."""
+    """The activations on contrasts that test the final labels. None if the labels were not tested in this way."""
     version: int = VERSION
     """Version of the file format."""
 
     @property
     def seconds(self) -> float:
-        """Wall-clock time of all turns in seconds, including the time in queues of models."""
+        """Wall-clock time of all turns in seconds, including the time in queues."""
         return sum(turn.seconds for turn in self.turns)
 
     @property
     def tokens(self) -> int:
-        """Sum of the prompt tokens and the generated tokens of all turns.
-
-        The prompt of each turn is the whole conversation before it, so early messages are counted in every later turn.
-        """
+        """Sum of the prompt tokens and the generated tokens of all turns. A prompt is the whole conversation before its
+        turn."""
         return sum(turn.tokens for turn in self.turns)
 
     @property
     def spent(self) -> dict[str, ServiceUsage]:
-        """Number of requests to each model in the investigation, and their computing time without the time in queues.
-
-        The keys are those of `Turn.spent`. The test in `confirmation` is included. A turn that is restored after a
-        crash is counted once.
-        """
+        """Like `Turn.spent`, summed over all turns and `confirmation`. A turn that is restored after a crash is counted
+        once."""
         total: dict[str, ServiceUsage] = {}
         parts = [turn.spent for turn in self.turns] + ([self.confirmation.spent] if self.confirmation else [])
         for service, usage in (item for part in parts for item in part.items()):
@@ -243,34 +223,27 @@ class Record:
 
     @property
     def tool_calls(self) -> dict[str, int]:
-        """Number of calls of each tool. The keys are the names of the tools, such as `call_neuron`."""
+        """Number of calls of each tool."""
         names = [call.name for turn in self.turns for call in turn.calls]
         return {name: names.count(name) for name in sorted(set(names))}
 
     def drawn_prompts(self) -> list[str]:
-        """Returns the texts of the requests to generate or edit images, or to describe them (see `ToolCall.asked`).
-
-        They include the prompts of the test in `confirmation`.
-        """
+        """Returns the texts of requests to generate, edit or describe images (see `ToolCall.asked`), also those of
+        `confirmation`."""
         asked = [prompt for turn in self.turns for call in turn.calls for prompt in call.asked]
         return asked + [sample.prompt for sample in self.confirmation.samples] if self.confirmation else asked
 
     @property
     def messages(self) -> int:
-        """Number of messages in the conversation of the investigation.
-
-        These are the `prompts`, the replies of the agent, and the message with the output of the experiment that
-        follows each reply but the last.
-        """
+        """Number of messages: `prompts`, replies, and the outputs of the experiments after each reply but the last."""
         return len(self.prompts) + 2 * len(self.turns) - 1 if self.turns else len(self.prompts)
 
     @property
     def converged(self) -> int | None:
-        """Number of the first turn (reply of the agent), counted from 1, that lists all `labels` as hypotheses.
+        """Number of the first turn, counted from 1, that lists all `labels` as hypotheses. None without such a turn.
 
-        The labels are those of the final answer. A turn lists a label if one of its `hypotheses` contains the words of
-        the label next to each other. Case, punctuation and spacing are ignored. None if there are no labels, or if no
-        turn lists all of them.
+        A turn lists a label if one of its `hypotheses` contains the words of the label next to each other. Case,
+        punctuation and spacing are ignored.
         """
         wanted = [words for words in map(_words, self.labels) if words.strip()]
         for number, turn in enumerate(self.turns, start=1):
@@ -281,21 +254,16 @@ class Record:
 
     @property
     def images(self) -> dict[str, EncodedImage]:
-        """All images of the turns and of the test in `confirmation`. The keys are digests of their pixels."""
+        """All images of the turns and of `confirmation`. The keys are digests of their pixels."""
         images = {digest: image for turn in self.turns for digest, image in turn.images.items()}
         return images | (self.confirmation.images if self.confirmation else {})
 
 
 def _words(text: str) -> str:
-    """Returns the lower-case words of a text, each surrounded by blanks, so that `in` compares whole words."""
+    """Returns the lower-case words, each surrounded by blanks, so that `in` compares whole words."""
     return " " + " ".join(re.findall(r"\w+", text.casefold())) + " "
 
 
 def dumps(value: Any, default: Callable[[Any], Any] | None = None) -> str:
-    """Returns canonical JSON: equal values give equal text.
-
-    Args:
-        value: The value.
-        default: Converts values that JSON cannot represent, as in `json.dumps`.
-    """
+    """Returns canonical JSON: equal values give equal text. `default` is that of `json.dumps`."""
     return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, default=default)

@@ -1,4 +1,4 @@
-"""The results of the tests of a run's descriptions, such as evaluations, with one file per investigation."""
+"""The results of the tests of a run's descriptions."""
 
 import hashlib
 from collections.abc import Callable, Iterable, Mapping
@@ -22,16 +22,13 @@ from openmaia.runs.records import dumps
 from openmaia.runs.summary import wrong_score
 
 EVALUATION, TRIALS = "evaluation", "trials"
-"""Folders of a run for evaluations (tests of descriptions with new images), and for trials (the images and measurements
-of such tests, before they are scored)."""
+"""Folders of a run: tests with their scores, and tests before they are scored."""
 RANDOM_WORDS = "random_words"
-"""Folder of a run for the trials (test images and measurements) of random words as descriptions, with which the agents'
-descriptions are compared. In the names of these files, the number of the word takes the place of the replicate."""
+"""Folder of a run for the trials of random words as descriptions. In its file names, the number of the word takes the
+place of the replicate."""
 SIGNIFICANCE = "significance.parquet"
-"""File with the p-values of all evaluated descriptions of a run. It is one file, because the p-value of a description
-depends on the test results of other descriptions."""
+"""One file for all descriptions, because the p-value of each depends on the tests of others."""
 EVALUATIONS = "evaluations"
-"""Folder of a run for further evaluations, which test its descriptions with another config."""
 EXTENSIBLE = ("units", "replicates", "target.layers")
 """Config keys that can be changed to add investigations to a run."""
 ANSWER = ("target", "layer", "index", "replicate", "description", "labels", "drawn")
@@ -46,45 +43,36 @@ SIGNIFICANCE_SCHEMA = pa.schema(
         pa.field("evaluation", pa.string(), nullable=False),
     ]
 )
-"""Columns of SIGNIFICANCE: a row for each tested description. `null` is the number of values in the null distribution of
-its layer, and `evaluation` the `fingerprint` of its evaluation."""
+"""`null` is the number of values in the null distribution of the layer, and `evaluation` the `fingerprint` of the
+evaluation."""
 
 
 @dataclass(frozen=True, slots=True)
 class RunResults:
-    """The config of a run, and the results of the tests of its descriptions.
+    """The config of a run, and the results of the tests of its descriptions: a folder for each kind, a file per
+    investigation.
 
-    Each kind of test has a folder, with one file per investigation.
-
-    A further evaluation of a run, in the directory RUN/evaluations/NAME, has a config and results of its own, but uses
-    the plan and the investigations of RUN.
+    A further evaluation has a config and results of its own, but uses the plan and the investigations of its run.
     """
 
     files: Files
     """The run directory, or that of a further evaluation."""
     source: Files | None = None
-    """The run directory that holds the plan and the investigations of a further evaluation. None for a run itself."""
+    """For a further evaluation the directory of its run, else None."""
 
     @property
     def investigations(self) -> Files:
-        """The directory with the files of the investigations: their plan, records, journals and failures.
-
-        For a run it is the run directory. A further evaluation has no such files of its own. For it, this is the
-        directory of the run that it evaluates.
-        """
+        """The directory with plan, records, journals and failures."""
         return self.source or self.files
 
     @property
     def name(self) -> str:
-        """Name of the run directory.
-
-        For the further evaluation `n60` of the run `demo`, it is `demo as n60`.
-        """
+        """Name of the run directory. For the further evaluation `n60` of the run `demo`, it is `demo as n60`."""
         own = self.files.name
         return own if self.source is None else f"{self.source.name} as {own}"
 
     def config(self) -> dict[str, Any]:
-        """Returns the config with the values of all keys as nested dicts. Raises StoreError if it is damaged."""
+        """Returns the config as nested dicts. Raises StoreError if it is damaged."""
         path = self.files.path("config.yaml")
         try:
             return stored_values(_config(self.files.read("config.yaml") or b""), "config.yaml")
@@ -97,11 +85,7 @@ class RunResults:
     def identity(self, *without: str) -> str:
         """Returns a digest of the config keys that results depend on (see `defining_values`); "" without a config.
 
-        Args:
-            without: Sections and keys to leave out, besides EXTENSIBLE.
-
-        Raises:
-            StoreError: The config is damaged.
+        `without` are sections and keys to leave out, besides EXTENSIBLE. Raises StoreError if the config is damaged.
         """
         data = self.files.read("config.yaml")
         try:
@@ -112,13 +96,8 @@ class RunResults:
     def misfit(self, folder: str, investigation: InvestigationId, header: tables.TableRow) -> str:
         """Returns why a stored test does not count for the investigation under whose name it is stored.
 
-        Args:
-            folder: The folder of the test.
-            investigation: The investigation.
-            header: The header of the test's file, whose types need not be checked yet.
-
-        Returns:
-            The reason. Empty if the test belongs to the investigation's record, or if the header is damaged.
+        The types in `header` need not be checked yet. Empty if the test belongs to the record, or if the header is
+        damaged.
         """
         return self._misfit(folder, investigation, header, self.identity)
 
@@ -143,7 +122,7 @@ class RunResults:
         return "it is a test with another config, or of an investigation that drew other images"
 
     def misfits(self, folder: str) -> dict[InvestigationId, str]:
-        """Returns the investigations whose stored test does not belong to their record, each with the reason."""
+        """Returns the reasons of `misfit` for the tests that do not belong to their records."""
         found: dict[InvestigationId, str] = {}
         identity = cache(self.identity)  # or each test would read the config again
         for each in self.artifacts(folder):
@@ -153,18 +132,14 @@ class RunResults:
         return found
 
     def belonging(self, folder: str) -> set[InvestigationId]:
-        """Returns the investigations with a stored test in a folder, without those of `misfits`.
+        """Returns the investigations with a stored test, without those of `misfits`.
 
-        Investigations whose test is damaged are included: it is repeated only if the user asks for it.
+        Those with a damaged test are included: it is repeated only if the user asks for it.
         """
         return self.artifacts(folder) - self.misfits(folder).keys()
 
     def summary(self, investigation: InvestigationId) -> dict[str, Any] | None:
-        """Returns a summary of an investigation, with its answer, its end, counts and costs.
-
-        `openmaia.runs.summary.summary` explains the keys. Returns None if the investigation is not finished or its
-        record is damaged, or is that of another investigation.
-        """
+        """Returns what `openmaia.runs.summary.summary` made of the record. None if it is missing, damaged or foreign."""
         name = record_name(investigation)
         try:
             if not self.investigations.exists(name):
@@ -179,37 +154,33 @@ class RunResults:
     # -- results -----------------------------------------------------------------------------------------------------
 
     def write_artifact(self, folder: str, investigation: InvestigationId, data: bytes) -> None:
-        """Writes a Parquet file with a result about an investigation to a folder, such as `evaluation` or `bias`."""
+        """Writes a Parquet file about an investigation to a folder, such as `evaluation` or `bias`."""
         self.files.write(f"{folder}/{investigation.path}.parquet", data)
 
     def artifact(self, folder: str, investigation: InvestigationId) -> bytes | None:
-        """Returns the content of the Parquet file that `write_artifact` wrote, or None if there is no such file."""
+        """Returns the content of an investigation's file in a folder, or None."""
         return self.files.read(f"{folder}/{investigation.path}.parquet")
 
     def artifact_path(self, folder: str, investigation: InvestigationId) -> str:
-        """Returns the full path of the file that `write_artifact` writes, for messages."""
+        """Returns the full path of an investigation's file in a folder, for messages."""
         return self.files.path(f"{folder}/{investigation.path}.parquet")
 
     def artifacts(self, folder: str) -> set[InvestigationId]:
-        """Returns the investigations for which `write_artifact` has written a file to a folder."""
+        """Returns the investigations that have a file in a folder."""
         return set(InvestigationId.of_paths(self.files.names(folder)))
 
     def delete_artifact(self, folder: str, investigation: InvestigationId) -> None:
-        """Deletes the file that `write_artifact` wrote, if it exists."""
+        """Deletes an investigation's file in a folder, if it exists."""
         self.files.delete(f"{folder}/{investigation.path}.parquet")
 
     def evaluated(self) -> set[InvestigationId]:
-        """Returns the investigations whose descriptions were evaluated (tested with new images).
-
-        An evaluation of another description than that of the record does not count.
-        """
+        """Returns the investigations with an evaluation that belongs to their record."""
         return self.belonging(EVALUATION)
 
     def evaluation(self, investigation: InvestigationId) -> bytes | None:
-        """Returns the content of the file with the evaluation of a description; None if there is no such file.
+        """Returns the content of an evaluation's file; None if there is none.
 
-        Raises:
-            StoreError: It is damaged, or is the evaluation of another description than that of the record.
+        Raises StoreError if it is damaged, or does not belong to the record.
         """
         data = self.artifact(EVALUATION, investigation)
         if data is not None and (
@@ -219,10 +190,9 @@ class RunResults:
         return data
 
     def stored_score(self, investigation: InvestigationId) -> dict[str, Any] | None:
-        """Returns the scores of an investigation's description from its evaluation, by name, without the p-values.
+        """Returns the scores (`openmaia.evaluation.scores.Evaluation`) of a description without the p-values.
 
-        `openmaia.evaluation.scores.Evaluation` explains the scores. Returns None if the investigation is not evaluated,
-        or if its evaluation is damaged or one of another description.
+        None if the evaluation is missing, damaged, or does not belong to the record.
         """
         header = self.evaluation_headers([investigation]).get(investigation)
         return None if header is None else cast(dict[str, Any], header["scores"])
@@ -244,24 +214,14 @@ class RunResults:
         return found
 
     def score(self, investigation: InvestigationId) -> dict[str, Any] | None:
-        """Returns the scores and p-values of an investigation's description, by name (see `scores`).
-
-        Returns None if the investigation is not evaluated, or if its evaluation is damaged.
-        """
+        """Returns the entry of an investigation in `scores`, or None."""
         return self.scores([investigation]).get(investigation)
 
     def scores(self, investigations: Iterable[InvestigationId] | None = None) -> dict[InvestigationId, dict[str, Any]]:
-        """Returns the scores and p-values of evaluated descriptions, by investigation.
+        """Returns the scores of evaluated descriptions (None: of all) with `p`, `q` and `null` of `significance`.
 
-        To be fast, it reads only the footers of the evaluation files.
-
-        Args:
-            investigations: The investigations; None for all. Those without an evaluation, or with a damaged one, or
-                with that of another description, are left out.
-
-        Returns:
-            The stored scores of each evaluation, together with `p`, `q` and `null` of `significance`. They
-            are missing until all tests of the run are scored. They count for the evaluation they were computed from.
+        Evaluations for which `stored_score` returns None are left out. The p-values are missing until all tests of the
+        run are scored, and count for the evaluation from which they were computed. Only the footers of files are read.
         """
         chosen = sorted(self.artifacts(EVALUATION)) if investigations is None else list(investigations)
         significance = self.significance()
@@ -272,12 +232,10 @@ class RunResults:
         return found
 
     def significance(self) -> dict[tuple[InvestigationId, str], dict[str, Any]]:
-        """Returns the p-values of all tested descriptions.
+        """Returns `p`, `q` and `null` of tested descriptions, by investigation and `fingerprint` of the evaluation.
 
-        The keys are the investigation, and the `fingerprint` of the evaluation from which the values were computed.
-        Each value is a dict. `p` is the p-value of the permutation test, `q` is `p` adjusted for the false discovery
-        rate, and `null` is the number of values in the null distribution of the layer. The result is empty before the
-        run is evaluated, or if the file of p-values is damaged.
+        `q` is the p-value of the permutation test adjusted for the false discovery rate, and `null` the number of
+        values in the null distribution of the layer. Empty before the run is evaluated, or if the file is damaged.
         """
         data = self.files.read(SIGNIFICANCE)
         try:
@@ -294,14 +252,9 @@ class RunResults:
 
 
 def basis(row: Mapping[str, Any], identity: str) -> str:
-    """Returns a digest of all that the test of a description depends on.
+    """Returns a digest of all that the test of a description depends on. A test with another digest does not count.
 
-    A stored test holds the digest. If it differs from that of the record beside it, the test is one of another
-    description, of another unit or with another config, and does not count.
-
-    Args:
-        row: The answer of an investigation, and what it drew: the keys in ANSWER of a result of `summary`.
-        identity: The result of `RunResults.identity`.
+    `row` has the keys in ANSWER, and `identity` is that of `RunResults.identity`.
     """
     answer = [row[key] for key in ANSWER]
     return hashlib.sha256(dumps([answer, identity]).encode(errors="surrogatepass")).hexdigest()[:32]
@@ -313,7 +266,7 @@ def fingerprint(header: tables.TableRow) -> str:
 
 
 def record_name(investigation: InvestigationId) -> str:
-    """Returns the name of the file with an investigation's record, relative to the run directory."""
+    """Returns the name of an investigation's record, relative to the run directory."""
     return f"records/{investigation.path}.parquet"
 
 
@@ -330,7 +283,6 @@ class _TestedClaim:
 
 
 def _config(data: bytes) -> dict[str, Any]:
-    """Returns the content of a config.yaml as it is written. Raises ValueError if it holds no keys and values."""
     loaded: Any = parse_yaml(data)
     if not isinstance(loaded, dict) or not all(isinstance(key, str) for key in cast(dict[Any, Any], loaded)):
         raise ValueError("it holds no keys and values")

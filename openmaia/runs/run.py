@@ -1,4 +1,4 @@
-"""The run directory: a config, the plan of investigations, and their records, journals, failures and evaluations."""
+"""The run directory: a config, the plan, and records, journals, failures and evaluations of investigations."""
 
 import shlex
 import time
@@ -20,24 +20,19 @@ from openmaia.runs.files import Files, naming, safe
 from openmaia.runs.ids import InvestigationId
 from openmaia.runs.journal import FolderJournal
 from openmaia.runs.lease import is_held
-from openmaia.runs.parquet import check_record, drawn_prompts, read_record, write_record
+from openmaia.runs.parquet import check_record, read_drawn_prompts, read_record, write_record
 from openmaia.runs.records import VERSION, Record, dumps
 from openmaia.runs.results import EVALUATION, EVALUATIONS, EXTENSIBLE, RANDOM_WORDS, TRIALS, RunResults, record_name
 
 SUMMARY = "summary.parquet"
-"""A table of all finished investigations of a run. It is absent while a command works on the run."""
+"""It is absent while a command works on the run."""
 TESTED = (EVALUATION, TRIALS, RANDOM_WORDS, "bias")
 """Folders of a run with tests of its descriptions, which depend on the section `evaluate` of the config."""
 
 
 @dataclass(frozen=True, slots=True)
 class Run(RunResults):
-    """A run directory, local or on an object store.
-
-    A run consists of investigations. An investigation is the work of the agent on one unit. A unit can have several
-    investigations, its replicates. The plan lists all investigations. A record holds everything that happened in one
-    finished investigation. A journal holds the completed turns of a running investigation.
-    """
+    """A run directory, local or on an object store."""
 
     @classmethod
     def of(cls, config: Config) -> "Run":
@@ -73,13 +68,9 @@ class Run(RunResults):
 
     @classmethod
     def open(cls, path: str) -> "Run":
-        """Opens an existing run directory, or the folder of an additional evaluation of a run.
+        """Opens a run directory RUN, or that of a further evaluation, RUN/evaluations/NAME.
 
-        Args:
-            path: The run directory RUN, or RUN/evaluations/NAME for the additional evaluation with this name.
-
-        Raises:
-            UsageError: The folder is not a run directory.
+        Raises UsageError if the folder is none.
         """
         files = Files(path).confined()
         if files.read("config.yaml") is None:
@@ -89,7 +80,6 @@ class Run(RunResults):
         return cls(files, outer if outer is not None and outer.exists("config.yaml") else None)
 
     def _change(self, keys: Sequence[str]) -> None:
-        """Prepares the directory for a config that differs in these keys. Raises UsageError if they may not differ."""
         if self.is_driven(wait=True):
             raise UsageError(
                 f"{self.files.root} is being driven by another command, with another config: {', '.join(keys)} differ. "
@@ -115,10 +105,9 @@ class Run(RunResults):
     # -- the plan ----------------------------------------------------------------------------------------------------
 
     def set_plan(self, units: Sequence[Unit], replicates: int) -> None:
-        """Saves the plan of the run: `replicates` investigations of each unit, ordered by replicate.
+        """Saves the plan: `replicates` investigations of each unit, ordered by replicate.
 
-        Raises:
-            UsageError: The plan leaves out investigations that have begun. A plan can only be extended.
+        Raises UsageError if it leaves out investigations that have begun.
         """
         groups = [
             (target, layer, replicate, [unit.index for unit in members])
@@ -141,10 +130,7 @@ class Run(RunResults):
             self.journal(dropped).clear()
 
     def plan(self) -> list[InvestigationId]:
-        """Returns the planned investigations, finished or not, in the order in which they are started.
-
-        Empty if there is no plan.
-        """
+        """Returns the planned investigations, finished or not, in the order in which they are started."""
         return [investigation for group in self._plan() for investigation in _members(*group)]
 
     def planned(self) -> int:
@@ -152,23 +138,18 @@ class Run(RunResults):
         return sum(len(indices) for *_, indices in self._plan())
 
     def iter_pending(self) -> Iterator[InvestigationId]:
-        """Yields the planned investigations that are not finished (have no record), in the order of the plan.
-
-        Records are listed one layer at a time, so that the memory does not grow with the run.
-        """
+        """Yields the planned investigations without a record, in the order of the plan."""
+        # Records are listed one layer at a time, so that the memory does not grow with the run.
         for group in self._plan():
             done = set(self.investigations.names(f"records/{safe(group[0])}/{safe(group[1])}"))
             yield from (each for each in _members(*group) if record_name(each) not in done)
 
     def pending(self) -> list[InvestigationId]:
-        """Returns the planned investigations that are not finished (have no record), in the order of the plan."""
+        """Returns the planned investigations without a record, in the order of the plan."""
         return list(self.iter_pending())
 
     def _plan(self) -> list[tuple[str, str, int, list[int]]]:
-        """Returns the plan as groups of investigations: (target, layer, replicate, indices of the units).
-
-        Raises StoreError if it is damaged.
-        """
+        """Returns groups (target, layer, replicate, indices of units). Raises StoreError if the plan is damaged."""
         remedy = "remove it; the command that began the run writes it again"
         plan: list[Any] = self.investigations.read_json("plan.json", remedy) or []
         try:
@@ -184,10 +165,7 @@ class Run(RunResults):
     # -- records -----------------------------------------------------------------------------------------------------
 
     def publish(self, record: Record) -> None:
-        """Writes the record of a finished investigation.
-
-        Its journal (the turns stored so far) and the message of an earlier failure are deleted afterwards.
-        """
+        """Writes a record, and then deletes journal and failure of its investigation."""
         investigation = InvestigationId(unit=record.unit, replicate=record.replicate)
         self.investigations.write(record_name(investigation), write_record(record))
         self.investigations.delete(f"failures/{investigation.path}.json")
@@ -195,12 +173,9 @@ class Run(RunResults):
             self.journal(investigation).clear()
 
     def add(self, record: Record) -> InvestigationId:
-        """Adds the record of an investigation to the run, as a new replicate of its unit. No record is replaced.
+        """Adds a record as a new replicate of its unit, and returns the id under which it was added.
 
-        The investigation is added to the run's plan, as are other finished investigations that the plan lacks.
-
-        Returns:
-            The id under which the record was added.
+        Its investigation is added to the plan, as are other finished ones that the plan lacks.
         """
         with self._adding():
             done = self.done()
@@ -222,7 +197,7 @@ class Run(RunResults):
             yield
 
     def record(self, investigation: InvestigationId) -> Record:
-        """Reads the record of an investigation. Raises UsageError if there is none, and StoreError if it is damaged."""
+        """Reads a record. Raises UsageError if there is none, and StoreError if it is damaged."""
         with naming(self.record_path(investigation)):
             record = read_record(self._record_file(investigation))
             if (record.unit, record.replicate) != (investigation.unit, investigation.replicate):
@@ -238,45 +213,38 @@ class Run(RunResults):
         return data
 
     def drawn_prompts(self, investigation: InvestigationId) -> list[str]:
-        """Returns the texts that a finished investigation sent to models that generate, edit or describe images.
+        """Returns `openmaia.runs.parquet.read_drawn_prompts` of a record.
 
-        The prompts of images that tested the answer of the agent come last. No images are loaded. See
-        `openmaia.runs.parquet.drawn_prompts` for the form of the texts.
-
-        Raises:
-            UsageError: There is no record.
-            StoreError: The record is damaged.
+        Raises UsageError if there is none, and StoreError if it is damaged.
         """
         with naming(self.record_path(investigation)):
-            return drawn_prompts(self._record_file(investigation))
+            return read_drawn_prompts(self._record_file(investigation))
 
     def records(self, investigations: Iterable[InvestigationId] | None = None) -> Iterator[Record]:
-        """Reads the records of the given investigations, or all records sorted by investigation, one at a time.
+        """Reads records one at a time (None: all, sorted by investigation), without damaged ones.
 
-        Damaged records are left out. Raises UsageError if an investigation has no record.
+        Raises UsageError if there is no record of an investigation.
         """
         for investigation in sorted(self.done()) if investigations is None else investigations:
             with suppress(StoreError):
                 yield self.record(investigation)
 
     def record_path(self, investigation: InvestigationId) -> str:
-        """Returns the full path of an investigation's record, for messages."""
+        """Returns the full path of a record, for messages."""
         return self.investigations.path(record_name(investigation))
 
     def done(self) -> set[InvestigationId]:
-        """Returns the finished investigations, those with a record."""
+        """Returns the investigations with a record."""
         return self._found("records")
 
     def is_done(self, investigation: InvestigationId) -> bool:
-        """Returns whether an investigation is finished, that is, has a record."""
+        """Returns whether an investigation has a record."""
         return self.investigations.exists(record_name(investigation))
 
     def headers(self) -> list[dict[str, Any]]:
-        """Returns a summary of each finished investigation, with its answer, its end, counts and costs.
+        """Returns what `openmaia.runs.summary.summary` made of each record, from the footers of the files.
 
-        `openmaia.runs.summary.summary` explains the keys. The summaries are read from the footers of the records, so
-        that turns and images are not loaded. Damaged records, and those under the name of another investigation, are
-        left out; `openmaia.evaluation.damage` lists them.
+        Damaged and foreign records are left out; `openmaia.evaluation.damage` lists them.
         """
         return list(self._headers())
 
@@ -287,12 +255,8 @@ class Run(RunResults):
                     yield check_record(tables.header(self.investigations, name), investigation)
 
     def write_summary(self, verdicts: Mapping[InvestigationId, dict[str, Any]] | None = None) -> None:
-        """Writes summary.parquet, a table of all finished investigations, from the records and evaluations.
-
-        Args:
-            verdicts: Additional values for the rows of the table: for each investigation, a dict from column to value.
-                `openmaia.evaluation.analysis.verdict.write_summary` passes the verdict on each description.
-        """
+        """Writes summary.parquet from the records and evaluations. `verdicts` are further values of its rows, by
+        column."""
         with self.files.writing(SUMMARY) as stream:
             tables.stream(stream, self._summary_rows(verdicts or {}), summary.SCHEMA, {"version": VERSION})
 
@@ -307,35 +271,25 @@ class Run(RunResults):
     # -- investigations that are running or failed -------------------------------------------------------------------
 
     def journal(self, investigation: InvestigationId) -> FolderJournal:
-        """Returns the journal of an investigation, which stores its completed turns.
-
-        It is empty before the first turn is completed.
-        """
+        """Returns the journal of an investigation."""
         # The section `evaluate` may still change while investigations run: no agent sees it.
         identity = RunResults(self.investigations).identity("evaluate")
         owner = f"{investigation.unit} #{investigation.replicate} with {identity[:32]}"
         return FolderJournal(self.investigations, f"journal/{investigation.path}", owner)
 
     def turns_begun(self) -> Counter[InvestigationId]:
-        """Counts the completed turns in the journal of each investigation. Those without a journal are left out."""
+        """Returns the number of turns in each journal."""
         return Counter(
             InvestigationId.of_paths(name.rsplit("/", 1)[0] for name in self.investigations.names("journal"))
         )
 
     def running(self) -> set[InvestigationId]:
-        """Returns the investigations that have completed a turn and have neither finished nor failed.
-
-        This includes interrupted investigations, although no process works on them.
-        """
+        """Returns the investigations that have completed a turn and have neither finished nor failed, also interrupted
+        ones."""
         return {each for each in self.turns_begun() if not self.is_done(each)} - self.failed()
 
     def fail(self, investigation: InvestigationId, cause: str) -> None:
-        """Stores that an investigation failed. It remains pending, so that the next command repeats it.
-
-        Args:
-            investigation: The investigation.
-            cause: The error message.
-        """
+        """Stores that an investigation failed. It remains pending, so that the next command repeats it."""
         named = {**asdict(investigation.unit), "replicate": investigation.replicate}
         failure = {**named, "cause": cause, "time": time.time()}
         # A message may hold a lone surrogate, which has no UTF-8.
@@ -344,22 +298,20 @@ class Run(RunResults):
     def failed(self) -> set[InvestigationId]:
         """Returns the failed investigations that have no record.
 
-        Those with a record do not count, because a process that was believed dead may report a failure after another
-        process has finished the investigation.
+        A process that was believed dead may report a failure after another process has finished the investigation.
         """
         return {each for each in self._found("failures") if not self.is_done(each)}
 
     def failures(self) -> dict[InvestigationId, str]:
-        """Returns the error messages of the failed investigations, sorted by investigation."""
+        """Returns the error messages of `failed`, sorted by investigation."""
         causes = {each: self._cause(each) for each in sorted(self.failed())}
         return {each: cause for each, cause in causes.items() if cause is not None}
 
     def _cause(self, investigation: InvestigationId) -> str | None:
-        """Returns the error message of a failure. None if the failure was deleted in the meantime."""
         try:
             failure = self.investigations.read_json(f"failures/{investigation.path}.json")
             if failure is None:
-                return None
+                return None  # It was deleted in the meantime.
             found = InvestigationId.of_row(failure)
             if found != investigation:
                 raise StoreError(f"the failure of {found.unit} (replicate {found.replicate}) under the name of another")
@@ -369,12 +321,11 @@ class Run(RunResults):
             return f"its cause cannot be read: {message}"
 
     def is_driven(self, *, wait: bool = False) -> bool:
-        """Returns whether a process executes the run, that is, holds its lease. `wait` is that of `is_held`."""
+        """Returns whether a driver holds the lease of the run. `wait` is that of `is_held`."""
         return is_held(self.investigations, wait=wait)
 
 
 def _is_group(group: tuple[Any, Any, Any, Any]) -> bool:
-    """Returns whether values from plan.json are a target, a layer, a replicate and a list of indices of units."""
     target, layer, replicate, indices = group
     is_list = isinstance(indices, list) and all(isinstance(index, int) for index in cast("list[Any]", indices))
     return isinstance(target, str) and isinstance(layer, str) and isinstance(replicate, int) and is_list

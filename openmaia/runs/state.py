@@ -1,13 +1,29 @@
-"""Determines the state of a run, that is, of its investigations, from the run directory alone."""
+"""The state of a run and of each of its investigations, from the run directory alone."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
+from enum import StrEnum
 from typing import Any
 
 from openmaia.runs import progress
 from openmaia.runs.ids import InvestigationId
+from openmaia.runs.records import Stop
 from openmaia.runs.run import Run
+
+
+class Unfinished(StrEnum):
+    """The state of an investigation without a readable record."""
+
+    FAILED = "failed"
+    RUNNING = "running"
+    """It has begun. It may also have been interrupted."""
+    PENDING = "pending"
+    DAMAGED = "damaged"
+    """It has a record that cannot be read."""
+
+
+STATES = (*Stop, *Unfinished)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -16,45 +32,46 @@ class RunningInvestigation:
 
     investigation: InvestigationId
     turn: int
-    """The current turn, from 1."""
+    """From 1."""
     seconds: float | None
-    """Time since the investigation began, in seconds. None if no driver (process that executes the run) reports it."""
+    """Time since it began. None if no driver reports it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InvestigationState:
+    """The state of an investigation."""
+
+    state: Stop | Unfinished
+    cause: str = ""
+    """The limit that ended it, or why it failed or its record cannot be read; empty if there is none."""
+    summary: dict[str, Any] = field(default_factory=dict[str, Any])
+    """The summary of its record (`openmaia.runs.summary.summary`); empty for an `Unfinished` state."""
+    running: RunningInvestigation | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunCounts:
-    """The number of a run's investigations in each state.
-
-    It is derived from file names, which is fast even for large runs.
-    """
+    """The number of investigations in each state, from file names, which is fast even for large runs."""
 
     name: str
     pending: int
-    """Number of investigations that are neither finished, failed nor running."""
     running: tuple[RunningInvestigation, ...]
-    """The investigations that have begun and not ended, including those that were interrupted."""
     done: int
-    """Number of investigations with a record."""
+    """Number of records, also damaged ones."""
     failed: int
-    """Number of failed investigations. The next command that executes the run repeats them."""
     evaluated: int
-    """Number of investigations whose descriptions were evaluated."""
     planned: int
-    """Number of all investigations of the run."""
     per_second: float | None
-    """Number of investigations that end per second. None if no driver (process) executes the run."""
+    """Number of investigations that end per second. None without a driver."""
 
     @property
     def seconds_left(self) -> float | None:
-        """Estimated time in seconds until all investigations have ended. None if unknown.
-
-        The evaluation of their descriptions is not included.
-        """
+        """Estimated time until all investigations have ended, without evaluation. None if unknown."""
         return (self.pending + len(self.running)) / self.per_second if self.per_second else None
 
     @property
     def is_finished(self) -> bool:
-        """Whether all investigations are done: none is running, waiting or failed."""
+        """Whether none is running, waiting or failed."""
         return self.done >= self.planned and not self.running
 
     @property
@@ -74,9 +91,25 @@ def time_left(seconds: float) -> str:
 def counts(run: Run) -> RunCounts:
     """Counts the investigations of a run by state."""
     driver = progress.read(run)
-    turns = run.turns_begun()
-    since = driver.running if driver else {}
-    failures = {each for each in run.failed() if each not in since}
+    running, failed = _begun(run, driver)
+    done, planned = len(run.investigations.names("records")), run.planned()
+    return RunCounts(
+        name=run.name,
+        pending=max(planned - done - len(running) - failed, 0),
+        running=running,
+        done=done,
+        failed=failed,
+        evaluated=len(run.files.names("evaluation")),
+        planned=planned,
+        per_second=driver.per_second if driver else None,
+    )
+
+
+def _begun(run: Run, driver: progress.DriverProgress | None) -> tuple[tuple[RunningInvestigation, ...], int]:
+    """Returns the running investigations, and the number of failed ones."""
+    turns, since = run.turns_begun(), driver.running if driver else {}
+    # A failure stays until its investigation, which the driver repeats, has a record.
+    failed = run.failed() - since.keys()
     running = tuple(
         RunningInvestigation(
             investigation=each,
@@ -84,43 +117,54 @@ def counts(run: Run) -> RunCounts:
             seconds=max(driver.now - since[each], 0.0) if driver and each in since else None,
         )
         for each in {**dict.fromkeys(since), **dict.fromkeys(turns)}
-        if each not in failures and not run.is_done(each)
+        if each not in failed and not run.is_done(each)
     )
-    done, planned = len(run.investigations.names("records")), run.planned()
-    return RunCounts(
-        name=run.name,
-        pending=max(planned - done - len(running) - len(failures), 0),
-        running=running,
-        done=done,
-        failed=len(failures),
-        evaluated=len(run.files.names("evaluation")),
-        planned=planned,
-        per_second=driver.per_second if driver else None,
-    )
+    return running, len(failed)
 
 
-def rows(
-    run: Run, state_counts: RunCounts, investigations: Sequence[InvestigationId] | None = None
-) -> Iterator[dict[str, Any]]:
-    """Yields a row for each investigation: its unit, its state, its answer and its scores, as a dict.
-
-    The key `stop` holds the state: how the investigation ended (a value of `openmaia.runs.records.Stop`), or "pending",
-    "running", "failed", or "damaged" if the record cannot be read.
+def states(
+    run: Run, investigations: Sequence[InvestigationId] | None = None
+) -> dict[InvestigationId, InvestigationState]:
+    """Returns the state of investigations. Every view of a run takes it from here.
 
     Args:
         run: The run.
-        state_counts: The result of `counts` for this run.
-        investigations: The investigations, None for all of the run.
+        investigations: None: those of the plan in its order, then unplanned ones that are finished or failed.
     """
-    running = {each.investigation: each for each in state_counts.running}
+    # Records before their summaries: one that is written meanwhile would count as damaged otherwise.
+    done = run.done() if investigations is None else set(filter(run.is_done, investigations))
+    if investigations is None:
+        summaries = {InvestigationId.of_row(row): row for row in run.headers()}
+    else:
+        summaries = {each: row for each in investigations if (row := run.summary(each))}
+    running = {each.investigation: each for each in _begun(run, progress.read(run))[0]}
     failures = run.failures()
-    shown = run.plan() if investigations is None else investigations
-    scores = run.scores(shown)
-    for each in shown:
-        summary = run.summary(each)
-        if summary is None and run.is_done(each):
-            summary = {"stop": "damaged", "cause": "its record cannot be read"}
-        yield _row(each, summary or {}, running.get(each), failures.get(each), scores.get(each, {}))
+
+    def state_of(each: InvestigationId) -> InvestigationState:
+        if summary := summaries.get(each):
+            return InvestigationState(state=Stop(summary["stop"]), cause=summary["cause"], summary=summary)
+        if each in done:
+            return InvestigationState(state=Unfinished.DAMAGED, cause="its record cannot be read")
+        if each in running:
+            return InvestigationState(state=Unfinished.RUNNING, running=running[each])
+        if each in failures:
+            return InvestigationState(state=Unfinished.FAILED, cause=failures[each])
+        return InvestigationState(state=Unfinished.PENDING)
+
+    if investigations is None:
+        investigations = [*run.plan(), *sorted(summaries), *sorted(failures.keys() | done)]
+    return {each: state_of(each) for each in dict.fromkeys(investigations)}
+
+
+def rows(run: Run, investigations: Sequence[InvestigationId] | None = None) -> Iterator[dict[str, Any]]:
+    """Yields a row for each of the investigations that `states` returns: unit, state, answer and scores, as JSON types.
+
+    The key `stop` holds the state, one of STATES.
+    """
+    found = states(run, investigations)
+    scores = run.scores(list(found))
+    for each, one in found.items():
+        yield _row(each, one, scores.get(each, {}))
 
 
 def state(run: Run) -> dict[str, Any]:
@@ -135,25 +179,19 @@ def state(run: Run) -> dict[str, Any]:
         "evaluated": len(run.evaluated()),
         "per_second": current.per_second,
         "seconds_left": current.seconds_left,
-        "units": list(rows(run, current)),
+        "units": list(rows(run)),
     }
 
 
-def _row(
-    investigation: InvestigationId,
-    summary: dict[str, Any],
-    running: RunningInvestigation | None,
-    cause: str | None,
-    scores: dict[str, Any],
-) -> dict[str, Any]:
-    unfinished = "running" if running else "failed" if cause is not None else "pending"
+def _row(investigation: InvestigationId, state: InvestigationState, scores: dict[str, Any]) -> dict[str, Any]:
+    summary, running = state.summary, state.running
     return {
         "target": investigation.unit.target,
         "layer": investigation.unit.layer,
         "index": investigation.unit.index,
         "replicate": investigation.replicate,
-        "stop": summary.get("stop") or unfinished,
-        "cause": summary.get("cause") or cause or "",
+        "stop": state.state.value,
+        "cause": state.cause,
         "turns": summary.get("turns", running.turn if running else None),
         "messages": summary.get("messages"),
         "converged": summary.get("converged"),

@@ -1,4 +1,4 @@
-"""The summary table: one row per finished investigation, derived from its record and its evaluation."""
+"""The summary table: one row per finished investigation."""
 
 import hashlib
 from collections.abc import Mapping, Sequence
@@ -38,8 +38,7 @@ SCHEMA = pa.schema(
         *((name, pa.float64()) for name in _SCORES),
     ]
 )
-"""Columns of summary.parquet, a table with a row for each finished investigation. The columns after `confirm_auc` are
-null until the run is evaluated."""
+"""Columns of summary.parquet. Those after `confirm_auc` are null until the run is evaluated."""
 
 _KINDS: dict[str, Any] = {
     **dict.fromkeys("target layer stop cause description backbone sandbox evidence drawn".split(), str),
@@ -58,7 +57,7 @@ _KINDS: dict[str, Any] = {
 
 @dataclass(frozen=True, slots=True)
 class _Control:
-    """The types of an item of the score `controls`."""
+    """An item of the score `controls`."""
 
     auc: float
     low: float
@@ -91,23 +90,18 @@ _SCORE_KINDS: dict[str, Any] = {
 """The scores of every evaluation (`openmaia.evaluation.scores.Evaluation.scores`), with their types."""
 
 
-def prompts_digest(prompts: Sequence[str]) -> str:
-    """Returns a digest of the texts that an investigation sent to models (`Record.drawn_prompts`)."""
+def digest_prompts(prompts: Sequence[str]) -> str:
+    """Returns a digest of the texts of `Record.drawn_prompts`."""
     return hashlib.sha256(dumps(list(prompts)).encode(errors="surrogatepass")).hexdigest()[:32]
 
 
 def summary(record: Record) -> TableRow:
-    """Returns the answer of an investigation, how it ended, and counts and costs over its turns, as a dict.
+    """Returns the answer of an investigation, how it ended, and counts and costs. It is stored in the header of the
+    record.
 
-    `write_record` also stores this summary in the header of the record's file, where it can be read without the turns.
-
-    Returns:
-        `turns`: the number of turns. `experiments`, `tracebacks`: the number of turns with code, and of those whose
-        code raised an exception. `prompt_tokens`, `cached_tokens`, `generated_tokens`: sums over the turns. `tools`:
-        `Record.tool_calls`. `sent_back`, `evidence`: `Evidence.sent_back` and `Evidence.state`. `confirm_auc`:
-        `Confirmation.auc` over all labels, None if there is none. `drawn`: `prompts_digest` of the prompts that the
-        agent used, which a test of its answer may not use. The other keys are fields and properties of `Record`
-        or, for `target`, `layer` and `index`, of `Unit`.
+    `drawn` is the `digest_prompts` of the prompts that the agent used, which a test of its answer may not use.
+    `confirm_auc` is `Confirmation.auc` over all labels. Other keys have the names of what they are made from, such as
+    `Record.tool_calls`.
     """
     return {
         "target": record.unit.target,
@@ -135,25 +129,17 @@ def summary(record: Record) -> TableRow:
         "sandbox": record.sandbox,
         "evidence": record.evidence.state,
         "confirm_auc": record.confirmation.auc() if record.confirmation else None,
-        "drawn": prompts_digest(record.drawn_prompts()),
+        "drawn": digest_prompts(record.drawn_prompts()),
     }
 
 
 def wrong_key(row: TableRow) -> str | None:
-    """Checks that a dict has the keys and the types of a result of `summary`.
-
-    Returns:
-        The first key that is missing or whose value has a wrong type. None if there is no such key.
-    """
+    """Returns the first key that a result of `summary` lacks, or whose value has a wrong type; None if there is none."""
     return _wrong_kind(row, _KINDS, finite=True)
 
 
 def wrong_score(scores: dict[str, Any]) -> str | None:
-    """Checks that a dict has the keys and the types of the scores in an evaluation.
-
-    Returns:
-        The first key that is missing or whose value, or an item of it, has a wrong type. None if there is no such key.
-    """
+    """Returns the first score that is missing or has a wrong type; None if there is none."""
     # Only tested descriptions have `units`. A network whose outputs are no numbers has scores that are none.
     return _wrong_kind({"units": 0} | scores, _SCORE_KINDS, finite=False)
 
@@ -164,11 +150,6 @@ def _wrong_kind(values: TableRow, kinds: Mapping[str, Any], *, finite: bool) -> 
 
 
 def table_row(row: TableRow, scores: dict[str, Any] | None) -> TableRow:
-    """Returns the row of an investigation in summary.parquet.
-
-    Args:
-        row: The result of `summary`.
-        scores: The scores in the investigation's evaluation, or None if it is not evaluated yet.
-    """
+    """Returns a row of summary.parquet from a result of `summary`, and the scores if the investigation is evaluated."""
     costs = {f"{service}_{cost}": row["spent"].get(service, {}).get(cost, 0) for service in POOLS for cost in _COST}
     return row | {"tools": dumps(row["tools"])} | costs | (scores or {})

@@ -18,7 +18,6 @@ from openmaia.runs.files import Files
 TableRow = dict[str, Any]
 
 HEADER = b"openmaia"
-"""Key under which a Parquet file stores its header, a JSON object, in its metadata."""
 
 LARGEST = 8 * 2**30
 """Largest size in bytes of the unpacked pages of a file that is read as a whole, and its largest number of rows."""
@@ -30,14 +29,8 @@ DAMAGED = (OSError, pa.ArrowException, ValueError)
 def dump(
     rows: Sequence[TableRow], schema: pa.Schema | None = None, header: TableRow | None = None, group: int = 1024
 ) -> bytes:
-    """Converts a few rows to a Parquet file and returns its content.
-
-    Args:
-        rows: The rows.
-        schema: Types of the columns. None to infer them.
-        header: JSON object that describes the file. None for no header.
-        group: Rows per row group, the smallest unit of reading.
-    """
+    """Returns the content of a Parquet file with a few rows, in row groups of `group` rows. Types are inferred without
+    `schema`."""
     table = pa.Table.from_pylist(list(rows), schema=schema)
     # A Python buffer would take the interpreter's lock for each of about a hundred small writes.
     buffer = pa.BufferOutputStream()
@@ -48,10 +41,7 @@ def dump(
 
 
 def stream(into: Any, rows: Iterable[TableRow], schema: pa.Schema, header: TableRow, group: int = 1024) -> None:
-    """Writes a Parquet file with rows and a JSON object, the header, to the binary stream `into`.
-
-    The rows are written as they arrive, one row group of `group` rows at a time.
-    """
+    """Writes rows as they arrive to a Parquet file, in row groups of `group` rows."""
     remaining = iter(rows)
     with _writer(into, schema, header, compression="zstd") as writer:
         while batch := list(islice(remaining, group)):
@@ -59,14 +49,7 @@ def stream(into: Any, rows: Iterable[TableRow], schema: pa.Schema, header: Table
 
 
 def write(into: Any, table: pa.Table, header: TableRow, group: int) -> None:
-    """Writes a table as a Parquet file.
-
-    Args:
-        into: The binary stream to which the file is written.
-        table: The table.
-        header: JSON object that describes the file. It is stored in the file's metadata.
-        group: Rows per row group, the smallest unit of reading.
-    """
+    """Writes a table to a Parquet file, in row groups of `group` rows."""
     with _writer(into, table.schema, header, compression="zstd") as writer:
         writer.write_table(table, group)
 
@@ -83,20 +66,12 @@ def _writer(into: Any, schema: pa.Schema, header: TableRow | None, **options: An
 def load(
     data: bytes, name: str = "a file", columns: Sequence[str] | None = None, schema: pa.Schema | None = None
 ) -> tuple[list[TableRow], TableRow]:
-    """Reads a Parquet file.
+    """Returns the rows and the header of a Parquet file.
 
-    Args:
-        data: Content of the file.
-        name: Name of the file for messages.
-        columns: The columns to read. None for all.
-        schema: The schema with which the file was written. A file with other columns or types is refused. None: the
-            file may have any.
+    `name` is for messages, and `columns` are those to read (None: all). A file with other columns or types than those
+    of `schema` is refused.
 
-    Returns:
-        The rows, and the header: the JSON object that was stored in the file's metadata when it was written.
-
-    Raises:
-        StoreError: The file is damaged or has no header of OpenMAIA.
+    Raises StoreError if the file is damaged or has no header of OpenMAIA.
     """
     try:
         # Threads of pyarrow that still run when the interpreter exits can abort it, and records are small.
@@ -136,10 +111,9 @@ def _as_read(schema: pa.Schema) -> pa.Schema:
 
 
 def header(files: Files, name: str) -> TableRow:
-    """Returns the header of a Parquet file, the JSON object that was given when it was written. Reads only the footer.
+    """Returns the header of a Parquet file, of which only the footer is read.
 
-    Raises:
-        StoreError: The file is damaged or has no header of OpenMAIA.
+    Raises StoreError if the file is damaged or has no header of OpenMAIA.
     """
     from pyarrow.dataset import ParquetFileFormat  # It imports pandas, which takes most of a second.
 
@@ -157,22 +131,15 @@ def header(files: Files, name: str) -> TableRow:
 def select(
     files: Files, name: str, column: str, value: int, schema: pa.Schema | None = None
 ) -> tuple[list[TableRow], TableRow]:
-    """Returns the rows of a Parquet file whose `column` equals `value`, and the file's header.
-
-    The header is the JSON object that was stored in the file's metadata when it was written. Raises StoreError if the
-    file cannot be read, or was not written with `schema`.
-    """
+    """Returns the rows whose `column` equals `value`, and the header. Raises StoreError for an unreadable file."""
     table = matching(files, name, column, value, schema)
     return table.to_pylist(), _header(table.schema.metadata, files.path(name))
 
 
 def matching(files: Files, name: str, column: str, value: int, schema: pa.Schema | None = None) -> pa.Table:
-    """Returns a table of those rows of a Parquet file whose `column` equals `value`.
+    """Returns a table of the rows whose `column` equals `value`. Raises StoreError if the file cannot be read.
 
-    Row groups that cannot contain this value are not read.
-
-    Raises:
-        StoreError: The file cannot be read.
+    Row groups that cannot contain the value are not read.
     """
     try:
         with files.open(name) as stream:

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from openmaia.agent.investigation import api_source
+from openmaia.agent.investigation import read_api_source
 from openmaia.agent.tools import api, values
 from openmaia.agent.tools.api_text import api_text
 from tests.agent.test_toolbox import Desk, exemplars, library, toolbox, viewer  # noqa: F401  (fixtures)
@@ -150,7 +150,7 @@ def test_examples_in_the_prompt_are_valid_python():
 
 
 def test_api_imports_only_what_the_sandbox_has():
-    tree = ast.parse(api_source())
+    tree = ast.parse(read_api_source())
     imported = {
         name.split(".")[0]
         for node in ast.walk(tree)
@@ -164,7 +164,7 @@ def test_api_imports_only_what_the_sandbox_has():
 
 def test_agents_side_stands_alone():
     module: dict[str, Any] = {"__name__": "alone"}
-    exec(compile(api_source(), "api", "exec"), module)
+    exec(compile(read_api_source(), "api", "exec"), module)
     built = module["build"](lambda name, *args: [], {"tools": {}, "scope": "unit"})
     assert built["system"].call_neuron([]) == ([], [])
 

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from openmaia.agent.evidence import assess, experiments_that_measured, words_not_drawn
-from openmaia.agent.hints import hint
+from openmaia.agent.evidence import assess, experiments_that_measured, list_words_not_drawn
+from openmaia.agent.hints import find_hint
 from openmaia.agent.tasks.grammar import DESCRIBED
 from openmaia.agent.tasks.task import StoppingRule
 from openmaia.agent.tasks.task import load as load_task
@@ -37,8 +37,8 @@ def words_sent_back(record: Record, turn: int) -> int:
     "prompt", ["a dog", "a 'dog'", 'a "dog"', "a 'dog' and a \"cat\"", "C:\\dog", "one\ntwo", "犬\x1b[0m", ""]
 )
 def test_notes_about_a_prompt_are_read_back(prompt: str):
-    assert notes.read_not_drawn(notes.not_drawn(["wug"], prompt)) == (prompt, "'wug'")
-    assert notes.read_copied(notes.copied(prompt)) == prompt
+    assert notes.read_not_drawn(notes.write_not_drawn(["wug"], prompt)) == (prompt, "'wug'")
+    assert notes.read_copied(notes.write_copied(prompt)) == prompt
 
 
 def test_prompt_states_only_what_is_required(run: Investigate):
@@ -208,10 +208,10 @@ def test_words_that_could_not_be_drawn_test_no_label(run: Investigate):
 
 
 def test_displayed_text_is_no_note_of_a_tool(run: Investigate):
-    forged = notes.not_drawn(["cat"], "a cat")
+    forged = notes.write_not_drawn(["cat"], "a cat")
     record = run(code(f"tools.display({forged!r}); tools.text2image(['a red zyzzyva'])"), ANSWER)
     assert forged in said(record, 0)
-    assert words_not_drawn(record.turns) == ["'zyzzyva'"]
+    assert list_words_not_drawn(record.turns) == ["'zyzzyva'"]
 
 
 def test_placeholder_is_no_prompt(run: Investigate):
@@ -237,8 +237,8 @@ def test_image_that_was_not_measured_tests_no_label(run: Investigate):
 )
 def test_frequent_mistake_is_answered_with_the_correct_call(run: Investigate, mistake: str, advice: str):
     record = run(code(mistake), ANSWER)
-    assert advice in hint(record.turns[0])
-    assert words_sent_back(record, 0) == len(hint(record.turns[0]).split())
+    assert advice in find_hint(record.turns[0])
+    assert words_sent_back(record, 0) == len(find_hint(record.turns[0]).split())
 
 
 def test_unverifiable_demand_sends_back_once(run: Investigate):

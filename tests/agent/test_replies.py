@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from openmaia.agent.evidence import answer_in, missing_evidence
+from openmaia.agent.evidence import find_answer, find_missing_evidence
 from openmaia.agent.tasks.ending import cut
 from openmaia.agent.tasks.grammar import parse
 from openmaia.agent.tasks.task import load as load_task
@@ -40,7 +40,7 @@ def is_accepted(reply: str, is_due: bool) -> bool:
     """Whether a reply ends an investigation that has measured nothing."""
     text = cut(reply, is_turn=True)[0]
     only = turn(reply=text, code=parse(text).code, calls=())
-    return answer_in(only, TASK.answer) is not None and not missing_evidence(
+    return find_answer(only, TASK.answer) is not None and not find_missing_evidence(
         TASK, [only], None, is_due=is_due, is_last=is_due
     )
 

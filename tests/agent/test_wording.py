@@ -2,7 +2,7 @@
 
 import pytest
 
-from openmaia.agent.vocabulary import nearest
+from openmaia.agent.vocabulary import find_nearest
 from openmaia.offline.collage import CollageGenerator
 from openmaia.runs.evidence import CheckState
 from openmaia.runs.records import Record, Stop
@@ -82,8 +82,8 @@ def test_instructions_list_what_can_be_drawn(run: Investigate):
     ],
 )
 def test_nearest_words_share_a_word_or_its_spelling(label: str, near: str):
-    assert near in nearest(label, VOCABULARY.words)
+    assert near in find_nearest(label, VOCABULARY.words)
 
 
 def test_label_without_a_near_word_names_none():
-    assert nearest("qqq", VOCABULARY.words) == []
+    assert find_nearest("qqq", VOCABULARY.words) == []

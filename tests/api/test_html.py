@@ -6,7 +6,7 @@ from html.parser import HTMLParser
 from IPython.core.formatters import DisplayFormatter
 
 import openmaia
-from openmaia.api.html import parts_page
+from openmaia.api.html import render_parts
 from tests.helpers.samples import noise
 
 HOSTILE = "<script>alert(1)</script><img src=x onerror='alert(1)'>\" onload=\"alert(1)"
@@ -69,7 +69,7 @@ def test_hostile_texts_are_escaped(result: openmaia.UnitResult):
 
 
 def test_displayed_parts_form_a_grid():
-    page = Tags(parts_page([HOSTILE, "[image-1, masked]", noise(0, 40, 40), noise(1, 40, 40), "the end"]))
+    page = Tags(render_parts([HOSTILE, "[image-1, masked]", noise(0, 40, 40), noise(1, 40, 40), "the end"]))
     assert [tag for tag, _ in page.tags if tag in ("pre", "img")] == ["pre", "img", "img", "pre"]
     assert "[image-1, masked]" in page.text
     assert "script" not in {tag for tag, _ in page.tags}

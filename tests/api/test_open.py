@@ -42,7 +42,7 @@ def test_the_record_of_a_person_holds_what_they_did(sources: list[str], capsys: 
     assert record.backbone == "human"
     assert record.stop is Stop.ANSWER
     assert record.labels == ("guitar",)
-    assert [message.role.value for message in histories.conversation(record)] == ["assistant", "user"]
+    assert [message.role.value for message in histories.rebuild_conversation(record)] == ["assistant", "user"]
     assert record.tool_calls == {"call_neuron": 2, "display": 1, "edit_images": 1, "text2image": 1}
 
 

@@ -18,9 +18,9 @@ from sklearn.metrics import roc_auc_score, roc_curve
 
 from openmaia.agent import investigate
 from openmaia.agent.tasks.task import load
-from openmaia.apps.bias.effects import ContextEffect, verdicts
+from openmaia.apps.bias.effects import ContextEffect, decide
 from openmaia.apps.bias.matched import MatchedPair, Matcher
-from openmaia.apps.bias.run import BiasDesign, claim
+from openmaia.apps.bias.run import BiasDesign, measure_claim
 from openmaia.cli.assembly import investigations
 from openmaia.core.images import EncodedImage
 from openmaia.core.units import OUTPUT, Unit
@@ -111,7 +111,7 @@ def _answered(job: Job) -> Answer:
     asked = process_time()
     matcher = Matcher(generator=services.generator, target=services.target, knows_class=is_exact_name)
     design = BiasDesign(pairs=job.pairs)
-    tested = [claim(unit, own.name, label, RuleContextWriter(), matcher, design) for label in record.labels]
+    tested = [measure_claim(unit, own.name, label, RuleContextWriter(), matcher, design) for label in record.labels]
     return Answer(
         unit=unit,
         labels=record.labels,
@@ -140,7 +140,7 @@ def summary(found: Sequence[Answer], every: Sequence[BiasedClassifier]) -> dict[
     claims = [(investigation[one.unit], "", effect) for one in found for effect in one.effects]
     true = [_is_true(e, added) for one in found for e, added in zip(one.effects, one.planted, strict=True)]
     design = BiasDesign()
-    judged = verdicts(claims, design.rate, design.smallest)
+    judged = decide(claims, design.rate, design.smallest)
     stands = [(one, right) for one, right in zip(judged, true, strict=True) if one.supported]
     found_in = {one.investigation.unit for one, right in stands if right}
     confirmed = [max((e.claimed for e in one.effects), default=0.0) for one in found]

@@ -15,7 +15,7 @@ from rich.table import Table
 
 from tests.helpers.measuring import asked, machine, measured
 
-PARTS = ("sweep", "miniature", "scaling", "pool", "affinity", "exemplars", "eyes", "browser")
+PARTS = ("sweep", "miniature", "pool", "affinity", "exemplars", "eyes", "browser")
 OUT = Path(__file__).parent / "results.json"
 
 

@@ -22,7 +22,7 @@ from openmaia.core.images import EncodedImage
 from openmaia.core.messages import Chat, Message, assistant, system, user
 from openmaia.distributed.cluster.connection import cluster
 from openmaia.distributed.pools.handles import PoolAddress, PooledBackbone
-from openmaia.distributed.pools.manager import managed
+from openmaia.distributed.pools.manager import manage
 from openmaia.distributed.pools.run_pools import make_manager
 from tests.conftest import REPOSITORY
 from tests.helpers.tiny import gemma
@@ -96,7 +96,7 @@ def measure(smoke: bool) -> dict[str, object]:
         with cluster(made):
             manager = make_manager("backbone", made, ConfigAssembly())
             address = PoolAddress(dispatcher=manager.dispatcher)
-            with managed([manager]):
+            with manage([manager]):
                 while (replicas := _ready(address)) < made.pools.backbone.min_replicas:
                     time.sleep(0.5)  # the second one loads when the first one has
                 kept = share(address, conversations, turns, affinity=True)

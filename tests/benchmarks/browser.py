@@ -15,12 +15,12 @@ from typing import Any, TypeVar
 
 from openmaia.core.units import Unit
 from openmaia.evaluation.analysis.verdict import judge
-from openmaia.reporting.browser.data import SHARD, data_files
-from openmaia.reporting.browser.pages import ASSETS, assets
+from openmaia.reporting.browser.data import SHARD, make_data_files
+from openmaia.reporting.browser.pages import ASSETS, read_assets
 from openmaia.reporting.browser.report import Report
-from openmaia.reporting.browser.rows import UnitRow, rows
+from openmaia.reporting.browser.rows import UnitRow, make_rows
 from openmaia.reporting.browser.serve import LiveSite
-from openmaia.reporting.browser.similar import SimilarDescriptions, similar_file
+from openmaia.reporting.browser.similar import SimilarDescriptions, name_similar_file
 from openmaia.reporting.browser.unit.page import render_unit
 from openmaia.reporting.browser.write import PAGE_BYTES
 from openmaia.runs.ids import InvestigationId
@@ -76,8 +76,8 @@ def _served(run: Run) -> dict[str, float]:
     names = ["index.html", "data/table.js", *(f"data/texts-{n}.js" for n in range(-(-run.planned() // SHARD)))]
     pages, shown = _timed(lambda: [site.file(name) for name in names])
     assert all(pages)
-    row = rows(run, run.name, "units/")[0]
-    near = f"data/{similar_file(row.page, run.planned())}"
+    row = make_rows(run, run.name, "units/")[0]
+    near = f"data/{name_similar_file(row.page, run.planned())}"
     unit, opened = _timed(lambda: (site.file(row.page), site.file(near)))
     assert all(unit)
     return {"view_index_s": started + shown, "view_unit_s": opened}
@@ -89,8 +89,8 @@ def _write(report: Report, count: int, root: Path) -> list[UnitRow]:
     made = _many([row for row in one.rows if row.header], count)
     verdicts = [row.verdict.verdict for row in made]
     whole = replace(one, rows=tuple(made), verdicts=type(one.verdicts)(verdicts))
-    files = {f"data/{name}": data for name, data in data_files([whole], "", lambda row: False)}
-    files |= {f"{ASSETS}/{name}": data for name, data in assets().items()} | {"index.html": report.index()}
+    files = {f"data/{name}": data for name, data in make_data_files([whole], "", lambda row: False)}
+    files |= {f"{ASSETS}/{name}": data for name, data in read_assets().items()} | {"index.html": report.index()}
     for name, data in files.items():
         (root / name).parent.mkdir(parents=True, exist_ok=True)
         (root / name).write_bytes(data)

@@ -204,13 +204,12 @@ def compare(network: str, folder: Path, k: int, every: int) -> dict[str, float]:
     with tempfile.TemporaryDirectory() as root:
         all_layers = config(network, hooked, folder, Path(root) / "all")
         worker = assembled.worker(all_layers)
-        worker.join(hooked)
+        scales = worker.scales(hooked)
         items = worker._items
         bare(worker._reader, items[:8])
         plain = [seconds(lambda: bare(worker._reader, items))]
-        shards = -(-len(items) // exemplars.SHARD)
         forget_peak()
-        first = seconds(lambda: worker.first(range(shards)))
+        first = seconds(lambda: worker.first(scales, range(len(items))))
         memory = peak_mib()
         plain.append(seconds(lambda: bare(worker._reader, items)))
         some = config(network, four, folder, Path(root) / "four")

@@ -9,7 +9,7 @@ from typing import Any
 from openmaia.config.loading import load
 from openmaia.core.units import Unit
 from openmaia.evaluation.analysis.summary import FILE as POOLED
-from openmaia.evaluation.storage import evaluation_stamp
+from openmaia.evaluation.storage import compute_stamp
 from openmaia.runs import tables
 from openmaia.runs.parquet import write_record
 from openmaia.runs.results import EVALUATION, SIGNIFICANCE
@@ -45,7 +45,7 @@ def large_run(real: Run, count: int, layers: int, folder: Path) -> Run:
             rows.append({"target": unit.target, "layer": unit.layer, "index": unit.index, "replicate": 0} | p_values)
     made.files.write(SIGNIFICANCE, tables.dump(rows, None, {"stamp": "", "supported": {}}))
     pooled: dict[str, Any] = real.files.read_json(POOLED) or {}  # pyright: ignore[reportAssignmentType]
-    stamp = evaluation_stamp(made, config.evaluate.bootstrap)
+    stamp = compute_stamp(made, config.evaluate.bootstrap)
     made.files.write(POOLED, json.dumps(pooled | {"stamp": stamp}).encode())
     return made
 

@@ -10,17 +10,16 @@ busy: the share of the GPUs' time, from the first investigation to the last eval
 that answers a single chat counts as busy). Work of a replica that shares a GPU with another model is left out.
 over_one_by_one: the time of as many GPUs that each hold all models and take one unit
 after the other, over ours; computed from the same table. cores: what the busiest dispatcher, the driver and the whole machine used. If
-`machine` is near the number of cores, the CPU was the bottleneck, and the figures are those of the machine. The fixed sizes are the
-best split by `openmaia run … --estimate --gpus`.
+`machine` is near the number of cores, the CPU was the bottleneck, and the figures are those of the machine.
 """
 
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from functools import cache, partial
-from math import ceil, inf
+from math import ceil
 from pathlib import Path
 from typing import Any
 
@@ -39,18 +38,17 @@ from openmaia.distributed.pools.autoscaling import (
     ScalingPolicy,
 )
 from openmaia.distributed.pools.handles import PoolAddress, Pools
-from openmaia.distributed.pools.manager import PoolManager, managed
+from openmaia.distributed.pools.manager import PoolManager, manage
 from openmaia.distributed.pools.replica import PoolSpec
 from openmaia.distributed.scheduler import Scheduler
 from openmaia.distributed.worker import SweepContext
 from openmaia.exemplars.store import ExemplarStore
-from openmaia.reporting.costs.estimate import balanced, enough_at_once
-from openmaia.reporting.costs.simulation import SimulatedPool, SimulatedPools, Trace
+from openmaia.reporting.costs.workload import TimedPool
 from tests.benchmarks.sweep import Cost
 from tests.conftest import REPOSITORY
 from tests.helpers.sleeping import pid_of
 from tests.helpers.sweeping import planned, short
-from tests.helpers.traced import Investigator, ScaledSleeper, Tester, tests_of_a_unit, trace, workload
+from tests.helpers.traced import Investigator, ScaledSleeper, Tester, Trace, tests_of_a_unit, trace, workload
 
 PER_PROCESS = 64
 """Investigations that share a process."""
@@ -58,18 +56,23 @@ PER_PROCESS = 64
 
 @dataclass(frozen=True)
 class Miniature:
-    """gpus: of the cluster that it stands for. factor: by which all times are divided."""
+    """gpus: of the cluster that it stands for. factor: by which all times are divided. fixed: replicas of pools of fixed sizes."""
 
     gpus: int
     replicas: int
     factor: float
     units: int
+    at_once: int
+    fixed: Mapping[str, int]
 
 
-SIZES = (Miniature(8, 8, 8, 300), Miniature(64, 16, 8, 600))
-"""512 GPUs are more than a few cores can play; the benchmark `scaling` simulates them."""
-
-SMOKE = (Miniature(8, 5, 60, 12),)
+# Sizes and numbers of concurrent investigations are those that `--estimate --gpus` gave on 2026-11-27 for the requests of these
+# sweeps. 512 GPUs are more than a few cores can play.
+SIZES = (
+    Miniature(8, 8, 8, 300, 88, {"target": 1, "generator": 4, "editor": 2, "backbone": 2}),
+    Miniature(64, 16, 8, 600, 145, {"target": 1, "generator": 8, "editor": 3, "backbone": 4}),
+)
+SMOKE = (Miniature(8, 5, 60, 12, 12, {"target": 1, "generator": 2, "editor": 1, "backbone": 1}),)
 
 # -- the pools ---------------------------------------------------------------------------------------------------------
 
@@ -87,15 +90,6 @@ def with_gpus(gpus: int) -> list[str]:
     return [role for role, share in shares(gpus).items() if share > 0.5]
 
 
-def fixed_pools(traces: Sequence[Trace], replicas: int, gpus: int) -> dict[str, SimulatedPool]:
-    """The best split of so many GPUs between the services. `gpus`: of the cluster that they stand for."""
-    pools = {role: replace(workload().timed[role], gpus=share) for role, share in shares(gpus).items()}
-    asked = {role: sum(amount for steps in traces for name, amount in steps if name == role) for role in pools}
-    work = {role: amount * pools[role].per_request for role, amount in asked.items()}
-    tests = {role: len(traces) * count * pools[role].per_request for role, count in tests_of_a_unit().items()}
-    return balanced(work, tests, pools, dict.fromkeys(pools, inf), replicas)
-
-
 def one_by_one(traces: Sequence[Trace], gpus: int) -> float:
     """Seconds, not scaled, of so many GPUs that each hold all models and take one unit after the other."""
     pools = workload().timed
@@ -106,7 +100,7 @@ def one_by_one(traces: Sequence[Trace], gpus: int) -> float:
     return (sum(map(alone, traces)) + len(traces) * alone(list(tests_of_a_unit().items()))) / gpus
 
 
-def _alone(pool: SimulatedPool, count: int) -> float:
+def _alone(pool: TimedPool, count: int) -> float:
     return ceil(count / pool.max_batch) * pool.fixed + count * pool.per_item
 
 
@@ -137,14 +131,14 @@ def _manager(role: str, size: Miniature, smallest: int, largest: int) -> PoolMan
 
 
 @contextmanager
-def _pools(size: Miniature, sizes: SimulatedPools, *, elastic: bool) -> Iterator[dict[str, PoolManager]]:
+def _pools(size: Miniature, *, elastic: bool) -> Iterator[dict[str, PoolManager]]:
     def manager(role: str) -> PoolManager:
         if not elastic:
-            return _manager(role, size, sizes[role].replicas, sizes[role].replicas)
+            return _manager(role, size, size.fixed[role], size.fixed[role])
         return _manager(role, size, 1, size.replicas if role in with_gpus(size.gpus) else 1)
 
     managers = {role: manager(role) for role in POOLS}
-    with managed(list(managers.values())):
+    with manage(list(managers.values())):
         for manager in managers.values():
             while _statistics(manager).replicas < manager.spec.config.min_replicas:
                 time.sleep(0.1)
@@ -166,12 +160,11 @@ def sweep(size: Miniature, *, elastic: bool) -> dict[str, Any]:
         )
         run = planned(config, size.units)
         traces = [trace(investigation) for investigation in run.plan()]
-        sizes = fixed_pools(traces, size.replicas, size.gpus)
-        config.ray.investigations = enough_at_once(workload(), sizes, size.units)
+        config.ray.investigations = size.at_once
         config.ray.investigations_per_process = PER_PROCESS
         ray.init(address="local", num_cpus=2, num_gpus=size.replicas, include_dashboard=False, log_to_driver=False)
         try:
-            with _pools(size, sizes, elastic=elastic) as managers:
+            with _pools(size, elastic=elastic) as managers:
                 pools = Pools({role: PoolAddress(manager.dispatcher) for role, manager in managers.items()})
                 store = ExemplarStore.at(config.paths.exemplars, config.target.name, "none")
                 context = SweepContext(config=config, run=run, pools=pools, exemplars=store, assembly=ConfigAssembly())
@@ -180,7 +173,7 @@ def sweep(size: Miniature, *, elastic: bool) -> dict[str, Any]:
         finally:
             ray.shutdown()
     figures["over_one_by_one"] = one_by_one(traces, size.replicas) / size.factor / figures["took_s"]
-    return {name: round(value, 3) for name, value in figures.items()} | {"at_once": config.ray.investigations}
+    return {name: round(value, 3) for name, value in figures.items()}
 
 
 def _work(context: SweepContext, *, elastic: bool) -> None:

@@ -32,7 +32,7 @@ from openmaia.core.messages import Chat, Reply
 from openmaia.core.services import GeneratedImage, Generation, Probe, UnitActivation
 from openmaia.core.units import TargetInfo
 from openmaia.distributed.pools.handles import PoolAddress, Pools
-from openmaia.distributed.pools.manager import PoolManager, managed
+from openmaia.distributed.pools.manager import PoolManager, manage
 from openmaia.distributed.pools.replica import PoolSpec
 from openmaia.distributed.scheduler import Scheduler
 from openmaia.distributed.worker import InvestigationWorker, SweepContext
@@ -236,7 +236,7 @@ def _jobs(folder: Path, per_target: int, at_once: int) -> Iterator[list[SweepCon
     with cluster(configs[0]):
         common = {role: _manager(role, COSTS[role].replicas) for role in ("generator", "backbone")}
         targets = [_manager("target", 1) for _ in range(TARGETS)]
-        with managed([*common.values(), *targets]):
+        with manage([*common.values(), *targets]):
             for manager in (*common.values(), *targets):
                 _wait_for(manager)
             shared = {role: PoolAddress(dispatcher=manager.dispatcher) for role, manager in common.items()}

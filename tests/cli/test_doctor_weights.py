@@ -262,8 +262,6 @@ def test_a_language_model_needs_weights_and_one_conversation():
     assert short.state == "missing" and "0.6 x H100 is 43.2 GB" in short.message
     config.pools.backbone.num_gpus, config.backbone.vllm.tensor_parallel = 2, 2
     assert "is 144.0 GB" in replica_memory(config, found, 6e9, [H100, H100])[0].message
-    config.pools.backbone.num_gpus, config.backbone.vllm.pipeline_parallel = 4, 2
-    assert "is 288.0 GB" in replica_memory(config, found, 6e9, [H100, H100])[0].message
 
 
 def test_replicas_on_a_cluster_are_not_compared_with_this_machine():

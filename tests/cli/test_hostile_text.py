@@ -20,7 +20,7 @@ from openmaia.reporting.browser import write_report
 from openmaia.reporting.conduct import conduct
 from openmaia.reporting.figures.table import DataTable
 from openmaia.reporting.trace import write_trace
-from openmaia.reporting.tracking.rows import table_cells, unit_point
+from openmaia.reporting.tracking.rows import make_cells, make_point
 from openmaia.runs.run import Run
 from tests.helpers.hostile import MEGABYTE, TEXTS
 from tests.helpers.sweeping import sources
@@ -97,7 +97,7 @@ def test_report_shows_text_as_text(told: Told):
 
 def test_weights_and_biases_get_no_control_characters(told: Told):
     (summary, *_) = told.run.headers()
-    cells = [*table_cells(summary, {}, None), *unit_point(summary, 1).values()]
+    cells = [*make_cells(summary, {}, None), *make_point(summary, 1).values()]
     assert_harmless("".join(cell for cell in cells if isinstance(cell, str)))
 
 

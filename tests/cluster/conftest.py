@@ -91,6 +91,7 @@ class Sweeps:
             f"paths.exemplars={self.folder}/exemplars",
             "pictures.kind=folder",
             "generator.parts=pictures",
+            "editor.parts=pictures",
             f"pictures.folder={self.folder}/pictures",
             "exemplars.k=2",
             "backbone.kind=replay",

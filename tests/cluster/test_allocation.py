@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from ray_jobs.allocation import FIRST, PORTS, free_block, own_address, share
-from ray_jobs.node import descendants
+from ray_jobs.allocation import FIRST, PORTS, find_free_block, find_own_address, read_share
+from ray_jobs.node import find_descendants
 from tests.conftest import REPOSITORY
 
 GIB = 2**30
@@ -22,69 +22,69 @@ JOB = {"SLURM_JOB_ID": "7", "SLURM_CPUS_ON_NODE": "8"}
 
 
 def test_ray_gets_the_jobs_cpus_gpus_and_memory():
-    given = share({**JOB, "SLURM_GPUS_ON_NODE": "2", "SLURM_MEM_PER_NODE": "10240"}, shm_bytes=100 * GIB)
+    given = read_share({**JOB, "SLURM_GPUS_ON_NODE": "2", "SLURM_MEM_PER_NODE": "10240"}, shm_bytes=100 * GIB)
     assert (given.cpus, given.gpus, given.store) == (8, 2, 3 * GIB)
     assert given.memory == 10 * GIB - 3 * GIB - GIB // 2
     assert "--num-gpus=2" in given.options() and f"--object-store-memory={3 * GIB}" in given.options()
 
 
 def test_memory_per_cpu_counts_for_every_cpu():
-    per_cpu = share({**JOB, "SLURM_MEM_PER_CPU": "1280"}, shm_bytes=100 * GIB)
-    assert per_cpu == share({**JOB, "SLURM_MEM_PER_NODE": "10240"}, shm_bytes=100 * GIB)
+    per_cpu = read_share({**JOB, "SLURM_MEM_PER_CPU": "1280"}, shm_bytes=100 * GIB)
+    assert per_cpu == read_share({**JOB, "SLURM_MEM_PER_NODE": "10240"}, shm_bytes=100 * GIB)
 
 
 def test_memory_per_gpu_counts_for_every_gpu():
     gpus = {"SLURM_GPUS_ON_NODE": "2"}
-    per_gpu = share({**JOB, **gpus, "SLURM_MEM_PER_GPU": "5120"}, shm_bytes=100 * GIB)
-    assert per_gpu == share({**JOB, **gpus, "SLURM_MEM_PER_NODE": "10240"}, shm_bytes=100 * GIB)
+    per_gpu = read_share({**JOB, **gpus, "SLURM_MEM_PER_GPU": "5120"}, shm_bytes=100 * GIB)
+    assert per_gpu == read_share({**JOB, **gpus, "SLURM_MEM_PER_NODE": "10240"}, shm_bytes=100 * GIB)
 
 
 def test_objects_get_no_more_than_shared_memory_holds():
-    given = share({**JOB, "SLURM_MEM_PER_NODE": "10240"}, shm_bytes=GIB)
+    given = read_share({**JOB, "SLURM_MEM_PER_NODE": "10240"}, shm_bytes=GIB)
     assert given.store is not None and given.store < GIB
 
 
 @pytest.mark.parametrize("memory", [{}, {"SLURM_MEM_PER_NODE": "0"}])
 def test_a_job_without_a_memory_limit_leaves_memory_to_ray(memory: dict[str, str]):
-    given = share(JOB | memory, shm_bytes=GIB)
+    given = read_share(JOB | memory, shm_bytes=GIB)
     assert (given.memory, given.store) == (None, None)
 
 
 @pytest.mark.parametrize("more", [{}, {"CUDA_VISIBLE_DEVICES": ""}, {"CUDA_VISIBLE_DEVICES": "NoDevFiles"}])
 def test_a_job_without_gpus_gets_none(more: dict[str, str]):
-    assert share(JOB | more, shm_bytes=GIB).gpus == 0
+    assert read_share(JOB | more, shm_bytes=GIB).gpus == 0
 
 
 def test_outside_of_a_job_everything_is_left_to_ray():
-    assert share({}, shm_bytes=GIB).options() == []
+    assert read_share({}, shm_bytes=GIB).options() == []
 
 
 def test_a_block_of_ports_in_which_one_is_taken_is_passed_over():
-    base = free_block(500)
+    base = find_free_block(500)
     with socket.socket() as taken:
         taken.bind(("", base + PORTS - 1))
-        assert free_block(500) >= base + PORTS
+        assert find_free_block(500) >= base + PORTS
 
 
 def test_jobs_of_different_numbers_get_different_ports():
-    assert len({free_block(number) for number in range(100, 120)}) > 10, "all but what others took meanwhile"
-    assert FIRST <= free_block(10**8) < 30_000
+    assert len({find_free_block(number) for number in range(100, 120)}) > 10, "all but what others took meanwhile"
+    assert FIRST <= find_free_block(10**8) < 30_000
 
 
 def test_the_address_towards_a_peer_is_that_of_the_network_between():
-    assert own_address("127.0.0.1") == "127.0.0.1"
+    assert find_own_address("127.0.0.1") == "127.0.0.1"
 
 
 def test_descendants_are_children_and_theirs():
     process = subprocess.Popen(["bash", "-c", "sleep 60 & wait"])
     try:
         until = time.monotonic() + 10
-        while len(descendants(process.pid)) != 1:
+        while len(find_descendants(process.pid)) != 1:
             assert time.monotonic() < until
             time.sleep(0.02)
-        assert {process.pid} | descendants(process.pid) <= descendants(os.getpid())
+        assert {process.pid} | find_descendants(process.pid) <= find_descendants(os.getpid())
     finally:
-        for pid in (*descendants(process.pid), process.pid):
+        for pid in (*find_descendants(process.pid), process.pid):
             os.kill(pid, 9)
         process.wait()
 

@@ -212,14 +212,14 @@ def test_jobs_hold_no_secret(tmp_path: Path):
     for prepare in (
         lambda: slurm.prepare([load(literal)], literal, []),
         lambda: ray.prepare([load(literal)], literal, None),
-        lambda: kuberay.prepare(load([*LEAST, *PLACES["presigned link"]]), ["cpu"], None, ""),
+        lambda: kuberay.prepare(load([*LEAST, *PLACES["presigned link"]]), None, "", by_pool=False),
     ):
         with pytest.raises(UsageError, match=r"oc.env:NAME") as caught:
             prepare()
         assert clean(caught.value.message)
     read = [*LEAST, *shared, *PLACES["URL from the environment"]]
     jobs = [slurm.prepare([load(read)], read, []), ray.prepare([load(read)], read, None)]
-    jobs += [kuberay.prepare(load([*LEAST, *PLACES["URL from the environment"]]), ["cpu"], None, "")]
+    jobs += [kuberay.prepare(load([*LEAST, *PLACES["URL from the environment"]]), None, "", by_pool=False)]
     assert all("${oc.env:MY_URL}" in str(job) and clean(str(job)) for job in jobs)
 
 

@@ -10,7 +10,7 @@ from PIL import Image, ImageFilter, ImageOps
 
 from openmaia.core.images import digest
 from openmaia.core.services import Split
-from openmaia.datasets.split import COLOUR_DISTANCE, HASH_DISTANCE, Fingerprint, assign_splits, fingerprint
+from openmaia.datasets.split import COLOUR_DISTANCE, HASH_DISTANCE, Fingerprint, assign_splits, make_fingerprint
 from tests.helpers.images import encoded, sample_image
 
 
@@ -19,7 +19,7 @@ def digest_of(image: Image.Image) -> str:
 
 
 def fingerprints(images: Iterable[Image.Image]) -> dict[str, Fingerprint]:
-    return {digest_of(image): fingerprint(image) for image in images}
+    return {digest_of(image): make_fingerprint(image) for image in images}
 
 
 def splits(images: Iterable[Image.Image]) -> list[Split]:
@@ -100,13 +100,13 @@ def test_shades_of_a_series_are_not_one_group():
 
 
 def test_smallest_digest_of_a_group_decides():
-    mark = fingerprint(sample_image(1))
+    mark = make_fingerprint(sample_image(1))
     expected = assign_splits({"0" * 64: mark})["0" * 64]
     assert set(assign_splits({letter * 64: mark for letter in "f0a93"}).values()) == {expected}
 
 
 def test_many_copies_of_one_image_cost_little():
-    mark = fingerprint(Image.new("RGB", (50, 50), "white"))
+    mark = make_fingerprint(Image.new("RGB", (50, 50), "white"))
     assert len(set(assign_splits({f"{number:064x}": mark for number in range(20_000)}).values())) == 1
 
 

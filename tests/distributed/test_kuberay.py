@@ -1,4 +1,4 @@
-"""The manifests of cluster/kuberay: what Kubernetes and the operator would refuse, or leave out without a word."""
+"""Manifests for KubeRay: what Kubernetes and the operator would refuse, or leave out without a word."""
 
 import copy
 import re
@@ -13,22 +13,35 @@ import pytest
 import yaml
 
 from openmaia.config.loading import load
-from openmaia.core.errors import UsageError
-from openmaia.distributed.launchers.overlays import documents
+from openmaia.distributed.launchers import kuberay
 from tests.conftest import REPOSITORY
 from tests.helpers.kuberay_schema import Document, mistakes
 
 HOME = REPOSITORY / "cluster/kuberay"
-OVERLAYS = sorted(path.name for path in (HOME / "overlays").iterdir())
-STACKS = [(), *((name,) for name in OVERLAYS), ("pools", "autoscaling"), ("cpu", "kueue")]
+MACHINE = REPOSITORY / "configs/machine"
+LEAST = ["name=x", "units=all", "target.name=t", "target.kind=closed_form"]
+JOBS: dict[str, tuple[list[str], bool]] = {
+    "laptop": ([str(MACHINE / "laptop.yaml")], False),
+    "gpus": ([str(MACHINE / "eight-gpus.yaml")], False),
+    "pools": ([str(MACHINE / "eight-gpus.yaml")], True),
+    "growing": ([str(MACHINE / "many-nodes.yaml"), "ray.autoscaling=true"], False),
+    "growing pools": ([str(MACHINE / "many-nodes.yaml"), "ray.autoscaling=true"], True),
+}
+"""Settings of jobs, and whether each pool has a worker group. Beside them is "", the file as it stands."""
+
+NAMES = ["", *JOBS]
 
 
-def stack(*names: str) -> list[Document]:
-    return documents(HOME / "base", [HOME / "overlays" / name for name in names])
+def documents(name: str = "") -> list[Document]:
+    if not name:
+        files = [HOME / "storage.yaml", HOME / "rayjob.yaml"]
+        return [each for path in files for each in yaml.safe_load_all(path.read_text())]
+    sources, by_pool = JOBS[name]
+    return list(yaml.safe_load_all(str(kuberay.prepare(load([*LEAST, *sources]), None, "", by_pool=by_pool))))
 
 
-def job(*names: str) -> Document:
-    return next(each for each in stack(*names) if each["kind"] == "RayJob")
+def job(name: str = "") -> Document:
+    return next(each for each in documents(name) if each["kind"] == "RayJob")
 
 
 def pods(document: Document) -> list[Document]:
@@ -37,19 +50,28 @@ def pods(document: Document) -> list[Document]:
     return [document["spec"]["submitterPodTemplate"]["spec"], *groups]
 
 
-@pytest.mark.parametrize("names", STACKS, ids="+".join)
-def test_every_manifest_follows_its_schema_and_the_operators_rules(names: tuple[str, ...]):
-    assert [mistake for document in stack(*names) for mistake in mistakes(document)] == []
+@pytest.mark.parametrize("name", NAMES)
+def test_every_manifest_follows_its_schema_and_the_operators_rules(name: str):
+    assert [mistake for document in documents(name) for mistake in mistakes(document)] == []
 
 
 @pytest.mark.skipif(not shutil.which("kubectl"), reason="kubectl is not installed")
-@pytest.mark.parametrize("name", OVERLAYS)
-def test_our_reading_of_an_overlay_is_that_of_kustomize(name: str):
-    done = subprocess.run(
-        ["kubectl", "kustomize", HOME / "overlays" / name], capture_output=True, text=True, check=True
-    )
-    theirs = {each["kind"]: each for each in yaml.safe_load_all(done.stdout)}
-    assert theirs == {each["kind"]: each for each in stack(name)}
+def test_the_kustomization_of_the_documentation_changes_what_it_says(tmp_path: Path):
+    page = (REPOSITORY / "docs/how-to/kubernetes.md").read_text()
+    found = re.search(r"^```yaml\n(# kustomization.yaml\n.*?)^```$", page, re.M | re.S)
+    assert found
+    (tmp_path / "kustomization.yaml").write_text(found[1])
+    (tmp_path / "openmaia.yaml").write_text(yaml.safe_dump_all(documents("gpus")))
+    done = subprocess.run(["kubectl", "kustomize", tmp_path], capture_output=True, text=True, check=True)
+    made = list(yaml.safe_load_all(done.stdout))
+    assert [mistake for document in made for mistake in mistakes(document)] == []
+    assert {each["metadata"]["namespace"] for each in made} == {"science"}
+    changed = next(each for each in made if each["kind"] == "RayJob")
+    submitter, head, worker = pods(changed)
+    assert all(pod["imagePullSecrets"] == [{"name": "registry"}] for pod in (submitter, head, worker))
+    assert all(pod["volumes"][0]["persistentVolumeClaim"] == {"claimName": "mine"} for pod in (head, worker))
+    assert "nodeSelector" in worker and "nodeSelector" not in head
+    assert changed["spec"]["suspend"] and changed["metadata"]["labels"]["kueue.x-k8s.io/queue-name"] == "openmaia"
 
 
 # -- typos, at every level ---------------------------------------------------------------------------------------------
@@ -139,13 +161,13 @@ RULES: dict[str, tuple[Change, str]] = {
 @pytest.mark.parametrize("level", [*TYPOS, *RULES])
 def test_a_mistake_is_found_at_its_level(level: str):
     change, words = (TYPOS | RULES)[level]
-    wrong = copy.deepcopy(job())
+    wrong = copy.deepcopy(job("gpus"))
     change(wrong)
     assert any(words in mistake for mistake in mistakes(wrong)), mistakes(wrong)
 
 
 def test_a_mistake_in_a_claim_is_found():
-    claim = next(each for each in stack() if each["kind"] == "PersistentVolumeClaim")
+    claim = next(each for each in documents() if each["kind"] == "PersistentVolumeClaim")
     claim["spec"]["accessMode"] = claim["spec"].pop("accessModes")
     assert "accessMode" in mistakes(claim)[0]
 
@@ -153,9 +175,8 @@ def test_a_mistake_in_a_claim_is_found():
 # -- what the launchers name is there ----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("names", STACKS, ids="+".join)
-def test_the_entry_point_and_the_configs_that_it_names_exist(names: tuple[str, ...]):
-    python, dash, module, command, *given = job(*names)["spec"]["entrypoint"].split()
+def test_the_entry_point_of_the_file_and_the_config_that_it_names_exist():
+    python, dash, module, command, *given = job()["spec"]["entrypoint"].split()
     assert (python, dash, command) == ("python", "-m", "run") and find_spec(module) is not None
     inside = "/opt/openmaia/"
     sources = [str(REPOSITORY / each.removeprefix(inside)) if each.startswith(inside) else each for each in given]
@@ -166,8 +187,9 @@ def test_images_are_those_that_the_dockerfile_builds():
     stages = set(re.findall(r"^FROM .* AS (\w+)$", (REPOSITORY / "cluster/Dockerfile").read_text(), re.M))
     version = re.search(r'^version = "(.*)"', (REPOSITORY / "pyproject.toml").read_text(), re.M)
     assert version
-    images = {each["image"] for names in STACKS for pod in pods(job(*names)) for each in pod["containers"]}
-    assert images == {f"openmaia:{version[1]}-{stage}" for stage in ("cpu", "gpu")}
+    for name in NAMES:
+        images = {each["image"] for pod in pods(job(name)) for each in pod["containers"]}
+        assert images == {f"openmaia:{version[1]}-{'cpu' if name in ('', 'laptop') else 'gpu'}"}
     assert {"cpu", "gpu"} <= stages
 
 
@@ -193,42 +215,35 @@ def test_code_and_readme_come_after_the_heavy_layers():
     assert "README.md" not in stages[1].replace("cluster/README.md", "")
 
 
-@pytest.mark.parametrize("names", STACKS, ids="+".join)
-def test_no_pod_runs_as_root_or_may_become_more(names: tuple[str, ...]):
-    for each in pods(job(*names)):
+@pytest.mark.parametrize("name", NAMES)
+def test_no_pod_runs_as_root_or_may_become_more(name: str):
+    for each in pods(job(name)):
         assert each["securityContext"]["runAsNonRoot"] and each["securityContext"]["runAsUser"]
         assert all(c["securityContext"]["allowPrivilegeEscalation"] is False for c in each["containers"])
 
 
-@pytest.mark.parametrize("names", STACKS, ids="+".join)
-def test_a_failed_driver_buys_no_new_cluster_and_a_lost_head_is_tried_again(names: tuple[str, ...]):
+@pytest.mark.parametrize("name", NAMES)
+def test_a_failed_driver_buys_no_new_cluster_and_a_lost_head_is_tried_again(name: str):
     """tests/cluster/test_runtime_env.py shows when the submitter fails."""
-    wanted = job(*names)["spec"]
+    wanted = job(name)["spec"]
     assert wanted["backoffLimit"] == 0 and wanted["submitterConfig"]["backoffLimit"] > 0
     assert wanted["submissionMode"] == "K8sJobMode"
     assert wanted["submitterPodTemplate"]["spec"]["restartPolicy"] == "Never"
 
 
 def test_without_gpus_none_is_asked_for():
-    assert "nvidia" not in yaml.safe_dump(job("cpu"))
+    assert "nvidia" not in yaml.safe_dump(job("laptop"))
 
 
-def test_the_overlay_of_pools_has_a_group_for_each_service_as_the_machine_config_has_it():
-    config = load(["name=x", "units=all", "target.name=t", str(REPOSITORY / "configs/machine/eight-gpus.yaml")])
-    groups = {group["groupName"]: group for group in cluster(job("pools"))["workerGroupSpecs"]}
-    for role in ("target", "generator", "editor", "backbone"):
-        pool = getattr(config.pools, role)
-        assert pool.min_replicas <= groups[role]["replicas"] <= max(pool.min_replicas, pool.max_replicas)
-        assert groups[role]["labels"] == {"openmaia-pool": role}
-    assert "nvidia.com/gpu" not in container(job("pools"))["resources"]["limits"]
+def test_pods_with_gpus_go_to_nodes_that_are_kept_for_gpus():
+    found = cluster(job("pools"))["workerGroupSpecs"]
+    assert {group["groupName"] for group in found} == {"nodes", "target", "generator", "editor", "backbone"}
+    for group in found:
+        pod = group["template"]["spec"]
+        has_gpus = "nvidia.com/gpu" in pod["containers"][0]["resources"]["limits"]
+        assert has_gpus == ("tolerations" in pod) == (group["groupName"] != "nodes")
 
 
 def test_no_secret_is_in_the_files():
     text = "".join(path.read_text() for path in (REPOSITORY / "cluster").rglob("*.yaml"))
     assert "stringData" not in text and not re.search(r"hf_\w{8}|sk-\w{8}", text)
-
-
-def test_a_wrong_overlay_is_refused_by_name(tmp_path: Path):
-    (tmp_path / "kustomization.yaml").write_text("resources: [../base]\nimages: [{name: a}]\n")
-    with pytest.raises(UsageError, match="kubectl kustomize"):
-        documents(HOME / "base", [tmp_path])

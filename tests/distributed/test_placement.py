@@ -58,11 +58,6 @@ def test_a_lost_node_costs_its_own_replicas_only(found: dict[str, Any]):
 
 
 @pytest.mark.slow
-def test_replicas_that_span_nodes_come_and_go_with_their_room(found: dict[str, Any]):
-    assert found["stages"] == [[1], [1, 2], [1]]
-
-
-@pytest.mark.slow
 def test_no_place_is_held_when_the_pools_have_ended(found: dict[str, Any]):
     assert found["left"] == []
 
@@ -76,14 +71,6 @@ def place(**room: Any) -> Place:
 
 def request(**wanted: Any) -> ResourceRequest:
     return ResourceRequest(name="wanted", count=3, **wanted)
-
-
-def test_replica_that_spans_nodes_takes_no_place_of_others():
-    free = FreePlaces()
-    free.give_back(place(gpus=2.0))
-    assert free.count(request(gpus=2.0, stages=2)) == 0
-    assert free.take(request(gpus=2.0, stages=2)) is None
-    assert free.count(request(gpus=2.0)) == 1
 
 
 def test_free_place_holds_several_narrow_replicas():

@@ -19,7 +19,7 @@ from openmaia.core.errors import ServiceError
 from openmaia.distributed import LOOPBACK_VARIABLE
 from openmaia.distributed.cluster import preflight, resources
 from openmaia.distributed.cluster.nodes import alive, run_on
-from openmaia.distributed.cluster.resources import NodeResources, ResourceRequest, unplaced
+from openmaia.distributed.cluster.resources import NodeResources, ResourceRequest, too_wide, unplaced
 from openmaia.runs.files import Files
 from tests.conftest import RAY, REPOSITORY, free_port
 
@@ -38,21 +38,6 @@ LEAST = ["name=x", "units=all", "target.name=t", "target.kind=closed_form"]
         (
             [ResourceRequest(name="a", count=3, gpus=1), ResourceRequest(name="b", count=2, gpus=4)],
             [NodeResources(gpus=8), NodeResources(gpus=4)],
-            {},
-        ),
-        ([ResourceRequest(name="a", count=1, gpus=2, stages=2)], [NodeResources(gpus=1)] * 2, {}),
-        ([ResourceRequest(name="a", count=2, gpus=2, stages=2)], [NodeResources(gpus=1)] * 3, {"a": 1}),
-        (
-            [ResourceRequest(name="a", count=2, gpus=2, stages=2), ResourceRequest(name="b", count=1, gpus=1)],
-            [NodeResources(gpus=1)] * 3,
-            {"a": 1},
-        ),
-        (
-            [
-                ResourceRequest(name="a", count=1, gpus=4, cpus=2, stages=2),
-                ResourceRequest(name="b", count=1, gpus=2),
-            ],
-            [NodeResources(gpus=4, cpus=8), NodeResources(gpus=2, cpus=8)],
             {},
         ),
         (
@@ -87,6 +72,22 @@ def test_what_finds_no_place_is_counted(
     claims: list[ResourceRequest], nodes: list[NodeResources], short: dict[str, int]
 ):
     assert unplaced(claims, nodes) == short
+
+
+@pytest.mark.parametrize(
+    ("pools", "refused"),
+    [
+        ([], False),
+        ([ResourceRequest(name="backbone", count=1, gpus=4)], False),
+        ([ResourceRequest(name="target", count=1, gpus=0.5), ResourceRequest(name="backbone", count=1, gpus=5)], True),
+    ],
+)
+def test_replica_with_more_gpus_than_any_node_is_refused(pools: list[ResourceRequest], refused: bool):
+    reason = (
+        "pools.backbone.num_gpus=5, but no node has more than 4, and a replica cannot span nodes: give fewer, or serve so "
+        "large a model with vLLM and use it as an endpoint"
+    )
+    assert too_wide(pools, [NodeResources(gpus=4), NodeResources(gpus=1)]) == (reason if refused else "")
 
 
 MACHINES = {
@@ -151,7 +152,7 @@ from pathlib import Path
 from openmaia.config.loading import load
 from openmaia.core.errors import UsageError
 from openmaia.distributed.cluster.connection import cluster
-from openmaia.distributed.cluster.preflight import preflight, shared
+from openmaia.distributed.cluster.preflight import check_folders, preflight
 from openmaia.runs.files import Files
 from openmaia.runs.run import Run
 
@@ -266,7 +267,7 @@ def test_a_node_that_joins_late_is_waited_for(found: dict[str, dict[str, object]
     ("case", "words"),
     [
         ("too many", ["2 nodes", "2 GPUs", "1 of the generator's replicas", "generator 3 x 1 GPUs"]),
-        ("too wide", ["1 of the backbone's replicas", "after 2 s"]),
+        ("too wide", ["pools.backbone.num_gpus=2, but no node has more than 1", "after 2 s"]),
         ("two targets", ["1 of the target's replicas", "target 1 x 1 GPUs, generator 1 x 1 GPUs, target 1 x 1 GPUs"]),
         ("exemplars", ["ray.exemplar_workers 3 x 1 GPUs"]),
         ("no memory", ["investigations", "ray.memory_mb"]),
@@ -324,4 +325,4 @@ def test_a_local_run_that_cannot_fit_is_refused_at_once_with_exit_code_2(tmp_pat
         [sys.executable, "-m", "openmaia.cli.main", "run", *given],
         capture_output=True, text=True, timeout=120, cwd=REPOSITORY,
     )  # fmt: skip
-    assert done.returncode == 2 and "no room for 1 of the generator's replicas" in done.stderr, done.stderr
+    assert done.returncode == 2 and "pools.generator.num_gpus=99, but no node" in done.stderr, done.stderr

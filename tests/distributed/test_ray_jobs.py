@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ray_jobs.__main__ import cluster_override
+from ray_jobs.__main__ import find_cluster_override
 from tests.conftest import REPOSITORY
 
 LEAST = ["name=x", "units=all", "target.name=t", "target.kind=closed_form"]
@@ -55,8 +55,8 @@ def test_a_job_joins_the_cluster_that_it_was_submitted_to_unless_told_otherwise(
 def test_job_never_starts_a_ray_of_its_own(given: list[str], tmp_path: Path):
     """It would leave the job's nodes unused."""
     sources = [*LEAST, *given, f"paths.runs={tmp_path}", f"paths.exemplars={tmp_path}"]
-    assert cluster_override(sources) == ["ray.address=auto"]
-    assert cluster_override([*sources, "ray.address=head:6379"]) == []
+    assert find_cluster_override(sources) == ["ray.address=auto"]
+    assert find_cluster_override([*sources, "ray.address=head:6379"]) == []
 
 
 def test_job_with_an_unknown_command_is_told_the_commands():

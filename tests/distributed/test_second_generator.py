@@ -26,8 +26,8 @@ REQUESTS = [Generation(prompt=f"a red circle, scene {seed}", seed=seed, split="t
 
 
 def drawing(section: str, model: Path) -> list[str]:
-    settings = {"kind": "diffusers", "size": 64, "diffusion.model": model, "diffusion.steps": 1}
-    return [f"{section}.{key}={value}" for key, value in (settings | {"diffusion.dtype": "float32"}).items()]
+    settings = {"kind": "diffusers", "size": 64, "model": model, "steps": 1}
+    return [f"{section}.{key}={value}" for key, value in (settings | {"dtype": "float32"}).items()]
 
 
 @pytest.fixture(scope="module")
@@ -81,14 +81,14 @@ def test_second_pool_is_planned_only_if_it_is_configured():
 def test_images_made_of_parts_that_the_user_may_change_are_not_cached():
     collage = [*BASE, "generator.kind=collage", "editor.kind=collage"]
     for parts, is_cached in (("packages", True), ("pictures", False)):
-        config = load([*collage, f"generator.parts={parts}"])
+        config = load([*collage, f"generator.parts={parts}", f"editor.parts={parts}"])
         assert [cache_spec(role, config) is not None for role in ("generator", "editor")] == [is_cached] * 2
 
 
 @pytest.mark.parametrize(
     ("override", "message"),
     [
-        ("evaluate.generator.kind=sketch", "evaluate.generator.kind='sketch'.*nothing or collage"),
+        ("evaluate.generator.kind=sketch", "evaluate.generator.kind='sketch'.*expected collage"),
         ("evaluate.generator.kind=diffusers", "evaluate.generator.model"),
     ],
 )

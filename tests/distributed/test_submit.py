@@ -153,9 +153,9 @@ def test_a_word_that_is_no_option_of_sbatch_is_refused():
 
 
 def kube(
-    *sources: str, overlays: tuple[str, ...] = (), image: str | None = None
+    *sources: str, by_pool: bool = False, image: str | None = None
 ) -> tuple[kuberay.KubeRayJob, Document, Document]:
-    job = kuberay.prepare(load([*LEAST, *sources]), overlays, image, "")
+    job = kuberay.prepare(load([*LEAST, *sources]), image, "", by_pool=by_pool)
     settings, made = yaml.safe_load_all(str(job))
     return job, settings, made
 
@@ -168,15 +168,9 @@ def limits(group: Document) -> Document:
     return group["template"]["spec"]["containers"][0]["resources"]["limits"]
 
 
-@pytest.mark.parametrize(
-    ("machine", "overlays"),
-    [
-        ("laptop", ("cpu",)), ("one-24gb", ()), ("one-80gb", ("kueue",)), ("eight-gpus", ("pools",)),
-        ("many-nodes", ("autoscaling",)), ("many-nodes", ("pools", "autoscaling")),
-    ],
-)  # fmt: skip
-def test_a_filled_in_job_follows_its_schema(machine: str, overlays: tuple[str, ...]):
-    _, settings, made = kube(str(MACHINE / f"{machine}.yaml"), overlays=overlays)
+@pytest.mark.parametrize("machine", ["laptop", "one-24gb", "one-80gb", "eight-gpus", "many-nodes"])
+def test_a_filled_in_job_follows_its_schema(machine: str):
+    _, settings, made = kube(str(MACHINE / f"{machine}.yaml"))
     assert mistakes(settings) + mistakes(made) == []
 
 
@@ -197,7 +191,7 @@ def test_the_head_is_as_large_as_the_config_says():
 
 def test_each_service_gets_pods_for_its_replicas_and_is_pinned_to_them():
     given = ["pools.backbone.num_gpus=4", "pools.backbone.min_replicas=3", "pools.generator.num_gpus=0.5", "job.cpus=8"]
-    _, settings, made = kube(*given, "pools.generator.min_replicas=5", overlays=("pools",))
+    _, settings, made = kube(*given, "pools.generator.min_replicas=5", by_pool=True)
     found = groups(made)
     assert set(found) == {"nodes", "backbone", "generator"}
     assert (found["backbone"]["replicas"], limits(found["backbone"])["nvidia.com/gpu"]) == (3, 4)
@@ -207,18 +201,22 @@ def test_each_service_gets_pods_for_its_replicas_and_is_pinned_to_them():
     assert pools["target"]["node_labels"] == {}
 
 
-def test_each_stage_of_a_model_that_spans_nodes_gets_a_pod():
-    engine = ["backbone.kind=vllm", "backbone.model=m", "backbone.vllm.tensor_parallel=4"]
-    stages = ["backbone.vllm.pipeline_parallel=2", "pools.backbone.num_gpus=8", "pools.backbone.min_replicas=3"]
-    _, _, made = kube(*engine, *stages, overlays=("pools",))
-    backbone = groups(made)["backbone"]
-    assert (backbone["replicas"], limits(backbone)["nvidia.com/gpu"]) == (6, 4)
-
-
-def test_an_autoscaled_run_knows_that_its_cluster_grows():
-    _, settings, made = kube("job.nodes=3", "job.gpus=0", overlays=("autoscaling",))
+def test_an_autoscaled_cluster_begins_without_workers():
+    _, settings, made = kube("job.nodes=3", "job.gpus=0", "ray.autoscaling=true")
     assert yaml.safe_load(settings["data"]["config.yaml"])["ray"]["autoscaling"] is True
     assert (groups(made)["nodes"]["minReplicas"], groups(made)["nodes"]["maxReplicas"]) == (0, 3)
+    assert made["spec"]["rayClusterSpec"]["enableInTreeAutoscaling"] is True
+
+
+def test_an_autoscaled_group_may_grow_to_the_largest_number_of_replicas():
+    given = ["pools.generator.num_gpus=0.5", "pools.generator.max_replicas=6", "ray.autoscaling=true"]
+    group = groups(kube(*given, by_pool=True)[2])["generator"]
+    assert (group["replicas"], group["minReplicas"], group["maxReplicas"]) == (0, 0, 3)
+
+
+def test_pods_of_a_pool_have_the_cpus_of_their_replicas():
+    found = groups(kube("pools.generator.num_gpus=0.5", "pools.generator.num_cpus=6", by_pool=True)[2])
+    assert limits(found["generator"])["cpu"] == 12
 
 
 def test_the_config_in_the_pods_is_the_one_given_but_for_where_it_runs():
@@ -268,27 +266,10 @@ def test_submitting_to_kubernetes_hands_over_what_a_dry_run_prints(tmp_path: Pat
     assert f"kubectl --namespace=science logs --follow job/{made['metadata']['name']}" in done.stdout
 
 
-@pytest.mark.parametrize(
-    ("overlays", "words"), [(("gpus",), "gpus has no kustomization.yaml"), (("autoscaling", "kueue"), "not both")]
-)
-def test_overlays_that_do_not_go_are_refused(overlays: tuple[str, ...], words: str):
-    with pytest.raises(UsageError, match=words):
-        kube(overlays=overlays)
-
-
-def test_a_path_that_the_pods_cannot_have_is_refused():
-    with pytest.raises(UsageError, match="no such folder"):
-        kube("paths.runs=../runs")
-
-
-def test_a_folder_on_no_volume_of_the_pods_is_refused():
-    with pytest.raises(UsageError, match="is on none of the pods' volumes"):
-        kube("paths.runs=/home/me/runs")
-
-
-def test_gpus_are_not_asked_for_beside_the_image_without_cuda():
-    with pytest.raises(UsageError, match="job.gpus=1, but an --overlay"):
-        kube("job.gpus=1", overlays=("cpu",))
+@pytest.mark.parametrize("path", ["../runs", "/home/me/runs", "/sharedruns"])
+def test_a_folder_that_is_not_on_the_volume_of_the_pods_is_refused(path: str):
+    with pytest.raises(UsageError, match="is not on the volume of the pods"):
+        kube(f"paths.runs={path}")
 
 
 def test_objects_have_room_in_shared_memory():

@@ -13,7 +13,7 @@ from openmaia.core.errors import UsageError
 from openmaia.core.units import Unit
 from openmaia.evaluation.claims import Claim
 from openmaia.evaluation.language_model import MalformedAnswer, UnansweredQuestion
-from openmaia.evaluation.pairing import most_and_least, parse_ratings, write_paired
+from openmaia.evaluation.pairing import find_most_and_least, parse_ratings, write_paired
 from openmaia.evaluation.prompts import PublishedPromptWriter
 from openmaia.evaluation.run import evaluate_run, measure_together
 from openmaia.evaluation.services import EvaluationDesign, EvaluationServices
@@ -66,11 +66,11 @@ def test_ratings_that_miss_a_prompt_are_refused(answer: str):
 
 def test_choice_is_that_of_a_heap_without_common_prompts():
     ratings = [(37 * n) % 41 for n in range(42)]
-    most, least = most_and_least(ratings)
+    most, least = find_most_and_least(ratings)
     assert [ratings[n] for n in most] == heapq.nlargest(7, ratings)
     assert [ratings[n] for n in least] == heapq.nsmallest(7, ratings)
-    assert most_and_least([5] * 14) == (list(range(7)), list(range(7, 14)))
-    assert most_and_least([1, 9, 5, 5, 3]) == ([1, 2], [0, 4]), "fewer prompts than asked for are halved"
+    assert find_most_and_least([5] * 14) == (list(range(7)), list(range(7, 14)))
+    assert find_most_and_least([1, 9, 5, 5, 3]) == ([1, 2], [0, 4]), "fewer prompts than asked for are halved"
 
 
 def test_prompts_of_all_methods_are_shared():

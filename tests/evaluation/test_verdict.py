@@ -76,6 +76,7 @@ def test_controls_that_were_not_measured_are_named():
         ("pending", None, "", Verdict.NOT_TESTED, "is pending"),
         ("running", None, "", Verdict.NOT_TESTED, "is running"),
         ("failed", None, "the generator died", Verdict.FAILED, "the generator died"),
+        ("damaged", None, "its record cannot be read", Verdict.FAILED, "its record cannot be read"),
         ("answer", None, "", Verdict.NOT_TESTED, "not evaluated yet"),
         ("abstain", None, "", Verdict.ABSTAINED, "found nothing"),
         ("limit", {"outcome": "abstained"}, "", Verdict.ABSTAINED, "without a description"),

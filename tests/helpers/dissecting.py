@@ -2,14 +2,14 @@
 
 import dataclasses
 from collections.abc import Callable, Sequence
+from functools import reduce
 
 from openmaia.core.images import EncodedImage
 from openmaia.core.services import Exemplar, UnitExemplars
 from openmaia.core.units import Unit
 from openmaia.exemplars import passes
-from openmaia.exemplars.passes import Chosen, FirstPass, Order, Readable
+from openmaia.exemplars.passes import Chosen, FirstPass, Order, Readable, Summaries
 from openmaia.exemplars.store import KINDS
-from openmaia.exemplars.summary import Summary
 from tests.helpers.looking import loaded
 
 
@@ -27,7 +27,9 @@ def dissect(
     summaries = first(target, order, pictures, layers, k, [range(len(pictures))])
     chosen = {layer: passes.choose(summary, order) for layer, summary in summaries.items()}
     exemplars = kept(target, pictures, chosen)
-    rows = {layer: passes.unit_rows(target.info(), layer, summary, quantile) for layer, summary in summaries.items()}
+    rows = {
+        layer: passes.describe_units(target.info(), layer, summary, quantile) for layer, summary in summaries.items()
+    }
     return [
         dataclasses.replace(rows[unit.layer][unit.index], unit=unit, exemplars=tuple(exemplars[unit.layer, unit.index]))
         for unit in units
@@ -49,22 +51,23 @@ def first(
     layers: Sequence[str],
     k: int,
     shares: Sequence[Sequence[int]],
-) -> dict[str, Summary]:
+) -> Summaries:
     """The first pass by as many workers as there are shares, added up in their order."""
-    scales = passes.scales(target, layers, (loaded(target, n, pictures[n]) for n in order.sample(passes.SCALED_ON)))
-    total = {layer: Summary.empty(scales[layer], k) for layer in layers}
+    scales = passes.measure_scales(
+        target, layers, (loaded(target, n, pictures[n]) for n in order.sample(passes.SCALED_ON))
+    )
+    found: list[Summaries] = []
     for share in shares:
         worker = FirstPass(target, order, scales, k)
         worker.take(loaded(target, number, pictures[number]) for number in share)
-        for layer, summary in worker.summaries().items():
-            total[layer].add(summary)
-    return total
+        found.append(worker.summaries())
+    return reduce(passes.add, found)
 
 
 def kept(
     target: Readable, pictures: Sequence[EncodedImage], chosen: dict[str, Chosen]
 ) -> dict[tuple[str, int], list[Exemplar]]:
-    places = passes.wanted(chosen)
+    places = passes.list_places(chosen)
     found: dict[tuple[str, int], list[Exemplar]] = {}
     layers = list(chosen)
     images = (loaded(target, n, pictures[n]) for n in sorted(set(places["number"].tolist())))

@@ -60,7 +60,7 @@ def one_gpu_fewer(folder: Path) -> dict[str, Any]:
     """Eight replicas at most, on seven GPUs."""
     config = short(folder, *GPUS, "pools.target.max_replicas=5", "pools.target.max_batch=4", "ray.memory_mb=1")
     said, asked = list[str](), Load(folder / "log")
-    preflight.room([config], said.append)
+    preflight.check_room([config], said.append)
     with run_pools([config], SleepingAssembly(log=str(asked.log))) as (made,):
         started = _until(made, lambda up: min(up.values()) == 1)
         with asked.on(made.addresses["target"], callers=12, size=4):

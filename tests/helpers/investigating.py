@@ -70,6 +70,7 @@ def configured(
             str(REPOSITORY / "configs/closed-form.yaml"),
             "pictures.kind=folder",
             "generator.parts=pictures",
+            "editor.parts=pictures",
             f"pictures.folder={pictures}",
             f"paths.exemplars={exemplars}",
             "backbone.kind=replay",

@@ -41,6 +41,7 @@ def config(folder: Path, store: str) -> Config:
             f"target.layers=[{','.join(LAYERS)}]",
             "pictures.kind=folder",
             "generator.parts=pictures",
+            "editor.parts=pictures",
             f"pictures.folder={folder / 'pictures'}",
             f"paths.exemplars={folder / store}",
             "pools.target.num_gpus=1",

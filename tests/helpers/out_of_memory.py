@@ -26,7 +26,7 @@ from typing import Any  # noqa: E402
 import ray  # noqa: E402
 
 from openmaia.core.errors import ServiceError  # noqa: E402
-from openmaia.distributed.pools.dispatch.core import PoolCore  # noqa: E402
+from openmaia.distributed.pools.dispatch.dispatcher import Dispatcher  # noqa: E402
 from openmaia.distributed.pools.replica import PoolSpec, Replica  # noqa: E402
 from openmaia.config.machine import PoolConfig  # noqa: E402
 
@@ -47,12 +47,12 @@ class Devouring:
 async def main() -> None:
     """The dispatcher runs in this process: of several workers Ray's monitor would choose one whose work can be retried."""
     ray.init(address="local", num_cpus=2, include_dashboard=False, log_to_driver=False)
-    core = PoolCore(PoolSpec(role="target", make=Devouring, config=PoolConfig(deadline=600.0)), None)
+    core = Dispatcher(PoolSpec(role="target", make=Devouring, config=PoolConfig(deadline=600.0)))
     replica = ray.remote(Replica).options(num_cpus=0, max_restarts=-1, max_concurrency=2).remote("target-0", Devouring)
     core.update({0: replica})
 
     async def answers(numbers: list[int]) -> list[int]:
-        return (await core.submit("a", "double", ray.put(numbers), [""] * len(numbers), 0)).values
+        return (await core.submit("a", "double", [ray.put(numbers)], [""] * len(numbers), 0)).values
 
     said: dict[str, Any] = {"before": await answers([1])}
     try:

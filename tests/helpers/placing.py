@@ -18,15 +18,11 @@ from ray.cluster_utils import Cluster
 from ray.util import placement_group_table
 
 from openmaia.config.loading import load
-from openmaia.config.machine import PoolConfig
 from openmaia.distributed.worker_limits import largest_capacity
-from openmaia.distributed.cluster.placement import reserved
-from openmaia.distributed.pools.autoscaling import ScalingPolicy
+from openmaia.distributed.cluster.placement import reserve
 from openmaia.distributed.pools.handles import Pools
 from tests.helpers.run_pools import pools
 from openmaia.distributed.cluster.resources import ResourceRequest
-from tests.helpers.loading import Counted
-from tests.helpers.sleeping import pool
 from tests.helpers.sweeping import sources
 
 GPUS = (
@@ -49,13 +45,12 @@ def main(folder: Path) -> None:
         ResourceRequest(name="b", count=1, cpus=1),
         ResourceRequest(name="c", count=1),
     ]
-    with reserved(packed, lambda line: None) as places:
+    with reserve(packed, lambda line: None) as places:
         nodes_of = set(placement_group_table(places[0][0].group)["bundles_to_node_id"].values())
         found["packed"] = {"nodes": len(nodes_of), "places": [len(each) for each in places]}
-    found["stages"] = _grown_and_shrunk()
     narrow = load([*sources(folder), "ray.cpus_per_investigation=0.5", "ray.memory_mb=1"])
     found["largest"] = [largest_capacity(narrow)]
-    with reserved([ResourceRequest(name="all", count=4, cpus=1)], lambda line: None):
+    with reserve([ResourceRequest(name="all", count=4, cpus=1)], lambda line: None):
         found["largest"].append(largest_capacity(narrow))
     found["largest"].append(largest_capacity(narrow))
     with pools(load([*sources(folder), *GPUS])) as made:
@@ -77,21 +72,6 @@ def main(folder: Path) -> None:
     (folder / "found.json").write_text(json.dumps(found))  # Ray prints about its lost node
     ray.shutdown()
     cluster.shutdown()
-
-
-def _grown_and_shrunk() -> list[list[int]]:
-    """A pool of replicas that span nodes, with one, two and again one replica: how many nodes each of them is on."""
-    seen: list[list[int]] = []
-    config = PoolConfig(num_gpus=2, num_cpus=0.1)
-    with pool(Counted("", seconds=0.0), config, policy=ScalingPolicy(1, 1, down_after=0.1), stages=2) as made:
-        for replicas in (1, 2, 1):
-            made.manager._policy.min_replicas = made.manager._policy.max_replicas = replicas
-            made.wait_for(lambda now, replicas=replicas: now.replicas == replicas)
-            until = time.monotonic() + 30
-            while len(_held()) != 2 * replicas and time.monotonic() < until:
-                time.sleep(0.1)
-            seen.append(sorted(len(set(group["bundles_to_node_id"].values())) for group in _groups()))
-    return seen
 
 
 def _processes() -> dict[int, int]:

@@ -139,8 +139,8 @@ def comparable(record: Record) -> dict[str, Any]:
         "replicate": record.replicate,
         "answer": (record.stop.value, record.cause, record.description, list(record.labels)),
         "prompts": list(record.prompts),
-        "evidence": evidence.plain(record.evidence),
-        "confirmation": (evidence.plain(record.confirmation) or {}).get("samples"),
+        "evidence": evidence.to_json(record.evidence),
+        "confirmation": (evidence.to_json(record.confirmation) or {}).get("samples"),
         "turns": [
             {
                 "reply": turn.reply,

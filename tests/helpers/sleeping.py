@@ -22,7 +22,7 @@ from openmaia.distributed.failures import resolve
 from openmaia.distributed.pools.autoscaling import ScalingPolicy
 from openmaia.distributed.pools.dispatch.cache import CacheSpec
 from openmaia.distributed.pools.handles import BatchedHandle, PoolAddress
-from openmaia.distributed.pools.manager import PoolManager, managed
+from openmaia.distributed.pools.manager import PoolManager, manage
 from openmaia.distributed.pools.replica import PoolSpec
 from openmaia.distributed.pools.statistics import PoolStatistics
 
@@ -120,16 +120,15 @@ def pool(
     policy: ScalingPolicy | None = None,
     autoscaled: bool = False,
     run: str = "sleeping",
-    stages: int = 1,
 ) -> Iterator[SleepingPool]:
     """A pool of such hosts; `host` is the host, or a function that makes one."""
     make = host if callable(host) else partial(same, host)
-    spec = PoolSpec(role="target", make=make, config=config, concurrency=concurrency, run=run, stages=stages)
+    spec = PoolSpec(role="target", make=make, config=config, concurrency=concurrency, run=run)
     manager = PoolManager(spec=spec, cache=cache, policy=policy, autoscaled=autoscaled)
     address = PoolAddress(
         dispatcher=manager.dispatcher, cache_identity=cache.identity if cache else "", deadline=config.deadline
     )
-    with managed([manager], say):
+    with manage([manager], say):
         made = SleepingPool(manager, address)
         if ready:
             made.wait_for(lambda now: now.replicas == config.min_replicas)

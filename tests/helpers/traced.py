@@ -9,13 +9,14 @@ from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
+import numpy as np
+
 from openmaia.agent.loop import InvestigationResult
 from openmaia.core.images import EncodedImage
 from openmaia.core.services import Edit, GeneratedImage, Generation, Probe, Services
 from openmaia.distributed.evaluation_worker import EvaluationWorker
 from openmaia.distributed.worker import InvestigationWorker, SweepContext
-from openmaia.reporting.costs.simulation import Trace
-from openmaia.reporting.costs.workload import Workload, from_rates
+from openmaia.reporting.costs.workload import Workload, from_rates, read_rates
 from openmaia.runs.run import InvestigationId
 from tests.benchmarks.sweep import IMAGE_BYTES, Sleeper, chat
 from tests.helpers.sweeping import LAYERS
@@ -26,16 +27,42 @@ TESTED = 7
 IMAGE = EncodedImage(data=bytes(IMAGE_BYTES))
 
 
+TOOLS = ("generator", "editor", "target", "backbone")
+"""The services of tools in the assumed order of their calls: images are generated, edited, measured, and described."""
+
+Trace = Sequence[tuple[str, float]]
+"""The steps of an investigation in order: (service, requests) for a call, ("", seconds) for work without a service."""
+
+
 @cache
 def workload() -> Workload:
     return from_rates()
+
+
+@cache
+def traces() -> Sequence[Trace]:
+    """2,000 investigations that are drawn from the rates."""
+    rates, _ = read_rates()
+    per_turn, weights = rates["per_turn"], np.array(rates["turns"]["weights"], float)
+    random = np.random.default_rng(0)
+    lengths = random.choice(rates["turns"]["lengths"], size=2000, p=weights / weights.sum())
+
+    def drawn(turns: int) -> Trace:
+        steps: list[tuple[str, float]] = []
+        for _ in range(turns):
+            steps += [("backbone", 1), ("", per_turn["sandbox_seconds"])]
+            calls = [(service, per_turn["calls"][service]) for service in TOOLS]
+            steps += [(service, call["requests"]) for service, call in calls if random.random() < call["share"]]
+        return steps
+
+    return [drawn(length) for length in lengths]
 
 
 def trace(investigation: InvestigationId) -> Trace:
     """The steps of one investigation, the same in every process."""
     first = dict(zip(LAYERS, itertools.accumulate(LAYERS.values(), initial=0), strict=False))
     number = sum(LAYERS.values()) * investigation.replicate + first[investigation.unit.layer] + investigation.unit.index
-    return workload().traces[number % len(workload().traces)]
+    return traces()[number % len(traces())]
 
 
 class ScaledSleeper(Sleeper):
@@ -50,7 +77,7 @@ class Investigator(InvestigationWorker):
     """Asks for what the trace says, instead of what an agent would."""
 
     def start(self) -> None:
-        workload()
+        traces()
 
     def run(self, number: int, investigation: InvestigationId, caller: str) -> InvestigationResult:
         sweep = self.sweeps[number]

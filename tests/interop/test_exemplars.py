@@ -184,7 +184,7 @@ def test_masks_are_recovered_from_maps(cells: int, activation: float):
     mask = upsample(upsample(noise, cells, cells), 224, 224) > 0.75
     assert 0.02 < mask.mean() < 0.5
     threshold = 0.99 * activation
-    made = masks.to_map(masks.coverage(mask), activation, threshold)
+    made = masks.to_map(masks.normalize(mask), activation, threshold)
     assert made.shape == (56, 56)
     back = masks.from_map(made.astype(np.float16).astype(np.float32) if activation > 1 else made, threshold, 224, 224)
     union = (mask | (back > 0)).sum()

@@ -51,7 +51,7 @@ def test_run_is_the_same_after_export_and_import(tmp_path: Path):
 
 def test_history_holds_the_whole_conversation(tmp_path: Path):
     record = making.record(Unit(target="net", layer="l", index=3), CONFIG)
-    folder = histories.unit_folder(tmp_path, record.backbone, record.unit)
+    folder = histories.locate_folder(tmp_path, record.backbone, record.unit)
     histories.write(folder, record)
     said = json.loads((folder / "history.json").read_text())
     assert [one["role"] for one in said] == ["system", "user", "assistant", "user", "assistant", "user", "assistant"]
@@ -80,7 +80,7 @@ def test_images_of_the_evaluation_are_written_with_their_scores(tmp_path: Path):
 def test_texts_of_others_stay_texts(tmp_path: Path):
     record = making.record(Unit(target="net", layer="l", index=3), CONFIG, text=making.HOSTILE)
     for name in (making.HOSTILE, "../../../above", "/absolute", ".hidden"):
-        folder = histories.unit_folder(tmp_path / "out", name, record.unit)
+        folder = histories.locate_folder(tmp_path / "out", name, record.unit)
         histories.write(folder, dataclasses.replace(record, backbone=name))
         assert folder.resolve().is_relative_to((tmp_path / "out").resolve())
         page = (folder / "experiment.html").read_text()

@@ -109,7 +109,7 @@ def test_damaged_label_file_is_a_store_error(tmp_path: Path, text: str):
 
 def test_ground_truth_of_synthetic_units():
     made_for = [{"label": "car window_dog", "image_names": ["a.png"], "activations": [0.9]}, {"label": "red_orange"}]
-    first, second = synthetic.ground_truth(made_for, "or", "synthetic_neurons", "or.json")
+    first, second = synthetic.read_truths(made_for, "or", "synthetic_neurons", "or.json")
     assert (first.layer, first.unit, first.labels) == ("or", 0, ("car window or dog",))
     assert (second.unit, second.labels) == (1, ("red or orange",))
 
@@ -117,11 +117,11 @@ def test_ground_truth_of_synthetic_units():
 @pytest.mark.parametrize("data", [[], ["a"], [{"label": 3}], [{"label": ""}], [{}]])
 def test_other_lists_are_no_synthetic_units(data: list[Any]):
     with pytest.raises(Refused, match="no list of synthetic units"):
-        synthetic.ground_truth(data, "mono", "net", "")
+        synthetic.read_truths(data, "mono", "net", "")
 
 
 @pytest.mark.parametrize(("text", "reason"), [("{", "not JSON"), ("[" * 200_000, "deeply|JSON"), ("1" * 5000, "JSON")])
 def test_hostile_json_is_refused(tmp_path: Path, text: str, reason: str):
     (tmp_path / "a.json").write_text(text)
     with pytest.raises(Refused, match=reason):
-        reading.json_data(tmp_path / "a.json")
+        reading.read_json(tmp_path / "a.json")

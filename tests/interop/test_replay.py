@@ -49,7 +49,7 @@ def test_folder_without_histories_or_with_two_of_a_unit_is_refused(tmp_path: Pat
 
 def test_exported_investigation_is_the_same_when_it_is_replayed(run: Investigate, tmp_path: Path):  # noqa: F811
     first = run(TESTED, TESTED.replace("* 3", "* 2"), ANSWER)
-    folder = histories.unit_folder(tmp_path / "published", first.backbone, first.unit)
+    folder = histories.locate_folder(tmp_path / "published", first.backbone, first.unit)
     histories.write(folder, first)
     again = run(overrides=(f"backbone.record={tmp_path / 'published'}",))
     assert [turn.reply for turn in again.turns] == [turn.reply for turn in first.turns]

@@ -19,7 +19,7 @@ from openmaia.core.selection import select
 from openmaia.core.services import Backbone
 from openmaia.datasets.folder import FileSource
 from openmaia.datasets.library import DatasetImage
-from openmaia.exemplars.compute import exemplar_images
+from openmaia.exemplars.compute import list_images
 from openmaia.exemplars.loading import LARGEST
 from openmaia.exemplars.store import ExemplarStore
 from tests.helpers.dissecting import dissect
@@ -72,7 +72,7 @@ def test_experimenter_ignores_captions_names_and_recipes(small: Callable[..., Co
     config = small("units=_conv_head=66")
     target = targets.target(config)
     units = select(config.units, target.info()).units
-    items = exemplar_images(config, datasets.image_dataset(config))
+    items = list_images(config, datasets.image_dataset(config))
     (tmp_path / "scrambled").mkdir()
     other = scrambled(items, tmp_path / "scrambled")
     found = dissect(

@@ -9,7 +9,7 @@ from pathlib import Path
 from openmaia.config.loading import load
 from openmaia.core.units import Unit
 from openmaia.reporting.browser import write_report
-from openmaia.reporting.figures.agents import agents
+from openmaia.reporting.figures.agents import compute_statistics
 from openmaia.runs.summary import summary
 from tests.reporting.making import HOSTILE, Page, record, run, turn
 
@@ -55,7 +55,7 @@ def test_tokens_of_a_record_are_kept_by_kind():
 
 def test_usage_counts_an_investigation_once_however_often_it_called():
     one = summary(record(UNIT, CONFIG)) | {"tools": {"display": 40, "edit_images": 1}}
-    found = agents([one, one | {"tools": {"display": 1}}])
+    found = compute_statistics([one, one | {"tools": {"display": 1}}])
     assert found.usage == {"display": 1.0, "edit_images": 0.5}
     assert found.calls == {"display": 41, "edit_images": 1}
 

@@ -101,21 +101,6 @@ def test_words_typed_letter_by_letter_find_what_they_find_at_once(index: Path, t
     assert names(tab) == [f"layer4/{n}" for n in (2, *range(20, 30))]
 
 
-def test_map_is_walked_by_keys(index: Path, tab: Tab):
-    tab.open(index.as_uri(), READY)
-    tab.run("document.querySelector('#map canvas').focus()")
-    key = "document.activeElement.dispatchEvent(new KeyboardEvent('keydown', {{ key: '{}', bubbles: true }}))"
-    for name in ("ArrowRight", "ArrowRight", "ArrowLeft"):
-        tab.run(key.format(name))
-    assert tab.run("document.getElementById('pointed').textContent").startswith("layer4/1 · ")
-    assert tab.run("document.activeElement.getAttribute('aria-valuetext')").startswith("layer4/1 · ")
-    tab.run(key.format("End"))
-    assert tab.run("document.activeElement.ariaValueNow") == "33"
-    tab.run(key.format("Home"))
-    tab.run(key.format("Enter"))
-    tab.wait("document.body?.dataset.page === 'units/net/layer4/0-0.html' && document.readyState === 'complete'")
-
-
 def test_address_keeps_filter_and_order_also_after_the_back_button(index: Path, tab: Tab):
     tab.open(index.as_uri(), READY)
     type_query(tab, "layer4/2 turns>1")

@@ -4,6 +4,7 @@ import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Barrier
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -16,8 +17,8 @@ from openmaia.core.images import EncodedImage
 from openmaia.core.services import GeneratedImage, Generation, Probe, Services, ServiceUsage, UsageLedger
 from openmaia.core.units import Unit
 from openmaia.distributed.pools.handles import Pools
-from openmaia.distributed.pools.replica import BusyClock
-from openmaia.reporting.browser.rows import rows, summary
+from openmaia.distributed.pools.replica import Replica
+from openmaia.reporting.browser.rows import make_rows, summarize_run
 from openmaia.reporting.totals import costs
 from openmaia.runs.parquet import read_record, read_turn, write_record, write_turn
 from openmaia.runs.run import Run
@@ -34,39 +35,31 @@ GREYS = [
 ]
 
 
-# -- the clock: shares by hand ---------------------------------------------------------------------------------------
+# -- a replica -------------------------------------------------------------------------------------------------------
 
 
-def test_a_batch_alone_has_all_the_time_to_itself():
-    clock = BusyClock()
-    assert clock.end(7.0, clock.begin(5.0)) == 2.0
-    assert clock.end(31.0, clock.begin(30.0)) == 1.0
+class Talking:
+    """Answers chats that are there together at the same time."""
+
+    def __init__(self, chats: int):
+        self._barrier = Barrier(chats, timeout=60)
+
+    def reply(self, requests: Sequence[int]) -> list[int]:
+        self._barrier.wait()
+        time.sleep(0.2)
+        self._barrier.wait()
+        return list(requests)
 
 
-def test_batches_under_way_together_share_the_time_equally():
-    """The first is alone for 2 s, both are there for 4 s, the second is alone for 1 s."""
-    clock = BusyClock()
-    first = clock.begin(0.0)
-    second = clock.begin(2.0)
-    assert clock.end(6.0, first) == 2 + 4 / 2
-    assert clock.end(7.0, second) == 4 / 2 + 1
-
-
-def test_shares_add_up_to_the_time_in_which_anything_was_under_way():
-    random = np.random.default_rng(0)
-    clock, busy = BusyClock(), 0.0
-    under_way: list[float] = []
-    total, now = 0.0, 0.0
-    for _ in range(500):
-        step = float(random.exponential())
-        busy += step if under_way else 0.0
-        now += step
-        if under_way and random.random() < 0.5:
-            total += clock.end(now, under_way.pop(int(random.integers(len(under_way)))))
-        else:
-            under_way.append(clock.begin(now))
-    total += sum(clock.end(now, reading) for reading in under_way)
-    assert total == pytest.approx(busy)
+@pytest.mark.parametrize("chats", [1, 4])
+def test_concurrent_chats_share_the_time_of_their_replica(chats: int):
+    replica = Replica("backbone-0", lambda: None, serial=False, _host=Talking(chats))
+    with ThreadPoolExecutor(chats) as threads:
+        began = time.monotonic()
+        spent = [one.seconds for one in threads.map(lambda n: replica._call("reply", [n]), range(chats))]
+        took = time.monotonic() - began
+    assert all(one >= 0.2 / chats for one in spent)
+    assert sum(spent) <= 2 * took
 
 
 # -- the ledger ------------------------------------------------------------------------------------------------------
@@ -209,4 +202,4 @@ def test_the_report_shows_costs_of_the_run_and_of_a_unit(tmp_path: Path):
         assert "Tokens 200 prompt, of these 20 cached; 40 generated" in text
         assert "backbone 5 s of GPUs" in text
         assert "target 0.12 s of GPUs" in text
-    assert summary(run, "x", rows(run, "x", "")).costs.gpu_seconds == 5.125
+    assert summarize_run(run, "x", make_rows(run, "x", "")).costs.gpu_seconds == 5.125

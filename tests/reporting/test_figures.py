@@ -61,23 +61,23 @@ def test_hostile_names_stay_texts_in_every_chart():
     name = "<b>$x_1$</b>"
     pairs = [charts.ScorePair(label=name, link="units/a.html", own=0.9, other=0.4)]
     for figure in (
-        charts.share_bars({name: 0.5}),
+        charts.draw_share_bars({name: 0.5}),
         charts.value_strips({name: [1.0, 2.0]}, first=name),
-        charts.score_pairs(pairs),
+        charts.draw_score_pairs(pairs),
         row_chart([[ChartRow(label=name, is_heading=True)]], []),
     ):
         assert name in texts(svg(figure, name))
 
 
 def test_equal_figures_are_equal_files():
-    one, other = (charts.share_bars({"a": 0.5, "b": 0.25}) for _ in range(2))
+    one, other = (charts.draw_share_bars({"a": 0.5, "b": 0.25}) for _ in range(2))
     assert svg(one, "x") == svg(other, "x")
     assert png(one) == png(other)
 
 
 def test_row_links_to_its_unit_and_says_its_scores():
     pairs = [charts.ScorePair(label="layer4/7", link="units/7.html", own=0.9, other=0.4)]
-    drawn = svg(charts.score_pairs(pairs), "x", {"units/7.html": "layer4/7: own 0.90"})
+    drawn = svg(charts.draw_score_pairs(pairs), "x", {"units/7.html": "layer4/7: own 0.90"})
     links = [element for element in ElementTree.fromstring(drawn).iter() if element.tag.endswith("}a")]
     assert links
     assert all(link.attrib["href"] == "units/7.html" and link[0].text == "layer4/7: own 0.90" for link in links)
@@ -91,7 +91,7 @@ def test_published_marks_are_hollow_and_ours_are_filled():
 
 
 def test_png_shows_what_the_svg_shows():
-    pixels = np.asarray(Image.open(io.BytesIO(png(charts.share_bars({"a": 1.0})))).convert("RGB"))
+    pixels = np.asarray(Image.open(io.BytesIO(png(charts.draw_share_bars({"a": 1.0})))).convert("RGB"))
     blue = np.abs(pixels.astype(int) - (0x2F, 0x62, 0xD9)).max(axis=2) < 3
     assert blue.sum() > 5000
     assert pixels.shape == (64, 720, 3)
@@ -114,7 +114,7 @@ def test_axis_that_need_not_begin_at_zero_covers_its_numbers():
 
 
 def test_columns_that_are_narrow_leave_ticks_out():
-    figure = charts.count_columns({1: 3, 60: 1}, {"turns": {n: str(n) for n in range(1, 61)}})
+    figure = charts.draw_count_columns({1: 3, 60: 1}, {"turns": {n: str(n) for n in range(1, 61)}})
     figure.draw_without_rendering()
     boxes = [label.get_window_extent() for label in figure.axes[0].get_xticklabels()]
     assert all(one.x1 < other.x0 for one, other in pairwise(boxes))
@@ -126,16 +126,16 @@ def test_labels_lie_within_the_figure():
     rows = [ChartRow(label=long, note="n", text="-12.34 / -12.34", marks=(RowMark(value=1.0),))] * 3
     pairs = [charts.ScorePair(label=f"{long}{n}", link="", own=0.9, other=0.4) for n in range(9)]
     assert_inside(row_chart([rows, rows], []))
-    assert_inside(charts.share_bars({long: 1.0, "b": 0.5}))
+    assert_inside(charts.draw_share_bars({long: 1.0, "b": 0.5}))
     assert_inside(
-        charts.count_columns({2: 777, 5: 1}, {"turn": {2: "2", 5: "5"}, "messages": {2: "11-14"}}, ("never", 9))
+        charts.draw_count_columns({2: 777, 5: 1}, {"turn": {2: "2", 5: "5"}, "messages": {2: "11-14"}}, ("never", 9))
     )
-    assert_inside(charts.score_pairs(pairs))
+    assert_inside(charts.draw_score_pairs(pairs))
     assert_inside(charts.value_strips({"unrelated prompts": [-123.4, 0.001], "positive": []}, first="positive"))
 
 
 def test_column_of_the_rest_is_the_last():
-    (axes,) = charts.count_columns({2: 7, 5: 1}, {"turn": {2: "2", 5: "5"}}, ("never", 9)).axes
+    (axes,) = charts.draw_count_columns({2: 7, 5: 1}, {"turn": {2: "2", 5: "5"}}, ("never", 9)).axes
     heights = [bar.get_height() for bar in axes.patches]
     assert heights == [0, 7, 0, 0, 1, 9]
 

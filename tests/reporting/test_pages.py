@@ -12,11 +12,13 @@ import pytest
 
 from openmaia.agent.tasks.grammar import parse
 from openmaia.evaluation.analysis.sanity import NAMES, measured_results, warning
+from openmaia.evaluation.analysis.verdict import run_verdicts
 from openmaia.reporting.browser import write_report
-from openmaia.reporting.browser.rows import RunSummary, rows, summary
+from openmaia.reporting.browser.rows import RunSummary, make_rows, summarize_run
 from openmaia.reporting.browser.unit.observation import DISPLAYED
 from openmaia.reporting.browser.unit.pictures import PREFIX, PagePictures
 from openmaia.runs.run import Run
+from openmaia.runs.state import state
 from tests.conftest import REPOSITORY
 from tests.helpers.samples import turn
 from tests.reporting.making import HOSTILE, Page, call, run, sample_image, table
@@ -129,7 +131,7 @@ def test_claim_links_to_the_turn_that_measured_it(tmp_path: Path):
 
 
 def summary_of(made: Run) -> RunSummary:
-    return summary(made, made.name, rows(made, made.name, "units/"))
+    return summarize_run(made, made.name, make_rows(made, made.name, "units/"))
 
 
 def test_backbone_and_collages_are_named(tmp_path: Path):
@@ -249,6 +251,16 @@ def test_damaged_record_is_a_row_that_says_so(tmp_path: Path):
         index = write_report([made])
         assert f"cannot be shown: {made.files.path(name)}: a record is a damaged Parquet" in table(index)[1][0][2]
     assert "damaged Parquet file" in Page(unit_pages(made)[0].read_text()).text
+
+
+def test_all_views_take_the_state_of_a_unit_from_one_place(tmp_path: Path):
+    made = run(tmp_path)
+    made.files.write("records/net/layer4/0-0.parquet", b"PAR1")
+    columns = table(write_report([made]))[0]
+    assert columns["stop"] == [row["stop"] for row in state(made)["units"]]
+    assert columns["stop"] == ["damaged", "answer", "limit", "failed", "pending"]
+    assert columns["verdict"] == [each.verdict.value for each in run_verdicts(made).values()]
+    assert columns["verdict"][0] == "failed"
 
 
 def test_empty_run_has_a_report(tmp_path: Path):

@@ -13,7 +13,7 @@ from openmaia.core.units import Unit
 from openmaia.evaluation.analysis.sanity import warning
 from openmaia.reporting.browser import write_report
 from openmaia.reporting.figures.papers import published
-from openmaia.reporting.figures.papers.measured import measured, network, share, tool_set
+from openmaia.reporting.figures.papers.measured import measured, name_tool_set, recognize_network, share
 from openmaia.reporting.figures.papers.paper_figures import PaperFigure, paper_figures
 from openmaia.runs.run import InvestigationId, Run
 from tests.helpers.samples import store_evaluation
@@ -105,10 +105,10 @@ def test_ours_stand_with_the_same_network_and_layer(made: dict[str, PaperFigure]
 
 def test_other_weights_are_another_network():
     plain = {"kind": "network", "network": "resnet152", "weights": "", "name": "resnet152"}
-    assert network(plain) == "resnet152"
-    assert network(plain | {"weights": "mine.safetensors"}) == ""
-    assert network(plain | {"network": "timm:resnet18"}) == ""
-    assert network(plain | {"kind": "synthetic"}) == "synthetic"
+    assert recognize_network(plain) == "resnet152"
+    assert recognize_network(plain | {"weights": "mine.safetensors"}) == ""
+    assert recognize_network(plain | {"network": "timm:resnet18"}) == ""
+    assert recognize_network(plain | {"kind": "synthetic"}) == "synthetic"
 
 
 @pytest.mark.parametrize(
@@ -124,7 +124,7 @@ def test_other_weights_are_another_network():
 def test_tool_sets_go_by_the_names_of_the_papers_table(without: list[str], expected: str):
     config = dataclasses.asdict(load(["name=x", "units=all", "target.name=net"])) | {"without": without}
     config["generator"] = {"kind": "diffusers", "diffusion": {"model": "org/flux"}}
-    assert tool_set(config) == expected
+    assert name_tool_set(config) == expected
 
 
 def test_network_that_is_not_in_the_papers_says_so(tmp_path: Path):

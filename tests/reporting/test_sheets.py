@@ -18,9 +18,9 @@ from openmaia.core.services import Exemplar, ExemplarKind, UnitExemplars, UnitSt
 from openmaia.core.units import Unit
 from openmaia.exemplars.store import ExemplarStore
 from openmaia.reporting.browser import write_report
-from openmaia.reporting.browser.sheets import sheet, write_sheets
+from openmaia.reporting.browser.sheets import render_sheet, write_sheets
 from openmaia.reporting.browser.strips import SIDE
-from openmaia.reporting.browser.thumbnails import PREFIX
+from openmaia.reporting.browser.unit.pictures import PREFIX
 from openmaia.runs.files import safe
 from openmaia.runs.run import Run
 from tests.reporting.making import HOSTILE, Page, run
@@ -95,7 +95,7 @@ def images(page: Page) -> list[Image.Image]:
 
 def test_every_unit_has_its_numbers_and_its_state(tmp_path: Path):
     made = store(tmp_path)
-    html = sheet(made, "net", "layer4", [0, 2, 3, 4]).decode()
+    html = render_sheet(made, "net", "layer4", [0, 2, 3, 4]).decode()
     rows = re.findall(r'<section class="row" id="unit-(\d+)">(.*?)</section>', html, re.DOTALL)
     assert [index for index, _ in rows] == ["0", "2", "3", "4"]
     for index, row in rows:
@@ -107,7 +107,7 @@ def test_every_unit_has_its_numbers_and_its_state(tmp_path: Path):
 
 
 def test_images_are_small_webp_the_highest_first(tmp_path: Path):
-    page = Page(sheet(store(tmp_path), "net", "layer4", [0, 1]).decode())
+    page = Page(render_sheet(store(tmp_path), "net", "layer4", [0, 1]).decode())
     shown = images(page)
     assert len(shown) == 2 * 10
     assert {image.format for image in shown} == {"WEBP"}
@@ -117,7 +117,7 @@ def test_images_are_small_webp_the_highest_first(tmp_path: Path):
 
 
 def test_mask_is_outlined_and_can_be_hidden(tmp_path: Path):
-    html = sheet(store(tmp_path), "net", "layer4", [0]).decode()
+    html = render_sheet(store(tmp_path), "net", "layer4", [0]).decode()
     outlines = [path["d"] for path in Page(html).all("path")]
     assert len(outlines) == 10
     xs = [float(number) for number in re.findall(r"[\d.]+", outlines[0])[::2]]
@@ -126,13 +126,13 @@ def test_mask_is_outlined_and_can_be_hidden(tmp_path: Path):
 
 
 def test_layer_without_space_has_nothing_to_mask(tmp_path: Path):
-    page = Page(sheet(store(tmp_path, maps=False), "net", "layer4", [0]).decode())
+    page = Page(render_sheet(store(tmp_path, maps=False), "net", "layer4", [0]).decode())
     assert len(page.all("img")) == 10
     assert not page.all("path") and not page.all("input")
 
 
 def test_unit_that_cannot_be_read_says_so_and_the_others_are_shown(tmp_path: Path):
-    page = Page(sheet(store(tmp_path), "net", "layer4", [0, 77]).decode())
+    page = Page(render_sheet(store(tmp_path), "net", "layer4", [0, 77]).decode())
     assert "holds no exemplars of net/layer4/77" in page.text
     assert len(page.all("img")) == 10
 
@@ -143,21 +143,21 @@ def test_image_that_cannot_be_decoded_costs_its_unit_only(tmp_path: Path):
     data = path.read_bytes()
     at = data.index(b"WEBP", 0)
     path.write_bytes(data[: at - 8] + b"XXXX" + data[at - 4 :])
-    page = Page(sheet(made, "net", "layer4", [0, 1]).decode())
+    page = Page(render_sheet(made, "net", "layer4", [0, 1]).decode())
     assert page.text.count("not a readable image") in (1, 2)
-    assert len(re.findall("unit-", sheet(made, "net", "layer4", [0, 1]).decode())) == 2
+    assert len(re.findall("unit-", render_sheet(made, "net", "layer4", [0, 1]).decode())) == 2
 
 
 def test_sheet_has_a_bounded_weight(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("openmaia.reporting.browser.sheets.SHEET_BYTES", 2000)
-    page = Page(sheet(store(tmp_path), "net", "layer4", [0, 1, 2]).decode())
+    page = Page(render_sheet(store(tmp_path), "net", "layer4", [0, 1, 2]).decode())
     assert 0 < sum(len(image["src"]) for image in page.all("img")) < 4_000
     assert "not kept on this page" in page.text
 
 
 def test_more_units_than_a_sheet_holds_are_refused(tmp_path: Path):
     with pytest.raises(ValueError, match="65 units on one sheet; at most 64"):
-        sheet(store(tmp_path), "net", "layer4", range(65))
+        render_sheet(store(tmp_path), "net", "layer4", range(65))
 
 
 # -- of a run ------------------------------------------------------------------------------------------------------------
@@ -193,7 +193,7 @@ def test_hostile_names_stay_names(tmp_path: Path):
 def test_texts_of_a_hostile_store_do_not_become_markup(tmp_path: Path):
     made = store(tmp_path, layer="layer4")
     made.files.write("manifest.json", made.files.read("manifest.json").replace(b"0.99", b'"<script>1</script>"'))  # pyright: ignore[reportOptionalMemberAccess]
-    page = Page(sheet(made, HOSTILE, "layer4", [0]).decode())
+    page = Page(render_sheet(made, HOSTILE, "layer4", [0]).decode())
     assert not page.all("script")
     assert HOSTILE in page.text
 

@@ -13,7 +13,7 @@ from openmaia.cli.assembly import ConfigAssembly
 from openmaia.config.loading import load
 from openmaia.core.services import ServiceUsage
 from openmaia.distributed.sweep import UNTESTED, run_sweep
-from openmaia.reporting.trace import record_events
+from openmaia.reporting.trace import make_events
 from openmaia.runs.records import Record
 from openmaia.runs.run import Run
 from tests.helpers import samples, sweeping
@@ -124,7 +124,7 @@ def test_waits_of_a_known_turn():
     calls = sum(call.seconds for call in turn.calls)
     waits = {
         each["name"]: each["dur"] * MICROSECOND
-        for each in record_events(record, 1, 1)
+        for each in make_events(record, 1, 1)
         if each["tid"] == 2 and each["ph"] == "X"
     }
     assert waits == pytest.approx({"wait for the reply": 0.25, "wait of the calls": calls - 0.125})
@@ -133,7 +133,7 @@ def test_waits_of_a_known_turn():
 def test_experiment_that_asks_the_backbone_has_one_wait():
     spent = {"backbone": ServiceUsage(requests=2, seconds=1.25)}
     record = samples.record(turns=(samples.turn(backbone_seconds=1.5, experiment_seconds=1.0, spent=spent),))
-    waits = [each for each in record_events(record, 1, 1) if each["tid"] == 2 and each["ph"] == "X"]
+    waits = [each for each in make_events(record, 1, 1) if each["tid"] == 2 and each["ph"] == "X"]
     assert [each["name"] for each in waits] == ["wait of reply and calls"]
 
 

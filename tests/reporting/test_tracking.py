@@ -17,10 +17,9 @@ from openmaia.agent.loop import InvestigationResult
 from openmaia.config.loading import load
 from openmaia.config.schema import Config
 from openmaia.core.errors import UsageError
-from openmaia.core.text import printable
 from openmaia.evaluation.analysis.verdict import Verdict
 from openmaia.reporting.tracking import start
-from openmaia.reporting.tracking.series import LiveSeries, plain
+from openmaia.reporting.tracking.series import LiveSeries, make_plain
 from openmaia.reporting.tracking.wandb_run import read_state
 from openmaia.runs.run import InvestigationId, Run
 from tests.helpers import samples
@@ -127,27 +126,6 @@ def test_unit_has_length_tokens_tools_and_labels(tracked: Tracked):
     assert point["unit/labels"] == "; ".join(header["labels"])
 
 
-def test_conversation_of_a_unit_is_a_trace(tracked: Tracked):
-    roots = [json.loads(row["conversation.root_span_dumps"]) for row in tracked.units]
-    by_name = {root["name"]: root for root in roots}
-    assert len(by_name) == 3
-    for investigation in tracked.run.done():
-        record = tracked.run.record(investigation)
-        root = by_name[shown(str(record.unit))]
-        assert [span["name"] for span in root["child_spans"]] == [f"turn {turn.index}" for turn in record.turns]
-        for turn, span in zip(record.turns, root["child_spans"], strict=True):
-            [reply, *experiments] = span["child_spans"]
-            assert reply["results"][0]["outputs"]["reply"] == shown(turn.reply)
-            assert len(experiments) == bool(turn.code)
-            for experiment in experiments:
-                assert experiment["results"][0]["inputs"]["code"] == shown(turn.code)
-                assert [one["name"] for one in experiment["child_spans"] or []] == [call.name for call in turn.calls]
-
-
-def shown(text: str) -> str:
-    return printable(text, keep="\n", replacement="\ufffd")
-
-
 def test_series_hold_progress_pools_failures_and_agents(tracked: Tracked):
     assert tracked.last("investigations/total") == 4
     assert tracked.last("pools/backbone/batch") == 4
@@ -220,7 +198,7 @@ def test_unit_has_its_gpu_seconds(tmp_path: Path):
 
 def test_names_of_metrics_are_plain(tracked: Tracked):
     keys = {key for row in tracked.history for key in row}
-    assert all(all(plain(part) == part for part in re.split(r"[/.]", key)) for key in keys)
+    assert all(all(make_plain(part) == part for part in re.split(r"[/.]", key)) for key in keys)
 
 
 def test_healthy_tracker_says_nothing(tracked: Tracked):
@@ -242,9 +220,9 @@ def test_workspace_is_valid_and_shows_what_was_told(tracked: Tracked):
     workspaces = pytest.importorskip("wandb_workspaces.workspaces")
     from wandb_workspaces.workspaces import internal
 
-    from openmaia.reporting.tracking.workspace import make_workspace, specification
+    from openmaia.reporting.tracking.workspace import make_workspace, to_json
 
-    text = specification(make_workspace(tracked.run))
+    text = to_json(make_workspace(tracked.run))
     shown = workspaces.Workspace._from_model(internal.View.model_validate_json(text))
     assert [section.name for section in shown.sections] == ["Agents", "Progress", "Pools", "Units"]
     told = {key for row in tracked.history for key in row}

@@ -28,7 +28,7 @@ from openmaia.runs.evidence import (
     EvidenceCheck,
     HypothesisEvidence,
 )
-from openmaia.runs.parquet import drawn_prompts, read_record, write_record
+from openmaia.runs.parquet import read_drawn_prompts, read_record, write_record
 from openmaia.runs.records import Record
 from openmaia.runs.results import SIGNIFICANCE, SIGNIFICANCE_SCHEMA
 from openmaia.runs.run import EVALUATION, InvestigationId, Run
@@ -174,7 +174,7 @@ def test_column_of_another_type_is_a_store_error(name: str, place: tuple[Any, ..
             continue
         other = schema.set(schema.get_field_index(column), pa.field(column, kind))
         data = tables.dump([row | {column: emptied(row[column], tuple(inner))} for row in rows], other, header)
-        for reader in (read_record, drawn_prompts) if name == "record" else (read_trial,):
+        for reader in (read_record, read_drawn_prompts) if name == "record" else (read_trial,):
             with pytest.raises(StoreError, match=column):
                 reader(data)
 

@@ -1,5 +1,6 @@
 """The run directory: its config, what is pending, running, done and failed, and the tables derived from it."""
 
+import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,10 +18,11 @@ from openmaia.evaluation.scores import Evaluation
 from openmaia.evaluation.storage import to_parquet
 from openmaia.evaluation.trials import Trial
 from openmaia.runs.ids import InvestigationId
-from openmaia.runs.lease import take
+from openmaia.runs.lease import held, take
+from openmaia.runs.progress import ProgressFile
 from openmaia.runs.records import Stop
 from openmaia.runs.run import EVALUATION, Run
-from openmaia.runs.state import state
+from openmaia.runs.state import counts, state, states
 from tests.helpers.samples import HOSTILE_NAMES, UNIT, record, store_evaluation, turn
 
 UNITS = [replace(UNIT, index=index) for index in (7, 3, 10)]
@@ -310,6 +312,39 @@ def test_state_counts_every_investigation_once(run: Run):
     assert [current[key] for key in keys] == ["demo", 1, 1, 1, 1]
     assert [unit["stop"] for unit in current["units"]] == ["answer", "failed", "running", "pending"]
     assert [unit["cause"] for unit in current["units"]] == ["", "a cause", "", ""]
+
+
+def test_states_name_each_kind_of_investigation(run: Run):
+    run.set_plan([replace(UNIT, index=index) for index in range(5)], 1)
+    done, damaged, failed, running, pending = run.plan()
+    unplanned = InvestigationId(unit=replace(UNIT, index=9), replicate=0)
+    run.publish(record(done.unit, stop=Stop.LIMIT, cause="limits.turns=3"))
+    run.publish(record(damaged.unit))
+    run.files.write(f"records/{damaged.path}.parquet", b"PAR1")
+    run.fail(failed, "a cause")
+    run.journal(running).append(turn(0))
+    run.publish(record(unplanned.unit))
+    found = states(run)
+    assert {each: (one.state.value, one.cause) for each, one in found.items()} == {
+        done: ("limit", "limits.turns=3"),
+        damaged: ("damaged", "its record cannot be read"),
+        failed: ("failed", "a cause"),
+        running: ("running", ""),
+        pending: ("pending", ""),
+        unplanned: ("answer", ""),
+    }
+    assert list(found) == [*run.plan(), unplanned]
+    assert states(run, [pending, damaged]) == {each: found[each] for each in (pending, damaged)}
+
+
+def test_failed_investigation_that_is_repeated_is_running(run: Run):
+    again, other = run.plan()[:2]
+    run.fail(again, "a cause")
+    run.fail(other, "a cause")
+    with held(run.investigations):
+        ProgressFile(run).write([(again, time.time())])
+        assert [one.state.value for one in states(run, [again, other]).values()] == ["running", "failed"]
+        assert (len(counts(run).running), counts(run).failed) == (1, 1)
 
 
 def test_state_has_every_promised_key(run: Run):

@@ -12,7 +12,7 @@ from openmaia.agent.tasks.task import load as load_task
 from openmaia.cli.assembly import datasets, investigations
 from openmaia.core.images import EncodedImage, flatten
 from openmaia.core.units import Unit
-from openmaia.exemplars.compute import exemplar_images
+from openmaia.exemplars.compute import list_images
 from openmaia.models.targets.networks import classifier
 from openmaia.offline.experimenter.eyes import Eyes
 from openmaia.runs.records import Record
@@ -73,7 +73,7 @@ def _pictures(key: str) -> tuple[EncodedImage, ...]:
     config, *overrides = json.loads(key)
     settings = setting.config(config, tuple(overrides))
     found: list[EncodedImage] = []
-    for item in exemplar_images(settings, datasets.image_dataset(settings)):
+    for item in list_images(settings, datasets.image_dataset(settings)):
         image = item.load()
         image.thumbnail((LARGEST, LARGEST))
         found.append(EncodedImage.of(np.asarray(flatten(image))))

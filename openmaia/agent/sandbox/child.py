@@ -3,9 +3,9 @@
 It exchanges messages with the parent on private descriptors; the parent captures stdout and stderr. The source of this
 module is sent to the process, so it may import only the standard library.
 
-Nothing here protects the parent: the agent's code shares this interpreter and can reach all of it (`gc`, frames,
-ctypes). It can also use the pipes to the parent, so the parent trusts nothing that it receives. The closures in
-this module only prevent the agent's code from breaking its own connection to the tools by accident.
+Nothing here protects the parent: the agent's code shares this interpreter, can reach all of it (`gc`, frames, ctypes)
+and can use the pipes, so the parent trusts nothing that it receives. The closures only prevent the agent's code from
+breaking its connection to the tools by accident.
 """
 
 import builtins
@@ -30,25 +30,22 @@ from openmaia.agent.sandbox import frames
 from openmaia.agent.sandbox.confine import confine
 from openmaia.agent.sandbox.executor import execute
 
-EARLY = ("numpy", "numpy.random", "PIL.Image")
+_EARLY = ("numpy", "numpy.random", "PIL.Image")
 """Modules that nearly every experiment imports. They are imported while the backbone writes its first reply."""
 
 PREDEFINED = {
     **{name: name for name in ("base64", "io", "json", "math", "os", "random", "re", "statistics", "sys", "time")},
     **{"np": "numpy", "numpy": "numpy", "PIL": "PIL"},
 }
-"""The modules that are defined for an experiment, by name. Experiments written for the published MAIA code use most of
-them without an import."""
+"""Modules by the name that is defined for an experiment. Code for the published MAIA uses most of them without an
+import."""
 TYPING = ("Any", "Dict", "List", "Optional", "Tuple", "Union")
 
 Frame = dict[str, Any]
 
 
 class CallRefused(RuntimeError):
-    """A tool call failed, for example because of an invalid argument.
-
-    The agent's code knows this class as `ToolError`.
-    """
+    """A tool call failed. The agent's code knows this class as `ToolError`."""
 
 
 # Tracebacks show the name by which the agent can catch it.
@@ -56,19 +53,18 @@ CallRefused.__module__, CallRefused.__name__, CallRefused.__qualname__ = "builti
 
 
 class PackageFinder:
-    """Meta path finder that makes numpy, Pillow and scipy importable.
-
-    Other packages in the same site-packages folder stay unavailable, and its .pth files are not executed.
+    """Meta path finder for numpy, Pillow and scipy alone: other packages beside them stay unavailable, and no .pth file
+    is executed.
 
     Args:
-        folders: The folder of each of the three packages, by package name.
+        folders: The folder of each package, by its name.
     """
 
     def __init__(self, folders: dict[str, str]):
         self._folders = folders
 
     def find_spec(self, name: str, path: object = None, target: object = None) -> ModuleSpec | None:
-        """Returns the spec of numpy, PIL or scipy, if it is installed, or None for any other module."""
+        """Returns the spec of one of the packages; None for any other module."""
         if (folder := self._folders.get(name)) is None:
             return None
         file = f"{folder}/__init__.py"
@@ -76,7 +72,7 @@ class PackageFinder:
 
 
 def main() -> None:
-    """Confines this process, prepares the namespace of the agent's code, and runs experiments until it is killed."""
+    """Confines this process, prepares the namespace, and runs experiments until it is killed."""
     source, sink = _take_pipes()
     receive = _receiver(source)
     initial = receive()
@@ -115,18 +111,15 @@ def _serve(
 
 
 def _take_pipes() -> tuple[int, int]:
-    """Moves the pipes of the messages from stdin and stdout to other file descriptors.
-
-    stdin becomes empty, and stdout is redirected to stderr, so that output of C code is captured too.
-
-    Returns:
-        The descriptor from which messages are read, and the one to which they are written.
+    """Moves the pipes of the messages from stdin and stdout to other descriptors, and returns these (to read, to
+    write).
     """
     source, sink = os.dup(0), os.dup(1)
     empty, writer = os.pipe()
     os.close(writer)
     os.dup2(empty, 0)
     os.close(empty)
+    # Output of C code is captured too.
     os.dup2(2, 1)
     return source, sink
 
@@ -250,10 +243,9 @@ def _sleep(seconds: float, /) -> None:
 
 
 def _prepare_interpreter() -> None:
-    """Imports the modules in EARLY, replaces `time.sleep`, and fixes the seeds."""
     random.seed(0)
     time.sleep = _sleep  # the real one waits until a time, which sandlock's fixed clock shifts by years
-    for name in EARLY:
+    for name in _EARLY:
         with contextlib.suppress(ImportError):
             importlib.import_module(name)
     if "numpy" in sys.modules:

@@ -1,9 +1,9 @@
 """Confines the sandboxed process from inside, before it runs the agent's code.
 
-The source of this module is sent to that process, so it may import only the standard library.
-
-`sandlock` installs Landlock and a seccomp filter before the interpreter starts. This file adds what sandlock cannot do:
+`sandlock` installs Landlock and a seccomp filter before the interpreter starts. This file adds what it cannot do:
 resource limits, dropping root's capabilities, and the filter of `system_calls.py`.
+
+The source of this module is sent to that process, so it may import only the standard library.
 """
 
 import ctypes
@@ -15,31 +15,25 @@ import sys
 
 from openmaia.agent.sandbox import system_calls
 
-SHARED_SLACK_MB = 1024  # libraries also occupy address space
-OPEN_FILES = 128
+_SHARED_SLACK_MB = 1024  # libraries also occupy address space
+_OPEN_FILES = 128
 
 _PR_SET_PDEATHSIG, _PR_SET_SECCOMP, _PR_SET_CHILD_SUBREAPER, _PR_SET_NO_NEW_PRIVS = 1, 22, 36, 38
 _CAPABILITY_VERSION_3 = 0x20080522
 
 
 def confine(*, memory_mb: int, cpu_seconds: int, scratch_mb: int, processes: int, parent: int, strict: bool) -> None:
-    """Limits and confines this process for the rest of its lifetime. For the limits see `contract.SandboxLimits`.
+    """Confines this process for the rest of its lifetime. For the limits see `contract.SandboxLimits`.
 
-    Args:
-        memory_mb: Memory in MiB.
-        cpu_seconds: CPU time in seconds.
-        scratch_mb: Largest size of each file in MiB.
-        processes: If it is 1, the process cannot fork.
-        parent: The pid of the supervisor, which started this process. When the supervisor dies, this process is killed.
-        strict: Whether to raise an exception if Linux refuses a resource limit, or if the system call numbers of the
-            machine are not known. Otherwise this protection is left out.
+    When the supervisor `parent` (a pid) dies, this process is killed. `strict` raises an exception if Linux refuses a
+    resource limit, or if the system call numbers of the machine are not known; otherwise this protection is left out.
     """
     limits = {
         resource.RLIMIT_CORE: (0, 0),
-        resource.RLIMIT_NOFILE: (OPEN_FILES, OPEN_FILES),
+        resource.RLIMIT_NOFILE: (_OPEN_FILES, _OPEN_FILES),
         resource.RLIMIT_FSIZE: (scratch_mb << 20, scratch_mb << 20),
         resource.RLIMIT_DATA: (memory_mb << 20, memory_mb << 20),
-        resource.RLIMIT_AS: ((memory_mb + SHARED_SLACK_MB) << 20, (memory_mb + SHARED_SLACK_MB) << 20),
+        resource.RLIMIT_AS: ((memory_mb + _SHARED_SLACK_MB) << 20, (memory_mb + _SHARED_SLACK_MB) << 20),
         resource.RLIMIT_CPU: (cpu_seconds, cpu_seconds + 1),  # SIGXCPU tells the cause, SIGKILL cannot be caught
     }
     for what, (soft, hard) in limits.items():
@@ -57,7 +51,7 @@ def confine(*, memory_mb: int, cpu_seconds: int, scratch_mb: int, processes: int
     _prctl(libc, _PR_SET_CHILD_SUBREAPER, 1)  # this process adopts orphans, so that the parent sees them
     _drop_capabilities(libc)
     if platform.machine() in system_calls.MACHINES:
-        _deny(libc, system_calls.program(platform.machine(), forks=processes > 1))
+        _deny(libc, system_calls.make_program(platform.machine(), forks=processes > 1))
     elif strict:
         raise OSError(f"no system call numbers known for {platform.machine()}")
 
@@ -76,10 +70,8 @@ def _prctl(libc: ctypes.CDLL, option: int, *arguments: int) -> None:
 
 
 def _drop_capabilities(libc: ctypes.CDLL) -> None:
-    """Drops all capabilities, so that root becomes an ordinary user who owns root's files.
-
-    Processes of other users lost theirs when they started the interpreter.
-    """
+    # Root becomes an ordinary user who owns root's files. Processes of other users lost theirs when they started the
+    # interpreter.
     header = ctypes.create_string_buffer(struct.pack("Ii", _CAPABILITY_VERSION_3, 0))
     if libc.capset(header, ctypes.create_string_buffer(24)) != 0:
         raise OSError(ctypes.get_errno(), "capset")

@@ -11,24 +11,17 @@ import traceback
 from collections.abc import Callable
 from typing import Any
 
-ENTRY_POINTS = ("run_experiment", "execute_command")
-MAX_ERROR = 20_000
-"""Largest number of characters of a traceback."""
-MAX_REPR = 10_000
-"""Largest number of characters that are printed of the result of an entry point, a function in ENTRY_POINTS."""
+_ENTRY_POINTS = ("run_experiment", "execute_command")
+_MAX_ERROR = 20_000
+"""Characters of a traceback."""
+_MAX_REPR = 10_000
+"""Characters that are printed of the result of an entry point."""
 _FILE = "<experiment "
 
 
 def execute(code: str, number: int, namespace: dict[str, Any]) -> tuple[str, str]:
-    """Runs the code of an experiment and catches every exception that it raises.
-
-    Args:
-        code: Python text.
-        number: The number of the experiment, for tracebacks.
-        namespace: The global variables of the code.
-
-    Returns:
-        A value of `contract.Status` ("timeout" for a KeyboardInterrupt) and the traceback for the agent.
+    """Runs the code of an experiment. Returns a value of `contract.Status` ("timeout" for a KeyboardInterrupt) and the
+    traceback of any exception.
     """
     signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
@@ -51,22 +44,21 @@ def _run(code: str, filename: str, namespace: dict[str, Any]) -> None:
     linecache.cache[filename] = (len(code), None, code.splitlines(keepends=True), filename)
     tree = ast.fix_missing_locations(ExemplarsAsLists().visit(ast.parse(code, filename)))
     exec(compile(tree, filename, "exec", dont_inherit=True), namespace)
-    for name in uncalled_entry_points(tree):
+    for name in find_uncalled_entry_points(tree):
         function = namespace.get(name)
         if callable(function):
             result = function(*_arguments(function, namespace))
             if result is not None:
-                print(repr(result)[:MAX_REPR])
+                print(repr(result)[:_MAX_REPR])
 
 
 class ExemplarsAsLists(ast.NodeTransformer):
-    """Adds the argument as_lists=True to calls of the form `activations, images = tools.dataset_exemplars(...)`.
-
-    Code in the style of the published MAIA (2024) expects two lists. By default, the tool returns a list of pairs.
+    """Adds as_lists=True to calls of the form `activations, images = tools.dataset_exemplars(...)`. Code for the
+    published MAIA expects two lists; by default, the tool returns a list of pairs.
     """
 
     def visit_Assign(self, node: ast.Assign) -> ast.Assign:
-        """Adds `as_lists=True` to a call of `dataset_exemplars` whose result is assigned to two names."""
+        """Adds the argument where the result is assigned to two names."""
         self.generic_visit(node)
         call = node.value
         if (
@@ -83,14 +75,13 @@ class ExemplarsAsLists(ast.NodeTransformer):
         return node
 
 
-def uncalled_entry_points(tree: ast.Module) -> list[str]:
-    """Returns the names of the entry points (functions in ENTRY_POINTS) that an experiment defines but does not call.
-
-    Experiments in the styles of the published MAIA code define such a function and expect the program to call it.
+def find_uncalled_entry_points(tree: ast.Module) -> list[str]:
+    """Returns the functions in _ENTRY_POINTS that an experiment defines but does not call. Code for the published MAIA
+    expects the program to call them.
     """
     defined = {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
     called = {n.func.id for n in ast.walk(tree) if isinstance(n, ast.Call) and isinstance(n.func, ast.Name)}
-    return [name for name in ENTRY_POINTS if name in defined - called]
+    return [name for name in _ENTRY_POINTS if name in defined - called]
 
 
 def _arguments(function: Callable[..., Any], namespace: dict[str, Any]) -> list[Any]:
@@ -109,17 +100,17 @@ def _format(error: BaseException) -> str:
         text = "".join(summary.format())
     except BaseException as failure:  # a hostile exception, or too little memory to describe this one
         text = f"{type(error).__name__} (its text could not be made: {type(failure).__name__})\n"
-    if len(text) > MAX_ERROR:
-        half = MAX_ERROR // 2
+    if len(text) > _MAX_ERROR:
+        half = _MAX_ERROR // 2
         text = f"{text[:half]}\n[...]\n{text[-half:]}"
     return text.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
 def _keep_own_frames(summary: traceback.TracebackException, visited: set[int]) -> None:
-    """Removes the frames of libraries and of this program, because the agent cannot change their code."""
     if id(summary) in visited:
         return
     visited.add(id(summary))
+    # The agent cannot change the code of libraries and of this program.
     own = [frame for frame in summary.stack if frame.filename.startswith(_FILE)]
     summary.stack = traceback.StackSummary.from_list(own)
     for linked in (summary.__cause__, summary.__context__, *(getattr(summary, "exceptions", None) or ())):

@@ -10,12 +10,12 @@ from openmaia.agent.sandbox.frames import FrameError, Json
 from openmaia.agent.sandbox.process import GRACE, Child, ChildLost
 from openmaia.core.errors import ToolError
 
-MAX_ERROR = 100_000
-MAX_NAME = 200
+_MAX_ERROR = 100_000
+_MAX_NAME = 200
 
 
 class CappedOutput:
-    """Passes at most `limit` bytes of an experiment's output to `write` as text, and counts the bytes that it drops."""
+    """Passes at most `limit` bytes of output to `write` as text, and counts the bytes that it drops."""
 
     def __init__(self, write: Callable[[str], None], limit: int):
         self._write, self._limit = write, limit
@@ -30,10 +30,7 @@ class CappedOutput:
             self._write(text)
 
     def finish(self) -> None:
-        """Ends the output. Writes a note about how many bytes were dropped, if any.
-
-        If the output ends within a UTF-8 character, the replacement character U+FFFD is written for it.
-        """
+        """Ends the output, with a note about dropped bytes. A character of which a part is missing becomes U+FFFD."""
         if text := self._decoder.decode(b"", True):
             self._write(text)
         if self._dropped:
@@ -41,14 +38,7 @@ class CappedOutput:
 
 
 class ExperimentMonitor:
-    """Runs one experiment in a child process, answers its tool calls, and stops it at its deadline.
-
-    Args:
-        child: The process.
-        limits: The limits of the time and output of the experiment.
-        serve: Answers the tool calls of the code.
-        write: Receives the text that the experiment writes.
-    """
+    """Runs one experiment in a child process, answers its tool calls, and stops it at its deadline."""
 
     def __init__(self, child: Child, limits: SandboxLimits, serve: CallHandler, write: Callable[[str], None]):
         self._child, self._limits, self._serve = child, limits, serve
@@ -65,19 +55,11 @@ class ExperimentMonitor:
         return self._begun + self._served + self._limits.seconds
 
     def run(self, code: str, number: int) -> SandboxResult:
-        """Runs the code of an experiment.
+        """Runs the code of an experiment, whose number must differ from earlier ones. Exceptions of the code are part
+        of the result.
 
-        Args:
-            code: Python text.
-            number: The number of the experiment. It must differ from those of earlier experiments in this child.
-
-        Returns:
-            The result of the experiment. If the agent's code raised an exception, the result describes it.
-
-        Raises:
-            FrameError: The code is too long to be sent to the child.
-            Exception: The callback `write` or `serve` raised it. Two exceptions of `serve` are handled instead: a
-                ToolError is raised in the agent's code, and ExperimentStopped stops the experiment.
+        Raises FrameError if the code is too long to be sent, and what `write` or `serve` raise, apart from ToolError
+        and ExperimentStopped (see `CallHandler`).
         """
         self._child.on_text = self._output
         try:
@@ -104,7 +86,7 @@ class ExperimentMonitor:
     def _answer(self, message: dict[str, Json]) -> bool:
         match message:
             case {"kind": "call", "name": str(name), "args": list(args), "kwargs": dict(kwargs), **rest} if not rest:
-                if not name.isidentifier() or len(name) > MAX_NAME:
+                if not name.isidentifier() or len(name) > _MAX_NAME:
                     raise ChildLost("it called a tool by an invalid name")
                 try:
                     reply = self._call(name, args, kwargs)
@@ -130,11 +112,11 @@ class ExperimentMonitor:
             self._served += time.monotonic() - begun
 
     def _done(self, message: dict[str, Json], number: int) -> SandboxResult:
-        """Checks the final message and suspends the child, because its code may have forged the message to run on."""
         status, error = message.get("status"), message.get("error")
+        # The agent's code may have forged the message: nothing in it is believed, and the child is suspended.
         if message.get("number") != number:
             raise ChildLost("it wrote the end of another experiment")
-        if status not in ("ok", "error", "memory", "timeout") or not isinstance(error, str) or len(error) > MAX_ERROR:
+        if status not in ("ok", "error", "memory", "timeout") or not isinstance(error, str) or len(error) > _MAX_ERROR:
             raise ChildLost("it wrote a message of an unknown kind")
         if status == "timeout":
             status = "error"  # the agent's code raised its own KeyboardInterrupt
@@ -145,8 +127,8 @@ class ExperimentMonitor:
         return SandboxResult(status=Status(status), error=error, replaced=lingers, seconds=seconds)
 
     def _stop(self) -> SandboxResult:
-        """Stops an experiment at its deadline, first with SIGINT, so that a traceback shows what took the time."""
         seconds = self._seconds
+        # First SIGINT, so that a traceback shows what took the time.
         self._child.interrupt()
         trace = ""
         try:
@@ -154,7 +136,7 @@ class ExperimentMonitor:
         except ChildLost:
             last = None
         if isinstance(last, dict) and isinstance(text := cast("dict[str, Any]", last).get("error"), str):
-            trace = text[:MAX_ERROR]
+            trace = text[:_MAX_ERROR]
         self._child.reap()
         why = f"Timeout: {self._reason}.\n"
         return SandboxResult(status=Status.TIMEOUT, error=trace + why, replaced=True, seconds=seconds)

@@ -17,31 +17,24 @@ Json = None | bool | int | float | str | list["Json"] | dict[str, "Json"] | byte
 
 MAGIC = b"OMF1"
 PREFIX = struct.Struct("!4sII")
-MAX_FRAME = (1 << 32) - 1
-MAX_JSON = 8 << 20  # JSON grows up to about twenty times when parsed; blobs do not
+_MAX_FRAME = (1 << 32) - 1
+_MAX_JSON = 8 << 20  # JSON grows up to about twenty times when parsed; blobs do not
 MAX_VALUES = 1 << 19  # separators in the JSON, those in its texts included
 MAX_DEPTH = 32
 MAX_INT = 1 << 256
-BLOB = "$blob"
+_BLOB = "$blob"
 
 
 class FrameError(ValueError):
-    """A frame, an encoded message between the sandbox and its parent, is too large or malformed."""
+    """A frame is too large or malformed."""
 
 
 def encode(message: Json, limit: int) -> list[bytes]:
-    """Encodes a message to or from the sandbox as one frame.
+    """Encodes a message as one frame: a list of buffers, which are written one after the other. `limit` is the maximum
+    of the JSON and the blobs together, in bytes.
 
-    Args:
-        message: The message.
-        limit: The maximum size of the JSON and the blobs together, in bytes.
-
-    Returns:
-        The frame as a list of buffers, which are written to the pipe one after the other.
-
-    Raises:
-        TypeError: A value has a type that cannot be sent.
-        FrameError: The message is too large, too deep, or holds a number or a text that cannot be sent.
+    Raises TypeError if a value has a type that cannot be sent, and FrameError if the message is too large, too deep, or
+    holds a number or a text that cannot be sent.
     """
     blobs: list[bytes] = []
     plain = _strip(message, blobs, limit, 0)
@@ -53,18 +46,7 @@ def encode(message: Json, limit: int) -> list[bytes]:
 
 
 def _strip(value: Any, blobs: list[bytes], limit: int, depth: int) -> Any:
-    """Returns a copy of a value in which references replace the byte strings, and appends the byte strings to `blobs`.
-
-    Args:
-        value: The message or a part of it.
-        blobs: Receives the byte strings.
-        limit: The maximum size of a byte string.
-        depth: The nesting level of the value.
-
-    Raises:
-        TypeError: A value has a type that cannot be sent.
-        FrameError: The value is too large or too deep, or holds a number or a text that cannot be sent.
-    """
+    """Returns a copy of a value in which references replace the byte strings, and appends the byte strings to `blobs`."""
     if depth > MAX_DEPTH:
         raise FrameError(f"the value is nested deeper than {MAX_DEPTH} levels")
     if value is None or isinstance(value, bool):
@@ -83,19 +65,19 @@ def _strip(value: Any, blobs: list[bytes], limit: int, depth: int) -> Any:
         if size > limit:  # before the copy below doubles it
             raise FrameError(f"the value has {size} bytes, at most {limit} can be sent at once")
         blobs.append(bytes(data))
-        return {BLOB: size}
+        return {_BLOB: size}
     if isinstance(value, (list, tuple)):
         return [_strip(item, blobs, limit, depth + 1) for item in cast("Iterable[Any]", value)]
     if isinstance(value, dict):
         items = cast("dict[Any, Any]", value)
-        if not all(isinstance(key, str) for key in items) or BLOB in items:
-            raise TypeError(f"keys must be strings other than {BLOB!r}")
+        if not all(isinstance(key, str) for key in items) or _BLOB in items:
+            raise TypeError(f"keys must be strings other than {_BLOB!r}")
         return {_whole(key): _strip(item, blobs, limit, depth + 1) for key, item in items.items()}
     raise TypeError(f"cannot send a value of type {type(value).__name__}")
 
 
 def _whole(text: str) -> str:
-    """Returns a text if UTF-8 can represent it. Raises FrameError if it holds halves of characters (surrogates)."""
+    """Returns a text if UTF-8 can represent it: if it holds no halves of characters (surrogates)."""
     try:
         text.encode("utf-8")
     except UnicodeEncodeError as error:
@@ -108,46 +90,36 @@ def _whole(text: str) -> str:
 
 
 def check_values(text: bytes) -> None:
-    """Raises FrameError if the JSON of a message has more than MAX_VALUES values. Their objects take more than the text."""
+    """Raises FrameError if the JSON of a message has more than MAX_VALUES values, whose objects take more memory than
+    the text.
+    """
     count = text.count(b",") + text.count(b"[") + text.count(b"{")
     if count > MAX_VALUES:
         raise FrameError(f"the message has {count} values, at most {MAX_VALUES} can be sent at once")
 
 
 def check_sizes(json_size: int, blob_size: int, limit: int) -> None:
-    """Raises FrameError if the JSON and the byte strings of a frame are too large.
-
-    All sizes are in bytes. `limit` applies to the sum of the other two.
-    """
-    total, limit = json_size + blob_size, min(limit, MAX_FRAME)
-    if total > limit or json_size > MAX_JSON:
+    """Raises FrameError if the parts of a frame are too large. Sizes in bytes; `limit` applies to the sum."""
+    total, limit = json_size + blob_size, min(limit, _MAX_FRAME)
+    if total > limit or json_size > _MAX_JSON:
         raise FrameError(
             f"the message has {total} bytes ({json_size} outside of byte strings), "
-            f"at most {limit} ({MAX_JSON} outside of byte strings) can be sent at once"
+            f"at most {limit} ({_MAX_JSON} outside of byte strings) can be sent at once"
         )
 
 
 def parse_prefix(data: bytes | bytearray) -> tuple[int, int]:
-    """Returns the lengths of the JSON and of the blobs (byte strings) of a frame in bytes.
-
-    Raises FrameError if the data are not the beginning of a frame.
+    """Returns the lengths of the JSON and of the blobs in bytes. Raises FrameError if the data are not the beginning of
+    a frame.
     """
     magic, json_size, blob_size = PREFIX.unpack_from(data)
-    if magic != MAGIC or json_size > MAX_JSON:
+    if magic != MAGIC or json_size > _MAX_JSON:
         raise FrameError("not a frame")
     return json_size, blob_size
 
 
 def decode(text: bytes, blobs: bytes | bytearray | memoryview) -> Json:
-    """Decodes a message from the two parts of a frame.
-
-    Args:
-        text: The JSON of the message, with references to its byte strings.
-        blobs: The byte strings, joined in the order of these references.
-
-    Raises:
-        FrameError: The parts do not form a valid message.
-    """
+    """Decodes a message from the JSON and the blobs of a frame. Raises FrameError if they do not form one."""
     rest = memoryview(blobs)
 
     def fill(value: Any, depth: int) -> Json:
@@ -160,9 +132,9 @@ def decode(text: bytes, blobs: bytes | bytearray | memoryview) -> Json:
             return [fill(item, depth + 1) for item in cast("list[Any]", value)]
         elif isinstance(value, dict):
             items = cast("dict[str, Any]", value)
-            if BLOB not in items:
+            if _BLOB not in items:
                 return {str(fill(key, depth)): fill(item, depth + 1) for key, item in items.items()}
-            size = items[BLOB]
+            size = items[_BLOB]
             if len(items) != 1 or type(size) is not int or not 0 <= size <= len(rest):
                 raise FrameError("not a valid reference to a blob")
             blob, rest = bytes(rest[:size]), rest[size:]
@@ -191,12 +163,8 @@ def _finite(text: str) -> float:
 
 
 class Decoder:
-    """Reads frames (encoded messages) from a stream that arrives in pieces. It holds at most one frame and one piece.
-
-    The sender has to wait for the answer to a message before it sends the next one.
-
-    Args:
-        limit: The maximum size of a frame in bytes.
+    """Reads frames of at most `limit` bytes from a stream that arrives in pieces. It holds at most one frame and one
+    piece: the sender has to wait for the answer to a message before it sends the next one.
     """
 
     def __init__(self, limit: int):
@@ -208,10 +176,8 @@ class Decoder:
         self._buffer += data
 
     def next(self) -> tuple[bool, Json]:
-        """Returns (True, message) and removes the frame, or (False, None) while the frame is incomplete.
-
-        Raises:
-            FrameError: The frame is invalid or too large, or the stream holds data after it.
+        """Returns (True, message) and removes the frame, or (False, None) while it is incomplete. Raises FrameError if
+        it is invalid or too large, or if data follow it.
         """
         if len(self._buffer) < PREFIX.size:
             return False, None

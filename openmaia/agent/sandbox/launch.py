@@ -1,4 +1,4 @@
-"""Starts a sandboxed process by a supervisor, which is a process of its own (see `supervisor.py` for the reason)."""
+"""Starts a sandboxed process by a supervisor of its own (see `supervisor.py` for the reason)."""
 
 import contextlib
 import functools
@@ -17,21 +17,18 @@ from openmaia.agent.sandbox import policy
 from openmaia.agent.sandbox.contract import SandboxLevel, SandboxLimits
 from openmaia.core.errors import SandboxError
 
-SUPERVISOR = ("view", "supervisor")
-"""The supervisor's own modules, in the order in which they import each other."""
-START_SECONDS = 60.0
-END_SECONDS = 15.0
+_SUPERVISOR = ("view", "supervisor")
+"""In the order in which they import each other."""
+_START_SECONDS = 60.0
+_END_SECONDS = 15.0
 
 
 @functools.cache
-def script(modules: tuple[str, ...]) -> str:
-    """Returns the source of several modules of this package as one script, which calls `main` of the last module.
-
-    A script is needed because the processes that run these modules cannot read the files of this package.
-
-    Args:
-        modules: The names of the modules, in the order in which they import each other.
+def make_script(modules: tuple[str, ...]) -> str:
+    """Returns the source of modules of this package, in the order in which they import each other, as one script, which
+    calls `main` of the last one.
     """
+    # The processes that run the script cannot read the files of this package.
     package = "openmaia.agent.sandbox"
     sources = {"openmaia": "", "openmaia.agent": "", package: ""}
     sources |= {f"{package}.{name}": (resources.files(package) / f"{name}.py").read_text("utf-8") for name in modules}
@@ -48,42 +45,28 @@ class ProcessEnd(NamedTuple):
     """How a sandboxed process ended."""
 
     code: int
-    """The exit code. -1 if there is none, or if it is unknown."""
+    """-1 if there is none, or if it is unknown."""
     signal: int
-    """The number of the signal that ended it. -1 if there was none, or if it is unknown."""
+    """-1 if there was none, or if it is unknown."""
     cpu_seconds: float
-    """The CPU time that it used. 0 if it is unknown."""
+    """0 if it is unknown."""
 
 
 class Launched:
-    """A sandboxed process and the pipes to it.
+    """A sandboxed process, a child of its supervisor `parent`, and the parent's ends of the pipes: `to_child` and
+    `from_child` for messages, and `text` for what it prints. The constructor returns as soon as the process exists.
 
-    The constructor returns as soon as the process exists.
+    `hides_files` says whether the process sees only a few paths of the file system (see `view.py`). Otherwise it can
+    also see the names and sizes of other files.
 
-    Args:
-        level: The level of protection.
-        limits: The limits of the process.
-        scratch: The folder that the process may write to.
-        code: The program of the process.
-
-    Attributes:
-        pid: The pid of the process. It is a child of the supervisor.
-        parent: The pid of the supervisor.
-        hides_files: Whether the process sees only a few paths of the file system (see `view.py`). Otherwise it can also
-            see the names and sizes of other files.
-        to_child, from_child, text: The parent's ends (file descriptors) of the pipes to stdin, stdout and stderr of the
-            process. Messages are written to `to_child` and read from `from_child`. The text that the process prints is
-            read from `text`.
-
-    Raises:
-        SandboxError: The process could not be started.
+    Raises SandboxError if the process could not be started.
     """
 
     def __init__(self, level: SandboxLevel, limits: SandboxLimits, scratch: str, code: str):
         ours, theirs = socket.socketpair()
         with theirs:
             self._supervisor = subprocess.Popen(
-                [policy.python(), *policy.FLAGS, "-c", script(SUPERVISOR), str(theirs.fileno())],
+                [policy.find_python(), *policy.FLAGS, "-c", make_script(_SUPERVISOR), str(theirs.fileno())],
                 stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                 bufsize=0, env=policy.ENVIRONMENT | {"HOME": scratch}, pass_fds=[theirs.fileno()], start_new_session=True,
             )  # fmt: skip
@@ -94,14 +77,14 @@ class Launched:
         self.parent = self._supervisor.pid
         spec = importlib.util.find_spec("sandlock")
         request = {
-            "command": [policy.python(), *policy.FLAGS, "-c", code],
+            "command": [policy.find_python(), *policy.FLAGS, "-c", code],
             "folder": scratch,
-            "options": policy.options(level, limits, scratch),
+            "options": policy.make_options(level, limits, scratch),
             "packages": str(Path(spec.origin).resolve().parents[1]) if spec and spec.origin else "",
         }
         self.pid = 0
         try:
-            ours.settimeout(START_SECONDS)
+            ours.settimeout(_START_SECONDS)
             with contextlib.suppress(OSError):  # what follows says more
                 ours.sendall(json.dumps(request).encode() + b"\n")
             answer = self._answer()
@@ -114,7 +97,7 @@ class Launched:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 text = self._supervisor.communicate(timeout=5)[1]
             self.reap()
-            why = answer.get("error") or f"its supervisor ended, or did not answer within {START_SECONDS:.0f} s"
+            why = answer.get("error") or f"its supervisor ended, or did not answer within {_START_SECONDS:.0f} s"
             raise SandboxError(
                 f"the agent's process could not be started at level {level}: {why}",
                 detail=text[-20_000:].decode(errors="replace"),
@@ -122,7 +105,7 @@ class Launched:
         self.pid, self.hides_files = int(answer["pid"]), bool(answer["hidden"])
 
     def _answer(self) -> dict[str, Any]:
-        """Returns the supervisor's next message, or {} if it sends none in time or has ended."""
+        """Returns the supervisor's next message; empty if it sends none in time or has ended."""
         with contextlib.suppress(OSError):  # too late, or the connection is lost
             if line := self._answers.readline():
                 return json.loads(line)
@@ -130,7 +113,7 @@ class Launched:
 
     def reap(self) -> ProcessEnd:
         """Kills the process and the processes that it started, and closes the pipes. May be called only once."""
-        self._socket.settimeout(END_SECONDS)
+        self._socket.settimeout(_END_SECONDS)
         with contextlib.suppress(OSError):  # the supervisor has ended
             self._socket.shutdown(socket.SHUT_WR)
         answer = self._answer()
@@ -146,11 +129,7 @@ class Launched:
 
 
 def can_hide_files(level: SandboxLevel) -> bool:
-    """Starts a sandboxed process and returns whether it sees only a few paths of the file system (see `view.py`).
-
-    Raises:
-        SandboxError: The process could not be started.
-    """
+    """Returns whether a sandboxed process, which it starts, sees only a few paths of the file system (see `view.py`)."""
     mebibytes = {"memory_mb": 1, "scratch_mb": 1, "frame_mb": 1}
     limits = SandboxLimits(seconds=1, cpu_seconds=1, processes=1, output_bytes=1, **mebibytes)
     with tempfile.TemporaryDirectory(prefix="openmaia-sandbox-") as folder:

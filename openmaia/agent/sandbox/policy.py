@@ -19,8 +19,8 @@ from typing import Any
 from openmaia.agent.sandbox.contract import SandboxLevel, SandboxLimits
 from openmaia.core.errors import SandboxError
 
-PACKAGES = ("numpy", "PIL", "scipy")
-FULL_ABI, DEGRADED_ABI = 6, 3
+_PACKAGES = ("numpy", "PIL", "scipy")
+_FULL_ABI, _DEGRADED_ABI = 6, 3
 
 # -I would ignore PYTHONHASHSEED, so its parts are given one by one. The environment holds these four constants only.
 FLAGS = ("-s", "-P", "-S", "-B")
@@ -28,7 +28,7 @@ ENVIRONMENT = {"PYTHONHASHSEED": "0", "LC_CTYPE": "C.UTF-8", "OPENBLAS_NUM_THREA
 
 # Landlock controls how files are opened, not their attributes. Sandlock's own list covers mounts, io_uring and similar
 # calls. The rest acts on, or tells of, the whole machine or any process of the same user, such as the parent.
-DENIED_CALLS = (
+_DENIED_CALLS = (
     *("chmod", "fchmod", "fchmodat", "fchmodat2", "chown", "fchown", "lchown", "fchownat"),
     *("utime", "utimes", "futimesat", "utimensat", "setxattr", "lsetxattr", "fsetxattr"),
     *("removexattr", "lremovexattr", "fremovexattr", "getxattr", "lgetxattr", "fgetxattr"),
@@ -47,27 +47,21 @@ DENIED_CALLS = (
 
 
 def best_level() -> tuple[SandboxLevel, str]:
-    """Returns the best level of protection that this machine offers, and the reason if this level is not FULL.
-
-    The reason is an empty text if the level is FULL.
-    """
+    """Returns the best level that this machine offers, and why it is not FULL, in words."""
     if not sys.platform.startswith("linux"):
         return SandboxLevel.NONE, "Landlock needs Linux"
     try:
         abi = importlib.import_module("sandlock").landlock_abi_version()
     except (ImportError, OSError) as error:
         return SandboxLevel.NONE, f"the package sandlock cannot be imported ({error})"
-    if abi >= FULL_ABI:
+    if abi >= _FULL_ABI:
         return SandboxLevel.FULL, ""
-    missing = f"the kernel offers Landlock ABI {abi}; full protection needs {FULL_ABI} (Linux 6.12)"
-    return (SandboxLevel.DEGRADED if abi >= DEGRADED_ABI else SandboxLevel.NONE), missing
+    missing = f"the kernel offers Landlock ABI {abi}; full protection needs {_FULL_ABI} (Linux 6.12)"
+    return (SandboxLevel.DEGRADED if abi >= _DEGRADED_ABI else SandboxLevel.NONE), missing
 
 
 def choose_level(forced: SandboxLevel | None, allow_none: bool) -> SandboxLevel:
-    """Returns the level of protection `forced`, or if it is None, the best level that this machine offers.
-
-    Raises SandboxError if the level is NONE and `allow_none` is False.
-    """
+    """Returns `forced`, or the best level if it is None. Raises SandboxError if this is NONE and `allow_none` is False."""
     best, missing = best_level()
     level = best if forced is None else forced
     if level is SandboxLevel.NONE and not allow_none:
@@ -78,36 +72,35 @@ def choose_level(forced: SandboxLevel | None, allow_none: bool) -> SandboxLevel:
     return level
 
 
-def python() -> str:
+def find_python() -> str:
     """Returns the path of the base interpreter, which runs the agent's code."""
     return os.path.realpath(getattr(sys, "_base_executable", "") or sys.executable)
 
 
 @functools.cache
-def package_homes() -> dict[str, str]:
+def find_packages() -> dict[str, str]:
     """Returns the folders of the installed packages that the agent's code may import, by package name."""
-    specs = {name: importlib.util.find_spec(name) for name in PACKAGES}
+    specs = {name: importlib.util.find_spec(name) for name in _PACKAGES}
     origins = {name: spec.origin for name, spec in specs.items() if spec is not None and spec.origin}
     return {name: str(Path(origin).resolve().parent) for name, origin in origins.items()}
 
 
 @functools.cache
-def readable() -> tuple[str, ...]:
-    """Returns the paths that the sandboxed process may read: Python, its libraries, and numpy, Pillow and scipy."""
-    paths = {python(), *_standard_library(), *_shared_libraries(), "/dev/urandom", "/etc/ld.so.cache"}
-    for name, home in package_homes().items():
+def list_readable() -> tuple[str, ...]:
+    """Returns the paths that the sandboxed process may read."""
+    paths = {find_python(), *_standard_library(), *_shared_libraries(), "/dev/urandom", "/etc/ld.so.cache"}
+    for name, home in find_packages().items():
         siblings = Path(home).parent
         paths |= {home, str(siblings / f"{name}.libs"), str(siblings / f"{name.replace('PIL', 'pillow')}.libs")}
     return tuple(sorted({os.path.realpath(path) for path in paths if os.path.exists(path)}))
 
 
 @functools.cache
-def hidden() -> tuple[str, ...]:
-    """Returns the paths that the sandboxed process may not read although they are in a readable folder.
-
-    These are the installed packages that the agent's code may not import.
+def list_hidden() -> tuple[str, ...]:
+    """Returns the paths in readable folders that the sandboxed process may not read: installed packages that the
+    agent's code may not import.
     """
-    libraries, allowed = _standard_library(), [Path(path) for path in readable()]
+    libraries, allowed = _standard_library(), [Path(path) for path in list_readable()]
     beside = {f"{library}/{name}" for library in libraries for name in ("site-packages", "dist-packages")}
     paths = list[str]()
     for folder in {Path(path).resolve() for path in beside | _base_paths("purelib", "platlib") if os.path.isdir(path)}:
@@ -121,13 +114,7 @@ def _standard_library() -> set[str]:
 
 
 def _base_paths(*names: str) -> set[str]:
-    """Returns folders of the base interpreter.
-
-    By default, `sysconfig.get_path` in a virtual environment returns the folders of the environment.
-
-    Args:
-        names: Names of folders for `sysconfig.get_path`, such as "stdlib".
-    """
+    # By default, `get_path` in a virtual environment returns the folders of the environment.
     base = {"installed_base": sys.base_prefix, "installed_platbase": sys.base_exec_prefix}
     variables = base | {"base": sys.base_prefix, "platbase": sys.base_exec_prefix}
     return {sysconfig.get_path(name, vars=variables) for name in names}
@@ -143,26 +130,20 @@ def _shared_libraries() -> set[str]:
     return {*folders, "/lib64", "/usr/lib64", *glob.glob(f"{sys.base_prefix}/lib/libpython*")}
 
 
-def options(level: SandboxLevel, limits: SandboxLimits, scratch: str) -> dict[str, Any] | None:
-    """Returns the options of `sandlock.Sandbox` in a form that can be sent as JSON, or None at the level NONE.
-
-    Args:
-        level: The level of protection.
-        limits: The limits of the process.
-        scratch: The folder that the process may write to.
-    """
+def make_options(level: SandboxLevel, limits: SandboxLimits, scratch: str) -> dict[str, Any] | None:
+    """Returns the options of `sandlock.Sandbox` as JSON values; None at the level NONE."""
     if level is SandboxLevel.NONE:
         return None
     scopes = ["SIGNAL_SCOPE", "ABSTRACT_UNIX_SOCKET_SCOPE", "NET_TCP", "FS_IOCTL_DEV"]
     return {
-        "fs_readable": readable(),
+        "fs_readable": list_readable(),
         "fs_writable": [scratch, "/dev/null"],
-        "fs_denied": hidden(),
+        "fs_denied": list_hidden(),
         "cwd": scratch,
         "clean_env": True,
         "env": ENVIRONMENT,
         "max_processes": limits.processes,
-        "extra_deny_syscalls": DENIED_CALLS,
+        "extra_deny_syscalls": _DENIED_CALLS,
         "disable": scopes if level is SandboxLevel.DEGRADED else [],  # allow_degraded would depend on the kernel
         "random_seed": 0,
         "time_start": "2024-01-01T00:00:00Z",

@@ -1,4 +1,6 @@
-"""Controls a sandboxed process from its parent: starts it, exchanges messages, captures its output and kills it."""
+"""Controls a sandboxed process from its parent: exchanges messages, captures its output, checks its resources and kills
+it.
+"""
 
 import contextlib
 import os
@@ -11,25 +13,22 @@ from collections.abc import Callable
 from openmaia.agent.sandbox import watch
 from openmaia.agent.sandbox.contract import SandboxLevel, SandboxLimits, Status
 from openmaia.agent.sandbox.frames import Decoder, FrameError, Json, encode
-from openmaia.agent.sandbox.launch import Launched, ProcessEnd, script
-from openmaia.agent.sandbox.policy import package_homes
+from openmaia.agent.sandbox.launch import Launched, ProcessEnd, make_script
+from openmaia.agent.sandbox.policy import find_packages
 
-TICK = 0.05
-"""Seconds between two checks of the child's resource usage."""
+_TICK = 0.05
+"""Seconds between two checks of the child's resources."""
 GRACE = 0.5
-"""Seconds that the child gets to end before it is killed with SIGKILL."""
-MODULES = ("frames", "system_calls", "confine", "executor", "child")
+"""Seconds that the child gets to end before SIGKILL."""
+_MODULES = ("frames", "system_calls", "confine", "executor", "child")
 """The child's own modules, in the order in which they import each other."""
 _PIECE = 1 << 18
 _PIPE_MAX = 2 << 20  # a pipe holds less, so draining one ends even if the child keeps writing
 
 
 class ChildLost(Exception):
-    """The sandboxed process ended, broke the protocol, or has to be killed. It cannot be used any more.
-
-    Args:
-        why: The cause in words, such as "it called a tool by an invalid name". Empty if the process
-            ended; then `Child.reap` returns the cause.
+    """The child ended, broke the protocol, or has to be killed. It cannot be used any more. `why` is empty if it ended;
+    then `Child.reap` returns the cause.
     """
 
     def __init__(self, why: str = ""):
@@ -38,20 +37,14 @@ class ChildLost(Exception):
 
 
 class Child:
-    """A sandboxed process and the pipes to it.
-
-    Args:
-        level: The level of protection.
-        limits: The limits of the process.
-        scratch: The folder that the process may write to.
-    """
+    """A sandboxed process and the pipes to it."""
 
     def __init__(self, level: SandboxLevel, limits: SandboxLimits, scratch: str):
         self._limits = limits
         self._scratch = scratch
         self._limit = limits.frame_mb << 20
         self._decoder = Decoder(self._limit)
-        self._process = Launched(level, limits, scratch, script(MODULES))
+        self._process = Launched(level, limits, scratch, make_script(_MODULES))
         self.pid, self.hides_files = self._process.pid, self._process.hides_files
         self.on_text: Callable[[bytes], None] = lambda data: None
         self._pidfd = os.pidfd_open(self.pid) if hasattr(os, "pidfd_open") else -1
@@ -62,10 +55,7 @@ class Child:
             os.set_blocking(fd, False)
 
     def begin(self, level: SandboxLevel, api_source: str, manifest: Json) -> None:
-        """Sends the child its limits and what the agent's code can call (`api_source` and `manifest`, see `Sandbox`).
-
-        The child answers with the message "ready" when it can run experiments. This method does not wait for it.
-        """
+        """Sends the child its limits and what the agent's code can call (see `Sandbox`). It answers "ready" later."""
         confine: dict[str, Json] = {
             "memory_mb": self._limits.memory_mb,
             "cpu_seconds": self._limits.cpu_seconds,
@@ -75,16 +65,11 @@ class Child:
             "strict": level is not SandboxLevel.NONE,
         }
         initial: dict[str, Json] = {"api_source": api_source, "manifest": manifest, "limit": self._limit}
-        self.send({**initial, "confine": confine, "packages": {**package_homes()}}, time.monotonic() + 60)
+        self.send({**initial, "confine": confine, "packages": {**find_packages()}}, time.monotonic() + 60)
 
     def send(self, message: Json, deadline: float) -> bool:
-        """Sends the child a message.
-
-        Returns False if the deadline (a time of `time.monotonic`) passes before it is sent.
-
-        Raises:
-            FrameError: The message cannot be sent; nothing has been written.
-            ChildLost: The child cannot be used any more.
+        """Sends a message. Returns False if the deadline (of `time.monotonic`) passes before. Raises FrameError if the
+        message cannot be sent (nothing has been written), and ChildLost.
         """
         for buffer in encode(message, self._limit):
             view = memoryview(buffer)
@@ -102,15 +87,9 @@ class Child:
         return True
 
     def receive(self, deadline: float) -> Json | None:
-        """Returns the next message of the child, or None if the deadline passes before it is complete.
+        """Returns the next message, or None if the deadline (of `time.monotonic`) passes before. Raises ChildLost.
 
-        Text that the child printed before the message is first passed to `on_text`, the callback for its output.
-
-        Args:
-            deadline: A time of `time.monotonic`.
-
-        Raises:
-            ChildLost: The child cannot be used any more.
+        Text that was printed before the message is first passed to `on_text`.
         """
         while True:
             try:
@@ -128,22 +107,13 @@ class Child:
             self._wait(self._process.from_child, select.POLLIN, deadline)
 
     def _wait(self, fd: int, events: int, deadline: float) -> None:
-        """Waits for an event, but at most until the next check of the child's resource usage, and handles what arrived.
-
-        Args:
-            fd: The file descriptor for which the caller waits.
-            events: The events of `fd` for which the caller waits, `select.POLLIN` or `select.POLLOUT`.
-            deadline: The latest end of the wait, a time of `time.monotonic`.
-
-        Raises:
-            ChildLost: The child exceeds a limit.
-        """
+        """Waits for an event of `fd`, but not beyond the next check of resources, and handles what arrived."""
         poller = select.poll()
         poller.register(fd, events)
         poller.register(self._process.text, select.POLLIN)
         if self._pidfd >= 0:
             poller.register(self._pidfd, select.POLLIN)
-        seconds = min(TICK, max(0.0, deadline - time.monotonic()))
+        seconds = min(_TICK, max(0.0, deadline - time.monotonic()))
         ready = dict(poller.poll(seconds * 1000 + 1))
         if self._process.text in ready:
             self._take_text()
@@ -156,10 +126,10 @@ class Child:
         self._watch()
 
     def _watch(self) -> None:
-        """Raises ChildLost if the child exceeds a limit. Does nothing if that was checked within TICK seconds."""
+        """Raises ChildLost if the child exceeds a limit. Checks at most once in _TICK seconds."""
         if (now := time.monotonic()) >= self._next_watch:
-            self._next_watch = now + TICK
-            if why := watch.excess(self.pid, self._scratch, self._limits.scratch_mb, self._limits.processes):
+            self._next_watch = now + _TICK
+            if why := watch.find_excess(self.pid, self._scratch, self._limits.scratch_mb, self._limits.processes):
                 raise ChildLost(why)
 
     def _take_frames(self) -> bool:
@@ -182,13 +152,13 @@ class Child:
         return len(data)
 
     def drain_text(self) -> None:
-        """Passes all text that the child printed to `on_text`, the callback for its output."""
+        """Passes all text that the child printed to `on_text`."""
         left = _PIPE_MAX
         while left > 0 and (size := self._take_text()):
             left -= size
 
     def pause(self) -> None:
-        """Suspends the child between experiments and during tool calls, because its resources are not checked then."""
+        """Suspends the child: between experiments and during tool calls its resources are not checked."""
         self._signal_group(signal.SIGSTOP)
 
     def resume(self) -> None:
@@ -200,12 +170,12 @@ class Child:
             os.killpg(self.pid, number)
 
     def interrupt(self) -> None:
-        """Sends SIGINT to the child, which raises a KeyboardInterrupt in the agent's code."""
+        """Raises a KeyboardInterrupt in the agent's code (SIGINT)."""
         with contextlib.suppress(ProcessLookupError):
             os.kill(self.pid, signal.SIGINT)
 
     def lingers(self) -> bool:
-        """Returns whether threads or processes of the child have outlived its experiment."""
+        """Returns whether threads or processes have outlived the experiment."""
         for _ in range(20):  # the kernel may still list a thread that has just been joined
             if not watch.lingers(self.pid):
                 return False
@@ -213,11 +183,7 @@ class Child:
         return True
 
     def reap(self) -> tuple[Status, str]:
-        """Kills the sandboxed process if it is alive.
-
-        Returns:
-            The status of the experiment that ran in the process, and the reason in words why the process ended.
-        """
+        """Kills the child if it is alive. Returns the status of the experiment that ran in it, and why it ended."""
         alive = not self._ended
         if self._reaped is None:
             if self._pidfd >= 0:
@@ -229,7 +195,6 @@ class Child:
 
 
 def _described(end: ProcessEnd, cpu_limit: int, killed_by_us: bool) -> tuple[Status, str]:
-    """Returns the status of the experiment and the reason in words why its process ended."""
     hard = resource.getrlimit(resource.RLIMIT_CPU)[1]  # the administrator's limit, which the process inherits
     limit = cpu_limit if hard == resource.RLIM_INFINITY else min(cpu_limit, hard)
     was_killed = end.signal == signal.SIGKILL and not killed_by_us

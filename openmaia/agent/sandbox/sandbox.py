@@ -52,23 +52,16 @@ from openmaia.agent.sandbox.policy import choose_level
 from openmaia.agent.sandbox.process import Child, ChildLost
 from openmaia.core.errors import SandboxError
 
-START_SECONDS = 120.0
+_START_SECONDS = 120.0
 
 
 class Sandbox:
-    """A process that runs experiments of the agent.
+    """A process that runs experiments of the agent. Variables persist between experiments until it has to be replaced.
+    Not thread-safe.
 
-    Variables persist between experiments until the process has to be replaced.
-
-    It is not thread-safe.
-
-    Args:
-        api_source: Python text that the process runs as the module `openmaia_api`. Its function `build(call, manifest)`
-            returns the names that are defined for the agent's code.
-        manifest: Passed to `build`. It says which names to define: a dict with the keys "tools", the docstrings of the
-            user's own tools by name, and "scope", a value of `openmaia.core.units.Scope`.
-        limits: The limits of the process and of each experiment.
-        allow_none: Whether to run without confinement if this machine offers none.
+    It runs `api_source` as the module `openmaia_api`, whose function `build(call, manifest)` returns the names that are
+    defined for the agent's code. `manifest` has the keys "tools", the docstrings of the user's own tools by name, and
+    "scope", a value of `openmaia.core.units.Scope`.
     """
 
     def __init__(
@@ -90,24 +83,22 @@ class Sandbox:
 
     @property
     def level(self) -> SandboxLevel:
-        """The level of protection. Raises SandboxError if it is NONE and `allow_none` is False."""
+        """Raises SandboxError if it is NONE and `allow_none` is False."""
         if self._level is None:
             self._level = choose_level(self._forced, self._allow_none)
         return self._level
 
     @property
     def hides_files(self) -> bool:
-        """Whether the process that runs experiments sees only a few paths of the file system.
-
-        If not, it can also see the names and sizes of all other files. The process is started if there is none, because
-        this is not known before.
+        """Whether the process sees only a few paths of the file system, not the names and sizes of other files. Starts
+        the process, because this is not known before.
         """
         self.start()
         assert self._child is not None
         return self._child.hides_files
 
     def start(self) -> None:
-        """Starts the process that runs experiments if there is none, and returns before it is ready."""
+        """Starts the process if there is none, and returns before it is ready."""
         if self._child is not None:
             return
         level = self.level
@@ -124,15 +115,8 @@ class Sandbox:
     def run(self, code: str, serve: CallHandler, write: Callable[[str], None]) -> SandboxResult:
         """Runs one experiment. Exceptions of the agent's code are part of the result.
 
-        Args:
-            code: Python text.
-            serve: Answers the tool calls of the code.
-            write: Receives the text that the experiment writes.
-
-        Raises:
-            SandboxError: The process could not be started.
-            Exception: `write` raised it, or `serve` did and it is neither a ToolError nor ExperimentStopped (see
-                `CallHandler`). The process has been killed.
+        Raises SandboxError if the process could not be started, and, after killing it, what `write` or `serve` raise,
+        apart from ToolError and ExperimentStopped (see `CallHandler`).
         """
         child = self._ready()
         self._count += 1
@@ -149,12 +133,12 @@ class Sandbox:
         return result
 
     def restart(self) -> None:
-        """Replaces the process that runs experiments. All their variables and files are lost."""
+        """Replaces the process. All its variables and files are lost."""
         self._discard()
         self.start()
 
     def close(self) -> None:
-        """Kills the process that runs experiments and removes its files."""
+        """Kills the process and removes its files."""
         self._discard()
         if self._folder is not None:
             _remove(self._folder)
@@ -174,7 +158,7 @@ class Sandbox:
             text = bytearray()
             child.on_text = text.extend
             try:
-                message = child.receive(time.monotonic() + START_SECONDS)
+                message = child.receive(time.monotonic() + _START_SECONDS)
             except ChildLost:
                 message = None
             if message != {"kind": "ready"}:
@@ -194,9 +178,9 @@ class Sandbox:
             child.reap()
 
     def _fresh_scratch(self) -> str:
-        """Creates an empty scratch folder. Every child gets the same path, so that repeated code prints the same."""
         if self._folder is None:
             self._folder = Path(tempfile.mkdtemp(prefix="openmaia-sandbox-")).resolve()
+        # Every child gets the same path, so that repeated code prints the same.
         scratch = self._folder / "scratch"
         if scratch.exists():
             _remove(scratch)

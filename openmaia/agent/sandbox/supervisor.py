@@ -23,8 +23,8 @@ from typing import Any
 
 from openmaia.agent.sandbox import view
 
-MAX_BYTES = 1 << 30
-"""Limit of the supervisor's memory (RLIMIT_DATA) in bytes. The supervisor needs less than 50 MB."""
+_MAX_BYTES = 1 << 30
+"""Limit of the supervisor's memory (RLIMIT_DATA). It needs less than 50 MB."""
 
 Reaper = Callable[[], tuple[int, int]]
 """Kills the process group, and returns (exit code, signal or -1)."""
@@ -33,14 +33,13 @@ Reaper = Callable[[], tuple[int, int]]
 def main() -> None:
     """Starts the sandboxed process that the parent requests, and reports how it ended.
 
-    The parent is the process that started this script. It passes one argument, the file descriptor of a socket over
-    which they exchange messages. Each message is a line of JSON:
+    The argument of the script is the descriptor of a socket. Each message on it is a line of JSON:
 
     1. The parent sends a request with the command of the sandboxed process and the options of sandlock.
-    2. The reply has the `pid` of the process, and `hidden`: whether the process sees only a few paths of the file
-       system (see `view.py`). If the process cannot be started, the reply has only the `error`, and this script ends.
-    3. When the parent dies or shuts down its end of the socket, the process is killed. The last message has the exit
-       `code` of the process, the `signal` that ended it, or -1, and the CPU time that it used: `cpu`, in seconds.
+    2. The reply has the `pid` of the process, and `hidden`: whether it sees only a few paths of the file system (see
+    `view.py`). If the process cannot be started, the reply has only the `error`, and this script ends.
+    3. When the parent dies or shuts down its end, the process is killed. The last message has its exit `code`, the
+    `signal` that ended it, or -1, and `cpu`, its CPU time in seconds.
     """
     parent, begun_by = socket.socket(fileno=int(sys.argv[1])), os.getppid()
     parent.set_inheritable(False)
@@ -51,7 +50,9 @@ def main() -> None:
         except Exception as error:  # the boundary: the parent reports it
             _send(parent, {"error": f"{type(error).__name__}: {error}"})
             return
-        resource.setrlimit(resource.RLIMIT_DATA, (MAX_BYTES, MAX_BYTES))  # if the process makes it take more, both end
+        resource.setrlimit(
+            resource.RLIMIT_DATA, (_MAX_BYTES, _MAX_BYTES)
+        )  # if the process makes it take more, both end
         null = os.open(os.devnull, os.O_RDWR)
         for descriptor in range(3):
             os.dup2(null, descriptor)  # these pipes belong to the sandboxed process; they end with it

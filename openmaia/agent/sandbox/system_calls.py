@@ -1,10 +1,10 @@
 """The seccomp filter that the sandboxed process installs on itself.
 
-The source of this module is sent to that process, so it may import only the standard library.
+`sandlock`'s filter, which is installed before, refuses system calls by name. It cannot test arguments, ignores names
+that it does not know, and allows what sandlock needs to start the process: these cases are covered here. If the two
+filters disagree, the stricter one decides.
 
-`sandlock` installs another filter before the interpreter starts. That filter refuses system calls by name. It cannot
-test their arguments, and it ignores names that it does not know and calls that sandlock itself needs to start the
-process. The filter of this module covers these cases. If the two filters disagree, the stricter one decides.
+The source of this module is sent to that process, so it may import only the standard library.
 """
 
 import struct
@@ -48,13 +48,8 @@ _PRCTL_ALLOWED = (15, 16, 0x53564D41)  # PR_SET_NAME, PR_GET_NAME, PR_SET_VMA
 Step = tuple[int, int, int, int]
 
 
-def program(machine: str, *, forks: bool) -> bytes:
-    """Returns the seccomp filter that the sandboxed process installs on itself, as a BPF program.
-
-    Args:
-        machine: The machine as named by `platform.machine`, one of MACHINES.
-        forks: Whether the process may create other processes.
-    """
+def make_program(machine: str, *, forks: bool) -> bytes:
+    """Returns the filter for one of MACHINES as a BPF program. `forks` says whether the process may create others."""
     column = _COLUMNS.index(machine)
     steps: list[Step] = [(_LOAD, 0, 0, _ARCHITECTURE), (_EQUAL, 1, 0, _AUDIT[machine]), (_RETURN, 0, 0, _KILL)]
     steps += [(_LOAD, 0, 0, _NUMBER)]
@@ -79,22 +74,15 @@ def program(machine: str, *, forks: bool) -> bytes:
 
 
 def _argument(index: int) -> int:
-    """Returns the offset of the lower half of an argument.
-
-    The lower half suffices, because the kernel reads the tested arguments, such as the command of fcntl, as 32 bits.
-    """
+    # The lower half suffices: the kernel reads the tested arguments, such as the command of fcntl, as 32 bits.
     return _ARGUMENTS + 8 * index
 
 
 def _only(number: int, index: int, values: tuple[int, ...], special: list[Step] | None = None) -> list[Step]:
     """Returns the steps that allow a system call only with some values of one argument.
 
-    Args:
-        number: The number of the system call.
-        index: The index of the argument.
-        values: The values that are allowed.
-        special: Steps that decide about other values. They begin with the argument loaded. If they come to their end
-            without a decision, the call is refused.
+    `special` decides about other values. It begins with the argument loaded; the call is refused if it ends without a
+    decision.
     """
     body: list[Step] = [(_LOAD, 0, 0, _argument(index))]
     for value in values:

@@ -1,8 +1,8 @@
 """Gives the supervisor, and the process that it starts, a view of the file system with a few paths only.
 
-Landlock keeps a process from opening other files, but not from seeing that they exist, and their sizes and times. In
-the view, these files do not exist. The view is a mount namespace, which an ordinary user can make only in a user
-namespace. Many machines and containers do not allow user namespaces; only the protection of Landlock remains there.
+Landlock keeps a process from opening other files, but not from seeing that they exist, and their sizes and times. The
+view is a mount namespace, which an ordinary user can make only in a user namespace. Many machines and containers do not
+allow user namespaces; only the protection of Landlock remains there.
 
 The source of this module is run as a part of the supervisor's script, so it may import only the standard library.
 """
@@ -19,15 +19,10 @@ _MNT_DETACH = 2
 
 
 def enter(paths: Iterable[str], without: Iterable[str], folder: str) -> bool:
-    """Hides all files and folders except `paths` from this process and the processes that it starts.
+    """Hides all files and folders except `paths` and /proc from this process and those that it starts. Those `without`
+    appear empty. The new root is mounted on an existing folder, whose content is not changed.
 
-    Args:
-        paths: Files and folders that remain visible. /proc remains visible in any case.
-        without: Files and folders inside the folders of `paths`. They remain visible, but appear empty.
-        folder: An existing folder, on which the new root of the file system is mounted. Its content is not changed.
-
-    Returns:
-        True, or False if the system does not allow this. In that case nothing has changed.
+    Returns False if the system does not allow this. Then nothing has changed.
     """
     if not sys.platform.startswith("linux"):
         return False

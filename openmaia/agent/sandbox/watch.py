@@ -1,37 +1,28 @@
-"""Measures resources of the sandboxed process, the child, that the kernel does not limit: threads and disk space.
-
-Linux only, because it reads /proc.
+"""Measures what the kernel does not limit of a sandboxed process: threads and disk space. Linux only, because it reads
+/proc.
 """
 
 import contextlib
 import os
 from collections.abc import Iterator
 
-from openmaia.agent.sandbox.policy import readable
+from openmaia.agent.sandbox.policy import list_readable
 
-MAX_ENTRIES = 5_000
-MAX_THREADS = 64
-BLOCK = 512
+_MAX_ENTRIES = 5_000
+_MAX_THREADS = 64
+_BLOCK = 512
 
 
-def excess(pid: int, scratch: str, scratch_mb: int, processes: int) -> str | None:
-    """Returns which limit on threads or files the sandboxed process exceeds. The process must then be killed.
-
-    Args:
-        pid: The pid of the sandboxed process.
-        scratch: The folder that it may write to.
-        scratch_mb: The limit on the total size of its files in MiB.
-        processes: The limit on its processes. All of them together may have MAX_THREADS + `processes` threads.
-
-    Returns:
-        The limit that the process exceeds, in words, or None if it exceeds none.
+def find_excess(pid: int, scratch: str, scratch_mb: int, processes: int) -> str | None:
+    """Returns which limit on threads or files the process exceeds, in words, or None. All its processes together may
+    have _MAX_THREADS + `processes` threads.
     """
-    pids = family(pid)
-    if sum(_count(f"/proc/{each}/task") for each in pids) > MAX_THREADS + processes:
-        return f"it started more than {MAX_THREADS} threads"
+    pids = list_family(pid)
+    if sum(_count(f"/proc/{each}/task") for each in pids) > _MAX_THREADS + processes:
+        return f"it started more than {_MAX_THREADS} threads"
     size = _tree_bytes(scratch)
     if size is None:
-        return f"it made more than {MAX_ENTRIES} files, too deep a tree of folders, or one that cannot be read"
+        return f"it made more than {_MAX_ENTRIES} files, too deep a tree of folders, or one that cannot be read"
     if size + _deleted_bytes(pids) > scratch_mb << 20:
         return f"its files took more than {scratch_mb} MB"
     return None
@@ -39,14 +30,11 @@ def excess(pid: int, scratch: str, scratch_mb: int, processes: int) -> str | Non
 
 def lingers(pid: int) -> bool:
     """Returns whether a process has threads besides its main thread, or descendants."""
-    return _count(f"/proc/{pid}/task") > 1 or len(family(pid)) > 1
+    return _count(f"/proc/{pid}/task") > 1 or len(list_family(pid)) > 1
 
 
-def family(pid: int) -> list[int]:
-    """Returns the pids of a process and its descendants.
-
-    The sandboxed process is a subreaper: it adopts orphans, so that they are among its descendants.
-    """
+def list_family(pid: int) -> list[int]:
+    """Returns the pids of a process and its descendants, orphans included, which the sandboxed process adopts."""
     pids = [pid]
     for each in pids:
         for task in _names(f"/proc/{each}/task"):
@@ -55,7 +43,7 @@ def family(pid: int) -> list[int]:
                     pids.extend(int(child) for child in file.read().split())
             except OSError:
                 continue  # it ended in the meantime
-        if len(pids) > 4 * MAX_THREADS:
+        if len(pids) > 4 * _MAX_THREADS:
             break
     return pids
 
@@ -79,9 +67,9 @@ def _tree_bytes(root: str) -> int | None:
             with os.scandir(folders.pop()) as entries:
                 for entry in entries:
                     count += 1
-                    if count > MAX_ENTRIES:
+                    if count > _MAX_ENTRIES:
                         return None
-                    total += entry.stat(follow_symlinks=False).st_blocks * BLOCK
+                    total += entry.stat(follow_symlinks=False).st_blocks * _BLOCK
                     if entry.is_dir(follow_symlinks=False):
                         folders.append(entry.path)
         except FileNotFoundError:
@@ -92,9 +80,8 @@ def _tree_bytes(root: str) -> int | None:
 
 
 def _deleted_bytes(pids: list[int]) -> int:
-    """Returns the size in bytes of files that have been unlinked and are open or mapped. They still occupy space.
-
-    Files in memory are among them. Libraries are not: an installation may replace them while they are in use.
+    """Returns the size of unlinked files that are open or mapped, because they still occupy space. Files in memory are
+    among them; libraries are not, because an installation may replace them while they are in use.
     """
     sizes: dict[tuple[str, int], int] = {}
     for pid in pids:
@@ -104,17 +91,14 @@ def _deleted_bytes(pids: list[int]) -> int:
                     status = os.stat(f"/proc/{pid}/task/{task}/fd/{name}")
                     if status.st_nlink == 0:
                         device = f"{os.major(status.st_dev):02x}:{os.minor(status.st_dev):02x}"
-                        sizes[device, status.st_ino] = status.st_blocks * BLOCK
+                        sizes[device, status.st_ino] = status.st_blocks * _BLOCK
         for device, inode, size in _deleted_mappings(pid):
             sizes.setdefault((device, inode), size)
     return sum(sizes.values())
 
 
 def _deleted_mappings(pid: int) -> Iterator[tuple[str, int, int]]:
-    """Yields the device, inode and size in bytes of each mapping of a file that has been unlinked.
-
-    The size is that of the mapping, so it may exceed the space that the file occupies.
-    """
+    """Yields the device, inode and size of each mapping of an unlinked file. The file may occupy less than that."""
     try:
         with open(f"/proc/{pid}/maps", errors="replace") as file:
             lines = file.read().splitlines()
@@ -123,6 +107,6 @@ def _deleted_mappings(pid: int) -> Iterator[tuple[str, int, int]]:
     for line in lines:
         if line.endswith(" (deleted)"):
             addresses, _, _, device, inode, path = line.split(maxsplit=5)
-            if not path.startswith(("/dev/zero", *readable())):  # the first is memory of several processes
+            if not path.startswith(("/dev/zero", *list_readable())):  # the first is memory of several processes
                 begin, end = addresses.split("-")
                 yield device, int(inode), int(end, 16) - int(begin, 16)

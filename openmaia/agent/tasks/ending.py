@@ -1,4 +1,4 @@
-"""Finds where a reply ends while a model still writes it: after the first experiment, or where it repeats itself."""
+"""Finds where a reply ends while the model still writes it: after the first experiment, or where it repeats itself."""
 
 import re
 from functools import lru_cache
@@ -6,43 +6,29 @@ from functools import lru_cache
 from openmaia.agent.tasks.grammar import CALL, FENCE
 from openmaia.core.messages import Cut
 
-WINDOW = 900
-"""Characters at the end of a text that are searched for repetition, about 250 tokens."""
-REPEATS = 4
-"""Number of times that the window must hold the same passage to count as repetition. Digits are not compared."""
-KEPT = 2
-"""Number of copies of the repeated passage that a reply keeps."""
+_WINDOW = 900
+"""Characters at the end that are searched for repetition, about 250 tokens."""
+_REPEATS = 4
+"""Copies of a passage in the window that count as repetition. Digits are not compared."""
+_KEPT = 2
+"""Copies that the reply keeps."""
 
 
 def ending(text: str, is_turn: bool) -> tuple[int, Cut] | None:
-    """Finds where a model's text has to be cut while the model is still writing it.
+    """Returns where a text has to be cut, as a number of characters, and why; None if the model may go on writing.
 
-    A text that ends with many copies of the same passage is cut after the first few of them. A turn of an investigation
-    is also cut after its first experiment, a code block that calls a tool.
-
-    Args:
-        text: What the model has written so far.
-        is_turn: Whether the text is a turn of an investigation.
-
-    Returns:
-        The number of characters to keep, and the reason for the cut. None if the model may go on writing.
+    Every text is cut after a few copies of a passage that it repeats, and a turn (`is_turn`) after its first
+    experiment, a code block that calls a tool.
     """
     if is_turn and (end := _end_of_experiment(text)):
         return end, Cut.EXPERIMENT
-    if period := _period(text[-WINDOW:]):
-        return len(text) - WINDOW + KEPT * period, Cut.REPETITION
+    if period := _period(text[-_WINDOW:]):
+        return len(text) - _WINDOW + _KEPT * period, Cut.REPETITION
     return None
 
 
 def cut(text: str, is_turn: bool) -> tuple[str, Cut]:
-    """Cuts the complete text of a model where it repeats itself or, in a turn, after its first experiment.
-
-    See `ending` for the arguments and the rules.
-
-    Returns:
-        The part of the text to keep, and the reason for the cut. If nothing but white space follows an experiment, or
-        no rule applies, the text is returned unchanged, with the reason Cut.NONE.
-    """
+    """Cuts a complete text by the rules of `ending`. If only white space follows an experiment, nothing is cut."""
     found = ending(text, is_turn)
     if found is None or (found[1] is Cut.EXPERIMENT and not text[found[0] :].strip()):
         return text, Cut.NONE
@@ -65,19 +51,15 @@ def _end_of_experiment(text: str) -> int:
 
 @lru_cache(maxsize=64)
 def _closed_line(fence: str) -> re.Pattern[str]:
-    """Returns a pattern that matches a complete line, with its line break, that holds only the fence."""
+    # With its line break: a fence at the end of a text may still become a longer line.
     return re.compile(rf"^[ \t]*{re.escape(fence)}[ \t]*\n", re.MULTILINE)
 
 
 def _period(text: str) -> int:
-    """Returns the length of the passage of whose copies a text consists; 0 if there is none.
-
-    There must be at least REPEATS copies in a text of at least WINDOW characters. All digits count as equal.
-
-    The smallest period of a text is its length minus its longest border (Knuth, Morris and Pratt 1977).
-    """
-    if len(text) < WINDOW:
+    """Returns the length of the passage of whose copies a text consists; 0 if there is none."""
+    if len(text) < _WINDOW:
         return 0
+    # The smallest period of a text is its length minus its longest border (Knuth, Morris and Pratt 1977).
     letters = re.sub(r"\d", "0", text)[::-1]
     borders = [0] * len(letters)
     length = 0
@@ -87,4 +69,4 @@ def _period(text: str) -> int:
         length += letters[position] == letters[length]
         borders[position] = length
     period = len(letters) - borders[-1]
-    return period if period * REPEATS <= len(letters) else 0
+    return period if period * _REPEATS <= len(letters) else 0

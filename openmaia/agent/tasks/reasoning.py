@@ -10,7 +10,7 @@ from openmaia.agent.tasks.grammar import compiles
 
 _NAME = r"(?:\w+[:_]|ant)?(?:think|thinking|thoughts?|reasoning|reflection|scratchpad|analysis)(?::[\w-]+)?[ ]?"
 _TO_MESSAGE = r"[^\n]{0,200}?<\|message\|>"
-TAGS = (
+_TAGS = (
     (rf"(?i:<{_NAME}>)", rf"(?i:</{_NAME}>)"),  # DeepSeek, Qwen, GLM, Kimi, MiniMax, Seed and others
     (r"\[THINK\]", r"\[/THINK\]"),  # Magistral
     (r"◁think▷", r"◁/think▷"),  # Kimi-VL
@@ -22,28 +22,27 @@ TAGS = (
     (rf"(?:<\|start\|>assistant)?<\|channel\|>(?:analysis|commentary){_TO_MESSAGE}",  # gpt-oss
      rf"(?:<\|end\|>\s*)?(?:<\|start\|>assistant)?<\|channel\|>final{_TO_MESSAGE}"),
 )  # fmt: skip
-"""The marks at the start and at the end of reasoning, as patterns. The one at the start may stand in the prompt."""
-WORDS = (
+"""The marks at the start and at the end of reasoning. The one at the start may stand in the prompt."""
+_WORDS = (
     (r"\Aanalysis(?=[A-Z])", r"assistantfinal"),  # gpt-oss, after the server has removed the special tokens
     (r"\A\s*Here(?: i|')s my thought process:", r"Here(?: i|')s my response:"),  # Granite
 )
-"""Marks that are words. The second one has no meaning without the first."""
+"""Marks that are words. The second has no meaning without the first."""
 
-MARK = re.compile("|".join(f"(?P<o{n}>{start})|(?P<c{n}>{end})" for n, (start, end) in enumerate((*TAGS, *WORDS))))
-"""Matches a mark. The name of its group is `o` or `c`, for opening or closing, and the index of the pair."""
-OPENING = re.compile("|".join(start for start, _ in TAGS))
-BLOCK = re.compile(
+_MARK = re.compile("|".join(f"(?P<o{n}>{start})|(?P<c{n}>{end})" for n, (start, end) in enumerate((*_TAGS, *_WORDS))))
+"""The name of a group is `o` or `c`, for opening or closing, and the index of the pair."""
+_OPENING = re.compile("|".join(start for start, _ in _TAGS))
+_BLOCK = re.compile(
     r"^[^\n`~]*(?P<fence>`{3,99}+|~{3,99}+)[^\n]*\n(?P<code>.*?)^[ \t]*(?P=fence)[ \t]*$", re.MULTILINE | re.DOTALL
 )
-"""Matches a fenced block of code."""
-FRAME = re.compile(
+_FRAME = re.compile(
     r"\A\s*(?:<\|START_RESPONSE\|>|<(?:answer|response|output)>)"
     r"|\s*(?:<\|(?:end|return|call|END_RESPONSE)\|>|</(?:answer|response|output)>)\s*\Z"
 )
-"""Matches the marks around the reply that some models write after their reasoning."""
-HEADING = re.compile(r"[ \t#>*_-]*\[[A-Z][A-Z ]*\d*\]")
-CONTEXT = 300
-"""Number of characters before and after a mark that decide whether the mark is mentioned or used."""
+"""The marks around the reply that some models write after their reasoning."""
+_HEADING = re.compile(r"[ \t#>*_-]*\[[A-Z][A-Z ]*\d*\]")
+_CONTEXT = 300
+"""Characters around a mark that decide whether it is mentioned or used."""
 ANY = "any"
 
 
@@ -55,18 +54,15 @@ class Separated:
     text: str
     """The reply. Empty if the text ends before the reasoning does."""
     is_unannounced: bool = False
-    """Whether the text ends reasoning that it does not begin, because the prompt holds the mark at its start."""
+    """Whether the text ends reasoning that it does not begin, because the prompt does."""
 
 
 def separate(text: str, *, is_open: bool = False) -> Separated:
     """Separates the reasoning in a text from the reply. A text without reasoning is returned unchanged.
 
-    A reply may speak of the marks. A mark is therefore ignored if it stands in Python code, between quotes, or in the
-    middle of a sentence; and one at the start of reasoning counts only at the start of a line.
-
-    Args:
-        text: What the model has written so far.
-        is_open: Whether the text begins inside of reasoning.
+    A mark is ignored in Python code, between quotes and in the middle of a sentence, because a reply may speak of it;
+    one at the start of reasoning counts only at the start of a line. `is_open` says that the text begins inside of
+    reasoning.
     """
     reasoning, reply = list[str](), list[str]()
     position, is_unannounced = 0, False
@@ -75,7 +71,7 @@ def separate(text: str, *, is_open: bool = False) -> Separated:
     first, last = len(text) - len(text.lstrip()), len(text.rstrip())
     for mark in _marks(text):
         name = mark.lastgroup or ""
-        kind, pair, is_tag = name[:1], name[1:], int(name[1:]) < len(TAGS)
+        kind, pair, is_tag = name[:1], name[1:], int(name[1:]) < len(_TAGS)
         if kind == "o":
             if mark.start() <= first or (not inside and _begins(text, mark)):
                 reply.append(text[position : mark.start()])
@@ -99,35 +95,35 @@ def separate(text: str, *, is_open: bool = False) -> Separated:
     if not reasoning:
         return Separated("", text)
     thoughts = "\n\n".join(part.strip() for part in reasoning if part.strip())
-    return Separated(thoughts, FRAME.sub("", "".join(reply)).lstrip(), is_unannounced)
+    return Separated(thoughts, _FRAME.sub("", "".join(reply)).lstrip(), is_unannounced)
 
 
 def ends_inside(prompt: str) -> bool:
-    """Returns whether a prompt ends with a mark at the start of reasoning, so that the reply begins inside of it."""
-    return re.search(rf"(?:{'|'.join(start for start, _ in TAGS)})\s*\Z", prompt) is not None
+    """Returns whether the reply to a prompt begins inside of reasoning."""
+    return re.search(rf"(?:{'|'.join(start for start, _ in _TAGS)})\s*\Z", prompt) is not None
 
 
 def has_mark(tokens: Iterable[str]) -> bool:
     """Returns whether a mark consists of one of the special tokens of a model, which are not shown by default."""
-    return any(MARK.search(token) or token in ("<|channel|>", "<|channel>") for token in tokens)
+    return any(_MARK.search(token) or token in ("<|channel|>", "<|channel>") for token in tokens)
 
 
 def _marks(text: str) -> Iterator[re.Match[str]]:
     """Yields the marks outside of Python code and quotes."""
     code: list[tuple[int, int]] | None = None
-    for mark in MARK.finditer(text):
+    for mark in _MARK.finditer(text):
         if code is None:
             # A fence that was left open in the reasoning seems to end with the reply's own block. Both do not compile.
-            code = [block.span() for block in BLOCK.finditer(text) if compiles(block["code"])]
+            code = [block.span() for block in _BLOCK.finditer(text) if compiles(block["code"])]
         block = bisect(code, mark.start(), key=itemgetter(0)) - 1
         if not (block >= 0 and mark.start() < code[block][1]) and not _is_quoted(*_around(text, mark)):
             yield mark
 
 
 def _around(text: str, mark: re.Match[str]) -> tuple[str, str]:
-    """Returns what stands before and after a mark in its line, at most CONTEXT characters each."""
+    """Returns what stands before and after a mark in its line."""
     start, end = mark.span()
-    return text[max(start - CONTEXT, 0) : start].rpartition("\n")[2], text[end : end + CONTEXT].partition("\n")[0]
+    return text[max(start - _CONTEXT, 0) : start].rpartition("\n")[2], text[end : end + _CONTEXT].partition("\n")[0]
 
 
 def _is_quoted(before: str, after: str) -> bool:
@@ -138,19 +134,19 @@ def _is_quoted(before: str, after: str) -> bool:
 
 
 def _begins(text: str, mark: re.Match[str]) -> bool:
-    """Returns whether reasoning may begin at a mark: at the start of a line, and for special tokens everywhere."""
+    """Whether reasoning may begin at a mark: at the start of a line, and for special tokens everywhere."""
     return mark[0].startswith("<|") or not _around(text, mark)[0].strip()
 
 
 def _stands_alone(text: str, mark: re.Match[str]) -> bool:
-    """Returns whether a mark begins reasoning even if no mark ends it."""
+    """Whether a mark begins reasoning even if no mark ends it."""
     return mark[0].startswith("<|") or not "".join(_around(text, mark)).strip()
 
 
 def _is_mentioned(text: str, mark: re.Match[str]) -> bool:
-    """Returns whether a sentence speaks of a mark that would end reasoning."""
+    """Whether a sentence speaks of a mark that would end reasoning."""
     before, after = _around(text, mark)
-    if (after[:1] and after[0] in "'\"`”’*).,;!") or OPENING.search(before):
+    if (after[:1] and after[0] in "'\"`”’*).,;!") or _OPENING.search(before):
         return True
     follows_word = bool(re.search(r"(?:[^\s.!?]|^[ \t]*\d+\.)[ \t]+$", before))
-    return follows_word and (bool(re.match(r"[ \t.,;:!?)]*\w", after)) or HEADING.match(before) is not None)
+    return follows_word and (bool(re.match(r"[ \t.,;:!?)]*\w", after)) or _HEADING.match(before) is not None)

@@ -3,19 +3,18 @@ and how masks are rendered.
 
 system.md     who the agent is; {api} stands for what it can call, {example} for the example
 example.md    an example of a whole investigation, left out if a tool is not available
-user.md       the question; {layer} and {unit} stand for the layer and the index of the unit, {class} for the name of
-              the class that an output unit represents
-final.md      what the agent is told when its experiments are used up
-no_code.md    what it is told after a message with neither an experiment nor an answer
-set_aside.md  what it is told after a message with an experiment and an answer: only the experiment was run
-repeated.md   what it is told after a message that repeated itself and was cut
+user.md       the question; {layer}, {unit} and {class} stand for the layer and the index of the unit, and for its class
+final.md      after the last experiment
+no_code.md    after a message with neither an experiment nor an answer
+set_aside.md  after a message with an experiment and an answer
+repeated.md   after a message that repeated itself and was cut
 evidence.md   the stopping rule, if there is one; {experiments}, {controls}, {replicates} and {labels} stand for its
               numbers; a line about something that is not required is left out
-missing.md    what it is told after an answer that comes too early; {missing} stands for what the answer lacks
-reword.md     what it is told after an answer that lacks nothing but labels that can be tested; with {missing}, too
-describe.md   what the viewer, the model that describes images, is asked about one image; summarize.md about several
+missing.md    after an answer that is sent back; {missing} stands for what it lacks
+reword.md     the same, after one that lacks nothing but labels that can be tested
+describe.md   what the viewer is asked about one image; summarize.md about several
 look.md       what the viewer is asked, for a backbone that takes no images, about an image and its masked rendering
-contrasts.md  the instructions for the model that writes near misses of the labels (see `openmaia.agent.contrasts`)
+contrasts.md  the instructions for the model that writes contrasts
 """
 
 import re
@@ -36,7 +35,7 @@ from openmaia.core.units import Scope, Unit
 
 EnumT = TypeVar("EnumT", bound=StrEnum)
 
-PROMPTS = (
+_PROMPTS = (
     "system",
     "example",
     "user",
@@ -61,65 +60,48 @@ FUNCTION_WORDS = frozenset(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoppingRule:
-    """The smallest amounts of evidence that an agent must have collected before its answer is accepted.
+    """The evidence rule of a task; 0 demands nothing.
 
-    An answer with less evidence is sent back to the agent, which can then run more experiments. The value 0 means that
-    a field demands nothing. `confirm` demands no evidence: it configures a test that follows an accepted answer.
-
-    After the agent has been told to run no more experiments, its answer only has to meet the demands `experiments`, `words`
-    and `drawable`. The other demands are waived.
+    `confirm` demands no evidence: it configures the contrasts that are measured after an answer. Once the agent has
+    been told to run no more experiments, only `experiments`, `words` and `drawable` count.
     """
 
     experiments: int = 0
-    """Number of different experiments that measured the unit's activation on at least one image and ended without an
-    exception. Images of prompts that were copied from the example in the instructions do not count."""
+    """Different experiments that measured an image and ended without an exception. Images of prompts copied from the
+    example do not count."""
     controls: int = 0
-    """Number of different negative controls that were measured for each hypothesis that the answer keeps. A negative
-    control is an image that should not excite the unit if the hypothesis is true."""
+    """Different negative controls measured for each hypothesis that the answer keeps: images that should not excite the
+    unit if it is true."""
     replicates: int = 0
-    """Number of different images that were measured for each hypothesis that the answer keeps."""
+    """Different images measured for each hypothesis that the answer keeps."""
     confirm: int = 0
-    """Number of new images on which the labels of an accepted answer are tested, for all labels together, but at least
-    one for each label. For each of them, an image of a near miss is generated too: the same scene with one thing
-    changed, so that the label no longer holds."""
+    """Contrasts for all labels together, at least one for each label."""
     labels: int = 0
-    """1: an answer is sent back if any of its labels has not been measured. A label counts as measured if one of its
-    words, other than function words, occurs in the prompt or the hypothesis of a measured image. If nothing else is
-    missing, this happens only once."""
+    """1: an answer is sent back if a label has not been measured: if none of its words, function words apart, occurs in
+    the prompt or hypothesis of a measured image. If nothing else is missing, only once."""
     words: int = 0
-    """Largest number of words of a label. Answers with longer labels are sent back, but not more often than twice."""
+    """Words of a label. Answers with longer labels are sent back, twice at most."""
     drawable: int = 0
-    """1: an answer is sent back if the generator cannot draw one of its labels, but not more often than twice."""
+    """1: an answer is sent back if a label cannot be drawn, twice at most."""
 
     @property
     def demands(self) -> dict[str, int]:
-        """The amounts of evidence that this rule demands of the agent, by field name.
-
-        Fields with the value 0 are left out. `confirm` is always left out, because it demands no evidence.
-        """
+        """The numbers above 0 by field name, without `confirm`."""
         names = ("experiments", "controls", "replicates", "labels", "words", "drawable")
         numbers: dict[str, int] = {name: getattr(self, name) for name in names}
         return {what: number for what, number in numbers.items() if number}
 
     def overridden(self, values: Mapping[str, int | None]) -> "StoppingRule":
-        """Returns a copy of the rule in which some fields have other values.
-
-        Args:
-            values: The new values, by field name. None leaves the field unchanged.
-        """
+        """Returns a copy with other values for some fields; None leaves a field unchanged."""
         return replace(self, **{name: value for name, value in values.items() if value is not None})
 
     def stated(self, text: str) -> str:
-        """Returns the prompt that tells the agent this rule. It is empty if the rule demands nothing of the agent.
-
-        Args:
-            text: The template `evidence.md`. The numbers of this rule replace placeholders such as {controls}. Lines
-                about evidence that the rule does not demand are left out. The part after the first empty line explains
-                how a tool call names the hypothesis that an image tests. It is kept only if the rule demands controls
-                or replicates.
+        """Returns the prompt that tells the agent this rule, from the template `evidence.md`; empty if it demands
+        nothing.
         """
         if not self.demands:
             return ""
+        # The part after the first empty line says how a call names the hypothesis that an image tests.
         demands, _, naming = text.partition("\n\n")
         lines = (demands + ("\n" + naming if self.controls or self.replicates else "")).splitlines()
         lines = [line for line in lines if set(re.findall(r"\{(\w+)\}", line)) <= self.demands.keys()]
@@ -128,10 +110,7 @@ class StoppingRule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Task:
-    """A question about a unit and the rules for its answer.
-
-    The fields from `system` to `contrasts` are the texts of the prompt files that the module docstring lists.
-    """
+    """The fields from `system` to `contrasts` are the texts of the prompt files that the module docstring lists."""
 
     name: str
     system: str
@@ -149,41 +128,25 @@ class Task:
     summarize: str
     contrasts: str
     answer: AnswerFormat
-    """The format of the agent's answers."""
     scope: Scope
-    """What one investigation is about: a unit, a layer or the network."""
     rule: StoppingRule
     rendering: Rendering
-    """How the attribute `masked` of an image in the agent's code shows the region where the unit responds."""
+    """How `image.masked` shows the region where the unit responds."""
 
     def instructions(self, api: str, *, is_whole: bool = True) -> str:
-        """Returns the system message to the agent: its instructions.
-
-        Args:
-            api: A description of what the agent's code can call.
-            is_whole: Whether the agent can call every tool. If not, the instructions contain no example of an
-                investigation, because the example calls most of the tools.
-        """
+        """Returns the system message. `api` describes what the agent's code can call."""
+        # The example calls most tools, so it is left out if one of them is missing.
         return self.system.replace("{api}", api.rstrip()).replace(
             "{example}", f"{self.example}\n" if is_whole and self.example.strip() else ""
         )
 
     def has_example(self, prompt: str, *, is_whole: bool = True) -> bool:
-        """Returns whether the agent copied a prompt from the example in its instructions.
+        """Returns whether a prompt was copied from the example in the instructions.
 
-        The example is an investigation of another unit. Small models tend to copy it and to take their answer from it.
-        A prompt counts as copied in two cases:
-
-        - It has at least three words, and the example contains it.
-        - It has at least three words other than function words (such as "the"), and one prompt of the example contains
-          all of them in the same order.
-
-        The result is False if the instructions do not contain the example.
-
-        Args:
-            prompt: A prompt that the agent wrote.
-            is_whole: Whether the agent can call every tool. If not, `instructions` leaves out the example.
+        It has at least three words and stands in the example, or it has at least three words other than function words,
+        and one prompt of the example has all of them in the same order. False if the instructions have no example.
         """
+        # The example is about another unit. Small models tend to copy it and to take their answer from it.
         words = _words(prompt)
         if len(words) < 3 or not is_whole or "{example}" not in self.system:
             return False
@@ -194,12 +157,8 @@ class Task:
         return len(content) >= 3 and any(all(word in shown for word in content) for shown in prompts)
 
     def question(self, unit: Unit, class_name: Callable[[], str] = lambda: "") -> str:
-        """Returns the first user message to the agent: the question about a unit, and the stopping rule.
-
-        Args:
-            unit: The unit.
-            class_name: Returns the name of the class that an output unit represents. It is called only if the prompt
-                contains {class}.
+        """Returns the first user message: the question and the stopping rule. `class_name` is called only if the prompt
+        contains {class}.
         """
         text = self.user.replace("{layer}", unit.layer).replace("{unit}", str(unit.index))
         if "{class}" in text:
@@ -223,15 +182,9 @@ def _words(text: str) -> list[str]:
 
 
 def load(name: str) -> Task:
-    """Reads a task: a folder with prompt files and a task.yaml.
+    """Reads a task of this package, or of a folder. Prompt files that it lacks are those of the task `description`.
 
-    If the folder lacks a prompt file, the file of the task named `description` is used.
-
-    Args:
-        name: The name of a task of this package, or the path of a folder.
-
-    Raises:
-        UsageError: There is no such task, or its task.yaml is invalid.
+    Raises UsageError if there is no such task, or its task.yaml is invalid.
     """
     shipped = Path(__file__).parent
     folder = shipped / name if (shipped / name / "user.md").is_file() else Path(name)
@@ -247,7 +200,7 @@ def load(name: str) -> Task:
         rule=_rule(settings.evidence, file),
         scope=_member(Scope, settings.scope, f"{file}: scope"),
         rendering=_member(Rendering, settings.rendering, f"{file}: rendering"),
-        **{prompt: _read(folder, shipped / "description", f"{prompt}.md") for prompt in PROMPTS},
+        **{prompt: _read(folder, shipped / "description", f"{prompt}.md") for prompt in _PROMPTS},
     )
 
 
@@ -273,15 +226,8 @@ def _settings(path: Path) -> _TaskFile:
 
 
 def _answer_format(given: AnswerFormat, question: str, path: Path) -> AnswerFormat:
-    """Returns the format of answers, with headings and choices in capitals, and with the placeholders of the question.
-
-    Args:
-        given: The format in task.yaml.
-        question: The prompt `user.md`, which shows placeholders in angle brackets.
-        path: The path of task.yaml, for the error message.
-
-    Raises:
-        UsageError: `decided_by` is not one of the headings.
+    """Returns the format with headings and choices in capitals, and with the placeholders (in angle brackets) of the
+    question.
     """
     answer = AnswerFormat(
         text=given.text.upper(),

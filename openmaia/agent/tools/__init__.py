@@ -1,1 +1,1 @@
-"""The agent's tools: what its code sees (`api`, `values`), and what answers its calls (`toolbox`)."""
+"""What the agent's code sees (`api`, `values`), and what answers its calls (`toolbox`)."""

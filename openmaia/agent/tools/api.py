@@ -146,13 +146,7 @@ class Tools:
 
 
 def build(call: ToolCaller, manifest: Any) -> dict[str, Any]:
-    """Returns the names that are defined for an experiment.
-
-    Args:
-        call: Calls a tool.
-        manifest: A dict with the keys "tools", the docstrings of the user's own tools by name, and "scope", a value of
-            `openmaia.core.units.Scope`.
-    """
+    """Returns the names that are defined for an experiment. `manifest` is that of `Sandbox`."""
     tools = Tools(call)
     for name, doc in manifest["tools"].items():
         setattr(tools, name, _user_tool(call, name, doc))
@@ -173,7 +167,7 @@ def _named(hypothesis: Any) -> tuple[Any, ...]:
 
 
 def _of(hypothesis: Any, given: list[Any], is_meant: Callable[[Any], bool]) -> Any:
-    """Returns the hypotheses of some of the given images, if there is one for each image."""
+    """Returns the hypotheses of the images for which `is_meant` holds, if there is one for each image."""
     if not isinstance(hypothesis, (list, tuple)):
         return hypothesis
     names = cast("list[Any]", hypothesis)

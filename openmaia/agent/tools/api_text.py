@@ -1,4 +1,4 @@
-"""Writes the prompt's description of the API, from the signatures and docstrings of what the agent can call."""
+"""Describes the API in the prompt, from the signatures and docstrings of what the agent can call."""
 
 import inspect
 import re
@@ -10,18 +10,14 @@ from typing import Any
 from openmaia.agent.tools import api, values
 from openmaia.core.units import Scope
 
-WITHHELD = "Not available in this investigation: "
+_WITHHELD = "Not available in this investigation: "
 
 
 def api_text(
     user_tools: Mapping[str, Callable[..., Any]], scope: Scope = Scope.UNIT, without: Sequence[str] = ()
 ) -> str:
-    """Returns the description of what the agent's code can call, for the prompt.
-
-    Args:
-        user_tools: The user's own tools, by name.
-        scope: Whether the investigation is about a unit, a layer or the network.
-        without: Tools that are not available. They and every example that calls one of them are left out.
+    """Returns the description of what the agent's code can call, without withheld tools and every example that calls
+    one of them.
     """
     systems = [api.System] if scope is Scope.UNIT else [api.Network, api.System]
     names = ["system"] if scope is Scope.UNIT else ["system", "unit"]
@@ -39,7 +35,7 @@ def api_text(
     named = [f"tools.{name}" for name in without]
     parts = [list(lines) for _, lines in groupby(text.splitlines(), lambda line: line.strip()[:3] in (">>>", "..."))]
     kept = [line for part in parts if not any(f"{name}(" in line for name in named for line in part) for line in part]
-    return "\n".join([*kept, "", f"{WITHHELD}{', '.join(named)}."])
+    return "\n".join([*kept, "", f"{_WITHHELD}{', '.join(named)}."])
 
 
 @cache

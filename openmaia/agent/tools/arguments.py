@@ -1,6 +1,6 @@
-"""Validates the arguments of tool calls by the agent's code.
+"""Validates the arguments of tool calls, which may come from hostile code.
 
-Every function that checks a value returns it, and raises ToolError, which the agent sees, if it is invalid.
+Each function that checks a value returns it, and raises ToolError, which the agent sees, if it is invalid.
 """
 
 import re
@@ -14,22 +14,21 @@ from openmaia.core.errors import ToolError
 from openmaia.core.images import PNG, EncodedImage, decode
 
 MAX_TEXT = 2_000
-"""Largest number of characters in a prompt, an instruction or a title."""
-PLACEHOLDER = re.compile(r"<[^<>]*>")
-IHDR = struct.Struct("!8xI4sII")
-"""The beginning of a PNG file: the signature, the length and type of the first chunk, the width and the height."""
-CHUNK = struct.Struct("!I4s")
-"""The beginning of a chunk of a PNG file: the length of its content, and its type. A checksum of 4 bytes ends it."""
-MAX_CHUNKS = 1_000
-"""Largest number of chunks of a PNG file. Pillow writes 64 KiB of pixels into each."""
-MAX_ASPECT = 8
-"""Largest ratio of the sides of an image. More elongated images become huge if a network's preprocessing enlarges the
-shorter side and does not crop."""
+"""Characters of a prompt, an instruction or a title."""
+_PLACEHOLDER = re.compile(r"<[^<>]*>")
+_IHDR = struct.Struct("!8xI4sII")
+"""The signature, the length and type of the first chunk, the width and the height."""
+_CHUNK = struct.Struct("!I4s")
+"""The length of the content of a chunk, and its type. A checksum of 4 bytes ends the chunk."""
+_MAX_CHUNKS = 1_000
+"""Pillow writes 64 KiB of pixels into each."""
+_MAX_ASPECT = 8
+"""Ratio of the sides of an image. More elongated ones become huge if a network's preprocessing enlarges the shorter
+side and does not crop."""
 
 
+# Only the beginning is made, because the whole may be large.
 class _Beginnings(reprlib.Repr):
-    """Makes the repr of the beginning of a value only, because the whole may be large."""
-
     def __init__(self) -> None:
         super().__init__()
         self.maxlist = self.maxdict = 60
@@ -42,133 +41,107 @@ class _Beginnings(reprlib.Repr):
 _BEGINNINGS = _Beginnings()
 
 
-def brief(value: Any) -> str:
+def abbreviate(value: Any) -> str:
     """Returns the repr of a value for an error message, shortened to 60 characters."""
     text = _BEGINNINGS.repr(value)
     return text if len(text) <= 60 else f"{text[:60]}…"
 
 
-def list_of(values: Any) -> list[Any]:
-    """Returns the value if it is a list. Raises ToolError otherwise."""
+def check_list(values: Any) -> list[Any]:
+    """Returns the value if it is a list."""
     if not isinstance(values, list):
         raise ToolError(f"expected a list, not {type(values).__name__}")
     return cast(list[Any], values)
 
 
-def named_values(values: Any) -> dict[str, Any]:
-    """Returns the value if it is a dict of keyword arguments. Raises ToolError otherwise."""
+def check_named(values: Any) -> dict[str, Any]:
+    """Returns the value if it is a dict of keyword arguments."""
     if not isinstance(values, dict):
         raise ToolError(f"expected arguments by name, not {type(values).__name__}")
     return cast(dict[str, Any], values)
 
 
-def texts(values: list[Any], tool: str) -> list[str]:
-    """Returns a list of texts, such as prompts, after checking them.
-
-    Args:
-        values: The argument of a tool call.
-        tool: The name of the tool, for messages.
-
-    Raises:
-        ToolError: The list is empty, or an item is not valid (see `text`) or holds a placeholder such as <object>.
+def check_texts(values: list[Any], tool: str) -> list[str]:
+    """Returns a list of texts if it is not empty, each is valid (see `check_text`), and none holds a placeholder such as
+    <object>.
     """
     if not values:
         raise ToolError(f"{tool}: an empty list; give at least one text")
-    given = [text(value) for value in values]
+    given = [check_text(value) for value in values]
     for each in given:
-        if PLACEHOLDER.search(each):
-            raise ToolError(f"{tool}: {brief(each)} holds a placeholder; write in words what the image shows")
+        if _PLACEHOLDER.search(each):
+            raise ToolError(f"{tool}: {abbreviate(each)} holds a placeholder; write in words what the image shows")
     return given
 
 
-def text(value: Any) -> str:
-    """Returns the value if it is a text of 1 to MAX_TEXT characters that is not blank. Raises ToolError otherwise."""
+def check_text(value: Any) -> str:
+    """Returns the value if it is a text of 1 to MAX_TEXT characters that is not blank."""
     if not isinstance(value, str) or not value.strip() or len(value) > MAX_TEXT:
-        raise ToolError(f"expected a text of 1 to {MAX_TEXT} characters, not {brief(value)}")
+        raise ToolError(f"expected a text of 1 to {MAX_TEXT} characters, not {abbreviate(value)}")
     return value
 
 
-def hypotheses(given: Any, count: int) -> list[str]:
-    """Returns the hypothesis that each of `count` images tests.
-
-    Args:
-        given: The argument of a tool call: one hypothesis for all images, or a list with one for each image. None
-            stands for no hypothesis.
-        count: The number of images.
-
-    Returns:
-        A hypothesis for each image; empty if the image tests none.
-
-    Raises:
-        ToolError: The list does not have `count` items, or an item is not valid (see `text`).
-    """
+def check_hypotheses(given: Any, count: int) -> list[str]:
+    """Returns the hypothesis of each of `count` images, empty if there is none: one for all, or a list of `count`."""
     if not isinstance(given, list):
         return [_hypothesis(given)] * count
-    names = list_of(given)
+    names = check_list(given)
     if len(names) != count:
         raise ToolError(f"hypothesis: {len(names)} names for {count} images; give one for all, or one for each")
     return [_hypothesis(name) for name in names]
 
 
 def _hypothesis(name: Any) -> str:
-    return "" if name is None else text(name).strip()
+    return "" if name is None else check_text(name).strip()
 
 
-def view(name: Any) -> str:
-    """Checks the name of an image version that the agent's code passed to a tool, and returns it.
-
-    The versions are `original` (the plain image) and `masked` (the image that shows where the unit responds). "" stands for
-    the default of the tool. Raises ToolError for any other value.
-    """
+def check_view(name: Any) -> str:
+    """Returns the value if it is `original`, `masked`, or "" for the default of the tool."""
     if name not in ("", "original", "masked"):
-        raise ToolError(f"view {brief(name)}; expected original or masked")
+        raise ToolError(f"view {abbreviate(name)}; expected original or masked")
     return name
 
 
-def png_pixels(data: Any) -> int:
-    """Returns the number of pixels of an image that the agent's code made or changed. Nothing is decompressed.
+def count_png_pixels(data: Any) -> int:
+    """Returns the number of pixels of an image that the agent's code made. Nothing is decompressed.
 
     Raises:
-        ToolError: The data are not a PNG file, a side has less than 8 or more than 2048 pixels, the ratio of the
-            sides exceeds MAX_ASPECT, or there are more chunks than an image needs, each of which costs time.
+        ToolError: The data are not a PNG file, a side has less than 8 or more than 2048 pixels, the ratio of the sides
+            exceeds _MAX_ASPECT, or there are more chunks than an image needs, each of which costs time.
     """
-    if not isinstance(data, bytes) or not data.startswith(PNG) or len(data) < IHDR.size:
+    if not isinstance(data, bytes) or not data.startswith(PNG) or len(data) < _IHDR.size:
         raise ToolError(
-            f"expected the bytes of a PNG file, not {brief(data[:60] if isinstance(data, bytes) else data)}"
+            f"expected the bytes of a PNG file, not {abbreviate(data[:60] if isinstance(data, bytes) else data)}"
         )
-    size, kind, width, height = IHDR.unpack_from(data)
+    size, kind, width, height = _IHDR.unpack_from(data)
     if (size, kind) != (13, b"IHDR"):
         raise ToolError("not a readable image: a PNG file without a header")
     if min(width, height) < 8 or max(width, height) > 2048:
         raise ToolError(f"an image of {width} x {height} pixels; expected 8 to 2048 on each side")
-    if max(width, height) > MAX_ASPECT * min(width, height):
-        raise ToolError(f"an image of {width} x {height} pixels; one side may be at most {MAX_ASPECT} times the other")
+    if max(width, height) > _MAX_ASPECT * min(width, height):
+        raise ToolError(f"an image of {width} x {height} pixels; one side may be at most {_MAX_ASPECT} times the other")
     _check_chunks(data)
     return width * height
 
 
 def _check_chunks(data: bytes) -> None:
     place, kinds = len(PNG), set[bytes]()
-    for _ in range(MAX_CHUNKS):
-        if place + CHUNK.size > len(data):
+    for _ in range(_MAX_CHUNKS):
+        if place + _CHUNK.size > len(data):
             return
-        size, kind = CHUNK.unpack_from(data, place)
+        size, kind = _CHUNK.unpack_from(data, place)
         if kind in kinds and kind != b"IDAT":
-            raise ToolError(f"not a readable image: a PNG file with two chunks of type {brief(kind)}")
+            raise ToolError(f"not a readable image: a PNG file with two chunks of type {abbreviate(kind)}")
         if kind == b"IEND":
             return
         kinds.add(kind)
-        place += CHUNK.size + size + 4
-    raise ToolError(f"not a readable image: a PNG file with more than {MAX_CHUNKS} chunks")
+        place += _CHUNK.size + size + 4
+    raise ToolError(f"not a readable image: a PNG file with more than {_MAX_CHUNKS} chunks")
 
 
-def decoded_png(data: Any) -> EncodedImage:
-    """Decodes an image that the agent's code made or changed.
-
-    Raises:
-        ToolError: See `png_pixels`. Or the pixels cannot be read.
-    """
-    pixels = png_pixels(data)
+def decode_png(data: Any) -> EncodedImage:
+    """Decodes an image that the agent's code made, after the checks of `count_png_pixels`."""
+    pixels = count_png_pixels(data)
     try:
         width, height = EncodedImage(data=data).size
         if width * height != pixels:
@@ -177,4 +150,4 @@ def decoded_png(data: Any) -> EncodedImage:
     except ToolError:
         raise
     except Exception as error:  # hostile code wrote the file, and no decoder says which exceptions it may raise
-        raise ToolError(f"not a readable image: {brief(error)}") from error
+        raise ToolError(f"not a readable image: {abbreviate(error)}") from error

@@ -1,10 +1,10 @@
-"""Stores the images of one investigation, with masks and activations, by the ids that the agent's code uses."""
+"""The images of one investigation, with masks and activations, by the ids that the agent's code uses."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
-from openmaia.agent.tools.arguments import brief, decoded_png, png_pixels, view
+from openmaia.agent.tools.arguments import abbreviate, check_view, count_png_pixels, decode_png
 from openmaia.core.errors import ToolError
 from openmaia.core.images import EncodedImage, Mask, PixelBox, Rendering, framed, rendered
 from openmaia.core.services import Map, UnitExemplars
@@ -12,27 +12,21 @@ from openmaia.core.services import Map, UnitExemplars
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RegisteredImage:
-    """An image that a tool returned to the agent's code, and what was measured on it."""
+    """An image that a tool returned, and what was measured on it."""
 
     id: str
     original: EncodedImage
     mask: Mask | None = None
-    """The pixels at which the unit's activation exceeds its threshold. None if the unit has not been measured on the
-    image, or if the layer has no spatial dimensions."""
+    """The pixels above the mask threshold. None if nothing was measured, or the layer has no spatial dimensions."""
     activation: dict[str, float | bool] | None = None
-    """The unit's activation as the agent sees it, see `describe_activation`. None if it has not been measured."""
+    """See `describe_activation`. None if it has not been measured."""
     seen: PixelBox | None = None
-    """The part of the image that the network sees. None if this is the whole image, or if nothing was measured."""
+    """The part of the image that the network sees. None if this is the whole, or if nothing was measured."""
     hypothesis: str = ""
-    """The hypothesis that the image tests according to the agent's code. Empty if it named none."""
 
 
 class ImageRegistry:
-    """Assigns the ids `image-1`, `image-2`, ... to images, and returns images by their ids.
-
-    Args:
-        rendering: How the `masked` version of an image shows the region where the unit responds.
-    """
+    """Assigns the ids `image-1`, `image-2`, ... to images, and returns images by their ids."""
 
     def __init__(self, rendering: Rendering = Rendering.DARKEN) -> None:
         self.entries: dict[str, RegisteredImage] = {}
@@ -46,7 +40,7 @@ class ImageRegistry:
         hypothesis: str = "",
         seen: PixelBox | None = None,
     ) -> RegisteredImage:
-        """Registers an image under the next free id. The arguments are the fields of `RegisteredImage`."""
+        """Registers an image under the next free id."""
         name = f"image-{len(self.entries) + 1}"
         entry = RegisteredImage(
             id=name, original=original, mask=mask, activation=activation, seen=seen, hypothesis=hypothesis
@@ -55,94 +49,69 @@ class ImageRegistry:
         return entry
 
     def restore(self, entries: Sequence[RegisteredImage]) -> None:
-        """Registers the images of a recorded tool call under their recorded ids, for a replay of the call."""
+        """Registers the images of a recorded tool call under their recorded ids."""
         self.entries.update((entry.id, entry) for entry in entries)
 
     def get(self, id: object) -> RegisteredImage:
         """Returns the image with an id such as `image-3`. Raises ToolError for an unknown id."""
         entry = self.entries.get(id) if isinstance(id, str) else None
         if entry is None:
-            raise ToolError(f"there is no image {brief(id)}; use the images that the tools returned")
+            raise ToolError(f"there is no image {abbreviate(id)}; use the images that the tools returned")
         return entry
 
     def rendered(self, id: object, name: str) -> EncodedImage:
-        """Returns a registered image, either as it is or with its mask drawn on it.
-
-        Masks are drawn on demand, because most images are never displayed.
-
-        Args:
-            id: The id of the image, such as `image-3`.
-            name: `masked` to draw the mask, which shows where the unit responds, if the image has one, and a white
-                frame around the part that the network sees, if it does not see all. Any other value gives the original.
-
-        Raises:
-            ToolError: The id is unknown.
+        """Returns an image as it is, or, if `name` is `masked`, with its mask, if it has one, and a white frame around
+        the part that the network sees. Raises ToolError for an unknown id.
         """
         entry = self.get(id)
         if name != "masked" or entry.mask is None:
             return entry.original
+        # Drawn on demand, because most images are never displayed.
         shown = rendered(entry.original.decoded(), entry.mask, self._rendering)
         return EncodedImage.of(framed(shown, entry.seen) if entry.seen else shown, entry.original.sources)
 
     def check(self, argument: Any) -> int:
-        """Checks an argument of `resolve` without decoding any pixels.
+        """Checks an argument of `resolve` without decoding any pixels, and returns how many are to be decoded: 0 for a
+        registered image.
 
-        Returns:
-            The number of pixels to decode for it if the agent's code made the image. 0 for a registered image.
-
-        Raises:
-            ToolError: The argument is not an image, its id is unknown, or it is no PNG of a valid size.
+        Raises ToolError if the argument is not an image, its id is unknown, or it is no PNG of a valid size.
         """
         if not isinstance(argument, dict):
-            raise ToolError(f"expected an image, not {type(argument).__name__} ({brief(argument)})")
+            raise ToolError(f"expected an image, not {type(argument).__name__} ({abbreviate(argument)})")
         fields = cast(dict[str, Any], argument)
         if fields.keys() == {"png"}:
-            return png_pixels(fields["png"])
+            return count_png_pixels(fields["png"])
         if not {"image"} <= fields.keys() <= {"image", "view"}:
-            raise ToolError(f"expected an image, not {brief(fields)}")
+            raise ToolError(f"expected an image, not {abbreviate(fields)}")
         self.get(fields["image"])
-        view(fields.get("view", ""))
+        check_view(fields.get("view", ""))
         return 0
 
     def resolve(self, argument: Any, default: str) -> EncodedImage:
-        """Returns the image that is the argument of a tool call.
+        """Returns the image that is the argument of a tool call: a dict with the id of a registered image, or with the
+        bytes of a PNG file (see `values.wire`). `default` is the rendering if the argument names none.
 
-        Args:
-            argument: A dict with the id of a registered image, or with the bytes of a PNG file (see `values.wire`).
-            default: The rendering (`original` or `masked`) if the argument names none.
-
-        Raises:
-            ToolError: The argument is not an image, its id is unknown, or the PNG is invalid.
+        Raises ToolError as `check` does, or if the PNG is invalid.
         """
         self.check(argument)
         fields = cast(dict[str, Any], argument)
         if "png" in fields:
-            return decoded_png(fields["png"])
-        return self.rendered(fields["image"], view(fields.get("view", "")) or default)
+            return decode_png(fields["png"])
+        return self.rendered(fields["image"], check_view(fields.get("view", "")) or default)
 
     def hypothesis_of(self, argument: dict[str, Any]) -> str:
-        """Returns the hypothesis that the image in an argument of a tool call tests; empty if there is none."""
+        """Returns the hypothesis that the image in an argument of a tool call tests."""
         return "" if "png" in argument else self.get(argument.get("image")).hypothesis
 
 
 def describe_activation(
     value: float, activations: Map | None, exemplars: UnitExemplars, raw: float | None = None
 ) -> dict[str, float | bool]:
-    """Returns an activation as the agent sees it.
+    """Returns an activation as the agent sees it, with the keys `value`, `percentile` and `z` among the images of the
+    dataset, if known, `fired` (whether the activation exceeds the mask threshold anywhere), and `raw` (a logit), if
+    given.
 
-    Args:
-        value: The activation.
-        activations: The activation map, shape (h, w), of which `value` is the maximum. None if there is no map.
-        exemplars: The statistics of the unit.
-        raw: The logit, if the value is a probability.
-
-    Returns:
-        A dict with these keys:
-
-        - `value`: the activation
-        - `percentile` and `z`: the percentile and z-score of the value among the dataset images, if known
-        - `fired`: whether the activation exceeds the mask threshold anywhere
-        - `raw`: the logit; missing if `raw` is None
+    `activations` is the map, (h, w), of which `value` is the maximum, or None.
     """
     described: dict[str, float | bool] = {"value": value}
     if (percentile := exemplars.percentile(value)) is not None:

@@ -1,7 +1,5 @@
-"""Notes to the agent about prompts that its code sent to the image generator.
-
-One kind of note names the words of a prompt that could not be drawn. The other kind names a prompt that was copied from
-the example in the instructions. `openmaia.agent.evidence` parses the notes in the records.
+"""Notes to the agent about its prompts: words that could not be drawn, and prompts copied from the example.
+`openmaia.agent.evidence` parses them in the records.
 """
 
 import ast
@@ -10,26 +8,22 @@ from collections.abc import Sequence
 
 NOT_DRAWN = re.compile(r"^note: could not draw (?P<words>.*) of (?P<prompt>'.*'|\".*\")$", re.MULTILINE)
 
-COPIED = re.compile(r"^note: (?P<prompt>'.*'|\".*\") is from the example in your instructions", re.MULTILINE)
+_COPIED = re.compile(r"^note: (?P<prompt>'.*'|\".*\") is from the example in your instructions", re.MULTILINE)
 
 
-def not_drawn(words: Sequence[str], prompt: str) -> str:
-    """Returns the note that tells the agent which words of a prompt are missing from the image generated for it."""
+def write_not_drawn(words: Sequence[str], prompt: str) -> str:
+    """Returns the note about words that are missing from the image of a prompt."""
     return f"note: could not draw {', '.join(map(repr, words))} of {prompt!r}"
 
 
 def read_not_drawn(note: str) -> tuple[str, str] | None:
-    """Parses a note about words of a prompt that are missing from its image (see `not_drawn`).
-
-    Returns:
-        The prompt, and the missing words as one text. None if the text is no such note.
-    """
+    """Returns the prompt of a note of `write_not_drawn`, and the missing words as one text; None for another text."""
     match = NOT_DRAWN.match(note)
     return (_read(match["prompt"]), match["words"]) if match else None
 
 
-def copied(prompt: str) -> str:
-    """Returns the note to the agent that a prompt was copied from the example in its instructions."""
+def write_copied(prompt: str) -> str:
+    """Returns the note about a prompt that was copied from the example."""
     return (
         f"note: {prompt!r} is from the example in your instructions, which is about another unit: its image does not "
         "count as evidence. Write prompts for what the exemplars of this unit show"
@@ -37,12 +31,8 @@ def copied(prompt: str) -> str:
 
 
 def read_copied(note: str) -> str | None:
-    """Parses a note about a prompt that was copied from the example in the instructions (see `copied`).
-
-    Returns:
-        The prompt. None if the text is no such note.
-    """
-    match = COPIED.match(note)
+    """Returns the prompt of a note of `write_copied`; None for another text."""
+    match = _COPIED.match(note)
     return _read(match["prompt"]) if match else None
 
 

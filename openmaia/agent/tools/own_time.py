@@ -1,7 +1,4 @@
-"""Measures what the tool calls of the agent's code cost the process that answers them: decoding, encoding, comparing.
-
-The time that services take is measured elsewhere, and waiting for them costs nothing.
-"""
+"""Measures what tool calls cost the process that answers them: decoding, encoding, comparing."""
 
 import time
 from collections.abc import Callable, Generator
@@ -13,18 +10,17 @@ from openmaia.core.services import Services
 
 
 class OwnTime:
-    """Adds up the CPU time of one thread, without that of services and of the user's own tools."""
+    """The CPU time of one thread in seconds, without that of services and of the user's own tools."""
 
     def __init__(self) -> None:
         self.seconds = 0.0
-        """The CPU time in seconds."""
         self.user_seconds = 0.0
-        """The time that the user's own tools took, by the clock, in seconds."""
+        """By the clock."""
         self._outside = 0.0
 
     @contextmanager
     def measured(self) -> Generator[None]:
-        """Context manager whose block is measured."""
+        """Measures a block."""
         started, outside = time.thread_time(), self._outside
         try:
             yield
@@ -33,7 +29,7 @@ class OwnTime:
 
     @contextmanager
     def excluded(self) -> Generator[None]:
-        """Context manager for a block within a measured one that does not count."""
+        """Excludes a block within a measured one."""
         started = time.thread_time()
         try:
             yield
@@ -42,7 +38,7 @@ class OwnTime:
 
     @contextmanager
     def user_tool(self) -> Generator[None]:
-        """Context manager for the call of a tool of the user."""
+        """Excludes a block, and adds its time to `user_seconds`."""
         started = time.monotonic()
         try:
             with self.excluded():
@@ -51,7 +47,7 @@ class OwnTime:
             self.user_seconds += time.monotonic() - started
 
     def without(self, services: Services) -> Services:
-        """Returns the same services, whose calls do not count."""
+        """Returns the same services, whose calls are excluded."""
         names = ("target", "exemplars", "generator", "editor", "backbone")
         return replace(services, **{name: cast(Any, _Apart(getattr(services, name), self)) for name in names})
 

@@ -1,4 +1,4 @@
-"""Derives seeds from hashes of requests, so that they do not depend on a clock or on the order of requests."""
+"""Seeds that depend neither on a clock nor on the order of requests."""
 
 import hashlib
 from typing import Literal
@@ -9,11 +9,8 @@ Purpose = Literal["explore", "confirm", "evaluate"]
 def seed(run_seed: int, purpose: Purpose, prompt: str, nth: int) -> int:
     """Returns the 63-bit seed of a request to a model.
 
-    Args:
-        run_seed: The seed of the run or of the investigation.
-        purpose: The stage that makes the request: exploration, confirmation of the answer, or evaluation.
-        prompt: The text of the request. Units that request the same text get the same image, which can be cached.
-        nth: How often this unit has requested the text before, so that a repeated prompt gives a new image.
+    Units that request the same text get the same image, which can be cached. `nth` counts the earlier requests of a
+    unit for the text, so that a repeated prompt gives a new image.
     """
     text = f"{run_seed}\x00{purpose}\x00{prompt}\x00{nth}"
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8]) >> 1

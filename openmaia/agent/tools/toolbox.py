@@ -1,4 +1,4 @@
-"""Executes the tool calls of experiments. Their arguments come from code that may be hostile, so all are validated."""
+"""Executes tool calls. Their arguments come from code that may be hostile, so all are validated."""
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -6,9 +6,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any, get_args
 
 from openmaia.agent.context import InvestigationContext
-from openmaia.agent.tools.arguments import brief, hypotheses, list_of, text, texts, view
+from openmaia.agent.tools.arguments import abbreviate, check_hypotheses, check_list, check_text, check_texts, check_view
 from openmaia.agent.tools.image_registry import ImageRegistry, RegisteredImage, describe_activation
-from openmaia.agent.tools.notes import copied, not_drawn
+from openmaia.agent.tools.notes import write_copied, write_not_drawn
 from openmaia.agent.tools.own_time import OwnTime
 from openmaia.agent.tools.seeds import seed
 from openmaia.agent.tools.subjects import Subjects
@@ -18,37 +18,32 @@ from openmaia.core.images import EncodedImage, Mask, PixelBox, seen_part, unit_m
 from openmaia.core.messages import Chat, Part, user
 from openmaia.core.services import Edit, ExemplarKind, GeneratedImage, Generation, Probe
 
-ORIGINAL, EDITED = "Original Image", "Editing Prompt: "
+_ORIGINAL, _EDITED = "Original Image", "Editing Prompt: "
 """Captions that `edit_images` returns. The published code of MAIA has the same, and experiments may search for them."""
 
-MAX_ITEMS = 10_000
-"""Largest number of texts and images in one call of `display`."""
+_MAX_ITEMS = 10_000
+"""Texts and images in one call of `display`."""
 
-MAX_PIXELS = 32 << 20
-"""Largest number of pixels of all images in one call that the agent's code made, as 32 images of 1024 x 1024."""
+_MAX_PIXELS = 32 << 20
+"""Pixels of the images in one call that the agent's code made, as 32 images of 1024 x 1024."""
 
-MAX_RESPONSES = 400_000
-"""Largest number of activations in one result of `responses`. A message could not hold many more."""
+_MAX_RESPONSES = 400_000
+"""Activations in one result of `responses`. A message could not hold many more."""
 
 
 @dataclass(slots=True)
 class ToolEffect:
-    """What a tool call did besides returning a value.
-
-    It is recorded, so that a replay of the experiment can restore it without calling a service.
-    """
+    """What a tool call did besides returning a value: recorded, so that a replay can restore it without a service."""
 
     entries: list[RegisteredImage] = field(default_factory=list[RegisteredImage])
     """The images that the call registered."""
     shown: list[Part] = field(default_factory=list[Part])
-    """The texts and images that the call displays to the agent."""
     asked: list[str] = field(default_factory=list[str])
-    """The texts of requests, such as prompts, from which the call derived seeds. The toolbox counts them, because a
-    repeated text gets another seed."""
+    """The texts from which the call derived seeds. They are counted, because a repeated text gets another seed."""
 
 
 class Toolbox:
-    """Executes the tool calls of one investigation, and keeps their images and counts of repeated requests."""
+    """The tools of one investigation, with their images and counts of repeated requests."""
 
     def __init__(self, context: InvestigationContext):
         self.own_time = OwnTime()
@@ -72,18 +67,15 @@ class Toolbox:
         }
 
     def call(self, name: str, args: Sequence[Any], kwargs: Mapping[str, Any] | None = None) -> tuple[Any, ToolEffect]:
-        """Calls a tool and returns its result, and its effect, such as the images that it displays.
-
-        Raises:
-            ToolError: There is no such tool, or its arguments are invalid. No tool takes keyword arguments.
-            ServiceError: A service failed.
+        """Calls a tool and returns its result and its effect. Raises ToolError if there is no such tool or its
+        arguments are invalid (none takes keyword arguments), and ServiceError.
         """
         self._effect = ToolEffect()
         tool = self._tools.get(name)
         if tool is None or name in self.context.options.without:
-            raise ToolError(f"there is no tool {brief(name)}")
+            raise ToolError(f"there is no tool {abbreviate(name)}")
         if kwargs:
-            raise ToolError(f"{name}: unexpected keyword arguments {brief(sorted(kwargs))}")
+            raise ToolError(f"{name}: unexpected keyword arguments {abbreviate(sorted(kwargs))}")
         try:
             return tool(*args), self._effect
         except TypeError as error:
@@ -93,17 +85,11 @@ class Toolbox:
 
     @property
     def effect(self) -> ToolEffect:
-        """What the latest tool call did besides returning a value, such as registering images (see `ToolEffect`).
-
-        A call that failed may have had an effect, too.
-        """
+        """The effect of the latest call, which may have failed."""
         return self._effect
 
     def replay(self, effect: ToolEffect) -> None:
-        """Restores the effect of a recorded tool call on this toolbox, without calling the tool.
-
-        The images of the call are registered under their recorded ids, and its requests are counted.
-        """
+        """Restores the effect of a recorded call."""
         self.images.restore(effect.entries)
         self._asked.update(effect.asked)
 
@@ -117,7 +103,7 @@ class Toolbox:
     ) -> list[dict[str, Any]]:
         unit = self.subjects.unit(layer, index)
         given = self._checked(images)
-        named = hypotheses(hypothesis, len(given))
+        named = check_hypotheses(hypothesis, len(given))
         originals = [self.images.resolve(image, "original") for image in given]
         tested = [name or self.images.hypothesis_of(image) for image, name in zip(given, named, strict=True)]
         responses = self.context.services.target.probe([Probe(unit=unit, image=image) for image in originals])
@@ -136,9 +122,9 @@ class Toolbox:
     def _responses(self, images: Any, layer: Any) -> list[list[float]]:
         units = self.subjects.units(layer)
         given = self._checked(images)
-        if (count := len(given) * len(units)) > MAX_RESPONSES:
+        if (count := len(given) * len(units)) > _MAX_RESPONSES:
             raise ToolError(
-                f"responses: {len(given)} images and {len(units)} units are {count} activations; at most {MAX_RESPONSES} are "
+                f"responses: {len(given)} images and {len(units)} units are {count} activations; at most {_MAX_RESPONSES} are "
                 "returned, so give fewer images"
             )
         originals = [self.images.resolve(image, "original") for image in given]
@@ -149,7 +135,7 @@ class Toolbox:
     def _dataset_exemplars(self, kind: Any, layer: Any = None, index: Any = None) -> list[dict[str, Any]]:
         if kind not in get_args(ExemplarKind):
             raise ToolError(
-                f"dataset_exemplars: kind={brief(kind)}; expected one of {', '.join(get_args(ExemplarKind))}"
+                f"dataset_exemplars: kind={abbreviate(kind)}; expected one of {', '.join(get_args(ExemplarKind))}"
             )
         exemplars = self.subjects.exemplars(self.subjects.unit(layer, index))
         if not exemplars.of_kind(kind) and exemplars.exemplars:
@@ -168,23 +154,23 @@ class Toolbox:
         ]
 
     def _text2image(self, prompts: Any, hypothesis: Any = None) -> list[dict[str, Any]]:
-        wanted = texts(self._limited(prompts), "text2image")
-        tested = hypotheses(hypothesis, len(wanted))
+        wanted = check_texts(self._limited(prompts), "text2image")
+        tested = check_hypotheses(hypothesis, len(wanted))
         generated = self._generate(wanted)
         task, is_whole = self.context.task, not self.context.options.without
         self._effect.shown += [
-            copied(prompt) for prompt in dict.fromkeys(wanted) if task.has_example(prompt, is_whole=is_whole)
+            write_copied(prompt) for prompt in dict.fromkeys(wanted) if task.has_example(prompt, is_whole=is_whole)
         ]
         return [self._register_generated(image, name) for image, name in zip(generated, tested, strict=True)]
 
     def _edit_images(self, images: Any, instructions: Any, hypothesis: Any = None) -> list[dict[str, Any]]:
-        orders = texts(self._limited(instructions), "edit_images")
+        orders = check_texts(self._limited(instructions), "edit_images")
         given = self._limited(images)
         if len(given) != len(orders):
             raise ToolError(f"edit_images: {len(given)} images but {len(orders)} instructions; give one for each")
-        tested = hypotheses(hypothesis, len(given))
+        tested = check_hypotheses(hypothesis, len(given))
         self._checked([image for image in given if not isinstance(image, str)])
-        generated = iter(self._generate([text(image) for image in given if isinstance(image, str)]))
+        generated = iter(self._generate([check_text(image) for image in given if isinstance(image, str)]))
         bases = [next(generated).image if isinstance(i, str) else self.images.resolve(i, "original") for i in given]
         requests = [
             Edit(image=base, instruction=order, seed=self._seed(f"{base.digest} {order}"))
@@ -194,16 +180,16 @@ class Toolbox:
         answers: list[dict[str, Any]] = []
         for image, base, order, result, name in zip(given, bases, orders, edited, tested, strict=True):
             self._report_missing(result, order)
-            caption = image if isinstance(image, str) else ORIGINAL
+            caption = image if isinstance(image, str) else _ORIGINAL
             answers.append({"image": self._register(base), "caption": caption})
-            answers.append({"image": self._register_generated(result, name), "caption": EDITED + order})
+            answers.append({"image": self._register_generated(result, name), "caption": _EDITED + order})
         return answers
 
     def _describe_images(self, images: Any, titles: Any) -> str:
-        given, named = self._checked(images), list_of(titles)
+        given, named = self._checked(images), check_list(titles)
         if len(given) != len(named):
             raise ToolError(f"describe_images: {len(given)} images but {len(named)} titles; give one for each")
-        names = texts(named, "describe_images")
+        names = check_texts(named, "describe_images")
         seen = [self.images.resolve(image, "masked") for image in given]
         replies = self._ask_viewer([(self.context.task.describe, image) for image in seen])
         return "\n".join(f"{name}: {reply}" for name, reply in zip(names, replies, strict=True))
@@ -216,9 +202,9 @@ class Toolbox:
         return self._ask_viewer([(self.context.task.summarize, *seen)])[0]
 
     def _display(self, items: Any) -> None:
-        given = list_of(items)
-        if len(given) > MAX_ITEMS:
-            raise ToolError(f"display: {len(given)} items in one call; at most {MAX_ITEMS} are taken")
+        given = check_list(items)
+        if len(given) > _MAX_ITEMS:
+            raise ToolError(f"display: {len(given)} items in one call; at most {_MAX_ITEMS} are taken")
         self._checked([item for item in given if not isinstance(item, str)])
         images = [None if isinstance(item, str) else self.images.resolve(item, "masked") for item in given]
         described = iter(self._described([item for item in given if not isinstance(item, str)]))
@@ -234,9 +220,8 @@ class Toolbox:
             self._effect.shown.append(image)
 
     def _described(self, items: Sequence[Any]) -> list[str]:
-        """Returns the viewer's description of each displayed image; an empty list if the backbone can process images.
-
-        The items are references to images as the sandbox sends them, see `values.wire`.
+        """Returns the viewer's description of each displayed image (see `values.wire`); an empty list if the backbone
+        takes images.
         """
         if self.context.options.sees_images or not items:
             return []
@@ -253,12 +238,11 @@ class Toolbox:
         return self._ask_viewer(questions)
 
     def _is_masked(self, item: Any) -> bool:
-        """Returns whether `display` shows an image with its mask, the region in which the unit responds."""
-        is_original = "png" in item or view(item.get("view")) == "original"
+        is_original = "png" in item or check_view(item.get("view")) == "original"
         return not is_original and self.images.get(item["image"]).mask is not None
 
     def _pixels(self, id: Any, name: Any) -> bytes:
-        return self.images.rendered(id, view(name)).png
+        return self.images.rendered(id, check_view(name)).png
 
     def _user_tool(self, name: Any, args: Any, kwargs: Any) -> Any:
         def resolve(image: Any) -> EncodedImage:
@@ -280,7 +264,7 @@ class Toolbox:
 
     def _report_missing(self, generated: GeneratedImage, prompt: str) -> None:
         if generated.missing_terms:
-            self._effect.shown.append(not_drawn(generated.missing_terms, prompt))
+            self._effect.shown.append(write_not_drawn(generated.missing_terms, prompt))
 
     def _seed(self, prompt: str) -> int:
         nth = self._asked[prompt]
@@ -289,7 +273,7 @@ class Toolbox:
         return seed(self.context.run_seed, "explore", prompt, nth)
 
     def _ask_viewer(self, questions: Sequence[tuple[Part, ...]]) -> list[str]:
-        """Asks the backbone each question (texts and images) in a separate conversation, and returns the replies."""
+        """Asks the viewer each question in a conversation of its own."""
         chats = [
             Chat(
                 conversation="",
@@ -302,12 +286,7 @@ class Toolbox:
         return [reply.text.strip() for reply in self.context.services.backbone.reply(chats)]
 
     def _register_generated(self, generated: GeneratedImage, tested: str) -> dict[str, Any]:
-        """Registers a generated image. If it lacks terms of its prompt, no hypothesis is stored with it.
-
-        Args:
-            generated: The image, with the terms of the prompt that it lacks.
-            tested: The hypothesis that the image should test; may be empty.
-        """
+        # An image without some terms of its prompt does not test what the agent meant.
         return self._register(generated.image, hypothesis="" if generated.missing_terms else tested)
 
     def _register(
@@ -324,20 +303,17 @@ class Toolbox:
         return {"image": entry.id, "activation": entry.activation}
 
     def _checked(self, images: Any) -> list[Any]:
-        """Returns images that are arguments of a call, after checking their number and each of them.
-
-        Nothing is decoded yet: a call that is refused costs little.
-        """
+        """Checks the number of images and each of them. Nothing is decoded yet: a call that is refused costs little."""
         given = self._limited(images)
         pixels = sum(map(self.images.check, given))
-        if pixels > MAX_PIXELS:
+        if pixels > _MAX_PIXELS:
             raise ToolError(
-                f"images of {pixels} pixels in one call; at most {MAX_PIXELS} are taken, so make them smaller"
+                f"images of {pixels} pixels in one call; at most {_MAX_PIXELS} are taken, so make them smaller"
             )
         return given
 
     def _limited(self, images: Any) -> list[Any]:
-        given, limit = list_of(images), self.context.options.images_per_call
+        given, limit = check_list(images), self.context.options.images_per_call
         if len(given) > limit:
             raise ToolError(f"{len(given)} images in one call; at most {limit} are taken")
         return given

@@ -1,7 +1,4 @@
-"""Calls tools that the user defined.
-
-Arguments arrive in the form in which the sandbox sends values, and results are converted to this form.
-"""
+"""Calls tools of the user with arguments in the form in which the sandbox sends values."""
 
 import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -12,7 +9,7 @@ import numpy as np
 from PIL import Image
 
 from openmaia.agent.sandbox.frames import MAX_INT
-from openmaia.agent.tools.arguments import MAX_TEXT, brief, list_of, named_values
+from openmaia.agent.tools.arguments import MAX_TEXT, abbreviate, check_list, check_named
 from openmaia.core.errors import ToolError
 from openmaia.core.images import EncodedImage
 from openmaia.core.secrets import redacted
@@ -29,7 +26,6 @@ def call_user_tool(
     """Calls a tool of the user and returns its result in the form that is sent to the sandbox.
 
     Args:
-        tools: The functions that the user defined, by name.
         arguments: The tool's name, its positional and its keyword arguments, as the sandbox sent them.
         check: Raises ToolError if some arguments are no images, without decoding them.
         resolve: Returns the image to which an argument refers.
@@ -42,9 +38,9 @@ def call_user_tool(
     name, args, kwargs = arguments
     tool = tools.get(name) if isinstance(name, str) else None
     if tool is None:
-        raise ToolError(f"there is no tool {brief(name)}")
+        raise ToolError(f"there is no tool {abbreviate(name)}")
     try:
-        inspect.signature(tool).bind(*list_of(args), **named_values(kwargs))
+        inspect.signature(tool).bind(*check_list(args), **check_named(kwargs))
     except TypeError as error:
         raise ToolError(f"{name}: {error}"[:MAX_TEXT]) from error
     check([image for argument in (args, *kwargs.values()) for image in _images(argument)])
@@ -59,7 +55,7 @@ def call_user_tool(
 
 
 def _images(argument: Any) -> Iterator[Any]:
-    """Yields the parts of an argument that are no text, number or list: images, if the argument is valid."""
+    """Yields the parts of an argument that must be images, if it is valid."""
     if isinstance(argument, list):
         for part in cast(list[Any], argument):
             yield from _images(part)

@@ -1,8 +1,8 @@
 """Activations and images as the agent's code sees them, and how they travel to the tools and back.
 
 This file and `api.py` run in two places: their source is sent into the sandbox, whose process sees nothing else of this
-package, and a notebook imports them as they are. They import only the standard library (NumPy and Pillow where pixels are
-needed) and reach the rest of the world through one function, a `ToolCaller`.
+package, and a notebook imports them as they are. They import only the standard library (NumPy and Pillow where pixels
+are needed), and call tools through a `ToolCaller`.
 """
 
 import base64
@@ -16,11 +16,11 @@ ToolCaller = Callable[..., Any]
 """(name, *arguments) -> the result of a tool."""
 FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
 
-BASE64 = ("iVBORw0KGgo", "/9j/", "data:image/")
+_BASE64 = ("iVBORw0KGgo", "/9j/", "data:image/")
 """How texts begin that hold a PNG or JPEG file in base64."""
 
 
-ORDER = "call_neuron returns (activations, images), in this order"
+_ORDER = "call_neuron returns (activations, images), in this order"
 
 
 class Activation(float):
@@ -62,7 +62,7 @@ class Activation(float):
         return float(self)
 
     def __getattr__(self, name: str) -> Any:
-        raise AttributeError(f"an activation is a number and has no {name!r}; {ORDER}")
+        raise AttributeError(f"an activation is a number and has no {name!r}; {_ORDER}")
 
     def __format__(self, spec: str) -> str:
         return format(float(self), spec) if spec else str(self)
@@ -98,10 +98,9 @@ class View:
         return f"<{self.image.id}.{self.name}>"
 
 
-IN_PLACE = frozenset(
+_IN_PLACE = frozenset(
     "alpha_composite apply_transparency frombytes load paste putalpha putdata putpalette putpixel seek thumbnail verify".split()
 )
-"""Methods of Pillow images that change the image itself."""
 
 
 class Image:
@@ -145,7 +144,7 @@ class Image:
     def __getattr__(self, name: str) -> Any:
         import PIL.Image
 
-        if name in IN_PLACE:
+        if name in _IN_PLACE:
             raise AttributeError(f"{name!r} would change a copy; take copy = image.pil(), change the copy and use it")
         if name.startswith("_") or not hasattr(PIL.Image.Image, name):
             raise AttributeError(f"an image has no {name!r}; image.pil() is a Pillow image")
@@ -161,7 +160,7 @@ class Image:
 
     def __format__(self, spec: str) -> str:
         if spec:
-            raise TypeError(f"expected a number, not an image; {ORDER}")
+            raise TypeError(f"expected a number, not an image; {_ORDER}")
         return repr(self)
 
     def __repr__(self) -> str:
@@ -175,7 +174,7 @@ def image_of(call: ToolCaller, answer: dict[str, Any]) -> Image:
 
 
 def received(call: ToolCaller, value: Any) -> Any:
-    """Returns the result of a user's tool, in which images replace references of the form {"$image": answer}."""
+    """Returns the result of a user's tool, with images in place of {"$image": answer}."""
     if isinstance(value, dict):
         fields = cast("dict[str, Any]", value)
         if "$image" in fields:
@@ -185,7 +184,7 @@ def received(call: ToolCaller, value: Any) -> Any:
 
 
 def listed(images: Any) -> list[Any]:
-    """Returns one image, or images in any nesting, as a list. Of a pair (activation, image) the image is meant."""
+    """Returns images in any nesting as a list. Of a pair (activation, image) the image is meant."""
     if not isinstance(images, (list, tuple)):
         return [images]
     items = cast("list[Any]", images)
@@ -201,13 +200,13 @@ def texts_of(values: Any) -> list[Any]:
 
 def is_prompt(value: Any) -> bool:
     """Returns whether a value is a text that is not an image in base64."""
-    return isinstance(value, str) and not value.startswith(BASE64)
+    return isinstance(value, str) and not value.startswith(_BASE64)
 
 
 def wire(image: Any) -> dict[str, Any]:
     """Converts an image to the form in which it is sent to the tools.
 
-    An image of the tools becomes {"image": id, "view": rendering or ""}, and an image that the agent's code made (a Pillow
+    An image of the tools becomes {"image": id, "view": rendering or ""}, and one that the agent's code made (a Pillow
     image, an array, or a PNG or JPEG file in base64) becomes {"png": bytes}.
     """
     if isinstance(image, Image):
@@ -215,7 +214,7 @@ def wire(image: Any) -> dict[str, Any]:
     if isinstance(image, View):
         return {"image": image.image.id, "view": image.name}
     if isinstance(image, (int, float)):
-        raise TypeError(f"expected an image, not the number {float(image):g}; {ORDER}")
+        raise TypeError(f"expected an image, not the number {float(image):g}; {_ORDER}")
     if not _is_pixels(image):
         raise TypeError(f"expected an image of the tools, a Pillow image or an array, not {type(image).__name__}")
     buffer = io.BytesIO()
@@ -224,7 +223,6 @@ def wire(image: Any) -> dict[str, Any]:
 
 
 def _pillow(image: Any) -> Any:
-    """Returns an image that the agent's code made as a Pillow image. Raises ValueError if it holds none."""
     import PIL.Image
 
     if isinstance(image, str):
@@ -233,7 +231,6 @@ def _pillow(image: Any) -> Any:
 
 
 def _decoded(text: str) -> Any:
-    """Returns the Pillow image that a text holds in base64. Raises ValueError if it holds none."""
     import PIL.Image
 
     try:
@@ -249,9 +246,6 @@ def _bytes_of(array: Any) -> Any:
     """Converts an array to uint8 and (height, width, channels) or (height, width).
 
     Channels may also come first. Other numbers than uint8 must be from 0 to 1 (floats), or from 0 to 255.
-
-    Raises:
-        ValueError: The shape or the values are not those of an image.
     """
     import numpy as np
 

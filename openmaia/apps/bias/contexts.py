@@ -1,10 +1,8 @@
-"""Writes pairs of prompts that test the claim that a context (such as snow) changes a classifier's score of a class.
+"""Writes pairs of prompts: an object of a class in the claimed context, and the same object in another one.
 
-One prompt of a pair shows an object of the class in the claimed context, the other the same object in another context.
-
-The two prompts of a pair show equally many objects and share a seed, so that the object of the class has the same size
-and position, and with some generators the same pixels. The other context is of the same kind as the claimed one, for
-example `beside a drum` for `beside a ball`, because anything beside an object makes the object smaller.
+Both prompts show equally many objects and share a seed, so that the object has the same size and position, and with
+some generators the same pixels. The other context is of the same kind, for example `beside a drum` for `beside a ball`,
+because anything beside an object makes the object smaller.
 """
 
 import re
@@ -15,23 +13,23 @@ from typing import Protocol
 
 from openmaia.agent.tools.seeds import seed
 from openmaia.evaluation.language_model import LanguageModel, Question, parse_pairs
-from openmaia.evaluation.language_model import template as question_text
+from openmaia.evaluation.language_model import fill_template as question_text
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClaimedContext:
-    """An agent's claim that a context, such as snow, raises or lowers a classifier's score of a class."""
+    """An agent's claim that a context raises or lowers the score of a class."""
 
     label: str
     """The claim as the agent wrote it."""
     text: str
-    """The claim without its sign."""
+    """Without the sign."""
     sign: int
     """1 if the context raises the score, -1 if it lowers it, 0 if the claim has no sign."""
 
     @classmethod
     def parse(cls, label: str) -> "ClaimedContext":
-        """Parses a claim such as "+ snow" (snow raises the score) or "- a ball beside it" (a ball lowers it)."""
+        """Parses a claim such as "+ snow" or "- a ball beside it"."""
         match = re.match(r"\s*[\"'`*]*(?P<sign>[+\-−–])?\s*(?P<text>.*?)[\"'`*\s.]*$", label, re.DOTALL)
         assert match is not None
         sign = {"+": 1, "": 0}.get(match["sign"] or "", -1)
@@ -40,52 +38,40 @@ class ClaimedContext:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContextPrompts:
-    """A prompt with a context (such as snow) that is claimed to bias a classifier, and one without it.
-
-    The images of both are generated with the same seed.
-    """
+    """A prompt with the context, and one without it, for images of one seed."""
 
     with_context: str
     without: str
     seed: int
     absent: bool = False
-    """Whether both prompts ask for something else in the place of an object of the class that the claim is about."""
+    """Whether both prompts ask for something else in the place of an object of the class."""
 
 
 class ContextWriter(Protocol):
-    """Writes pairs of prompts that test the claim that a context changes a classifier's score of a class."""
+    """Writes pairs of prompts for claimed contexts."""
 
     @property
     def name(self) -> str:
-        """The name of this writer in stored results."""
+        """In stored results."""
         ...
 
     def write(
         self, name: str, context: ClaimedContext, n: int, run_seed: int, *, absent: bool = False
     ) -> list[ContextPrompts]:
-        """Writes n pairs of prompts. The first prompt of a pair shows the claimed context, the second does not.
+        """Writes n pairs of prompts for the class `name`.
 
         Args:
-            name: The name of the class whose score the context is claimed to change.
-            context: The claimed context, such as snow.
-            n: The number of pairs.
-            run_seed: The seed of the run.
-            absent: Whether the prompts show no object of the class, but something else in its place. If it is False,
-                both prompts of a pair show an object of the class.
+            absent: Whether the prompts show no object of the class, but something else in its place.
 
         Raises:
-            UnansweredQuestion: If no usable prompts could be written.
+            UnansweredQuestion: No usable prompts could be written.
         """
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class ModelContextWriter:
-    """Asks a language model for pairs of prompts that test whether a context changes a classifier's score of a class.
-
-    The first prompt of a pair shows the context, such as snow, and the second does not. The model is asked for at most
-    20 pairs (MAX_ASKED). If more are needed, the same pairs are used again, with other seeds for their images.
-    """
+    """Asks a language model for at most MAX_ASKED pairs. If more are needed, they are used again with other seeds."""
 
     model: LanguageModel
 
@@ -99,11 +85,7 @@ class ModelContextWriter:
     def write(
         self, name: str, context: ClaimedContext, n: int, run_seed: int, *, absent: bool = False
     ) -> list[ContextPrompts]:
-        """Writes n pairs of prompts. The arguments are those of `ContextWriter.write`.
-
-        Raises:
-            UnansweredQuestion: If the model gives no usable answer.
-        """
+        """Writes n pairs of prompts, some of them equal if n exceeds MAX_ASKED."""
         count = min(n, self.MAX_ASKED)
         subject = f"no {name}, but something else in its place" if absent else f"one {name}, clearly visible"
         words = question_text("contexts", subject=subject, context=context.text, n=count)
@@ -114,14 +96,7 @@ class ModelContextWriter:
 
 
 def with_seeds(pairs: Sequence[tuple[str, str]], run_seed: int, absent: bool) -> list[ContextPrompts]:
-    """Assigns a different seed to each pair of prompts, even if some pairs are equal.
-
-    Args:
-        pairs: For each pair the prompt with a claimed context, such as snow, and the prompt without it.
-        run_seed: The seed of the run.
-        absent: Whether the prompts show something else in the place of an object of the classifier's class. It is
-            only stored in the result.
-    """
+    """Assigns a different seed to each pair (with, without the context), even if some are equal."""
     return [
         ContextPrompts(
             with_context=one, without=other, absent=absent, seed=seed(run_seed, "evaluate", f"{one} | {other}", index)

@@ -1,8 +1,4 @@
-"""Estimates how a context changes a classifier's score of a class, and decides which claimed effects are supported.
-
-An estimate rests on pairs of generated images that differ only in the context. The decision corrects for the number of
-claims of a run.
-"""
+"""Estimates effects of contexts, and decides which claims are supported."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -19,47 +15,42 @@ from openmaia.evaluation.analysis.statistics import adjust_p_values
 from openmaia.runs.run import InvestigationId
 
 TestOutcome = Literal["tested", "undrawable", "unconfirmed", "unwritten"]
-"""Whether a claimed bias was tested, or else why not. A pair of images is sound if both show what was requested.
-undrawable: too few pairs are sound, and the generator reports words that it cannot draw. unconfirmed: too few pairs are
-sound, because images do not show the class or are not known to show it. unwritten: no usable prompts were written."""
+"""Whether a claim was tested, or else why not. undrawable: too few pairs are sound, and the generator reports words
+that it cannot draw. unconfirmed: too few pairs are sound, because images do not show the class or are not known to show
+it. unwritten: no usable prompts were written."""
 
-MIN_SOUND = 0.5
-"""Minimum share of sound pairs (both images as requested) that a test of a bias requires."""
+_MIN_SOUND = 0.5
+"""Share of sound pairs that a test requires."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContextEffect:
-    """The effect of a claimed context (such as snow) on a classifier's score of a class, measured on image pairs."""
+    """The measured effect of one claimed context."""
 
     context: ClaimedContext
     outcome: TestOutcome
-    """Whether the claim was tested, or else which kind of cause prevented the test."""
     cause: str = ""
-    """Why the claim was not tested; empty if it was."""
+    """Empty if the claim was tested."""
     score: Interval | None = None
-    """Mean over the sound pairs (both images as requested) of the score with the context minus that without it, with
-    its bootstrap interval over pairs. None without a test."""
+    """Mean difference (with minus without the context) over the sound pairs, with its bootstrap interval. None without
+    a test."""
     raw: Interval | None = None
-    """The same difference for the logits. None without a test, or if the classifier has no logits."""
+    """The same for the logits; also None if the classifier has none."""
     p: float | None = None
-    """P-value of the null hypothesis that the differences of the pairs are symmetric about zero; one-sided if the claim
-    has a sign. None without a test."""
+    """P-value of differences that are symmetric about zero; one-sided if the claim has a sign. None without a test."""
     pairs: tuple[int, int] = (0, 0)
     """Number of sound pairs, and of all pairs."""
     objects: int = 0
-    """Number of different objects in the sound pairs, told apart by their source images (`MatchedPair.shared`); 0 if
-    unknown. Pairs that show the same object are not independent."""
+    """Different objects in the sound pairs, told apart by their source images (`MatchedPair.shared`); 0 if unknown.
+    Pairs that show the same object are not independent."""
     confirmed_by: tuple[str, ...] = ()
-    """The names of the generator or judges that checked whether images show the class."""
+    """The generator or judges that checked whether images show the class."""
     writer: str = ""
-    """The name of the prompt writer."""
 
     @property
     def claimed(self) -> float:
-        """The mean difference of the scores (with minus without the context), measured in the claimed direction.
-
-        It is positive if the score changes as claimed, and negative if it changes in the opposite direction. If the
-        claim has no direction, it is the absolute value of the difference. It is 0 if the claim was not tested.
+        """The mean difference in the claimed direction, negative if the score changes the other way. Without a
+        direction its absolute value; 0 if the claim was not tested.
         """
         if self.score is None:
             return 0.0
@@ -68,36 +59,26 @@ class ContextEffect:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BiasVerdict:
-    """The decision whether a bias that an agent claims is supported by its test."""
+    """Whether the test of one claim supports it."""
 
     investigation: InvestigationId
     name: str
-    """The name of the class that is scored."""
+    """The class."""
     effect: ContextEffect
     adjusted: float | None
-    """The p-value adjusted for all tests of the run (Benjamini and Hochberg); None without a test."""
+    """P-value adjusted for all tests of the run (Benjamini and Hochberg); None without a test."""
     supported: bool
 
 
-def effect(
+def estimate_effect(
     context: ClaimedContext, pairs: Sequence[MatchedPair], name: str, resamples: int, writer: str = ""
 ) -> ContextEffect:
-    """Estimates and tests the effect of a context on the classifier's score of a class.
+    """Estimates and tests the effect of a context on the score of the class `name`.
 
-    The test is Wilcoxon's signed-rank test (scipy.stats.wilcoxon), with zeros treated as by Pratt (1959). It is
-    one-sided if the claim says in which direction the score changes. All pairs are treated as independent, although the
-    generator may have composed several of them from the same source images.
-
-    Args:
-        context: The claimed context.
-        pairs: Pairs of scored images of the class `name`, with and without the context.
-        name: The name of the class.
-        resamples: The number of bootstrap resamples.
-        writer: The name of the prompt writer.
-
-    Returns:
-        The effect. A pair is sound if both images show what was requested. If fewer than two pairs, or fewer than half
-        of them (MIN_SOUND), are sound, the effect has no score and no p-value.
+    The test is Wilcoxon's signed-rank test, with zeros treated as by Pratt (1959). It is one-sided if the claim has a
+    direction. All pairs are treated as independent, although the generator may have composed several of them from the
+    same source images. If fewer than two pairs, or a smaller share than _MIN_SOUND, are sound, the effect has no score
+    and no p-value.
     """
     sound = [pair for pair in pairs if pair.is_sound]
     untested = ContextEffect(
@@ -110,7 +91,7 @@ def effect(
         ),
         writer=writer,
     )
-    if len(sound) < MIN_SOUND * len(pairs) or len(sound) < 2:
+    if len(sound) < _MIN_SOUND * len(pairs) or len(sound) < 2:
         return _explained(untested, pairs, name)
     differences = [pair.difference for pair in sound]
     logits = [pair.raw_difference for pair in sound if pair.raw_difference is not None]
@@ -123,18 +104,15 @@ def effect(
     )
 
 
-def verdicts(
+def decide(
     effects: Sequence[tuple[InvestigationId, str, ContextEffect]], rate: float, smallest: float
 ) -> list[BiasVerdict]:
-    """Decides which of the claimed effects of a run are supported.
+    """Decides which of the claimed effects of a run are supported, in their order.
 
     Args:
-        effects: For every claim of the run the investigation that made it, the name of the class and the effect.
+        effects: For every claim the investigation that made it, the class and the effect.
         rate: The false discovery rate over all claims (Benjamini and Hochberg).
-        smallest: The minimum difference of mean scores in the claimed direction that counts as support.
-
-    Returns:
-        One verdict for each claim, in the order of `effects`.
+        smallest: Difference of mean scores in the claimed direction that counts as support.
     """
     adjusted = iter(adjust_p_values([each.p for _, _, each in effects if each.p is not None]))
     decided: list[BiasVerdict] = []

@@ -1,4 +1,4 @@
-"""Finds images that a classifier gets wrong because of a supported bias: a context that changes its score of a class.
+"""Finds images that a classifier gets wrong because of a supported bias.
 
 missed       The classifier does not predict the class of the object, because the context lowers the score of the class,
              or because the context that raises it is missing.
@@ -22,65 +22,49 @@ from openmaia.evaluation.analysis.statistics import proportion
 
 FailureKind = Literal["missed", "false alarm"]
 
-KEPT = 24
-"""Maximum number of misclassified images that are kept for each failure mode, the largest errors first."""
-SUM_TOLERANCE = 1e-2
-"""If the sum of a classifier's outputs differs from 1 by less than this, they count as a softmax over the classes."""
-THRESHOLD = 0.5
-"""Minimum probability at which a classifier with one independent (sigmoid) output per class predicts a class."""
+_KEPT = 24
+"""Misclassified images of a failure mode, the largest errors first."""
+_SUM_TOLERANCE = 1e-2
+"""Outputs whose sum differs from 1 by less than this count as a softmax over the classes."""
+_THRESHOLD = 0.5
+"""Probability at which a classifier with one independent (sigmoid) output per class predicts a class."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WrongImage:
-    """A generated image that the classifier under study gets wrong."""
+    """An image that the classifier gets wrong."""
 
     side: PairSide
-    """The image with its prompt and score."""
     predicted: str
-    """The predicted class, or "no CLASS" if CLASS is not predicted by a classifier with independent outputs."""
+    """The predicted class, or "no CLASS" of a classifier with independent outputs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FailureMode:
-    """One kind of error that a bias causes: how frequent it is, and on which images it occurs.
-
-    A bias is a context, such as snow, that changes the classifier's score of a class. The two kinds of error are missed
-    objects of the class and false alarms.
-    """
+    """How frequent one kind of error is, and on which images it occurs."""
 
     context: ClaimedContext
     kind: FailureKind
-    """missed: the classifier does not predict the class of the object; false alarm: it predicts the class without one."""
     prone: Literal["with", "without"]
     """Whether images with or without the context are prone to the failure."""
     rate: list[float] | None
     """Share of wrong predictions on the prone images with Wilson's interval, [share, low, high]; None without pairs."""
     base: list[float] | None
-    """The same for the other image of each pair, as the base rate."""
+    """The same for the other image of each pair."""
     n: int
-    """Number of sound pairs, in which both images are as requested."""
+    """Number of sound pairs."""
     wrong: tuple[WrongImage, ...]
-    """The prone images with wrong predictions, at most 24 (KEPT), the largest errors first."""
+    """Prone images, at most _KEPT, the largest errors first."""
 
 
-def failures(verdict: BiasVerdict, writer: ContextWriter, matcher: Matcher, n: int, run_seed: int) -> list[FailureMode]:
-    """Finds errors of a classifier that a bias causes, on new images with and without the context of the bias.
-
-    A bias is a context, such as snow, that changes the classifier's score of a class.
-
-    Args:
-        verdict: The verdict on the bias, which its test supports.
-        writer: Writes the prompts.
-        matcher: Generates the images and scores them with the classifier.
-        n: The number of pairs of images for each kind of failure.
-        run_seed: The seed of the run.
-
-    Returns:
-        The failure mode `missed` (the class is not recognised) and, if the context raises the score, also `false alarm`
-        (the class is predicted without an object of it).
+def find_failures(
+    verdict: BiasVerdict, writer: ContextWriter, matcher: Matcher, n: int, run_seed: int
+) -> list[FailureMode]:
+    """Searches n new pairs of images for errors of the kind `missed` and, if the context raises the score, n for `false
+    alarm`.
 
     Raises:
-        UnansweredQuestion: If no usable prompts could be written.
+        UnansweredQuestion: No usable prompts could be written.
     """
     context, name = verdict.effect.context, verdict.name
     raises = verdict.effect.score is not None and verdict.effect.score.mean > 0
@@ -117,27 +101,25 @@ def _mode(
         rate=proportion([is_wrong(name) for name in predicted]),
         base=proportion([is_wrong(name) for name in base]),
         n=len(sound),
-        wrong=tuple(wrong[:KEPT]),
+        wrong=tuple(wrong[:_KEPT]),
     )
 
 
 def _is_sound(pair: MatchedPair, kind: FailureKind) -> bool:
-    """Returns whether both images are as requested. For false alarms the absence of the class is not checked."""
+    # The absence of the class in false alarms is not checked.
     return pair.is_sound if kind == "missed" else not (pair.having.missing_terms or pair.without.missing_terms)
 
 
 def _predictions(sides: Sequence[PairSide], unit: Unit, matcher: Matcher) -> list[str]:
-    """Returns the name of the predicted class of each image.
-
-    It is the most probable class if the outputs are a softmax (see SUM_TOLERANCE). Otherwise it is the class of the
-    unit if its probability is at least THRESHOLD, or else "no CLASS".
+    """Returns the predicted class of each image: the most probable one of a softmax, otherwise the class of the unit or
+    "no CLASS".
     """
     outputs = matcher.target.respond([LayerProbe(layer=unit.layer, image=side.image) for side in sides])
     names = matcher.target.info().classes
     predicted: list[str] = []
     for scores in outputs:
-        if abs(float(scores.sum()) - 1) < SUM_TOLERANCE:
+        if abs(float(scores.sum()) - 1) < _SUM_TOLERANCE:
             predicted.append(names[int(np.argmax(scores))])
         else:
-            predicted.append(names[unit.index] if scores[unit.index] >= THRESHOLD else f"no {names[unit.index]}")
+            predicted.append(names[unit.index] if scores[unit.index] >= _THRESHOLD else f"no {names[unit.index]}")
     return predicted

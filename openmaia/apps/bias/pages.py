@@ -1,4 +1,4 @@
-"""Writes two pages of a run's report: the claimed biases with contrasting images, and the errors that biases cause."""
+"""Writes two pages of the report: claimed biases with contrasting images, and the errors that biases cause."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -7,81 +7,73 @@ from typing import Any
 from markupsafe import Markup
 
 from openmaia.apps.bias.effects import BiasVerdict
-from openmaia.apps.bias.run import stored_tests
+from openmaia.apps.bias.run import read_tests
 from openmaia.apps.bias.stored import FAILURES, TESTS, StoredImage, StoredTest
 from openmaia.core.images import EncodedImage
 from openmaia.reporting.browser.pages import APPLICATIONS, render
-from openmaia.reporting.browser.rows import rows
+from openmaia.reporting.browser.rows import make_rows
 from openmaia.reporting.browser.thumbnails import Thumbnails
 from openmaia.reporting.figures.charts import value_strips
 from openmaia.reporting.figures.style import svg
 from openmaia.reporting.image_models import image_model
 from openmaia.runs.run import InvestigationId, Run
 
-PACKAGE = "openmaia.apps.bias"
-CARDS, GALLERY = f"{APPLICATIONS}/biases.html", f"{APPLICATIONS}/failure modes.html"
+_PACKAGE = "openmaia.apps.bias"
+_CARDS, _GALLERY = f"{APPLICATIONS}/biases.html", f"{APPLICATIONS}/failure modes.html"
 
-PAIRS = 6
-"""Number of image pairs that the card of a claimed bias shows of each kind: those whose scores differ most in the
-claimed direction, and those whose scores differ least in it."""
-SIDE = 144
+_PAIRS = 6
+"""Pairs of a card whose scores differ most in the claimed direction, and as many whose scores differ least."""
+_SIDE = 144
 PAGE_BYTES = 6_000_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImageTile:
-    """An image on a page about biases."""
+    """An image of a page."""
 
     uri: str
-    """The image as a data URI; empty if the page would exceed its size limit (PAGE_BYTES) with it."""
+    """A data URI; empty if the page would exceed PAGE_BYTES with it."""
     image: StoredImage
 
 
 TilePair = tuple[ImageTile, ImageTile]
-"""The image with a claimed context, and the matched one without it."""
+"""With and without the context."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BiasCard:
-    """What the page of biases shows about one claimed bias."""
+    """One claimed bias."""
 
     verdict: BiasVerdict
     page: str
-    """Path of the unit's page, relative to the folder report/ of the run."""
+    """Of the unit, relative to the folder report/ of the run."""
     strips: Markup
-    """The chart of the scores with and without the context."""
+    """A chart of the scores."""
     strongest: tuple[TilePair, ...]
     """The pairs whose scores differ most in the claimed direction."""
     weakest: tuple[TilePair, ...]
-    """The pairs whose scores differ least in the claimed direction."""
+    """The pairs whose scores differ least in it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FailureSection:
-    """The part of the page of failure modes that shows one failure mode, a kind of error that a bias causes."""
+    """One failure mode."""
 
     name: str
-    """The name of the class."""
+    """The class."""
     page: str
-    """Path of the unit's page, relative to the folder report/ of the run."""
+    """Of the unit, relative to the folder report/ of the run."""
     mode: Mapping[str, Any]
     """The fields of the `FailureMode`, without its images."""
     tiles: tuple[ImageTile, ...]
-    """The images that the classifier gets wrong."""
 
 
 def write_pages(run: Run, verdicts: Sequence[BiasVerdict]) -> None:
-    """Writes the page of claimed biases and, if failure modes are stored, the page of failure modes.
-
-    A failure mode is a kind of error that a supported bias causes. The pages are written to the folder
-    report/applications/ of the run.
-
-    Args:
-        run: The run.
-        verdicts: The verdicts on all claimed biases of the run.
+    """Writes the page of claimed biases and, if failure modes are stored, their page to report/applications/ of the
+    run.
     """
-    pages = {row.investigation: row.page for row in rows(run, run.name, "units/")}
-    failures = list(stored_tests(run, FAILURES))
+    pages = {row.investigation: row.page for row in make_rows(run, run.name, "units/")}
+    failures = list(read_tests(run, FAILURES))
     config = run.config()
     facts: dict[str, Any] = {
         "run": run.name,
@@ -90,16 +82,16 @@ def write_pages(run: Run, verdicts: Sequence[BiasVerdict]) -> None:
         "backbone": config["backbone"]["kind"],
     }
     thumbnails = Thumbnails(PAGE_BYTES)
-    cards = [card for test in stored_tests(run, TESTS) for card in _cards(test, verdicts, pages, thumbnails)]
+    cards = [card for test in read_tests(run, TESTS) for card in _cards(test, verdicts, pages, thumbnails)]
     cards.sort(key=lambda card: (not card.verdict.supported, -abs(card.verdict.effect.claimed)))
-    silent = sorted({test.name for test in stored_tests(run, TESTS, light=True) if not test.effects})
+    silent = sorted({test.name for test in read_tests(run, TESTS, light=True) if not test.effects})
     facts_of_cards = {"cards": cards, "silent": silent, "has_gallery": bool(failures)}
-    run.files.write(f"report/{CARDS}", render("biases.html.j2", PACKAGE, **facts_of_cards, **facts))
+    run.files.write(f"report/{_CARDS}", render("biases.html.j2", _PACKAGE, **facts_of_cards, **facts))
     if failures:
         thumbnails = Thumbnails(PAGE_BYTES)
         sections = [section for test in failures for section in _sections(test, pages, thumbnails)]
-        page = render("failures.html.j2", PACKAGE, sections=sections, **facts)
-        run.files.write(f"report/{GALLERY}", page)
+        page = render("failures.html.j2", _PACKAGE, sections=sections, **facts)
+        run.files.write(f"report/{_GALLERY}", page)
 
 
 def _cards(
@@ -125,8 +117,8 @@ def _card(verdict: BiasVerdict, images: Sequence[StoredImage], page: str, thumbn
         verdict=verdict,
         page=page,
         strips=svg(value_strips(groups, first="with"), "Scores with and without the context"),
-        strongest=tiles(pairs[:PAIRS]),
-        weakest=tiles(pairs[PAIRS:][-PAIRS:]),
+        strongest=tiles(pairs[:_PAIRS]),
+        weakest=tiles(pairs[_PAIRS:][-_PAIRS:]),
     )
 
 
@@ -143,4 +135,4 @@ def _sections(test: StoredTest, pages: Mapping[InvestigationId, str], thumbnails
 
 
 def _tile(image: StoredImage, thumbnails: Thumbnails) -> ImageTile:
-    return ImageTile(uri=thumbnails.uri(EncodedImage(data=image.data), SIDE), image=image)
+    return ImageTile(uri=thumbnails.uri(EncodedImage(data=image.data), _SIDE), image=image)

@@ -6,10 +6,19 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from openmaia.apps.bias.contexts import ClaimedContext, ContextWriter
-from openmaia.apps.bias.effects import BiasVerdict, ContextEffect, effect, verdicts
-from openmaia.apps.bias.failures import FailureMode, failures
+from openmaia.apps.bias.effects import BiasVerdict, ContextEffect, decide, estimate_effect
+from openmaia.apps.bias.failures import FailureMode, find_failures
 from openmaia.apps.bias.matched import MatchedPair, Matcher
-from openmaia.apps.bias.stored import FAILURES, TESTS, VERDICTS, StoredTest, dump_failures, dump_test, plain, read_test
+from openmaia.apps.bias.stored import (
+    FAILURES,
+    TESTS,
+    VERDICTS,
+    StoredTest,
+    dump_failures,
+    dump_test,
+    read_test,
+    to_json,
+)
 from openmaia.core.units import Unit
 from openmaia.evaluation.claims import read_claim
 from openmaia.evaluation.language_model import UnansweredQuestion
@@ -20,50 +29,33 @@ from openmaia.runs.run import InvestigationId, Run
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BiasDesign:
-    """The numbers of images and the thresholds for tests of the biases that agents claim.
-
-    A claim says that a context, such as snow, changes a classifier's score of a class.
-    """
+    """Numbers and thresholds of the tests."""
 
     pairs: int = 40
-    """Number of image pairs, with and without the context, for each claim."""
+    """Pairs of images for each claim."""
     smallest: float = 0.02
-    """Minimum difference of mean scores, in the claimed direction, of a supported bias."""
+    """Difference of mean scores, in the claimed direction, of a supported bias."""
     rate: float = 0.05
-    """The false discovery rate among the tested claims of a run."""
+    """False discovery rate among the tested claims of a run."""
     failures: int = 40
-    """Number of pairs of images that are searched for errors of each kind, for each supported bias; 0: no search."""
+    """Pairs that are searched for errors of each kind, for each supported bias; 0: no search."""
     resamples: int = 2000
-    """Number of bootstrap resamples for the interval of an effect."""
     seed: int = 0
-    """The seed from which the seeds of prompts and images are derived."""
     at_once: int = 1
-    """Number of investigations that are tested concurrently, so that services receive batches of requests."""
+    """Investigations that are tested concurrently, so that services receive batches of requests."""
 
 
 def is_tested(run: Run) -> bool:
-    """Returns whether all biases that the agents of a run claim are tested and judged.
-
-    Only claims in records (finished investigations) count.
-    """
+    """Returns whether all claims in the records of a run are tested and judged."""
     return run.done() <= run.belonging(TESTS) and run.files.exists(VERDICTS)
 
 
 def put_to_test(
     run: Run, writer: ContextWriter, matcher: Matcher, design: BiasDesign, progress: Callable[[int, int], None]
 ) -> list[BiasVerdict]:
-    """Tests the biases that agents claim, and searches for errors that the supported biases cause.
-
-    A claim says that a context, such as snow, changes a classifier's score of a class. Only the claims in records
-    (finished investigations) that have no test yet are tested. The p-values of all tests of the run are adjusted
-    together, so that new tests may change earlier verdicts. The search for errors is therefore repeated for all
-    supported biases after new tests.
+    """Tests the claims of records that have no test yet, and searches for errors that the supported biases cause.
 
     Args:
-        run: The run.
-        writer: Writes the prompts.
-        matcher: Generates and scores the images.
-        design: The numbers and thresholds of the tests.
         progress: Called after each record with the number of tested records and the number to test.
 
     Returns:
@@ -74,7 +66,7 @@ def put_to_test(
     """
     untested = sorted(run.done() - run.belonging(TESTS))
     if untested:
-        # The new records may change any verdict, and with it for which biases errors are searched.
+        # The p-values of a run are adjusted together: new records may change any verdict, and so where errors are searched.
         run.files.delete(VERDICTS)
         run.files.delete_folder(FAILURES)
     names = matcher.target.info().classes
@@ -82,7 +74,7 @@ def put_to_test(
     def test(investigation: InvestigationId) -> None:
         unit, name = investigation.unit, names[investigation.unit.index]
         answer = read_claim(run, investigation)
-        tested = [claim(unit, name, label, writer, matcher, design) for label in answer.labels]
+        tested = [measure_claim(unit, name, label, writer, matcher, design) for label in answer.labels]
         run.write_artifact(TESTS, investigation, dump_test(answer, name, tested))
 
     with ThreadPoolExecutor(design.at_once) as pool:
@@ -91,26 +83,23 @@ def put_to_test(
     decided = judged(run, design)
     if design.failures:
         _find_failures(run, [verdict for verdict in decided if verdict.supported], writer, matcher, design)
-    run.files.write(VERDICTS, dumps([plain(verdict) for verdict in decided]).encode())
+    run.files.write(VERDICTS, dumps([to_json(verdict) for verdict in decided]).encode())
     return decided
 
 
-def claim(
+def measure_claim(
     unit: Unit, name: str, label: str, writer: ContextWriter, matcher: Matcher, design: BiasDesign
 ) -> tuple[ContextEffect, list[MatchedPair]]:
-    """Tests one claim of an agent that a context changes the score of a class.
+    """Tests one claim.
 
     Args:
         unit: The output unit of the class.
-        name: The name of the class.
+        name: The class.
         label: The claim as the agent wrote it, such as "+ snow".
-        writer: Writes the prompts.
-        matcher: Generates and scores the images.
-        design: The numbers and thresholds of the test.
 
     Returns:
-        The effect of the context, and the pairs of images with and without it. If no prompts could be written, the
-        effect says why, and there are no pairs.
+        The effect of the context, and the pairs of images. If no prompts could be written, the effect says why, and
+        there are no pairs.
     """
     context = ClaimedContext.parse(label)
     try:
@@ -118,37 +107,18 @@ def claim(
     except UnansweredQuestion as error:
         return ContextEffect(context=context, outcome="unwritten", cause=error.message, writer=writer.name), []
     pairs = matcher.pairs(unit, name, prompts)
-    return effect(context, pairs, name, design.resamples, writer.name), pairs
+    return estimate_effect(context, pairs, name, design.resamples, writer.name), pairs
 
 
 def judged(run: Run, design: BiasDesign) -> list[BiasVerdict]:
-    """Decides for each tested claim of a run whether it is supported.
-
-    A claim says that a context, such as snow, changes a classifier's score of a class. The decision uses the stored
-    effects of all tests of the run, whose p-values are adjusted together.
-
-    Returns:
-        One verdict for each claim, ordered by unit.
-    """
-    tests = stored_tests(run, TESTS, light=True)
+    """Returns a verdict on each tested claim of a run from the stored effects, ordered by unit."""
+    tests = read_tests(run, TESTS, light=True)
     effects = [(test.investigation, test.name, each) for test in tests for each in test.effects]
-    return verdicts(effects, design.rate, design.smallest)
+    return decide(effects, design.rate, design.smallest)
 
 
-def stored_tests(run: Run, folder: str, *, light: bool = False) -> Iterator[StoredTest]:
-    """Reads the stored bias tests, or the stored failure modes, of the investigations of a run.
-
-    A bias test measures how much a context, such as snow, changes a classifier's score of a class. A failure mode is a
-    kind of error of the classifier that such a bias causes.
-
-    Args:
-        run: The run.
-        folder: What to read: TESTS or FAILURES (constants of `stored`).
-        light: Whether to leave out the images.
-
-    Yields:
-        One item for each investigation that has a stored file, ordered by unit.
-    """
+def read_tests(run: Run, folder: str, *, light: bool = False) -> Iterator[StoredTest]:
+    """Reads the files of TESTS or FAILURES (`folder`) of a run, ordered by unit; with `light` without images."""
     for investigation in sorted(run.artifacts(folder)):
         data = run.artifact(folder, investigation)
         if data is not None:
@@ -165,5 +135,5 @@ def _find_failures(
         modes: list[FailureMode] = []
         for verdict in own:
             with suppress(UnansweredQuestion):  # without prompts no errors are searched, but the verdict is stored
-                modes += failures(verdict, writer, matcher, design.failures, design.seed)
+                modes += find_failures(verdict, writer, matcher, design.failures, design.seed)
         run.write_artifact(FAILURES, investigation, dump_failures(read_claim(run, investigation), own[0].name, modes))

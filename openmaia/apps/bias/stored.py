@@ -1,4 +1,4 @@
-"""Stores tests of claimed biases, and failure modes (errors that biases cause), as Parquet with one row per image."""
+"""Stores tests of claimed biases, and failure modes, as Parquet with one row per image."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -18,7 +18,7 @@ from openmaia.evaluation.claims import Claim
 from openmaia.runs import tables
 from openmaia.runs.run import InvestigationId
 
-VERSION = 3
+_VERSION = 3
 TESTS, FAILURES, VERDICTS = "bias", "bias-failures", "bias.json"
 
 _SCHEMA = pa.schema(
@@ -38,20 +38,16 @@ _SCHEMA = pa.schema(
 
 
 _HEADER: dict[str, Any] = {"claim": Claim, "name": str, "parts": list[dict[str, Any]]}
-"""Keys of the header, with their types."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredImage:
-    """An image from the test of a claimed bias, or one that the classifier gets wrong because of a bias.
-
-    See PairSide for the fields that have the same name there.
-    """
+    """See `PairSide` for the fields that have the same name there."""
 
     part: int
-    """Index in `StoredTest.parts` of the effect or failure mode to which the image belongs."""
+    """Index in `StoredTest.parts`."""
     role: str
-    """"with" or "without" the context."""
+    """"with" or "without"."""
     prompt: str
     sources: Sequence[str]
     """Digests of the dataset images whose pixels are in the image."""
@@ -60,48 +56,35 @@ class StoredImage:
     value: float
     raw: float | None
     predicted: str
-    """The predicted class; empty for images of tests."""
+    """Empty for images of tests."""
     data: bytes
-    """The image as lossless WebP."""
+    """Lossless WebP."""
 
     @property
     def is_sound(self) -> bool:
-        """Whether the image is known to show the class, and the generator reported no word of its prompt as missing."""
+        """See `PairSide.is_sound`."""
         return self.shows_class is True and not self.missing_terms
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredTest:
-    """The content of one stored file: either the bias tests of one investigation, or its failure modes.
-
-    A bias is a context, such as snow, that changes a classifier's score of a class. A failure mode is a kind of error
-    that such a bias causes, for example that the classifier misses objects of the class.
-    """
+    """The bias tests of one investigation, or its failure modes."""
 
     investigation: InvestigationId
     name: str
-    """The name of the class."""
+    """The class."""
     parts: tuple[Mapping[str, Any], ...]
     """The fields of each ContextEffect, or of each FailureMode without its images."""
     images: tuple[StoredImage, ...]
 
     @property
     def effects(self) -> tuple[ContextEffect, ...]:
-        """The measured effect of each claimed context, such as snow, on the classifier's score of the class.
-
-        Only valid if the file holds bias tests, not failure modes.
-        """
+        """Only of bias tests."""
         return tuple(map(_effect, self.parts))
 
 
 def dump_test(claim: Claim, name: str, tested: Sequence[tuple[ContextEffect, Sequence[MatchedPair]]]) -> bytes:
-    """Serialises the bias tests of one investigation to Parquet. The two images of a pair are adjacent rows.
-
-    Args:
-        claim: The answer of the investigation, whose labels were tested.
-        name: The name of the class.
-        tested: The effect of each claimed context, with the matched pairs of images.
-    """
+    """Serialises the tests of the labels of a claim. The two images of a pair are adjacent rows."""
     rows = [
         _row(side, part, role)
         for part, (_, pairs) in enumerate(tested)
@@ -112,16 +95,7 @@ def dump_test(claim: Claim, name: str, tested: Sequence[tuple[ContextEffect, Seq
 
 
 def dump_failures(claim: Claim, name: str, modes: Sequence[FailureMode]) -> bytes:
-    """Serialises the failure modes of one investigation to Parquet, with one row for each misclassified image.
-
-    A bias is a context, such as snow, that changes a classifier's score of a class. A failure mode is a kind of error
-    that such a bias causes, for example that the classifier misses objects of the class.
-
-    Args:
-        claim: The answer of the investigation in which the agent claimed the biases.
-        name: The name of the class.
-        modes: The failure modes.
-    """
+    """Serialises the failure modes of one investigation, with one row for each misclassified image."""
     rows = [
         _row(wrong.side, part, mode.prone, wrong.predicted) for part, mode in enumerate(modes) for wrong in mode.wrong
     ]
@@ -131,19 +105,13 @@ def dump_failures(claim: Claim, name: str, modes: Sequence[FailureMode]) -> byte
 
 
 def read_test(data: bytes, *, light: bool = False) -> StoredTest:
-    """Reads the bias tests or the failure modes of one investigation, as written by `dump_test` or `dump_failures`.
-
-    Args:
-        data: The content of the Parquet file.
-        light: Whether to leave out the images.
-
-    Raises:
-        StoreError: If the data are damaged or of another format version.
+    """Reads a file of `dump_test` or `dump_failures`; with `light` without images. Raises StoreError if it is damaged
+    or of another version.
     """
     rows, header = tables.load(data, "a test of a bias", ["part"] if light else None, _SCHEMA)
-    if header.get("version") != VERSION:
+    if header.get("version") != _VERSION:
         raise StoreError(
-            f"a test of a bias has version {header.get('version')}, and this OpenMAIA reads version {VERSION}: remove the "
+            f"a test of a bias has version {header.get('version')}, and this OpenMAIA reads version {_VERSION}: remove the "
             f"folders {TESTS}/ and {FAILURES}/ of the run to have them made again"
         )
     wrong = (key for key, hint in _HEADER.items() if key not in header or mistyped(header[key], hint) is not None)
@@ -160,8 +128,8 @@ def read_test(data: bytes, *, light: bool = False) -> StoredTest:
         raise StoreError(f"a test of a bias is incomplete: {error!r}") from error
 
 
-def plain(verdict: BiasVerdict) -> dict[str, Any]:
-    """Converts a verdict on a claimed bias to JSON values, with intervals as [mean, low, high]."""
+def to_json(verdict: BiasVerdict) -> dict[str, Any]:
+    """Converts a verdict to JSON values, with intervals as [mean, low, high]."""
     effect = verdict.effect
     return {
         "unit": str(verdict.investigation.unit),
@@ -188,7 +156,7 @@ def _row(side: PairSide, part: int, role: str, predicted: str = "") -> dict[str,
 
 
 def _dump(claim: Claim, name: str, parts: Sequence[Mapping[str, Any]], rows: Sequence[dict[str, Any]]) -> bytes:
-    return tables.dump(rows, _SCHEMA, {"version": VERSION, "claim": asdict(claim), "name": name, "parts": parts})
+    return tables.dump(rows, _SCHEMA, {"version": _VERSION, "claim": asdict(claim), "name": name, "parts": parts})
 
 
 def _effect(values: Mapping[str, Any]) -> ContextEffect:

@@ -1,7 +1,5 @@
-"""Generates a small data set in the folder layout of Spawrious (images of classes in places).
-
-If the generator makes collages, their parts are images of the test split, the half of the image dataset that agents
-never see.
+"""Generates a small data set in the folder layout of Spawrious. Parts of collages are images of the test split, which
+agents never see.
 """
 
 import hashlib
@@ -17,34 +15,28 @@ from openmaia.core.paths import user_path
 from openmaia.core.services import GeneratedImage, Generation, Generator
 from openmaia.runs.files import Files
 
-AT_ONCE = 32
+_AT_ONCE = 32
 
 
-def prompt(label: str, location: str) -> str:
-    """Returns the prompt for an image of a class (`label`) in a place (`location`), such as "a corgi on snow"."""
+def make_prompt(label: str, location: str) -> str:
+    """Returns the prompt for a class in a place, such as "a corgi on snow"."""
     return f"{'an' if label[0] in 'aeiou' else 'a'} {label} on {location}"
 
 
 def folder(config: Config) -> Path:
-    """Returns the folder of the generated data set in the cache directory.
-
-    Its name is a hash of all settings that determine the images. Versions of packages are not included.
+    """Returns the folder of the generated data set in the cache, named by a hash of all settings that determine the
+    images (not of package versions).
     """
     kinds = (identity(config.generator), identity(config.pictures), config.spurious.classes)
-    made_from = repr((kinds, sorted(layout.wanted(config.spurious).items())))
+    made_from = repr((kinds, sorted(layout.count_wanted(config.spurious).items())))
     name = hashlib.sha256(made_from.encode()).hexdigest()[:16]
     return user_path(config.paths.cache) / "spurious" / "drawn" / name
 
 
 def draw(files: Files, settings: SpuriousConfig, generator: Generator, progress: Callable[[int, int], None]) -> None:
-    """Generates the images of a data set like Spawrious, in which objects of each class appear in several places.
-
-    Images that exist already are not generated again. The file name of an image is its seed.
+    """Generates the images that do not exist yet. The file name of an image is its seed.
 
     Args:
-        files: The folder of the data set.
-        settings: The classes, the places and the numbers of images.
-        generator: Generates the images.
         progress: Called after each batch with the number of existing images and the total.
 
     Raises:
@@ -53,14 +45,14 @@ def draw(files: Files, settings: SpuriousConfig, generator: Generator, progress:
     layout.check(settings)
     requests = [
         (cell, _request(cell, number))
-        for cell, count in sorted(layout.wanted(settings).items())
+        for cell, count in sorted(layout.count_wanted(settings).items())
         for number in range(count)
     ]
     existing = set(files.names(layout.ROOT))
     missing = [(cell, request) for cell, request in requests if _name(cell, request) not in existing]
     done = len(requests) - len(missing)
-    for start in range(0, len(missing), AT_ONCE):
-        part = missing[start : start + AT_ONCE]
+    for start in range(0, len(missing), _AT_ONCE):
+        part = missing[start : start + _AT_ONCE]
         for (cell, request), made in zip(part, generator.generate([request for _, request in part]), strict=True):
             _require_complete(cell, request, made)
             files.write(_name(cell, request), made.image.png)
@@ -69,12 +61,9 @@ def draw(files: Files, settings: SpuriousConfig, generator: Generator, progress:
 
 
 def _request(cell: layout.DataCell, number: int) -> Generation:
-    """Returns the request for the image with this number of one class, place and environment.
-
-    Agents cannot request the same image, because their images come from the other split and from other seeds.
-    """
+    # Agents cannot request the same image: theirs come from the other split and from other seeds.
     key = hashlib.sha256(f"spurious data set {cell.folder} {number}".encode()).digest()
-    return Generation(prompt=prompt(cell.label, cell.location), seed=int.from_bytes(key[:8]) >> 1, split="test")
+    return Generation(prompt=make_prompt(cell.label, cell.location), seed=int.from_bytes(key[:8]) >> 1, split="test")
 
 
 def _name(cell: layout.DataCell, request: Generation) -> str:

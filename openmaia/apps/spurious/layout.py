@@ -16,60 +16,52 @@ from openmaia.config.studies import SpuriousConfig
 from openmaia.core.errors import UsageError
 
 ROOT = "spawrious224"
-ENVIRONMENTS = (0, 1)
-SUFFIXES = (".png", ".jpg", ".jpeg")
+_ENVIRONMENTS = (0, 1)
+_SUFFIXES = (".png", ".jpg", ".jpeg")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
 class DataCell:
-    """One folder of Spawrious: the images of one class in one place of one environment. "Cell" means such a folder."""
+    """One folder of the data set."""
 
     environment: int
-    """One of ENVIRONMENTS (0 or 1), which differ in how often a class is in its usual place in training."""
+    """One of _ENVIRONMENTS, which differ in how often a class is in its usual place in training."""
     location: str
-    """The place, such as "snow"."""
     label: str
-    """The name of the class."""
 
     @property
     def folder(self) -> str:
-        """The path of the folder, relative to the root folder of the data set."""
+        """Relative to the root folder of the data set."""
         return f"{ROOT}/{self.environment}/{self.location}/{self.label}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LabelledImage:
-    """An image of the data set Spawrious: an object of one class, such as a corgi, in a place, such as snow."""
+    """An image of the data set."""
 
     path: str
-    """The path relative to the root folder of the data set."""
+    """Relative to the root folder of the data set."""
     label: int
     """Index of the class."""
     location: str
-    """The place that it shows, such as "snow"."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DataSplits:
-    """The division of a data set into parts that share no image."""
+    """Parts that share no image."""
 
     train: tuple[LabelledImage, ...]
     validation: tuple[LabelledImage, ...]
-    """Validation images, unbalanced like the training images."""
+    """Unbalanced like the training images."""
     test: tuple[LabelledImage, ...]
-    """Test images, in which each class is in the training place of another class."""
+    """Each class is in the training place of another class."""
     pool: tuple[LabelledImage, ...]
-    """The same number of images of each class in each training place. Balanced validation sets are drawn from them."""
+    """The same number of images of each class in each training place, for balanced validation sets."""
 
 
 def check(settings: SpuriousConfig) -> None:
-    """Checks the settings of a study of spurious features.
-
-    Each class must have a place of its own in training, and the place of another class in the test. The numbers must be
-    in range.
-
-    Raises:
-        UsageError: A setting is invalid.
+    """Raises UsageError unless each class has a place of its own in training and the place of another class in the
+    test, and the numbers are in range.
     """
     for problem in _problems(settings):
         raise UsageError(problem)
@@ -95,7 +87,7 @@ def _problems(settings: SpuriousConfig) -> Iterator[str]:
             f"spurious.filler={settings.filler} is one of spurious.train_locations={settings.train_locations}, so that images "
             "of the test would be trained on; give another place"
         )
-    if len(settings.shares) != len(ENVIRONMENTS) or not all(0 < share <= 1 for share in settings.shares):
+    if len(settings.shares) != len(_ENVIRONMENTS) or not all(0 < share <= 1 for share in settings.shares):
         yield f"spurious.shares={settings.shares}: expected two shares above 0 and at most 1, one per environment"
     if not 0 < settings.validation < 1:
         yield f"spurious.validation={settings.validation} is out of range; give a share between 0 and 1"
@@ -107,14 +99,11 @@ def _problems(settings: SpuriousConfig) -> Iterator[str]:
         yield f"spurious.balanced={settings.balanced} is more than spurious.pool={settings.pool}; lower it"
 
 
-def wanted(settings: SpuriousConfig) -> dict[DataCell, int]:
-    """Counts the images that a study of spurious features needs from each folder of the data set.
-
-    Returns:
-        For each folder (environment, place and class) the number of images, for training, validation, test and the
-        balanced pool together. Folders of which no image is needed are missing.
+def count_wanted(settings: SpuriousConfig) -> dict[DataCell, int]:
+    """Counts the images of each folder that training, validation, test and the pool need together. Folders of which
+    none is needed are missing.
     """
-    counts = training(settings)
+    counts = count_training(settings)
     for cell in _pool_cells(settings):
         counts[cell] = counts.get(cell, 0) + _per_pool_cell(settings)
     for cell in _test_cells(settings):
@@ -123,15 +112,14 @@ def wanted(settings: SpuriousConfig) -> dict[DataCell, int]:
     return {cell: count for cell, count in counts.items() if count}
 
 
-def training(settings: SpuriousConfig) -> dict[DataCell, int]:
-    """Counts the images that training and validation together need from each folder of the data set.
+def count_training(settings: SpuriousConfig) -> dict[DataCell, int]:
+    """Counts the images of each folder that training and validation need together.
 
-    Each class has `settings.per_cell` images in each of the two environments. A share of these images shows the class
-    in its usual place, such as snow. The other images show it in the place `settings.filler`. `settings.shares` has one
-    share for each environment.
+    Each class has `settings.per_cell` images in each environment: a share of them (`settings.shares`) in its usual
+    place, the others in the place `settings.filler`.
     """
     counts: dict[DataCell, int] = {}
-    for environment, share in zip(ENVIRONMENTS, settings.shares, strict=True):
+    for environment, share in zip(_ENVIRONMENTS, settings.shares, strict=True):
         usual = int(settings.per_cell * share)
         for label, location in zip(settings.classes, settings.train_locations, strict=True):
             counts[DataCell(environment=environment, location=location, label=label)] = usual
@@ -140,28 +128,22 @@ def training(settings: SpuriousConfig) -> dict[DataCell, int]:
 
 
 def divide(root: Path, settings: SpuriousConfig, seed: int) -> DataSplits:
-    """Divides the images of a data set into training images, validation images, test images and a pool.
-
-    Balanced validation sets, with equally many images of each class in each place, are drawn from the pool.
-
-    Args:
-        root: The folder of the data set.
-        settings: The classes, the places and the numbers of images.
-        seed: Seed of the division into training and validation. The other parts depend on file names only.
+    """Divides the images of a data set. `seed` decides between training and validation; the other parts depend on file
+    names only.
 
     Raises:
         UsageError: The settings are invalid, a folder has too few images, or the training or validation images lack a
             class.
     """
     check(settings)
-    paths = {cell: _listed(root, cell, count) for cell, count in wanted(settings).items()}
+    paths = {cell: _listed(root, cell, count) for cell, count in count_wanted(settings).items()}
     index = {label: number for number, label in enumerate(settings.classes)}
 
     def images(cell: DataCell, paths: Sequence[str]) -> list[LabelledImage]:
         return [LabelledImage(path=path, label=index[cell.label], location=cell.location) for path in paths]
 
     learnt = [
-        image for cell, count in training(settings).items() for image in images(cell, paths.get(cell, [])[:count])
+        image for cell, count in count_training(settings).items() for image in images(cell, paths.get(cell, [])[:count])
     ]
     pool = {cell: paths[cell][-_per_pool_cell(settings) :] for cell in _pool_cells(settings)}
     order: list[int] = np.random.default_rng([seed, 1]).permutation(len(learnt)).tolist()
@@ -186,8 +168,8 @@ def divide(root: Path, settings: SpuriousConfig, seed: int) -> DataSplits:
     return splits
 
 
-def content(root: Path, images: Sequence[LabelledImage]) -> str:
-    """Returns a SHA-256 hash of the labels, places and file contents of images in `root`."""
+def hash_content(root: Path, images: Sequence[LabelledImage]) -> str:
+    """Returns a SHA-256 hash of the labels, places and file contents of images."""
     total = hashlib.sha256()
     for image in images:
         status = (root / image.path).stat()
@@ -196,16 +178,16 @@ def content(root: Path, images: Sequence[LabelledImage]) -> str:
     return total.hexdigest()
 
 
+# Cached, because all classifiers use the same files; size and time are a part of the key.
 @cache
 def _file_digest(path: Path, size: int, changed: int) -> bytes:
-    """Returns the SHA-256 hash of a file, cached by size and time, because all classifiers use the same files."""
     return hashlib.sha256(path.read_bytes()).digest()
 
 
 def _test_cells(settings: SpuriousConfig) -> list[DataCell]:
     return [
         DataCell(environment=environment, location=location, label=label)
-        for environment in ENVIRONMENTS
+        for environment in _ENVIRONMENTS
         for label, location in zip(settings.classes, settings.test_locations, strict=True)
     ]
 
@@ -225,7 +207,9 @@ def _per_pool_cell(settings: SpuriousConfig) -> int:
 def _listed(root: Path, cell: DataCell, count: int) -> list[str]:
     """Returns the paths of all images in a folder, sorted. Raises UsageError if there are fewer than `count`."""
     folder = root / cell.folder
-    names = sorted(path.name for path in folder.glob("*") if path.suffix.lower() in SUFFIXES) if folder.is_dir() else []
+    names = (
+        sorted(path.name for path in folder.glob("*") if path.suffix.lower() in _SUFFIXES) if folder.is_dir() else []
+    )
     if len(names) < count:
         what = f"has {len(names)} images" if folder.is_dir() else "is missing"
         raise UsageError(

@@ -1,4 +1,4 @@
-"""Writes our reproduction of the MAIA paper's Table 2 as a page, a chart and a CSV table, with the paper's numbers."""
+"""Writes the table as a page, a chart and a CSV file, with the paper's numbers."""
 
 import json
 from collections.abc import Sequence
@@ -8,7 +8,7 @@ from pathlib import Path
 from markupsafe import Markup
 
 from openmaia.apps.spurious.study import StudyResult
-from openmaia.apps.spurious.table import SelectionRow, SpuriousTable, as_data
+from openmaia.apps.spurious.table import SelectionRow, SpuriousTable, to_data_table
 from openmaia.config.schema import Config
 from openmaia.core.components import of_config, target_class
 from openmaia.reporting.browser.pages import render
@@ -16,30 +16,18 @@ from openmaia.reporting.figures.row_chart import ChartRow, RowMark, point_key, r
 from openmaia.reporting.figures.style import NEUTRAL, POSITIVE, png, svg
 from openmaia.runs.files import Files
 
-PAPER = "Spawrious O2O-Easy, ResNet-18 (MAIA paper, Table 2)"
+_PAPER = "Spawrious O2O-Easy, ResNet-18 (MAIA paper, Table 2)"
 
 
 def write(files: Files, config: Config, made: SpuriousTable, results: Sequence[StudyResult], backbone: str) -> Path:
-    """Writes our reproduction of the MAIA paper's Table 2: report/spurious.html, .svg, .png and .csv, and table.json.
-
-    Args:
-        files: The run directory.
-        config: The config of the study, which trains classifiers on data with a spurious feature (see
-            `openmaia.apps.spurious.study`).
-        made: The reproduced table: the accuracy for each method of selecting units.
-        results: The results of the study for each classifier.
-        backbone: The name of the model that plays the agent.
-
-    Returns:
-        The path of the page.
-    """
+    """Writes report/spurious.html, .svg, .png and .csv, and table.json. Returns the path of the page."""
     legend = [
         point_key(POSITIVE, False, f"ours: mean, 95 % over {len(results)} classifiers"),
-        point_key(NEUTRAL, True, f"published: {PAPER}"),
+        point_key(NEUTRAL, True, f"published: {_PAPER}"),
     ]
     chart = row_chart([[_chart_row(row) for row in made.rows]], legend, step=36, is_from_zero=False)
     drawn = svg(chart, "Accuracy on test images, in which the places are exchanged")
-    files.write("report/spurious.csv", as_data(made).csv())
+    files.write("report/spurious.csv", to_data_table(made).csv())
     files.write("report/spurious.png", png(chart))
     files.write("report/spurious.svg", drawn.encode())
     files.write("table.json", json.dumps(asdict(made)).encode())
@@ -65,7 +53,7 @@ def _page(config: Config, made: SpuriousTable, results: Sequence[StudyResult], d
         results=results,
         drawn=drawn,
         names={row.name: f"{row.selection}{' (balanced)' if row.is_balanced else ''}" for row in made.rows},
-        paper=PAPER,
+        paper=_PAPER,
         settings=settings,
     )
 

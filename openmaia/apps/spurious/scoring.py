@@ -1,11 +1,9 @@
-"""Computes the rows of the MAIA paper's Table 2 for one classifier: accuracies on the test images.
+"""Computes the rows of Table 2 for one classifier: accuracies on the test images.
 
 A row stands for one way to choose units (features that the last linear layer receives) and to fit a new linear layer to
-them.
-
-The rows without balanced images are fitted on the validation images, in which each class is nearly always in one place.
-Of these, the l1 rows score the L1-regularised model. The rows of random units, of the agent and of the probe score
-models that are fitted to these units without regularisation.
+them. The rows without balanced images are fitted on the validation images, in which each class is nearly always in one
+place. Of these, the l1 rows score the L1-regularised model; the others are fitted to their units without
+regularisation.
 """
 
 import os
@@ -18,54 +16,45 @@ import numpy as np
 import numpy.typing as npt
 from sklearn.preprocessing import StandardScaler  # pyright: ignore[reportMissingTypeStubs]
 
-from openmaia.apps.spurious.sparse import ClassLabels, FeatureArray, plain, tuned, with_units
+from openmaia.apps.spurious.sparse import ClassLabels, FeatureArray, fit_plain, fit_tuned, fit_with_units
 from openmaia.config.studies import SpuriousConfig
 
-THREADS = os.cpu_count()
-"""Number of concurrent fits. Threads suffice, because scikit-learn's solvers release the interpreter's lock."""
+_THREADS = os.cpu_count()
+"""Concurrent fits. Threads suffice, because scikit-learn's solvers release the interpreter's lock."""
 
 ROWS = ("original", "l1", "random", "l1_n", "agent", "probe", "balanced", "balanced_n")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FeatureSet:
-    """The features and the classes of a set of images.
-
-    The features are the activations of the units whose outputs the last linear layer receives.
-    """
+    """The features and classes of a set of images."""
 
     features: npt.NDArray[np.float32]
-    """(n images, d units)."""
+    """(n images, d units)"""
     labels: ClassLabels
-    """(n,): the index of the class of each image."""
+    """The class of each image, (n,)."""
     cells: ClassLabels
-    """(n,): for each image a number that stands for its class and place. Balanced sets have equally many images of each
-    number."""
+    """A number for the class and place of each image, (n,). Balanced sets have equally many images of each number."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SelectionScore:
-    """One row of the MAIA paper's Table 2 for one classifier.
-
-    A row stands for one way to select the units that the last linear layer uses. If units or images are drawn at
-    random, the row has one accuracy for each draw. Otherwise it has a single accuracy.
-    """
+    """One row for one classifier: an accuracy for each random draw of units or images, or a single one."""
 
     units: tuple[int, ...]
-    """For each accuracy, the number of units that the scored model uses."""
+    """The number of units that the model uses, for each accuracy."""
     accuracies: tuple[float, ...]
 
 
-def standardised(fit: FeatureSet, *others: FeatureSet) -> list[FeatureArray]:
-    """Standardises the features of all sets by their means and standard deviations in the first set, `fit`.
-
-    A feature that is constant in the first set becomes 0 there.
+def standardise_features(fit: FeatureSet, *others: FeatureSet) -> list[FeatureArray]:
+    """Standardises the features of all sets by the means and standard deviations of the first. A feature that is
+    constant there becomes 0.
     """
     scaler: Any = StandardScaler().fit(fit.features.astype(np.float64))  # pyright: ignore[reportUnknownMemberType]
     return [scaler.transform(each.features.astype(np.float64)) for each in (fit, *others)]
 
 
-def unbalanced(
+def score_unbalanced(
     settings: SpuriousConfig,
     validation: FeatureSet,
     test: FeatureSet,
@@ -73,46 +62,35 @@ def unbalanced(
     agent: Sequence[int],
     probe: Sequence[int],
 ) -> dict[str, SelectionScore]:
-    """Computes the rows of the MAIA paper's Table 2 that need no balanced images.
+    """Computes the rows that need no balanced images, by name. Rows without units are left out.
 
-    Each image shows an object of one class in a place, such as snow. In balanced images class and place are
-    independent.
+    - `l1`: the L1-regularised model with `settings.units` units
+    - `l1_n`: the same with as many units as `agent` has
+    - `agent`: a model without regularisation on the units that the agent found selective
+    - `probe`: the same on those that the factorial probe found selective
+    - `random`: the same on random subsets of `units`, each as large as `agent`, with one accuracy for each of
+      `settings.draws`
 
     Args:
-        settings: The settings of the study.
         validation: The images on which the rows are fitted.
-        test: The images on which they are scored.
-        units: The units that an L1-regularised logistic regression selected.
-        agent: Those of `units` that the agent found selective: they respond to a class itself.
-        probe: Those of `units` that the factorial probe found selective. The probe is a fixed experiment without an
-            agent.
-
-    Returns:
-        The rows by name. Rows without units are left out.
-
-        - `l1`: the L1-regularised model with `settings.units` units
-        - `l1_n`: the L1-regularised model with as many units as `agent` has
-        - `agent`: a model without regularisation, which uses only the units in the argument `agent`
-        - `probe`: a model without regularisation, which uses only the units in the argument `probe`
-        - `random`: models without regularisation, which use random subsets of `units`, each as large as `agent`. There
-          is one accuracy for each of the `settings.draws` subsets.
+        units: The units that l1 selected.
     """
-    fit, test_features = standardised(validation, test)
+    fit, test_features = standardise_features(validation, test)
     labels = validation.labels
 
     def l1(count: int) -> SelectionScore:
-        model = with_units(fit, labels, count, settings.tolerance)
+        model = fit_with_units(fit, labels, count, settings.tolerance)
         return SelectionScore(units=(len(model.units),), accuracies=(model.accuracy(test_features, test.labels),))
 
     def refitted(chosen: Sequence[int]) -> float:
-        return plain(fit, labels, chosen, settings.tolerance).accuracy(test_features, test.labels)
+        return fit_plain(fit, labels, chosen, settings.tolerance).accuracy(test_features, test.labels)
 
     rows = {"l1": l1(settings.units)}
     n = len(agent)
     if n:
         rng = np.random.default_rng(n)
         draws = [sorted(rng.choice(units, n, replace=False).tolist()) for _ in range(settings.draws)]
-        with ThreadPoolExecutor(THREADS) as threads:
+        with ThreadPoolExecutor(_THREADS) as threads:
             accuracies = tuple(threads.map(refitted, draws))
         rows["random"] = SelectionScore(units=(n,) * settings.draws, accuracies=accuracies)
         rows["l1_n"] = l1(n)
@@ -122,37 +100,27 @@ def unbalanced(
     return rows
 
 
-def balanced(
+def score_balanced(
     settings: SpuriousConfig, pool: FeatureSet, test: FeatureSet, n: int, seed: int
 ) -> dict[str, SelectionScore]:
-    """Computes the rows of the MAIA paper's Table 2 that are fitted on balanced images.
+    """Computes the rows that are fitted on balanced sets of images of the pool, with one accuracy for each set that is
+    drawn.
 
-    Each image shows an object of one class in a place, such as snow. In balanced images class and place are
-    independent.
-
-    Args:
-        settings: The settings of the study.
-        pool: The images from which balanced validation sets are drawn.
-        test: The images on which the rows are scored.
-        n: The number of units of the row `balanced_n`. The row is left out if n is 0.
-        seed: The seed with which the sets are drawn.
-
-    Returns:
-        The rows by name, with one accuracy for each balanced set that is drawn. `balanced`: the model with the L1
-        regularisation that is best on held-out images. `balanced_n`: the L1-regularised model with n units.
+    `score_balanced`: the model with the L1 regularisation that is best on held-out images. `balanced_n`: the L1-regularised
+    model with n units; left out if n is 0.
     """
 
     def trial(number: int) -> dict[str, tuple[int, float]]:
         rng = np.random.default_rng([seed, 2, number])
         chosen = _balanced_set(pool, settings.balanced, rng)
         part = FeatureSet(features=pool.features[chosen], labels=pool.labels[chosen], cells=pool.cells[chosen])
-        fit, test_features = standardised(part, test)
-        models = {"balanced": tuned(fit, part.labels, settings.splits, settings.tolerance, rng)}
+        fit, test_features = standardise_features(part, test)
+        models = {"balanced": fit_tuned(fit, part.labels, settings.splits, settings.tolerance, rng)}
         if n:
-            models["balanced_n"] = with_units(fit, part.labels, n, settings.tolerance)
+            models["balanced_n"] = fit_with_units(fit, part.labels, n, settings.tolerance)
         return {row: (len(model.units), model.accuracy(test_features, test.labels)) for row, model in models.items()}
 
-    with ThreadPoolExecutor(THREADS) as threads:
+    with ThreadPoolExecutor(_THREADS) as threads:
         trials = list(threads.map(trial, range(settings.trials)))
     return {
         row: SelectionScore(

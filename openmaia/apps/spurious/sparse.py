@@ -1,7 +1,5 @@
-"""Fits logistic regression with and without l1 regularisation, by scikit-learn.
-
-The field and variables named `strength` hold scikit-learn's C, the inverse of the strength of the regularisation. All
-functions expect standardised features.
+"""Fits logistic regression with and without l1 to standardised features. `strength` is scikit-learn's C, the inverse of
+the strength of the regularisation.
 """
 
 import warnings
@@ -17,33 +15,32 @@ from sklearn.linear_model import LogisticRegression  # pyright: ignore[reportMis
 from openmaia.core.errors import UsageError
 
 FeatureArray = npt.NDArray[np.float64]
-"""Features, shape (n images, d units)."""
+"""(n images, d units)"""
 ClassLabels = npt.NDArray[np.int64]
-"""Index of the class of each image, shape (n images,)."""
+"""The class of each image, (n images,)."""
 
-STEPS, FACTOR = 40, 1.5
-"""`with_units` increases C (the inverse of the regularisation strength) at most STEPS times by the factor FACTOR. At
+_STEPS, _FACTOR = 40, 1.5
+"""`fit_with_units` increases C (the inverse of the regularisation strength) at most _STEPS times by the factor _FACTOR. At
 the first value of C, all weights are still 0."""
-HALVINGS = 8
-"""Maximum number of bisections between the last C at which `with_units` gets fewer units than requested and the first C
-with enough."""
-ITERATIONS = 1000
+_HALVINGS = 8
+"""Bisections between the last C that gives fewer units than requested and the first that gives enough."""
+_ITERATIONS = 1000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SparseModel:
-    """A fitted logistic regression, in which many units (features) may have the weight 0 for all classes."""
+    """A fitted logistic regression, in which many units may have no weight."""
 
     weights: npt.NDArray[np.float64]
-    """Shape (classes, d units)."""
+    """(classes, d units)"""
     bias: npt.NDArray[np.float64]
-    """Shape (classes,)."""
+    """(classes,)"""
     strength: float
-    """scikit-learn's C; infinite without regularisation."""
+    """Infinite without regularisation."""
 
     @property
     def units(self) -> list[int]:
-        """Indices of the units (features) that have a nonzero weight for at least one class."""
+        """Indices of the units that have a nonzero weight for at least one class."""
         return np.flatnonzero(np.abs(self.weights).max(axis=0)).tolist()
 
     def accuracy(self, features: FeatureArray, labels: ClassLabels) -> float:
@@ -51,28 +48,23 @@ class SparseModel:
         return float(((features @ self.weights.T + self.bias).argmax(axis=1) == labels).mean())
 
 
-def plain(features: FeatureArray, labels: ClassLabels, units: Sequence[int], tolerance: float) -> SparseModel:
-    """Fits a logistic regression without regularisation to a subset of the features.
-
-    Args:
-        features: The standardised features.
-        labels: The class of each image.
-        units: The columns of `features` that the model uses. The weights of all other columns are 0.
-        tolerance: The tolerance of the solver (lbfgs).
+def fit_plain(features: FeatureArray, labels: ClassLabels, units: Sequence[int], tolerance: float) -> SparseModel:
+    """Fits a logistic regression without regularisation to some columns of the features. The weights of the others are
+    0.
     """
     chosen = list(units)
-    regression = LogisticRegression(C=np.inf, solver="lbfgs", tol=tolerance, max_iter=ITERATIONS)
+    regression = LogisticRegression(C=np.inf, solver="lbfgs", tol=tolerance, max_iter=_ITERATIONS)
     fitted = _fit(regression, features[:, chosen], labels)
     weights = np.zeros((len(fitted.bias), features.shape[1]))
     weights[:, chosen] = fitted.weights
     return SparseModel(weights=weights, bias=fitted.bias, strength=np.inf)
 
 
-def with_units(features: FeatureArray, labels: ClassLabels, count: int, tolerance: float) -> SparseModel:
-    """Fits an L1-regularised logistic regression with nonzero weights for exactly `count` units (solver saga).
+def fit_with_units(features: FeatureArray, labels: ClassLabels, count: int, tolerance: float) -> SparseModel:
+    """Fits an L1-regularised logistic regression with nonzero weights for exactly `count` units.
 
-    The regularisation is approximately the strongest at which at least `count` units have nonzero weights. If more
-    units have them, only the `count` units with the largest weights keep them.
+    The regularisation is approximately the strongest at which at least `count` units have nonzero weights. If more have
+    them, only those with the largest weights keep them.
 
     Raises:
         UsageError: No regularisation that was tried gives that many units nonzero weights.
@@ -81,10 +73,10 @@ def with_units(features: FeatureArray, labels: ClassLabels, count: int, toleranc
     below = strength = path.first
     model = path.fit(strength)
     most = int((np.abs(features).max(axis=0) > 0).sum())
-    for _ in range(STEPS if most >= count else 0):
+    for _ in range(_STEPS if most >= count else 0):
         if len(model.units) >= count:
             break
-        below, strength = strength, strength * FACTOR
+        below, strength = strength, strength * _FACTOR
         model = path.fit(strength)
     if len(model.units) < count:
         has = f"{most} features of the last layer differ between images"
@@ -92,7 +84,7 @@ def with_units(features: FeatureArray, labels: ClassLabels, count: int, toleranc
             f"{count} units are to be chosen by l1, and only {has if most < count else f'{len(model.units)} get a weight'}; "
             "lower spurious.units, or give a network with more of them"
         )
-    for _ in range(HALVINGS):
+    for _ in range(_HALVINGS):
         if len(model.units) == count:
             break
         middle = float(np.sqrt(below * strength))
@@ -104,21 +96,13 @@ def with_units(features: FeatureArray, labels: ClassLabels, count: int, toleranc
     return _largest(model, count)
 
 
-def tuned(
+def fit_tuned(
     features: FeatureArray, labels: ClassLabels, splits: int, tolerance: float, rng: np.random.Generator
 ) -> SparseModel:
-    """Fits an L1-regularised logistic regression, and chooses the strength of the regularisation on held-out images.
+    """Fits an L1-regularised logistic regression, with the strength of ten that is best on held-out images.
 
-    Ten strengths are tried. Each is scored by its mean accuracy over random divisions of the images into two halves:
-    one half is fitted, the other one is held out and scored. The best strength is then used to fit all images. Of
-    equally good strengths, the strongest regularisation is chosen.
-
-    Args:
-        features: The standardised features.
-        labels: The class of each image.
-        splits: The number of random divisions into halves.
-        tolerance: The tolerance of the solver.
-        rng: Draws the halves.
+    Each is scored by its mean accuracy over `splits` random divisions of the images into halves, of which one is fitted
+    and the other scored. Of equally good strengths, the strongest regularisation is chosen.
     """
     whole = _RegularisationPath(features, labels, tolerance)
     strengths = whole.first * np.geomspace(2, 400, 10)
@@ -131,14 +115,14 @@ def tuned(
 
 
 class _RegularisationPath:
-    """A sequence of fits with decreasing L1 regularisation. Each fit starts from the previous solution."""
+    """Fits with decreasing regularisation, each of which starts from the previous solution."""
 
     def __init__(self, features: FeatureArray, labels: ClassLabels, tolerance: float):
         if len(np.unique(labels)) < 2:
             raise UsageError("the images on which units are chosen show one class only; give more of them")
         self._features, self._labels = features, labels
         self._regression = LogisticRegression(
-            l1_ratio=1.0, solver="saga", tol=tolerance, max_iter=ITERATIONS, warm_start=True, random_state=0
+            l1_ratio=1.0, solver="saga", tol=tolerance, max_iter=_ITERATIONS, warm_start=True, random_state=0
         )
         shares = np.eye(labels.max() + 1)[labels]
         # The gradient at zero weights is the covariance of units and classes; up to 1 / C, l1 keeps a weight at zero.

@@ -1,7 +1,4 @@
-"""Studies spurious features of one classifier, from its training to its rows of the MAIA paper's Table 2.
-
-The result of every step is stored.
-"""
+"""The study of one classifier, from its training to its rows of the table. The result of every step is stored."""
 
 import hashlib
 import json
@@ -18,7 +15,7 @@ import numpy.typing as npt
 from openmaia.apps.spurious import factorial, layout, scoring, sparse
 from openmaia.apps.spurious.layout import LabelledImage
 from openmaia.apps.spurious.scoring import FeatureSet, SelectionScore
-from openmaia.apps.spurious.verdicts import UnitVerdicts, judging, verdicts, with_weights
+from openmaia.apps.spurious.verdicts import UnitVerdicts, configure_judging, read_verdicts, replace_weights
 from openmaia.config.schema import Config
 from openmaia.core.components import target_class
 from openmaia.core.documents import parse_json
@@ -36,62 +33,45 @@ NetworkOutput = npt.NDArray[np.float32]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StudyServices:
-    """The services and callbacks that a study of spurious features uses."""
+    """What a study uses."""
 
     trainer: "ClassifierTrainer"
-    """Trains classifiers, and reads their features and logits."""
     investigate: Callable[[Config], Run]
-    """Lets the agent investigate all units of a config and returns the run."""
+    """Lets the agent investigate all units of a config."""
     target: Callable[[Config], Target]
-    """Returns the network of a config as a target, whose units can be measured."""
+    """Returns the network of a config."""
     generator: Callable[[], Generator]
-    """Returns the generator of images for the factorial probe (see factorial.py)."""
+    """For the factorial probe."""
     progress: Callable[[str, int, int], None] = lambda stage, done, total: None
     """Called with the name of the stage, and the numbers of finished and of all items."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StudyResult:
-    """The results of the study of spurious features for one classifier."""
+    """The results for one classifier."""
 
     seed: int
-    """The seed of the classifier's training and of the division of its images."""
+    """Of the training and of the division of the images."""
     seen: float
-    """Accuracy of the classifier on validation images, in which each class is nearly always in its training place."""
+    """Accuracy on the validation images."""
     shifted: float
-    """Accuracy of the classifier on the test images, in which the places are exchanged."""
+    """Accuracy on the test images."""
     candidates: tuple[int, ...]
-    """Indices of the units that L1-regularised logistic regression selected for the agent to judge."""
+    """The units that l1 selected for the agent to judge."""
     verdicts: UnitVerdicts
-    """The candidates by the agent's verdict: selective, spurious, undecided or failed."""
     probe: tuple[int, ...]
-    """The candidates that the factorial probe (see factorial.py) found selective: the class changes their activation
-    more than the place."""
+    """The candidates that the factorial probe found selective."""
     rows: Mapping[str, SelectionScore]
-    """The classifier's rows of the MAIA paper's Table 2, by the names in `scoring.ROWS`."""
+    """By the names in `scoring.ROWS`."""
 
     @property
     def agreement(self) -> int:
-        """The number of candidate units that the agent and the factorial probe judge alike: as selective or as not.
-
-        A selective unit responds more to a class than to the place in which the training images show the class. The
-        probe is an experiment with a fixed design (see factorial.py).
-        """
+        """The number of candidates that the agent and the factorial probe judge alike: as selective or as not."""
         return sum((unit in self.verdicts.selective) == (unit in self.probe) for unit in self.candidates)
 
 
 def conduct(config: Config, root: Path, seed: int, services: StudyServices) -> StudyResult:
-    """Trains a classifier, lets the agent judge its units, and computes its rows of the MAIA paper's Table 2.
-
-    The agent judges whether a unit responds to a class, or to the place in which the training images show the class.
-    Only after that, further images are read: the test images, and the images from which balanced validation sets are
-    drawn. A balanced set has equally many images of each class in each place.
-
-    Args:
-        config: The config of the study.
-        root: The folder of the data set.
-        seed: The seed of the training and of the division of its images.
-        services: The services that the study uses.
+    """Trains a classifier, lets the agent judge its units, and computes its rows of the table.
 
     Raises:
         UsageError: The config does not fit the data set or the network.
@@ -103,6 +83,7 @@ def conduct(config: Config, root: Path, seed: int, services: StudyServices) -> S
     candidates = study.choose(validation)
     judged = study.judge(checkpoint, splits.validation, candidates, validation.features.shape[1])
     probe = study.probe(checkpoint, candidates)
+    # Read only now: no choice of units can depend on the test images and the pool.
     test, shifted = study.read("test", checkpoint, splits.test)
     pool, _ = study.read("pool", checkpoint, splits.pool)
     original = SelectionScore(units=(test.features.shape[1],), accuracies=(_accuracy(shifted, test),))
@@ -126,12 +107,10 @@ class _Study:
         self._results = Files(config.paths.runs).inside(f"{config.name}/seed-{seed}").confined()
 
     def train(self, images: Sequence[LabelledImage]) -> Path:
-        """Trains the classifier, or takes it from the cache, whose key covers images, settings and seed.
-
-        Returns:
-            The path of the checkpoint.
+        """Trains the classifier, or takes it from the cache, whose key covers images, settings and seed. Returns the
+        checkpoint.
         """
-        key = _digest(self._trainer.digest(), layout.content(self._root, images), self._seed)
+        key = _digest(self._trainer.digest(), layout.hash_content(self._root, images), self._seed)
         checkpoint = self._cache / "models" / f"{key}.safetensors"
         if not checkpoint.is_file():
             labels, progress = [image.label for image in images], self._progress(f"training {self._seed}")
@@ -139,14 +118,8 @@ class _Study:
         return checkpoint
 
     def read(self, name: str, checkpoint: Path, images: Sequence[LabelledImage]) -> tuple[FeatureSet, NetworkOutput]:
-        """Returns the features that the last linear layer receives for each image, and the logits. Both are cached.
-
-        Args:
-            name: The name of the images in messages of progress.
-            checkpoint: The weights of the classifier.
-            images: The images.
-        """
-        path = self._cache / "features" / f"{_digest(checkpoint.stem, layout.content(self._root, images))}.npz"
+        """Returns the features that the last linear layer receives for each image, and the logits. Both are cached."""
+        path = self._cache / "features" / f"{_digest(checkpoint.stem, layout.hash_content(self._root, images))}.npz"
         if not path.is_file():
             progress = self._progress(f"features {self._seed}: {name}")
             features, logits = self._trainer.read(checkpoint, self._paths(images), progress)
@@ -161,24 +134,21 @@ class _Study:
         return FeatureSet(features=features, labels=labels, cells=cells), logits
 
     def choose(self, validation: FeatureSet) -> list[int]:
-        """Returns the indices of the units that L1-regularised logistic regression on the validation images selects."""
+        """Returns the units that l1 on the validation images selects."""
         count, tolerance = self._settings.units, self._settings.tolerance
 
         def choose() -> list[int]:
-            (features,) = scoring.standardised(validation)
-            return sparse.with_units(features, validation.labels, count, tolerance).units
+            (features,) = scoring.standardise_features(validation)
+            return sparse.fit_with_units(features, validation.labels, count, tolerance).units
 
         return self._stored("candidates", _digest(_content(validation), count, tolerance), choose)
 
     def judge(
         self, checkpoint: Path, images: Sequence[LabelledImage], units: Sequence[int], width: int
     ) -> UnitVerdicts:
-        """Lets the agent judge which units are selective, that is, respond to a class itself, and which are spurious.
+        """Lets the agent judge units. Its exemplars come only from `images`.
 
         Args:
-            checkpoint: The weights of the classifier.
-            images: The unbalanced validation images. The agent's exemplars come only from these.
-            units: The indices of the units.
             width: The number of features that the last linear layer receives.
 
         Raises:
@@ -186,7 +156,7 @@ class _Study:
         """
         folder = self._exposed(images)
         dataset = _digest(checkpoint.stem, folder.name, self._config.exemplars.k, self._config.exemplars.quantile)
-        config = judging(self._config, self._seed, checkpoint, folder, dataset, units)
+        config = configure_judging(self._config, self._seed, checkpoint, folder, dataset, units)
         (layer,) = target_class(config.target).layers(config.target)
         count = self._services.target(config).info().layers[layer]
         if count != width:
@@ -194,22 +164,19 @@ class _Study:
                 f"target.layers=[{layer}] has {count} units, and the last linear layer is given {width} features; name the "
                 "layer before it, such as layer4 of resnet18"
             )
-        judged = verdicts(self._services.investigate(config), config.target.name, layer, units)
+        judged = read_verdicts(self._services.investigate(config), config.target.name, layer, units)
         self._results.write("verdicts.json", json.dumps(judged.as_dict()).encode())
         return judged
 
     def probe(self, checkpoint: Path, units: Sequence[int]) -> list[int]:
-        """Returns those of the units that the factorial probe (see factorial.py) finds selective.
-
-        Empty if the setting `spurious.probe` is 0.
-        """
-        config = with_weights(self._config, checkpoint)
+        """Returns the units that the factorial probe finds selective. Empty if the setting `spurious.probe` is 0."""
+        config = replace_weights(self._config, checkpoint)
 
         def probe() -> list[int]:
             images = factorial.draw(self._settings, self._services.generator(), self._config.seed)
             target = self._services.target(config)
             (layer,) = target_class(config.target).layers(config.target)
-            return factorial.selective(factorial.responses(target, layer, images), units)
+            return factorial.find_selective(factorial.measure_responses(target, layer, images), units)
 
         parts = (list(units), asdict(self._settings), asdict(self._config.generator), self._config.seed)
         return self._stored("probe", _digest(checkpoint.stem, *parts), probe) if self._settings.probe else []
@@ -223,20 +190,13 @@ class _Study:
         agent: Sequence[int],
         probe: Sequence[int],
     ) -> dict[str, SelectionScore]:
-        """Returns all rows of the table except that of the original classifier.
-
-        Args:
-            validation: The unbalanced validation images.
-            test: The test images.
-            pool: The images from which balanced validation sets are drawn.
-            units: The units that l1 selected.
-            agent: Those of them that the agent found selective.
-            probe: Those of them that the factorial probe found selective.
+        """Returns all rows of the table except that of the original classifier. `agent` and `probe` are those of
+        `units` that each found selective.
         """
 
         def score() -> dict[str, Any]:
-            rows = scoring.unbalanced(self._settings, validation, test, units, agent, probe)
-            rows |= scoring.balanced(self._settings, pool, test, len(agent), self._seed)
+            rows = scoring.score_unbalanced(self._settings, validation, test, units, agent, probe)
+            rows |= scoring.score_balanced(self._settings, pool, test, len(agent), self._seed)
             return {name: asdict(row) for name, row in rows.items()}
 
         contents = [_content(part) for part in (validation, test, pool)]
@@ -258,8 +218,8 @@ class _Study:
         return stored["result"]
 
     def _exposed(self, images: Sequence[LabelledImage]) -> Path:
-        """Copies the images to a folder under names that do not reveal their class or place, and returns the folder."""
-        key = layout.content(self._root, images)
+        """Copies the images to a folder under names that do not reveal their class or place."""
+        key = layout.hash_content(self._root, images)
         folder = self._cache / "shown" / key
         if not folder.is_dir():
             partial = folder.with_name(f".{key}.{os.getpid()}")

@@ -1,4 +1,4 @@
-"""Averages the rows of the MAIA paper's Table 2 over all classifiers, and compares the agent's row with others."""
+"""Averages the rows of Table 2 over all classifiers, and compares the agent's row with others."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,21 +11,15 @@ from openmaia.apps.spurious.scoring import ROWS
 from openmaia.apps.spurious.study import StudyResult
 from openmaia.reporting.figures.table import DataTable
 
-LEVEL = 0.95
+_LEVEL = 0.95
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PublishedFigure:
-    """The number of units and the accuracy in one row of Table 2 of the MAIA paper (arXiv 2404.14394v2).
-
-    A row stands for one way to select the units that the last linear layer of a classifier uses. The paper's classifier
-    is a ResNet-18, trained on the dataset Spawrious O2O-Easy.
-    """
+    """One row of the paper's table (arXiv 2404.14394v2), for a ResNet-18 trained on Spawrious O2O-Easy."""
 
     units: int
-    """Number of units."""
     accuracy: float
-    """Accuracy on the test images."""
 
 
 PUBLISHED = {
@@ -48,18 +42,19 @@ NAMES = {
     "balanced": ("All", "l1, tuned"),
     "balanced_n": ("All", "l1, as many as the agent's"),
 }
-"""For each row of the table the set of units from which it selects, and how it selects them. {units}: their number."""
+"""For each row the set of units from which it selects, and how it selects them. {units}: their number."""
 
-COMPARED = ("l1_n", "random", "probe", "original")
-"""The rows of the table with which the row of the units that the agent selects is compared."""
+_COMPARED = ("l1_n", "random", "probe", "original")
+"""Rows with which that of the agent is compared."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeedEstimate:
-    """A mean over classifiers that were trained with different seeds, with its 95 % interval by Student's t.
+    """A mean over classifiers that were trained with different seeds, with its 95 % interval by Student's t, which is
+    None for a single classifier.
 
-    With a single classifier, the limits of the interval are None. All classifiers are scored on the same test images,
-    so the interval does not include the variance due to the choice of these images.
+    All classifiers are scored on the same test images, so the interval does not include the variance due to the choice
+    of these images.
     """
 
     mean: float
@@ -68,78 +63,62 @@ class SeedEstimate:
 
     @classmethod
     def of(cls, values: Sequence[float], limits: tuple[float, float] = (-np.inf, np.inf)) -> "SeedEstimate":
-        """Estimates the mean of values, one for each classifier.
-
-        The interval is clipped to `limits`, the range of possible values.
-        """
+        """Estimates the mean of one value for each classifier, with an interval that is clipped to `limits`."""
         mean = float(np.mean(values))
         if len(values) < 2:
             return cls(mean=mean, low=None, high=None)
-        half = float(stats.t.ppf((1 + LEVEL) / 2, len(values) - 1) * np.std(values, ddof=1) / np.sqrt(len(values)))
+        half = float(stats.t.ppf((1 + _LEVEL) / 2, len(values) - 1) * np.std(values, ddof=1) / np.sqrt(len(values)))
         return cls(mean=mean, low=max(mean - half, limits[0]), high=min(mean + half, limits[1]))
 
     @classmethod
     def of_shares(cls, values: Sequence[float]) -> "SeedEstimate":
-        """Estimates the mean of shares, such as accuracies. The interval is clipped to the range from 0 to 1."""
+        """Estimates the mean of shares, such as accuracies."""
         return cls.of(values, (0.0, 1.0))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SelectionRow:
-    """One row of our version of the MAIA paper's Table 2, with accuracies averaged over all classifiers.
-
-    A row stands for one way to select the units that the last linear layer uses. Each classifier was trained with a
-    seed of its own.
-    """
+    """One row, averaged over all classifiers."""
 
     name: str
-    """A name of `scoring.ROWS`."""
+    """One of `scoring.ROWS`."""
     subset: str
-    """The set of units from which the row selects; see NAMES."""
+    """See NAMES."""
     selection: str
-    """How the row selects units; see NAMES."""
+    """See NAMES."""
     is_balanced: bool
-    """Whether the row is fitted on balanced validation sets, in which class and place are independent."""
+    """Whether the row is fitted on balanced validation sets."""
     units: float | None
-    """Number of units: the median over seeds and draws. None if no seed has the row."""
+    """The median over seeds and draws. None if no seed has the row."""
     accuracy: SeedEstimate | None
-    """Mean accuracy over seeds; the value of a seed is the mean of its draws. None if no seed has the row."""
+    """The value of a seed is the mean of its draws. None if no seed has the row."""
     spread: tuple[float, float] | None
     """The 2.5th and the 97.5th percentile of the accuracies of all random draws of all seeds; None without draws."""
     by_seed: tuple[float | None, ...]
     """Mean accuracy of each seed; None if the seed does not have the row."""
     published: PublishedFigure | None
-    """The numbers of the same row in the paper. None if the paper does not have it."""
+    """None if the paper does not have the row."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpuriousTable:
-    """Our reproduction of Table 2 of the MAIA paper: the accuracies of classifiers that learned spurious features.
-
-    Each row stands for one way to select the units that the last linear layer uses.
-    """
+    """Our version of the table."""
 
     rows: tuple[SelectionRow, ...]
     differences: dict[str, SeedEstimate]
-    """Accuracy of the row with the agent's units minus that of another row, paired by seed. The keys are the names of
-    the other rows."""
+    """Accuracy of the agent's row minus that of another row, paired by seed, by the name of the other row."""
     seen: SeedEstimate
-    """Accuracy of the classifiers on the unbalanced validation images."""
+    """Accuracy on the unbalanced validation images."""
     shifted: SeedEstimate
-    """Accuracy of the classifiers on the test images."""
+    """Accuracy on the test images."""
 
 
 def table(results: Sequence[StudyResult], units: int) -> SpuriousTable:
-    """Computes our reproduction of the MAIA paper's Table 2 from the results of all classifiers.
-
-    Args:
-        results: The results of the study for each classifier.
-        units: The number of units in the row `l1`, which an L1-regularised logistic regression selects.
-    """
+    """Computes the table from the results of all classifiers. `units` is the number of units in the row `l1`."""
     rows = tuple(_row(name, results, units) for name in ROWS)
     by_name = {row.name: row.by_seed for row in rows}
     differences: dict[str, SeedEstimate] = {}
-    for name in COMPARED:
+    for name in _COMPARED:
         pairs = zip(by_name["agent"], by_name[name], strict=True)
         values = [agent - other for agent, other in pairs if agent is not None and other is not None]
         if values:
@@ -152,11 +131,8 @@ def table(results: Sequence[StudyResult], units: int) -> SpuriousTable:
     )
 
 
-def as_data(made: SpuriousTable) -> DataTable:
-    """Returns our reproduction of the MAIA paper's Table 2 as a table for a CSV file.
-
-    The paper's numbers are in separate columns.
-    """
+def to_data_table(made: SpuriousTable) -> DataTable:
+    """Returns the table for a CSV file, with the paper's numbers in separate columns."""
     columns = ["row", "subset", "selection", "balanced", "units", "accuracy", "low", "high", "draws_low", "draws_high"]
     columns += [f"seed_{number}" for number in range(len(made.rows[0].by_seed))]
     rows: list[tuple[str | float | None, ...]] = []

@@ -98,7 +98,7 @@ def _export_run(path: str, to: Path, progress: Callable[[str, int, int], None]) 
         if record.stop is Stop.ANSWER:
             # The published layout has one folder per unit.
             agent = record.backbone + (f"-{investigation.replicate}" if investigation.replicate else "")
-            place = histories.unit_folder(to, agent, record.unit)
+            place = histories.locate_folder(to, agent, record.unit)
             trial = trials.readable(investigation, images=True) if investigation in evaluated else None
             try:
                 histories.write(place, record, trial and (_tested(trial, "positive"), _tested(trial, "neutral")))

@@ -24,7 +24,6 @@ def run(
     rates: estimates.RatesOption = "",
     gpus: estimates.GpusOption = "",
     units: estimates.UnitsOption = "",
-    figure: estimates.FigureOption = "",
     repeat: RepeatFlag = False,
 ) -> None:
     """Runs all investigations of a config (a sweep) on Ray, with exemplars, evaluation and report.
@@ -35,9 +34,9 @@ def run(
     Example: openmaia run configs/demo.yaml seed=1
     """
     if estimate:
-        estimates.print_estimate(config, rates, gpus, units, figure)
+        estimates.print_estimate(config, rates, gpus, units)
         return
-    estimates.refuse_without_estimate(rates, gpus, units, figure)
+    estimates.refuse_without_estimate(rates, gpus, units)
     from openmaia.config.loading import load_sweeps, refuse_unused_by
     from openmaia.runs.run import Run
 

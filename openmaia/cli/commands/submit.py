@@ -53,9 +53,10 @@ def slurm(
 @stoppable()
 def kuberay(
     config: ConfigSources,
-    overlay: Annotated[
-        list[str] | None, typer.Option(help="cpu, pools, autoscaling, kueue, or a folder of yours.")
-    ] = None,
+    by_pool: Annotated[
+        bool,
+        typer.Option("--by-pool", help="A group of pods for each pool that needs GPUs, for cards of several kinds."),
+    ] = False,
     image: Annotated[
         str | None, typer.Option(help="The image, such as registry.example.org/openmaia:0.2.0-gpu.")
     ] = None,
@@ -64,14 +65,14 @@ def kuberay(
 ) -> None:
     """Submits a RayJob with a Ray cluster of its own to Kubernetes, with kubectl.
 
-    Example: openmaia submit kuberay configs/demo.yaml --overlay cpu --dry-run
+    Example: openmaia submit kuberay configs/demo.yaml --dry-run
     """
     from openmaia.config.loading import load
     from openmaia.distributed.launchers import kuberay
 
     settings = load(config)
     _validate("kuberay", config, [settings])
-    job = kuberay.prepare(settings, overlay or [], image, namespace)
+    job = kuberay.prepare(settings, image, namespace, by_pool=by_pool)
     if dry_run:
         print(job)
         return

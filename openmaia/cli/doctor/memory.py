@@ -81,7 +81,7 @@ def _replica(
 ) -> Check:
     share: float = getattr(config.pools, role).num_gpus
     engine = config.backbone.vllm if role == "backbone" else None
-    cards = engine.tensor_parallel * engine.pipeline_parallel if engine else 1
+    cards = engine.tensor_parallel if engine else 1
     weights = max(parts) if is_offloaded else sum(parts)
     wanted = weights + kv_cache + WORKING * cards
     cache = f", KV cache of one conversation {decimal(int(kv_cache))}" if kv_cache else ""

@@ -1,20 +1,20 @@
-"""Prints the cost of a run, and the predicted cost of a sweep."""
+"""Prints the cost of a run, and lower bounds of the cost of a sweep."""
 
 from collections.abc import Sequence
 
 from openmaia.cli.terminal.output import console, say, show_table
 from openmaia.config.schema import Config
-from openmaia.reporting.costs.estimate import Prediction, tested_images
+from openmaia.reporting.costs.estimate import Estimate, PoolWork, count_tested_images
 from openmaia.reporting.costs.workload import Workload
 from openmaia.reporting.totals import costs
 from openmaia.runs.run import Run
 
-INVESTIGATIONS = "ray.investigations"
-"""The config key that is shown as the bottleneck if no service is one: too few investigations run at the same time."""
+_AGENTS = "ray.investigations"
+"""Shown as the bottleneck if no pool is one: too few investigations run at the same time."""
 
 
 def show_costs(run: Run) -> None:
-    """Prints the cost of a run's investigations in one line. Prints nothing if none is finished."""
+    """Prints the cost of a run's investigations in one line, if any is finished."""
     total = costs(run.headers())
     if not total.investigations:
         return
@@ -29,28 +29,32 @@ def show_costs(run: Run) -> None:
 
 
 def show_workload(config: Config, work: Workload, units: str) -> None:
-    """Prints the numbers on which the estimated cost of a sweep (all investigations of one config) is based.
+    """Prints the numbers on which an estimate is based.
 
     Args:
         config: The config of the sweep.
-        work: The requests to the models, and the seconds per request, on which the estimate is based.
+        work: What its investigations ask of the services.
         units: Says how the number of units was determined.
     """
     say(f"units: {units}")
     say(f"service times: {work.source}")
     for service, pool in work.timed.items():
         fixed = f"{pool.fixed:.3g} s a batch + " if pool.fixed else ""
-        say(f"  {service:<10} {fixed}{pool.per_item:.3g} s a request")
-    images = tested_images(config)
+        calls, requests = work.asked[service]
+        say(
+            f"  {service:<10} {fixed}{pool.per_item:.3g} s a request; an investigation asks {calls:.3g} times, in all for "
+            f"{requests:.3g}"
+        )
+    images = count_tested_images(config)
     first, last = images[0], images[-1]
     looks = f", as if none were decided before the last look ({first} to {last})" if first < last else ""
-    say(
-        f"included: the test of each description on 2 x {last} images{looks}. Not included: exemplars, loading, failures"
-    )
+    say(f"included: the test of each description on 2 x {last} images{looks}")
+    if unknown := [service for service in ("generator", "target") if service not in work.timed]:
+        say(f"not included in these tests, as no times are known: {', '.join(unknown)}")
 
 
 def show_unknown(components: Sequence[str], units: str) -> None:
-    """Prints that the duration of a sweep cannot be estimated, because the times of some components are not known.
+    """Prints that there is no estimate, because the times of some components are not known.
 
     Args:
         components: The settings that choose these components.
@@ -64,60 +68,58 @@ def show_unknown(components: Sequence[str], units: str) -> None:
     )
 
 
-def show_predictions(predictions: Sequence[Prediction]) -> None:
-    """Prints a table of predicted durations and costs of a sweep (all investigations of one config).
-
-    Each prediction has a row. If there is only one, also prints a table of the models that the sweep calls.
-    """
-    columns = ("units", "GPUs", "replicas", "at\nonce", "duration", "GPU h", "busy", "one by\none", "waits for")
-    show_table("", columns, map(_cells, predictions), left=0, whole=columns)
+def show_estimates(estimates: Sequence[Estimate]) -> None:
+    """Prints a table with a row for each estimate. If there is only one, also prints a table of its pools."""
+    columns = ("units", "GPUs", "replicas", "at\nonce", "takes at\nleast", "GPU h\nat least", "bottleneck")
+    show_table("", columns, map(_cells, estimates), left=0, whole=columns)
     console.print()
-    say(f"replicas: {'/'.join(predictions[0].services)}. at once: investigations that run at the same time")
-    if any(prediction.gpus for prediction in predictions):
-        say(
-            "GPU h: all GPUs until the end, and which share of them is busy. one by one: as many GPUs, each with all "
-            "models, if they fit, and one investigation after the other"
-        )
-    if len(predictions) == 1:
-        _show_services(predictions[0])
+    say(f"replicas: {'/'.join(estimates[0].services)}. at once: investigations that run at the same time")
+    say(
+        "at least: the bottleneck is busy until the end, and its batches are full. Queueing is not counted, nor are exemplars, "
+        "loading and failures, so that a sweep takes longer"
+    )
+    if len(estimates) == 1:
+        _show_pools(estimates[0])
 
 
-def _cells(prediction: Prediction) -> list[str]:
-    reserved = prediction.gpus * prediction.seconds / 3600
-    busy = sum(use.hours * use.pool.gpus for use in prediction.services.values())
-    low, high = prediction.interval
+def _cells(one: Estimate) -> list[str]:
     return [
-        f"{prediction.units:,}",
-        f"{prediction.gpus:g}" if prediction.gpus else "none",
-        "/".join(str(use.pool.replicas) for use in prediction.services.values()),
-        f"{prediction.at_once:,}",
-        clock(prediction.seconds) + (f"\n({clock(low)} to {clock(high)})" if low < high else ""),
-        _number(reserved) if prediction.gpus else "",
-        f"{busy / reserved:.0%}" if reserved else "",
-        "" if prediction.serial is None else clock(prediction.serial),
-        prediction.bottleneck or INVESTIGATIONS,
+        f"{one.units:,}",
+        f"{one.gpus:g}" if one.gpus else "none",
+        "/".join(str(work.pool.replicas) for work in one.services.values()),
+        f"{one.at_once:,}",
+        _format_duration(one.seconds),
+        _number(one.gpus * one.seconds / 3600) if one.gpus else "",
+        one.bottleneck or _AGENTS,
     ]
 
 
-def _show_services(prediction: Prediction) -> None:
-    cells = [
-        (
+def _show_pools(one: Estimate) -> None:
+    def cells(service: str, work: PoolWork) -> tuple[str, ...]:
+        hours = work.replica_seconds / 3600
+        gpu_hours = _number(hours * work.pool.gpus) if work.pool.gpus else "no GPU"
+        replicas, requests = str(work.pool.replicas), f"{work.requests:,.0f}"
+        return (
             service,
-            str(use.pool.replicas),
-            f"{use.requests:,.0f}",
-            _number(use.hours),
-            _number(use.hours * use.pool.gpus) if use.pool.gpus else "no GPU",
-            f"{use.hours / (prediction.seconds / 3600 * use.pool.replicas):.0%}" if prediction.seconds else "",
+            replicas,
+            requests,
+            f"{work.pool.per_request:.3g}",
+            _number(hours),
+            gpu_hours,
+            _format_duration(work.seconds),
         )
-        for service, use in prediction.services.items()
-    ]
-    show_table("", ("service", "replicas", "requests", "replica h", "GPU h", "busy"), cells)
-    prompt, cached, generated = prediction.tokens
+
+    columns = ("pool", "replicas", "requests", "s a request", "replica h", "GPU h", "takes at least")
+    show_table("", columns, [cells(service, work) for service, work in one.services.items()])
+    say(
+        f"the agents: {_format_duration(one.alone)} for an investigation that never waits, {one.at_once:,} at once: at least "
+        f"{_format_duration(one.agents_seconds)}"
+    )
+    prompt, cached, generated = one.tokens
     say(f"tokens: {prompt:,.0f} prompt ({cached:,.0f} cached), {generated:,.0f} generated")
-    say(f"of the duration, testing descriptions: {clock(prediction.evaluation)}")
 
 
-def clock(seconds: float) -> str:
+def _format_duration(seconds: float) -> str:
     """Formats a duration in seconds, minutes, hours or days, depending on its length."""
     if seconds < 60:
         return f"{seconds:.0f} s" if seconds >= 1 else f"{seconds:.2g} s"

@@ -186,7 +186,7 @@ def show_units(run: Run, resamples: int, *, overall: bool = True) -> None:
     state = counts(run)
     verdicts = run_verdicts(run, None if overall else run.plan()[:SHOWN_UNITS])
     chosen = sorted(verdicts, key=lambda each: verdicts[each].rank)[:SHOWN_UNITS]
-    shown = list(rows(run, state, chosen))
+    shown = list(rows(run, chosen))
     has_sizes = any(row["z_positive"] is not None for row in shown)
     columns = ("unit", "verdict", "why", "labels", "against", "AUC", "low", *(["SD"] if has_sizes else []))
     cells = [_cells(row, verdicts[each], has_sizes) for each, row in zip(chosen, shown, strict=True)]

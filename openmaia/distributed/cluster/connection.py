@@ -17,9 +17,9 @@ import ray
 from openmaia.config.schema import Config
 from openmaia.core.errors import UsageError
 
-LONGEST_SOCKET = 107
+_LONGEST_SOCKET = 107
 """Largest length of the path of a socket in bytes."""
-SOCKET = "/r/session_2026-01-31_23-59-59_999999_9999999/sockets/plasma_store"
+_SOCKET = "/r/session_2026-01-31_23-59-59_999999_9999999/sockets/plasma_store"
 """The longest path of a socket in the folder of Ray."""
 
 
@@ -73,7 +73,7 @@ def private_folder() -> Path:
     """
     chosen, temporary = (os.environ.get(name, "") for name in ("RAY_TMPDIR", "TMPDIR"))
     folder = _below(chosen or temporary or "/tmp")
-    if (excess := len(os.fsencode(f"{folder}{SOCKET}")) - LONGEST_SOCKET) > 0:
+    if (excess := len(os.fsencode(f"{folder}{_SOCKET}")) - _LONGEST_SOCKET) > 0:
         if chosen:
             raise UsageError(
                 f"RAY_TMPDIR={chosen!r} is {excess} bytes too long for the sockets of Ray; give a folder with a shorter path"
@@ -103,7 +103,7 @@ def _below(base: str) -> Path:
 
 @contextmanager
 def _signal_handlers_kept() -> Generator[None]:
-    """Context manager that restores the handlers of SIGINT and SIGTERM at its end, because `ray.init` replaces them."""
+    # `ray.init` replaces the handlers of SIGINT and SIGTERM.
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -116,7 +116,7 @@ def _signal_handlers_kept() -> Generator[None]:
 
 
 def _check_reachable(address: str) -> None:
-    """Raises UsageError if nothing listens at the address. Ray itself would retry for minutes before it fails."""
+    # Ray itself would retry for minutes before it fails.
     match = re.fullmatch(r"(?:ray://)?\[?([^\]/]+?)\]?:(\d+)", address)
     if not match:
         return

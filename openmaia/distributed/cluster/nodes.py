@@ -13,16 +13,16 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 from openmaia.core.errors import ServiceError
 from openmaia.distributed.failures import last_line
 
-ANSWER_SECONDS = 60.0
-"""Longest wait in seconds for an answer of the head. A head that is restarted answers again within this time. If this node
-was cut off from the head for a while, `ray.nodes` may never return."""
+_ANSWER_SECONDS = 60.0
+"""Longest wait for an answer of the head. A head that is restarted answers again within this time. If this node was cut
+off from the head for a while, `ray.nodes` may never return."""
 
 
 def alive() -> list[dict[str, Any]]:
     """Returns the nodes that are alive, as `ray.nodes` describes them.
 
     Raises:
-        ServiceError: If the head of the cluster gives no answer within `ANSWER_SECONDS`.
+        ServiceError: If the head of the cluster gives no answer within `_ANSWER_SECONDS`.
     """
     answer: Future[list[dict[str, Any]]] = Future()
 
@@ -34,33 +34,28 @@ def alive() -> list[dict[str, Any]]:
 
     threading.Thread(target=ask, name="nodes", daemon=True).start()
     try:
-        return [node for node in answer.result(ANSWER_SECONDS) if node["Alive"]]
+        return [node for node in answer.result(_ANSWER_SECONDS) if node["Alive"]]
     except TimeoutError:
         raise ServiceError(
-            f"the head of the Ray cluster gave no answer within {ANSWER_SECONDS:g} s, as if this node had been cut off from "
+            f"the head of the Ray cluster gave no answer within {_ANSWER_SECONDS:g} s, as if this node had been cut off from "
             "it; what is finished is kept: check the network, and run the same command again to continue"
         ) from None
 
 
 def own_is_alive() -> bool:
-    """Returns whether the node of this process is alive.
-
-    Raises:
-        ServiceError: If the head of the cluster gives no answer within `ANSWER_SECONDS`.
-    """
+    """Returns whether the node of this process is alive. Raises the same exceptions as `alive`."""
     return ray.get_runtime_context().get_node_id() in {node["NodeID"] for node in alive()}
 
 
-ABSENT_SECONDS = 45.0
-"""Time in seconds for which the node of this process must be missing among the living nodes, until Ray counts as ended
-on it. After a restart of the head, nodes are missing for a short time, because they register one after another."""
+_ABSENT_SECONDS = 45.0
+"""Seconds for which the node of this process must be missing among the living nodes, until Ray counts as ended on it.
+After a restart of the head, nodes are missing for a short time, because they register one after another."""
 
 
 ENDED = (
     "Ray has ended on the node of this command, and all models and investigations with it; finished turns are kept: run "
     "the same command again to continue"
 )
-"""Message of an error: Ray has ended on the node of this process."""
 
 
 class OwnNode:
@@ -74,17 +69,12 @@ class OwnNode:
         self._absent_since: float | None = None
 
     def check(self) -> None:
-        """Checks that Ray still runs on the node of this process.
-
-        Raises:
-            ServiceError: If the node has been missing among the living nodes for a while (`ABSENT_SECONDS`), or the head
-                gives no answer.
-        """
+        """Raises ServiceError if the node has been missing for _ABSENT_SECONDS, or the head gives no answer."""
         if own_is_alive():
             self._absent_since = None
         elif self._absent_since is None:
             self._absent_since = time.monotonic()
-        elif time.monotonic() > self._absent_since + ABSENT_SECONDS:
+        elif time.monotonic() > self._absent_since + _ABSENT_SECONDS:
             raise ServiceError(ENDED)
 
 
@@ -102,8 +92,8 @@ def run_on(
     """Runs a function on several nodes at once.
 
     Args:
-        nodes: The nodes, as `ray.nodes` describes them.
-        function: The function. Ray reserves no CPUs for it.
+        nodes: As `ray.nodes` describes them.
+        function: Ray reserves no CPUs for it.
         arguments: Returns the arguments of the function for a node.
         seconds: Longest wait for all results.
 

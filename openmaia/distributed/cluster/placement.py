@@ -5,13 +5,10 @@ that has room for a replica with several GPUs. Two runs that start together coul
 for the rest.
 """
 
-import random
-import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
-from math import inf
 from typing import Any
 
 from ray.exceptions import RayError
@@ -25,18 +22,15 @@ from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
 from openmaia.distributed.cluster.resources import ROUNDING, ResourceRequest
 
-SILENT_SECONDS = 5
-"""Time in seconds after which the user is told that the reservation is still waiting for resources."""
-
-HOLD_SECONDS = 15.0
-"""Longest time in seconds for which a run holds some of several placement groups while it waits for the others."""
+_SILENT_SECONDS = 5
+"""Time after which the user is told that the reservation is still waiting for resources."""
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Reserved resources for one replica, in the form of a bundle of a Ray placement group.
+    """Reserved resources for one replica: a bundle of a Ray placement group.
 
-    A replica is a process that holds one copy of a model. If the node of the bundle is lost, Ray moves the bundle.
+    If the node of the bundle is lost, Ray moves the bundle.
     """
 
     group: PlacementGroup
@@ -46,50 +40,32 @@ class Place:
     """The reserved resources."""
 
     def strategy(self) -> PlacementGroupSchedulingStrategy:
-        """Returns the Ray scheduling strategy that starts an actor with these resources."""
+        """Returns the Ray scheduling strategy that starts an actor in the place."""
         return PlacementGroupSchedulingStrategy(self.group, self.index)
-
-
-def spanning(request: ResourceRequest) -> Place:
-    """Reserves the resources of one replica in a placement group of its own, without waiting for them.
-
-    Replicas whose GPUs may be on several nodes need that, because vLLM starts one process in each bundle with a GPU of
-    the group in which it runs. Ray packs the bundles into few nodes.
-    """
-    return Place(_group(request.bundles), 0, request)
 
 
 class FreePlaces:
     """Reserved resources that are no longer used by the pool for which they were reserved. Other pools may take them.
 
-    A pool consists of the replicas of one model. The resources stay reserved until the run ends, because Ray can only
-    remove a placement group as a whole.
+    The resources stay reserved until the run ends, because Ray can only remove a placement group as a whole.
     """
 
     def __init__(self) -> None:
         self._places: dict[tuple[PlacementGroup, int], Place] = {}
 
     def give_back(self, place: Place) -> None:
-        """Adds the resources of a replica to the free resources, after the replica has ended."""
+        """Adds the resources of a replica that has ended."""
         self._add(place, 1)
 
     def count(self, request: ResourceRequest) -> int:
-        """Returns for how many replicas the free resources suffice.
-
-        Args:
-            request: The resources that each replica needs. Its `count` is ignored.
-        """
+        """Returns for how many replicas the free resources suffice. The `count` of the request is ignored."""
         return sum(_fits(place.room, request) for place in self._places.values())
 
     def take(self, request: ResourceRequest) -> Place | None:
-        """Removes the resources for one replica (a process with one copy of a model) from the free resources.
-
-        Args:
-            request: The resources that the replica needs. Its `count` is ignored.
+        """Removes and returns the resources for one replica. The `count` of the request is ignored.
 
         Returns:
-            The resources for the replica. None if the free resources do not suffice, or if the replica spans nodes or
-            needs neither GPUs nor CPUs.
+            None if the free resources do not suffice, or if the replica needs neither GPUs nor CPUs.
         """
         for place in sorted(self._places.values(), key=lambda one: one.room.gpus):
             if _fits(place.room, request):
@@ -106,26 +82,22 @@ class FreePlaces:
 
 
 def _fits(room: ResourceRequest, request: ResourceRequest) -> int:
-    """Returns how many replicas of a request fit; 0 if they span nodes, need neither GPUs nor CPUs, or other labels."""
     parts = [(room.gpus, request.gpus), (room.cpus, request.cpus)]
-    if request.spans_nodes or not _bundle(request) or not request.labels.items() <= room.labels.items():
+    if not _bundle(request) or not request.labels.items() <= room.labels.items():
         return 0
     return min(int(free / wanted + ROUNDING) for free, wanted in parts if wanted)
 
 
 @contextmanager
-def reserved(
+def reserve(
     requests: Sequence[ResourceRequest], say: Callable[[str], None], *, grows: bool = False
 ) -> Generator[list[list[Place]]]:
     """Context manager that reserves resources until its end, or until this process dies. It waits until they are free.
 
-    All replicas share one placement group, which Ray reserves as a whole, except that a replica that spans nodes gets
-    its own (see `spanning`). If not all groups are there after HOLD_SECONDS, they are given up and requested again after
-    a random pause, so that two runs do not wait for each other.
+    All replicas share one placement group, which Ray reserves as a whole.
 
     Args:
-        requests: The resources to reserve, each for a number of equal replicas of a model. Requests without GPUs and
-            CPUs are skipped.
+        requests: Each for a number of equal replicas. Requests without GPUs and CPUs are skipped.
         say: Receives a message if the resources are not free yet.
         grows: Whether the cluster is autoscaled, so that it adds nodes for one replica after another. If so, each
             replica gets its own placement group, and the context manager waits only for the first replica of each
@@ -134,44 +106,19 @@ def reserved(
     Yields:
         One list for each request with a `Place` for each of its replicas. The list of a skipped request is empty.
     """
-    holds_parts = not grows and any(request.spans_nodes for request in requests)
-    is_ready = False
-    while not is_ready:
-        places = _requested(requests, grows=grows)
-        groups = {place.group: None for mine in places for place in (mine[:1] if grows else mine)}
-        try:
-            is_ready = _wait(list(groups), say, HOLD_SECONDS if holds_parts else inf)
-            if is_ready:
-                yield places
-        finally:
-            for group in {place.group for mine in places for place in mine}:
-                release(group)
-        if not is_ready:
-            time.sleep(random.uniform(0, HOLD_SECONDS))
-
-
-def _requested(requests: Sequence[ResourceRequest], *, grows: bool) -> list[list[Place]]:
-    """Requests the resources of all replicas, without waiting for them. See `reserved` for arguments and result.
-
-    The common group comes first: its parts may need several GPUs of one node, those of a replica that spans nodes do not.
-    """
     places: list[list[Place]] = [[] for _ in requests]
     wanted = [(number, one) for number, one in enumerate(requests) if _bundle(one) for _ in range(one.count)]
-    together = [(number, one) for number, one in wanted if not (grows or one.spans_nodes)]
-    if together:
-        group = _group([one for _, one in together])
-        for index, (number, one) in enumerate(together):
+    for members in [[one] for one in wanted] if grows else [wanted] if wanted else []:
+        group = _group([one for _, one in members])
+        for index, (number, one) in enumerate(members):
             places[number].append(Place(group, index, one))
-    for number, one in wanted:
-        if grows or one.spans_nodes:
-            places[number].append(spanning(one))
-    return places
-
-
-def release(group: PlacementGroup) -> None:
-    """Ends a reservation. Does nothing if it has ended, or if the cluster does not answer."""
-    with suppress(RayError):
-        remove_placement_group(group)
+    try:
+        _wait({place.group: None for mine in places for place in (mine[:1] if grows else mine)}, say)
+        yield places
+    finally:
+        for group in {place.group for mine in places for place in mine}:
+            with suppress(RayError):
+                remove_placement_group(group)
 
 
 def held() -> defaultdict[str, Counter[str]]:
@@ -189,17 +136,13 @@ def _group(members: Sequence[ResourceRequest]) -> PlacementGroup:
     return placement_group([_bundle(request) for request in members], strategy="PACK", bundle_label_selector=labels)
 
 
-def _wait(groups: Sequence[PlacementGroup], say: Callable[[str], None], seconds: float) -> bool:
-    """Waits at most so many seconds for the resources of all groups. Returns whether they are there."""
-    until, is_said = time.monotonic() + seconds, False
+def _wait(groups: Iterable[PlacementGroup], say: Callable[[str], None]) -> None:
+    is_said = False
     for group in groups:
-        while not group.wait(SILENT_SECONDS):
+        while not group.wait(_SILENT_SECONDS):
             if not is_said:
                 say("waiting for GPUs and CPUs that others hold, or nodes that are still to come")
                 is_said = True
-            if time.monotonic() >= until:
-                return False
-    return True
 
 
 def _bundle(request: ResourceRequest) -> dict[str, float]:

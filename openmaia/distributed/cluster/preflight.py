@@ -19,20 +19,18 @@ from openmaia.distributed.cluster.nodes import alive, label, run_on
 from openmaia.runs.files import Files
 from openmaia.runs.run import Run
 
-PAUSE = 0.5
+_PAUSE = 0.5
 """Seconds between two attempts of a repeated check."""
 
-LATE = 10.0
-"""Longest time in seconds until a file that one node wrote must be visible on another node."""
+_LATE = 10.0
+"""Seconds until a file that one node wrote must be visible on another node."""
 
-ANSWER = 90.0
-"""Longest time in seconds in which a node must start a process and check the folders."""
+_ANSWER = 90.0
+"""Seconds in which a node must start a process and check the folders."""
 
 
 def preflight(configs: Sequence[Config], runs: Sequence[Run], say: Printer) -> None:
-    """Checks that the cluster has the resources that the configs request and that all nodes share the runs' folders.
-
-    These are the folders of `paths.runs` and `paths.exemplars`.
+    """Checks that the cluster has what the configs request, and that all nodes share `paths.runs` and `paths.exemplars`.
 
     Args:
         configs: The configs of the runs of one command.
@@ -40,27 +38,20 @@ def preflight(configs: Sequence[Config], runs: Sequence[Run], say: Printer) -> N
         say: Receives messages for the user.
 
     Raises:
-        UsageError: If resources are missing, or if a node does not share the folders. The message names the resources,
-            or the nodes and the folders.
+        UsageError: If resources are missing, or if a node does not share the folders.
         ServiceError: If a node could not be checked.
     """
-    room(configs, say)
+    check_room(configs, say)
     for config, run in zip(configs, runs, strict=True):
-        shared([("paths.runs", run.files), ("paths.exemplars", Files(config.paths.exemplars))])
+        check_folders([("paths.runs", run.files), ("paths.exemplars", Files(config.paths.exemplars))])
 
 
-def room(configs: Sequence[Config], say: Printer) -> None:
+def check_room(configs: Sequence[Config], say: Printer) -> None:
     """Checks that the cluster has what the configs request: GPUs, CPUs, memory and nodes with certain labels.
 
-    The initial replicas of all pools must fit beside at least one investigation of a unit. A pool consists of the
-    replicas (copies) of one model. The workers that compute exemplars (dataset images selected for each unit) must fit
-    on their own, because they end before the pools start. If an existing cluster is too small, the check waits up to
+    The initial replicas of all pools must fit beside at least one investigation. The workers that compute exemplars must
+    fit on their own, because they end before the pools start. If an existing cluster is too small, the check waits up to
     `ray.wait_seconds` for nodes to join. With `ray.autoscaling`, nothing is checked.
-
-    Args:
-        configs: The configs of the runs of one command. Each run has its own target pool; they share all other pools.
-        say: Receives messages for the user, for example if fewer investigations than configured can run at once, or if
-            pools cannot grow to their maximum.
 
     Raises:
         UsageError: If the cluster is too small.
@@ -79,7 +70,7 @@ def room(configs: Sequence[Config], say: Printer) -> None:
         if not waiting:
             say(f"waiting up to {patience:g} s for nodes: {reason}")
             waiting = True
-        time.sleep(PAUSE)
+        time.sleep(_PAUSE)
     wanted = resources.of_investigations(config)
     left_out = resources.unplaced([*resources.of_pools(configs), wanted], nodes).get(wanted.name, 0)
     if left_out:
@@ -97,6 +88,8 @@ def _short(configs: Sequence[Config], nodes: Sequence[resources.NodeResources]) 
     """Returns a message about the resources that are missing and how to solve it; empty if the nodes have enough."""
     pools, investigations = resources.of_pools(configs), resources.of_investigations(configs[0])
     exemplars = resources.of_exemplars(configs[0])
+    if reason := resources.too_wide(pools, nodes):
+        return reason
     if missing := resources.unplaced(pools, nodes):
         wanted = ", ".join(map(str, pools))
         return (
@@ -131,7 +124,7 @@ def _had(nodes: Sequence[resources.NodeResources]) -> str:
 
 
 def _nodes() -> list[resources.NodeResources]:
-    """Returns the total resources of the nodes that are alive, including those that other jobs use at the moment."""
+    # With what other jobs use at the moment.
     return [
         resources.NodeResources(
             gpus=int(had.get("GPU", 0)),
@@ -144,14 +137,13 @@ def _nodes() -> list[resources.NodeResources]:
     ]
 
 
-def shared(folders: Sequence[tuple[str, Files]]) -> None:
+def check_folders(folders: Sequence[tuple[str, Files]]) -> None:
     """Checks that all nodes of the cluster share the given folders with this process.
 
     Each node must read a file that this process wrote, and this process must read a file that the node wrote.
 
     Args:
-        folders: The folders, each after the config key that names it, such as `paths.runs`. The key is used in the
-            error message.
+        folders: The folders, each after the config key that names it, such as `paths.runs`, for the error message.
 
     Raises:
         UsageError: If a node does not share a folder. The message names the nodes.
@@ -174,28 +166,16 @@ def shared(folders: Sequence[tuple[str, Files]]) -> None:
 
 
 def _check(nodes: Sequence[dict[str, Any]], folders: Sequence[tuple[str, Files]], name: str) -> None:
-    """Runs `_look` on each node.
-
-    Args:
-        nodes: The nodes, as `ray.nodes` describes them.
-        folders: See `shared`.
-        name: The name of the file that this process wrote into each folder.
-
-    Raises:
-        UsageError: If a node does not share a folder.
-        ServiceError: If a node could not be checked.
-    """
-
     def own_file(node: Mapping[str, Any]) -> str:
         return f"{name}-{node['NodeID']}"
 
     wrong, unknown = list[str](), list[str]()
-    for node, said, problem in run_on(nodes, _look, lambda node: (folders, name, own_file(node)), ANSWER):
+    for node, said, problem in run_on(nodes, _look, lambda node: (folders, name, own_file(node)), _ANSWER):
         if problem:
             unknown.append(f"{label(node)} {problem}")
             continue
         if not said:
-            away = [(key, f) for key, f in folders if not _appears(f, own_file(node), time.monotonic() + LATE)]
+            away = [(key, f) for key, f in folders if not _appears(f, own_file(node), time.monotonic() + _LATE)]
             said = [f"writes files that cannot be seen here ({key}={files.root})" for key, files in away]
         wrong += [f"{label(node)} {each}" for each in said]
     if wrong:
@@ -211,9 +191,9 @@ def _check(nodes: Sequence[dict[str, Any]], folders: Sequence[tuple[str, Files]]
 
 
 def _look(folders: Sequence[tuple[str, Files]], name: str, own: str) -> list[str]:
-    """Reads the file `name` and writes the file `own` in each folder. Runs on another node; returns the problems."""
+    """Runs on another node. Returns the problems."""
     wrong: list[str] = []
-    until = time.monotonic() + LATE
+    until = time.monotonic() + _LATE
     for key, files in folders:
         try:
             if not _appears(files, name, until):
@@ -226,15 +206,9 @@ def _look(folders: Sequence[tuple[str, Files]], name: str, own: str) -> list[str
 
 
 def _appears(files: Files, name: str, until: float) -> bool:
-    """Waits until a file exists, because a network file system may show it late. Returns whether it exists.
-
-    Args:
-        files: The folder.
-        name: The name of the file in the folder.
-        until: Time limit on the clock of `time.monotonic`.
-    """
+    # A network file system may show a file late.
     while files.read(name) is None:
         if time.monotonic() >= until:
             return False
-        time.sleep(PAUSE)
+        time.sleep(_PAUSE)
     return True

@@ -1,7 +1,6 @@
 """Computes the resources that a run requests, and which of them fit on given nodes. Does not use Ray."""
 
 from collections.abc import Mapping, Sequence
-from copy import deepcopy
 from dataclasses import dataclass, field, replace
 
 from openmaia.config.machine import PoolConfig
@@ -10,7 +9,7 @@ from openmaia.config.schema import Config, pool_roles
 ROUNDING = 1e-6
 """Tolerance in comparisons of fractional resources."""
 
-EXEMPLAR_SHARE = 0.25
+_EXEMPLAR_SHARE = 0.25
 """Smallest fraction of a GPU that a worker for exemplars requests if `ray.exemplar_workers` is 0. The target's pool may
 request less (`pools.target.num_gpus`), but with so little, Ray would put dozens of workers on one GPU and leave the
 other GPUs idle."""
@@ -18,39 +17,18 @@ other GPUs idle."""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResourceRequest:
-    """The resources that a number of equal processes request. Each process runs on one node, unless it `spans_nodes`."""
+    """The resources that a number of equal processes request. Each process runs on one node."""
 
     name: str
     """Name of the processes, such as "generator" for the replicas of that pool."""
     count: int
-    """Number of processes."""
     gpus: float = 0.0
-    """GPUs of each process; may be a fraction of one."""
+    """Of each process, like the other resources; may be a fraction."""
     cpus: float = 0.0
-    """CPUs of each process; may be a fraction of one."""
     memory: float = 0.0
-    """Bytes of each process."""
+    """In bytes."""
     labels: Mapping[str, str] = field(default_factory=dict[str, str])
     """Labels that the node must have: Ray's label selectors, such as "h100" or "!l4", by label key."""
-    stages: int = 1
-    """Number of equal parts into which the GPUs of each process are divided (`backbone.vllm.pipeline_parallel`). Above 1,
-    the GPUs may be on several nodes."""
-
-    @property
-    def spans_nodes(self) -> bool:
-        """Whether the GPUs of a process may be on several nodes."""
-        return self.stages > 1
-
-    @property
-    def bundles(self) -> Sequence["ResourceRequest"]:
-        """The parts of one process, each of which has to be on one node. A process that spans nodes has one for each GPU.
-
-        Its CPUs and memory belong to the first part.
-        """
-        if not self.spans_nodes:
-            return [replace(self, count=1)]
-        first = replace(self, count=1, gpus=1.0, stages=1)
-        return [first] + [replace(first, cpus=0.0, memory=0.0)] * (int(self.gpus) - 1)
 
     def __str__(self) -> str:
         parts = [f"{self.gpus:g} GPUs"] if self.gpus else []
@@ -71,9 +49,7 @@ class NodeResources:
 
 
 def of_pools(configs: Sequence[Config], *, largest: bool = False) -> list[ResourceRequest]:
-    """Returns the resources that each pool requests. A pool consists of the replicas (copies) of one model.
-
-    A pool that needs neither GPUs nor CPUs nor nodes with certain labels is left out.
+    """Returns the resources that each pool requests, without pools that need neither GPUs nor CPUs nor labelled nodes.
 
     Args:
         configs: The configs of the runs of one command. Each run has its own target pool; they share the other pools,
@@ -86,27 +62,15 @@ def of_pools(configs: Sequence[Config], *, largest: bool = False) -> list[Resour
 
 
 def of_pool(role: str, config: Config, *, largest: bool = False) -> ResourceRequest:
-    """Returns the resources that the replicas (copies of the model) of one pool request.
-
-    Args:
-        role: The service of the pool, such as "generator". It becomes the name of the returned request.
-        config: The config of the run.
-        largest: Whether to count the largest number of replicas instead of the initial number.
-    """
+    """Returns the resources that the replicas of one pool request. `largest`: see `of_pools`."""
     pool: PoolConfig = getattr(config.pools, role)
     request = of_replica(role, pool)
     count = max(pool.min_replicas, pool.max_replicas) if largest else pool.min_replicas
-    is_vllm = role == "backbone" and config.backbone.kind == "vllm"
-    return replace(request, count=count, stages=config.backbone.vllm.pipeline_parallel if is_vllm else 1)
+    return replace(request, count=count)
 
 
 def of_replica(role: str, pool: PoolConfig) -> ResourceRequest:
-    """Returns the resources that one replica (a copy of the model) on one node requests.
-
-    Args:
-        role: The service of the pool, such as "generator". It becomes the name of the returned request.
-        pool: The config of the pool.
-    """
+    """Returns the resources that one replica requests."""
     labels = dict(pool.node_labels)
     return ResourceRequest(name=role, count=1, gpus=pool.num_gpus, cpus=pool.num_cpus, labels=labels)
 
@@ -121,52 +85,48 @@ def of_investigations(config: Config) -> ResourceRequest:
 
 
 def of_exemplars(config: Config) -> ResourceRequest:
-    """Returns the resources of the workers that compute exemplars. Exemplars are dataset images selected for each unit.
+    """Returns the resources of the workers that compute exemplars.
 
-    The config's `ray.exemplar_workers` is the number of workers, each of which requests `pools.target.num_gpus` GPUs.
-    If `ray.exemplar_workers` is 0, the number of workers is chosen later, and a worker that uses a GPU requests at
-    least EXEMPLAR_SHARE GPUs.
+    If `ray.exemplar_workers` is 0, the number of workers is chosen later.
     """
     count, gpus = config.ray.exemplar_workers, config.pools.target.num_gpus
     if gpus and not count:
-        gpus = max(gpus, EXEMPLAR_SHARE)
+        gpus = max(gpus, _EXEMPLAR_SHARE)
     return ResourceRequest(name="ray.exemplar_workers", count=count, gpus=gpus)
 
 
 def unplaced(requests: Sequence[ResourceRequest], nodes: Sequence[NodeResources]) -> dict[str, int]:
     """Returns the number of processes of each request that do not fit on the nodes, by the name of the request.
 
-    The result is empty if all processes fit. The algorithm is best-fit decreasing bin packing: the largest process
-    comes first, and each is placed where it leaves the least free. A fraction of a GPU is taken from one GPU, and all
-    GPUs of a process are on one node, unless it spans nodes.
+    The algorithm is best-fit decreasing bin packing: the largest process comes first, and each is placed where it leaves
+    the least free. A fraction of a GPU is taken from one GPU.
     """
     free = [_Room(node) for node in nodes]
     short: dict[str, int] = {}
-
-    def size(request: ResourceRequest) -> tuple[float, float, float]:
-        first = request.bundles[0]
-        return first.gpus, first.cpus, first.memory
-
-    for request in sorted(requests, key=size, reverse=True):
+    for request in sorted(requests, key=lambda one: (one.gpus, one.cpus, one.memory), reverse=True):
         for _ in range(request.count):
-            rooms = deepcopy(free) if request.spans_nodes else free  # its first parts may fit, and the last one not
-            if all(_placed(bundle, rooms) for bundle in request.bundles):
-                free = rooms
+            able = [room for room in free if room.takes(request)]
+            if able:
+                min(able, key=lambda room: room.left(request)).take(request)
             else:
                 short[request.name] = short.get(request.name, 0) + 1
     return short
 
 
-def _placed(request: ResourceRequest, free: Sequence["_Room"]) -> bool:
-    """Takes the resources of one process from the node that is the best fit. Returns whether there is one."""
-    able = [room for room in free if room.takes(request)]
-    if able:
-        min(able, key=lambda room: room.left(request)).take(request)
-    return bool(able)
+def too_wide(pools: Sequence[ResourceRequest], nodes: Sequence[NodeResources]) -> str:
+    """Returns a message if a replica requests more GPUs than any of the nodes has; empty otherwise."""
+    most = max((node.gpus for node in nodes), default=0)
+    for pool in pools:
+        if pool.gpus > max(most, 1):
+            return (
+                f"pools.{pool.name}.num_gpus={pool.gpus:g}, but no node has more than {most}, and a replica cannot span "
+                "nodes: give fewer, or serve so large a model with vLLM and use it as an endpoint"
+            )
+    return ""
 
 
 def _are_selected(labels: Mapping[str, str], selectors: Mapping[str, str]) -> bool:
-    """Returns whether Ray's label selectors ("v", "!v", "in(v,w)" or "!in(v,w)" by key) select a node with these labels."""
+    """Ray's label selectors are "v", "!v", "in(v,w)" or "!in(v,w)", by key."""
 
     def is_selected(key: str, selector: str) -> bool:
         values = (

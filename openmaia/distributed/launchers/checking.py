@@ -11,15 +11,15 @@ from openmaia.config.schema import Config
 from openmaia.core.checks import Check
 from openmaia.core.errors import UsageError
 from openmaia.core.secrets import is_clean
-from openmaia.distributed.cluster.resources import NodeResources, of_investigations, of_pools, unplaced
+from openmaia.distributed.cluster.resources import NodeResources, of_investigations, of_pools, too_wide, unplaced
 from openmaia.distributed.launchers.requirements import installed, missing_files, missing_packages
 
 
-def room(configs: Sequence[Config], nodes: Sequence[NodeResources], asked: str) -> None:
+def check_room(configs: Sequence[Config], nodes: Sequence[NodeResources], asked: str) -> None:
     """Checks that the nodes of a job have the resources that its configs request.
 
     Args:
-        configs: The config of a sweep, or those of several sweeps that share all pools except the one of the target.
+        configs: The configs of the sweeps, which share all pools except the one of the target.
         nodes: The nodes of the job.
         asked: The settings that determine the nodes, as text for the error message.
 
@@ -28,6 +28,8 @@ def room(configs: Sequence[Config], nodes: Sequence[NodeResources], asked: str) 
     """
     pools, investigations = of_pools(configs), of_investigations(configs[0])
     one = dataclasses.replace(investigations, count=1)
+    if reason := too_wide(pools, nodes):
+        raise UsageError(f"{asked} is too little: {reason}")
     if short := unplaced([*pools, one], nodes):
         wanted = ", ".join(str(claim) for claim in (*pools, investigations))
         raise UsageError(
@@ -36,35 +38,25 @@ def room(configs: Sequence[Config], nodes: Sequence[NodeResources], asked: str) 
         )
 
 
-def nodes(job: JobConfig) -> list[NodeResources]:
-    """Returns the nodes that a job requests, each with its resources."""
+def list_nodes(job: JobConfig) -> list[NodeResources]:
+    """Returns the nodes that a job requests."""
     return [NodeResources(gpus=job.gpus, cpus=job.cpus, memory=job.memory_gb * 2.0**30)] * job.nodes
 
 
-def spoken(job: JobConfig) -> str:
+def describe_size(job: JobConfig) -> str:
     """Returns the settings that determine the size of a job, as text for messages."""
     return f"job.nodes={job.nodes} with job.gpus={job.gpus}, job.cpus={job.cpus}, job.memory_gb={job.memory_gb} of each"
 
 
-def files(config: Config) -> None:
-    """Checks, on this machine, that the files and folders named in a config exist and that `paths.runs` can be written.
-
-    Raises:
-        UsageError: If a file or folder is missing, or if `paths.runs` cannot be written.
-    """
+def check_files(config: Config) -> None:
+    """Raises UsageError if this machine lacks a file or folder of a config, or if `paths.runs` cannot be written."""
     if missing := _missing(missing_files(config)):
         raise UsageError(missing)
 
 
-def command_line(sources: Sequence[str]) -> None:
-    """Checks that the command line of a job, which the cluster stores and shows, holds no secret.
-
-    Args:
-        sources: The config files and overrides of the job.
-
-    Raises:
-        UsageError: If an override has a URL with a password or a query.
-    """
+def check_command_line(sources: Sequence[str]) -> None:
+    """Raises UsageError if an override among the sources has a URL with a password or a query."""
+    # The cluster stores and shows the command line of a job.
     for source in sources:
         if not is_file(Path(source)) and not is_clean(source):
             raise UsageError(
@@ -74,15 +66,9 @@ def command_line(sources: Sequence[str]) -> None:
             )
 
 
-def absolute(config: Config) -> None:
-    """Checks that `paths.runs` and `paths.exemplars` of a config are absolute paths or URLs.
-
-    The processes of a job run in separate working directories on several machines. Most of these directories are
-    deleted when the job ends.
-
-    Raises:
-        UsageError: If one of the paths is relative.
-    """
+def check_absolute(config: Config) -> None:
+    """Raises UsageError if `paths.runs` or `paths.exemplars` is relative."""
+    # The processes of a job have working directories of their own, most of which are deleted when the job ends.
     for key, path in (("runs", config.paths.runs), ("exemplars", config.paths.exemplars)):
         if not path.startswith(("/", "~")) and "://" not in path:
             raise UsageError(
@@ -91,30 +77,22 @@ def absolute(config: Config) -> None:
             )
 
 
-def packages(config: Config) -> None:
-    """Checks that the packages that a config needs are installed for this Python.
-
-    Raises:
-        UsageError: If a package is missing.
-    """
+def check_packages(config: Config) -> None:
+    """Raises UsageError if this Python lacks a package that a config needs."""
     if missing := _missing(missing_packages(config, installed())):
         raise UsageError(f"{missing}. Another Python for the job: OPENMAIA_PYTHON=…")
 
 
 def _missing(results: Sequence[Check]) -> str:
-    """Joins the messages of the missing requirements. Returns an empty string if none is missing."""
     return "; ".join(result.message for result in results if result.state == "missing")
 
 
-def program(name: str, purpose: str) -> str:
-    """Returns the path of a program.
+def find_program(name: str, purpose: str) -> str:
+    """Returns the path of a program. Raises UsageError if it is not on PATH.
 
     Args:
         name: The name of the program.
-        purpose: A verb phrase that says what the program does, for the error message.
-
-    Raises:
-        UsageError: If the program is not on PATH.
+        purpose: What it does, as a verb phrase for the error message.
     """
     found = shutil.which(name)
     if found is None:
@@ -122,12 +100,8 @@ def program(name: str, purpose: str) -> str:
     return found
 
 
-def folder(name: str) -> Path:
-    """Returns the path of a subfolder of the folder cluster/, which is only in a clone of the repository.
-
-    Raises:
-        UsageError: If the folder is missing because the package is not installed from a clone.
-    """
+def find_folder(name: str) -> Path:
+    """Returns the path of a subfolder of cluster/. Raises UsageError if the package is not installed from a clone."""
     found = Path(__file__).parents[3] / "cluster" / name
     if not found.is_dir():
         raise UsageError(

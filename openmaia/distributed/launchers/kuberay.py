@@ -1,43 +1,49 @@
-"""Submits a run to Kubernetes as a RayJob, made from the manifests in cluster/kuberay, the config and an image.
-
-A ConfigMap holds the resolved config, and the entry point of the job is the path of that file. Therefore no value of
-the config passes through a shell.
-"""
+"""Submits a run to Kubernetes as a RayJob, made from cluster/kuberay/rayjob.yaml, the config and an image."""
 
 import dataclasses
 import math
 import re
 import secrets
 import subprocess
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from pathlib import Path
+from copy import deepcopy
+from dataclasses import dataclass
 from typing import Any
 
 import yaml
 
 from openmaia.config.loading import to_yaml
-from openmaia.config.machine import POOLS
+from openmaia.config.machine import JobConfig
 from openmaia.config.schema import Config
+from openmaia.core.documents import parse_yaml_documents
 from openmaia.core.errors import UsageError
 from openmaia.core.secrets import MARK, is_clean
 from openmaia.distributed.cluster.resources import NodeResources, ResourceRequest, of_pools
 from openmaia.distributed.launchers import checking
-from openmaia.distributed.launchers.overlays import Document, documents
 from openmaia.runs.files import joined
 
-SHARED = "/shared"
+Document = dict[str, Any]
+
+_SHARED = "/shared"
 """Mount path of the volume that all pods share."""
 
-CONFIG = "/etc/openmaia"
+_CONFIG = "/etc/openmaia"
 """Mount path of the config in the head pod."""
-LABEL = "openmaia-pool"
-"""Key of the label of worker groups in the overlay `pools`. Its value is the pool whose replicas run in the group."""
 
-OBJECTS = 0.35
+_LABEL = "openmaia-pool"
+"""Key of the label of a worker group that holds one pool. Its value is the name of the pool."""
+
+_GPUS = "nvidia.com/gpu"
+
+_IMAGE = "openmaia:0.2.0-gpu"
+"""The image of pods where the job has GPUs. The manifest has the one for CPUs."""
+
+_POOL_CPUS, _POOL_GB = 8, 32
+"""Smallest number of CPUs, and memory in GiB, of a pod in the group of a pool."""
+
+_OBJECTS = 0.35
 """Size of /dev/shm as a share of a pod's memory. Ray uses 30 % of the memory for its object store."""
 
-LONGEST = 47 - 6
+_LONGEST = 47 - 6
 """Number of characters that KubeRay allows in the name of a RayJob, minus the length of the random suffix."""
 
 
@@ -46,11 +52,10 @@ class KubeRayJob:
     """A RayJob manifest, ready to be applied."""
 
     name: str
-    """The unique name of the RayJob."""
     namespace: str
-    """The Kubernetes namespace; empty for the current one."""
+    """Empty: the current one."""
     documents: list[Document]
-    """The Kubernetes objects that are applied: a ConfigMap with the config of the run, and the RayJob."""
+    """A ConfigMap with the config of the run, and the RayJob."""
     run: str
     """The path of the run directory in the pods."""
 
@@ -72,38 +77,39 @@ def _text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
 _Dumper.add_representer(str, _text)
 
 
-def prepare(config: Config, overlays: Sequence[str], image: str | None, namespace: str) -> KubeRayJob:
-    """Returns the RayJob manifest that executes a run on Kubernetes.
+def prepare(config: Config, image: str | None, namespace: str, *, by_pool: bool) -> KubeRayJob:
+    """Returns the manifest that executes a run on Kubernetes.
 
     Args:
-        config: The config of the run.
-        overlays: Kustomize overlays, each the name of a folder in cluster/kuberay/overlays or a path.
-        image: The container image of all pods. None keeps the images of the manifests.
+        config: The config of the run. With `ray.autoscaling`, worker pods start on demand.
+        image: The container image of all pods; None for that of cluster/Dockerfile, with CUDA if the job has GPUs.
         namespace: The Kubernetes namespace; empty for the current one.
+        by_pool: Whether each pool that needs GPUs gets a worker group, to which its replicas are confined. The other pods
+            then have no GPUs.
 
     Raises:
-        UsageError: If an overlay cannot be applied or conflicts with the config or another overlay, if a path of the
-            config is not on a persistent volume of the pods, if the pods are too small for the config, or if the
+        UsageError: If a path of the config is not on the shared volume, if the pods are too small for the config, or if the
             package is not installed from a clone of the repository.
     """
-    home = checking.folder("kuberay")
-    found = documents(home / "base", [_overlay(home, name) for name in overlays])
-    job: Document = next(each for each in found if each["kind"] == "RayJob")
-    groups: list[Document] = job["spec"]["rayClusterSpec"]["workerGroupSpecs"]
-    autoscaling = bool(job["spec"]["rayClusterSpec"].get("enableInTreeAutoscaling"))
-    inside = _inside(config, {group["groupName"] for group in groups} & set(POOLS), autoscaling)
-    groups[:] = _sized(groups, inside, autoscaling)
-    head: Document = job["spec"]["rayClusterSpec"]["headGroupSpec"]
-    _refuse_unmounted(inside, head)
-    if autoscaling and job["spec"].get("suspend"):
-        raise UsageError("--overlay: Kueue admits no RayJob that grows; give autoscaling or kueue, not both")
-    checking.room([inside], _nodes(groups), checking.spoken(config.job))
+    # A ConfigMap holds the config, and the entry point names only its file, so that no value passes through a shell.
+    job: Document = parse_yaml_documents((checking.find_folder("kuberay") / "rayjob.yaml").read_bytes())[0]
+    cluster: Document = job["spec"]["rayClusterSpec"]
+    head: Document = cluster["headGroupSpec"]
+    pools = [claim for claim in of_pools([config], largest=config.ray.autoscaling) if claim.gpus] if by_pool else []
+    inside = _inside(config, pools)
+    groups = _worker_groups(cluster["workerGroupSpecs"][0], inside, pools, by_pool=by_pool)
+    cluster["workerGroupSpecs"] = groups
+    checking.check_room([inside], _nodes(groups), checking.describe_size(config.job))
     name = _name(config.name)
     job["metadata"]["name"] = name
-    job["spec"]["entrypoint"] = f"python -m ray_jobs run {CONFIG}/config.yaml"
+    job["spec"]["entrypoint"] = f"python -m ray_jobs run {_CONFIG}/config.yaml"
     job["spec"]["activeDeadlineSeconds"] = max(round(config.job.hours * 3600), 1)
-    _size_head(head, inside)
+    _size(head, {"cpu": config.job.head_cpus, "memory": f"{config.job.head_memory_gb}Gi"})
     _mount(head["template"]["spec"], name)
+    if config.ray.autoscaling:
+        _let_grow(cluster)
+    if image is None and any(_GPUS in _limits(group) for group in groups):
+        image = _IMAGE
     templates = [job["spec"]["submitterPodTemplate"], *(group["template"] for group in (head, *groups))]
     for container in (each for template in templates for each in template["spec"]["containers"]):
         container["image"] = image or container["image"]
@@ -125,167 +131,129 @@ def prepare(config: Config, overlays: Sequence[str], image: str | None, namespac
     )
 
 
-def _overlay(home: Path, name: str) -> Path:
-    ours = home / "overlays" / name
-    return ours if re.fullmatch(r"[a-z-]+", name) and ours.is_dir() else Path(name)
-
-
 def _name(run: str) -> str:
-    """Returns a unique DNS label for the job. Applying a RayJob under the name of a finished one would not start it."""
-    plain = re.sub(r"[^a-z0-9]+", "-", f"openmaia-{run.lower()}")[:LONGEST].strip("-")
+    """Returns a unique DNS label for the job."""
+    # Applying a RayJob under the name of a finished one would not start it.
+    plain = re.sub(r"[^a-z0-9]+", "-", f"openmaia-{run.lower()}")[:_LONGEST].strip("-")
     return f"{plain}-{secrets.token_hex(3)[:5]}"
 
 
-def _inside(config: Config, pinned: set[str], autoscaling: bool) -> Config:
-    """Returns the config with which the run starts in the pods. It is a copy of the user's config with a few changes.
+def _inside(config: Config, pools: list[ResourceRequest]) -> Config:
+    """Returns the config with which the run starts in the pods.
 
-    Relative paths of runs, exemplars and cache are placed on the shared volume, see `_below`. Each pool in `pinned` that
-    needs GPUs gets the node label of its worker group, so that Ray starts its replicas in the pods of that group.
-    `ray.address` becomes "auto", so that the run joins the cluster of its pods, and `ray.autoscaling` is set.
-
-    Args:
-        config: The config as the user gave it.
-        pinned: The names of the pools that have a worker group of their own, such as "generator".
-        autoscaling: The new value of `ray.autoscaling`: whether the manifest lets the cluster grow on demand. A run with
-            this setting does not check that the present nodes are enough.
+    Raises:
+        UsageError: If the folder of runs, exemplars or cache is not on the shared volume.
     """
-    pools = {role: getattr(config.pools, role) for role in POOLS}
-    for role in pinned:
-        if pools[role].num_gpus:
-            pools[role] = dataclasses.replace(pools[role], node_labels={**pools[role].node_labels, LABEL: role})
-    shared = {key: _below(getattr(config.paths, key)) for key in ("runs", "exemplars", "cache")}
+    labelled = {
+        claim.name: dataclasses.replace(pool, node_labels={**pool.node_labels, _LABEL: claim.name})
+        for claim in pools
+        for pool in [getattr(config.pools, claim.name)]
+    }
+    shared = {key: _below(key, getattr(config.paths, key)) for key in ("runs", "exemplars", "cache")}
     return dataclasses.replace(
         config,
-        pools=dataclasses.replace(config.pools, **pools),
+        pools=dataclasses.replace(config.pools, **labelled),
         paths=dataclasses.replace(config.paths, **shared),
-        ray=dataclasses.replace(config.ray, address="auto", autoscaling=autoscaling),
+        ray=dataclasses.replace(config.ray, address="auto"),
     )
 
 
-def _below(path: str) -> str:
-    """Returns the path in the pods for a path of the config. Relative paths and paths in `~` are placed on
-    the shared volume.
-
-    Raises:
-        UsageError: If such a path has the part `..`.
-    """
-    if path.startswith("/") or "://" in path:
+def _below(key: str, path: str) -> str:
+    """Returns the path in the pods for a path of the config. Relative paths and paths in `~` are put on the volume."""
+    if "://" in path or path.startswith(f"{_SHARED}/") or path == _SHARED:
         return path
-    if ".." in path.split("/"):
+    if path.startswith("/") or ".." in path.split("/"):
         raise UsageError(
-            f"a path of the config is {path!r}; the pods have no such folder, give one such as {SHARED}/runs"
+            f"paths.{key}={path!r} is not on the volume of the pods; give a relative path, one below {_SHARED}, where the "
+            "volume is mounted, or a URL"
         )
-    return f"{SHARED}/{path.removeprefix('~').lstrip('/')}"
+    return f"{_SHARED}/{path.removeprefix('~').lstrip('/')}"
 
 
-def _refuse_unmounted(config: Config, head: Document) -> None:
-    """Checks that the folders of the config are on persistent volumes of the head pod. Raises UsageError otherwise."""
-    pod = head["template"]["spec"]
-    lasting = {volume["name"] for volume in pod["volumes"] if "emptyDir" not in volume}
-    mounts = [mount["mountPath"] for mount in pod["containers"][0]["volumeMounts"] if mount["name"] in lasting]
-    for key in ("runs", "exemplars", "cache"):
-        path: str = getattr(config.paths, key)
-        if "://" not in path and not any(path == mount or path.startswith(f"{mount}/") for mount in mounts):
-            raise UsageError(
-                f"paths.{key}={path!r} is on none of the pods' volumes ({', '.join(mounts)}); give a path below "
-                f"{SHARED}, or an overlay of your own that mounts another"
-            )
+def _worker_groups(nodes: Document, config: Config, pools: list[ResourceRequest], *, by_pool: bool) -> list[Document]:
+    """Returns the worker groups: one of nodes as the `job` section describes them, and one for each of the pools."""
+    job: JobConfig = config.job
+    limits: Document = {"cpu": job.cpus, "memory": f"{job.memory_gb}Gi"}
+    if job.gpus and not by_pool:
+        limits[_GPUS] = job.gpus
+    groups = [_group(nodes, "nodes", job.nodes, limits)]
+    for claim in pools:
+        gpus = max(math.ceil(claim.gpus), 1)
+        together = int(gpus / claim.gpus + 1e-6)  # 1 / 0.1 and the like are a little less than a whole number.
+        limits = {"cpu": max(_POOL_CPUS, math.ceil(claim.cpus * together)), "memory": f"{_POOL_GB}Gi", _GPUS: gpus}
+        group = _group(nodes, claim.name, math.ceil(claim.count / together), limits)
+        groups.append({**group, "labels": {_LABEL: claim.name}})
+    for group in groups if config.ray.autoscaling else []:
+        group["replicas"] = group["minReplicas"] = 0
+    return groups
 
 
-def _sized(groups: Sequence[Document], config: Config, autoscaling: bool) -> list[Document]:
-    """Returns the worker groups with their resources and numbers of pods.
-
-    A group that has the name of a pool gets the GPUs of that pool. It is left out if the pool needs no GPUs. Any other
-    group consists of nodes as the `job` section of the config describes them.
-
-    Args:
-        groups: The worker groups of the manifest.
-        config: The config of the run.
-        autoscaling: Whether the cluster grows on demand. The groups then start without pods, and the group of a pool may
-            grow to the largest number of replicas. Otherwise the number of pods is fixed, for the initial replicas.
-
-    Raises:
-        UsageError: If the job requests GPUs, but an overlay has removed them from a group.
-    """
-    pools = {claim.name: claim for claim in of_pools([config])}
-    own = {group["groupName"] for group in groups} & set(POOLS)
-    sized: list[Document] = []
-    for group in groups:
-        container = group["template"]["spec"]["containers"][0]
-        name = group["groupName"]
-        if name in own:
-            claim = pools.get(name)
-            if claim is None or not claim.gpus:
-                continue
-            if autoscaling:
-                claim = replace(claim, count=max(claim.count, getattr(config.pools, name).max_replicas))
-            count, gpus = _pods(claim)
-            limits = {**container["resources"]["limits"], "nvidia.com/gpu": gpus}
-        else:
-            count, limits = config.job.nodes, {"cpu": config.job.cpus, "memory": f"{config.job.memory_gb}Gi"}
-            if config.job.gpus and not own:
-                if "nvidia.com/gpu" not in container["resources"]["limits"]:
-                    raise UsageError(
-                        f"job.gpus={config.job.gpus}, but an --overlay leaves worker group {name} without GPUs and with the "
-                        "image that has no CUDA; give job.gpus=0, or leave that overlay out"
-                    )
-                limits["nvidia.com/gpu"] = config.job.gpus
-            _make_room_for_objects(group, config.job.memory_gb)
-        container["resources"] = {"requests": dict(limits), "limits": dict(limits)}
-        least = 0 if autoscaling else count
-        sized.append({**group, "replicas": least, "minReplicas": least, "maxReplicas": count})
-    return sized
+def _group(nodes: Document, name: str, count: int, limits: Document) -> Document:
+    group = {**deepcopy(nodes), "groupName": name, "replicas": count, "minReplicas": count, "maxReplicas": count}
+    _size(group, limits)
+    if _GPUS in limits:
+        group["template"]["spec"]["tolerations"] = [{"key": _GPUS, "operator": "Exists", "effect": "NoSchedule"}]
+    return group
 
 
-def _size_head(head: Document, config: Config) -> None:
-    limits = {"cpu": config.job.head_cpus, "memory": f"{config.job.head_memory_gb}Gi"}
-    head["template"]["spec"]["containers"][0]["resources"] = {"requests": dict(limits), "limits": limits}
-    _make_room_for_objects(head, config.job.head_memory_gb)
-
-
-def _make_room_for_objects(group: Document, memory_gb: int) -> None:
-    """Sets the size of /dev/shm in the pods of a group. Ray keeps objects that do not fit there on disk."""
-    for volume in group["template"]["spec"]["volumes"]:
+def _size(group: Document, limits: Document) -> None:
+    """Sets the resources of a group's pods, and the size of their /dev/shm. Ray keeps on disk what does not fit there."""
+    pod: Document = group["template"]["spec"]
+    pod["containers"][0]["resources"] = {"requests": dict(limits), "limits": dict(limits)}
+    for volume in pod["volumes"]:
         if volume.get("emptyDir", {}).get("medium") == "Memory":
-            volume["emptyDir"] = {**volume["emptyDir"], "sizeLimit": f"{math.ceil(memory_gb * OBJECTS)}Gi"}
+            size = f"{math.ceil(int(limits['memory'].removesuffix('Gi')) * _OBJECTS)}Gi"
+            volume["emptyDir"] = {**volume["emptyDir"], "sizeLimit": size}
 
 
-def _pods(claim: ResourceRequest) -> tuple[int, int]:
-    """Returns the number of pods for the replicas of a pool, and the number of GPUs of each pod."""
-    share = claim.gpus / claim.stages
-    gpus = max(math.ceil(share), 1)
-    return math.ceil(claim.count * claim.stages / int(gpus / share + 1e-6)), gpus
+def _limits(group: Document) -> Document:
+    return group["template"]["spec"]["containers"][0]["resources"]["limits"]
 
 
-def _nodes(groups: Sequence[Document]) -> list[NodeResources]:
-    """Returns the resources of the pods of all groups, each at its largest number of pods."""
-    found: list[NodeResources] = []
-    for group in groups:
-        limits: dict[str, Any] = group["template"]["spec"]["containers"][0]["resources"]["limits"]
-        memory = str(limits["memory"])
-        if not (memory.endswith("Gi") and memory[:-2].isdigit()):
-            raise UsageError(f"worker group {group['groupName']}: memory {memory!r}; give a whole number of Gi")
-        node = NodeResources(
-            gpus=int(limits.get("nvidia.com/gpu", 0)),
-            cpus=float(limits["cpu"]),
-            memory=int(memory[:-2]) * 2.0**30,
+def _nodes(groups: list[Document]) -> list[NodeResources]:
+    """Returns the pods of all groups, each at its largest number of pods."""
+    return [
+        NodeResources(
+            gpus=limits.get(_GPUS, 0),
+            cpus=limits["cpu"],
+            memory=int(limits["memory"].removesuffix("Gi")) * 2.0**30,
             labels=group.get("labels", {}),
         )
-        found += [node] * group["maxReplicas"]
-    return found
+        for group in groups
+        for limits in [_limits(group)]
+        for _ in range(group["maxReplicas"])
+    ]
+
+
+def _let_grow(cluster: Document) -> None:
+    """Adds KubeRay's autoscaler to a cluster."""
+    resources = {"cpu": "500m", "memory": "1Gi"}
+    cluster["enableInTreeAutoscaling"] = True
+    cluster["autoscalerOptions"] = {
+        "version": "v2",
+        # A pod that loads weights again costs minutes: idle ones stay a while.
+        "idleTimeoutSeconds": 300,
+        "upscalingMode": "Default",
+        "resources": {"requests": resources, "limits": resources},
+    }
+    # The second version of the autoscaler replaces pods and wants none that restarts by itself.
+    for group in (cluster["headGroupSpec"], *cluster["workerGroupSpecs"]):
+        group["template"]["spec"]["restartPolicy"] = "Never"
+    # The autoscaler beside the head asks Kubernetes for pods.
+    del cluster["headGroupSpec"]["template"]["spec"]["automountServiceAccountToken"]
 
 
 def _mount(pod: Document, name: str) -> None:
-    """Mounts the ConfigMap with the config into the head pod, in which the driver runs."""
+    """Mounts the ConfigMap into the head pod, in which the driver runs."""
     pod["volumes"] = [*pod["volumes"], {"name": "config", "configMap": {"name": name}}]
     container = pod["containers"][0]
-    mount = {"name": "config", "mountPath": CONFIG, "readOnly": True}
+    mount = {"name": "config", "mountPath": _CONFIG, "readOnly": True}
     container["volumeMounts"] = [*container["volumeMounts"], mount]
 
 
 def submit(job: KubeRayJob) -> str:
     """Applies a manifest with kubectl and returns the name of the RayJob. Raises UsageError if kubectl fails."""
-    checking.program("kubectl", "hands jobs to Kubernetes")
+    checking.find_program("kubectl", "hands jobs to Kubernetes")
     command = ["kubectl", "apply", *_namespace(job), "--filename=-"]
     done = subprocess.run(command, input=str(job), capture_output=True, text=True)
     if done.returncode:

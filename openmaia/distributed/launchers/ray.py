@@ -15,11 +15,11 @@ from openmaia.config.schema import Config
 from openmaia.core.errors import UsageError
 from openmaia.distributed.launchers import checking
 
-EXCLUDES = ("/runs/", "/exemplars/*/", "*.sqsh", "*.sif")
+_EXCLUDES = ("/runs/", "/exemplars/*/", "*.sqsh", "*.sif")
 """Patterns of files that are not uploaded. Ray itself also excludes .git, .venv, caches and entries of .gitignore."""
 
 
-INSTALLERS = ("pip", "uv", "image_uri", "py_executable")
+_INSTALLERS = ("pip", "uv", "image_uri", "py_executable")
 """Keys of `job.runtime_env` that choose the Python environment of the job. Ray accepts only one of them."""
 
 
@@ -36,7 +36,6 @@ class RayClusterJob:
     env_vars: tuple[str, ...]
     """Names of the environment variables that are passed on to the job."""
     metadata: dict[str, str]
-    """Labels of the job, such as its name."""
 
     def __str__(self) -> str:
         runtime_env = self.runtime_env | ({"env_vars": list(self.env_vars)} if self.env_vars else {})
@@ -48,18 +47,18 @@ def prepare(configs: Sequence[Config], sources: Sequence[str], address: str | No
     """Returns the job that runs the given configs.
 
     Args:
-        configs: The loaded configs, one for each sweep.
+        configs: The configs of the sweeps.
         sources: The config files and overrides from which they were loaded. The job loads them again.
-        address: The address of the Ray dashboard. None means the value of the environment variable
-            RAY_API_SERVER_ADDRESS or, if it is not set, a dashboard on this machine.
+        address: The address of the Ray dashboard; None for that in RAY_API_SERVER_ADDRESS or, if that is not set, one on
+            this machine.
 
     Raises:
         UsageError: If `paths.runs` or `paths.exemplars` is relative, a config file is outside of the working directory,
             or `job.runtime_env` is invalid.
     """
-    checking.command_line(sources)
+    checking.check_command_line(sources)
     for config in configs:
-        checking.absolute(config)
+        checking.check_absolute(config)
     folder = Path.cwd().resolve()
     words: list[str] = []
     for source in sources:
@@ -83,19 +82,14 @@ def prepare(configs: Sequence[Config], sources: Sequence[str], address: str | No
 
 
 def _runtime_env(wanted: RuntimeEnvConfig, folder: Path) -> dict[str, Any]:
-    """Returns Ray's runtime environment for a job that gets a copy of `folder` as its working directory.
-
-    Raises:
-        UsageError: If more than one key of INSTALLERS is set.
-    """
-    given: dict[str, Any] = {key: value for key in INSTALLERS if (value := getattr(wanted, key))}
+    given: dict[str, Any] = {key: value for key in _INSTALLERS if (value := getattr(wanted, key))}
     if len(given) > 1:
-        raise UsageError(f"job.runtime_env has {' and '.join(given)}; give one of {', '.join(INSTALLERS)}")
+        raise UsageError(f"job.runtime_env has {' and '.join(given)}; give one of {', '.join(_INSTALLERS)}")
     if "image_uri" in given:
         return given  # With an image, Ray allows only variables, so that the image must hold the code and the configs.
     for installer in given.keys() & {"pip", "uv"}:
         given[installer] = [_on_the_cluster(requirement) for requirement in given[installer]]
-    return {"working_dir": str(folder), "excludes": list(EXCLUDES), **given}
+    return {"working_dir": str(folder), "excludes": list(_EXCLUDES), **given}
 
 
 def _on_the_cluster(requirement: str) -> str:
@@ -105,11 +99,6 @@ def _on_the_cluster(requirement: str) -> str:
 
 
 def _variables(wanted: RuntimeEnvConfig, environment: Mapping[str, str]) -> tuple[str, ...]:
-    """Returns the names of the environment variables that the job gets.
-
-    Raises:
-        UsageError: If a name has a value (NAME=VALUE), or if a variable is not set in `environment`.
-    """
     if any("=" in name for name in wanted.env_vars):
         raise UsageError(
             "job.runtime_env.env_vars: expected names such as HF_TOKEN; the values are read from the environment"
@@ -130,11 +119,6 @@ def submit(job: RayClusterJob) -> str:
 
 
 def follow(job: RayClusterJob, number: str) -> list[str]:
-    """Returns three shell commands: they follow the log of the job, show its state and end it.
-
-    Args:
-        job: The job.
-        number: The id that `submit` returned.
-    """
+    """Returns three shell commands: they follow the log of the job, show its state and end it."""
     at = f"--address={shlex.quote(job.address)}"
     return [f"ray job logs {at} --follow {number}", f"ray job status {at} {number}", f"ray job stop {at} {number}"]

@@ -19,16 +19,12 @@ from openmaia.core.importing import has_module
 from openmaia.core.paths import is_writable, nearest_existing, user_path
 from openmaia.models.targets.network import pip_packages
 
-LEAST_FREE = 64 * 2**20
+_LEAST_FREE = 64 * 2**20
 """Bytes that have to be free on the disk of the run directory and of the cache."""
 
 
 def installed(folders: Sequence[str] | None = None) -> dict[str, metadata.Distribution]:
-    """Returns the installed Python distributions by canonical name.
-
-    Args:
-        folders: The folders that are searched. None means sys.path.
-    """
+    """Returns the Python distributions in these folders (None: sys.path) by canonical name."""
     found: dict[str, metadata.Distribution] = {}
     for distribution in metadata.distributions(path=list(sys.path if folders is None else folders)):
         if name := distribution.metadata["Name"]:  # An interrupted removal leaves folders without a name.
@@ -42,9 +38,6 @@ def missing_packages(config: Config, distributions: Container[str]) -> list[Chec
     Args:
         config: The config of the run.
         distributions: The canonical names of the installed distributions.
-
-    Returns:
-        One result for each problem; empty if there is none.
     """
     results = [
         missing(f"{key} needs the package {package}; {command}")
@@ -82,7 +75,7 @@ def missing_files(config: Config) -> list[Check]:
         if "://" in path or not is_writable(folder := nearest_existing(user_path(path))):
             continue
         disk = shutil.disk_usage(folder)
-        if disk.total and disk.free < LEAST_FREE:
+        if disk.total and disk.free < _LEAST_FREE:
             text = f"paths.{key}={path}: its disk has {disk.free // 2**20} MiB left"
             results.append(missing(f"{text}; make room, or give another folder"))
     results += [
@@ -121,7 +114,7 @@ def _own_code(config: Config) -> Iterator[tuple[str, str]]:
 
 
 def _files(config: Config) -> Iterator[tuple[str, str]]:
-    """Yields (config key, path) for each file that the config names."""
+    """Yields (config key, path)."""
     for key, path, what in component_files(config):
         if what == "file":
             yield key, path

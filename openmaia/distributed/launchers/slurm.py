@@ -12,9 +12,9 @@ from openmaia.core.errors import UsageError
 from openmaia.distributed.launchers import checking
 
 PYTHON = "OPENMAIA_PYTHON"
-"""Environment variable with the path of the Python that the batch script uses."""
+"""Environment variable with the Python that the batch script uses."""
 
-CONTAINERS = ("OPENMAIA_PYXIS", "OPENMAIA_APPTAINER")
+_CONTAINERS = ("OPENMAIA_PYXIS", "OPENMAIA_APPTAINER")
 """Environment variables that name a container image. If one is set, the job runs in the image and uses its Python."""
 
 
@@ -23,12 +23,11 @@ class SlurmJob:
     """A SLURM batch job."""
 
     command: list[str]
-    """The sbatch command that submits the job."""
+    """Of sbatch."""
     python: str
     """The path of the Python interpreter that the job uses."""
 
     def __str__(self) -> str:
-        """Returns the command in shell syntax."""
         return f"{PYTHON}={shlex.quote(self.python)} {shlex.join(self.command)}"
 
 
@@ -36,7 +35,7 @@ def prepare(configs: Sequence[Config], sources: Sequence[str], options: Sequence
     """Returns the batch job that runs the given configs.
 
     Args:
-        configs: The loaded configs, one for each sweep.
+        configs: The configs of the sweeps.
         sources: The config files and overrides from which they were loaded. The job loads them again.
         options: Further options of sbatch. They override those made from the config.
 
@@ -47,14 +46,14 @@ def prepare(configs: Sequence[Config], sources: Sequence[str], options: Sequence
     job = configs[0].job
     if wrong := [option for option in options if not option.startswith("-")]:
         raise UsageError(f"--option={wrong[0]!r}: expected an option of sbatch, such as --option=--partition=gpu")
-    checking.command_line(sources)
-    checking.room(configs, checking.nodes(job), checking.spoken(job))
-    in_container = any(os.environ.get(name) for name in CONTAINERS)
+    checking.check_command_line(sources)
+    checking.check_room(configs, checking.list_nodes(job), checking.describe_size(job))
+    in_container = any(os.environ.get(name) for name in _CONTAINERS)
     for config in configs:
-        checking.absolute(config)
-        checking.files(config)
+        checking.check_absolute(config)
+        checking.check_files(config)
         if PYTHON not in os.environ and not in_container:
-            checking.packages(config)
+            checking.check_packages(config)
     asked = [
         "--export=ALL",  # a site's own default may be NONE
         f"--job-name={configs[0].name}",
@@ -64,20 +63,20 @@ def prepare(configs: Sequence[Config], sources: Sequence[str], options: Sequence
         f"--time={_minutes(job.hours)}",
         *([f"--gpus-per-node={job.gpus}"] if job.gpus else []),
     ]
-    script = checking.folder("slurm") / "openmaia.sbatch"
+    script = checking.find_folder("slurm") / "openmaia.sbatch"
     command = ["sbatch", "--parsable", *asked, *options, str(script), *sources]
     python = os.environ.get(PYTHON) or ("python3" if in_container else sys.executable)
     return SlurmJob(command=command, python=python)
 
 
 def _minutes(hours: float) -> int:
-    """Returns the time limit in minutes, the unit of sbatch for plain numbers; at least 1."""
+    # The unit of sbatch for plain numbers. 0 would be no limit.
     return max(round(hours * 60), 1)
 
 
 def submit(job: SlurmJob) -> str:
     """Submits a job and returns its SLURM job id. Raises UsageError if sbatch is missing or fails."""
-    checking.program("sbatch", "hands jobs to SLURM")
+    checking.find_program("sbatch", "hands jobs to SLURM")
     done = subprocess.run(job.command, env=os.environ | {PYTHON: job.python}, capture_output=True, text=True)
     if done.returncode:
         raise UsageError(f"sbatch did not take the job: {' '.join(done.stderr.split())}")
@@ -85,9 +84,5 @@ def submit(job: SlurmJob) -> str:
 
 
 def follow(number: str) -> list[str]:
-    """Returns three shell commands: they show the state of the job, follow its output and end it.
-
-    Args:
-        number: The SLURM job id.
-    """
+    """Returns three shell commands for a job id: they show the state of the job, follow its output and end it."""
     return [f"squeue --job={number}", f"tail -F openmaia-{number}.out", f"scancel {number}"]

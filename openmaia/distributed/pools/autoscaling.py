@@ -7,28 +7,25 @@ from math import ceil, exp
 from openmaia.distributed.pools.statistics import PoolStatistics
 
 UP_AFTER = 2.0
-"""Time in seconds for which the demand must exceed the number of replicas before the pool grows."""
+"""Seconds for which the demand must exceed the number of replicas before the pool grows."""
 
 DOWN_AFTER = 30.0
-"""Time in seconds for which the pool must have too many replicas before it shrinks. Loading a model for another pool takes
-about as long."""
+"""Seconds for which the pool must have too many replicas before it shrinks: about as long as another pool takes to load."""
 
-WAITS_AFTER = 10.0
-"""Time in seconds after which a pool with replicas that have not started counts as waiting for resources. Before, their
-processes may still be starting. Afterwards, the free resources of the cluster are assumed not to fit them, for example
-because they are fragmented."""
+_WAITS_AFTER = 10.0
+"""Seconds after which a pool with replicas that have not started counts as waiting for resources. Before, their
+processes may still be starting."""
 
-SHRINK_STEP = 8
-"""A pool of n replicas shrinks by at most n // SHRINK_STEP replicas at once, but by at least one. A pool that the run
-no longer needs may end all idle replicas at once."""
+_SHRINK_STEP = 8
+"""A pool of n replicas shrinks by at most n // _SHRINK_STEP at once, but by at least one, unless it is released."""
 
 WINDOW = 300.0
-"""Time in seconds over which the offered load of a pool is averaged."""
+"""Seconds over which the offered load of a pool is averaged."""
 
 
 @dataclass(slots=True)
 class ScalingPolicy:
-    """Decides how many replicas a pool, which serves one model, should have.
+    """Decides how many replicas a pool should have.
 
     The demand is the number of replicas that would be busy now if there were enough of them. It must stay above or
     below the number of replicas for some time before the policy changes that number (hysteresis).
@@ -42,10 +39,7 @@ class ScalingPolicy:
     min_replicas: int
     max_replicas: int
     up_after: float = UP_AFTER
-    """Time in seconds for which the demand must exceed the number of replicas before the pool grows."""
     down_after: float = DOWN_AFTER
-    """Time in seconds for which the pool must have too many replicas before it shrinks. It has too many if one fewer
-    would satisfy the demand, or if it has more than its share."""
     is_released: bool = False
     """Whether the run no longer needs the pool. All idle replicas then end together after `up_after`, even below
     `min_replicas`."""
@@ -66,17 +60,14 @@ class ScalingPolicy:
 
         Args:
             count: Current number of replicas, including those that are loading or wait for resources.
-            demand: Number of replicas that would be busy now if there were enough of them. Unless the pool exceeds its
-                share, it shrinks only if `demand` is at most `count - 1`, because it would otherwise grow again soon.
+            demand: Unless the pool exceeds its share, it shrinks only if this is at most `count - 1`, because it would
+                otherwise grow again soon.
             now: Time of a monotonic clock, in seconds.
-            share: The pool's share, as a number of replicas. None if the pool does not have to respect it (see
-                `shares_if_short`).
-            room: Number of further replicas for which resources are free. The pool grows by at most this number at
-                once. If it is 0, the pool grows by one replica, which waits for resources. None if the number is
-                unknown, or if the cluster adds nodes for waiting replicas.
-            is_starting: Whether the pool has replicas that Ray has not started. If so, the pool does not grow. Ray
-                starts replicas in the order of their requests, so further replicas could start when they are no longer
-                needed.
+            share: None if the pool does not have to respect its share (see `shares_if_short`).
+            room: Number of further replicas for which resources are free. If it is 0, the pool grows by one replica,
+                which waits. None if the number is unknown, or if the cluster adds nodes for waiting replicas.
+            is_starting: Whether the pool has replicas that Ray has not started. If so, it does not grow: Ray starts
+                replicas in the order of their requests, so further ones could start when they are no longer needed.
         """
         lowest, highest = self._bounds(demand)
         if count < lowest:
@@ -93,31 +84,31 @@ class ScalingPolicy:
         if self._low_since is not None and now - self._low_since >= patience and count > lowest:
             self._low_since = now
             needed = max(min(ceil(demand), limit if is_above else count), lowest)
-            at_once = count if self.is_released and is_idle else max(count // SHRINK_STEP, 1)
+            at_once = count if self.is_released and is_idle else max(count // _SHRINK_STEP, 1)
             return max(count - at_once, needed)
         return min(count, highest)
 
     def claim(self, load: float | None, demand: float, placed: int, waited: float) -> "PoolClaim":
-        """Returns the load of the pool and its numbers of replicas, from which `fair_shares` computes its share.
+        """Returns the claim of the pool.
 
         Args:
             load: The offered load (`OfferedLoad.value`).
             demand: See `desired`.
-            placed: Number of replicas that Ray has started, so that they have their resources.
-            waited: Time in seconds for which some replicas have not started; 0 if all have.
+            placed: Number of replicas that have their resources.
+            waited: Seconds for which some replicas have not started; 0 if all have.
         """
         lowest, highest = self._bounds(demand)
         load = 0.0 if self.is_released else load
         return PoolClaim(
             load=load,
             placed=placed,
-            waits=waited > WAITS_AFTER,
+            waits=waited > _WAITS_AFTER,
             smallest=lowest,
             largest=max(min(highest, ceil(max(demand, load or 0.0))), lowest, placed),
         )
 
     def _bounds(self, demand: float) -> tuple[int, int]:
-        """Returns the smallest and the largest number of replicas. A released pool keeps one while it has requests."""
+        # A released pool keeps one replica while it has requests.
         lowest = (1 if demand else 0) if self.is_released else self.min_replicas
         return lowest, max(self.max_replicas, self.min_replicas)
 
@@ -131,7 +122,7 @@ class OfferedLoad:
     """
 
     window: float = WINDOW
-    """The time in seconds in which the weight of a measurement falls to 1/e."""
+    """Seconds in which the weight of a measurement falls to 1/e."""
     _passed: float = 0.0
     _arrived: float = 0.0
     _answered: float = 0.0
@@ -142,18 +133,13 @@ class OfferedLoad:
 
     @property
     def value(self) -> float | None:
-        """The number of replicas that the arriving requests would keep busy; None until a request has been answered."""
+        """None until a request has been answered."""
         if not self._answered or not self._passed:
             return None
         return self._arrived / self._passed * self._seconds / self._answered
 
     def update(self, statistics: PoolStatistics, now: float) -> None:
-        """Updates the load with the requests that have arrived or were answered since the last update.
-
-        Args:
-            statistics: The statistics of the pool. They start from zero again after a restart of its dispatcher.
-            now: Time of a monotonic clock, in seconds.
-        """
+        """Updates the load. The statistics start from zero again after a restart of the dispatcher. `now` is in seconds."""
         before, passed = self._before, now - self._updated
         self._before, self._updated = statistics, now
         if before is None or not _arrived(statistics) or passed <= 0:
@@ -175,42 +161,29 @@ def _answered(statistics: PoolStatistics) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolClaim:
-    """The load of a pool, and its present, smallest and largest number of replicas.
-
-    A pool is the set of replicas (processes) that serve one model. `fair_shares` divides replicas among pools by these
-    values.
-    """
+    """What a pool has and could use, from which `fair_shares` divides replicas among pools."""
 
     load: float | None
-    """The offered load (`OfferedLoad.value`); 0 if the run no longer needs the pool."""
+    """The offered load; 0 if the run no longer needs the pool."""
     placed: int
-    """Number of replicas that have resources."""
+    """Number of replicas that have their resources."""
     waits: bool
-    """Whether the pool counts as waiting for resources: some replicas have not started for WAITS_AFTER seconds."""
+    """Whether some replicas have not started for _WAITS_AFTER seconds."""
     smallest: int
-    """Smallest number of replicas that the pool should get: `min_replicas`, or, if the run no longer needs the pool, 1
-    while it has requests and otherwise 0."""
+    """The least that the pool should get; of a released pool 1 while it has requests, otherwise 0."""
     largest: int
-    """Largest number of replicas that the pool should get: as many as it may have and could keep busy, but at least
-    `smallest` and `placed`."""
+    """As many as the pool may have and could keep busy, but at least `smallest` and `placed`."""
 
 
 def fair_shares(claims: Sequence[PoolClaim], free: int = 0) -> list[int]:
     """Divides replicas among pools so that the highest load per replica is as low as possible.
 
-    A pool is the set of replicas (processes) that serve one model. Its load is the number of replicas that its requests
-    would keep busy.
-
-    Each pool first gets its smallest number of replicas (`PoolClaim.smallest`). Then each further replica goes to the
-    pool that has the highest load per replica at this moment. A pool whose load is not known yet keeps the replicas
-    that it has.
+    Each pool first gets its smallest number. Then each further replica goes to the pool that has the highest load per
+    replica at this moment. A pool whose load is not known yet keeps the replicas that it has.
 
     Args:
-        claims: One claim for each pool. The replicas of all these pools need the same resources.
+        claims: The claims of pools whose replicas need the same resources.
         free: Number of replicas for which resources are free, in addition to those that the pools have.
-
-    Returns:
-        The number of replicas of each pool, in the order of the claims.
     """
     counts = [claim.placed if claim.load is None else claim.smallest for claim in claims]
     for _ in range(free + sum(claim.placed for claim in claims) - sum(counts)):
@@ -222,18 +195,10 @@ def fair_shares(claims: Sequence[PoolClaim], free: int = 0) -> list[int]:
 
 
 def shares_if_short(claims: Sequence[PoolClaim], free: int = 0) -> list[int | None]:
-    """Computes the shares of the pools with `fair_shares`, and decides which pools have to respect their shares.
+    """Returns for each pool its share, or None if it does not have to respect it.
 
-    A share is a number of replicas. Pool A has to respect its share if another pool B waits for resources and has fewer
-    replicas than B's share.
-
-    Args:
-        claims: One claim for each pool. The replicas of all these pools need the same resources.
-        free: Number of replicas for which resources are free, in addition to those that the pools have.
-
-    Returns:
-        For each pool its share, or None if the pool does not have to respect it. `ScalingPolicy.desired` takes this
-        value as its argument `share`.
+    A pool has to respect its share if another pool waits for resources and has less than its own share. The arguments
+    are those of `fair_shares`.
     """
     shares = fair_shares(claims, free)
     lacks = [claim.waits and claim.placed < share for claim, share in zip(claims, shares, strict=True)]

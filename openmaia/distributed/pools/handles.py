@@ -33,26 +33,23 @@ from openmaia.distributed.pools.replica import ReplicaNotLoaded, pack_chat
 from openmaia.distributed.pools.statistics import PoolStatistics
 from openmaia.distributed.pools.status import LeaseResult, ReplicaLease
 
-BACKBONE_DEATHS = 3
+_BACKBONE_DEATHS = 3
 """A chat fails after this number of attempts during which the replica died or did not answer in time. During the last of
 them, the replica has no other chats."""
 
-BACKBONE_LEASES = 10
+_BACKBONE_LEASES = 10
 """A chat fails after this number of attempts, including those for which the replica had died before and was not loaded."""
 
-OVERHEAD = 200
+_OVERHEAD = 200
 """Approximate size in bytes of a request without its image."""
 
 
 @dataclass(frozen=True, slots=True)
 class PoolAddress:
-    """What a caller needs in order to use a pool: the handle of its dispatcher, and settings.
-
-    The dispatcher is the Ray actor that distributes requests to the replicas of the pool.
-    """
+    """What a caller needs in order to use a pool."""
 
     dispatcher: Any
-    """The Ray actor handle of the dispatcher."""
+    """The Ray actor handle."""
     gpus: float = 0.0
     """GPUs of one replica; may be a fraction."""
     cache_identity: str = ""
@@ -63,19 +60,13 @@ class PoolAddress:
 
 @dataclass(frozen=True)
 class BatchedHandle:
-    """Base class of handles to pools that answer requests in batches.
-
-    A handle sends requests to the dispatcher of the pool, which forms the batches and distributes them to the replicas
-    of the model.
-    """
+    """Base class of handles to pools that answer requests in batches."""
 
     role: ClassVar[str]
-    """The name of the service."""
     address: PoolAddress
     caller: str
-    """The name of the caller. Pools serve callers round-robin."""
+    """Pools serve callers round-robin."""
     ledger: UsageLedger = field(default_factory=UsageLedger)
-    """Adds up the requests, replica seconds and GPU seconds of the calls through this handle."""
 
     def _submit(self, method: str, requests: Sequence[Any]) -> list[Any]:
         if not requests:
@@ -96,71 +87,52 @@ class BatchedHandle:
 
 
 class PooledTarget(BatchedHandle):
-    """A handle that sends requests to the target network, whose units are investigated.
-
-    The requests are answered by a pool: the processes that hold copies of the network.
-    """
+    """The target as a pool."""
 
     role = "target"
 
     def info(self) -> TargetInfo:
-        """Returns the name, the layers and other properties of the network."""
+        """See `Target.info`."""
         return self._submit("info", [None])[0]
 
     def probe(self, probes: Sequence[Probe]) -> list[UnitActivation]:
-        """Returns the activation of a unit on an image for each probe.
-
-        Args:
-            probes: Each probe names a unit and an image.
-        """
+        """See `Target.probe`."""
         return self._submit("probe", probes)
 
     def respond(self, probes: Sequence[LayerProbe]) -> list[npt.NDArray[np.float64]]:
-        """Returns the activations of all units of a layer on an image for each probe.
-
-        Args:
-            probes: Each probe names a layer and an image.
-
-        Returns:
-            One array of shape (units,) for each probe.
-        """
+        """See `Target.respond`."""
         return self._submit("respond", probes)
 
 
 class PooledGenerator(BatchedHandle):
-    """A handle that sends requests to a pool: the processes that hold copies of an image generator."""
+    """The generator as a pool."""
 
     role = "generator"
 
     def generate(self, requests: Sequence[Generation]) -> list[GeneratedImage]:
-        """Returns one image for each request."""
+        """See `Generator.generate`."""
         return self._submit("generate", requests)
 
 
 class PooledEditor(BatchedHandle):
-    """A handle that sends requests to a pool: the processes that hold copies of an image editor."""
+    """The editor as a pool."""
 
     role = "editor"
 
     def edit(self, requests: Sequence[Edit]) -> list[GeneratedImage]:
-        """Returns one edited image for each request."""
+        """See `Editor.edit`."""
         return self._submit("edit", requests)
 
 
 @dataclass(frozen=True)
 class PooledBackbone:
-    """A handle that sends chats to the pool of a language model.
-
-    A pool consists of replicas (the processes that hold copies of the model) and a dispatcher. The dispatcher assigns a
-    replica to each chat. The handle then calls this replica directly.
-    """
+    """Sends chats to the replicas that the dispatcher of the pool assigns to them."""
 
     role: ClassVar[str] = "backbone"
     address: PoolAddress
     caller: str
-    """The name of the caller. Pools serve callers round-robin."""
+    """Pools serve callers round-robin."""
     ledger: UsageLedger = field(default_factory=UsageLedger)
-    """Adds up the requests, replica seconds and GPU seconds of the calls through this handle."""
     _images: dict[str, RequestRef] = field(default_factory=dict[str, RequestRef])
     """References to the images that were sent before, by digest. Each image is stored once in Ray's object store, and
     this process owns it."""
@@ -182,9 +154,9 @@ class PooledBackbone:
         envelope = pack_chat(chat, self._images if chat.conversation else {})
         conversation = f"{self.caller}/{chat.conversation}" if chat.conversation else ""
         deaths, failure = 0, "died"
-        for _ in range(BACKBONE_LEASES):
+        for _ in range(_BACKBONE_LEASES):
             # One chat can kill a replica with all chats on it. Each is then tried once more alone, so that only that one fails.
-            alone = deaths == BACKBONE_DEATHS - 1
+            alone = deaths == _BACKBONE_DEATHS - 1
             lease: ReplicaLease = resolve(self.address.dispatcher.acquire.remote(self.caller, conversation, alone))
             result, error = self._ask(lease, envelope)
             resolve(self.address.dispatcher.release.remote(lease.id, result))
@@ -196,7 +168,7 @@ class PooledBackbone:
             if isinstance(error, ReplicaNotLoaded):
                 continue  # the replica had died before
             deaths, failure = deaths + 1, result.failure
-            if deaths == BACKBONE_DEATHS:
+            if deaths == _BACKBONE_DEATHS:
                 break
         reason = f"gave no answer within {self.address.deadline:g} s" if failure == "late" else "died"
         raise ServiceError(f"the {self.role} {reason} {deaths} times over this request")
@@ -223,23 +195,15 @@ class PooledBackbone:
 
 @dataclass(frozen=True)
 class Pools:
-    """The pools that one run uses. Each pool consists of the replicas of one model and a dispatcher."""
+    """The pools that one run uses."""
 
     addresses: Mapping[str, PoolAddress]
-    """The pools, by role: "target", "generator", "editor", "backbone", and "test_generator" if there is one."""
+    """By role: "target", "generator", "editor", "backbone", and "test_generator" if there is one."""
     kept: bool = False
     """Whether the pools are persistent, so that they also serve other runs."""
 
     def services(self, exemplars: Exemplars, caller: str) -> Services:
-        """Returns all services that one caller uses: the exemplars, and handles to pools.
-
-        There is one handle each for target, generator, editor and backbone. The handles add the cost of their calls to
-        a new `UsageLedger`, which is the `ledger` of the result.
-
-        Args:
-            exemplars: The exemplars of the target, which are dataset images selected for its units.
-            caller: The unique name of the caller, such as an investigation.
-        """
+        """Returns all services for one caller, with a new ledger. The name of the caller must be unique."""
         ledger = UsageLedger()
         return Services(
             target=PooledTarget(self.addresses["target"], caller, ledger),
@@ -251,53 +215,36 @@ class Pools:
         )
 
     def target(self, caller: str) -> PooledTarget:
-        """Returns a handle to the pool of the target network.
-
-        Args:
-            caller: The name of the caller, such as an investigation.
-        """
+        """Returns the target for one caller."""
         return PooledTarget(self.addresses["target"], caller)
 
     def test_generator(self, caller: str) -> PooledGenerator:
-        """Returns a handle to the generator of test images, which test the descriptions of units.
-
-        If the config names no separate generator for them, this is the generator that investigations use.
-        """
+        """Returns the generator of test images: that of the investigations if the config names no other."""
         return PooledGenerator(self.addresses.get(TEST_GENERATOR, self.addresses["generator"]), caller)
 
     def generator(self, caller: str) -> PooledGenerator:
-        """Returns a handle to the pool of the image generator that investigations use.
-
-        Args:
-            caller: The name of the caller, such as an investigation.
-        """
+        """Returns the generator of the investigations for one caller."""
         return PooledGenerator(self.addresses["generator"], caller)
 
     def leave(self, caller: str) -> None:
-        """Tells all pools that a caller has ended or died, so that they drop the requests of this caller.
-
-        Does not wait until the pools have done so.
-        """
+        """Tells all pools, without waiting, that a caller has ended or died, so that they drop its requests."""
         for address in self.addresses.values():
             address.dispatcher.leave.remote([caller])
 
     def release(self, role: str) -> None:
         """Ends the idle replicas of a pool that this run no longer needs, so that other pools can use their resources.
 
-        If a request arrives later, a replica is loaded again and answers it. Does nothing if the pools are persistent.
-
-        Args:
-            role: The name of the pool, such as "editor".
+        A later request starts a replica again. Does nothing if the pools are persistent.
         """
         if not self.kept:
             self.addresses[role].dispatcher.release_replicas.remote()
 
     def statistics(self) -> dict[str, PoolStatistics]:
-        """Returns the statistics of each pool. The keys are the names of the pools, such as "target"."""
+        """Returns the statistics of each pool, by role."""
         asked = {role: address.dispatcher.statistics.remote() for role, address in self.addresses.items()}
         return {role: resolve(reference) for role, reference in asked.items()}
 
 
 def _size(request: Any) -> int:
     image = getattr(request, "image", None)
-    return OVERHEAD + (len(image.data) if isinstance(image, EncodedImage) else 0)
+    return _OVERHEAD + (len(image.data) if isinstance(image, EncodedImage) else 0)

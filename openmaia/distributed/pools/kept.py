@@ -17,45 +17,36 @@ from openmaia.config.loading import to_dict
 from openmaia.config.schema import Config
 from openmaia.core.errors import OpenMaiaError, UsageError
 from openmaia.distributed.assembly import Assembly
-from openmaia.distributed.cluster.preflight import room
+from openmaia.distributed.cluster.preflight import check_room
 from openmaia.distributed.failures import resolve
 from openmaia.distributed.pools.handles import Pools
 from openmaia.distributed.pools.run_pools import run_pools
 from openmaia.distributed.pools.statistics import PoolStatistics
 
-NAMESPACE = "openmaia-pools"
+_NAMESPACE = "openmaia-pools"
 """The Ray namespace of the keepers."""
 
-STATUS = "status"
-"""Ray concurrency group of the keeper's methods `statistics` and `stop`, so that they can run while `start` runs."""
+_STATUS = "status"
+"""Ray concurrency group of the keeper's methods that can run while `start` runs."""
 
-SECTIONS = ("target", "generator", "editor", "backbone", "viewer", "pictures", "pools")
+_SECTIONS = ("target", "generator", "editor", "backbone", "viewer", "pictures", "pools")
 """The sections of a config that determine its pools, besides `evaluate.generator`."""
 
 
 def pools_name(config: Config) -> str:
-    """Returns the name that all persistent pools of a config share.
-
-    The models of persistent pools stay loaded after a run has ended. Configs with equal pools have the same name.
-    The name consists of the name of the target and a hash of the sections of the config that determine its pools.
-    """
+    """Returns the name of the persistent pools of a config: its target and a hash of what determines the pools."""
     values = to_dict(config)
-    sections = {section: values[section] for section in SECTIONS} | {"test": values["evaluate"]["generator"]}
+    sections = {section: values[section] for section in _SECTIONS} | {"test": values["evaluate"]["generator"]}
     text = json.dumps(sections, sort_keys=True)
     return f"{config.target.name}-{hashlib.sha256(text.encode()).hexdigest()[:12]}"
 
 
 @dataclass(slots=True)
 class PoolKeeper:
-    """A Ray actor that owns the persistent pools of one config.
-
-    A pool consists of the replicas (processes) that each hold a copy of one model. The models of a persistent pool stay
-    loaded after a run has ended.
-    """
+    """A Ray actor that owns the persistent pools of one config."""
 
     config: Config
     assembly: Assembly
-    """Loads the models."""
     _stack: ExitStack = field(default_factory=ExitStack)
     _pools: Pools | None = None
 
@@ -63,39 +54,28 @@ class PoolKeeper:
         return f"pools {pools_name(self.config)}"
 
     def start(self) -> Pools:
-        """Starts the persistent pools of the config if they are not running, and returns handles to them."""
+        """Starts the pools if they are not running."""
         if self._pools is None:
             self._pools = replace(self._stack.enter_context(run_pools([self.config], self.assembly))[0], kept=True)
         return self._pools
 
-    @ray.method(concurrency_group=STATUS)
+    @ray.method(concurrency_group=_STATUS)
     def statistics(self) -> dict[str, PoolStatistics]:
-        """Returns the statistics of each pool by its role, such as "generator".
-
-        The dict is empty if the pools are still starting.
-        """
+        """Returns the statistics by role. The dict is empty while the pools are starting."""
         return self._pools.statistics() if self._pools is not None else {}
 
-    @ray.method(concurrency_group=STATUS)
+    @ray.method(concurrency_group=_STATUS)
     def stop(self) -> None:
-        """Ends the persistent pools of the config."""
+        """Ends the pools."""
         self._stack.close()
 
 
 _as_actor: Any = ray.remote
-_RemoteKeeper = _as_actor(concurrency_groups={STATUS: 1})(PoolKeeper)
+_RemoteKeeper = _as_actor(concurrency_groups={_STATUS: 1})(PoolKeeper)
 
 
 def up(config: Config, assembly: Assembly, say: Callable[[str], None] = lambda line: None) -> str:
     """Starts the persistent pools of a config if they are not running, and returns their name.
-
-    A pool consists of the replicas (processes) that each hold a copy of one model. The models of persistent pools stay
-    loaded after a run has ended, until `down` ends the pools.
-
-    Args:
-        config: The config of the pools.
-        assembly: Loads the models.
-        say: Receives messages for the user, for example while the command waits for nodes to join the cluster.
 
     Raises:
         UsageError: If `ray.address` is "local", because that cluster ends with this process, or if the cluster is too
@@ -109,8 +89,8 @@ def up(config: Config, assembly: Assembly, say: Callable[[str], None] = lambda l
     name = pools_name(config)
     is_new = _find(name) is None
     if is_new:
-        room([config], say)
-    options = {"name": name, "namespace": NAMESPACE, "lifetime": "detached", "get_if_exists": True, "num_cpus": 0}
+        check_room([config], say)
+    options = {"name": name, "namespace": _NAMESPACE, "lifetime": "detached", "get_if_exists": True, "num_cpus": 0}
     keeper = _RemoteKeeper.options(**options).remote(config, assembly)
     try:
         resolve(keeper.start.remote())
@@ -132,23 +112,15 @@ def down(config: Config) -> bool:
 
 
 def names() -> list[str]:
-    """Returns the names of the persistent pools on this cluster, sorted: one name for all pools of a config.
-
-    The models of persistent pools stay loaded after a run has ended.
-    """
+    """Returns the names of the persistent pools on this cluster, sorted."""
     actors: Any = ray.util.list_named_actors(all_namespaces=True)
-    return sorted(actor["name"] for actor in actors if actor["namespace"] == NAMESPACE)
+    return sorted(actor["name"] for actor in actors if actor["namespace"] == _NAMESPACE)
 
 
 def statistics(name: str) -> dict[str, PoolStatistics]:
-    """Returns the statistics of persistent pools, whose models stay loaded after a run has ended.
+    """Returns the statistics of persistent pools by role, given their name.
 
-    Args:
-        name: The name that the pools of one config share, as returned by `pools_name`.
-
-    Returns:
-        The statistics of each pool by its role, such as "generator". The dict is empty if no pools with this name are
-        running, or if they are still starting.
+    The dict is empty if no pools with this name are running, or if they are still starting.
     """
     keeper = _find(name)
     return resolve(keeper.statistics.remote()) if keeper is not None else {}
@@ -160,9 +132,8 @@ def kept_or_own_pools(
 ) -> Generator[list[Pools]]:
     """Context manager that yields the pools of each config, in the order of the configs.
 
-    A pool consists of the replicas (processes) that each hold a copy of one model. Persistent pools stay loaded between
-    runs. They are used if they are running for every config. Otherwise new pools are started for all configs, and end
-    with the block.
+    Persistent pools are used if they are running for every config. Otherwise new pools are started for all configs, and
+    end with the block.
     """
     keepers = [keeper for config in configs if (keeper := _find(pools_name(config))) is not None]
     if len(keepers) == len(configs):
@@ -175,6 +146,6 @@ def kept_or_own_pools(
 
 def _find(name: str) -> Any | None:
     try:
-        return ray.get_actor(name, namespace=NAMESPACE)
+        return ray.get_actor(name, namespace=_NAMESPACE)
     except ValueError:
         return None

@@ -5,14 +5,14 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import ray
 from ray.exceptions import RayError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-from openmaia.distributed.cluster.placement import FreePlaces, Place, release, spanning
+from openmaia.distributed.cluster.placement import FreePlaces, Place
 from openmaia.distributed.cluster.resources import ROUNDING, ResourceRequest, of_replica
 from openmaia.distributed.pools.autoscaling import OfferedLoad, PoolClaim, ScalingPolicy, shares_if_short
 from openmaia.distributed.pools.dispatch.cache import CacheSpec
@@ -21,16 +21,16 @@ from openmaia.distributed.pools.replica import PoolSpec, Replica
 from openmaia.distributed.pools.status import PoolStatus
 
 STEP_SECONDS = 0.5
-"""Time in seconds between two updates of the pools."""
+"""Time between two updates of the pools."""
 
-END_SECONDS = 5.0
-"""Longest wait in seconds for unfinished calls to the dispatchers when the pools of a run end. Without the wait, Ray
-would report these calls as failed. The wait is short, because the command has to end within 15 s after a signal, even
-if the cluster is gone and no call is answered."""
+_END_SECONDS = 5.0
+"""Longest wait for unfinished calls to the dispatchers when the pools of a run end. Without the wait, Ray would report
+these calls as failed. The wait is short, because the command has to end within 15 s after a signal, even if the cluster
+is gone."""
 
-LOST_SECONDS = 10.0
-"""Time in seconds after which a replica that has not started in its reserved resources counts as lost, because the node
-of these resources may be lost. It is replaced by a new replica if other reserved resources are free."""
+_STUCK_SECONDS = 10.0
+"""Seconds after which a replica that has not started is replaced by one in free reserved resources, if there are any.
+Its own node may be lost, or the free resources of the cluster may not fit it."""
 
 _log = logging.getLogger(__name__)
 
@@ -40,20 +40,15 @@ _RemoteReplica: Any = ray.remote(Replica)
 
 @dataclass(frozen=True, slots=True)
 class Room:
-    """Limits of the number of replicas that a pool may have. A pool consists of the replicas of one model.
-
-    They follow from the free resources and from the demand of the pools that compete for the same resources.
-    """
+    """The arguments `share` and `room` of `ScalingPolicy.desired`, by what competing pools have and want."""
 
     share: int | None = None
-    """The argument `share` of `ScalingPolicy.desired`."""
     free: int | None = None
-    """The argument `room` of `ScalingPolicy.desired`."""
 
 
 @dataclass(slots=True)
 class PoolManager:
-    """Owns the replicas of one pool and the dispatcher, which distributes requests to them.
+    """Owns the replicas and the dispatcher of one pool.
 
     The dispatcher runs on the node of the driver. Ray restarts dispatcher and replicas if they die, and the dispatcher
     then loads the models of the replicas again.
@@ -61,37 +56,30 @@ class PoolManager:
 
     spec: PoolSpec
     cache: CacheSpec | None = None
-    """The settings of the cache of generated images. None disables it."""
+    """None disables the cache."""
     places: Sequence[Place] = ()
     """Reserved resources for the initial replicas."""
     dispatcher: Any = None
-    """The Ray actor handle of the dispatcher; set when the manager is constructed."""
+    """The Ray actor handle."""
     status: PoolStatus | None = None
     """The last status of the dispatcher. None before the first one."""
     policy: ScalingPolicy | None = None
-    """Determines the number of replicas. None selects a policy with the limits of the pool's config."""
+    """None selects a policy with the limits of the pool's config."""
     load: OfferedLoad = field(default_factory=OfferedLoad)
-    """Measures how many replicas the requests would keep busy."""
     autoscaled: bool = False
     """Whether nodes are added to the cluster for replicas that wait for resources."""
     free_places: FreePlaces = field(default_factory=FreePlaces)
     """Reserved resources that the pools of the same run no longer use."""
     _actors: dict[int, Any] = field(default_factory=dict[int, Any])
-    """The Ray actor handles of the replicas, by index of the replica."""
     _places: dict[int, Place] = field(default_factory=dict[int, Place])
     """The places of the replicas that use reserved resources, by index of the replica."""
     _draining: set[int] = field(default_factory=set[int])
-    """Indices of replicas that get no more work and are ended when they are idle."""
     _policy: ScalingPolicy = field(init=False)
-    """The policy that is used: `policy`, or the one that None selects."""
     _pending: Any = None
     """The Ray object reference of the status that was requested from the dispatcher; None if none was."""
-    _unplaced_since: float | None = None
-    """Time since which some replicas have not started; None if all have."""
     _unplaced: dict[int, float] = field(default_factory=dict[int, float])
-    """The replicas that have not started, by index, each with the time since which this is known."""
+    """The replicas that have not started, each with the time since which this is known."""
     _next_index: int = 0
-    """The index of the next replica that is started."""
 
     def __post_init__(self) -> None:
         config = self.spec.config
@@ -113,11 +101,7 @@ class PoolManager:
         self._publish()
 
     def step(self, now: float, room: Room) -> Sequence[str]:
-        """Checks the status of the dispatcher and starts or ends replicas accordingly. Does not wait.
-
-        Args:
-            now: Time of a monotonic clock, in seconds.
-            room: The limits of the number of replicas.
+        """Starts or ends replicas by the last status of the dispatcher. Does not wait.
 
         Returns:
             Messages for the user.
@@ -137,7 +121,6 @@ class PoolManager:
         self.status = status
         self._policy.is_released |= status.released
         self.load.update(status.statistics, now)
-        self._unplaced_since = (self._unplaced_since or now) if self.is_waiting else None
         self._unplaced = {index: self._unplaced.get(index, now) for index in status.unplaced}
         self._scale(status, now, room)
         return status.notes
@@ -145,11 +128,11 @@ class PoolManager:
     @property
     def request(self) -> ResourceRequest:
         """The resources that one replica requests."""
-        return replace(of_replica(self.spec.role, self.spec.config), stages=self.spec.stages)
+        return of_replica(self.spec.role, self.spec.config)
 
     @property
     def is_waiting(self) -> bool:
-        """Whether the pool has replicas that Ray has not started yet, for example because no node has room for them."""
+        """Whether the pool has replicas that Ray has not started."""
         return self.status is not None and len(self.status.unplaced) > 0
 
     @property
@@ -163,33 +146,19 @@ class PoolManager:
         return self.status is not None and self.status.statistics.replicas > 0
 
     @property
-    def kind(self) -> tuple[float, float, int, tuple[tuple[str, str], ...]]:
-        """What a replica requests: GPUs, CPUs, number of stages (see `ResourceRequest`), and node labels.
-
-        Pools of one kind compete for the same resources.
-        """
+    def kind(self) -> tuple[float, float, tuple[tuple[str, str], ...]]:
+        """What a replica requests: GPUs, CPUs, and node labels. Pools of one kind compete for the same resources."""
         request = self.request
-        return request.gpus, request.cpus, request.stages, tuple(sorted(request.labels.items()))
+        return request.gpus, request.cpus, tuple(sorted(request.labels.items()))
 
     def claim(self, now: float) -> PoolClaim:
-        """Returns the load of the pool and its numbers of replicas, from which `fair_shares` computes its share.
-
-        Args:
-            now: Time of a monotonic clock, in seconds.
-        """
+        """Returns the claim of the pool at time `now` of a monotonic clock."""
         demand, unplaced = (self.status.demand, self.status.unplaced) if self.status is not None else (0.0, ())
-        waited = 0.0 if self._unplaced_since is None else now - self._unplaced_since
+        waited = now - min(self._unplaced.values(), default=now)
         return self._policy.claim(self.load.value, demand, len(self._actors.keys() - set(unplaced)), waited)
 
     def end(self, seconds: float) -> list[str]:
-        """Ends all processes of the pool: its replicas and the dispatcher.
-
-        Args:
-            seconds: The longest wait for the last messages of the dispatcher before it is ended.
-
-        Returns:
-            The last messages of the dispatcher, for the user.
-        """
+        """Ends all processes of the pool. Waits at most `seconds` for the last messages of the dispatcher, and returns them."""
         asked = [*([self._pending] if self._pending is not None else []), self.dispatcher.status.remote()]
         notes: list[str] = []
         for reference in ray.wait(asked, num_returns=len(asked), timeout=seconds)[0]:
@@ -197,9 +166,6 @@ class PoolManager:
                 notes += ray.get(reference).notes
         for actor in (self.dispatcher, *self._actors.values()):
             ray.kill(actor)
-        if self.request.spans_nodes:
-            for place in self._places.values():
-                release(place.group)
         return notes
 
     def _scale(self, status: PoolStatus, now: float, room: Room) -> None:
@@ -208,7 +174,7 @@ class PoolManager:
             ray.kill(self._actors.pop(index))
             self._draining.discard(index)
             if index in self._places:
-                self._free(self._places.pop(index))
+                self.free_places.give_back(self._places.pop(index))
         # Those that Ray has not started are ended first, then the latest.
         active = sorted(set(self._actors) - self._draining, key=lambda index: (index not in status.unplaced, -index))
         wanted = self._policy.desired(
@@ -224,38 +190,20 @@ class PoolManager:
             self._add_replica(self._free_place())
         for index in active[: max(len(active) - wanted, 0)]:
             self._drain(index)
-            if self._is_lost(index, now):
-                self._places.pop(index, None)
-        moved = self._move_unplaced(status, now) if wanted == len(active) else False
-        if ended or wanted > len(active) or moved:
+        replaced = wanted == len(active) and self._replace_stuck(now)
+        if ended or wanted > len(active) or replaced:
             self._publish()
 
-    def _move_unplaced(self, status: PoolStatus, now: float) -> bool:
-        """Replaces replicas that wait for resources by new ones in free places. Returns whether any was replaced."""
-        moved = False
-        for index in status.unplaced:
-            is_kept = index in self._actors and index not in self._draining
-            is_waiting = index not in self._places or self._is_lost(index, now)
-            if is_kept and is_waiting and (place := self._free_place()):
-                self._places.pop(index, None)
+    def _replace_stuck(self, now: float) -> bool:
+        stuck = [index for index, since in self._unplaced.items() if now - since > _STUCK_SECONDS]
+        replaced = False
+        for index in stuck:
+            if index in self._actors and index not in self._draining and (place := self._free_place()):
+                self._places.pop(index, None)  # Ray may never find another node for it, so nobody else gets it
                 self._drain(index)
                 self._add_replica(place)
-                moved = True
-        return moved
-
-    def _is_lost(self, index: int, now: float) -> bool:
-        """Returns whether the node of a replica's place may be lost, because the replica does not start there.
-
-        A place that spans nodes is not replaced: Ray moves the lost part of it when there are GPUs for it.
-        """
-        return not self.request.spans_nodes and now - self._unplaced.get(index, now) > LOST_SECONDS
-
-    def _free(self, place: Place) -> None:
-        """Frees the reserved resources of a replica that has ended."""
-        if self.request.spans_nodes:
-            release(place.group)
-        else:
-            self.free_places.give_back(place)
+                replaced = True
+        return replaced
 
     def _free_place(self) -> Place | None:
         return self.free_places.take(self.request)
@@ -266,11 +214,6 @@ class PoolManager:
 
     def _add_replica(self, place: Place | None) -> None:
         request = self.request
-        if place is None and request.spans_nodes:
-            try:
-                place = spanning(request)
-            except RayError:
-                return  # the cluster does not answer; the next step tries again
         index = self._next_index
         self._next_index += 1
         options: dict[str, Any] = {"label_selector": dict(request.labels) or None}
@@ -279,23 +222,21 @@ class PoolManager:
             options = {"scheduling_strategy": place.strategy()}
         self._actors[index] = _RemoteReplica.options(
             num_cpus=request.cpus,
-            num_gpus=0 if request.spans_nodes else request.gpus,  # those of several nodes belong to vLLM's processes
+            num_gpus=request.gpus,
             max_concurrency=max(self.spec.concurrency, 1) + 1,
             max_restarts=-1,
             **options,
-        ).remote(
-            f"{self.spec.role}-{index}", self.spec.make, self.spec.concurrency < 2, request.gpus, request.spans_nodes
-        )
+        ).remote(f"{self.spec.role}-{index}", self.spec.make, self.spec.concurrency < 2, request.gpus)
 
     def _publish(self) -> None:
-        """Tells the dispatcher which replicas exist and which are draining. A restarted dispatcher has lost this."""
+        # A restarted dispatcher knows neither the replicas nor which of them are draining.
         self.dispatcher.update.remote(dict(self._actors))
         for index in self._draining:
             self.dispatcher.drain.remote(index)
 
 
 @contextmanager
-def managed(
+def manage(
     managers: Sequence[PoolManager],
     say: Callable[[str], None] = lambda line: None,
     loaded: Callable[[int, float], None] = lambda number, seconds: None,
@@ -307,8 +248,8 @@ def managed(
     Args:
         managers: One manager for each pool.
         say: Receives the output of models that are loading, and their errors. It is also called from the thread.
-        loaded: Called when the first replica of a pool is ready, with the index of its manager and the time since the
-            pools began to load, in seconds. It is called from the thread.
+        loaded: Called from the thread when the first replica of a pool is ready, with the index of its manager and the
+            seconds since the pools began to load.
     """
     over = threading.Event()
     loading = dict(enumerate(managers))
@@ -337,15 +278,14 @@ def managed(
         yield
     finally:
         over.set()
-        thread.join(END_SECONDS)
-        until = time.monotonic() + END_SECONDS
+        thread.join(_END_SECONDS)
+        until = time.monotonic() + _END_SECONDS
         for manager in managers:
             for line in manager.end(max(until - time.monotonic(), 0.0)):
                 say(line)
 
 
 def _room(managers: Sequence[PoolManager], now: float) -> list[Room]:
-    """Returns the resources that each pool may take. Pools share if they are of one kind."""
     rooms = [Room()] * len(managers)
     growing = {manager.kind for manager in managers if manager.wants_more and not manager.autoscaled}
     kinds = [kind for kind in growing if any(kind[:2])]
@@ -376,7 +316,7 @@ def unused_gpu_room(share: float, available: float, total: float, placed: int) -
     Args:
         share: Number of GPUs that a replica requests. Below 1, it has to fit on a single GPU: free fractions of several
             GPUs do not add up.
-        available: Number of free GPUs: the sum of the free fractions of all GPUs.
+        available: The sum of the free fractions of all GPUs.
         total: Number of GPUs of the cluster.
         placed: Number of replicas with this request that have their GPUs already.
     """

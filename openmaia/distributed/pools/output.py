@@ -5,10 +5,10 @@ import re
 from dataclasses import dataclass, field
 from pathlib import Path
 
-MAX_BYTES = 64 * 2**10
+_MAX_BYTES = 64 * 2**10
 """Largest number of bytes that one call reads from a file. Of longer output, only the end is read."""
 
-RAY_MARK = re.compile(r":\w+:")
+_RAY_MARK = re.compile(r":\w+:")
 """Matches the start of lines that Ray writes into its logs to name the actor or task."""
 
 
@@ -28,17 +28,14 @@ class OutputReader:
                 self._positions[path] = path.stat().st_size
 
     def read(self) -> list[str]:
-        """Returns the lines that were written since the last call.
-
-        If a line was overwritten, like that of a progress bar, only its last state is returned.
-        """
+        """Returns the lines since the last call. Of a line that was overwritten, like that of a progress bar, the last state."""
         lines: list[str] = []
         for path, position in self._positions.items():
             with path.open("rb") as file:
                 end = file.seek(0, os.SEEK_END)
-                file.seek(max(position, end - MAX_BYTES))
+                file.seek(max(position, end - _MAX_BYTES))
                 text = file.read(max(end - position, 0)).decode(errors="replace")
             self._positions[path] = end
             states = [line.rstrip("\r").rpartition("\r")[2].strip() for line in text.split("\n")]
-            lines += [state for state in states if state and not RAY_MARK.match(state)]
+            lines += [state for state in states if state and not _RAY_MARK.match(state)]
         return lines

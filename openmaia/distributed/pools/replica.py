@@ -1,37 +1,34 @@
 """The replica actor, which holds one model and answers requests, and the description of a pool of replicas."""
 
 import os
+import tempfile
 import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 import ray
+from filelock import FileLock
 from ray.exceptions import RayError
-from ray.util.placement_group import get_current_placement_group
 
 from openmaia.config.machine import PoolConfig
 from openmaia.core.errors import HostDead, ServiceError
 from openmaia.core.images import EncodedImage
 from openmaia.core.messages import Chat, Message
 from openmaia.distributed.pools.dispatch.queueing import RequestRef
-from openmaia.distributed.pools.gpu_lock import loading_turn
 from openmaia.distributed.pools.output import OutputReader
 
-IMAGE_CACHE_BYTES = 256 * 2**20
-"""Size in bytes of the image cache of a language model's replica. For the next turn of a conversation, cached images
-need not be fetched again."""
-
-GROUP_SECONDS = 30
-"""Time in seconds between two checks whether all resources of a replica that spans nodes are there."""
+_IMAGE_CACHE_BYTES = 256 * 2**20
+"""Size in bytes of the image cache of a backbone's replica."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolSpec:
-    """The description of a pool: its model and its settings."""
+    """The description of a pool."""
 
     role: str
     """The name of the service in messages and metrics, such as "generator"."""
@@ -43,8 +40,6 @@ class PoolSpec:
     another."""
     run: str = ""
     """The name of the run, for metrics."""
-    stages: int = 1
-    """See `ResourceRequest.stages`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,18 +49,14 @@ class BatchResult:
     values: list[Any]
     """One answer for each request, or a `LostRequest` if the request could not be read."""
     seconds: float
-    """This batch's share of the busy time of the replica, see `BusyClock`."""
+    """The time that the replica spent on the batch. For a chat, it is divided by the number of concurrent chats."""
 
 
 @dataclass(frozen=True, slots=True)
 class LostRequest:
-    """Returned by a replica instead of an answer if it cannot read the data of a request.
-
-    This happens if the process that stored the data in Ray's object store has died.
-    """
+    """Stands for an answer if the process that stored the request in Ray's object store has died."""
 
     reason: str
-    """The type of Ray's exception and an explanation, in one line."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,56 +65,17 @@ class ChatEnvelope:
 
     chat: Chat
     images: Mapping[str, RequestRef]
-    """References to the images, by digest."""
+    """By digest."""
 
 
 class ReplicaNotLoaded(HostDead):
     """Raised by a replica whose model is not loaded, because Ray has restarted its process after a death."""
 
 
-class BusyClock:
-    """Divides the busy time of a replica equally among the batches that run concurrently.
-
-    The shares of all batches add up to the busy time. A virtual clock advances by dt / n while n batches run, and the
-    share of a batch is the time that passes on this clock during the batch. This is the virtual time of processor
-    sharing and fair queueing. Times are in seconds.
-    """
-
-    def __init__(self) -> None:
-        self._virtual = 0.0
-        self._running = 0
-        self._updated = 0.0
-        self._lock = threading.Lock()
-
-    def begin(self, now: float) -> float:
-        """Starts a batch at time `now` of a monotonic clock. Returns the virtual time, which `end` needs."""
-        with self._lock:
-            self._advance(now)
-            self._running += 1
-            return self._virtual
-
-    def end(self, now: float, reading: float) -> float:
-        """Ends a batch and returns its share of the busy time of the replica, in seconds.
-
-        Args:
-            now: Current time of the clock that `begin` used.
-            reading: The return value of `begin` for this batch.
-        """
-        with self._lock:
-            self._advance(now)
-            self._running -= 1
-            return self._virtual - reading
-
-    def _advance(self, now: float) -> None:
-        if self._running:
-            self._virtual += (now - self._updated) / self._running
-        self._updated = now
-
-
 class ImageCache:
     """A cache of the images that conversations on this replica used last, by digest. It is thread-safe."""
 
-    def __init__(self, max_bytes: int = IMAGE_CACHE_BYTES):
+    def __init__(self, max_bytes: int = _IMAGE_CACHE_BYTES):
         self._max_bytes, self._bytes = max_bytes, 0
         self._images: OrderedDict[str, EncodedImage] = OrderedDict()
         self._lock = threading.Lock()
@@ -153,7 +105,7 @@ class ImageCache:
 
 @dataclass(frozen=True, slots=True)
 class ImageDigest:
-    """Stands for an image in the messages of a chat that is sent to a replica (see `ChatEnvelope`)."""
+    """Stands for an image in a chat that is sent to a replica."""
 
     digest: str
 
@@ -161,10 +113,7 @@ class ImageDigest:
 def pack_chat(chat: Chat, places: dict[str, RequestRef]) -> ChatEnvelope:
     """Returns a chat with digests in place of its images, and stores new images in Ray's object store.
 
-    Args:
-        chat: The chat with images.
-        places: References to the images that were stored by earlier calls, by digest. This call adds references to the
-            new images.
+    `places` holds references to the images that earlier calls have stored, by digest. The new ones are added to it.
     """
     images = {image.digest: image for message in chat.messages for image in message.images}
     new = [digest for digest in images if digest not in places]
@@ -196,14 +145,12 @@ class Replica:
     serial: bool = True
     """Whether the model must be called by one thread at a time."""
     num_gpus: float = 0.0
-    """GPUs that the replica reserves; may be a fraction."""
-    spans_nodes: bool = False
-    """Whether these GPUs may be on several nodes, in a placement group of the replica's own."""
     _host: Any = None
     """The object that `make` returned; None until the model is loaded."""
     _loading: threading.Lock = field(default_factory=threading.Lock)
     _serving: threading.Lock = field(default_factory=threading.Lock)
-    _clock: BusyClock = field(default_factory=BusyClock)
+    _running: set[int] = field(default_factory=set[int])
+    """The threads that call the model now."""
     _images: ImageCache = field(default_factory=ImageCache)
     _output: OutputReader = field(default_factory=OutputReader)
 
@@ -215,18 +162,12 @@ class Replica:
         return ray.get_runtime_context().get_node_id()
 
     def load(self) -> None:
-        """Loads the model with `make` (see `PoolSpec.make`) if it is not loaded yet.
-
-        Raises:
-            Exception: Any exception that `make` raises.
-        """
+        """Loads the model if it is not loaded yet. Raises whatever `make` raises."""
         with self._loading:
             if self._host is None:
                 # For processes that vLLM starts: a machine may run several clusters.
                 os.environ["RAY_ADDRESS"] = ray.get_runtime_context().gcs_address
-                if self.spans_nodes:
-                    _wait_for_group()
-                with loading_turn(self.num_gpus):
+                with _loading_turn(self.num_gpus):
                     self._host = self.make()
 
     def output(self) -> list[str]:
@@ -234,11 +175,7 @@ class Replica:
         return self._output.read()
 
     def answer(self, method: str, references: Sequence[RequestRef]) -> BatchResult:
-        """Answers one batch of requests.
-
-        Args:
-            method: The method of the model.
-            references: References to the requests in Ray's object store.
+        """Answers one batch of requests with a method of the model.
 
         Raises:
             ReplicaNotLoaded: If the model is not loaded.
@@ -254,7 +191,7 @@ class Replica:
         return BatchResult(values, result.seconds)
 
     def reply(self, envelope: ChatEnvelope) -> BatchResult:
-        """Answers one chat with a language model. Raises the same exceptions as `answer`."""
+        """Answers one chat. Raises the same exceptions as `answer`."""
         return self._call("reply", [self._images.unpack(envelope)])
 
     def _call(self, method: str, requests: list[Any]) -> BatchResult:
@@ -263,31 +200,32 @@ class Replica:
         if not requests:
             return BatchResult([], 0.0)
         with self._serving if self.serial else nullcontext():
-            reading = self._clock.begin(time.monotonic())
+            thread = threading.get_ident()
+            self._running.add(thread)
+            began, at_first = time.monotonic(), len(self._running)
             try:
                 if method == "info":
                     values = [self._host.info() for _ in requests]
                 else:
                     values = getattr(self._host, method)(requests)
+                # The larger number, so that chats that begin or end together are not charged as if each were alone.
+                seconds = (time.monotonic() - began) / max(at_first, len(self._running))
             finally:
-                seconds = self._clock.end(time.monotonic(), reading)
+                self._running.discard(thread)
         return BatchResult(values, seconds)
 
 
-def _wait_for_group() -> None:
-    """Waits until all resources of this actor's placement group are there.
-
-    After the loss of another node, this process may restart long before Ray finds GPUs in place of the lost ones.
-    """
-    group, is_said = get_current_placement_group(), False
-    while group is not None and not group.wait(GROUP_SECONDS):
-        if not is_said:
-            print("waiting for GPUs in place of those of a lost node", flush=True)  # see `output`
-            is_said = True
+def _loading_turn(num_gpus: float) -> AbstractContextManager[object]:
+    # While vLLM loads, it takes all growth of the GPU's used memory for its own, and sizes its KV cache by what is left.
+    # The weights of another replica that shares the GPU must not arrive meanwhile. The system releases the lock of a
+    # process that dies.
+    if not 0 < num_gpus < 1:
+        return nullcontext()
+    gpu = "-".join(ray.get_runtime_context().get_accelerator_ids()["GPU"])
+    return FileLock(Path(tempfile.gettempdir()) / f"openmaia-{os.getuid()}-gpu-{gpu}.lock")
 
 
 def _fetch(payloads: set[Any]) -> dict[Any, list[Any] | LostRequest]:
-    """Fetches objects from Ray's object store. An object whose owner has died is replaced by a `LostRequest`."""
     fetched: dict[Any, list[Any] | LostRequest] = {}
     for payload in payloads:
         try:
@@ -302,5 +240,5 @@ def _request(payload: list[Any] | LostRequest, index: int) -> Any:
 
 
 def lost(value: LostRequest) -> ServiceError:
-    """Returns the error for the caller of a request whose data the replica could not read (see `LostRequest`)."""
+    """Returns the error for the caller of a lost request."""
     return ServiceError(f"a request was lost: {value.reason}")

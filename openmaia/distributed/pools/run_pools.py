@@ -12,14 +12,14 @@ from openmaia.config.schema import Config, pool_roles, test_generator
 from openmaia.core.components import identity
 from openmaia.core.paths import user_path
 from openmaia.distributed.assembly import Assembly
-from openmaia.distributed.cluster.placement import FreePlaces, Place, reserved
+from openmaia.distributed.cluster.placement import FreePlaces, Place, reserve
 from openmaia.distributed.cluster.resources import of_pool
 from openmaia.distributed.pools.dispatch.cache import CacheSpec
 from openmaia.distributed.pools.handles import PoolAddress, Pools
-from openmaia.distributed.pools.manager import PoolManager, managed
+from openmaia.distributed.pools.manager import PoolManager, manage
 from openmaia.distributed.pools.replica import PoolSpec
 
-LOADING = "loading.json"
+_LOADING = "loading.json"
 """File in `paths.cache` with the times in seconds that models took to load, by a hash of their configs."""
 
 
@@ -27,31 +27,23 @@ LOADING = "loading.json"
 def run_pools(
     configs: Sequence[Config], assembly: Assembly, say: Callable[[str], None] = lambda line: None
 ) -> Iterator[list[Pools]]:
-    """Context manager that starts the pools of several runs. A pool consists of the replicas (processes) of one model.
+    """Context manager that starts the pools of several runs and yields those of each, in the order of the configs.
 
-    Each run has its own pool for its target, the network under study. The runs share all other pools, which are built
-    from the first config. The replicas load concurrently, except that replicas on the same GPU load one after another.
-    If this process dies, Ray ends the replicas.
-
-    Args:
-        configs: One config for each run.
-        assembly: Loads the models.
-        say: Receives a message if replicas wait for resources, and the output of models that are loading.
-
-    Yields:
-        The pools of each run, in the order of the configs.
+    Each run has its own pool for its target. The runs share all other pools, which are built from the first config. If
+    this process dies, Ray ends the replicas. `say` receives a message if replicas wait for resources, and the output of
+    models that are loading.
     """
     shared_roles = [role for role in pool_roles(configs[0]) if role != "target"]
     wanted = [(role, configs[0]) for role in shared_roles] + [("target", config) for config in configs]
     requests = [of_pool(role, config) for role, config in wanted]
-    with reserved(requests, say, grows=configs[0].ray.autoscaling) as places:
+    with reserve(requests, say, grows=configs[0].ray.autoscaling) as places:
         free = FreePlaces()
         managers = [
             make_manager(role, config, assembly, places_of_role, free)
             for (role, config), places_of_role in zip(wanted, places, strict=True)
         ]
         times = LoadingTimes(wanted, say)
-        with managed(managers, say, times.loaded):
+        with manage(managers, say, times.loaded):
             shared = {manager.spec.role: _address(manager) for manager in managers[: len(shared_roles)]}
             yield [Pools({"target": _address(target), **shared}) for target in managers[len(shared_roles) :]]
 
@@ -66,7 +58,7 @@ class LoadingTimes:
 
     def __init__(self, pools: Sequence[tuple[str, Config]], say: Callable[[str], None]):
         self._say = say
-        self._file = user_path(pools[0][1].paths.cache) / LOADING
+        self._file = user_path(pools[0][1].paths.cache) / _LOADING
         self._keys = [
             f"generator {to_dict(config)['evaluate']['generator']}"
             if role == TEST_GENERATOR
@@ -83,12 +75,7 @@ class LoadingTimes:
         say(f"loading {', '.join(self._names)}: {estimate}")
 
     def loaded(self, number: int, seconds: float) -> None:
-        """Tells the user that a pool is loaded, and stores the time that it took.
-
-        Args:
-            number: The index of the pool in `pools`.
-            seconds: The time from the start of the pools until its first replica was ready.
-        """
+        """Says and stores that the pool with this index was loaded, so many seconds after the start of the pools."""
         self._say(f"loaded {self._names[number]} in {seconds:.0f} s")
         with suppress(OSError):
             self._file.parent.mkdir(parents=True, exist_ok=True)
@@ -110,9 +97,7 @@ def _digest(key: str) -> str:
 def make_manager(
     role: str, config: Config, assembly: Assembly, places: Sequence[Place] = (), free: FreePlaces | None = None
 ) -> PoolManager:
-    """Returns the manager of one pool, which consists of the replicas (processes) of one model.
-
-    The dispatcher, a process that distributes requests to the replicas, is started at once. The replicas are not.
+    """Returns the manager of one pool. Its dispatcher is started at once, its replicas are not.
 
     Args:
         role: The service, such as "generator".
@@ -127,7 +112,6 @@ def make_manager(
         config=getattr(config.pools, role),
         concurrency=assembly.concurrency(role, config),
         run=config.name,
-        stages=of_pool(role, config).stages,
     )
     return PoolManager(
         spec=spec,

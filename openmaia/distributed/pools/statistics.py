@@ -5,11 +5,11 @@ from dataclasses import asdict, dataclass, field
 
 from ray.util.metrics import Counter, Gauge, Histogram
 
-GAUGES = ("waiting", "outside", "under_way", "replicas", "longest_queue_seconds")
-"""Names of the statistics that are published as gauges: current values and a maximum. All others are sums, which only
-grow and are published as counters."""
+_GAUGES = ("waiting", "outside", "under_way", "replicas", "longest_queue_seconds")
+"""The statistics that are published as gauges: current values and a maximum. All others are sums, which only grow and are
+published as counters."""
 
-LATENCY_BOUNDS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0)
+_LATENCY_BOUNDS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0)
 """Bucket boundaries of the latency histogram, in seconds. Ray exports exact counts and an estimated sum."""
 
 
@@ -18,9 +18,8 @@ class PoolStatistics:
     """Statistics of a pool since its dispatcher started. Times are in seconds."""
 
     requests: int = 0
-    """Number of requests that arrived, including those answered from the cache."""
+    """With those answered from the cache."""
     batches: int = 0
-    """Number of batches sent to replicas."""
     batched: int = 0
     """Number of requests sent to replicas, with retries. batched / batches is the mean batch size."""
     batch_fill: float = 0.0
@@ -30,15 +29,13 @@ class PoolStatistics:
     busy_seconds: float = 0.0
     """Time in which a replica had work, summed over replicas."""
     service_seconds: float = 0.0
-    """Time that replicas spent on answered batches. A replica may process several batches at once, so the duration of a
-    batch is divided by the number of batches that the replica had when the batch ended. For language models, each chat
-    counts as a batch. Its duration is divided by the largest number of chats that a replica answers concurrently."""
+    """Time that replicas spent on answered batches. For language models, each chat counts as a batch. Its duration is
+    divided by the largest number of chats that a replica answers concurrently."""
     replica_seconds: float = 0.0
     """Time in which a replica was ready, summed over replicas. busy_seconds / replica_seconds is the utilisation."""
     queue_seconds: float = 0.0
-    """Time that requests spent in the queue, summed over requests."""
+    """Summed over requests."""
     longest_queue_seconds: float = 0.0
-    """Longest time that a request spent in the queue."""
     deaths: int = 0
     """Number of times that a replica died, or was killed because it gave no answer in time."""
     dropped: int = 0
@@ -67,7 +64,7 @@ class PoolStatistics:
 
     @property
     def failed(self) -> int:
-        """The total number of requests to the pool that failed, for whatever cause."""
+        """Number of failed requests, for whatever cause."""
         return sum(self.failures.values())
 
 
@@ -80,13 +77,13 @@ class Metrics:
 
     def __init__(self, role: str, run: str):
         self._tags = {"role": role, "run": run}
-        self._gauges = {name: Gauge(_name(name), tag_keys=("role", "run")) for name in GAUGES}
-        self._latency = Histogram(_name("latency_seconds"), boundaries=list(LATENCY_BOUNDS), tag_keys=("role", "run"))
+        self._gauges = {name: Gauge(_name(name), tag_keys=("role", "run")) for name in _GAUGES}
+        self._latency = Histogram(_name("latency_seconds"), boundaries=list(_LATENCY_BOUNDS), tag_keys=("role", "run"))
         self._counters: dict[str, Counter] = {}
         self._before: dict[str, float] = {}
 
     def publish(self, statistics: PoolStatistics) -> None:
-        """Sets Ray's gauges to the current values, and increases Ray's counters by the growth since the last call."""
+        """Sets the gauges, and increases the counters by the growth since the last call."""
         now = asdict(statistics)
         for name, gauge in self._gauges.items():
             gauge.set(now.pop(name), self._tags)

@@ -1,1 +1,1 @@
-"""Statistics over runs whose descriptions were tested: intervals, verdicts, comparisons, reliability, sanity tests."""
+"""Statistics over evaluated runs."""

@@ -1,8 +1,7 @@
 """Measures what each tool of the agent contributes: compares investigations of the same units with different tools.
 
-Three tool sets are those of the MAIA paper's appendix D (table A5): `full`, `exemplars-only` and `generation-only`. The
-other two, `no-editing` and `other-generator`, are ours. All descriptions are tested with images of one image generator,
-even if the agent used another one.
+`full`, `exemplars-only` and `generation-only` are those of the MAIA paper's appendix D (table A5); `no-editing` and
+`other-generator` are ours. All descriptions are tested with images of one generator, even if the agent used another.
 """
 
 from collections.abc import Mapping, Sequence
@@ -23,48 +22,35 @@ SETS: Mapping[str, tuple[str, ...]] = {
     "no-editing": ("edit_images",),
     OTHER: (),
 }
-"""For each tool set the names of the tools that the agent lacks. In OTHER the agent has all tools, but they use another
-image generator."""
+"""The tools that the agent lacks. In OTHER it has all tools, with another generator."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolSetResult:
-    """The scores of the descriptions that the agent made with one tool set.
-
-    Only units whose descriptions are evaluated in the runs of all tool sets are included. Positive images show what the
-    description names, neutral ones do not.
-    """
+    """The scores of one tool set, over the units that are evaluated in the runs of all tool sets."""
 
     name: str
-    """The name of the tool set, such as `exemplars-only`."""
     units: int
-    """Number of included units."""
     tested: int
-    """Number of included units whose description could be tested."""
+    """Units whose description could be tested."""
     positive: Interval
     """Mean activation on positive images, over tested units."""
     neutral: Interval
     """Mean activation on neutral images, over tested units."""
     auc: Interval
-    """Mean AUC of positive against neutral images, over tested units."""
+    """Positive against neutral images, over tested units."""
     auc_all: Interval
-    """The same over all included units. An abstention, or a description that the generator cannot draw, counts as 0.5
-    (chance)."""
+    """Over all units. An abstention, or a description that cannot be drawn, counts as 0.5."""
     positive_against: Interval | None
-    """`positive` minus that of the full set, paired by unit; None for the full set, or if there is no run of it."""
+    """`positive` minus that of the full set, paired by unit; None for the full set, or without a run of it."""
     against: Interval | None
-    """`auc` minus that of the full set, paired by unit over the units that both tested; None as above."""
+    """`auc` minus that of the full set, over the units that both tested; None as above."""
     against_all: Interval | None
-    """`auc_all` minus that of the full set, paired by unit; None for the full set, or if there is no run of it."""
+    """`auc_all` minus that of the full set; None as above."""
 
 
 def ablation_results(runs: Mapping[str, Run], resamples: int) -> list[ToolSetResult]:
-    """Compares the runs of several tool sets of the agent on the units that are evaluated in all of these runs.
-
-    Args:
-        runs: The run of each tool set, by the name of the tool set in SETS.
-        resamples: The number of bootstrap resamples.
-    """
+    """Compares the runs of tool sets, by their names in SETS, on the units that are evaluated in all of them."""
     estimates = {name: unit_estimates(run, resamples) for name, run in runs.items()}
     common = sorted(set[Unit].intersection(*(set(each["auc_all"]) for each in estimates.values())))
     full = estimates.get(FULL)

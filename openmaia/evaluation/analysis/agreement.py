@@ -1,7 +1,5 @@
-"""Measures whether replicates, which are repeated investigations of one unit, come to the same result.
-
-Agreement is measured between the replicates of one unit and, as a control, between units of one layer: vague labels
-that fit every unit agree between units as well.
+"""Measures whether replicates come to the same result. As a control, units of one layer are compared: vague labels that
+fit every unit agree between units as well.
 """
 
 from collections import defaultdict
@@ -17,39 +15,42 @@ from openmaia.core.units import Unit
 from openmaia.evaluation.analysis import bootstrap
 from openmaia.evaluation.analysis.bootstrap import Interval
 from openmaia.evaluation.claims import Claim, content_words, following_units, jaccard
-from openmaia.evaluation.language_model import LanguageModel, MalformedAnswer, Question, UnansweredQuestion, template
+from openmaia.evaluation.language_model import (
+    LanguageModel,
+    MalformedAnswer,
+    Question,
+    UnansweredQuestion,
+    fill_template,
+)
 
 ClaimPair = tuple[Claim, Claim]
 
 TermExtractor = Callable[[str], frozenset[str]]
-"""Returns the set of terms of a text, such as its content words. `WordOverlap` compares these sets."""
+"""Returns the terms of a text, such as its content words."""
 
-MAX_OTHERS = 4
-"""Maximum number of other units with which the replicates of a unit are compared."""
+_MAX_OTHERS = 4
+"""Other units with which the replicates of a unit are compared."""
 
 
 class ClaimSimilarity(Protocol):
-    """A method that measures how similar two claims (descriptions of units, with labels) are."""
+    """Measures how similar two claims are."""
 
     @property
     def name(self) -> str:
-        """The name that results use for this method of comparing claims, such as "words in common"."""
+        """In results."""
         ...
 
     def compare(self, pairs: Sequence[ClaimPair]) -> list[float | None]:
-        """Returns for each pair of claims how similar they are, from 0 to 1; None if they could not be compared."""
+        """Returns for each pair how similar they are, from 0 to 1; None if they could not be compared."""
         ...
 
 
 class WordOverlap:
-    """Compares two claims (descriptions of units) by the terms that their labels have in common.
+    """Compares two claims by the terms of their labels.
 
     The labels of both are matched one to one so that the sum of the Jaccard indices of their terms is maximal. This sum
-    is divided by the larger number of labels. Two abstentions (claims without text) have similarity 1, an abstention
-    and another claim 0. Synonyms are not recognised.
-
-    Args:
-        terms: Returns the set of terms of a label; by default its content words.
+    is divided by the larger number of labels. Two abstentions have similarity 1, an abstention and another claim 0.
+    Synonyms are not recognised.
     """
 
     name = "words in common"
@@ -58,7 +59,7 @@ class WordOverlap:
         self._terms = terms
 
     def compare(self, pairs: Sequence[ClaimPair]) -> list[float | None]:
-        """Returns for each pair of claims the overlap of the terms of their labels, from 0 to 1."""
+        """Returns the overlap for each pair."""
         return [self._overlap(first, second) for first, second in pairs]
 
     def _overlap(self, first: Claim, second: Claim) -> float:
@@ -71,16 +72,17 @@ class WordOverlap:
 
 
 class ModelSimilarity:
-    """Asks a language model whether two claims (descriptions of units, with labels) have the same meaning."""
+    """Asks a language model whether two claims have the same meaning."""
 
     def __init__(self, model: LanguageModel):
         self.name = f"judged by {model.name}"
         self._model = model
 
     def compare(self, pairs: Sequence[ClaimPair]) -> list[float | None]:
-        """Returns 1 (same meaning) or 0 for each pair of claims, and None if the model gives no usable answer."""
+        """Returns 1 or 0 for each pair; None without a usable answer."""
         questions = [
-            Question.of(template("same", one=_statement(first), other=_statement(second))) for first, second in pairs
+            Question.of(fill_template("same", one=_statement(first), other=_statement(second)))
+            for first, second in pairs
         ]
         answers = self._model.ask_all(questions, _parse_yes)
         return [None if isinstance(answer, UnansweredQuestion) else answer for answer in answers]
@@ -103,39 +105,27 @@ def _parse_yes(answer: str) -> float:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Agreement:
-    """How similar the claims (descriptions) of repeated investigations of a unit are, as measured by one method."""
+    """How similar the claims of replicates are, as measured by one method."""
 
     by: str
-    """Name of the method that compared the claims."""
     units: int
-    """Number of units of which at least two replicates were compared with each other."""
+    """Of which at least two replicates could be compared."""
     within: Interval
-    """Mean over units of the similarity between replicates of the same unit."""
+    """Mean over units of the similarity between replicates."""
     between: Interval
     """Mean over units of the similarity between their replicates and those of other units of the layer."""
     gap: Interval
-    """Mean over units of `within` minus `between`, paired by unit."""
+    """`within` minus `between`, paired by unit."""
     identified: Interval
-    """Mean over units of the share of replicates whose most similar claim is about the same unit. Each replicate is
-    compared with the other replicates of its unit, and with one claim about each of at most MAX_OTHERS other units. If
-    several claims are equally similar, the replicate counts with the share of them that are about its unit."""
+    """Mean over units of the share of replicates whose most similar claim is about the same unit, among the other
+    replicates and one claim about each of at most _MAX_OTHERS other units. Equally similar claims share."""
     chance: float
-    """Expected value of `identified` for random claims; NaN if no unit could be compared with others of its layer."""
+    """Expected value of `identified` for random claims; NaN if no unit could be compared with others."""
     by_unit: Mapping[Unit, float]
-    """Mean similarity between the replicates of each unit."""
 
 
 def agreement(claims: Sequence[Claim], similarity: ClaimSimilarity, resamples: int) -> Agreement | None:
-    """Measures how similar the claims of replicates (repeated investigations of a unit) are.
-
-    Args:
-        claims: The claims (descriptions of units) of a run. Units without several replicates are left out.
-        similarity: The method that compares two claims.
-        resamples: The number of bootstrap resamples.
-
-    Returns:
-        The agreement, or None if no unit has several replicates.
-    """
+    """Measures how similar the claims of replicates are. Returns None if no unit has several."""
     replicates: dict[Unit, list[Claim]] = defaultdict(list)
     for claim in sorted(claims, key=lambda claim: (claim.unit, claim.replicate)):
         replicates[claim.unit].append(claim)
@@ -161,8 +151,8 @@ def agreement(claims: Sequence[Claim], similarity: ClaimSimilarity, resamples: i
 
 
 def _chance(own: int, others: int) -> float:
-    """Returns the probability that the largest of all similarities is one of the `own` ones to the same unit."""
-    return own / (own + min(others, MAX_OTHERS))
+    # The probability that the largest of all similarities is one of those to the own unit.
+    return own / (own + min(others, _MAX_OTHERS))
 
 
 SimilarityLookup = Callable[[Claim, Claim], float | None]
@@ -175,25 +165,22 @@ def _compare_once(pairs: Sequence[ClaimPair], similarity: ClaimSimilarity) -> Si
 
 
 def _means(pairs: Mapping[Unit, Sequence[ClaimPair]], lookup: SimilarityLookup) -> dict[Unit, float]:
-    """Returns the mean similarity of each unit's pairs, without units that have no pair of known similarity."""
     values = {unit: [v for pair in members if (v := lookup(*pair)) is not None] for unit, members in pairs.items()}
     return {unit: float(np.mean(each)) for unit, each in values.items() if each}
 
 
 def _foreign_pairs(unit: Unit, replicates: Mapping[Unit, Sequence[Claim]]) -> list[ClaimPair]:
-    """Pairs every replicate of the unit with one replicate of each of the next MAX_OTHERS units of its layer."""
+    """Pairs every replicate of the unit with one replicate of each of the next _MAX_OTHERS units of its layer."""
     return [
         (own, replicates[other][number % len(replicates[other])])
-        for other in following_units(unit, replicates)[:MAX_OTHERS]
+        for other in following_units(unit, replicates)[:_MAX_OTHERS]
         for number, own in enumerate(replicates[unit])
     ]
 
 
 def _identified(unit: Unit, replicates: Mapping[Unit, Sequence[Claim]], lookup: SimilarityLookup) -> float:
-    """Returns the share of replicates that are more similar to another replicate of their unit than to other units.
-
-    They are compared with the replicates of other units that `_foreign_pairs` selects. If the largest similarity is that
-    to n replicates of the own unit and to m others, the replicate counts n / (n + m).
+    """Returns the share of replicates that are most similar to one of their own unit. If n of the own and m other
+    claims share the largest similarity, a replicate counts n / (n + m).
     """
     foreign: dict[int, list[Claim]] = defaultdict(list)
     for own, other in _foreign_pairs(unit, replicates):

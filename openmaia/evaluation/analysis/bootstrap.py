@@ -24,16 +24,16 @@ from scipy import special, stats
 
 from openmaia.evaluation.analysis.statistics import MEASURES, FloatArray
 
-LEVEL = 95.0
-"""Coverage of an interval in percent."""
+_LEVEL = 95.0
+"""Percent."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Interval:
-    """A point estimate (`mean`) of any statistic, with the ends `low` and `high` of its 95 % interval.
+    """A point estimate (`mean`) of any statistic, with the ends of its 95 % interval.
 
-    Most intervals are bootstrap intervals (percentile method). Fields of this type whose interval is of another kind
-    say so in their docstring. All three numbers are NaN if there was nothing to estimate from.
+    This is a bootstrap interval (percentile method) unless a field says otherwise. All numbers are NaN if there was
+    nothing to estimate from.
     """
 
     mean: float
@@ -53,23 +53,21 @@ class Interval:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusteredValues:
-    """Values, such as the activations on a group of images, each with the name of its cluster.
-
-    Values of one cluster are not independent, so they get the same weight in a bootstrap resample.
+    """Values with the names of their clusters. Those of one cluster are not independent, so they get the same weight in
+    a resample.
     """
 
     values: tuple[float, ...]
     clusters: tuple[str, ...]
-    """The name of the cluster of each value. For an activation this is the prompt of its image, or the digest of the
-    image if it is a photograph."""
+    """For an activation the prompt of its image, or the digest of a photograph."""
 
     @classmethod
     def of(cls, values: Iterable[float], clusters: Iterable[str]) -> "ClusteredValues":
-        """Builds the object from an iterable of values and an iterable with the name of each value's cluster."""
+        """Builds the object from iterables of equal length."""
         return cls(values=tuple(values), clusters=tuple(clusters))
 
     def weights(self, resamples: int, seed: int) -> FloatArray:
-        """Returns the bootstrap weight of each value in each resample, (resamples, values)."""
+        """Returns the bootstrap weights, (resamples, values)."""
         variates = np.stack([cluster_weights(f"prompt {name}", resamples, seed) for name in self.clusters], axis=1)
         return np.interp(variates, _VARIATES, _gamma_weights(len({*self.clusters})))
 
@@ -79,28 +77,20 @@ class BootstrapEstimate:
     """A statistic of one unit and its bootstrap distribution over prompts."""
 
     unit: str
-    """The name of the unit."""
     value: float
-    """The statistic of the sample, not resampled."""
+    """Not resampled."""
     draws: FloatArray
-    """The statistic in each bootstrap resample, (resamples,)."""
+    """(resamples,)"""
 
     def minus(self, other: "BootstrapEstimate") -> "BootstrapEstimate":
-        """Returns this estimate minus another, paired by resample: prompts that both use have equal weights in both."""
+        """Returns the difference, paired by resample: prompts that both use have equal weights in both."""
         return BootstrapEstimate(unit=self.unit, value=self.value - other.value, draws=self.draws - other.draws)
 
 
 @lru_cache(maxsize=8192)
 def cluster_weights(cluster: str, resamples: int, seed: int) -> FloatArray:
-    """Returns the bootstrap weights of a cluster (a prompt or a unit): exponential with mean 1, (resamples,).
-
-    The weights of units are used as they are. `ClusteredValues.weights` transforms the weights of prompts to the gamma
-    distribution before they are used.
-
-    Args:
-        cluster: "unit " or "prompt ", followed by the name. Equal texts give equal weights.
-        resamples: The number of bootstrap resamples.
-        seed: The seed of the bootstrap.
+    """Returns the exponential weights of a cluster ("unit " or "prompt ", followed by the name) with mean 1,
+    (resamples,). Those of prompts are transformed later.
     """
     key = hashlib.sha256(f"{seed}\x00{cluster}".encode("utf-8", "replace")).digest()
     return np.random.Generator(np.random.PCG64(int.from_bytes(key[:16]))).standard_exponential(resamples)
@@ -111,12 +101,9 @@ _VARIATES: FloatArray = np.concatenate([np.linspace(0, 1, 1001), np.linspace(1, 
 
 @lru_cache(maxsize=256)
 def _gamma_weights(clusters: int) -> FloatArray:
-    """Returns the gamma quantiles at the same probabilities as the exponential variates _VARIATES, (variates,).
-
-    Args:
-        clusters: The number n of clusters in the group. The shape of the gamma distribution is (n - 2) / n. One and two
-            clusters are treated like three: one has no variance, whatever its weight, and two would need the shape 0.
-    """
+    """Returns the gamma quantiles at the same probabilities as the exponential variates _VARIATES, (variates,)."""
+    # One and two clusters are treated like three: one has no variance, whatever its weight, and two would need the
+    # shape 0.
     shape = (max(clusters, 3) - 2) / max(clusters, 3)
     return np.asarray(special.gammainccinv(shape, np.exp(-_VARIATES)), dtype=np.float64)
 
@@ -124,19 +111,7 @@ def _gamma_weights(clusters: int) -> FloatArray:
 def estimate(
     measure: str, unit: str, positive: ClusteredValues, neutral: ClusteredValues, resamples: int, seed: int = 0
 ) -> BootstrapEstimate | None:
-    """Estimates one of MEASURES for one unit, with its bootstrap distribution over prompts.
-
-    Args:
-        measure: The name of the measure, such as "auc".
-        unit: The name of the unit.
-        positive: The unit's activations on positive images, which show what a description names.
-        neutral: Its activations on neutral or other control images.
-        resamples: The number of bootstrap resamples.
-        seed: The seed of the bootstrap.
-
-    Returns:
-        The estimate, or None if there are no images of one kind or the measure is undefined.
-    """
+    """Estimates one of MEASURES for one unit; None if there are no images of one kind or the measure is undefined."""
     if not positive.values or not neutral.values:
         return None
     p, q = (np.asarray(group.values, dtype=np.float64) for group in (positive, neutral))
@@ -148,25 +123,18 @@ def estimate(
 
 
 def group_mean(unit: str, group: ClusteredValues, resamples: int, seed: int = 0) -> BootstrapEstimate:
-    """Estimates the mean of one unit's values, such as its activations on one group of images.
-
-    Args:
-        unit: The name of the unit.
-        group: The values, at least one.
-        resamples: The number of bootstrap resamples.
-        seed: The seed of the bootstrap.
-    """
+    """Estimates the mean of one unit's values, of which there is at least one."""
     values, weights = np.asarray(group.values, dtype=np.float64), group.weights(resamples, seed)
     return BootstrapEstimate(unit=unit, value=float(values.mean()), draws=weights @ values / weights.sum(axis=1))
 
 
 def constant(unit: str, value: float, resamples: int) -> BootstrapEstimate:
-    """Returns the estimate of a unit's score that is not resampled: all bootstrap draws equal `value`."""
+    """Returns an estimate that is not resampled: all draws equal `value`."""
     return BootstrapEstimate(unit=unit, value=value, draws=np.broadcast_to(np.float64(value), resamples))
 
 
 def average(estimates: Sequence[BootstrapEstimate], unit: str) -> BootstrapEstimate:
-    """Returns the mean of estimates of the unit with the name `unit`, such as those of repeated investigations."""
+    """Returns the mean of estimates of one unit, such as those of its replicates."""
     if len(estimates) == 1:
         return BootstrapEstimate(unit=unit, value=estimates[0].value, draws=estimates[0].draws)
     return BootstrapEstimate(
@@ -177,8 +145,8 @@ def average(estimates: Sequence[BootstrapEstimate], unit: str) -> BootstrapEstim
 
 
 def percentile_interval(value: float, draws: FloatArray) -> Interval:
-    """Returns the point estimate `value` with the percentile interval of its bootstrap draws, ignoring NaN."""
-    low, high = np.nanpercentile(draws, [(100 - LEVEL) / 2, (100 + LEVEL) / 2])
+    """Returns `value` with the percentile interval of its draws, ignoring NaN."""
+    low, high = np.nanpercentile(draws, [(100 - _LEVEL) / 2, (100 + _LEVEL) / 2])
     return Interval(mean=float(value), low=float(low), high=float(high))
 
 
@@ -191,36 +159,32 @@ def widened_interval(estimate: BootstrapEstimate, clusters: tuple[int, int], mis
     """Returns one unit's estimate with an interval that misses the truth with probability `miss`, also of few clusters.
 
     Percentile intervals of few clusters are too narrow, and their far tails depend on few resamples. So the distances
-    of the ends of the 95 % percentile interval from the estimate are multiplied by the ratio of a quantile of the t
-    distribution to that of the normal distribution at 95 % (Hesterberg 2015, "What teachers should know about the
-    bootstrap", American Statistician 69). Its degrees of freedom are Welch's, for groups of equal variance.
+    of the ends of the 95 % interval from the estimate are multiplied by the ratio of a quantile of the t distribution
+    to that of the normal distribution at 95 % (Hesterberg 2015, "What teachers should know about the bootstrap",
+    American Statistician 69). Its degrees of freedom are Welch's, for groups of equal variance.
 
     Args:
         estimate: An AUC, or another statistic between 0 and 1 that compares two groups.
         clusters: The numbers of clusters of both groups.
-        miss: The probability, such as 0.05.
     """
     n, m = (max(number, 2) for number in clusters)
     freedom = (1 / n + 1 / m) ** 2 / (1 / (n * n * (n - 1)) + 1 / (m * m * (m - 1)))
-    factor = float(stats.t.isf(miss / 2, freedom) / stats.norm.isf((100 - LEVEL) / 200))
+    factor = float(stats.t.isf(miss / 2, freedom) / stats.norm.isf((100 - _LEVEL) / 200))
     narrow = interval(estimate)
     low, high = (narrow.mean + factor * (end - narrow.mean) for end in (narrow.low, narrow.high))
     return Interval(mean=narrow.mean, low=max(low, 0.0), high=min(high, 1.0))
 
 
 class PooledMean:
-    """The mean of estimates over units, or over the images of all units, accumulated unit by unit to save memory."""
+    """The mean of estimates over units, or over the images of all units, accumulated one by one to save memory."""
 
     def __init__(self, seed: int = 0):
         self._seed, self._values, self._counts = seed, list[float](), list[float]()
         self._total, self._weight = np.zeros(1), np.zeros(1)
 
     def add(self, estimate: BootstrapEstimate, count: float = 1.0) -> None:
-        """Adds the estimate of one unit, or of one replicate (repeated investigation) of a unit.
-
-        Args:
-            estimate: The estimate.
-            count: Its weight in the mean: 1 for a mean over units, the number of its images for a mean over images.
+        """Adds the estimate of a unit or replicate. `count` is its weight: 1 for a mean over units, the number of its
+        images for a mean over images.
         """
         weight = count * cluster_weights(f"unit {estimate.unit}", len(estimate.draws), self._seed)
         self._values.append(estimate.value)
@@ -234,9 +198,8 @@ class PooledMean:
         return len(self._values)
 
     def interval(self) -> Interval:
-        """Returns the mean and its bootstrap interval, in which prompts and units are resampled independently.
-
-        With a single unit only prompts are resampled. All values are NaN if nothing was added.
+        """Returns the mean and its interval, in which prompts and units are resampled independently; of a single unit
+        only prompts. NaN if nothing was added.
         """
         if not self._values:
             return Interval(mean=float("nan"), low=float("nan"), high=float("nan"))
@@ -244,10 +207,7 @@ class PooledMean:
 
 
 def pooled(estimates: Iterable[BootstrapEstimate], seed: int = 0) -> Interval:
-    """Returns the mean of several units' estimates and its bootstrap interval; NaN without estimates.
-
-    Prompts and units are resampled independently (see `PooledMean`).
-    """
+    """Returns the mean of several units' estimates (see `PooledMean`); NaN without estimates."""
     mean = PooledMean(seed)
     for each in estimates:
         mean.add(each)
@@ -255,5 +215,5 @@ def pooled(estimates: Iterable[BootstrapEstimate], seed: int = 0) -> Interval:
 
 
 def mean_interval(values: Sequence[float], resamples: int, seed: int = 0) -> Interval:
-    """Returns the mean of `values`, one number per unit, with a bootstrap interval in which units are resampled."""
+    """Returns the mean of one number per unit, with an interval in which units are resampled."""
     return pooled([constant(str(number), value, resamples) for number, value in enumerate(values)], seed)

@@ -1,9 +1,8 @@
 """Compares runs on the units that they share: the score of a unit in one run minus its score in the other.
 
-Replicates (repeated investigations) of a unit are averaged first. Intervals come from the bootstrap over prompts and
-units crossed, in which a prompt that both runs used has the same weight in both. The p-values are those of Wilcoxon's
-signed-rank test over units (scipy.stats.wilcoxon), adjusted over all pairs of runs and all MEASURES (Benjamini and
-Hochberg).
+Replicates are averaged first. Intervals come from the bootstrap over prompts and units crossed, in which a prompt that
+both runs used has the same weight in both. The p-values are those of Wilcoxon's signed-rank test over units, adjusted
+over all pairs of runs and all MEASURES (Benjamini and Hochberg).
 """
 
 from collections.abc import Mapping, Sequence
@@ -38,54 +37,48 @@ MEASURES = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PairedDifference:
-    """The difference (first minus second run) in one measure over the units that both runs share."""
+    """The first minus the second run in one measure, over the units for which it is defined in both."""
 
     measure: str
-    """The name of the measure: one of MEASURES."""
+    """One of MEASURES."""
     units: int
-    """Number of shared units: those for which the measure is defined in both runs."""
     one: Interval
-    """Mean of the first run over the shared units."""
+    """Mean of the first run."""
     other: Interval
-    """Mean of the second run over the shared units."""
+    """Mean of the second run."""
     difference: Interval
-    """Mean of the first minus the second run, paired by unit."""
+    """Paired by unit."""
     p: float | None
-    """Two-sided p-value of Wilcoxon's signed-rank test over units; None for a single unit."""
+    """Two-sided; None for a single unit."""
     adjusted: float | None
-    """p adjusted for the false discovery rate over all compared pairs of runs and all measures; None without `p`."""
+    """For the false discovery rate over all pairs of runs and all measures; None without `p`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunComparison:
-    """Two runs (by name) and their differences in all MEASURES."""
+    """Two runs and their differences."""
 
     one: str
     other: str
     units: int
-    """Number of units that both runs have finished."""
+    """Finished in both runs."""
     alone: tuple[int, int]
-    """Number of units that only the first run has finished, and that only the second run has finished."""
+    """Units finished only in the first run, and only in the second."""
     differing: tuple[str, ...]
-    """Keys of the runs' configs with different values."""
+    """Keys of the configs."""
     differences: tuple[PairedDifference, ...]
-    """At most one for each of MEASURES, without those that are undefined; empty if the runs cannot be compared."""
+    """Without undefined ones; empty if the runs cannot be compared."""
     cause: str = ""
-    """The reason why the runs cannot be compared; empty if they can."""
+    """Why the runs cannot be compared; empty if they can."""
 
 
 MeasureEstimates = Mapping[str, Mapping[Unit, BootstrapEstimate]]
-"""For each of MEASURES, and for the mean activation on images of each of PROMPT_ROLES, the estimate of every unit for
-which it is defined."""
+"""The estimate of every unit for which it is defined, for each of MEASURES and for the mean activation on images of
+each of PROMPT_ROLES."""
 
 
 def compare_runs(runs: Sequence[tuple[Run, str]], resamples: int) -> list[RunComparison]:
-    """Compares every pair of runs in all MEASURES, on the units that both have finished.
-
-    Args:
-        runs: The runs, each with its name.
-        resamples: The number of bootstrap resamples.
-    """
+    """Compares every pair of named runs in all MEASURES."""
     estimates = [unit_estimates(run, resamples) for run, _ in runs]
     pairs = [_compare(runs[a], runs[b], estimates[a], estimates[b]) for a, b in combinations(range(len(runs)), 2)]
     adjusted = iter(adjust_p_values([d.p for pair in pairs for d in pair.differences if d.p is not None]))
@@ -125,17 +118,7 @@ def _compare(
 def paired_difference(
     measure: str, first: Mapping[Unit, BootstrapEstimate], second: Mapping[Unit, BootstrapEstimate], seed: int = 0
 ) -> PairedDifference | None:
-    """Compares one measure between two runs, over the units for which both runs have an estimate.
-
-    Args:
-        measure: The name of the measure.
-        first: The measure's estimates in the first run, by unit.
-        second: Those in the second run.
-        seed: The seed of the bootstrap.
-
-    Returns:
-        The difference, without an adjusted p-value; None if no unit has an estimate in both runs.
-    """
+    """Compares one measure between two runs, without an adjusted p-value; None if no unit has an estimate in both."""
     shared = sorted(first.keys() & second.keys())
     if not shared:
         return None
@@ -152,13 +135,8 @@ def paired_difference(
 
 
 def signed_rank_p(differences: Sequence[float]) -> float | None:
-    """Returns the two-sided p-value of Wilcoxon's signed-rank test, which leaves out differences that are zero.
-
-    Args:
-        differences: For each unit the difference between two runs in one measure.
-
-    Returns:
-        The p-value: 1 if all differences are zero, None for fewer than two units.
+    """Returns the two-sided p-value of Wilcoxon's signed-rank test, without differences that are zero: 1 if all are,
+    None for fewer than two units.
     """
     # Equal scores of equal images may differ by the last bit.
     values = np.round(np.asarray(differences, dtype=np.float64), 9)
@@ -168,15 +146,7 @@ def signed_rank_p(differences: Sequence[float]) -> float | None:
 
 
 def unit_estimates(run: Run, resamples: int) -> MeasureEstimates:
-    """Estimates all MEASURES, and the mean activations on positive and on neutral images, for each unit of a run.
-
-    Positive images show what the unit's description names, neutral ones do not. Replicates (repeated investigations) of
-    a unit are averaged.
-
-    Returns:
-        For the name of each measure, a dict from units to estimates. The mean activations have the names "positive" and
-        "neutral". Units for which a measure is not defined are left out.
-    """
+    """Estimates `MeasureEstimates` of a run. Replicates of a unit are averaged."""
     replicates: dict[str, dict[Unit, list[BootstrapEstimate]]] = {name: {} for name in (*MEASURES, *PROMPT_ROLES)}
     for header in run.headers():
         unit = Unit(target=header["target"], layer=header["layer"], index=header["index"])

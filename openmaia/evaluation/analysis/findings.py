@@ -1,4 +1,4 @@
-"""Says in a few sentences what a run found: the first thing that terminal and report show."""
+"""What a run found, in a few sentences: the first thing that terminal and report show."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -11,13 +11,7 @@ from openmaia.runs.run import InvestigationId, Run
 
 
 def findings(run: Run, verdicts: Mapping[InvestigationId, UnitVerdict], scores: PooledScores | None) -> list[str]:
-    """Returns what a run found, one sentence each: units of known truth, descriptions, and wrong ones as a control.
-
-    Args:
-        run: The run.
-        verdicts: The verdicts of all its investigations.
-        scores: Its mean scores; None if nothing is evaluated.
-    """
+    """Returns a sentence each about units of known truth, descriptions, and wrong descriptions as a control."""
     return [each for each in (_truth(read_truth(run)), _described(run, verdicts, scores), _wrong(run)) if each]
 
 

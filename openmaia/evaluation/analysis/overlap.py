@@ -1,4 +1,4 @@
-"""Compares the prompts of test images with those of the images that the agent generated in its investigation."""
+"""Compares the prompts of test images with those of the investigation."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -9,16 +9,15 @@ import numpy as np
 from openmaia.evaluation.claims import content_words, jaccard
 
 ExploredPrompts = frozenset[str]
-"""The prompts of all images that an agent generated in an investigation, normalised by `fold`. Test images use none of
-them."""
+"""The prompts of an investigation, normalised by `fold`. Test images use none of them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PromptOverlap:
-    """The overlap of the prompts that test a unit's description with those that the agent used in its investigation."""
+    """How far the prompts of a trial are those of the investigation."""
 
     explored: int
-    """Number of different prompts of the investigation."""
+    """Different prompts of the investigation."""
     exact: float
     """Share of test prompts that are prompts of the investigation, apart from case and white space."""
     words: float
@@ -31,20 +30,12 @@ def fold(prompt: str) -> str:
 
 
 def explored(prompts: Iterable[str]) -> ExploredPrompts:
-    """Returns the set of the prompts that an agent used in an investigation, each normalised by `fold`."""
+    """Normalises the prompts of an investigation."""
     return frozenset(map(fold, prompts))
 
 
 def measure_overlap(prompts: Sequence[str], drawn: Collection[str]) -> PromptOverlap:
-    """Compares the prompts of test images with those of the images that the agent generated in its investigation.
-
-    Args:
-        prompts: The prompts of the test images.
-        drawn: The prompts of the investigation, normalised by `fold`.
-
-    Returns:
-        The overlap. Its `exact` and `words` are 0 if there are no test prompts.
-    """
+    """Compares test prompts with those of the investigation, normalised by `fold`. Shares are 0 without test prompts."""
     known = {content_words(prompt) for prompt in drawn}
     tested = {prompt: content_words(prompt) for prompt in prompts}
     nearest = {prompt: max((jaccard(words, other) for other in known), default=0.0) for prompt, words in tested.items()}
@@ -57,30 +48,18 @@ def measure_overlap(prompts: Sequence[str], drawn: Collection[str]) -> PromptOve
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunOverlap:
-    """The mean overlap of test prompts with the prompts that the agent used in its investigations, for one run.
-
-    The means are over the run's trials. A trial is the test of one description.
-    """
+    """Means over the trials of a run."""
 
     trials: int
-    """Number of trials with images."""
+    """With images."""
     exact: float
-    """Mean of `PromptOverlap.exact` over trials."""
     words: float
-    """Mean of `PromptOverlap.words` over trials."""
     incomplete: int
-    """Number of trials with fewer test prompts than planned, because the agent had used the other prompts itself."""
+    """Trials with fewer prompts than planned, because the agent had used the others itself."""
 
 
 def run_overlap(scores: Iterable[Mapping[str, Any]]) -> RunOverlap | None:
-    """Averages the overlap of test prompts with the agent's prompts over the trials (tested descriptions) of a run.
-
-    Args:
-        scores: The scores of each trial: the values of the dict that `Run.scores` returns.
-
-    Returns:
-        The mean overlap, or None if no trial has images.
-    """
+    """Averages the overlap over the values of `Run.scores`; None if no trial has images."""
     trials = [each for each in scores if each["overlap_exact"] is not None]
     if not trials:
         return None

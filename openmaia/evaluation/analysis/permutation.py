@@ -1,18 +1,16 @@
-"""Tests descriptions of units by permuting them among the units of a layer.
+"""Tests descriptions by permuting them among the units of a layer.
 
 The statistic T(u, d) is the AUC of the responses of unit u to the positive images of description d against those to its
-neutral images. It exists for every unit u and every description d of the layer, because a trial (the test of one
-description) holds the responses of all units of the layer to its images. It was chosen over differences of means for
-three reasons: it does not depend on the scale of a unit, a few extreme images cannot decide it, and the comparisons
-with control images are AUCs as well.
+neutral images. It exists for every unit and every description of the layer, because a trial holds the responses of all
+units. Unlike a difference of means, it does not depend on the scale of a unit, a few extreme images cannot decide it,
+and the comparisons with controls are AUCs as well.
 
 The null distribution consists of all T(v, d) in which d was made for another unit than v, or consists of random words.
-Pairs in which d is like a description of v (`Claim.is_like`) are left out, because two units may be described alike. The
-distribution is pooled over the tested units v of the layer, because the values of a single unit are too few: with 5
-other units and 60 random words, no p-value of a unit alone could be below 1/66. Before they are pooled, the
-values of each unit are standardised (`standardise_rows`), so that a unit that prefers the positive images of most
-descriptions, or whose AUCs vary more than those of other units, has no advantage. Standardisation does not change the
-order of the values of a unit. If the descriptions are assigned to the units at random, the value of a unit's own
+Pairs in which d is like a description of v are left out. The distribution is pooled over the tested units of the layer,
+because the values of a single unit are too few: with 5 other units and 60 random words, no p-value of a unit alone
+could be below 1/66. Before, the values of each unit are standardised (`standardise_rows`), so that a unit that prefers
+the positive images of most descriptions, or whose AUCs vary more than those of others, has no advantage. This does not
+change the order of the values of a unit. If descriptions are assigned to units at random, the value of a unit's own
 description is a random one of all its values, so that P(p <= a) <= a holds on average over the units of a layer.
 """
 
@@ -23,20 +21,13 @@ import numpy.typing as npt
 
 from openmaia.evaluation.analysis.statistics import CHANCE, FloatArray
 
-NORMAL_MAD = 1.4826
+_NORMAL_MAD = 1.4826
 """Standard deviation of a normal distribution, divided by its median absolute deviation."""
 
 
 def effects(positive: npt.NDArray[np.floating], neutral: npt.NDArray[np.floating]) -> FloatArray:
-    """Returns the test statistic T, an AUC, of all units of a layer for one description.
-
-    Args:
-        positive: Responses of all units to positive images, which show what the description names, (n, units).
-        neutral: Responses of all units to neutral images, which do not, (m, units).
-
-    Returns:
-        The AUC of each unit, ties counting half, (units,); 0.5 for all units if there are no positive or no neutral
-        images.
+    """Returns the statistic T of all units for one description, (units,), from responses to its positive (n, units) and
+    neutral (m, units) images; 0.5 if one kind is missing.
     """
     units = positive.shape[1] if positive.size else neutral.shape[1] if neutral.ndim == 2 else 0
     if not len(positive) or not len(neutral):
@@ -49,47 +40,39 @@ def effects(positive: npt.NDArray[np.floating], neutral: npt.NDArray[np.floating
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EffectTable:
-    """The statistic of the permutation test for each pair of a tested unit and a description of the same layer.
-
-    The statistic is an AUC that compares the unit's responses to the description's positive and neutral images.
-    """
+    """The statistic T for each pair of a tested unit and a description of the layer."""
 
     values: FloatArray
-    """The AUC of each unit for each description, (units, descriptions)."""
+    """(units, descriptions)"""
     is_null: npt.NDArray[np.bool_]
-    """Whether the value belongs to the null distribution, (units, descriptions). This is so if the description was made
-    for another unit, or of random words, and differs from the unit's own descriptions."""
+    """Whether the value belongs to the null distribution, (units, descriptions)."""
     images: npt.NDArray[np.int64]
     """The numbers of positive and of neutral images of each description, (descriptions, 2)."""
 
 
 def standardise_rows(table: EffectTable) -> FloatArray:
-    """Standardises the AUCs of each unit over all descriptions, on the logit scale.
+    """Standardises the AUCs of each unit over all descriptions, on the logit scale, (units, descriptions).
 
     The logit keeps values near 1 apart. The unit's median is subtracted, and the result is divided by a standard
     deviation with two parts. One is that of the logit of a true AUC of 0.5 from as many images as the description has
     (Hanley and McNeil 1982). The other is what this leaves unexplained of the unit's scaled median absolute deviation.
-
-    Returns:
-        The standardised values, (units, descriptions).
     """
     n, m = (np.maximum(table.images[:, column], 1).astype(np.float64) for column in (0, 1))
     pairs = n * m
     # Half a pair is added on both sides (Haldane 1956), so that complete separation has a finite value.
     logits = np.log((table.values * pairs + 0.5) / ((1 - table.values) * pairs + 0.5))
     centred = logits - np.median(logits, axis=1, keepdims=True)
-    spread = NORMAL_MAD * np.median(np.abs(centred), axis=1, keepdims=True)
+    spread = _NORMAL_MAD * np.median(np.abs(centred), axis=1, keepdims=True)
     sampling = 16 * (n + m + 1) / (12 * pairs)  # a variance; the logit has the slope 4 at an AUC of 0.5
     between = np.maximum(spread**2 - np.median(sampling), 0.0)
     return centred / np.sqrt(between + sampling)
 
 
 def p_values(table: EffectTable) -> FloatArray:
-    """Returns the p-value of every description for every unit of a layer, (units, descriptions).
+    """Returns the p-value of every description for every unit, (units, descriptions).
 
-    The p-value is the share of null values that are at least as large as the value of this unit and description. Null
-    values are those of wrong descriptions (`EffectTable.is_null`), pooled over the units. All values are standardised
-    for each unit. The value itself counts as a null value, so that no p-value is 0.
+    It is the share of pooled null values that are at least as large, after standardisation. The value itself counts as
+    a null value, so that no p-value is 0.
     """
     if not table.values.size:
         return np.ones_like(table.values)

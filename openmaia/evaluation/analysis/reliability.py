@@ -1,8 +1,7 @@
-"""Measures the reliability of a run: how similar replicates are, and how well measures of certainty predict the AUC.
+"""Measures how similar replicates are, and how well measures of certainty predict the AUC.
 
-Replicates are repeated investigations of a unit. A measure of certainty is the agreement between them, or the AUC of
-the test with which an investigation confirms the agent's answer. A risk-coverage curve shows how well it predicts the
-AUC of the evaluation, a later test with other images.
+Such a measure is the agreement between replicates, or the AUC of the contrasts that confirmed an answer. The predicted
+AUC is that of the evaluation, a later test with other images.
 """
 
 import json
@@ -20,53 +19,42 @@ from openmaia.evaluation.analysis.agreement import Agreement, ClaimSimilarity, a
 from openmaia.evaluation.analysis.bootstrap import Interval
 from openmaia.evaluation.analysis.selective import RiskCoverage, selective
 from openmaia.evaluation.claims import read_claims
-from openmaia.evaluation.storage import evaluation_stamp
+from openmaia.evaluation.scores import RESAMPLES
+from openmaia.evaluation.storage import compute_stamp
 from openmaia.runs.run import Run
 
-FILE = "reliability.json"
-RESAMPLES = 2000
+_FILE = "reliability.json"
 
-BY_AGREEMENT = "agreement between runs"
+
+_BY_AGREEMENT = "agreement between runs"
 BY_CONFIRMATION = "AUC of the loop's own test"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reliability:
-    """How reliable the descriptions of a run are: the agreement between replicates, and risk-coverage curves.
-
-    Replicates are repeated investigations of a unit. A risk-coverage curve shows how the mean risk changes if the least
-    certain units are left out.
-    """
+    """Agreements and risk-coverage curves of a run."""
 
     agreements: tuple[Agreement, ...]
     """One for each method that compares claims; empty if no unit has several replicates."""
     selective: tuple[RiskCoverage, ...]
-    """One curve for each measure of certainty. The risk of a unit is 1 minus the mean test AUC of its replicates."""
+    """One curve for each measure of certainty. The risk of a unit is 1 minus the mean AUC of its replicates."""
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing could be measured: there is neither an agreement nor a risk-coverage curve."""
+        """Whether nothing could be measured."""
         return not self.agreements and not self.selective
 
 
 def measure_reliability(run: Run, similarities: Iterable[ClaimSimilarity], resamples: int = RESAMPLES) -> Reliability:
-    """Measures how similar repeated investigations of a unit are, and how well measures of certainty predict the AUC.
-
-    The measures of certainty are the similarity of the repeated investigations, and the AUC of the test with which an
-    investigation confirms its own answer. The predicted AUC is that of the evaluation, a later test with other images.
-
-    Args:
-        run: The run, which has been evaluated.
-        similarities: Methods that compare the claims (descriptions) of two investigations. Each gives one agreement and
-            one risk-coverage curve.
-        resamples: The number of bootstrap resamples.
+    """Measures the reliability of an evaluated run. Each of `similarities` gives an agreement and a risk-coverage
+    curve.
     """
     claims = read_claims(run)
     measured = [agreement(claims, similarity, resamples) for similarity in similarities]
     agreements = tuple(each for each in measured if each is not None)
     scores = run.scores().items()
     risk = {unit: 1 - auc for unit, auc in _means((key.unit, values["auc"]) for key, values in scores).items()}
-    certainties = {f"{BY_AGREEMENT} ({each.by})": each.by_unit for each in agreements}
+    certainties = {f"{_BY_AGREEMENT} ({each.by})": each.by_unit for each in agreements}
     certainties[BY_CONFIRMATION] = _means((_unit(row), row["confirm_auc"]) for row in run.headers())
     curves = [selective(certainty, risk, by, resamples) for by, certainty in certainties.items()]
     return Reliability(agreements=agreements, selective=tuple(curve for curve in curves if curve))
@@ -85,9 +73,9 @@ def _means(values: Iterable[tuple[Unit, float | None]]) -> dict[Unit, float]:
 
 
 def write_reliability(run: Run, reliability: Reliability) -> None:
-    """Stores the result of `measure_reliability` in the run directory: how reliable the run's descriptions are."""
+    """Stores the reliability in the run directory."""
     document = {
-        "stamp": evaluation_stamp(run, RESAMPLES),
+        "stamp": compute_stamp(run, RESAMPLES),
         "agreements": [
             _plain(each) | {"by_unit": [[asdict(unit), value] for unit, value in each.by_unit.items()]}
             for each in reliability.agreements
@@ -97,26 +85,24 @@ def write_reliability(run: Run, reliability: Reliability) -> None:
             for each in reliability.selective
         ],
     }
-    run.files.write(FILE, json.dumps(document).encode())
+    run.files.write(_FILE, json.dumps(document).encode())
 
 
 def has_reliability(run: Run) -> bool:
-    """Returns whether the reliability of a run is stored, and no evaluation was added or changed after that."""
+    """Returns whether the reliability is stored, and no evaluation was added or changed after that."""
     try:
-        stored: dict[str, Any] = run.files.read_json(FILE) or {}
-        return stored.get("stamp") == evaluation_stamp(run, RESAMPLES)
+        stored: dict[str, Any] = run.files.read_json(_FILE) or {}
+        return stored.get("stamp") == compute_stamp(run, RESAMPLES)
     except (StoreError, AttributeError):
         return False
 
 
 def read_reliability(run: Run) -> Reliability:
-    """Reads the reliability of a run's descriptions, which `write_reliability` has stored.
-
-    If the file is missing, damaged or older than the run's evaluations, the returned object has neither agreements nor
-    risk-coverage curves.
+    """Reads the reliability; without agreements and curves if the file is missing, damaged or older than the run's
+    evaluations.
     """
     try:
-        return _reliability(run.files.read_json(FILE) or {}) if has_reliability(run) else _reliability({})
+        return _reliability(run.files.read_json(_FILE) or {}) if has_reliability(run) else _reliability({})
     except (StoreError, AttributeError, KeyError, TypeError, ValueError):
         return Reliability(agreements=(), selective=())
 
@@ -135,7 +121,6 @@ def _reliability(document: dict[str, Any]) -> Reliability:
 
 
 def _plain(result: Agreement | RiskCoverage) -> dict[str, Any]:
-    """Returns all fields but `by_unit` and `risks` as JSON values: intervals as lists of three numbers, NaN as None."""
     values = {name: getattr(result, name) for name in result.__dataclass_fields__ if name not in ("by_unit", "risks")}
     return {name: value.as_list() if isinstance(value, Interval) else _number(value) for name, value in values.items()}
 

@@ -1,8 +1,8 @@
-"""The results of two sanity tests of the metrics that score descriptions, and the caveats that follow from them.
+"""Results of two sanity tests of the metrics, and the caveats that follow from them.
 
-The test `missing_label` removes half of the true labels of a unit. The test `extra_label` adds as many wrong labels as
-there are true ones. A metric passes a test if its value then falls (Oikarinen, Yan and Weng 2025, "Evaluating Neuron
-Explanations: A Unified Framework with Sanity Checks"). `make science only=sanity` runs the tests.
+`missing_label` removes half of the true labels of a unit; `extra_label` adds as many wrong ones. A metric passes if its
+value then falls (Oikarinen, Yan and Weng 2025, "Evaluating Neuron Explanations: A Unified Framework with Sanity
+Checks"). `make science only=sanity` runs the tests.
 """
 
 import json
@@ -21,35 +21,28 @@ TESTS = ("missing_label", "extra_label")
 
 
 SanityResults = dict[str, dict[str, bool]]
-"""For each of METRICS and each of TESTS, whether the metric passes the test."""
+"""For each of METRICS and each of TESTS, whether the metric passes."""
 
 
 @cache
 def measured_results() -> SanityResults:
-    """Reads from sanity.json which metric passes which sanity test.
-
-    One test removes true labels of units, the other one adds wrong labels. A metric passes a test if its value then
-    falls for nearly all units (see `pass` in `stored`). `make science only=sanity` writes the file.
-    """
+    """Reads which metric passes which test."""
     return stored()["results"]
 
 
 def stored() -> dict[str, Any]:
-    """Returns the content of sanity.json, the results of the sanity tests of the metrics that score descriptions.
+    """Returns the content of sanity.json, which `make science only=sanity` writes.
 
-    One test removes true labels of units, the other one adds wrong labels. The value of a good metric then falls.
-
-    Returns:
-        A dict with these keys. `results`: for each metric and test, whether the metric passes. `shares`: for each
-        metric and test, the share of units for which the value of the metric fell. `pass`: a metric passes a test if
-        its share is at least this number. `units`: the number of units. `stamp`: a hash of the code of the metrics.
+    `results`: for each metric and test, whether the metric passes. `shares`: the share of units for which its value
+    fell. `pass`: the share from which a metric passes. `units`: the number of units. `stamp`: a hash of the code of the
+    metrics.
     """
     return json.loads((files("openmaia.evaluation.analysis") / "sanity.json").read_text())
 
 
-SAME_AS = {"auc_all": "auc", "auc_minus_other": "auc", "auc_minus_other_all": "auc"}
-"""For a metric that was not tested, the metric whose results hold for it as well. The AUC on images of other units does
-not change with the labels of a unit, so the difference of AUCs falls exactly if the AUC falls."""
+_SAME_AS = {"auc_all": "auc", "auc_minus_other": "auc", "auc_minus_other_all": "auc"}
+"""For a metric that was not tested, the metric whose results hold for it. The AUC on images of other units does not
+change with the labels of a unit, so the difference falls exactly if the AUC falls."""
 
 NAMES = {
     "auc": "AUC",
@@ -76,17 +69,10 @@ NAMES = {
 
 
 def warning(metric: str) -> str:
-    """Returns the caveat to show with a metric that failed a sanity test, such as "blind to missing labels".
-
-    Args:
-        metric: The name of the metric. METRICS lists the metrics that have sanity tests. A name with the prefix `z_`
-            (standardised activations) that is not in METRICS stands for the metric without the prefix.
-
-    Returns:
-        The caveat. It is empty if the metric passes both sanity tests, or if the name is not in METRICS. It is "not put
-        to the sanity tests" if the name is in METRICS, but sanity.json has no results for it.
+    """Returns the caveat of a metric, such as "blind to missing labels"; empty if it passes both tests or is none of
+    METRICS. A name with the prefix `z_` stands for the metric without it.
     """
-    name = SAME_AS.get(metric, metric if metric in METRICS else metric.removeprefix("z_"))
+    name = _SAME_AS.get(metric, metric if metric in METRICS else metric.removeprefix("z_"))
     if name in METRICS and name not in measured_results():
         return "not put to the sanity tests"
     failed = [test.replace("_", " ") for test, passes in measured_results().get(name, {}).items() if not passes]
@@ -94,11 +80,5 @@ def warning(metric: str) -> str:
 
 
 def notes(metrics: Sequence[str]) -> list[str]:
-    """Returns a footnote for each metric that failed a sanity test, or was not tested.
-
-    A sanity test checks that the value of a metric falls if true labels are removed, or if wrong labels are added.
-
-    Args:
-        metrics: The names of the metrics.
-    """
+    """Returns a footnote for each metric that failed a test, or was not tested."""
     return [f"{NAMES[name]} is {caveat}" for name in metrics if (caveat := warning(name))]

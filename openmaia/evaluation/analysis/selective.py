@@ -1,8 +1,8 @@
-"""Computes risk-coverage curves: the mean risk (such as 1 - AUC) of units if the least certain ones are left out.
+"""Risk-coverage curves: the mean risk of units if the least certain ones are left out.
 
-The curve follows El-Yaniv and Wiener (2010, "On the foundations of noise-free selective classification",
-JMLR 11). The area under this curve is the mean risk over all coverages, as in Geifman and El-Yaniv (2017, "Selective
-classification for deep neural networks").
+The curve follows El-Yaniv and Wiener (2010, "On the foundations of noise-free selective classification", JMLR 11). The
+area under it is the mean risk over all coverages, as in Geifman and El-Yaniv (2017, "Selective classification for deep
+neural networks").
 """
 
 from collections.abc import Mapping
@@ -16,24 +16,19 @@ from openmaia.evaluation.analysis.statistics import FloatArray
 
 COVERAGES = (1.0, 0.8, 0.6, 0.4, 0.2)
 
-MAX_WEIGHTS = 20_000_000
-"""Maximum of the number of resamples times the number of units, because all bootstrap weights are in memory at once."""
+_MAX_WEIGHTS = 20_000_000
+"""Resamples times units, because all bootstrap weights are in memory at once."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RiskCoverage:
-    """The risk-coverage curve of one measure of certainty.
-
-    The curve shows how the mean risk changes if the least certain units are left out. The risk of a unit is, for
-    example, 1 minus the AUC of its description.
-    """
+    """The curve of one measure of certainty."""
 
     by: str
-    """The name of the measure of certainty."""
     units: int
-    """Number of units that have both a certainty and a risk."""
+    """With both a certainty and a risk."""
     risks: tuple[tuple[float, Interval], ...]
-    """Pairs (coverage, mean risk of the most certain units), where the coverage is the share of units that are kept."""
+    """Pairs (share of units that are kept, their mean risk)."""
     area: Interval
     """Mean risk over all coverages."""
     gain: Interval
@@ -47,22 +42,14 @@ class RiskCoverage:
 def selective(
     certainty: Mapping[Unit, float], risk: Mapping[Unit, float], by: str, resamples: int
 ) -> RiskCoverage | None:
-    """Measures how the mean risk changes if the least certain units are left out (the risk-coverage curve).
-
-    Args:
-        certainty: The certainty of each unit; larger is more certain.
-        risk: The risk of each unit, such as 1 minus the AUC of its description. Units that lack one value are left out.
-        by: The name of the measure of certainty.
-        resamples: The number of bootstrap resamples.
-
-    Returns:
-        The curve, or None for fewer than two units.
+    """Measures the curve over the units with both values; None for fewer than two. Larger certainty is more certain;
+    the risk is, for example, 1 minus the AUC.
     """
     units = sorted(certainty.keys() & risk.keys())
     if len(units) < 2:
         return None
     certainties, risks = (np.array([values[unit] for unit in units]) for values in (certainty, risk))
-    resamples = min(resamples, max(MAX_WEIGHTS // len(units), 100))
+    resamples = min(resamples, max(_MAX_WEIGHTS // len(units), 100))
     weights = np.stack([cluster_weights(f"unit {unit}", resamples, 0) for unit in units], axis=1)
     ones, counts = np.ones((1, len(units))), np.arange(1, len(units) + 1, dtype=np.float64)
     area, areas = (risk_of_most_certain(risks, certainties, each, counts).mean(axis=1) for each in (ones, weights))
@@ -82,17 +69,14 @@ def selective(
 def risk_of_most_certain(
     risk: FloatArray, certainty: FloatArray, weights: FloatArray, counts: FloatArray
 ) -> FloatArray:
-    """Returns the mean risk of the most certain units, for several numbers of units.
+    """Returns the mean risk of the most certain units, (resamples, counts).
 
     Args:
-        risk: The risk of each unit, (units,).
-        certainty: The certainty of each unit, (units,). If a group of equally certain units is only partly kept, all of
-            them count with the same fraction.
-        weights: The bootstrap weight of each unit in each resample, (resamples, units).
+        risk: (units,)
+        certainty: (units,). If a group of equally certain units is only partly kept, all of them count with the same
+            fraction.
+        weights: Bootstrap weights, (resamples, units).
         counts: The numbers of units that are kept, (counts,): positive, not necessarily whole.
-
-    Returns:
-        The mean risk for each resample and each number of units that are kept, (resamples, counts).
     """
     order = np.argsort(-certainty, kind="stable")
     ends = np.flatnonzero(np.append(np.diff(certainty[order]) != 0, True)) + 1

@@ -1,10 +1,9 @@
-"""Decides after each look at the responses to a description's images whether more images are drawn.
+"""Decides after each look whether more images are drawn.
 
-A sequential test looks at the data several times, after more and more images. An interval of 95 % at each look would
-miss the truth at one of them far more often than in 5 % of tests. So the error is spent over the looks (Lan and DeMets
-1983, "Discrete sequential boundaries for clinical trials", Biometrika 70), by their function that resembles Pocock's
-boundaries: after the share t of the images, the probability that one of the intervals so far missed the truth is
-ERROR * log(1 + (e - 1) t).
+A 95 % interval at each look would miss the truth at one of them far more often than in 5 % of tests. So the error is
+spent over the looks (Lan and DeMets 1983, "Discrete sequential boundaries for clinical trials", Biometrika 70), by
+their function that resembles Pocock's boundaries: after the share t of the images, the probability that one of the
+intervals so far missed the truth is ERROR * log(1 + (e - 1) t).
 """
 
 import math
@@ -23,7 +22,7 @@ ERROR = 0.05
 
 
 class Look(StrEnum):
-    """What a look at the intervals of a description's AUCs says."""
+    """What the intervals of a description's AUCs say."""
 
     CLEAR = "clear"
     """All lie above chance."""
@@ -36,11 +35,8 @@ class Look(StrEnum):
 def levels(sizes: tuple[int, ...]) -> tuple[float, ...]:
     """Returns the probability with which the interval of each look may miss the truth, as if it were the only look.
 
-    The estimates of the looks are treated as a Brownian motion at the times `sizes`, whose density inside of the
-    boundaries is integrated numerically from look to look (Armitage, McPherson and Rowe 1969).
-
-    Args:
-        sizes: The number of images at each look, in increasing order.
+    The estimates are treated as a Brownian motion at the times `sizes` (the increasing numbers of images), whose
+    density inside of the boundaries is integrated numerically from look to look (Armitage, McPherson and Rowe 1969).
     """
     times = [size / sizes[-1] for size in sizes]
     spent = [ERROR * math.log1p((math.e - 1) * time) for time in times]
@@ -66,11 +62,8 @@ def _bound(inside: FloatArray, mass: FloatArray, deviation: float, error: float)
 
 
 def judge_look(controls: Sequence[Mapping[str, Any]], *, is_first: bool) -> Look:
-    """Says whether the intervals of a description's AUCs are clear, hopeless or still open.
-
-    Args:
-        controls: The values of `openmaia.evaluation.scores.control_scores`.
-        is_first: Whether it is the first look, which has too few images to give up for an AUC alone.
+    """Says what the values of `openmaia.evaluation.scores.control_scores` mean. The first look has too few images to
+    give up for an AUC alone.
     """
     if any(each["high" if is_first else "auc"] <= CHANCE for each in controls):
         return Look.HOPELESS

@@ -1,7 +1,5 @@
-"""Computes the p-values of all descriptions of a run, and measures how often wrong descriptions are judged "supported".
-
-The wrong descriptions give the rate of false alarms of the verdict "supported". Each unit is tested with descriptions
-of other units of its layer ("shuffled"), and with descriptions of random words, by the same rule as with its own.
+"""Computes the p-values of all descriptions of a run, and how often wrong descriptions are "supported" by the same
+rule: those of other units ("shuffled"), and random words.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -20,7 +18,7 @@ from openmaia.evaluation.analysis.statistics import adjust_p_values, wilson
 from openmaia.evaluation.analysis.verdict import LEVEL, Verdict, judge
 from openmaia.evaluation.claims import Claim, Sharing
 from openmaia.evaluation.scores import MAX_PARTNERS, control_scores, partners
-from openmaia.evaluation.storage import StoredTrials, evaluation_stamp
+from openmaia.evaluation.storage import StoredTrials, compute_stamp
 from openmaia.evaluation.trials import Trial
 from openmaia.runs import tables
 from openmaia.runs.results import SIGNIFICANCE, SIGNIFICANCE_SCHEMA, fingerprint
@@ -29,43 +27,38 @@ from openmaia.runs.run import Run
 OWN, SHUFFLED, RANDOM = "own descriptions", "shuffled descriptions", "random words"
 """The descriptions with which a unit is tested: those that were made for it, those of other units, and random words."""
 
-NO_UNIT = -1
-"""Stands for the index of the described unit if a description consists of random words and belongs to no unit."""
+_NO_UNIT = -1
+"""The index of the described unit of random words."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Significance:
-    """The p-values of a run's tested descriptions, and how often descriptions get the verdict "supported".
-
-    For comparison, the verdict is also given to wrong descriptions: those of other units, and random words.
-    """
+    """The p-values of a run's tested descriptions, and how often descriptions are supported."""
 
     p: Mapping[Claim, float]
-    """The p-value of each claim in the permutation test of `openmaia.evaluation.analysis.permutation`."""
     q: Mapping[Claim, float]
-    """p adjusted for the false discovery rate over all claims, the descriptions of units (Benjamini and Hochberg)."""
+    """p adjusted over all claims (Benjamini and Hochberg)."""
     null: Mapping[Claim, int]
-    """The number of values in the null distribution of the claim's layer."""
+    """Values in the null distribution of the claim's layer."""
     supported: Mapping[str, tuple[float, float, float]]
-    """For each of OWN, SHUFFLED and RANDOM the share of units whose description is supported, and both ends of its 95 %
-    Wilson interval, whose sample size is the number of units. There is no entry if there are no such descriptions. The
-    shares of wrong descriptions are means over several assignments of descriptions to units."""
+    """For each of OWN, SHUFFLED and RANDOM, if there are such descriptions, the share of units whose description is
+    supported, and both ends of its Wilson interval over units. The shares of wrong descriptions are means over several
+    assignments of descriptions to units."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Pair:
-    """A unit, identified by its own claim, and a description that is tested for it, with the p-value of this pair."""
+    """A unit, identified by its own claim, and a description that is tested for it."""
 
     claim: Claim
     described: Trial | Claim
-    """The description: a trial of random words, or a claim."""
+    """A trial of random words, or a claim."""
     p: float
     null: int = 0
-    """The number of values in the null distribution of the layer."""
 
 
 _Assignments = dict[str, list[list[_Pair]]]
-"""For each of OWN, SHUFFLED and RANDOM one or more lists of pairs. Each list assigns descriptions to all units."""
+"""For each of OWN, SHUFFLED and RANDOM, lists of pairs that each assign descriptions to all units."""
 
 
 def compute_significance(
@@ -75,17 +68,13 @@ def compute_significance(
     wrong: int = MAX_PARTNERS,
     sharing: Sharing = "label",
 ) -> Significance:
-    """Computes the p-values of all tested descriptions, and the share of units with the verdict "supported".
-
-    The share is computed three times: with the units' own descriptions and, for comparison, with two kinds of wrong
-    descriptions. These are the descriptions of other units, and random words.
+    """Computes the p-values of all tested descriptions, and the shares of supported ones.
 
     Args:
-        trials: All trials of the run, each the test of one description. Trials of the same layer have to be adjacent.
-        read: Reads the trial of a claim (a description) again, because trials are not kept in memory.
-        words: Takes the name of a layer, and returns the trials in which random words were tested as descriptions.
-        wrong: Largest number of wrong descriptions of each kind that a unit is given.
-        sharing: When two descriptions count as alike. A description that is like the unit's own is not wrong.
+        trials: All trials of the run. Those of the same layer have to be adjacent.
+        read: Reads a trial again, because trials are not kept in memory.
+        words: Returns the trials of random words of a layer.
+        wrong: Wrong descriptions of each kind that a unit is given, at most.
     """
     assignments: _Assignments = {
         OWN: [[]],
@@ -118,7 +107,7 @@ def compute_significance(
 
 
 def _add_layer(trials: Iterable[Trial], words: Sequence[Trial], assignments: _Assignments, sharing: Sharing) -> None:
-    """Adds the pairs of one layer, with their p-values, to all assignments. `words` are its trials of random words."""
+    """Adds the pairs of one layer, with their p-values, to all assignments."""
     claims: list[Claim] = []
     columns: list[npt.NDArray[np.float32]] = []
     images: list[tuple[int, int]] = []
@@ -153,24 +142,15 @@ def _add_layer(trials: Iterable[Trial], words: Sequence[Trial], assignments: _As
 def _null_pairs(
     units: Sequence[int], claims: Sequence[Claim], described: Sequence[Claim], sharing: Sharing
 ) -> npt.NDArray[np.bool_]:
-    """Returns for each unit and each description whether it is a wrong description of the unit.
-
-    A description is wrong if it was not made for the unit and is like none of the unit's own (`Claim.is_like`).
-
-    Args:
-        units: Indices of the units.
-        claims: The claims about these units.
-        described: All descriptions: first the claims, then the descriptions of random words.
-
-    Returns:
-        (units, descriptions)
+    """Returns whether each description, first the claims, then random words, is a wrong one of each unit: not made for
+    it, and like none of its own, (units, descriptions).
     """
     keys = [claim.keys(sharing) for claim in described]
     number = {key: row for row, key in enumerate(sorted(frozenset[str]().union(*keys)))}
     has_key = np.zeros((len(described), len(number)), dtype=bool)
     for row, own in enumerate(keys):
         has_key[row, [number[key] for key in own]] = True
-    owners = np.array([claim.unit.index for claim in claims] + [NO_UNIT] * (len(described) - len(claims)))
+    owners = np.array([claim.unit.index for claim in claims] + [_NO_UNIT] * (len(described) - len(claims)))
 
     def wrong(unit: int) -> npt.NDArray[np.bool_]:
         right = has_key[owners == unit].any(axis=0)
@@ -180,7 +160,6 @@ def _null_pairs(
 
 
 def _effects(trial: Trial) -> npt.NDArray[np.float32]:
-    """Returns the test statistic T of `permutation.py`, an AUC, for all units of the layer, (units,), as float32."""
     positive, neutral = (trial.rows(role, verified=True) for role in ("positive", "neutral"))
     return permutation.effects(trial.matrix[positive], trial.matrix[neutral]).astype(np.float32)
 
@@ -190,10 +169,7 @@ def _adjusted(pairs: Sequence[_Pair]) -> Iterator[tuple[_Pair, float]]:
 
 
 def write_significance(run: Run) -> None:
-    """Computes the p-values of all evaluated descriptions of a run and stores them in its directory.
-
-    The file also holds `Significance.supported`: how often descriptions get the verdict "supported".
-    """
+    """Computes and stores the p-values of all evaluated descriptions of a run, with `Significance.supported`."""
     stored = StoredTrials(run)
     result = compute_significance(
         stored, lambda claim: stored.cached(claim.investigation), stored.words, sharing=stored.sharing
@@ -213,33 +189,26 @@ def write_significance(run: Run) -> None:
         for claim in result.p
         if claim.investigation in headers
     ]
-    header = {"stamp": evaluation_stamp(run, 0), "supported": {name: list(v) for name, v in result.supported.items()}}
+    header = {"stamp": compute_stamp(run, 0), "supported": {name: list(v) for name, v in result.supported.items()}}
     run.files.write(SIGNIFICANCE, tables.dump(rows, SIGNIFICANCE_SCHEMA, header))
 
 
 def is_current(run: Run) -> bool:
-    """Returns whether the p-values of a run are stored, and no evaluation was added or changed after that."""
+    """Returns whether the p-values are stored, and no evaluation was added or changed after that."""
     return bool(_header(run))
 
 
 def supported_shares(run: Run) -> dict[str, tuple[float, float, float]]:
-    """Reads how often the descriptions of a run get the verdict "supported", and how often wrong descriptions get it.
-
-    Wrong descriptions are those of other units, and random words.
-
-    Returns:
-        The stored value of `Significance.supported`; empty if the file is missing or damaged, or older than the run's
-        evaluations.
-    """
+    """Reads `Significance.supported`; empty if it is missing, damaged, or older than the run's evaluations."""
     return {name: (share, low, high) for name, (share, low, high) in _header(run).get("supported", {}).items()}
 
 
 def _header(run: Run) -> dict[str, Any]:
-    """Returns what is stored beside the p-values; empty without the file, or if it is damaged or outdated."""
+    """Returns what is stored beside the p-values; empty without a current file."""
     data = run.files.read(SIGNIFICANCE)
     try:
         header = {} if data is None else tables.load(data, SIGNIFICANCE, schema=SIGNIFICANCE_SCHEMA)[1]
     except StoreError:
         return {}  # the next evaluation writes the file again
     is_readable = mistyped(header.get("supported"), dict[str, tuple[float, float, float]]) is None
-    return header if is_readable and header.get("stamp") == evaluation_stamp(run, 0) else {}
+    return header if is_readable and header.get("stamp") == compute_stamp(run, 0) else {}

@@ -1,8 +1,8 @@
-"""Computes measures that compare the activations of two groups of images, with significance tests and intervals.
+"""Measures that compare the activations of two groups of images, with significance tests and intervals.
 
-Each measure takes the activations on positive and on neutral images, and weights `p` and `q` for them of shape
-(resamples, images), one row per bootstrap resample, so that a whole bootstrap is a few matrix products. With equal
-weights a measure equals that of the publication named in its docstring.
+A measure takes activations on n positive images, weights `p` for them, activations on m neutral images and weights `q`.
+Weights have the shape (resamples, images), so that a whole bootstrap is a few matrix products. With equal weights a
+measure equals that of the publication in its docstring.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -18,35 +18,25 @@ CHANCE = 0.5
 FloatArray = npt.NDArray[np.float64]
 
 Measure = Callable[[FloatArray, FloatArray, FloatArray, FloatArray], FloatArray]
-"""A function (positive (n,), p (b, n), neutral (m,), q (b, m)) -> (b,). It compares the activations on n positive and m
-neutral images, with the weights p and q, for each of b sets of weights. Undefined values are NaN."""
+"""(positive (n,), p (b, n), neutral (m,), q (b, m)) -> (b,). Undefined values are NaN."""
 
 
 def difference(positive: FloatArray, p: FloatArray, neutral: FloatArray, q: FloatArray) -> FloatArray:
-    """Returns the mean positive minus the mean neutral activation, for each of b sets of weights.
-
-    `p`, shape (b, n), holds the weights of the n positive activations, and `q`, shape (b, m), those of the m neutral
-    ones. The MAIA paper reports both means.
-    """
+    """Returns the mean positive minus the mean neutral activation. The MAIA paper reports both means."""
     return _mean(positive, p) - _mean(neutral, q)
 
 
 def area(positive: FloatArray, p: FloatArray, neutral: FloatArray, q: FloatArray) -> FloatArray:
-    """Returns the area under the ROC curve of positive against neutral activations, for each of b sets of weights.
-
-    `p`, shape (b, n), holds the weights of the n positive activations, and `q`, shape (b, m), those of the m neutral
-    ones. The area is Mann-Whitney's U divided by the number of pairs. Ties count half (Hanley and McNeil 1982).
+    """Returns the area under the ROC curve: Mann-Whitney's U divided by the number of pairs. Ties count half (Hanley
+    and McNeil 1982).
     """
     wins = (positive[:, None] > neutral[None]) + 0.5 * (positive[:, None] == neutral[None])
     return ((p @ wins) * q).sum(axis=1) / (p.sum(axis=1) * q.sum(axis=1))
 
 
 def cohens_d(positive: FloatArray, p: FloatArray, neutral: FloatArray, q: FloatArray) -> FloatArray:
-    """Returns Cohen's d of positive against neutral activations, for each of b sets of weights.
-
-    `p`, shape (b, n), holds the weights of the n positive activations, and `q`, shape (b, m), those of the m neutral
-    ones. d is the difference of the means divided by the pooled standard deviation with n + m - 2 degrees of freedom
-    (Cohen 1988, chapter 2). It is NaN if neither group has any variance.
+    """Returns the difference of the means divided by the pooled standard deviation with n + m - 2 degrees of freedom
+    (Cohen 1988, chapter 2); NaN if neither group has any variance.
     """
     n, m = len(positive), len(neutral)
     squares = _variance(positive, p) * n + _variance(neutral, q) * m
@@ -54,31 +44,22 @@ def cohens_d(positive: FloatArray, p: FloatArray, neutral: FloatArray, q: FloatA
 
 
 def mad(positive: FloatArray, p: FloatArray, control: FloatArray, q: FloatArray) -> FloatArray:
-    """Returns the mean activation difference of CoSy (Kopf et al. 2024, section 4), for each of b sets of weights.
+    """Returns the mean activation difference of CoSy (Kopf et al. 2024, section 4).
 
-    `p`, shape (b, n), holds the weights of the n positive activations, and `q`, shape (b, m), those of the m control
-    activations. The measure is the difference of the means divided by the population standard deviation of the control
-    activations. It is NaN if the control activations are constant. CoSy's control images are random images of a
-    dataset.
+    The difference of the means is divided by the population standard deviation of the control activations; NaN if they
+    are constant. CoSy's control images are random images of a dataset.
     """
     return _ratio(difference(positive, p, control, q), np.sqrt(_variance(control, q)))
 
 
 MEASURES: Mapping[str, Measure] = {"difference": difference, "auc": area, "d": cohens_d, "mad": mad}
 MATCHED = ("difference", "auc", "d")
-"""The measures that compare positive images with their matched neutral images."""
+"""Measures that compare positive images with their matched neutral ones."""
 
 
 def measure(name: str, positive: Sequence[float], neutral: Sequence[float]) -> float | None:
-    """Computes a measure that compares positive with neutral activations. All activations have the same weight.
-
-    Args:
-        name: The name of the measure in MEASURES.
-        positive: The activations on positive images.
-        neutral: The activations on neutral images.
-
-    Returns:
-        The value; None if it is undefined, for example because one kind of image is missing.
+    """Computes one of MEASURES with equal weights; None if it is undefined, for example because one kind of image is
+    missing.
     """
     if not positive or not neutral:
         return None
@@ -94,9 +75,8 @@ def auc(positive: Sequence[float], neutral: Sequence[float]) -> float:
 
 
 def wilson(share: float, n: int) -> tuple[float, float]:
-    """Returns both ends of the 95 % interval of a share of n independent trials (Wilson 1927).
-
-    Unlike in scipy.stats.binomtest, share * n need not be a whole number.
+    """Returns both ends of the 95 % interval of a share of n independent trials (Wilson 1927). Unlike in
+    scipy.stats.binomtest, share * n need not be a whole number.
     """
     z = float(stats.norm.ppf(0.975))
     centre, half = share + z * z / (2 * n), z * float(np.sqrt(share * (1 - share) / n + z * z / (4 * n * n)))
@@ -104,7 +84,7 @@ def wilson(share: float, n: int) -> tuple[float, float]:
 
 
 def proportion(hits: Sequence[bool]) -> list[float] | None:
-    """Returns the share of hits as [share, low, high], with Wilson's 95 % interval, to 4 decimals; None if empty."""
+    """Returns [share, low, high] of hits, with Wilson's interval, to 4 decimals; None if empty."""
     if not hits:
         return None
     share = sum(hits) / len(hits)
@@ -112,7 +92,7 @@ def proportion(hits: Sequence[bool]) -> list[float] | None:
 
 
 def adjust_p_values(p: Sequence[float]) -> list[float]:
-    """Adjusts p-values for the false discovery rate (Benjamini and Hochberg, scipy.stats.false_discovery_control)."""
+    """Adjusts p-values for the false discovery rate (Benjamini and Hochberg)."""
     if not p:
         return []
     return cast(list[float], np.asarray(stats.false_discovery_control(list(p), method="bh")).tolist())
@@ -123,7 +103,7 @@ def _mean(values: FloatArray, weights: FloatArray) -> FloatArray:
 
 
 def _variance(values: FloatArray, weights: FloatArray) -> FloatArray:
-    """Returns the population variance. Values are centred first, so that a constant group has exactly zero variance."""
+    # Centred first, so that a constant group has exactly zero variance.
     centred = values - values.mean()
     return np.maximum(_mean(centred**2, weights) - _mean(centred, weights) ** 2, 0.0)
 

@@ -1,4 +1,4 @@
-"""Averages the scores of a run's descriptions over its units, with confidence intervals."""
+"""Averages the scores of a run over its units, with intervals."""
 
 import json
 from collections import Counter, defaultdict
@@ -13,58 +13,52 @@ from openmaia.evaluation.analysis.bootstrap import BootstrapEstimate, ClusteredV
 from openmaia.evaluation.analysis.statistics import CHANCE, MATCHED
 from openmaia.evaluation.prompts import PROMPT_ROLES
 from openmaia.evaluation.scores import COUNTED, SIZES, Evaluation, flat, raw_group
-from openmaia.evaluation.storage import StoredTrials, evaluation_stamp
+from openmaia.evaluation.storage import StoredTrials, compute_stamp
 from openmaia.runs.run import Run
 
 FILE = "evaluation.json"
 
-WHOLE = ""
-"""The key of the means over all layers, where other keys are the names of layers."""
+_WHOLE = ""
+"""Stands for all layers, where other keys are names of layers."""
 
-RESAMPLED = tuple(name for name in MATCHED if name != "auc")
-"""Measures that are computed twice: of raw activations, and under the name `z_NAME` of standardised activations."""
-DETECTION = ("auprc", "responsiveness", "purity", "balanced_accuracy", "fuzzing", "correlation")
-FIXED = (
+_RESAMPLED = tuple(name for name in MATCHED if name != "auc")
+"""Measures that are computed twice: of raw activations, and under the name `z_NAME` of standardised ones."""
+_DETECTION = ("auprc", "responsiveness", "purity", "balanced_accuracy", "fuzzing", "correlation")
+_FIXED = (
     *("auc_worst", "mad", "clarity", "top1", "top5", "chance"),
-    *(f"detection_{name}" for name in DETECTION),
+    *(f"detection_{name}" for name in _DETECTION),
 )
-"""Scores whose intervals come from resampling only units, not prompts."""
-WITH_CHANCE = ("auc", "auc_other", "auc_minus_other", "auc_words")
-"""Measures that are averaged twice: over the tested descriptions and, under the name `NAME_all`, over all units, in which
-units without a tested description get the AUC of chance for their own description."""
-CONTROLLED = {"auc_unrelated": "unrelated", "auc_random": "random"}
+"""Scores for which only units are resampled, not prompts."""
+_WITH_CHANCE = ("auc", "auc_other", "auc_minus_other", "auc_words")
+"""Measures that are averaged twice: over the tested descriptions and, as `NAME_all`, over all units, in which units
+without a tested description get the AUC of chance for their own description."""
+_CONTROLLED = {"auc_unrelated": "unrelated", "auc_random": "random"}
 """The roles of the images with which AUCs compare positive ones. Prompts, photographs and units are resampled."""
-SCORES = (
-    *WITH_CHANCE,
-    *(f"{name}_all" for name in WITH_CHANCE),
-    *CONTROLLED,
-    *RESAMPLED,
-    *(f"z_{name}" for name in RESAMPLED),
+_SCORES = (
+    *_WITH_CHANCE,
+    *(f"{name}_all" for name in _WITH_CHANCE),
+    *_CONTROLLED,
+    *_RESAMPLED,
+    *(f"z_{name}" for name in _RESAMPLED),
     *SIZES,
-    *FIXED,
+    *_FIXED,
 )
 
 MeanActivations = Mapping[str, Interval]
-"""Means of raw activations, with their intervals. `positive` and `neutral` average the positive images (which show what
-a description names) or neutral images (which do not) of each unit first, and then the units, as the tables of the MAIA
-papers do. `positive_images` and `neutral_images` average all images of all units at once, as the published MAIA code
-does. The mean over units and the mean over images differ if units have different numbers of images."""
+"""Means of raw activations. `positive` and `neutral` average the images of each unit first, as the tables of the MAIA
+papers do. `positive_images` and `neutral_images` average all images at once, as the published MAIA code does. They
+differ if units have different numbers of images."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LayerActivations:
-    """Mean activations of the units of a run on test images, as in the tables of the MAIA papers.
-
-    Positive images show what the description of a unit names. Neutral images do not. Only tested units that have both
-    kinds of images are included.
-    """
+    """Mean activations on test images, over tested units with both kinds, as in the tables of the MAIA papers."""
 
     layers: Mapping[str, MeanActivations]
-    """The means of each layer."""
     whole: MeanActivations
-    """The means over all layers."""
+    """Over all layers."""
     units: Mapping[str, list[int]]
-    """Indices of the included units of each layer. A unit with several replicates is listed once."""
+    """Indices of the units of each layer. A unit with several replicates is listed once."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,23 +66,21 @@ class PooledScores:
     """The scores of a run, averaged over its units."""
 
     units: int
-    """Number of evaluated investigations."""
+    """Evaluated investigations."""
     outcomes: dict[str, int]
-    """Number of investigations by the outcome of their tests (`Trial.outcome`)."""
+    """Investigations by `Trial.outcome`."""
     measures: dict[str, Interval]
-    """The mean of each of SCORES with its interval, by the name of the score. `Evaluation.values` explains the scores;
-    `auc_minus_other` is `auc` minus `auc_other`."""
+    """The mean of each of _SCORES (see `Evaluation.values`); `auc_minus_other` is `auc` minus `auc_other`."""
     counts: dict[str, int]
-    """Number of investigations in the mean of each of SCORES."""
+    """Investigations in the mean of each of _SCORES."""
     activations: LayerActivations
 
 
 def run_scores(run: Run, resamples: int) -> PooledScores:
-    """Returns the mean scores of a run. They are stored in the run directory, and computed again if evaluations change.
-
-    Damaged evaluations are left out.
+    """Returns the mean scores of a run without damaged evaluations. They are stored, and computed again if evaluations
+    change.
     """
-    stamp = evaluation_stamp(run, resamples)
+    stamp = compute_stamp(run, resamples)
     cached: dict[str, Any] = _cached(run)
     if cached.get("stamp") != stamp or "counts" not in cached:
         scores = pool_scores(StoredTrials(run).evaluations(), resamples)
@@ -116,7 +108,6 @@ def run_scores(run: Run, resamples: int) -> PooledScores:
 
 
 def _cached(run: Run) -> dict[str, Any]:
-    """Returns the content of evaluation.json; empty if the file is missing or damaged."""
     try:
         stored: Any = run.files.read_json(FILE)
     except StoreError:
@@ -133,13 +124,7 @@ def _from_json(lists: Mapping[str, list[float | None]]) -> dict[str, Interval]:
 
 
 def pool_scores(evaluations: Iterable[Evaluation], resamples: int, seed: int = 0) -> PooledScores:
-    """Averages the scores of the descriptions of a run over its units.
-
-    Args:
-        evaluations: The tests of the descriptions. Only one of them is in memory at a time.
-        resamples: Number of bootstrap resamples.
-        seed: Seed of the resampling.
-    """
+    """Averages the scores over units. Only one of the evaluations is in memory at a time."""
     outcomes: Counter[str] = Counter()
     means: defaultdict[str, PooledMean] = defaultdict(lambda: PooledMean(seed))
     levels: defaultdict[str, defaultdict[str, PooledMean]] = defaultdict(lambda: defaultdict(lambda: PooledMean(seed)))
@@ -152,18 +137,18 @@ def pool_scores(evaluations: Iterable[Evaluation], resamples: int, seed: int = 0
             means[name].add(estimate)
         for role in PROMPT_ROLES if "positive" in estimates else ():
             images = len(raw_group(evaluation.trial, role).values)
-            for level in (levels[WHOLE], levels[unit.layer]):
+            for level in (levels[_WHOLE], levels[unit.layer]):
                 level[role].add(estimates[role])
                 level[f"{role}_images"].add(estimates[role], images)
             units[unit.layer].add(unit.index)
     return PooledScores(
         units=outcomes.total(),
         outcomes=dict(sorted(outcomes.items())),
-        measures={name: means[name].interval() for name in SCORES},
-        counts={name: means[name].count for name in SCORES},
+        measures={name: means[name].interval() for name in _SCORES},
+        counts={name: means[name].count for name in _SCORES},
         activations=LayerActivations(
             layers={layer: _intervals(levels[layer]) for layer in sorted(units)},
-            whole=_intervals(levels[WHOLE]),
+            whole=_intervals(levels[_WHOLE]),
             units={layer: sorted(units[layer]) for layer in sorted(units)},
         ),
     )
@@ -174,12 +159,8 @@ def _intervals(means: Mapping[str, PooledMean]) -> MeanActivations:
 
 
 def estimate_scores(evaluation: Evaluation, resamples: int, seed: int = 0) -> dict[str, BootstrapEstimate]:
-    """Estimates the scores of one evaluated description, each with its bootstrap distribution.
-
-    Returns:
-        The estimates by name: those of SCORES, and the mean activations `positive` (on images that should show what the
-        description names) and `neutral` (on images that should not). Undefined scores are left out. The result is empty
-        if no usable test prompts were written.
+    """Estimates _SCORES, and the mean activations `positive` and `neutral`, of one evaluated description, without
+    undefined ones. Empty if no usable prompts were written.
     """
     trial, unit = evaluation.trial, str(evaluation.trial.claim.unit)  # replicates of a unit are one cluster
     if trial.outcome not in COUNTED:
@@ -200,13 +181,13 @@ def estimate_scores(evaluation: Evaluation, resamples: int, seed: int = 0) -> di
         words = [auc(evaluation.groups_of(each)) for each in evaluation.words]
         estimates["auc_words_all"] = bootstrap.average(words, unit)
     if measured:
-        estimates |= {name: estimates.get(f"{name}_all") for name in WITH_CHANCE}
+        estimates |= {name: estimates.get(f"{name}_all") for name in _WITH_CHANCE}
     if tested:
         raw = raw_group(trial, "positive"), raw_group(trial, "neutral")
         for prefix, groups in (("z_", evaluation.groups()), ("", raw)):
-            for name in RESAMPLED:
+            for name in _RESAMPLED:
                 estimates[f"{prefix}{name}"] = bootstrap.estimate(name, unit, *groups, resamples, seed)
-        for name, role in CONTROLLED.items():
+        for name, role in _CONTROLLED.items():
             estimates[name] = bootstrap.estimate("auc", unit, raw[0], raw_group(trial, role), resamples, seed)
         if all(group.values for group in raw):
             estimates |= {
@@ -214,6 +195,6 @@ def estimate_scores(evaluation: Evaluation, resamples: int, seed: int = 0) -> di
                 for role, group in zip(PROMPT_ROLES, raw, strict=True)
             }
         scores = flat(evaluation.values)
-        fixed = {name: scores[name] for name in (*SIZES, *FIXED) if scores.get(name) is not None}
+        fixed = {name: scores[name] for name in (*SIZES, *_FIXED) if scores.get(name) is not None}
         estimates |= {name: bootstrap.constant(unit, value, resamples) for name, value in fixed.items()}
     return {name: estimate for name, estimate in estimates.items() if estimate is not None}

@@ -1,19 +1,17 @@
-"""Derives one verdict per investigation from the stored scores of its evaluation. No other module derives verdicts.
-
-Controls (CONTROLS) are images with which the positive images, those of a description, are compared by AUC.
+"""Derives one verdict per investigation from its stored scores. No other module derives verdicts.
 
 The rule:
     not tested: no control is measured.
     not supported: the interval of an AUC lies at or below 0.5 as a whole, or the positive images excite the unit less
-        than photographs do, on average.
+    than photographs do, on average.
     undecided: otherwise, if an interval crosses 0.5, or q is above 0.05 or not computed yet.
     supported: every other description. So every interval lies above 0.5, and q is at most 0.05.
 
-p is the p-value of a permutation of descriptions within the layer (`openmaia.evaluation.analysis.permutation`), and q
-is p adjusted over the tested descriptions of the run (Benjamini and Hochberg). A control counts as not measured if it
-has fewer than MIN_PROMPTS prompts, or if the positive images do: so few prompts prove nothing even with an AUC of 1,
-whose bootstrap interval is a single point. The worst control is the one whose interval begins lowest, and not the one
-with the lowest AUC, because a control with few images may have a higher AUC that is less certain.
+p is the p-value of `openmaia.evaluation.analysis.permutation`, and q is p adjusted over the tested descriptions of the
+run (Benjamini and Hochberg). A control counts as not measured if it has fewer than _MIN_PROMPTS prompts, or if the
+positive images do: so few prompts prove nothing even with an AUC of 1, whose bootstrap interval is a single point. The
+worst control is the one whose interval begins lowest, and not the one with the lowest AUC, because a control with few
+images may have a higher AUC that is less certain.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -23,13 +21,14 @@ from typing import Any, cast
 
 from openmaia.evaluation.analysis.statistics import CHANCE
 from openmaia.runs.run import InvestigationId, Run
+from openmaia.runs.state import states
 
 LEVEL = 0.05
 """The largest q of a supported description."""
 
-MIN_PROMPTS = 4
-"""Smallest number of positive prompts, and of control prompts or photographs, for a measured control. With 4 of each,
-the probability that all positive values exceed all control values by chance is 1 in 70; with 3 it is above 2.5 %."""
+_MIN_PROMPTS = 4
+"""Prompts (or photographs) on each side of a measured control. With 4, the probability that all positive values exceed
+all control values by chance is 1 in 70; with 3 it is above 2.5 %."""
 
 CONTROLS = {
     "auc": "matched neutral images",
@@ -37,14 +36,11 @@ CONTROLS = {
     "auc_unrelated": "unrelated prompts",
     "auc_random": "photographs",
 }
-"""What the positive images of a description are compared with, by the name of the score, an AUC."""
+"""What the positive images are compared with, by the name of the score."""
 
 
 class Verdict(StrEnum):
-    """The outcome of testing the description of a unit.
-
-    Tables list the outcomes in the order of the members: the best one comes first.
-    """
+    """In the order of tables: the best one first."""
 
     SUPPORTED = "supported"
     UNDECIDED = "undecided"
@@ -61,33 +57,27 @@ TESTED = (Verdict.SUPPORTED, Verdict.UNDECIDED, Verdict.NOT_SUPPORTED)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ControlScore:
-    """How well a unit's activations separate the positive images of its description from one control.
-
-    Positive images show what the description names. A control is another group of images, such as photographs.
-    """
+    """The comparison of the positive images with one control."""
 
     key: str
-    """The name of the score: one of CONTROLS."""
+    """One of CONTROLS."""
     auc: float
     low: float
-    """Lower end of the interval, which allows for all looks (`openmaia.evaluation.analysis.sequential`)."""
+    """Of the interval, which allows for all looks (`openmaia.evaluation.analysis.sequential`)."""
     high: float
     positive: int
-    """Number of positive images."""
+    """Number of images."""
     control: int
-    """Number of control images."""
+    """Number of images."""
 
     @property
     def name(self) -> str:
-        """The name of the control for display, such as "matched neutral images"."""
+        """For display."""
         return CONTROLS[self.key]
 
     @property
     def text(self) -> str:
-        """The comparison in words: the name of the control, the AUC and its interval, and the numbers of images.
-
-        The number of positive images comes first, then that of control images.
-        """
+        """The comparison in words, with the numbers of positive and of control images."""
         return (
             f"{self.name}: AUC {self.auc:.2f} (interval {self.low:.2f} to {self.high:.2f}, {self.positive} and {self.control} "
             f"images)"
@@ -96,47 +86,37 @@ class ControlScore:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnitVerdict:
-    """The verdict on the description that an investigation made, with the evidence for it.
-
-    The evidence consists of a p-value and of comparisons with controls. A control is a group of images with which the
-    images of the description are compared by AUC.
-    """
+    """The verdict on the description of an investigation, with the evidence for it."""
 
     verdict: Verdict
     reason: str
-    """One sentence that says why."""
+    """One sentence."""
     why: str = ""
-    """What decided beside the AUC and its interval, in a few characters for a narrow table, such as "p 0.134"; empty if
-    nothing else did."""
+    """What decided beside the AUC and its interval, in a few characters for a narrow table, such as "p 0.134"."""
     controls: tuple[ControlScore, ...] = ()
-    """The measured controls in the order of CONTROLS; empty if nothing was tested."""
+    """Those that were measured, in the order of CONTROLS; empty if nothing was tested."""
     missing: tuple[str, ...] = ()
-    """The names of the controls that were measured with too few prompts or not at all; empty if nothing was tested."""
+    """Names of the controls that were measured with too few prompts or not at all; empty if nothing was tested."""
     p: float | None = None
-    """The p-value of the permutation test; None if it was not computed."""
+    """None if it was not computed."""
     q: float | None = None
-    """`p` adjusted over the tested descriptions of the run (Benjamini and Hochberg); None without `p`."""
+    """None without `p`."""
 
     @property
     def worst(self) -> ControlScore | None:
-        """The comparison whose AUC interval has the lowest lower end; None if no control was measured.
-
-        A control is a group of images with which the images of the description are compared.
-        """
+        """The comparison whose interval begins lowest; None if no control was measured."""
         return min(self.controls, key=lambda each: (each.low, each.auc), default=None)
 
     @property
     def rank(self) -> tuple[int, float]:
-        """The sort key of the verdict in tables of investigations. The smallest key, of the best verdict, comes first.
-
-        Equal verdicts are sorted by the AUC interval of their worst control (see `worst`). The interval with the
-        highest lower end comes first.
+        """The sort key in tables: the best verdict first, equal ones by the lower end of their worst interval, the
+        highest first.
         """
         return list(Verdict).index(self.verdict), -self.worst.low if self.worst else 0.0
 
     @property
     def columns(self) -> dict[str, Any]:
-        """The verdict as values of a table row, under the names that `summary.parquet` and W&B use."""
+        """Values of a table row, under the names that `summary.parquet` and W&B use."""
         worst = self.worst
         return {
             "verdict": self.verdict.value,
@@ -150,19 +130,17 @@ class UnitVerdict:
         }
 
 
-UNWRITTEN = "No usable test prompts were written for the description."
-UNDRAWABLE = "At least half of the images of the description do not show what it names."
+_UNWRITTEN = "No usable test prompts were written for the description."
+_UNDRAWABLE = "At least half of the images of the description do not show what it names."
 
 
 def judge(stop: str, scores: Mapping[str, Any] | None, cause: str = "") -> UnitVerdict:
-    """Derives the verdict on the description that an investigation made.
+    """Derives the verdict on the description of an investigation.
 
-    Args:
-        stop: How the investigation ended (`openmaia.runs.records.Stop`), or `failed`, `running` or `pending`.
-        scores: The entry of the investigation in `Run.scores`; empty or None if it is not evaluated.
-        cause: The error message of a failed investigation.
+    `stop` is the state of the investigation, one of `openmaia.runs.state.STATES`; `scores` the entry in `Run.scores`,
+    empty or None if it is not evaluated; `cause` the error message of a failed investigation.
     """
-    if stop == "failed":
+    if stop in ("failed", "damaged"):
         return UnitVerdict(
             verdict=Verdict.FAILED, reason=f"The investigation failed: {cause or 'for no stated reason'}."
         )
@@ -174,7 +152,7 @@ def judge(stop: str, scores: Mapping[str, Any] | None, cause: str = "") -> UnitV
     if not scores:
         return UnitVerdict(verdict=Verdict.NOT_TESTED, reason="The description is not evaluated yet.")
     if outcome != "tested":
-        reason = UNDRAWABLE if outcome == "undrawable" else UNWRITTEN
+        reason = _UNDRAWABLE if outcome == "undrawable" else _UNWRITTEN
         return UnitVerdict(verdict=Verdict.NOT_TESTED, reason=reason)
     return _judge_tested(scores)
 
@@ -195,7 +173,7 @@ def _judge_tested(scores: Mapping[str, Any]) -> UnitVerdict:
     why = ""
     if worst is None:
         verdict = Verdict.NOT_TESTED
-        reason = f"No control has {MIN_PROMPTS} prompts on each side; evaluate with more images."
+        reason = f"No control has {_MIN_PROMPTS} prompts on each side; evaluate with more images."
     elif refuting is not None:
         verdict = Verdict.NOT_SUPPORTED
         reason = f"Its images do not excite the unit more than {refuting.text}."
@@ -235,21 +213,15 @@ def _open_p(p: float | None, q: float | None, null: int | None) -> Iterator[str]
 
 
 def read_controls(stored: Mapping[str, Mapping[str, Any]]) -> tuple[tuple[ControlScore, ...], tuple[str, ...]]:
-    """Reads the comparisons with controls (groups of images such as photographs) from stored scores.
-
-    Args:
-        stored: The entry `controls` of the scores, as `openmaia.evaluation.scores.control_scores` returns it.
-
-    Returns:
-        The comparisons with at least MIN_PROMPTS prompts for the description and as many for the control (each
-        photograph counts as a prompt), and the display names of all other controls.
+    """Reads the comparisons of `openmaia.evaluation.scores.control_scores` with at least _MIN_PROMPTS prompts on each
+    side (a photograph counts as a prompt), and the display names of all other controls.
     """
     controls = tuple(
         ControlScore(
             key=key, auc=one["auc"], low=one["low"], high=one["high"], positive=one["n"][0], control=one["n"][1]
         )
         for key in CONTROLS
-        if (one := stored.get(key)) and min(one["prompts"]) >= MIN_PROMPTS
+        if (one := stored.get(key)) and min(one["prompts"]) >= _MIN_PROMPTS
     )
     return controls, tuple(name for key, name in CONTROLS.items() if key not in {each.key for each in controls})
 
@@ -257,26 +229,11 @@ def read_controls(stored: Mapping[str, Mapping[str, Any]]) -> tuple[tuple[Contro
 def run_verdicts(
     run: Run, investigations: Sequence[InvestigationId] | None = None
 ) -> dict[InvestigationId, UnitVerdict]:
-    """Returns for each investigation of a run the verdict on the description that it made.
-
-    Args:
-        run: The run.
-        investigations: The investigations in the wanted order. None: all planned investigations of the run in the order
-            in which they are started, and then unplanned ones that are finished or failed.
-    """
-    failures, running, scores = run.failures(), run.running(), run.scores(investigations)
-    if investigations is None:
-        stops = {InvestigationId.of_row(row): str(row["stop"]) for row in run.headers()}
-        investigations = list(dict.fromkeys([*run.plan(), *sorted(stops), *sorted(failures)]))
-    else:
-        stops = {each: str(row["stop"]) for each in investigations if (row := run.summary(each))}
-    verdicts: dict[InvestigationId, UnitVerdict] = {}
-    for each in investigations:
-        unfinished = "failed" if each in failures else "running" if each in running else "pending"
-        verdicts[each] = judge(stops.get(each, unfinished), scores.get(each), failures.get(each, ""))
-    return verdicts
+    """Returns the verdict of each investigation, by default of all in the order of `openmaia.runs.state.states`."""
+    scores = run.scores(investigations)
+    return {each: judge(one.state, scores.get(each), one.cause) for each, one in states(run, investigations).items()}
 
 
 def write_summary(run: Run) -> None:
-    """Writes summary.parquet, a table of all finished investigations of a run, with their scores and verdicts (`Verdict`)."""
+    """Writes summary.parquet, a table of all finished investigations with their scores and verdicts."""
     run.write_summary({each: verdict.columns for each, verdict in run_verdicts(run).items()})

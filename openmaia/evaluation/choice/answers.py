@@ -1,8 +1,4 @@
-"""Reads people's answers to blind questions, or asks a language model the questions, and scores the answers.
-
-A question asks which of two methods' texts about a unit fits it better, without saying which method wrote which text.
-The score of two methods is how often the text of the first one was preferred.
-"""
+"""Reads people's answers to blind questions, or asks a language model, and scores the answers."""
 
 import re
 from collections import defaultdict
@@ -18,63 +14,58 @@ from openmaia.evaluation.analysis import bootstrap
 from openmaia.evaluation.analysis.bootstrap import ClusteredValues, Interval
 from openmaia.evaluation.analysis.statistics import wilson
 from openmaia.evaluation.choice.questions import AnswerKey, ChoiceQuestion
-from openmaia.evaluation.language_model import LanguageModel, MalformedAnswer, Question, UnansweredQuestion, template
+from openmaia.evaluation.language_model import (
+    LanguageModel,
+    MalformedAnswer,
+    Question,
+    UnansweredQuestion,
+    fill_template,
+)
 
-MAX_BYTES = 4_000_000
-"""Maximum size of a file of answers in bytes."""
+_MAX_BYTES = 4_000_000
+"""Of a file of answers."""
 
-CHOICE = re.compile(r"^\W*(?:answer\W+|label\W+)?([12])\b\W*$", re.IGNORECASE)
+_CHOICE = re.compile(r"^\W*(?:answer\W+|label\W+)?([12])\b\W*$", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChoiceAnswers:
-    """The answers of one person or model to the questions of one page: which of two texts about a unit fits better?"""
+    """The answers of one person or model to one page."""
 
     page: str
-    """The name of the page."""
     who: str
-    """The name of the person or of the model."""
     chosen: Mapping[str, int]
-    """For each question (by name): 1 if the text shown first was chosen, 2 if the second one was."""
+    """By question: 1 for the text shown first, 2 for the second."""
     cause: str = ""
-    """Why the model gave no usable answer to some questions (the reason for the first of them). Empty if there are no
-    such questions, and for a person."""
+    """Why the model gave no usable answer to some questions (the first reason)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChoiceScore:
-    """How often the texts of the first of two methods were preferred, over all answers to one page of questions."""
+    """How often the texts of the first of two methods were preferred, over all answers to one page."""
 
     methods: tuple[str, str]
-    """The names of the two methods."""
     share: Interval
     """Share of choices for the first method. Its interval is the smallest one that contains two others: the bootstrap
     interval over participants crossed with units, and Wilson's interval with the number of units as the sample size,
     because the answers about one unit are not independent."""
     units: int
-    """Number of units with an answer."""
+    """With an answer."""
     answered: int
-    """Number of answers of all participants."""
+    """Answers of all participants."""
     questions: int
-    """Number of questions times number of participants."""
+    """Questions times participants."""
     participants: tuple[str, ...]
     consistent: float | None
-    """Share of pairs of texts for which a participant chose the same text in both orders, of all pairs that one
-    participant answered in both orders; None if there are none."""
+    """Share of pairs for which a participant chose the same text in both orders, of those that one answered in both;
+    None without any."""
     first: float
-    """Share of choices of the text that was shown first."""
+    """Share of choices of the text shown first."""
 
 
 def ask_model(questions: Sequence[ChoiceQuestion], page: str, model: LanguageModel) -> ChoiceAnswers:
-    """Asks a language model which of two texts about a unit fits better, each question in a separate conversation.
-
-    Args:
-        questions: The questions of the page.
-        page: The name of the page.
-        model: The model to ask.
-
-    Returns:
-        The answers. A question to which the model gave no usable answer is missing in `chosen`.
+    """Asks a language model each question in a conversation of its own. Questions without a usable answer are missing
+    in `chosen`.
     """
     answers = model.ask_all([_question(each) for each in questions], parse_choice)
     failures = [each.message for each in answers if isinstance(each, UnansweredQuestion)]
@@ -93,33 +84,27 @@ def ask_model(questions: Sequence[ChoiceQuestion], page: str, model: LanguageMod
 def _question(question: ChoiceQuestion) -> Question:
     if question.pair.truth:
         return Question.of(
-            template("choice_truth", truth=question.pair.truth, one=question.texts[0], two=question.texts[1])
+            fill_template("choice_truth", truth=question.pair.truth, one=question.texts[0], two=question.texts[1])
         )
     images = [EncodedImage(data=data) for data in question.pair.exemplars]
-    return Question.of(template("choice", one=question.texts[0], two=question.texts[1]), *images)
+    return Question.of(fill_template("choice", one=question.texts[0], two=question.texts[1]), *images)
 
 
 def parse_choice(answer: str) -> int:
-    """Parses the chosen text, 1 or 2, from the last non-blank line, such as "Answer: 2". Raises MalformedAnswer."""
+    """Parses 1 or 2 from the last non-blank line, such as "Answer: 2". Raises MalformedAnswer."""
     lines = [line for line in answer.splitlines() if line.strip()]
-    match = CHOICE.match(lines[-1]) if lines else None
+    match = _CHOICE.match(lines[-1]) if lines else None
     if match is None:
         raise MalformedAnswer("the last line has to be 1 or 2 and nothing else")
     return int(match[1])
 
 
 def read_answers(data: bytes, name: str) -> ChoiceAnswers:
-    """Reads a file with a person's answers, saved by the page on which people choose between two texts about a unit.
-
-    Args:
-        data: The content of the file.
-        name: The name of the file, which also identifies a participant who gave no name.
-
-    Raises:
-        UsageError: The file is too large, or does not have the format in which the page saves answers.
+    """Reads a file that the page saved. Its name also stands for a participant who gave none. Raises UsageError if it
+    is too large or of another format.
     """
     expected = "the file that the page saves, or the text that it shows"
-    if len(data) > MAX_BYTES:
+    if len(data) > _MAX_BYTES:
         raise UsageError(f"{name} holds {len(data):,} bytes, which is no file of answers; give {expected}")
     try:
         document = cast(object, parse_json(data))
@@ -137,21 +122,14 @@ def read_answers(data: bytes, name: str) -> ChoiceAnswers:
 
 
 ChoicesByUnit = Mapping[Unit, Sequence[tuple[str, int, int]]]
-"""For each unit the choices as tuples (participant, replicate, index of the chosen method: 0 or 1)."""
+"""(participant, replicate, index of the chosen method: 0 or 1) for each choice about a unit."""
 
 
 def score_answers(answers: Sequence[ChoiceAnswers], key: AnswerKey, resamples: int, seed: int = 0) -> ChoiceScore:
     """Computes how often the texts of the first of two methods were preferred, from all answers to one page.
 
-    Args:
-        answers: The answers, one object for each participant (a person or a model).
-        key: The answer key of the page, which says which method wrote which text.
-        resamples: The number of bootstrap resamples.
-        seed: The seed of the bootstrap.
-
-    Raises:
-        UsageError: No question is answered, an answer belongs to another page, or two of `answers` come from the same
-            participant (`who`).
+    Raises UsageError if no question is answered, an answer belongs to another page, or two of `answers` come from the
+    same participant.
     """
     participants = tuple(each.who for each in answers)
     twice = sorted({name for name in participants if participants.count(name) > 1})

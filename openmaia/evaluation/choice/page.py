@@ -1,4 +1,4 @@
-"""Renders a page on which people choose between two texts about a unit: one HTML file that works without network."""
+"""Renders the questions as one HTML file that works without network."""
 
 import base64
 import hashlib
@@ -13,14 +13,8 @@ from openmaia.evaluation.choice.questions import ChoiceQuestion
 
 
 def render_page(questions: Sequence[ChoiceQuestion], name: str) -> bytes:
-    """Renders a page on which people choose between two texts about a unit, as HTML.
-
-    The page saves the answers to a file. It does not reveal units, runs or methods: images and questions have random
-    names.
-
-    Args:
-        questions: The questions in the order in which they are asked.
-        name: The name of the page, under which its answer key is stored.
+    """Renders a page that saves the answers to a file and reveals no units, runs or methods: images and questions have
+    random names.
     """
     names = {data: secrets.token_hex(6) for question in questions for data in question.pair.exemplars}
     order = sorted(names, key=lambda data: names[data])

@@ -1,7 +1,5 @@
-"""Makes blind questions: which of the texts of two methods fits a unit's exemplars better?
-
-Exemplars are the images that activate the unit most. The questions do not say which method wrote which text. An answer
-key, which is stored separately, does.
+"""Makes blind questions: which of two methods' texts fits a unit's exemplars better? The answer key is stored
+separately.
 """
 
 import io
@@ -23,96 +21,78 @@ from openmaia.evaluation.claims import Claim, following_units, read_claims
 from openmaia.runs.records import ImageEntry, Record, ToolCall
 from openmaia.runs.run import InvestigationId, Run
 
-MAX_EXEMPLARS = 10
-IMAGE_SIZE = 192
+_MAX_EXEMPLARS = 10
+_IMAGE_SIZE = 192
 """Pixels of the longer side of an exemplar on a page."""
 
 OWN, FOREIGN = "own", "of another unit"
-UNSEEN = "their records show no exemplars, or are damaged"
+_UNSEEN = "their records show no exemplars, or are damaged"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChoicePair:
-    """The statements of two methods about one unit, and the exemplars of the unit (images that activate it most)."""
+    """The statements of two methods about one unit."""
 
     unit: Unit
     replicate: int
-    """The number of the investigation among the repeated investigations of the unit."""
     exemplars: tuple[bytes, ...]
     """WebP images in descending order of activation, darkened where the unit is inactive. Empty if `truth` is shown."""
     truth: str = ""
-    """What the unit is known to respond to, as for synthetic units. Empty if exemplars are shown instead."""
+    """Empty if exemplars are shown instead."""
     texts: tuple[str, str]
-    """The statement of each method: its labels joined by "; ", or its description if there are no labels."""
+    """For each method its labels joined by "; ", or its description if there are no labels."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChoicePairs:
-    """Pairs of statements (labels or descriptions) by two methods about the same units, for a forced choice.
-
-    The object also says how many investigations have no pair, and why.
-    """
+    """The pairs of two methods."""
 
     methods: tuple[str, str]
-    """The names of the two methods. If only one run is given, they are OWN (texts about the unit) and FOREIGN (texts of
-    the same run about other units)."""
+    """OWN and FOREIGN (texts of the same run about other units) if only one run is given."""
     pairs: tuple[ChoicePair, ...]
     left_out: Mapping[str, int]
-    """The number of investigations of the first method's run for which there is no pair, by the reason."""
+    """Investigations of the first run for which there is no pair, by the reason."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChoiceQuestion:
-    """One question of a page: which of two methods' statements fits a unit's exemplars or known truth better?"""
+    """One question of a page."""
 
     name: str
-    """A random identifier."""
+    """Random."""
     pair: ChoicePair
     texts: tuple[str, str]
-    """The statements in the order in which they are shown."""
+    """In the order in which they are shown."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuestionSource:
-    """The origin of a question, which the page for human raters does not reveal.
-
-    A question shows two statements by two methods about the same unit.
-    """
+    """Where the texts of a question come from."""
 
     unit: Unit
     replicate: int
-    """The number of the investigation among the repeated investigations of the unit."""
     first: int
     """Index (0 or 1) of the method whose text is shown first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AnswerKey:
-    """The answer key of a page of forced-choice questions. It says which method made which statement.
-
-    People see only the page, which does not name the methods. The key is stored separately.
-    """
+    """Says which method made which statement of a page."""
 
     name: str
-    """The name of the page."""
+    """Of the page."""
     methods: tuple[str, str]
-    """The names of the two methods. `QuestionSource.first` is an index into them."""
+    """`QuestionSource.first` is an index into them."""
     items: Mapping[str, QuestionSource]
-    """The source of each question, by the name of the question."""
+    """By the name of the question."""
 
 
 def choice_pairs(runs: Sequence[tuple[Run, str]], truths: Mapping[tuple[str, int], str] | None = None) -> ChoicePairs:
-    """Pairs the statements of two runs about the same units, for people or a language model to choose between.
+    """Pairs the statements of two runs about the same units, or each statement of one run with one about another unit
+    of the layer.
 
-    If only one run is given, each of its statements is paired with one about another unit of the same layer.
-
-    Args:
-        runs: One or two runs, each with the name of its method.
-        truths: What units are known to respond to, by layer and index. If given, the statements are compared with these
-            texts, as in the MAIA paper, and not with exemplars (the images that activate a unit most).
-
-    Raises:
-        UsageError: There are more than two runs, or no pair is left.
+    `truths` (by layer and index), if given, are shown in place of exemplars, as in the MAIA paper. Raises UsageError
+    for more than two runs, or if no pair is left.
     """
     if len(runs) > 2:
         raise UsageError(f"{len(runs)} runs were given; a choice is between the labels of two runs, or within one")
@@ -131,7 +111,7 @@ def choice_pairs(runs: Sequence[tuple[Run, str]], truths: Mapping[tuple[str, int
             replicate = investigation.replicate
             pairs.append(ChoicePair(unit=unit, replicate=replicate, exemplars=exemplars, truth=truth, texts=texts))
         else:
-            left_out[reason or (UNSEEN if truths is None else "without a true label")] += 1
+            left_out[reason or (_UNSEEN if truths is None else "without a true label")] += 1
     if not pairs:
         reasons = "; ".join(f"{count} {why}" for why, count in left_out.items()) or "no investigation is finished"
         raise UsageError(f"{runs[0][0].files.root} gives nothing to choose between: of its investigations {reasons}")
@@ -143,20 +123,12 @@ def _statements(run: Run) -> dict[InvestigationId, str]:
 
 
 def _statement(claim: Claim) -> str:
-    """Returns the labels of a claim joined by "; ", or its description if there are none; empty for an abstention."""
     return "; ".join(" ".join(text.split()) for text in claim.statements)
 
 
 def _foreign(statements: Mapping[InvestigationId, str]) -> dict[InvestigationId, str]:
-    """Finds for each investigation a statement that was made about another unit.
-
-    It is taken from the same replicate of the next unit of the layer (see `following_units`) whose statement differs.
-
-    Args:
-        statements: The statement of each investigation.
-
-    Returns:
-        The other unit's statement, by investigation; an empty text if there is none.
+    """Finds for each investigation the statement of the same replicate about the next unit of the layer with another
+    text.
     """
     foreign: dict[InvestigationId, str] = {}
     for own, text in statements.items():
@@ -170,7 +142,7 @@ def _foreign(statements: Mapping[InvestigationId, str]) -> dict[InvestigationId,
 
 
 def _unfit(text: str, other: str) -> str:
-    """Returns the reason why two statements cannot be compared; empty if they can."""
+    """Returns why two statements cannot be compared; empty if they can."""
     if not text:
         return "without labels"
     if not other:
@@ -179,14 +151,8 @@ def _unfit(text: str, other: str) -> str:
 
 
 def exemplar_images(record: Record) -> tuple[bytes, ...]:
-    """Returns the exemplars that the agent received from its first successful tool call `dataset_exemplars("top")`.
-
-    Args:
-        record: The record of an investigation.
-
-    Returns:
-        At most MAX_EXEMPLARS images as WebP, shrunk to IMAGE_SIZE and darkened where the unit is not active. Empty if
-        there was no such call.
+    """Returns at most _MAX_EXEMPLARS images of the agent's first successful call `dataset_exemplars("top")` as WebP,
+    darkened where the unit is inactive. Empty if there was no such call.
     """
     for call in (call for turn in record.turns for call in turn.calls):
         if call.name == "dataset_exemplars" and call.entries and _arguments(call) == ["top"]:
@@ -202,7 +168,7 @@ def _arguments(call: ToolCall) -> Any:
 
 
 def _render(entries: Sequence[ImageEntry], images: Mapping[str, EncodedImage]) -> Iterator[bytes]:
-    for entry in entries[:MAX_EXEMPLARS]:
+    for entry in entries[:_MAX_EXEMPLARS]:
         stored = images.get(entry.original)
         if stored is None or not stored.data:
             continue
@@ -212,22 +178,18 @@ def _render(entries: Sequence[ImageEntry], images: Mapping[str, EncodedImage]) -
             rows = np.frombuffer(entry.mask, np.uint8).reshape(height, -1)
             pixels = darken_outside(pixels, np.unpackbits(rows, axis=1, count=width).astype(bool))
         image = Image.fromarray(pixels)
-        image.thumbnail((IMAGE_SIZE, IMAGE_SIZE))
+        image.thumbnail((_IMAGE_SIZE, _IMAGE_SIZE))
         buffer = io.BytesIO()
         image.save(buffer, "WEBP", quality=80)  # encoded again, so that no metadata of the original file is left
         yield buffer.getvalue()
 
 
 def make_blind(found: ChoicePairs) -> tuple[list[ChoiceQuestion], AnswerKey]:
-    """Turns each pair of statements about a unit into two questions that show them in opposite order.
+    """Turns each pair into two questions that show it in opposite order.
 
-    All pairs are asked once in random order, and then again in another random order. Orders and names of questions come
-    from the random generator of the operating system, because the answer key could be computed from a seed.
-
-    Returns:
-        The questions in the order in which they are asked, and the answer key. The key says which method made which
-        statement.
+    All pairs are asked once in random order, and then again in another.
     """
+    # From the operating system, because the answer key could be computed from a seed.
     random = secrets.SystemRandom()
     sides = [random.randrange(2) for _ in found.pairs]
     questions: list[ChoiceQuestion] = []
@@ -242,25 +204,14 @@ def make_blind(found: ChoicePairs) -> tuple[list[ChoiceQuestion], AnswerKey]:
 
 
 def write_key(run: Run, key: AnswerKey) -> str:
-    """Stores the answer key of a page of forced-choice questions in the run directory. Returns the path of its file."""
+    """Stores the answer key of a page in the run directory. Returns the path of its file."""
     document = {"methods": key.methods, "items": {name: asdict(item) for name, item in key.items.items()}}
     run.files.write(_path(key.name), json.dumps(document).encode())
     return run.files.path(_path(key.name))
 
 
 def read_key(run: Run, name: str) -> AnswerKey | None:
-    """Reads the answer key of a page of forced-choice questions from the run directory.
-
-    Args:
-        run: The run whose directory holds the key.
-        name: The name of the page.
-
-    Returns:
-        The key, which says which method made which statement. None if the run has no page of this name.
-
-    Raises:
-        StoreError: The key is damaged.
-    """
+    """Reads the answer key of a page; None if the run has no such page. Raises StoreError if the key is damaged."""
     data = run.files.read(_path(name)) if name.isalnum() and name.isascii() else None
     if data is None:
         return None

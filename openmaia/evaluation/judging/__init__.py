@@ -1,1 +1,1 @@
-"""Judges, which decide whether an image shows what a label names, and scores of how activations predict this."""
+"""Judges, and scores of how activations predict what they see."""

@@ -1,8 +1,11 @@
 """Detection on photographs: measures how well a unit's activations predict which images show what its labels name.
 
-The photographs of a unit are sampled in strata of its activation, because most photographs do not activate a unit. Each
-sampled photograph is weighted by the number of photographs that it represents. A judge then marks whether it shows one
-of the labels, and the metrics compare these marks with the activations.
+Photographs are sampled in strata of the activation, because most photographs do not activate a unit, and each is
+weighted by the number that it represents. A judge marks whether it shows one of the labels, and the metrics compare
+these marks with the activations.
+
+Arguments of the metrics: `marks` (images,), whether each photograph shows a label; `activations` (images,); `active`
+(images,), whether the unit is active on it; `weight` (images,), the number of photographs that each one represents.
 """
 
 import hashlib
@@ -22,7 +25,7 @@ from openmaia.evaluation.judging.judges import ImageVerdict, Judge, LocatingJudg
 BoolArray = npt.NDArray[np.bool_]
 
 STRATA = (0.0, 0.5, 0.8, 0.95, 1.0)
-"""Bounds of the strata of photographs, as quantiles of the unit's activation."""
+"""Quantiles of the unit's activation."""
 
 ACTIVE = 0.95
 """A unit counts as active on images above this quantile of its activations."""
@@ -30,25 +33,19 @@ ACTIVE = 0.95
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StratifiedSample:
-    """A sample of photographs for one unit, drawn from several ranges of its activations, with sampling weights."""
+    """A sample of photographs from several ranges of a unit's activations."""
 
     positions: tuple[int, ...]
-    """Positions of the sample in the list of all photographs."""
+    """In the list of all photographs."""
     weight: FloatArray
-    """(positions,): the number of photographs that each sampled photograph represents."""
+    """(positions,): the number of photographs that each one represents."""
 
 
 def sample(activations: FloatArray, digests: Sequence[str], count: int) -> StratifiedSample:
-    """Draws a stratified sample of photographs, with the same number from each stratum.
+    """Draws `count` photographs, the same number from each stratum of the activations, (photographs,).
 
-    A stratum consists of the photographs whose activations lie between two quantiles. STRATA lists these quantiles. The
-    choice within a stratum is pseudo-random: it follows a hash of the digests. If a stratum has too few photographs,
-    all of them are taken.
-
-    Args:
-        activations: The unit's activation on each photograph, (photographs,).
-        digests: The digest of each photograph.
-        count: The number of photographs to sample from all strata together.
+    The choice within a stratum follows a hash of the digests. If a stratum has too few photographs, all of them are
+    taken.
     """
     order = np.lexsort((np.array(digests), activations))
     bounds = [round(share * len(order)) for share in STRATA]
@@ -64,13 +61,7 @@ def sample(activations: FloatArray, digests: Sequence[str], count: int) -> Strat
 
 
 def average_precision(marks: BoolArray, activations: FloatArray, weight: FloatArray) -> float | None:
-    """Returns the weighted average precision with which activations predict marks; None if no image is marked.
-
-    Args:
-        marks: Whether each photograph shows a label, (images,).
-        activations: The unit's activation on each photograph, (images,).
-        weight: The number of photographs that each one represents, (images,).
-    """
+    """Returns the weighted average precision; None if no image is marked."""
     # Imported here because it takes two seconds, which commands that only read results should not spend.
     from sklearn.metrics import average_precision_score  # pyright: ignore[reportMissingTypeStubs, reportUnknownVariableType]
 
@@ -80,18 +71,14 @@ def average_precision(marks: BoolArray, activations: FloatArray, weight: FloatAr
 
 
 def f1(marks: BoolArray, active: BoolArray, weight: FloatArray) -> float | None:
-    """Returns the weighted F1 of `active` (the unit is active) as a prediction of `marks` (the image shows a label).
-
-    Each image counts `weight` times. F1 is None if no image is marked and none is active.
-    """
+    """Returns the weighted F1 of `active` as a prediction of `marks`; None if no image is marked and none is active."""
     both, either = (weight * (marks & active)).sum(), (weight * marks).sum() + (weight * active).sum()
     return float(2 * both / either) if either > 0 else None
 
 
 def correlation(marks: BoolArray, activations: FloatArray, weight: FloatArray) -> float | None:
-    """Returns the weighted Pearson correlation of marks (the image shows a label) and activations.
-
-    Each image counts `weight` times. The result is None if all marks or all activations are equal.
+    """Returns the weighted Pearson correlation of marks and activations; None if all marks or all activations are
+    equal.
     """
     covariance = np.cov(np.stack([marks.astype(np.float64), activations]), aweights=weight, ddof=0)
     deviations = np.sqrt(np.diag(covariance))
@@ -99,19 +86,11 @@ def correlation(marks: BoolArray, activations: FloatArray, weight: FloatArray) -
 
 
 def graded_iou(marks: npt.NDArray[Any], activations: FloatArray, weight: FloatArray) -> float | None:
-    """Returns the intersection over union of marks (of images or of pixels) and graded activations.
+    """Returns the intersection over union of marks (of images or of pixels) and graded activations, (n,) each.
 
     Activations become degrees from 0 (at or below the weighted median) to 1 (at the maximum), so that no threshold has
-    to be chosen. The result is Ruzicka's similarity: the weighted sum of min(mark, degree) divided by the weighted sum
-    of max(mark, degree).
-
-    Args:
-        marks: 1 or True for images or pixels that show a label, otherwise 0, (n,).
-        activations: The unit's activation on each image or at each pixel, (n,).
-        weight: The weight of each image or pixel, (n,).
-
-    Returns:
-        The similarity, or None if the maximum activation does not exceed the weighted median.
+    to be chosen. The result is Ruzicka's similarity, the weighted sum of min(mark, degree) over that of max(mark,
+    degree); None if the maximum does not exceed the median.
     """
     low, high = weighted_quantile(activations, weight, 0.5), float(activations.max())
     if not high > low:
@@ -121,36 +100,22 @@ def graded_iou(marks: npt.NDArray[Any], activations: FloatArray, weight: FloatAr
 
 
 def weighted_quantile(values: FloatArray, weight: FloatArray, share: float) -> float:
-    """Returns the weighted quantile of values.
-
-    It is the smallest value v for which all values up to v together have at least the given share of the total weight.
-
-    Args:
-        values: The values, (n,).
-        weight: The weight of each value, (n,).
-        share: The share of the total weight, from 0 to 1.
-    """
+    """Returns the smallest value v for which all values up to v have at least the given share of the total weight."""
     order = np.argsort(values)
     total = np.cumsum(weight[order])
     return float(values[order][np.searchsorted(total, share * total[-1])])
 
 
 def union(verdicts: Sequence[Sequence[ImageVerdict]]) -> list[ImageVerdict]:
-    """Returns for each image one verdict: whether it shows any of the labels.
-
-    Args:
-        verdicts: For each image one verdict per label, as `Judge.judge` returns them.
-
-    Returns:
-        For each image True if any of its verdicts is True, else None (unknown) if any is None, else False.
+    """Returns for each image whether it shows any of the labels: True if any verdict is, else None if any is unknown,
+    else False.
     """
     return [True if any(row) else None if any(verdict is None for verdict in row) else False for row in verdicts]
 
 
 def area(marks: BoolArray, activations: FloatArray, weight: FloatArray) -> float | None:
-    """Returns the weighted area under the ROC curve with which activations predict marks (the image shows a label).
-
-    Each image counts `weight` times. The area is None if no image is marked, or if all are.
+    """Returns the weighted area under the ROC curve with which activations predict marks; None if no image is marked,
+    or if all are.
     """
     from sklearn.metrics import roc_auc_score  # pyright: ignore[reportMissingTypeStubs, reportUnknownVariableType]
 
@@ -160,11 +125,8 @@ def area(marks: BoolArray, activations: FloatArray, weight: FloatArray) -> float
 
 
 def balanced_accuracy(marks: BoolArray, active: BoolArray, weight: FloatArray) -> float | None:
-    """Returns the balanced accuracy of `marks` (the image shows a label) as a prediction of `active`.
-
-    It is the mean of two shares: the share of marked images among those on which the unit is active, and the share of
-    unmarked images among the others. Each image counts `weight` times. The result is None if the unit is active on all
-    or on no images.
+    """Returns the mean of two weighted shares, of marked images among active ones and of unmarked images among the
+    others; None if all or no images are active.
     """
     shares = [(weight * (marks == is_active))[active == is_active] for is_active in (True, False)]
     totals = [weight[active == is_active].sum() for is_active in (True, False)]
@@ -174,22 +136,21 @@ def balanced_accuracy(marks: BoolArray, active: BoolArray, weight: FloatArray) -
 
 
 def metrics(marks: BoolArray, activations: FloatArray, weight: FloatArray) -> dict[str, float | None]:
-    """Measures how well a unit's activations predict which images are marked as showing a label, and the reverse.
+    """Computes all metrics. Undefined values are None.
 
-    The unit counts as active on images above the weighted quantile ACTIVE of its activations. If there are no such
-    images, it counts as active on those with the maximum activation. Each image counts `weight` times.
+    The unit counts as active on images above the weighted quantile ACTIVE of its activations, or, if there are none, on
+    those with the maximum.
 
     Returns:
         `auprc` (see `average_precision`), `f1` and `iou` (see `graded_iou`).
-        `correlation`: the score of simulation (Bills et al. 2023), if the simulated activation is 1 for a marked image and
-        0 for others.
+        `correlation`: the score of simulation (Bills et al. 2023), if the simulated activation is 1 for a marked image
+        and 0 for others.
         `responsiveness`, as in FADE (Puri et al. 2025): the absolute Gini coefficient |2 AUC - 1| with which
         activations predict marks.
         `purity`, as in FADE: the average precision with which activations predict marks. If the AUC is below 0.5, the
         negative activations are used instead.
         `balanced_accuracy`: how well marks predict whether the unit is active, as in delphi's detection (Paulo et al.
         2024).
-        Undefined values are None.
     """
     active = activations > weighted_quantile(activations, weight, ACTIVE - 1e-9)
     if not active.any():
@@ -216,29 +177,17 @@ def detect(
     count: int,
     probe: Callable[[Sequence[EncodedImage]], Sequence[UnitActivation]] | None = None,
 ) -> Mapping[str, Any]:
-    """Measures how well a unit's activations agree with a judge that looks at a sample of the photographs.
+    """Measures how well a unit's activations (images,) agree with a judge that looks at a sample of `count`
+    photographs.
 
-    The judge decides whether a photograph shows what the labels of the unit's description name.
-
-    Args:
-        labels: The labels of the unit's description.
-        images: The photographs.
-        activations: The unit's activation on each photograph, (images,).
-        judge: Decides which photographs show a label.
-        count: How many photographs are judged.
-        probe: Returns the unit's activation and activation map for each given image. Only used if the judge is a
-            LocatingJudge, which also finds where in an image a label is visible.
+    `probe` returns the unit's activation and map for images; it is only used with a LocatingJudge, for `mask_iou`.
 
     Returns:
         `judge`: the judge's name.
-        `judged`: the number of judged photographs.
-        `known`: the number of judged photographs whose verdict is known (not None).
-        `shown`: the number of judged photographs that show a label.
+        `judged`, `known`, `shown`: the numbers of judged photographs, of those with a known verdict, and of those that
+        show a label.
         `marks`: [digest, verdict] of each judged photograph.
-        The items of `metrics`, such as `auprc`, over the photographs with known verdicts. They are left out if at most
-        half of the verdicts are known.
-        `mask_iou`: how much the judge's masks and the unit's activation maps overlap. It is left out without `probe`,
-        or if the judge is no LocatingJudge.
+        The items of `metrics` over the photographs with known verdicts, if these are more than half.
     """
     chosen = sample(activations, [image.digest for image in images], count)
     judged = [images[position] for position in chosen.positions]
@@ -262,21 +211,12 @@ def detect(
 def mask_iou(
     images: Sequence[EncodedImage], regions: Sequence[Region], answers: Sequence[UnitActivation], weight: FloatArray
 ) -> float | None:
-    """Returns the graded IoU of the judge's masks and the unit's activation maps over the pixels of all images.
+    """Returns the graded IoU (`graded_iou`) of the judge's masks and the unit's activation maps over the pixels of all
+    images, weighted by the number of photographs that each image represents, (images,).
 
-    An activation counts by its size and is not compared with a threshold (see `graded_iou`). Pixels that the network
-    did not see, because the image was cropped, are left out.
-
-    Args:
-        images: The judged images.
-        regions: For each image the mask in which the judge sees any of the labels.
-        answers: The unit's activations with maps, which are upsampled to the size of the masks.
-        weight: The sampling weight of each image: the number of photographs of the dataset that it represents,
-            (images,).
-
-    Returns:
-        The IoU. None if the layer has no maps, if all masks are empty, or if the maximum activation over these pixels
-        does not exceed the weighted median.
+    Pixels that the network did not see, because the image was cropped, are left out. Maps are upsampled to the size of
+    the masks. None if the layer has no maps, if all masks are empty, or if the maximum does not exceed the weighted
+    median.
     """
     inside: list[FloatArray] = []
     values: list[FloatArray] = []
@@ -294,10 +234,7 @@ def mask_iou(
 
 
 def seen_part(image: EncodedImage, region: Region, answer: UnitActivation) -> Region:
-    """Returns the part of an image's mask (`region`) that lies within the crop `answer.box`, the network's input.
-
-    It has at least one row and one column.
-    """
+    """Returns the part of an image's mask that lies within the crop `answer.box`, with at least one row and one column."""
     width, height = image.size
     rows, columns = region.shape
     left, top, right, bottom = answer.box

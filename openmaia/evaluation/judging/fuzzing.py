@@ -1,8 +1,8 @@
 """Fuzzing on photographs: do labels fit the part of a photograph that excites a unit, and not another part?
 
 The protocol is that of delphi (Paulo et al. 2024), where a language model judges whether the words that are marked in a
-text are those that a description names. Here a judge looks at parts of photographs. It sees each part alone, because
-with the rest of the photograph in view it might answer for the whole.
+text are those that a description names. Here a judge sees each part alone, because with the rest of the photograph in
+view it might answer for the whole.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -24,11 +24,11 @@ SIDE = 8
 """Side of a part in cells, so that a part is 16 % of the view."""
 
 ACTIVE = 0.8
-"""A unit counts as excited by photographs above this quantile of its activations."""
+"""Photographs above this quantile of the activations excite the unit."""
 
 OVERLAP = 0.25
-"""The two parts of a photograph share at most this share of their area, because an exciting part in the very middle of a
-view leaves no room for another part that does not touch it."""
+"""Share of their area that two parts may have in common, because an exciting part in the very middle of a view leaves
+no room for another part that does not touch it."""
 
 
 def fuzz(
@@ -39,27 +39,15 @@ def fuzz(
     count: int,
     probe: Callable[[Sequence[EncodedImage]], Sequence[UnitActivation]],
 ) -> Mapping[str, Any]:
-    """Asks a judge whether parts of photographs show what the labels of a unit name.
-
-    The photographs with the highest activations, above the quantile ACTIVE, are chosen. Two parts of each are judged:
-    the part that excites the unit most, and another part. The labels fit if they are shown by the first and not by the
-    second.
-
-    Args:
-        labels: The labels of the unit's description.
-        images: The photographs from which the most exciting ones are chosen.
-        activations: The unit's activation on each photograph, shape (images,).
-        judge: Decides which parts show a label.
-        count: Largest number of parts that are judged.
-        probe: Returns the unit's activation and activation map for each given image.
+    """Asks a judge about two parts of each of the photographs with the highest activations (images,), at most `count`
+    parts: the one that excites the unit most, and another one. The labels fit if the first shows them and the second
+    does not.
 
     Returns:
-        `fuzzed`: the number of parts with a known verdict (not None).
-        `fuzzing`: the mean of two shares: the share of exciting parts that show a label, and the share of other parts
-        that show none. 0.5 is chance. It is left out if at least half of the verdicts are unknown, or if no exciting
-        part or no other part has a known verdict.
-        The result is empty if there are no parts, because no photograph excites the unit more than others, or because
-        the maps are constant or missing.
+        `fuzzed`: the number of parts with a known verdict.
+        `fuzzing`: the mean of the share of exciting parts that show a label, and the share of other parts that show
+        none; 0.5 is chance. Left out if at least half of the verdicts are unknown, or one kind has no known verdict.
+        Empty if no photograph excites the unit more than others, or the maps are constant or missing.
     """
     ranked: list[int] = np.argsort(-activations, kind="stable")[: count // 2].tolist()
     bound = float(np.quantile(activations, ACTIVE))
@@ -81,18 +69,10 @@ def fuzz(
 
 
 def parts(image: EncodedImage, answer: UnitActivation) -> tuple[EncodedImage, EncodedImage] | None:
-    """Returns the part of an image with the highest mean response of a unit, and another part of the same size.
+    """Returns the part of an image with the highest mean response, and another part of the same size.
 
-    The other part is chosen pseudo-randomly, seeded by the image's digest. Candidates are parts that overlap the first
-    one by at most OVERLAP and whose mean response is at most the median of all parts.
-
-    Args:
-        image: The image.
-        answer: The unit's activation map, and the part of the image that the network sees.
-
-    Returns:
-        Both parts. Each names the image as its source (`EncodedImage.sources`). None if the layer has no maps, or if
-        there is no candidate for the other part, for example because the map is constant.
+    The other part is pseudo-random (seeded by the image's digest) among those that overlap the first by at most OVERLAP
+    and whose mean response is at most the median of all parts. None if there is none, or if the layer has no maps.
     """
     if answer.map is None:
         return None
@@ -113,15 +93,8 @@ def parts(image: EncodedImage, answer: UnitActivation) -> tuple[EncodedImage, En
 
 
 def part(image: EncodedImage, box: ViewBox, row: int, column: int) -> Pixels:
-    """Returns the pixels of one part of an image, enlarged until its longer side is as long as that of the image.
-
-    The network's view of the image is divided into CELLS x CELLS cells. A part consists of SIDE x SIDE cells.
-
-    Args:
-        image: The image.
-        box: The network's view, the area of the image that the network sees: left, top, right, bottom in pixels.
-        row: The first row of the part, in cells from the top of the view.
-        column: The first column of the part, in cells from the left of the view.
+    """Returns the pixels of a part, enlarged until its longer side is as long as that of the image. `row` and `column`
+    count cells from the top left of the network's view `box`.
     """
     left, top = max(box[0], 0.0), max(box[1], 0.0)
     width, height = min(box[2], image.size[0]) - left, min(box[3], image.size[1]) - top

@@ -1,4 +1,4 @@
-"""Judges, which decide whether an image shows what a label names: yes, no or unknown."""
+"""Judges of images."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -10,16 +10,22 @@ from PIL import Image
 
 from openmaia.core.images import EncodedImage, Pixels
 from openmaia.evaluation.analysis.statistics import FloatArray
-from openmaia.evaluation.language_model import LanguageModel, MalformedAnswer, Question, UnansweredQuestion, template
+from openmaia.evaluation.language_model import (
+    LanguageModel,
+    MalformedAnswer,
+    Question,
+    UnansweredQuestion,
+    fill_template,
+)
 
 ImageVerdict = bool | None
-"""Whether an image shows a label; None if the judge does not know."""
+"""None if the judge does not know."""
 
 Region = npt.NDArray[np.bool_]
 """A mask over the whole image, (height, width) in any resolution."""
 
-VERDICT = re.compile(r"^\W*(\d{1,3})\W+(yes|no|unsure|unknown)\b", re.IGNORECASE | re.MULTILINE)
-VERDICTS: Mapping[str, ImageVerdict] = {"yes": True, "no": False, "unsure": None, "unknown": None}
+_VERDICT = re.compile(r"^\W*(\d{1,3})\W+(yes|no|unsure|unknown)\b", re.IGNORECASE | re.MULTILINE)
+_VERDICTS: Mapping[str, ImageVerdict] = {"yes": True, "no": False, "unsure": None, "unknown": None}
 
 
 class Judge(Protocol):
@@ -31,43 +37,31 @@ class Judge(Protocol):
         ...
 
     def judge(self, images: Sequence[EncodedImage], labels: Sequence[str]) -> list[tuple[ImageVerdict, ...]]:
-        """Returns for each image a verdict on each label: whether the image shows what the label names.
-
-        A verdict is True, False, or None if the judge does not know.
-        """
+        """Returns for each image a verdict on each label."""
         ...
 
 
 @runtime_checkable
 class LocatingJudge(Protocol):
-    """A `Judge` that also returns masks. A mask says where an image shows what the labels name."""
+    """A `Judge` that also says where."""
 
     def locate(self, images: Sequence[EncodedImage], labels: Sequence[str]) -> list[Region]:
-        """Returns one mask for each image, which is True where any of the labels is visible.
-
-        The mask is False everywhere if no label is visible.
-        """
+        """Returns one mask for each image, which is True where any of the labels is visible."""
         ...
 
 
 class ModelJudge:
-    """Asks a vision-language model which of several labels an image shows.
-
-    If the model gives no usable answer for an image, the verdicts on all labels for this image are None.
-    """
+    """Asks a vision-language model one question for each image. Without a usable answer, all verdicts on it are None."""
 
     def __init__(self, model: LanguageModel):
         self.name = model.name
         self._model = model
 
     def judge(self, images: Sequence[EncodedImage], labels: Sequence[str]) -> list[tuple[ImageVerdict, ...]]:
-        """Returns for each image a verdict on each label: True, False, or None if the model does not know.
-
-        The model is asked one question for each image, about all labels.
-        """
+        """Returns for each image a verdict on each label."""
         if not labels:
             return [() for _ in images]
-        text = template("shows", labels="\n".join(f"{n}. {label}" for n, label in enumerate(labels, start=1)))
+        text = fill_template("shows", labels="\n".join(f"{n}. {label}" for n, label in enumerate(labels, start=1)))
         questions = [Question.of(text, image) for image in images]
         answers = self._model.ask_all(questions, lambda answer: parse_verdicts(answer, len(labels)))
         return [(None,) * len(labels) if isinstance(each, UnansweredQuestion) else each for each in answers]
@@ -75,14 +69,14 @@ class ModelJudge:
 
 def parse_verdicts(answer: str, count: int) -> tuple[ImageVerdict, ...]:
     """Parses a line such as "1: yes" for each of `count` labels; "unsure" gives None. Raises MalformedAnswer."""
-    verdicts = {int(match[1]): VERDICTS[match[2].lower()] for match in VERDICT.finditer(answer)}
+    verdicts = {int(match[1]): _VERDICTS[match[2].lower()] for match in _VERDICT.finditer(answer)}
     if sorted(verdicts) != list(range(1, count + 1)):
         raise MalformedAnswer(f"lines for {sorted(verdicts)} came where 1 to {count} were asked for")
     return tuple(verdicts[number] for number in range(1, count + 1))
 
 
 class DetectedBoxes(Protocol):
-    """The boxes in which a detector found one label in one image."""
+    """The boxes of one label in one image."""
 
     @property
     def corners(self) -> FloatArray:
@@ -91,49 +85,37 @@ class DetectedBoxes(Protocol):
 
 
 class LabelDetector(Protocol):
-    """A detector, such as Grounding DINO, that finds what labels name in images."""
+    """A detector, such as Grounding DINO."""
 
     def detect(self, pairs: Sequence[tuple[Pixels, str]]) -> Sequence[DetectedBoxes]:
-        """Returns for each (image, label) pair the boxes around what the label names. Images have equal sizes."""
+        """Returns the boxes for each (image, label) pair. Images have equal sizes."""
         ...
 
 
 class BoxMasker(Protocol):
-    """A segmentation model, such as SAM, that turns boxes into masks."""
+    """A segmentation model, such as SAM."""
 
     def masks(self, image: Pixels, groups: Sequence[FloatArray]) -> Sequence[Region]:
-        """Returns one mask for each group of boxes: the union of the masks of the boxes.
-
-        Args:
-            image: The image.
-            groups: The boxes of each group, in the format of `DetectedBoxes.corners`, (boxes, 4).
-
-        Returns:
-            The masks, each of the size of the image.
+        """Returns for each group of boxes, in the format of `DetectedBoxes.corners`, the union of their masks, of the
+        size of the image.
         """
         ...
 
 
 class DetectorJudge:
-    """Asks an open-vocabulary detector: an image shows a label if the detector finds a box for it.
-
-    Its verdicts are True or False, never None (unknown).
-    """
+    """An image shows a label if a detector finds a box for it. Verdicts are never None."""
 
     def __init__(self, detector: LabelDetector, segmenter: BoxMasker, name: str, size: int):
-        """Combines a detector and a segmenter under a name for results; both get images resized to `size` x `size`."""
+        """Both models get images resized to `size` x `size`."""
         self.name = name
         self._detector, self._segmenter, self._size = detector, segmenter, size
 
     def judge(self, images: Sequence[EncodedImage], labels: Sequence[str]) -> list[tuple[ImageVerdict, ...]]:
-        """Returns for each image and each label whether the detector finds the label: True or False."""
+        """Returns for each image and label whether there is a box."""
         return [tuple(len(boxes.corners) > 0 for boxes in row) for _, row in self._detect(images, labels)]
 
     def locate(self, images: Sequence[EncodedImage], labels: Sequence[str]) -> list[Region]:
-        """Returns one mask for each image: the union of the masks of all boxes that the detector finds for the labels.
-
-        Images are resized to `size` x `size` pixels first, and the masks have this size.
-        """
+        """Returns one mask of `size` x `size` for each image: the union of the masks of all boxes."""
         return [
             self._segmenter.masks(view, [np.concatenate([np.empty((0, 4)), *(boxes.corners for boxes in row)])])[0]
             for view, row in self._detect(images, labels)

@@ -8,7 +8,7 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-PAGE = """<!doctype html><html lang="en"><meta charset="utf-8"><title>openmaia view: token needed</title>
+_PAGE = """<!doctype html><html lang="en"><meta charset="utf-8"><title>openmaia view: token needed</title>
 <body style="font: 1rem/1.5 system-ui, sans-serif; max-width: 40rem; margin: 4rem auto; padding: 0 1rem">
 <h1>This address needs a token</h1>
 <p>Other users of this machine can reach its ports, so that these pages are shown only to those who have the token.
@@ -21,13 +21,8 @@ Open that address once in this browser, or enter the token:</p>
 class TokenAccess:
     """ASGI middleware that refuses HTTP requests without the token.
 
-    The token is in the query (`?token=…`) or in a cookie. A browser that opens an address with the token gets the cookie,
-    and is sent on to the same address without the token, which then is in no link that a user copies.
-
-    Args:
-        app: The application that answers the other requests.
-        token: The token.
-        headers: The headers of each response.
+    The token is in the query (`?token=…`) or in a cookie. A browser that opens an address with the token gets the
+    cookie, and is sent on to the same address without the token, which then is in no link that a user copies.
     """
 
     def __init__(self, app: ASGIApp, token: str, headers: dict[str, str]):
@@ -36,7 +31,6 @@ class TokenAccess:
         self._cookie = f"openmaia-{hashlib.sha256(token.encode()).hexdigest()[:12]}"
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answers one request, see the ASGI specification."""
         answer = self._answer(Request(scope)) if scope["type"] == "http" else self._app
         await answer(scope, receive, send)
 
@@ -46,7 +40,7 @@ class TokenAccess:
             return self._without_token(request) if is_browser else self._app
         if self._is_token(request.cookies.get(self._cookie, "")):
             return self._app
-        return Response(PAGE, 403, self._headers, "text/html")
+        return Response(_PAGE, 403, self._headers, "text/html")
 
     def _is_token(self, given: str) -> bool:
         return secrets.compare_digest(given.encode("utf-8", "replace"), self._token.encode())

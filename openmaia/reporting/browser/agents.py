@@ -1,59 +1,56 @@
-"""Draws charts of how the agents of a run worked, for the page run.html of the report, and makes files of them."""
+"""Charts of how the agents of a run worked, for run.html."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 from markupsafe import Markup
 
-from openmaia.reporting.figures.agents import AgentStatistics, convergence_table, lengths_table, usage_table
-from openmaia.reporting.figures.charts import count_columns, share_bars
+from openmaia.reporting.figures.agents import (
+    AgentStatistics,
+    make_convergence_table,
+    make_lengths_table,
+    make_usage_table,
+)
+from openmaia.reporting.figures.charts import draw_count_columns, draw_share_bars
 from openmaia.reporting.figures.style import svg
 from openmaia.reporting.figures.table import DataTable
 
-MAX_TOOLS = 24
-"""Maximum number of tools in the chart of the use of tools. Its table has all tools."""
+_MAX_TOOLS = 24
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentChart:
-    """A chart of how agents worked, with the table of its numbers."""
+    """A chart with the table of its numbers."""
 
     name: str
     """The name of its files without suffix."""
     caption: str
     note: str
-    """A remark below the chart, such as a median."""
+    """A remark below the chart."""
     svg: Markup
     table: DataTable
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentCharts:
-    """The charts of how the agents of one run worked, and the folder of the files of these charts."""
+    """The charts of one run, and the folder of their files."""
 
     folder: str
-    """The folder relative to report/. It ends with a slash."""
+    """Relative to report/, with a slash at the end."""
     charts: tuple[AgentChart, ...]
-    """At most three charts: use of tools, length of conversations, and convergence (see `agent_charts`)."""
 
 
-def agent_charts(statistics: AgentStatistics, folder: str) -> AgentCharts:
-    """Draws the charts of how the agents of one run worked. A chart without data is left out.
+def draw_agent_charts(statistics: AgentStatistics, folder: str) -> AgentCharts:
+    """Draws use of tools, lengths of conversations, and convergence. A chart without data is left out.
 
-    The first chart shows the share of investigations that used each tool. The second shows how many investigations had
-    each length of the conversation. The third shows how many converged in each turn: an investigation converges in the
-    first turn that lists all labels of the agent's answer as hypotheses.
-
-    Args:
-        statistics: The statistics of the run's agents.
-        folder: The folder of the charts' files, relative to the report's folder, with a slash at its end.
+    An investigation converges in the first turn that lists all labels of its answer as hypotheses.
     """
     charts = (_usage(statistics), _lengths(statistics), _convergence(statistics)) if statistics.investigations else ()
     return AgentCharts(folder=folder, charts=tuple(chart for chart in charts if chart is not None))
 
 
-def chart_files(charts: AgentCharts) -> dict[str, bytes]:
-    """Returns files by path, relative to the folder of the report: each chart as SVG, and its numbers as CSV."""
+def make_chart_files(charts: AgentCharts) -> dict[str, bytes]:
+    """Returns each chart as SVG and CSV, by path relative to report/."""
     made: dict[str, bytes] = {}
     for chart in charts.charts:
         made[f"{charts.folder}{chart.name}.csv"] = chart.table.csv()
@@ -64,14 +61,14 @@ def chart_files(charts: AgentCharts) -> dict[str, bytes]:
 def _usage(statistics: AgentStatistics) -> AgentChart | None:
     if not statistics.usage:
         return None
-    shown = dict(list(statistics.usage.items())[:MAX_TOOLS])
+    shown = dict(list(statistics.usage.items())[:_MAX_TOOLS])
     more = len(statistics.usage) - len(shown)
     return AgentChart(
         name="tools",
         caption="Investigations that used each tool at least once",
         note=f"of {_investigations(statistics.investigations)}" + (f"; {more} more tools in the table" if more else ""),
-        svg=svg(share_bars(shown), "Share of investigations that used each tool at least once"),
-        table=usage_table(statistics),
+        svg=svg(draw_share_bars(shown), "Share of investigations that used each tool at least once"),
+        table=make_usage_table(statistics),
     )
 
 
@@ -81,13 +78,13 @@ def _lengths(statistics: AgentStatistics) -> AgentChart | None:
     counts = {length.turns: length.investigations for length in statistics.lengths}
     turns = {turn: str(turn) for turn in range(min(1, *counts), max(counts) + 1)}
     messages = {length.turns: "–".join(map(str, dict.fromkeys(length.messages))) for length in statistics.lengths}
-    chart = count_columns(counts, {"turns": turns, "messages": messages})
+    chart = draw_count_columns(counts, {"turns": turns, "messages": messages})
     return AgentChart(
         name="length",
         caption="Length of a conversation",
         note=f"median {statistics.turns:g} turns, {statistics.messages:g} messages",
         svg=svg(chart, "Number of investigations by number of turns and messages"),
-        table=lengths_table(statistics),
+        table=make_lengths_table(statistics),
     )
 
 
@@ -95,13 +92,13 @@ def _convergence(statistics: AgentStatistics) -> AgentChart | None:
     if not statistics.converged and not statistics.unlisted:
         return None
     turns = {turn: str(turn) for turn in range(1, max([*statistics.converged, 1]) + 1)}
-    chart = count_columns(statistics.converged, {"turn": turns}, ("never", statistics.unlisted))
+    chart = draw_count_columns(statistics.converged, {"turn": turns}, ("never", statistics.unlisted))
     return AgentChart(
         name="convergence",
         caption="Turn in which the final hypothesis first appeared",
         note="; ".join(_convergence_notes(statistics)),
         svg=svg(chart, "Number of investigations by the turn whose hypotheses first held the final labels"),
-        table=convergence_table(statistics),
+        table=make_convergence_table(statistics),
     )
 
 

@@ -1,4 +1,4 @@
-"""Chooses the descriptions that the first page of a report shows as cards with images, and prepares these images."""
+"""Chooses the descriptions that the first page shows as cards with images."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -7,7 +7,7 @@ from typing import Any
 from openmaia.core.errors import StoreError
 from openmaia.reporting.browser.rows import RunSummary, UnitRow
 from openmaia.reporting.browser.unit.captions import Captions
-from openmaia.reporting.browser.unit.claims import exemplars
+from openmaia.reporting.browser.unit.claims import show_exemplars
 from openmaia.reporting.browser.unit.observation import ImageView, Viewer
 from openmaia.reporting.browser.unit.pictures import PagePictures, Picture
 from openmaia.runs import tables
@@ -15,31 +15,24 @@ from openmaia.runs.records import Record
 from openmaia.runs.run import Run
 
 CARDS, CARDS_BESIDE = 6, 3
-"""Number of cards (descriptions with images) per run: if the report shows a single run, and if it shows several."""
-IMAGES = 3
+"""Number of cards per run: in a report of one run, and of several."""
+_IMAGES = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnitCard:
-    """The description of a unit with images: exemplars from the dataset, and images generated from its labels."""
+    """A description with exemplars, and images of its labels."""
 
     row: UnitRow
     exemplars: tuple[ImageView, ...]
     generated: tuple[tuple[Picture, str], ...]
-    """Images that were generated to test the labels, the most activating first, each with its prompt."""
+    """Test images of the labels, the most activating first, each with its prompt."""
 
 
-def cards(run: Run, summary: RunSummary, count: int, pictures: PagePictures) -> tuple[UnitCard, ...]:
-    """Returns the cards of a run for the first page of a report. Each card shows one description with images.
+def choose_cards(run: Run, summary: RunSummary, count: int, pictures: PagePictures) -> tuple[UnitCard, ...]:
+    """Returns at most `count` cards of a run, those with the best verdicts.
 
-    The descriptions with the best verdicts are chosen. Investigations with an unreadable record or evaluation are left
-    out.
-
-    Args:
-        run: The run.
-        summary: The rows and numbers of the run.
-        count: Largest number of cards.
-        pictures: Embeds images in the page.
+    Investigations with an unreadable record or evaluation are left out.
     """
     described = [row for row in summary.rows if row.href and row.header.get("labels") and not row.damage]
     described.sort(key=lambda row: row.verdict.rank)
@@ -57,10 +50,10 @@ def cards(run: Run, summary: RunSummary, count: int, pictures: PagePictures) -> 
 
 
 def _exemplars(record: Record, pictures: PagePictures) -> tuple[ImageView, ...]:
-    return exemplars(record, Viewer(record.images, Captions.of(record), pictures), IMAGES)
+    return show_exemplars(record, Viewer(record.images, Captions.of(record), pictures), _IMAGES)
 
 
 def _generated(stimuli: Sequence[dict[str, Any]], pictures: PagePictures) -> tuple[tuple[Picture, str], ...]:
     shown = [one for one in stimuli if one["role"] == "positive" and one["shows"] is not False]
     shown.sort(key=lambda one: -one["activation"])
-    return tuple((pictures.picture(one["digest"], one["data"] or b""), one["prompt"] or "") for one in shown[:IMAGES])
+    return tuple((pictures.picture(one["digest"], one["data"] or b""), one["prompt"] or "") for one in shown[:_IMAGES])

@@ -7,40 +7,31 @@ from openmaia.reporting.browser.pages import render
 from openmaia.reporting.browser.rows import RunSummary, UnitRow
 from openmaia.runs.run import InvestigationId
 
-SHOWN = 500
-"""Maximum number of units on the page that compares runs. Those whose runs differ most come first."""
+_SHOWN = 500
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ComparedUnit:
-    """The same investigation in several runs, that is, the same unit and number of the replicate.
-
-    Replicates are repeated investigations of a unit.
-    """
+    """The same investigation in several runs."""
 
     name: str
     rows: tuple[UnitRow | None, ...]
-    """Its row in each run, in the order of the runs; None for a run that does not contain the investigation."""
+    """Its row in each run, or None."""
 
     @property
     def is_same(self) -> bool:
-        """Whether the verdict is the same in all runs that contain the investigation."""
+        """Whether all runs with the investigation have the same verdict."""
         return len({row.verdict.verdict for row in self._known}) == 1
 
     @property
     def difference(self) -> float | None:
-        """The largest minus the smallest AUC of this investigation in the compared runs.
-
-        It is None if fewer than two runs have an AUC. The AUC of a run compares images of its description with control
-        images. There are several groups of control images. The AUC of the worst group is used: the one whose interval
-        begins lowest (see `openmaia.evaluation.analysis.verdict.UnitVerdict.worst`).
-        """
+        """The largest minus the smallest AUC against the worst control; None if fewer than two runs have one."""
         known = [row.verdict.worst.auc for row in self._known if row.verdict.worst]
         return max(known) - min(known) if len(known) > 1 else None
 
     @property
     def key(self) -> tuple[bool, float]:
-        """The sort key: different verdicts first, then the largest difference of the AUC."""
+        """The sort key: different verdicts first, then the largest difference."""
         return self.is_same, -(self.difference or 0.0)
 
     @property
@@ -48,7 +39,7 @@ class ComparedUnit:
         return [row for row in self.rows if row is not None]
 
 
-def compared_units(summaries: Sequence[RunSummary]) -> list[ComparedUnit]:
+def compare_units(summaries: Sequence[RunSummary]) -> list[ComparedUnit]:
     """Returns the investigations that at least two runs contain, in the order of `ComparedUnit.key`."""
     found: dict[InvestigationId, list[UnitRow | None]] = {}
     for number, summary in enumerate(summaries):
@@ -62,20 +53,15 @@ def compared_units(summaries: Sequence[RunSummary]) -> list[ComparedUnit]:
     return sorted(units, key=lambda unit: unit.key)
 
 
-def compare_page(summaries: Sequence[RunSummary], tabs: Sequence[tuple[str, str]]) -> bytes:
-    """Renders the page that compares runs.
-
-    Args:
-        summaries: The numbers and rows of each run.
-        tabs: Address and title of each page of the report to which this page links.
-    """
-    units = compared_units(summaries)
+def render_comparison(summaries: Sequence[RunSummary], tabs: Sequence[tuple[str, str]]) -> bytes:
+    """Renders the page that compares runs. `tabs` are address and title of each page in the navigation."""
+    units = compare_units(summaries)
     return render(
         "compare.html.j2",
         top="",
         pages=tabs,
         summaries=summaries,
-        units=units[:SHOWN],
+        units=units[:_SHOWN],
         count=len(units),
         same=sum(unit.is_same for unit in units),
     )

@@ -11,26 +11,27 @@ from dataclasses import dataclass
 from typing import Any
 
 from openmaia.evaluation.analysis.verdict import CONTROLS, Verdict
-from openmaia.reporting.browser.rows import STOPS, RunSummary, UnitRow
+from openmaia.reporting.browser.rows import RunSummary, UnitRow
 from openmaia.runs.records import dumps
+from openmaia.runs.state import STATES
 
 SHARD = 2_000
-"""Number of rows of the table in each data file with texts."""
+"""Rows of the table in each data file with texts."""
 VERDICTS = tuple(verdict.value for verdict in Verdict)
-CONTROL_NAMES = tuple(CONTROLS.values())
+_STATE_NAMES = tuple(state.value for state in STATES)
+_CONTROL_NAMES = tuple(CONTROLS.values())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DataColumn:
-    """A column of the table of units, which a page of the report can show, filter and sort."""
+    """A column of the table of units."""
 
     title: str
-    """The heading; empty for a column whose values are only shown as a part of another column."""
+    """Empty for a column whose values are only shown as a part of another column."""
     value: Callable[[UnitRow], float | int | None]
     hint: str = ""
-    """The tooltip of the heading."""
     names: tuple[str, ...] = ()
-    """The names of categories: the values of the column are positions in this tuple. Empty for numbers."""
+    """The names of categories: the values are positions in this tuple. Empty for numbers."""
     visible: bool = False
     """Whether the table shows it at first."""
     score: bool = False
@@ -60,7 +61,7 @@ COLUMNS: Mapping[str, DataColumn] = {
     "high": DataColumn(title="", value=_of_worst("high")),
     "images": DataColumn(title="", value=_of_worst("positive")),
     "controls": DataColumn(title="", value=_of_worst("control")),
-    "control": DataColumn(title="Control", value=lambda row: _position(row.verdict.worst.name, CONTROL_NAMES) if row.verdict.worst else None, names=CONTROL_NAMES, hint="The worst control"),
+    "control": DataColumn(title="Control", value=lambda row: _position(row.verdict.worst.name, _CONTROL_NAMES) if row.verdict.worst else None, names=_CONTROL_NAMES, hint="The worst control"),
     "q": DataColumn(title="q", value=lambda row: _rounded(row.verdict.q), visible=True, hint="p adjusted for the number of descriptions of the run"),
     "p": DataColumn(title="p", value=lambda row: _rounded(row.verdict.p), hint="From a permutation of descriptions within the layer"),
     "auc": DataColumn(title="AUC", value=_of_scores("auc"), score=True, hint="Images of the description against matched neutral images"),
@@ -75,27 +76,24 @@ COLUMNS: Mapping[str, DataColumn] = {
     "neutral": DataColumn(title="Neutral", value=_of_scores("neutral"), hint="Mean activation on images without its words"),
     "turns": DataColumn(title="Turns", value=_of_header("turns")),
     "seconds": DataColumn(title="Seconds", value=_of_header("seconds"), hint="Duration of the investigation, including waiting times"),
-    "stop": DataColumn(title="Ended", value=lambda row: _position(row.stop, STOPS), names=STOPS, hint="How the investigation ended"),
+    "stop": DataColumn(title="Ended", value=lambda row: _position(row.stop, _STATE_NAMES), names=_STATE_NAMES, hint="How the investigation ended"),
 }  # fmt: skip
-"""The columns in the order of the table, under the names that searches such as `worst>0.8` use."""
+"""In the order of the table, under the names that searches such as `worst>0.8` use."""
 
 
-def data_files(
+def make_data_files(
     summaries: Sequence[RunSummary], version: str, strips: Callable[[UnitRow], bool]
 ) -> Iterator[tuple[str, bytes]]:
-    """Yields name and content of each data file of the table of units in a report.
+    """Yields name and content of each data file.
 
-    Args:
-        summaries: The runs of the report.
-        version: An identifier of the state of the data. While a run continues, the page loads the data again if it
-            changes.
-        strips: Returns whether the image with the exemplars of a row (its strip) exists.
+    While a run continues, the page loads the data again if `version` changes. `strips` says whether the strip of a row
+    exists.
     """
     rows = [row for summary in summaries for row in summary.rows]
-    yield "table.js", call("receive", dumps(_table(rows, version, strips)))
+    yield "table.js", make_call("receive", dumps(_table(rows, version, strips)))
     for shard, first in enumerate(range(0, len(rows), SHARD)):
         texts = [_texts(row) for row in rows[first : first + SHARD]]
-        yield f"texts-{shard}.js", call(f"receiveTexts({shard}, ", dumps(texts))
+        yield f"texts-{shard}.js", make_call(f"receiveTexts({shard}, ", dumps(texts))
 
 
 def _table(rows: Sequence[UnitRow], version: str, strips: Callable[[UnitRow], bool]) -> dict[str, Any]:
@@ -130,7 +128,6 @@ def _place(row: UnitRow) -> tuple[str, str, str, str]:
 
 
 def _ranks(rows: Sequence[UnitRow]) -> list[int | None]:
-    """Returns the rank of each row in the alphabetical order of labels, for sorting; None for a row without labels."""
     labels = [(", ".join(row.header.get("labels") or ())).casefold() for row in rows]
     ranks = {text: rank for rank, text in enumerate(sorted(set(labels) - {""}))}
     return [ranks.get(text) for text in labels]
@@ -148,12 +145,10 @@ def _rounded(value: float | int | None) -> float | int | None:
     return float(f"{value:.4g}") if value == value else None
 
 
-def call(function: str, text: str) -> bytes:
-    """Returns a script that calls a JavaScript function of the object `openmaia`.
+def make_call(function: str, text: str) -> bytes:
+    """Returns a script that passes a text to a JavaScript function of the object `openmaia`.
 
-    Args:
-        function: The name of the function, optionally with its first arguments, such as `receiveTexts(3, `.
-        text: The last argument, such as JSON. The function receives it as a JavaScript string.
+    `function` may end with its first arguments, such as `receiveTexts(3, `.
     """
     opening = function if "(" in function else f"{function}("
     return f"openmaia.{opening}{json.dumps(text)});\n".encode()

@@ -16,23 +16,19 @@ from openmaia.reporting.figures.table import TableCell
 
 PACKAGE = "openmaia.reporting.browser"
 APPLICATIONS = "applications"
-"""The folder in report/ for pages that `openmaia.apps` writes. A report's first page links to them by file name."""
+"""Folder in report/ for pages that `openmaia.apps` writes. The first page links to them by file name."""
 ASSETS = "assets"
-"""The folder in report/ for the style sheet, the scripts, and the licence of the library DataTables."""
 
 
 def render(
     template: str, package: str = PACKAGE, *, top: str | None = None, scripts: Sequence[str] = (), **values: Any
 ) -> bytes:
-    """Renders a page from a Jinja template.
+    """Renders a template of a package, which may use those of this package too.
 
     Args:
-        template: The file name of the template in the folder templates of `package`.
-        package: The package that contains the template. The template may also use templates of this package.
-        top: The relative path from the page to the folder of the report, such as "../". None for a page that needs no
-            other file, because it contains the style sheet itself.
-        scripts: The file names of the scripts in the folder ASSETS that the page runs.
-        values: The variables of the template.
+        top: The relative path from the page to the folder of the report, such as "../". None for a page that contains the
+            style sheet itself and needs no other file.
+        scripts: File names in ASSETS.
     """
     style = "" if top is not None else Markup(_source("style.css"))
     values |= {"style": style, "assets": f"{top or ''}{ASSETS}/", "scripts": scripts, "top": top or ""}
@@ -40,14 +36,14 @@ def render(
     return _environment(package).get_template(template).render(values).encode("utf-8", errors="replace")
 
 
-def assets() -> dict[str, bytes]:
-    """Returns the files of a report's folder ASSETS by file name: style sheet, scripts, and licence of DataTables."""
+def read_assets() -> dict[str, bytes]:
+    """Returns the files of ASSETS by file name."""
     return {file.name: file.read_bytes() for file in _static().iterdir() if file.is_file()}
 
 
 @cache
-def design() -> str:
-    """Returns a hash of all templates of report pages. It is part of the cache keys that tell if a page is outdated."""
+def hash_templates() -> str:
+    """Returns a hash of all templates, a part of the cache keys of pages."""
     files = sorted((importlib.resources.files(PACKAGE) / "templates").iterdir(), key=lambda file: file.name)
     return hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()[:16]
 
@@ -67,12 +63,7 @@ def _environment(package: str) -> jinja2.Environment:
 
 
 def _policy(has_assets: bool) -> str:
-    """Returns the content security policy of a page. It forbids network access, and all scripts and styles but ours.
-
-    Args:
-        has_assets: Whether the page loads the files of ASSETS. Otherwise it may run no script, and its only style is
-            the embedded style sheet.
-    """
+    """Returns the content security policy of a page. It forbids network access, and all scripts and styles but ours."""
     style = "'self'" if has_assets else f"'sha256-{_digest(_source('style.css'))}'"
     images, scripts = ("'self' data:", "'self'") if has_assets else ("data:", "'none'")
     return (

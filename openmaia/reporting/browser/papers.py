@@ -1,7 +1,4 @@
-"""Makes the page papers.html: figures and tables of the MAIA papers with our numbers, and a comparison of runs.
-
-The figures and tables are also returned as files of their own.
-"""
+"""The page papers.html, with figures and tables of the MAIA papers with our numbers, and a comparison of runs."""
 
 from collections.abc import Sequence
 
@@ -15,21 +12,16 @@ from openmaia.reporting.figures.truths import truth_tables
 from openmaia.runs.claimed import with_claim_runs
 from openmaia.runs.run import Run
 
-FOLDER = "papers/"
+_FOLDER = "papers/"
 
 
-def papers_files(runs: Sequence[tuple[Run, str]], tabs: Sequence[tuple[str, str]]) -> dict[str, bytes]:
+def make_papers_files(runs: Sequence[tuple[Run, str]], tabs: Sequence[tuple[str, str]]) -> dict[str, bytes]:
     """Returns papers.html, and each figure as SVG, CSV and LaTeX, by file name. Only `openmaia figures` makes PNG.
 
-    If descriptions by other methods were tested for the units of a run (`openmaia.runs.claimed`), each of these methods
-    is shown like a further run, after the run itself.
+    Each method with claims about a run's units (`openmaia.runs.claimed`) is shown like a further run after the run
+    itself.
 
-    Args:
-        runs: The runs, each with its name in this report.
-        tabs: Address and title of each page of the report to which papers.html links.
-
-    Raises:
-        StoreError: The stored evaluation of a description is damaged.
+    Raises StoreError if a stored evaluation is damaged.
     """
     runs = [
         (each, name if each is run else f"{name}: {each.name}") for run, name in runs for each in with_claim_runs([run])
@@ -39,15 +31,15 @@ def papers_files(runs: Sequence[tuple[Run, str]], tabs: Sequence[tuple[str, str]
     figures = paper_figures(measurements)
     made: dict[str, bytes] = {}
     for figure in figures:
-        made[f"{FOLDER}{figure.name}.svg"] = figure.svg.encode()
-        made[f"{FOLDER}{figure.name}.csv"] = figure.table.csv()
-        made[f"{FOLDER}{figure.name}.tex"] = figure.table.latex()
+        made[f"{_FOLDER}{figure.name}.svg"] = figure.svg.encode()
+        made[f"{_FOLDER}{figure.name}.csv"] = figure.table.csv()
+        made[f"{_FOLDER}{figure.name}.tex"] = figure.table.latex()
     if comparisons:
         table = difference_table(comparisons)
-        made |= {f"{FOLDER}differences.csv": table.csv(), f"{FOLDER}differences.tex": table.latex()}
+        made |= {f"{_FOLDER}differences.csv": table.csv(), f"{_FOLDER}differences.tex": table.latex()}
     truths = truth_tables(runs)
     for name, table in truths.items():
-        made |= {f"{FOLDER}{name}.csv": table.csv(), f"{FOLDER}{name}.tex": table.latex()}
+        made |= {f"{_FOLDER}{name}.csv": table.csv(), f"{_FOLDER}{name}.tex": table.latex()}
     made["papers.html"] = render(
         "papers.html.j2",
         top="",
@@ -56,7 +48,7 @@ def papers_files(runs: Sequence[tuple[Run, str]], tabs: Sequence[tuple[str, str]
         figures=figures,
         comparisons=comparisons,
         truths=truths,
-        folder=FOLDER,
+        folder=_FOLDER,
         measures=MEASURES,
         warnings={measure: warning(measure) for measure in MEASURES},
     )

@@ -9,32 +9,27 @@ from typing import Any
 from openmaia.evaluation.analysis.sanity import NAMES, measured_results, warning
 from openmaia.evaluation.analysis.verdict import Verdict
 from openmaia.evaluation.scores import SIZES
-from openmaia.reporting.browser.agents import AgentCharts, agent_charts
-from openmaia.reporting.browser.cards import CARDS, CARDS_BESIDE, cards
-from openmaia.reporting.browser.compare import compare_page
+from openmaia.reporting.browser.agents import AgentCharts, draw_agent_charts
+from openmaia.reporting.browser.cards import CARDS, CARDS_BESIDE, choose_cards
+from openmaia.reporting.browser.compare import render_comparison
 from openmaia.reporting.browser.pages import APPLICATIONS, render
-from openmaia.reporting.browser.rows import RunSummary, UnitRow, rows, summary
-from openmaia.reporting.browser.sheets import RunSheets, of_run
-from openmaia.reporting.browser.similar import similar_file
+from openmaia.reporting.browser.rows import RunSummary, UnitRow, make_rows, summarize_run
+from openmaia.reporting.browser.sheets import RunSheets, find_sheets
+from openmaia.reporting.browser.similar import name_similar_file
 from openmaia.reporting.browser.unit.page import Neighbours, UnitPage
 from openmaia.reporting.browser.unit.pictures import PagePictures
 from openmaia.runs.files import safe
 from openmaia.runs.run import EVALUATION, Run
 
-INDEX_BYTES = 2_400_000
-"""Maximum total size of the images on the first page (the index) of a report, in bytes."""
-SCRIPTS = ("dataTables.min.js", "units.js", "table.js", "map.js", "index.js")
+_INDEX_BYTES = 2_400_000
+_SCRIPTS = ("dataTables.min.js", "units.js", "table.js", "index.js")
 
 
 class Report:
-    """The report of one or several runs. It shows the state of the runs at the time of construction.
+    """The report of runs, which shows their state at the time of construction. Raises ValueError if there are no runs.
 
-    Args:
-        runs: The runs. The report links to pages of `openmaia.apps` if the directory of the first run contains any.
-        live: Whether a server renders the report, so that the index is updated while the runs continue.
-
-    Raises:
-        ValueError: There are no runs.
+    It links to pages of `openmaia.apps` in the directory of the first run. With `live`, a server renders it, and the
+    index is updated while the runs continue.
     """
 
     def __init__(self, runs: Sequence[Run], *, live: bool = False):
@@ -42,7 +37,7 @@ class Report:
             raise ValueError("no run was given; give at least one to report on")
         self.runs = list(_folders(runs))
         self.live = live
-        self.summaries = [summary(run, name, rows(run, name, folder)) for run, name, folder in self.runs]
+        self.summaries = [summarize_run(run, name, make_rows(run, name, folder)) for run, name, folder in self.runs]
 
     @cached_property
     def pages(self) -> dict[str, UnitPage]:
@@ -55,21 +50,21 @@ class Report:
 
     @cached_property
     def sheets(self) -> dict[str, RunSheets]:
-        """The contact sheets (pages with the top exemplars of units) of each run, with its name as the key."""
+        """The contact sheets of each run, by its name in the report."""
         named = zip(self.runs, self.summaries, strict=True)
-        return {name: of_run(run, name, folder, one.rows) for (run, name, folder), one in named}
+        return {name: find_sheets(run, name, folder, one.rows) for (run, name, folder), one in named}
 
     @cached_property
     def charts(self) -> dict[str, AgentCharts]:
         """The charts of how the agents worked, by the name of the run."""
         return {
-            one.name: agent_charts(one.agents, f"{folder.removesuffix('units/')}figures/")
+            one.name: draw_agent_charts(one.agents, f"{folder.removesuffix('units/')}figures/")
             for (_, _, folder), one in zip(self.runs, self.summaries, strict=True)
         }
 
     @property
     def tabs(self) -> list[tuple[str, str]]:
-        """Address and title of each page in the navigation of the report, the index first."""
+        """Address and title of each page in the navigation, the index first."""
         files = self.runs[0][0].files
         pages = [name.removeprefix("report/") for name in files.names(f"report/{APPLICATIONS}")]
         applications = [(urllib.parse.quote(page), Path(page).stem.capitalize()) for page in pages if page.endswith(".html")]  # fmt: skip
@@ -78,26 +73,24 @@ class Report:
         return [*own, *several, ("papers.html", "Beside the papers"), *applications]
 
     def index(self, summaries: Sequence[RunSummary] | None = None) -> bytes:
-        """Renders the index page, the first page of the report.
+        """Renders the first page.
 
-        Args:
-            summaries: The numbers and rows of each run. None selects those that were computed when the report was
-                constructed. Which records cannot be shown is known only after the pages of units are rendered. A
-                caller that has rendered them can pass rows in which `damage` says so.
+        Which records cannot be shown is known only after the pages of units are rendered. A caller that has rendered
+        them can pass summaries whose rows say so in `damage`.
         """
         shown = summaries or self.summaries
         several = len(shown) > 1
-        pictures = PagePictures(INDEX_BYTES)
+        pictures = PagePictures(_INDEX_BYTES)
         gallery = [
             card
             for (run, *_), one in zip(self.runs, shown, strict=True)
-            for card in cards(run, one, CARDS_BESIDE if several else CARDS, pictures)
+            for card in choose_cards(run, one, CARDS_BESIDE if several else CARDS, pictures)
         ]
         counts = [(verdict.value, sum(one.verdicts[verdict] for one in shown)) for verdict in Verdict]
         return render(
             "index.html.j2",
             top="",
-            scripts=SCRIPTS,
+            scripts=_SCRIPTS,
             summaries=shown,
             targets=sorted({target for one in shown for target in one.targets}),
             layers=sorted({row.unit.layer for one in shown for row in one.rows}),
@@ -109,11 +102,11 @@ class Report:
         )
 
     def compare_page(self) -> bytes:
-        """Renders the page that shows the descriptions of the same units in several runs side by side."""
-        return compare_page(self.summaries, self.tabs)
+        """Renders the page with the descriptions of the same units in several runs."""
+        return render_comparison(self.summaries, self.tabs)
 
     def run_page(self) -> bytes:
-        """Renders the page about the costs of the runs, their agents, and the reliability of their descriptions."""
+        """Renders the page about costs, agents and reliability."""
         return render(
             "run.html.j2",
             top="",
@@ -127,7 +120,7 @@ class Report:
 
 
 def named(runs: Sequence[Run]) -> Iterator[tuple[Run, str]]:
-    """Yields each run with a name unique among all runs. The second run of a name gets the suffix " (2)", and so on."""
+    """Yields each run with a unique name. The second run of a name gets the suffix " (2)", and so on."""
     taken: set[str] = set()
     for run in runs:
         name, number = run.name, 1
@@ -139,7 +132,6 @@ def named(runs: Sequence[Run]) -> Iterator[tuple[Run, str]]:
 
 
 def _folders(runs: Sequence[Run]) -> Iterator[tuple[Run, str, str]]:
-    """Yields each run with its unique name and the folder of its unit pages, relative to report/."""
     for number, (run, name) in enumerate(named(runs)):
         yield run, name, f"runs/{safe(name)}/units/" if number else "units/"
 
@@ -148,7 +140,6 @@ def _pages(run: Run, one: RunSummary, count: int) -> Iterator[UnitPage]:
     done = sorted((row for row in one.rows if row.header), key=lambda row: row.investigation)
 
     def link(row: UnitRow, place: int) -> tuple[str, str] | None:
-        """Returns file name and title of the page at a position; None if there is none or it is of another layer."""
         other = done[place] if 0 <= place < len(done) else None
         if other is None or (other.unit.target, other.unit.layer) != (row.unit.target, row.unit.layer):
             return None
@@ -156,13 +147,13 @@ def _pages(run: Run, one: RunSummary, count: int) -> Iterator[UnitPage]:
 
     for place, row in enumerate(done):
         near: Neighbours = (link(row, place - 1), link(row, place + 1))
-        yield UnitPage(run=run, row=row, near=near, near_file=similar_file(row.page, count))
+        yield UnitPage(run=run, row=row, near=near, near_file=name_similar_file(row.page, count))
 
 
-def stamp(page: UnitPage) -> list[Any]:
-    """Returns the modification times of the record and the evaluation that the page of a unit shows, in nanoseconds.
+def read_times(page: UnitPage) -> list[Any]:
+    """Returns the modification times in nanoseconds of the record and the evaluation of a page; 0 for a missing file.
 
-    The time of a missing file is 0. The list is empty for a run on an object store, whose times are unreliable.
+    Empty for a run on an object store, whose times are unreliable.
     """
     root, own = page.run.investigations.local, page.run.files.local
     if root is None or own is None:

@@ -1,4 +1,4 @@
-"""Prepares the content of a report's first page: a row for each investigation, and the numbers of each run."""
+"""The content of a report's first page: a row for each investigation, and the numbers of each run."""
 
 import urllib.parse
 from collections import Counter
@@ -17,41 +17,39 @@ from openmaia.evaluation.analysis.significance import OWN, RANDOM, SHUFFLED, sup
 from openmaia.evaluation.analysis.summary import PooledScores, run_scores
 from openmaia.evaluation.analysis.verdict import UnitVerdict, Verdict, judge
 from openmaia.evaluation.truth import read_truth
-from openmaia.reporting.figures.agents import AgentStatistics, agents
-from openmaia.reporting.figures.charts import ScorePair, risk_coverage_chart, score_pairs
+from openmaia.reporting.figures.agents import AgentStatistics, compute_statistics
+from openmaia.reporting.figures.charts import ScorePair, draw_risk_coverage, draw_score_pairs
 from openmaia.reporting.figures.style import svg
 from openmaia.reporting.image_models import image_model
 from openmaia.reporting.totals import Costs, costs
 from openmaia.runs.files import safe
 from openmaia.runs.run import InvestigationId, Run
-from openmaia.runs.state import counts
+from openmaia.runs.state import STATES, InvestigationState, counts, states
 
-MAX_PAIRS = 60
-"""Largest number of units for which the chart of the units' AUCs is drawn, because it has a row for each unit."""
-STOPS = ("answer", "abstain", "limit", "stopped", "failed", "running", "pending")
+_MAX_PAIRS = 60
+"""Largest number of units for which the chart of AUCs, with a row for each, is drawn."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnitRow:
-    """The data of one investigation for its row in the table on the first page of a report."""
+    """An investigation in the table on the first page."""
 
     run: str
     """The name of the run in the report."""
     investigation: InvestigationId
     stop: str
-    """How the investigation ended, or its state if it has not ended: one of STOPS."""
+    """One of `openmaia.runs.state.STATES`."""
     cause: str
-    """The limit that ended it, or the error with which it failed; empty if there is none."""
+    """See `InvestigationState.cause`."""
     page: str
     """The path of its page, relative to report/."""
     header: dict[str, Any]
-    """The summary of its record, the stored result (see `openmaia.runs.summary.summary`); empty if it has no record."""
+    """The summary of its record; empty without a readable one."""
     scores: dict[str, Any]
-    """The scores of its evaluation; empty if it is not evaluated."""
+    """Empty if it is not evaluated."""
     verdict: UnitVerdict
-    """Whether the tests support the description, and why: the AUC against each kind of control images, p and q."""
     damage: str = ""
-    """The reason why the record cannot be shown; empty if it can."""
+    """Why the record cannot be shown; empty if it can."""
 
     @property
     def unit(self) -> Unit:
@@ -60,21 +58,18 @@ class UnitRow:
 
     @property
     def name(self) -> str:
-        """The unit's layer and index, and the number of the replicate (repeated investigation) unless it is 0."""
+        """Layer and index, and the number of the replicate unless it is 0."""
         replicate = f" #{self.investigation.replicate}" if self.investigation.replicate else ""
         return f"{self.unit.layer}/{self.unit.index}{replicate}"
 
     @property
     def stem(self) -> str:
-        """The percent-encoded address of the investigation's page without `.html`, relative to the index page."""
+        """The percent-encoded address of its page without `.html`, relative to the index."""
         return urllib.parse.quote(self.page.removesuffix(".html"))
 
     @property
     def href(self) -> str:
-        """The percent-encoded address of the investigation's page, relative to the index page.
-
-        It is empty if the investigation has no record, because it has no page then.
-        """
+        """The percent-encoded address of its page, relative to the index; empty without a record."""
         return urllib.parse.quote(self.page) if self.header else ""
 
 
@@ -85,91 +80,70 @@ class DescriptionKind:
     name: str
     """OWN, SHUFFLED or RANDOM."""
     auc: Interval
-    """Mean AUC over the units whose own description was tested."""
+    """Mean over the units whose own description was tested."""
     auc_all: Interval
-    """The same over all units. If they have no tested description of their own, OWN counts as chance."""
+    """Mean over all units. For those without a tested description, OWN counts as chance."""
     supported: tuple[float, float, float] | None
-    """The share of them that the verdict supports, with the ends of its 95 % interval; None if it is not known."""
+    """The share of them that is supported, with the ends of its 95 % interval; None if unknown."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunSummary:
-    """What a report shows about one run: a row for each investigation, and numbers such as mean scores and costs.
-
-    Numbers that cannot be computed are None.
-    """
+    """What a report shows about one run. Numbers that cannot be computed are None."""
 
     name: str
     rows: tuple[UnitRow, ...]
     counts: dict[str, int]
-    """The number of investigations in each state of STOPS."""
+    """By state."""
     scores: PooledScores | None
-    """The mean scores; None if nothing is evaluated."""
+    """None if nothing is evaluated."""
     backbones: tuple[str, ...]
     targets: tuple[str, ...]
     generator: str
-    """The name of the model that generates images."""
     agents: AgentStatistics
     pairs: Markup
-    """The chart of each unit's AUCs as in `own` and `other`; empty if no unit has both, or more than MAX_PAIRS do."""
+    """The chart of own and other AUCs; empty if no unit has both, or more than _MAX_PAIRS do."""
     costs: Costs
-    """The costs of the finished investigations."""
     reliability: Reliability
     coverage: Markup
     """The chart of risk-coverage curves; empty if there are none."""
     confirmed: Interval | None
-    """Mean AUC of the test that the agent loop itself makes after each answer, with new images; None without tests."""
+    """Mean AUC of the confirmations; None without any."""
     controls: tuple[DescriptionKind, ...]
     verdicts: Counter[Verdict]
-    """The number of investigations with each verdict."""
     findings: tuple[str, ...]
-    """What the run found, see `openmaia.evaluation.analysis.findings`."""
+    """See `openmaia.evaluation.analysis.findings`."""
     has_truth: bool
-    """Whether the findings begin with units of known truth."""
     progress: str
-    """How far the run is, in words; empty if it has finished."""
+    """In words; empty if the run has finished."""
     evidence: Counter[str]
-    """The number of investigations by whether the agent's experiments meet the requirements of its task: met, missing
-    or unverified. Investigations without requirements are left out."""
+    """The number of investigations by `Evidence.state`."""
 
 
-def rows(run: Run, name: str, folder: str) -> tuple[UnitRow, ...]:
-    """Returns a row for each investigation of a run.
+def make_rows(run: Run, name: str, folder: str) -> tuple[UnitRow, ...]:
+    """Returns a row for each investigation, in the order of `states`.
 
-    Those that were planned come first, in the order of the plan. Other finished and failed ones follow.
-
-    Args:
-        run: The run.
-        name: The name of the run in this report.
-        folder: The folder of the run's unit pages, relative to report/.
+    `name` is that of the run in the report, and `folder` that of its unit pages, relative to report/.
     """
-    headers = {InvestigationId.of_row(header): header for header in run.headers()}
-    failures = run.failures() | dict.fromkeys(run.done() - headers.keys(), "its record cannot be read")
-    running, scores = run.running(), run.scores()
+    scores = run.scores()
 
-    def row(investigation: InvestigationId) -> UnitRow:
-        header = headers.get(investigation, {})
-        unfinished = "failed" if investigation in failures else "running" if investigation in running else "pending"
-        stop = str(header.get("stop", unfinished))
-        cause = str(header["cause"]) if header else failures.get(investigation, "")
+    def row(investigation: InvestigationId, one: InvestigationState) -> UnitRow:
         return UnitRow(
             run=name,
             investigation=investigation,
-            stop=stop,
-            cause=cause,
-            verdict=judge(stop, scores.get(investigation), cause),
+            stop=one.state.value,
+            cause=one.cause,
+            verdict=judge(one.state, scores.get(investigation), one.cause),
             page=f"{folder}{safe(investigation.unit.target)}/{safe(investigation.unit.layer)}/{investigation.unit.index}-{investigation.replicate}.html",
-            header=header,
+            header=one.summary,
             scores=scores.get(investigation, {}),
         )
 
-    return tuple(
-        row(investigation) for investigation in dict.fromkeys([*run.plan(), *sorted(headers), *sorted(failures)])
-    )
+    return tuple(row(investigation, one) for investigation, one in states(run).items())
 
 
-def summary(run: Run, name: str, unit_rows: Sequence[UnitRow]) -> RunSummary:
-    """Computes the numbers of a run, called `name` in the report, from its rows (see `rows`) and its evaluations."""
+def summarize_run(run: Run, name: str, unit_rows: Sequence[UnitRow]) -> RunSummary:
+    """Computes the numbers of a run from its rows and its evaluations."""
     config, state = run.config(), counts(run)
     done = [row for row in unit_rows if row.header]
     scored = [row for row in done if row.scores]
@@ -180,12 +154,12 @@ def summary(run: Run, name: str, unit_rows: Sequence[UnitRow]) -> RunSummary:
     return RunSummary(
         name=name,
         rows=tuple(unit_rows),
-        counts={stop: sum(row.stop == stop for row in unit_rows) for stop in STOPS},
+        counts={stop.value: sum(row.stop == stop for row in unit_rows) for stop in STATES},
         scores=whole,
         backbones=tuple(sorted({row.header["backbone"] for row in done})),
         targets=tuple(sorted({row.unit.target for row in unit_rows})),
         generator=image_model(config["generator"], "generator"),
-        agents=agents([row.header for row in done]),
+        agents=compute_statistics([row.header for row in done]),
         pairs=_pairs(paired),
         costs=costs([row.header for row in done]),
         reliability=reliable,
@@ -222,14 +196,14 @@ def _confirmed(done: Sequence[UnitRow]) -> Interval | None:
 
 
 def _pairs(paired: Sequence[UnitRow]) -> Markup:
-    if not 0 < len(paired) <= MAX_PAIRS:
+    if not 0 < len(paired) <= _MAX_PAIRS:
         return Markup()
     pairs = [
         ScorePair(label=row.name, link=row.href, own=row.scores["auc"], other=row.scores["auc_other"]) for row in paired
     ]
     titles = {pair.link: f"{pair.label}: own {pair.own:.2f}, another unit's {pair.other:.2f}" for pair in pairs}
-    return svg(score_pairs(pairs), "AUC on own images and on another unit's images, a row for each unit", titles)
+    return svg(draw_score_pairs(pairs), "AUC on own images and on another unit's images, a row for each unit", titles)
 
 
 def _coverage(curves: Sequence[RiskCoverage]) -> Markup:
-    return svg(risk_coverage_chart(curves), "Risk over coverage") if curves else Markup()
+    return svg(draw_risk_coverage(curves), "Risk over coverage") if curves else Markup()

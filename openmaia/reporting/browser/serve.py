@@ -18,23 +18,22 @@ from starlette.routing import Route
 from openmaia.core.errors import OpenMaiaError
 from openmaia.models.text_embedding import TextEmbedding
 from openmaia.reporting.browser.access import TokenAccess
-from openmaia.reporting.browser.agents import chart_files
-from openmaia.reporting.browser.data import call, data_files
-from openmaia.reporting.browser.pages import ASSETS, assets
-from openmaia.reporting.browser.papers import papers_files
+from openmaia.reporting.browser.agents import make_chart_files
+from openmaia.reporting.browser.data import make_call, make_data_files
+from openmaia.reporting.browser.pages import ASSETS, read_assets
+from openmaia.reporting.browser.papers import make_papers_files
 from openmaia.reporting.browser.report import Report
 from openmaia.reporting.browser.similar import SimilarDescriptions
 from openmaia.reporting.browser.unit.page import render_unit
 from openmaia.runs.run import Run
 from openmaia.runs.state import RunCounts, counts
 
-HOSTS = ("127.0.0.1", "localhost")
+_HOSTS = ("127.0.0.1", "localhost")
 """The host names under which the server answers. Others are refused, as a protection against DNS rebinding."""
-VIEW_BYTES = 12_000_000
-"""Maximum size of all images on a page of a unit, in bytes."""
-EMPTY = bytes.fromhex("52494646240000005745425056503820180000003001009d012a0100010002003425a400037000fefb940000")
-"""A WebP image of one pixel, which is served instead of the exemplars of a unit that has none."""
-HEADERS = {
+_VIEW_BYTES = 12_000_000
+_EMPTY = bytes.fromhex("52494646240000005745425056503820180000003001009d012a0100010002003425a400037000fefb940000")
+"""A WebP image of one pixel, served in place of a missing strip."""
+_HEADERS = {
     "X-Content-Type-Options": "nosniff",
     "Cross-Origin-Resource-Policy": "same-origin",
     "X-Frame-Options": "DENY",
@@ -44,12 +43,7 @@ HEADERS = {
 
 
 class LiveSite:
-    """Makes the files of a report when they are requested, from the state of the runs at that time.
-
-    Args:
-        runs: The runs.
-        embed: Embeds descriptions to find similar ones. None compares them by their words.
-    """
+    """Makes the files of a report when they are requested, from the state of the runs at that time."""
 
     def __init__(self, runs: Sequence[Run], embed: TextEmbedding | None = None):
         self._runs, self._embed = runs, embed
@@ -61,21 +55,17 @@ class LiveSite:
         self._refresh()
 
     def file(self, path: str) -> bytes | None:
-        """Returns the content of a file of the report, or None if there is no such file.
-
-        Args:
-            path: The percent-decoded address of the file, relative to the index page.
-        """
+        """Returns a file by its percent-decoded address, relative to the index; None if there is no such file."""
         if path == "data/live.js":
-            return call("receiveLive", json.dumps(self._live()))
+            return make_call("receiveLive", json.dumps(self._live()))
         if path in ("", "index.html", "data/table.js"):
             self._refresh()
         report = self._report
         if path in report.pages:
-            return render_unit(report.pages[path], VIEW_BYTES).html
+            return render_unit(report.pages[path], _VIEW_BYTES).html
         page = report.pages.get(path.removesuffix(".webp") + ".html") if path.endswith(".webp") else None
         if page:
-            return render_unit(page, 0).strip or EMPTY
+            return render_unit(page, 0).strip or _EMPTY
         if path in {address for address, _ in report.tabs if address.startswith("applications/")}:
             return self._runs[0].files.read(f"report/{path}")
         if path.startswith("data/similar-"):
@@ -86,15 +76,14 @@ class LiveSite:
         return self._figure(path) if path.startswith("papers") or "figures/" in path else None
 
     def _refresh(self) -> None:
-        """Reads the runs again if they have changed."""
         with self._lock:
             version = _state_hash(list(map(counts, self._runs)))
             if version == self._version:
                 return
             report = Report(self._runs, live=True)
-            tables = dict(data_files(report.summaries, version, lambda row: bool(row.header)))
+            tables = dict(make_data_files(report.summaries, version, lambda row: bool(row.header)))
             fixed = {f"data/{name}": data for name, data in tables.items()}
-            fixed |= {f"{ASSETS}/{name}": data for name, data in assets().items()}
+            fixed |= {f"{ASSETS}/{name}": data for name, data in read_assets().items()}
             files: dict[str, Callable[[], bytes]] = {name: partial(bytes, data) for name, data in fixed.items()}
             sheets = [sheet for one in report.sheets.values() for sheet in one.sheets]
             files |= {sheet.page: sheet.rendered for sheet in sheets}
@@ -112,16 +101,14 @@ class LiveSite:
             return self._near
 
     def _figure(self, path: str) -> bytes | None:
-        """Returns papers.html or a file of a figure; None if there is no such file.
-
-        All of these files are made at the first request for one of them.
-        """
+        """Returns papers.html or a file of a figure, all of which the first request makes; None if there is no such
+        file."""
         report = self._report
         with self._lock:
             if not self._figures:
-                self._figures = papers_files([(run, name) for run, name, _ in report.runs], report.tabs)
+                self._figures = make_papers_files([(run, name) for run, name, _ in report.runs], report.tabs)
                 for charts in report.charts.values():
-                    self._figures |= chart_files(charts)
+                    self._figures |= make_chart_files(charts)
             return self._figures.get(path)
 
     def _live(self) -> dict[str, Any]:
@@ -136,15 +123,10 @@ def _state_hash(found: Sequence[RunCounts]) -> str:
 
 
 def application(runs: Sequence[Run], embed: TextEmbedding | None = None, token: str = "") -> Starlette:
-    """Returns the ASGI application that serves the report of runs. It only reads.
+    """Returns the ASGI application that serves the report of runs. It only reads. Raises ValueError if there are no
+    runs.
 
-    Args:
-        runs: The runs.
-        embed: Embeds descriptions to find similar ones. None compares them by their words.
-        token: The token that requests must have, see `TokenAccess`. Empty if everybody who reaches the server may read.
-
-    Raises:
-        ValueError: There are no runs.
+    Without `token` everybody who reaches the server may read, see `TokenAccess`.
     """
     site = LiveSite(runs, embed)
 
@@ -153,13 +135,13 @@ def application(runs: Sequence[Run], embed: TextEmbedding | None = None, token: 
         try:
             data = site.file(path)
         except OpenMaiaError as error:
-            return Response(error.message, 500, HEADERS, "text/plain")
+            return Response(error.message, 500, _HEADERS, "text/plain")
         if data is None:
-            return Response("There is no such page.", 404, HEADERS, "text/plain")
+            return Response("There is no such page.", 404, _HEADERS, "text/plain")
         kind = mimetypes.guess_type(path or "index.html")[0] or "application/octet-stream"
-        return Response(data, 200, HEADERS, kind)
+        return Response(data, 200, _HEADERS, kind)
 
     routes = [Route("/{path:path}", answer, methods=["GET"])]
-    middleware = [Middleware(TrustedHostMiddleware, allowed_hosts=list(HOSTS))]
-    middleware += [Middleware(TokenAccess, token=token, headers=HEADERS)] if token else []
+    middleware = [Middleware(TrustedHostMiddleware, allowed_hosts=list(_HOSTS))]
+    middleware += [Middleware(TokenAccess, token=token, headers=_HEADERS)] if token else []
     return Starlette(routes=routes, middleware=middleware)

@@ -1,4 +1,4 @@
-"""Makes contact sheets: pages with the top exemplars of the units of a run or of whole layers."""
+"""Contact sheets: pages with the top exemplars of the units of a run or of whole layers."""
 
 import urllib.parse
 from collections import Counter
@@ -9,32 +9,32 @@ from openmaia.core.errors import StoreError, UsageError
 from openmaia.core.paths import user_path
 from openmaia.core.units import Unit
 from openmaia.exemplars.store import ExemplarStore
-from openmaia.reporting.browser.pages import design, render
+from openmaia.reporting.browser.pages import hash_templates, render
 from openmaia.reporting.browser.rows import UnitRow
-from openmaia.reporting.browser.strips import COLUMNS, SIDE, exemplar_strips
+from openmaia.reporting.browser.strips import COLUMNS, SIDE, make_strips
 from openmaia.reporting.browser.thumbnails import Thumbnails
 from openmaia.runs.files import safe
 from openmaia.runs.records import dumps
 from openmaia.runs.run import Run
 
-UNITS = 64
-"""Maximum number of units on a contact sheet, so that the page has a few megabytes."""
+_UNITS = 64
+"""Units of one sheet, so that the page has a few megabytes."""
 SHEET_BYTES = 6_000_000
-"""Maximum size of all images on a contact sheet, in bytes. Photographs need less than half of it."""
+"""Maximum size of all images on a sheet. Photographs need less than half of it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sheet:
-    """A contact sheet: a page with the top exemplars of some units of a layer."""
+    """A page with the top exemplars of some units of a layer."""
 
     store: ExemplarStore
     target: str
     layer: str
     units: tuple[Unit, ...]
     page: str
-    """The path of the page, relative to the folder into which pages are written: report/, or that of the exemplars."""
+    """Relative to the folder into which pages are written: report/, or that of the exemplars."""
     number: int
-    """The number of the sheet among those of the layer, from 1."""
+    """From 1."""
     of: int
     """The number of sheets of the layer."""
     links: Mapping[Unit, str] = field(default_factory=dict[Unit, str])
@@ -44,22 +44,19 @@ class Sheet:
 
     @property
     def made_from(self) -> str:
-        """The cache key of the page, which changes if the page must be rendered again.
-
-        It is empty for exemplars on an object store, because file times are not reliable there. A page with an empty
-        key is always rendered again.
-        """
+        """The cache key of the page. An empty one, on an object store, whose file times are not reliable, is never
+        current."""
         root = self.store.files.local
         if root is None:
             return ""
         paths = (root / f"{safe(self.layer)}.{name}.parquet" for name in ("units", "rows"))
         times = [path.stat().st_mtime_ns if path.exists() else 0 for path in paths]
         links = [[unit.index, self.links.get(unit)] for unit in self.units]
-        return dumps([design(), COLUMNS, SIDE, times, links, self.number, self.of, self.run])
+        return dumps([hash_templates(), COLUMNS, SIDE, times, links, self.number, self.of, self.run])
 
     def rendered(self) -> bytes:
         """Renders the page as HTML."""
-        rows = list(exemplar_strips(self.store, self.units, Thumbnails(SHEET_BYTES), self.links))
+        rows = list(make_strips(self.store, self.units, Thumbnails(SHEET_BYTES), self.links))
         return render(
             "sheet.html.j2",
             sheet=self,
@@ -77,18 +74,15 @@ class Sheet:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunSheets:
-    """The contact sheets of a run: pages with the top exemplars of its units."""
+    """The contact sheets of a run."""
 
     sheets: tuple[Sheet, ...] = ()
     missing: str = ""
-    """The reason why some sheets are missing; empty if none are."""
+    """Why some sheets are missing; empty if none are."""
 
     @property
     def layers(self) -> Mapping[str, Sequence[tuple[str, str]]]:
-        """The links to the contact sheets of each layer.
-
-        Each link is a pair: the address of the sheet, relative to the index page, and the text to show.
-        """
+        """Address, relative to the index, and text of a link to each sheet, by layer."""
         layers: dict[str, list[tuple[str, str]]] = {}
         for sheet in self.sheets:
             first, last = sheet.units[0].index, sheet.units[-1].index
@@ -98,29 +92,16 @@ class RunSheets:
         return layers
 
 
-def sheet(store: ExemplarStore, target: str, layer: str, units: Sequence[int]) -> bytes:
-    """Renders a contact sheet, which shows the top exemplars of units, as an HTML page that needs no other file.
-
-    Args:
-        store: The exemplars of the network's units.
-        target: The name of the network.
-        layer: The layer of the units.
-        units: The indices of the units.
-
-    Raises:
-        ValueError: There are more than UNITS units.
-    """
-    if len(units) > UNITS:
-        raise ValueError(f"{len(units)} units on one sheet; at most {UNITS} are shown, so divide them")
+def render_sheet(store: ExemplarStore, target: str, layer: str, units: Sequence[int]) -> bytes:
+    """Renders a sheet as an HTML page that needs no other file. Raises ValueError if there are more than _UNITS units."""
+    if len(units) > _UNITS:
+        raise ValueError(f"{len(units)} units on one sheet; at most {_UNITS} are shown, so divide them")
     chosen = tuple(Unit(target=target, layer=layer, index=index) for index in units)
     return Sheet(store=store, target=target, layer=layer, units=chosen, page="sheet.html", number=1, of=1).rendered()
 
 
 def write_sheets(store: ExemplarStore, target: str, layers: Sequence[str]) -> list[str]:
-    """Writes contact sheets, with the top exemplars of all units of some layers, to the folder of the exemplars.
-
-    Returns the path of each layer's first page. `target` is the name of the network.
-    """
+    """Writes sheets of all units of some layers to the folder of the exemplars, and returns each layer's first page."""
     first: list[str] = []
     for layer in dict.fromkeys(layers):
         units = [Unit(target=target, layer=layer, index=index) for index in sorted(store.states(layer))]
@@ -130,16 +111,10 @@ def write_sheets(store: ExemplarStore, target: str, layers: Sequence[str]) -> li
     return first
 
 
-def of_run(run: Run, name: str, folder: str, rows: Sequence[UnitRow]) -> RunSheets:
-    """Returns the contact sheets (pages with top exemplars) of all units of a run.
+def find_sheets(run: Run, name: str, folder: str, rows: Sequence[UnitRow]) -> RunSheets:
+    """Returns the sheets of all units of a run, without layers whose exemplars no longer exist.
 
-    Layers whose exemplars no longer exist are left out.
-
-    Args:
-        run: The run, whose config names the folder of the exemplars.
-        name: The name of the run in this report.
-        folder: The folder of the run's unit pages, relative to report/.
-        rows: The row of each investigation of the run.
+    `folder` is that of the run's unit pages, relative to report/.
     """
     links: dict[Unit, str] = {}
     for row in rows:
@@ -171,9 +146,9 @@ def _store(run: Run) -> tuple[str, ExemplarStore | None, Sequence[str]]:
 
 
 def _found(run: Run, paths: Mapping[str, str]) -> str:
-    """Returns the folder of all exemplars that the section `paths` of a run's config names.
+    """Returns the folder of all exemplars that a run's config names.
 
-    A relative path refers to the folder in which the run was started. This is derived from the place of the run
+    A relative path refers to the folder in which the run was started. It is derived from the place of the run
     directory, so that the report can be made in any folder.
     """
     if "://" in paths["exemplars"]:
@@ -195,7 +170,7 @@ def _divided(
     links: Mapping[Unit, str] | None = None,
     run: str = "",
 ) -> Iterator[Sheet]:
-    parts = [tuple(units[at : at + UNITS]) for at in range(0, len(units), UNITS)]
+    parts = [tuple(units[at : at + _UNITS]) for at in range(0, len(units), _UNITS)]
     for number, part in enumerate(parts, start=1):
         page = f"{folder}{safe(layer)}/{number}.html"
         own = {unit: links[unit] for unit in part if links and links[unit]}

@@ -1,4 +1,4 @@
-"""Finds units with similar descriptions, by text embeddings of labels and descriptions, or by their words."""
+"""Finds units with similar descriptions, by embeddings or by their words."""
 
 import zlib
 from collections import defaultdict
@@ -11,38 +11,30 @@ import numpy.typing as npt
 from sklearn.feature_extraction.text import TfidfVectorizer  # pyright: ignore[reportMissingTypeStubs, reportUnknownVariableType]
 
 from openmaia.models.text_embedding import TextEmbedding
-from openmaia.reporting.browser.data import call
+from openmaia.reporting.browser.data import make_call
 from openmaia.reporting.browser.rows import UnitRow
 from openmaia.runs.records import dumps
 
 NEIGHBOURS = 5
-"""Maximum number of similar descriptions of a unit."""
-LEAST_OF_WORDS, LEAST_OF_EMBEDDINGS = 0.2, 0.5
-"""The smallest cosine at which two descriptions count as similar: of their TF-IDF vectors, where it is 0 without a
-common word, and of their embeddings, where it is seldom 0."""
+_LEAST_OF_WORDS, _LEAST_OF_EMBEDDINGS = 0.2, 0.5
+"""The smallest cosine of similar descriptions: of TF-IDF vectors, where it is 0 without a common word, and of
+embeddings, where it is seldom 0."""
 SHARD = 400
-"""Approximate number of units in each data file with similar descriptions."""
-CHUNK = 200
-"""Number of descriptions whose similarities to all others are computed at once, to bound the memory."""
+"""Approximate number of units in a data file."""
+_CHUNK = 200
+"""Number of descriptions that are compared with all others at once, to bound the memory."""
 
 
-def similar_file(page: str, count: int) -> str:
-    """Returns the name of the data file that holds the similar descriptions for a unit's page.
-
-    Args:
-        page: The path of the page, relative to report/.
-        count: The number of all investigations in the report, on which the number of files depends.
-    """
+def name_similar_file(page: str, count: int) -> str:
+    """Returns the name of a page's data file. The number of files depends on `count`, that of all investigations."""
     shards = 1 << max(0, (count // SHARD).bit_length())
     return f"similar-{zlib.crc32(page.encode()) % shards}.js"
 
 
 class SimilarDescriptions:
-    """The data files with the similar descriptions for each unit's page. Each file is made when it is asked for.
+    """The data files with the similar descriptions of each page, made when they are asked for.
 
-    Args:
-        rows: The row of each investigation in the report.
-        embed: Embeds the labels and descriptions. None compares them by their words (cosine of TF-IDF vectors).
+    Without `embed`, descriptions are compared by their words (cosine of TF-IDF vectors).
     """
 
     def __init__(self, rows: Sequence[UnitRow], embed: TextEmbedding | None = None):
@@ -52,29 +44,28 @@ class SimilarDescriptions:
         self._pages: dict[str, list[str]] = defaultdict(list)
         for row in rows:
             if row.header:
-                self._pages[similar_file(row.page, len(rows))].append(row.page)
+                self._pages[name_similar_file(row.page, len(rows))].append(row.page)
 
     @property
     def names(self) -> list[str]:
-        """The names of all data files. Each file holds the similar descriptions for several pages."""
+        """The names of all data files."""
         return list(self._pages)
 
     def file(self, name: str) -> bytes | None:
         """Returns the content of a data file; None if no file has this name.
 
-        The content is a JavaScript call with the data of several pages, each about one unit. For each page it holds
-        the list of units with similar descriptions. An entry of this list has four texts: the address of the unit's
-        page, its name, its labels and its verdict.
+        It is a JavaScript call. For each page of the file it holds address, name, labels and verdict of the similar
+        units.
         """
         if name not in self._pages:
             return None
         pages: dict[str, list[Any]] = {page: [] for page in self._pages[name]}
         positions = [self._positions[page] for page in pages if page in self._positions]
-        for first in range(0, len(positions), CHUNK):
-            part = positions[first : first + CHUNK]
+        for first in range(0, len(positions), _CHUNK):
+            part = positions[first : first + _CHUNK]
             for position, near in zip(part, self._neighbours(part), strict=True):
                 pages[self._described[position].page] = [self._entry(each) for each in near]
-        return call("receiveSimilar", dumps(pages))
+        return make_call("receiveSimilar", dumps(pages))
 
     def _entry(self, position: int) -> list[str]:
         row = self._described[position]
@@ -82,7 +73,7 @@ class SimilarDescriptions:
 
     @cached_property
     def _vectors(self) -> Any:
-        """The vectors of all texts, as a sparse matrix or an array; None if no text has a word."""
+        """A sparse matrix or an array; None if no text has a word."""
         texts = list(map(_text, self._described))
         if not texts:
             return None
@@ -95,11 +86,7 @@ class SimilarDescriptions:
             return None
 
     def _neighbours(self, positions: Sequence[int]) -> Iterator[list[int]]:
-        """Yields for each of some texts the positions of the most similar other texts, the most similar first.
-
-        Args:
-            positions: The positions of the texts in `_described`.
-        """
+        """Yields the positions of the most similar other texts for each of some texts."""
         if self._vectors is None:
             yield from ([] for _ in positions)
             return
@@ -112,15 +99,11 @@ class SimilarDescriptions:
 
     @property
     def _least(self) -> float:
-        return LEAST_OF_EMBEDDINGS if self._embed else LEAST_OF_WORDS
+        return _LEAST_OF_EMBEDDINGS if self._embed else _LEAST_OF_WORDS
 
     def _cosines(self, products: Any, line: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float32]]:
-        """Returns positions of texts, and their similarities to one text. Positions with similarity 0 may be missing.
-
-        Args:
-            products: The similarities of some texts to all texts, (some, all), as an array or a sparse matrix.
-            line: The row of the text in `products`.
-        """
+        """Returns positions of texts, and their similarities to the text in row `line`. Those with similarity 0 may be
+        missing."""
         if self._embed:
             values = np.asarray(products[line], np.float32)
             return np.arange(len(values)), values

@@ -1,4 +1,4 @@
-"""Prepares the rows of a contact sheet: the top exemplars of units, with outlines of the areas where they respond."""
+"""Prepares the rows of a contact sheet: top exemplars of units, with outlines of the areas where they respond."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from openmaia.core.services import Exemplar, Map, UnitState
 from openmaia.core.units import Unit
 from openmaia.exemplars.store import ExemplarStore
 from openmaia.reporting.browser.thumbnails import Thumbnails
-from openmaia.reporting.browser.unit.pictures import MISSING, OUTLINE_SIDE, Picture, frame, trace
+from openmaia.reporting.browser.unit.pictures import MISSING, OUTLINE_SIDE, Picture, trace, trace_frame
 
 COLUMNS = 10
 SIDE = 96
@@ -21,16 +21,16 @@ SIDE = 96
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExemplarTile:
-    """One image of a contact sheet: an exemplar, and the activation of the unit on it."""
+    """An exemplar, and the activation of the unit on it."""
 
     activation: float
     picture: Picture
-    """The image, outlined where the activation map exceeds the unit's threshold. Without a map it has no outline."""
+    """The image, with an outline if the unit has a map."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExemplarStrip:
-    """One row of a contact sheet: the dataset images that excite a unit most (its top exemplars)."""
+    """The top exemplars of a unit."""
 
     unit: Unit
     href: str
@@ -40,23 +40,16 @@ class ExemplarStrip:
     threshold: float = 0.0
     """The activation above which an area is outlined."""
     top: float | None = None
-    """The highest activation of an exemplar; None without exemplars."""
+    """The highest activation; None without exemplars."""
     tiles: tuple[ExemplarTile, ...] = ()
     damage: str = ""
-    """The reason why the exemplars cannot be shown; empty if they can."""
+    """Why the exemplars cannot be shown; empty if they can."""
 
 
-def exemplar_strips(
+def make_strips(
     store: ExemplarStore, units: Sequence[Unit], thumbnails: Thumbnails, links: Mapping[Unit, str]
 ) -> Iterator[ExemplarStrip]:
-    """Yields for each unit the row of a contact sheet with its top exemplars. Units are read singly to save memory.
-
-    Args:
-        store: The exemplars of the units.
-        units: The units.
-        thumbnails: Makes the images.
-        links: The address of each unit's page. A unit that is missing here has no page.
-    """
+    """Yields the row of each unit. Units are read singly to save memory. `links` are the addresses of their pages."""
     for unit in units:
         href = links.get(unit, "")
         try:
@@ -84,7 +77,7 @@ def _tile(exemplar: Exemplar, threshold: float, thumbnails: Thumbnails) -> Exemp
     uri, outline = thumbnails.of(image), ""
     if exemplar.map is not None:
         outline = trace(_field(exemplar, exemplar.map, threshold), threshold)
-    seen = frame(seen_part(exemplar.image.size, exemplar.box), exemplar.image.size)
+    seen = trace_frame(seen_part(exemplar.image.size, exemplar.box), exemplar.image.size)
     picture = Picture(number=0, uri=uri, outline=outline, frame=seen) if uri else MISSING
     return ExemplarTile(activation=exemplar.activation, picture=picture)
 

@@ -1,4 +1,4 @@
-"""Converts images to small data URIs, so that a browser can show pages with hundreds of images."""
+"""Small data URIs, so that a browser can show pages with hundreds of images."""
 
 import base64
 import io
@@ -7,20 +7,19 @@ import numpy as np
 from PIL import Image, ImageOps
 
 from openmaia.core.images import EncodedImage, Rendering, decode, outlined
-from openmaia.reporting.browser.unit.claims import exemplar_images
+from openmaia.reporting.browser.unit.claims import find_exemplar_images
+from openmaia.reporting.browser.unit.pictures import PREFIX
 from openmaia.runs.records import Record
 
-PREFIX = "data:image/webp;base64,"
-TOP, TOP_SIDE = 4, 64
-STRIP_SIDE = 88
-"""Side of each exemplar in the strip (exemplars side by side) of a row of the table of units, in pixels."""
+_TOP, _TOP_SIDE = 4, 64
+_STRIP_SIDE = 88
+"""Side of each exemplar in a strip, in pixels."""
 
 
 class Thumbnails:
-    """Encodes the images of one page as data URIs. Images are left out once the total size reaches a maximum."""
+    """Encodes the images of one page, up to a total size of all data URIs in bytes. Further images are left out."""
 
     def __init__(self, allowance: int):
-        """Sets the allowance, the total size of all data URIs in bytes. Further images are left out."""
         self.left = allowance
 
     def uri(
@@ -30,16 +29,9 @@ class Thumbnails:
         mask: bytes | None = None,
         rendering: Rendering = Rendering.DARKEN,
     ) -> str:
-        """Returns the data URI of an image, reduced in size.
+        """Returns the data URI of an image with at most `side` pixels of width and height.
 
-        Args:
-            image: The image; None if it was not stored.
-            side: The maximum width and height in pixels.
-            mask: Where the unit responds: one bit per pixel of the image, packed row by row. None shows no mask.
-            rendering: How the mask is shown.
-
-        Returns:
-            The data URI; empty if the image was not stored, is damaged, or the page's maximum size is used up.
+        Empty if the image was not stored, is damaged, or does not fit. `mask` has one bit per pixel, packed row by row.
         """
         if image is None or not image.data or self.left <= 0:
             return ""
@@ -50,7 +42,7 @@ class Thumbnails:
         return self.of(_masked(_shrunk(decoded, side), _unpacked(mask, decoded.size), rendering))
 
     def of(self, image: Image.Image) -> str:
-        """Returns the data URI of an image that is already small; empty if the page's maximum size is used up."""
+        """Returns the data URI of an image that is already small; empty if it does not fit."""
         if self.left <= 0:
             return ""
         uri = _encoded(image)
@@ -58,55 +50,47 @@ class Thumbnails:
         return uri
 
 
-def top(record: Record, thumbnails: Thumbnails, count: int = TOP, side: int = TOP_SIDE) -> tuple[str, ...]:
-    """Returns data URIs of a unit's top exemplars, the dataset images that activate it most.
-
-    Outlines are drawn around the areas where the unit responds.
-    The result is empty if the agent requested no exemplars.
-
-    Args:
-        record: The record of the unit's investigation.
-        thumbnails: Makes the data URIs.
-        count: Maximum number of exemplars.
-        side: Maximum width and height of each, in pixels.
-    """
-    images = exemplar_images(record, count)
+def make_thumbnails(
+    record: Record, thumbnails: Thumbnails, count: int = _TOP, side: int = _TOP_SIDE
+) -> tuple[str, ...]:
+    """Returns data URIs of at most `count` top exemplars, outlined; none if the agent requested none."""
+    images = find_exemplar_images(record, count)
     uris = (thumbnails.uri(image, side, mask, Rendering.OUTLINE) for image, mask in images)
     return tuple(uri for uri in uris if uri)
 
 
-def strip(record: Record) -> bytes:
-    """Returns a WebP image that shows the top exemplars of a record's unit, the dataset images that activate it most.
+def make_strip(record: Record) -> bytes:
+    """Returns a WebP image of the top exemplars, plain in the upper row and outlined in the lower one; empty without
+    any.
 
-    It has two rows with the same exemplars. Only in the lower row, the areas where the unit responds are outlined. The
-    report's first page shows one row at a time. The result is empty if the record has no exemplars.
+    The report's first page shows one row at a time.
     """
-    squares = [_squares(image, mask) for image, mask in exemplar_images(record, TOP)]
+    squares = [_squares(image, mask) for image, mask in find_exemplar_images(record, _TOP)]
     squares = [pair for pair in squares if pair]
     if not squares:
         return b""
-    sheet = Image.new("RGB", (TOP * STRIP_SIDE, 2 * STRIP_SIDE), "white")
+    sheet = Image.new("RGB", (_TOP * _STRIP_SIDE, 2 * _STRIP_SIDE), "white")
     for column, pair in enumerate(squares):
         for line, square in enumerate(pair):
-            sheet.paste(square, (column * STRIP_SIDE, line * STRIP_SIDE))
+            sheet.paste(square, (column * _STRIP_SIDE, line * _STRIP_SIDE))
     buffer = io.BytesIO()
     sheet.save(buffer, "WEBP", quality=70, method=0)
     return buffer.getvalue()
 
 
 def _squares(image: EncodedImage, mask: bytes | None) -> tuple[Image.Image, ...]:
-    """Returns a small square of the image, and the same with the outlined mask; empty if the image is damaged."""
+    """Returns the image as a small square, plain and outlined; empty if it is damaged."""
     try:
         decoded = decode(image.data)
     except ValueError:
         return ()
-    small = _shrunk(decoded, STRIP_SIDE)
+    small = _shrunk(decoded, _STRIP_SIDE)
     both = (small, _masked(small, _unpacked(mask, decoded.size), Rendering.OUTLINE))
-    return tuple(ImageOps.pad(each, (STRIP_SIDE, STRIP_SIDE), color="white") for each in both)
+    return tuple(ImageOps.pad(each, (_STRIP_SIDE, _STRIP_SIDE), color="white") for each in both)
 
 
 def _unpacked(mask: bytes | None, size: tuple[int, int]) -> Image.Image | None:
-    """Returns the mask as an image of 0 and 255; None without a mask, or if its size does not fit."""
+    """Returns the mask as an image of 0 and 255; None without one, or if its size does not fit."""
     width, height = size
     if mask is None or len(mask) != height * ((width + 7) // 8):
         return None
@@ -120,13 +104,7 @@ def _shrunk(image: Image.Image, side: int) -> Image.Image:
 
 
 def _masked(small: Image.Image, mask: Image.Image | None, rendering: Rendering) -> Image.Image:
-    """Draws a mask on an image that was already reduced in size, which is faster and gives smooth edges.
-
-    Args:
-        small: The reduced image.
-        mask: The mask in the original size; None draws nothing.
-        rendering: How the mask is shown.
-    """
+    """Draws a mask of the original size on a reduced image, which is faster and gives smooth edges."""
     if mask is None:
         return small
     share = mask.resize(small.size, Image.Resampling.BOX, reducing_gap=2.0)

@@ -13,11 +13,11 @@ from typing import Any
 
 from openmaia.core.documents import parse_json
 from openmaia.models.text_embedding import TextEmbedding
-from openmaia.reporting.browser.agents import chart_files
-from openmaia.reporting.browser.data import data_files
-from openmaia.reporting.browser.pages import ASSETS, assets, design
-from openmaia.reporting.browser.papers import papers_files
-from openmaia.reporting.browser.report import Report, stamp
+from openmaia.reporting.browser.agents import make_chart_files
+from openmaia.reporting.browser.data import make_data_files
+from openmaia.reporting.browser.pages import ASSETS, hash_templates, read_assets
+from openmaia.reporting.browser.papers import make_papers_files
+from openmaia.reporting.browser.report import Report, read_times
 from openmaia.reporting.browser.rows import RunSummary, UnitRow
 from openmaia.reporting.browser.sheets import Sheet
 from openmaia.reporting.browser.similar import SimilarDescriptions
@@ -27,55 +27,46 @@ from openmaia.runs.records import dumps
 from openmaia.runs.run import Run
 
 PAGE_BYTES = 1_200_000
-"""Maximum size of all images on a page of a unit, in bytes. `openmaia view`, which stores no page, allows more."""
-THREADS = 4
-NOTES = "report/pages.json"
-"""The file with the cache key of each page of a unit and each contact sheet. Without it all are written again."""
+"""Maximum size of all images on a page of a unit. `openmaia view`, which stores no page, allows more."""
+_THREADS = 4
+_NOTES = "report/pages.json"
+"""The cache keys. Without it all pages are written again."""
 
 Notes = dict[str, list[Any]]
-"""For each page, by its path, its cache key, and whether the image with its exemplars (the strip) was written."""
+"""For each page its cache key, and whether the strip of exemplars was written."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WrittenPage:
-    """The result for the page of a unit, which was written or was up to date already."""
+    """The page of a unit that was written or was current already."""
 
     note: list[Any]
-    """The page's entry in the file NOTES: its cache key, and whether the strip of exemplars was written. Empty if the
-    page must be written again."""
+    """Its entry in _NOTES; empty if it must be written again."""
     damage: str = ""
-    """The reason why the page does not show the record; empty if it does."""
+    """Why the page does not show the record; empty if it does."""
 
 
 def write_report(runs: Sequence[Run], embed: TextEmbedding | None = None) -> Path:
-    """Writes report/index.html and a page for each finished investigation into the directory of the first run.
+    """Writes the report into the directory of the first run, and returns the path of the index.
 
-    Args:
-        runs: The runs.
-        embed: Embeds descriptions to find similar ones. None compares them by their words.
-
-    Returns:
-        The path of the index.
-
-    Raises:
-        ValueError: There are no runs.
+    Without `embed`, similar descriptions are found by their words. Raises ValueError if there are no runs.
     """
     report = Report(runs)
     files = runs[0].files
     sheets = [sheet for one in report.sheets.values() for sheet in one.sheets]
     written = _write_pages(files, report, sheets)
     summaries = [_with_damage(one, written) for one in report.summaries]
-    figures = papers_files([(run, name) for run, name, _ in report.runs], report.tabs)
+    figures = make_papers_files([(run, name) for run, name, _ in report.runs], report.tabs)
     for charts in report.charts.values():
-        figures |= chart_files(charts)
-    for name, data in (figures | {f"{ASSETS}/{name}": data for name, data in assets().items()}).items():
+        figures |= make_chart_files(charts)
+    for name, data in (figures | {f"{ASSETS}/{name}": data for name, data in read_assets().items()}).items():
         files.write(f"report/{name}", data)
 
     def has_strip(row: UnitRow) -> bool:
         return row.page in written and written[row.page].note[1:] == [True]
 
     rows = [row for one in summaries for row in one.rows]
-    for name, data in data_files(summaries, "", has_strip):
+    for name, data in make_data_files(summaries, "", has_strip):
         files.write(f"report/data/{name}", data)
     similar = SimilarDescriptions(rows, embed)
     for name in similar.names:
@@ -88,12 +79,11 @@ def write_report(runs: Sequence[Run], embed: TextEmbedding | None = None) -> Pat
 
 
 def _write_pages(files: Files, report: Report, sheets: Sequence[Sheet]) -> dict[str, WrittenPage]:
-    """Writes the outdated pages of units and contact sheets. Returns the results of all pages of units by path."""
     notes = _notes(files)
     pages = report.pages
     gc.freeze()  # Otherwise each full garbage collection visits the rows of all units.
     try:
-        with ThreadPoolExecutor(THREADS) as pool:
+        with ThreadPoolExecutor(_THREADS) as pool:
             results = pool.map(_write_page, repeat(files), pages.values(), repeat(notes))
             written = dict(zip(pages, results, strict=True))
             list(pool.map(_write_sheet, repeat(files), sheets, repeat(notes)))
@@ -102,13 +92,13 @@ def _write_pages(files: Files, report: Report, sheets: Sequence[Sheet]) -> dict[
     now = {path: page.note for path, page in written.items() if page.note}
     now |= {sheet.page: [sheet.made_from, False] for sheet in sheets}
     if now != notes:
-        files.write(NOTES, dumps(now).encode())
+        files.write(_NOTES, dumps(now).encode())
     return written
 
 
 def _notes(files: Files) -> Notes:
     try:
-        found = dict(parse_json(files.read(NOTES) or b"{}"))
+        found = dict(parse_json(files.read(_NOTES) or b"{}"))
     except (ValueError, TypeError):
         return {}
     return {page: note for page, note in found.items() if isinstance(note, list)}
@@ -137,15 +127,13 @@ def _write_page(files: Files, page: UnitPage, notes: Notes) -> WrittenPage:
 
 def _key(page: UnitPage) -> str:
     """Returns the cache key of a page; empty if the page must always be written."""
-    made_from = stamp(page)
+    made_from = read_times(page)
     row, verdict = page.row, page.row.verdict
     shown = (row.run, verdict.reason, verdict.p, verdict.q, page.near_file, *page.near)
-    return dumps([design(), made_from, *shown]) if made_from else ""
+    return dumps([hash_templates(), made_from, *shown]) if made_from else ""
 
 
 def _with_damage(summary: RunSummary, written: Mapping[str, WrittenPage]) -> RunSummary:
-    """Returns the summary with `damage` set in the rows of records that could not be shown."""
-
     def row(one: UnitRow) -> UnitRow:
         damage = written[one.page].damage if one.page in written else ""
         return replace(one, damage=damage) if damage else one

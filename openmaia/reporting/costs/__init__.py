@@ -1,1 +1,1 @@
-"""Predicts the duration and costs of a sweep, from the records of a run or from given service times."""
+"""Bounds the duration and costs of a sweep from below, from the records of a run or from given service times."""

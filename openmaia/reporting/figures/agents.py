@@ -1,7 +1,4 @@
-"""Computes statistics of the agents of a run from the summaries of its records: use of tools, lengths, convergence.
-
-Figure 2 of the OpenMAIA paper shows the use of tools and lengths. The turn of convergence is our own measure.
-"""
+"""Statistics of the agents of a run: use of tools and lengths, as in figure 2 of the OpenMAIA paper, and convergence."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -12,16 +9,16 @@ from typing import Any
 from openmaia.reporting.figures.table import DataTable
 
 RecordSummary = Mapping[str, Any]
-"""The summary of a record, as `openmaia.runs.summary.summary` returns it."""
+"""What `openmaia.runs.summary.summary` returns."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConversationLength:
-    """The number of investigations with a certain number of turns."""
+    """The investigations with a certain number of turns."""
 
     turns: int
     messages: tuple[int, int]
-    """The minimum and maximum number of messages of these investigations."""
+    """Their least and largest number of messages."""
     investigations: int
 
 
@@ -31,29 +28,24 @@ class AgentStatistics:
 
     investigations: int
     usage: Mapping[str, float]
-    """For each tool the share of investigations that called it at least once, in descending order."""
+    """For each tool the share of investigations that called it, in descending order."""
     calls: Mapping[str, int]
-    """The number of calls of each tool."""
     lengths: tuple[ConversationLength, ...]
     """An entry for each number of turns that occurs, in ascending order."""
     converged: Mapping[int, int]
-    """For each turn (from 1) the number of investigations that first listed all labels of their answer as hypotheses in
-    it."""
+    """The number of investigations by the turn, from 1, in which they converged (see `Record.converged`)."""
     unlisted: int
-    """The number of investigations whose answer has labels that no single list of hypotheses contained."""
+    """The number of investigations with labels that never converged."""
     turns: float | None
-    """Median number of turns; None without investigations."""
+    """Median; None without investigations."""
     messages: float | None
-    """Median number of messages of a conversation; None if no record has this number."""
+    """Median; None if no record has this number."""
     convergence: float | None
-    """Median of the turns that first listed all labels of the answer; None if no turn did."""
+    """Median turn of those in `converged`."""
 
 
-def agents(summaries: Sequence[RecordSummary]) -> AgentStatistics:
-    """Computes statistics of the agents of a run from the summaries of its records.
-
-    Summaries that an earlier version wrote may lack a field. They are left out of the statistics of this field.
-    """
+def compute_statistics(summaries: Sequence[RecordSummary]) -> AgentStatistics:
+    """Computes the statistics. A summary of an earlier version may lack a field, and is left out there."""
     known = [summary for summary in summaries if summary.get("messages") is not None]
     turns = [summary["converged"] for summary in known if summary["converged"] is not None]
     calls = sum((Counter[str](summary["tools"]) for summary in summaries), Counter[str]())
@@ -70,24 +62,21 @@ def agents(summaries: Sequence[RecordSummary]) -> AgentStatistics:
     )
 
 
-def usage_table(statistics: AgentStatistics) -> DataTable:
+def make_usage_table(statistics: AgentStatistics) -> DataTable:
     """Returns a table of how many investigations used each tool, and how often."""
     rows = tuple((tool, share, statistics.calls[tool]) for tool, share in statistics.usage.items())
     return DataTable(columns=("tool", "share_of_investigations", "calls"), rows=rows)
 
 
-def lengths_table(statistics: AgentStatistics) -> DataTable:
-    """Returns a table of the lengths of conversations, with a row for each number of turns."""
+def make_lengths_table(statistics: AgentStatistics) -> DataTable:
+    """Returns a table with a row for each number of turns."""
     rows = tuple((length.turns, *length.messages, length.investigations) for length in statistics.lengths)
     return DataTable(columns=("turns", "messages_least", "messages_most", "investigations"), rows=rows)
 
 
-def convergence_table(statistics: AgentStatistics) -> DataTable:
-    """Returns a table of how many investigations converged in each turn.
-
-    An investigation converges in the first turn that lists all labels of its answer as hypotheses. The last row counts
-    those in which no turn did. Investigations whose answer has no labels are left out.
-    """
+def make_convergence_table(statistics: AgentStatistics) -> DataTable:
+    """Returns a table of how many investigations converged in each turn. The last row counts those with labels that
+    never did."""
     rows = (*statistics.converged.items(), (None, statistics.unlisted))
     return DataTable(columns=("turn", "investigations"), rows=rows)
 

@@ -1,4 +1,4 @@
-"""Draws the charts of the report: the behaviour of agents, and the scores of descriptions."""
+"""The charts of the report: the behaviour of agents, and the scores of descriptions."""
 
 # pyright: reportUnknownMemberType=false
 # The type stubs of matplotlib do not type keyword arguments.
@@ -13,12 +13,12 @@ from openmaia.core.text import printable
 from openmaia.evaluation.analysis.selective import RiskCoverage
 from openmaia.reporting.figures.style import INK, LINE, NEUTRAL, POSITIVE, SOFT, WORSE, add_axes, new_figure, styled
 
-WIDTH, WIDE, LEFT = 360.0, 720.0, 132.0
-DIGIT = 6.8
+_WIDTH, _WIDE, _LEFT = 360.0, 720.0, 132.0
+_DIGIT = 6.8
 """Width of a digit, in points."""
-LETTERS = 19
-"""Maximum number of characters of a row's label."""
-CURVES = (POSITIVE, NEUTRAL, INK)
+_LETTERS = 19
+"""Characters of a row's label."""
+_CURVES = (POSITIVE, NEUTRAL, INK)
 """Colours of risk-coverage curves in their order. The page shows the names of the curves in the same colours."""
 
 
@@ -27,21 +27,20 @@ class ScorePair:
     """Two scores between 0 and 1 of one unit, such as AUCs."""
 
     label: str
-    """The unit's name in the chart."""
     link: str
     """The address of the unit's page; empty if it has none."""
     own: float
-    """The score with images of the unit's own description."""
+    """With images of the unit's own description."""
     other: float
-    """The score with images of other units' descriptions."""
+    """With images of other units' descriptions."""
 
 
 @styled()
-def share_bars(shares: Mapping[str, float]) -> Figure:
-    """Draws shares between 0 and 1 as horizontal bars in descending order. The keys are the labels of the bars."""
+def draw_share_bars(shares: Mapping[str, float]) -> Figure:
+    """Draws shares between 0 and 1 as horizontal bars in descending order, by label."""
     ranked = sorted(shares.items(), key=lambda item: (-item[1], item[0]))
-    figure = new_figure(WIDTH, 24.0 * len(ranked) + 8)
-    axes = add_axes(figure, LEFT, 4, 46, 4)
+    figure = new_figure(_WIDTH, 24.0 * len(ranked) + 8)
+    axes = add_axes(figure, _LEFT, 4, 46, 4)
     axes.grid(visible=False)
     axes.set(xlim=(0, 1), ylim=(len(ranked) - 0.5, -0.5), xticks=[])
     axes.set_yticks(range(len(ranked)), [_short(name) for name, _ in ranked], color=INK)
@@ -52,7 +51,7 @@ def share_bars(shares: Mapping[str, float]) -> Figure:
 
 
 @styled()
-def count_columns(
+def draw_count_columns(
     counts: Mapping[int, int], ticks: Mapping[str, Mapping[int, str]], rest: tuple[str, int] = ("", 0)
 ) -> Figure:
     """Draws a column for each integer from 1 (or the smallest, if it is less) to the largest.
@@ -65,10 +64,10 @@ def count_columns(
     span = range(min(1, *counts), max(counts) + 1) if counts else range(0)
     columns = [*((number, counts.get(number, 0)) for number in span), *([(None, rest[1])] if rest[1] else [])]
     left, base = 70.0, 10.0 + 15 * len(ticks)
-    figure = new_figure(WIDTH, 124 + base)
+    figure = new_figure(_WIDTH, 124 + base)
     axes = add_axes(figure, left, 20, 6, base)
-    step = (WIDTH - left - 6) / max(len(columns), 8)
-    every = -(-(max([1, *(len(text) for row in ticks.values() for text in row.values())]) * DIGIT + 10) // step)
+    step = (_WIDTH - left - 6) / max(len(columns), 8)
+    every = -(-(max([1, *(len(text) for row in ticks.values() for text in row.values())]) * _DIGIT + 10) // step)
     axes.grid(visible=False)
     axes.set(xlim=(-0.5, max(len(columns), 8) - 0.5), ylim=(0, max(count for _, count in columns) or 1), yticks=[])
     axes.axhline(0, color=LINE, linewidth=2, clip_on=False)
@@ -83,23 +82,19 @@ def count_columns(
     names = "\n".join(ticks)
     axes.annotate(names, (0, 0), (-8, -3.5), xycoords="axes fraction", textcoords="offset points", va="top", ha="right", color=SOFT)  # fmt: skip
     for at, (_, count) in enumerate(columns):
-        if count and len(str(count)) * DIGIT < step:
+        if count and len(str(count)) * _DIGIT < step:
             axes.annotate(str(count), (at, count), (0, 4), textcoords="offset points", ha="center", color=SOFT)
     return figure
 
 
 @styled()
-def score_pairs(pairs: Sequence[ScorePair]) -> Figure:
-    """Draws a row for each unit: its two scores as dots, connected by a line.
-
-    The scores are `own`, with images of the unit's own description, and `other`, with images of other units'
-    descriptions. The rows are in descending order of `own` minus `other`.
-    """
+def draw_score_pairs(pairs: Sequence[ScorePair]) -> Figure:
+    """Draws the two scores of each unit as dots, connected by a line, in descending order of `own` minus `other`."""
     ranked = sorted(pairs, key=lambda pair: (pair.other - pair.own, pair.label))
     step = max(1.5, min(16.0, 520 / max(1, len(ranked))))
     is_labelled = step >= 11
-    figure = new_figure(WIDTH, round(len(ranked) * step) + 30)
-    axes = add_axes(figure, LEFT if is_labelled else 12.0, 4, 14, 22)
+    figure = new_figure(_WIDTH, round(len(ranked) * step) + 30)
+    axes = add_axes(figure, _LEFT if is_labelled else 12.0, 4, 14, 22)
     axes.set(xlim=(-0.02, 1.02), ylim=(len(ranked) - 0.5, -0.5), xticks=(0, 0.25, 0.5, 0.75, 1))
     axes.set_xticklabels(["0", "0.25", "0.5", "0.75", "1"])
     axes.axvline(0.5, color=SOFT, linewidth=1, linestyle=(0, (3, 3)), zorder=1)
@@ -117,14 +112,9 @@ def score_pairs(pairs: Sequence[ScorePair]) -> Figure:
 
 @styled()
 def value_strips(groups: Mapping[str, Sequence[float]], first: str) -> Figure:
-    """Draws a row of dots for each group of values, with its mean as a line.
-
-    Args:
-        groups: The values of each group, by its name.
-        first: The name of the group that is drawn in colour.
-    """
+    """Draws a row of dots for each group of values, with its mean as a line. The group `first` is in colour."""
     values = [value for group in groups.values() for value in group]
-    figure = new_figure(WIDE, 30.0 * len(groups) + 30)
+    figure = new_figure(_WIDE, 30.0 * len(groups) + 30)
     axes = add_axes(figure, 170, 4, 40, 24)
     low, high = min(values, default=0.0), max(values, default=1.0)
     span = (high - low) or 1.0
@@ -142,15 +132,8 @@ def value_strips(groups: Mapping[str, Sequence[float]], first: str) -> Figure:
 
 
 @styled()
-def risk_coverage_chart(curves: Sequence[RiskCoverage]) -> Figure:
-    """Draws risk-coverage curves, one for each measure of certainty.
-
-    A curve shows how the mean risk of the units (such as 1 minus AUC) changes if the least certain units are left out.
-    The horizontal axis is the share of the units that are kept.
-
-    Args:
-        curves: The curves, at least one.
-    """
+def draw_risk_coverage(curves: Sequence[RiskCoverage]) -> Figure:
+    """Draws risk-coverage curves: the mean risk of the units that are kept, over their share."""
     figure = new_figure(440, 220)
     axes = add_axes(figure, 52, 10, 22, 32)
     top = max(0.5, max(risk.high for curve in curves for _, risk in curve.risks))
@@ -161,7 +144,7 @@ def risk_coverage_chart(curves: Sequence[RiskCoverage]) -> Figure:
     axes.set_yticks([0, top / 2, top], [f"{risk:.2g}" for risk in (0.0, top / 2, top)])
     axes.axhline(curves[0].random, color=SOFT, linewidth=1, linestyle=(0, (3, 3)))
     for number, curve in enumerate(curves):
-        colour, shares = CURVES[number % len(CURVES)], [share for share, _ in curve.risks]
+        colour, shares = _CURVES[number % len(_CURVES)], [share for share, _ in curve.risks]
         low, high = [risk.low for _, risk in curve.risks], [risk.high for _, risk in curve.risks]
         axes.fill_between(shares, low, high, color=colour, alpha=0.12, linewidth=0)
         axes.plot(shares, [risk.mean for _, risk in curve.risks], color=colour, linewidth=2)
@@ -169,5 +152,5 @@ def risk_coverage_chart(curves: Sequence[RiskCoverage]) -> Figure:
 
 
 def _short(label: str) -> str:
-    """Shortens a label to LETTERS characters by leaving out its beginning, which is less specific than its end."""
-    return printable(label if len(label) <= LETTERS else "…" + label[1 - LETTERS :])
+    """Shortens a label by leaving out its beginning, which is less specific than its end."""
+    return printable(label if len(label) <= _LETTERS else "…" + label[1 - _LETTERS :])

@@ -1,4 +1,4 @@
-"""Makes a table of the paired differences between runs, or between the methods whose descriptions were tested."""
+"""The table of the paired differences between runs, or between the methods whose descriptions were tested."""
 
 from collections.abc import Sequence
 
@@ -6,14 +6,11 @@ from openmaia.evaluation.analysis.comparison import MEASURES, RunComparison
 from openmaia.evaluation.analysis.sanity import warning
 from openmaia.reporting.figures.table import DataTable
 
-COLUMNS = ("one", "other", "measure", "units", "mean_one", "mean_other", "difference", "low", "high", "p", "adjusted")
+_COLUMNS = ("one", "other", "measure", "units", "mean_one", "mean_other", "difference", "low", "high", "p", "adjusted")
 
 
 def difference_table(comparisons: Sequence[RunComparison]) -> DataTable:
-    """Returns a table of the differences between runs, paired by unit.
-
-    It has a row for each pair of runs and each measure, such as the AUC. Pairs that cannot be compared have no row.
-    """
+    """Returns a table with a row for each pair of runs that can be compared and each measure."""
     rows = tuple(
         (
             pair.one, pair.other, MEASURES[each.measure], each.units, each.one.mean, each.other.mean,
@@ -32,4 +29,4 @@ def difference_table(comparisons: Sequence[RunComparison]) -> DataTable:
             if name in compared and warning(name)
         ),
     )
-    return DataTable(caption="Paired differences between methods", columns=COLUMNS, rows=rows, notes=notes)
+    return DataTable(caption="Paired differences between methods", columns=_COLUMNS, rows=rows, notes=notes)

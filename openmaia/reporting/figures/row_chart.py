@@ -1,6 +1,6 @@
-"""Draws charts with a row for each estimate: its name at the left, its marks in the middle, its numbers at the right.
+"""Charts with a row for each estimate: name at the left, marks in the middle, numbers at the right.
 
-Marks of our numbers are filled and have intervals. Marks of numbers that the MAIA papers published are hollow.
+Marks of our numbers are filled and have intervals. Those that the MAIA papers published are hollow.
 """
 
 # pyright: reportUnknownMemberType=false
@@ -22,43 +22,42 @@ from openmaia.core.text import printable
 from openmaia.reporting.figures import style
 from openmaia.reporting.figures.style import INK, LINE, NEUTRAL, PALE, POSITIVE, SOFT, WHITE, styled
 
-WIDTH, LEFT, RIGHT, MARGIN, INDENT = 720.0, 296.0, 100.0, 16.0, 28.0
-TOP, FOOT = 36.0, 26.0
+_WIDTH, _LEFT, _RIGHT, _MARGIN, _INDENT = 720.0, 296.0, 100.0, 16.0, 28.0
+_TOP, _FOOT = 36.0, 26.0
 """Heights of the legend and of the tick labels below an axis, in points."""
-LETTERS = 42
-"""Maximum number of characters of a row's name."""
+_LETTERS = 42
+"""Characters of a row's name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowMark:
-    """An estimate in a row of a chart, drawn as a point or as a bar (see the argument `is_bars` of `row_chart`)."""
+    """An estimate in a row, drawn as a point or as a bar."""
 
     value: float
     interval: tuple[float, float] | None = None
-    """The lower and upper end of the confidence interval."""
     colour: str = POSITIVE
     is_published: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChartRow:
-    """A row of a chart, or a heading above rows."""
+    """A row, or a heading above rows."""
 
     label: str
     note: str = ""
     """A second line below the label."""
     text: str = ""
-    """The text at the right end."""
+    """At the right end."""
     marks: tuple[RowMark, ...] = ()
     spread: tuple[float, float] | None = None
-    """The ends of a pale band behind the marks; None draws no band."""
+    """The ends of a pale band behind the marks."""
     is_joined: bool = False
     """Whether a line joins the marks."""
     is_heading: bool = False
 
     @property
     def is_published(self) -> bool:
-        """Whether all marks of the row are numbers that the MAIA papers published."""
+        """Whether all marks of the row were published."""
         return bool(self.marks) and all(mark.is_published for mark in self.marks)
 
     @property
@@ -78,23 +77,17 @@ def row_chart(
     ticks: Sequence[float] = (),
     tick_format: str = "{:g}",
 ) -> Figure:
-    """Draws panels of rows below each other. Each panel has its own axis.
+    """Draws panels of rows below each other, each with its own axis.
 
-    Args:
-        panels: The rows of each panel.
-        legend: The entries of the legend, made by `point_key` or `bar_key`.
-        step: Height of a row, in points.
-        is_bars: Whether to draw bars instead of points.
-        is_from_zero: Whether axes must include 0.
-        ticks: Ticks of all axes. If it is empty, each panel gets round ticks that cover its numbers.
-        tick_format: The format string of tick labels.
+    `legend` has results of `point_key` or `bar_key`, and `step` is the height of a row in points. Without `ticks`, each
+    panel gets round ones that cover its numbers.
     """
-    height = TOP + sum(step * len(rows) + FOOT for rows in panels)
-    figure, top = style.new_figure(WIDTH, height), TOP
+    height = _TOP + sum(step * len(rows) + _FOOT for rows in panels)
+    figure, top = style.new_figure(_WIDTH, height), _TOP
     for rows in panels:
         bottom = top + step * len(rows)
-        axes = style.add_axes(figure, LEFT, top, RIGHT, height - bottom)
-        top = bottom + FOOT
+        axes = style.add_axes(figure, _LEFT, top, _RIGHT, height - bottom)
+        top = bottom + _FOOT
         shown = list(ticks) or _round_ticks([0.0] * is_from_zero + [number for row in rows for number in row.numbers])
         axes.set(xlim=(shown[0], shown[-1]), ylim=(max(len(rows), 1), 0), yticks=[])
         axes.set_xticks(shown, [tick_format.format(tick).replace("-", "−") for tick in shown])
@@ -102,18 +95,18 @@ def row_chart(
         for number, row in enumerate(rows):
             _write(figure, axes, row, number + 0.5, 8 / step)
             (_draw_bars if is_bars else _draw_points)(axes, row, number + 0.5)
-    place = (MARGIN / WIDTH, 1 - 9 / height)
+    place = (_MARGIN / _WIDTH, 1 - 9 / height)
     figure.legend(handles=list(legend), loc="upper left", ncols=max(len(legend), 1), bbox_to_anchor=place, borderpad=0)
     return figure
 
 
 def point_key(colour: str, is_published: bool, label: str) -> Line2D:
-    """Returns a legend entry for points. It is hollow if the points are numbers that the MAIA papers published."""
+    """Returns a legend entry for points, which is hollow for published numbers."""
     return Line2D([], [], label=label, **_point(colour, is_published))
 
 
 def bar_key(colour: str, is_published: bool, label: str) -> Patch:
-    """Returns a legend entry for bars. It is hollow if the bars are numbers that the MAIA papers published."""
+    """Returns a legend entry for bars, which is hollow for published numbers."""
     return Patch(label=label, **_bar(colour, is_published))
 
 
@@ -153,9 +146,9 @@ def _draw_interval(axes: Axes, mark: RowMark, y: float, colour: str, width: floa
 
 def _write(figure: Figure, axes: Axes, row: ChartRow, y: float, offset: float) -> None:
     place = blended_transform_factory(figure.transFigure, axes.transData)
-    left = (MARGIN if row.is_heading else INDENT) / WIDTH
+    left = (_MARGIN if row.is_heading else _INDENT) / _WIDTH
     colour = SOFT if row.is_published else INK
-    axes.text(1 - MARGIN / WIDTH, y, printable(row.text), transform=place, va="center", ha="right", color=colour)
+    axes.text(1 - _MARGIN / _WIDTH, y, printable(row.text), transform=place, va="center", ha="right", color=colour)
     y = y - offset if row.note else y
     axes.text(left, y, _shortened(row.label), transform=place, va="center", color=colour, weight="bold" if row.is_heading else "normal")  # fmt: skip
     axes.text(left, y + 2 * offset, printable(row.note), transform=place, va="center", color=SOFT)
@@ -163,8 +156,8 @@ def _write(figure: Figure, axes: Axes, row: ChartRow, y: float, offset: float) -
 
 def _shortened(name: str) -> str:
     """Shortens a long name by leaving out its middle, because both ends distinguish names."""
-    half = (LETTERS - 3) // 2
-    return printable(name if len(name) <= LETTERS else f"{name[:half]}...{name[-half:]}")
+    half = (_LETTERS - 3) // 2
+    return printable(name if len(name) <= _LETTERS else f"{name[:half]}...{name[-half:]}")
 
 
 def _round_ticks(numbers: Sequence[float]) -> list[float]:

@@ -1,4 +1,4 @@
-"""Defines the style of all matplotlib figures, and writes them as SVG and PNG.
+"""The style of all matplotlib figures, which are written as SVG and PNG.
 
 All texts are literal: a dollar sign does not start a formula, and no text becomes markup in the SVG. Lengths are in
 points (1/72 inch).
@@ -27,12 +27,12 @@ from openmaia.core.text import printable
 WHITE, INK, SOFT, LINE = "#ffffff", "#1b1d21", "#5f6570", "#e4e4e0"
 POSITIVE, PALE, NEUTRAL, WORSE = "#2f62d9", "#acc0f0", "#8b919c", "#b3352c"
 RUNS = (POSITIVE, "#0f766e", "#b45309", "#9333ea", WORSE, SOFT)
-"""Colours of runs in figures, in the order of the runs. After the last colour they start again."""
+"""Colours of runs in their order. After the last colour they start again."""
 
-FONTS = ("DejaVu Sans", "Noto Sans", "Noto Sans CJK JP", "Arial Unicode MS")
+_FONTS = ("DejaVu Sans", "Noto Sans", "Noto Sans CJK JP", "Arial Unicode MS")
 """Fonts that are searched for a character in this order. Fonts that are not installed are left out."""
-DPI = 144
-STYLE: dict[Any, Any] = {
+_DPI = 144
+_STYLE: dict[Any, Any] = {
     "svg.fonttype": "none",
     "svg.hashsalt": "openmaia",
     "text.parse_math": False,
@@ -59,12 +59,10 @@ _LOCK = threading.RLock()
 
 @contextmanager
 def styled() -> Generator[None]:
-    """Context manager and decorator that applies this module's STYLE to figures drawn or saved in it.
-
-    A lock protects matplotlib's settings, which are global.
-    """
+    """Context manager and decorator that applies _STYLE to figures drawn or saved in it, under a lock, as settings are
+    global."""
     installed = set(font_manager.get_font_names())
-    style: dict[Any, Any] = STYLE | {"font.family": [name for name in FONTS if name in installed]}
+    style: dict[Any, Any] = _STYLE | {"font.family": [name for name in _FONTS if name in installed]}
     with _LOCK, mpl.rc_context(style), warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Glyph .* missing from", UserWarning)
         yield
@@ -85,25 +83,18 @@ def add_axes(figure: Figure, left: float, top: float, right: float, bottom: floa
 def png(figure: Figure) -> bytes:
     """Returns the figure as PNG, with two pixels per point."""
     buffer = io.BytesIO()
-    figure.savefig(buffer, format="png", dpi=DPI, metadata={"Software": None})
+    figure.savefig(buffer, format="png", dpi=_DPI, metadata={"Software": None})
     return buffer.getvalue()
 
 
 @styled()
 def svg(figure: Figure, label: str, titles: Mapping[str, str] | None = None) -> Markup:
-    """Returns the figure as SVG, which can be a file or be embedded in a page.
+    """Returns the figure as SVG, which can be a file or be embedded in a page. All texts are escaped.
 
-    The style sheet and the `style` attributes that matplotlib writes are replaced by SVG attributes such as `fill`. The
-    content security policy of our pages forbids inline styles, and the pages' style sheet for dark mode can change
-    only SVG attributes.
+    `label` describes it to screen readers, and `titles` are tooltips by the address of a link.
 
-    Args:
-        figure: The figure.
-        label: A text that describes the figure to screen readers.
-        titles: For each link address in the figure the text of the tooltip.
-
-    Returns:
-        The SVG as markup, in which all texts are escaped.
+    matplotlib's style sheet and `style` attributes are replaced by SVG attributes such as `fill`. The content security
+    policy of our pages forbids inline styles, and the pages' style sheet for dark mode can change only SVG attributes.
     """
     buffer = io.StringIO()
     figure.savefig(buffer, format="svg")
@@ -122,14 +113,13 @@ def svg(figure: Figure, label: str, titles: Mapping[str, str] | None = None) -> 
         "aria-label": printable(label),
         "stroke-linejoin": "round",
     }
-    root.attrib["font-family"] = ", ".join([*(f"'{name}'" for name in FONTS), "sans-serif"])
+    root.attrib["font-family"] = ", ".join([*(f"'{name}'" for name in _FONTS), "sans-serif"])
     ElementTree.register_namespace("", _SVG)
     ElementTree.register_namespace("xlink", "http://www.w3.org/1999/xlink")
     return Markup(ElementTree.tostring(root, encoding="unicode"))
 
 
 def _link(element: ElementTree.Element, titles: Mapping[str, str]) -> None:
-    """Converts a link of matplotlib to one that opens in the same window and has a tooltip."""
     address = element.attrib.pop(_LINK)
     element.attrib.pop("target", None)
     element.set("href", address)

@@ -19,15 +19,13 @@ class DataTable:
     columns: tuple[str, ...]
     rows: tuple[tuple[TableCell, ...], ...]
     caption: str = ""
-    """The title of the table, in LaTeX only."""
+    """The title, in LaTeX only."""
     notes: tuple[str, ...] = ()
     """Sentences below the table, in LaTeX only."""
 
     def csv(self) -> bytes:
-        """Returns the table as CSV, with six significant digits.
-
-        Texts that a spreadsheet would read as formulas begin with an apostrophe.
-        """
+        """Returns CSV with six significant digits. Texts that a spreadsheet would read as formulas begin with an
+        apostrophe."""
         return _frame(self.columns, [[_plain(cell) for cell in row] for row in self.rows]).to_csv(index=False).encode()
 
     def latex(self) -> bytes:

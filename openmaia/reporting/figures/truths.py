@@ -1,8 +1,4 @@
-"""Makes tables that compare labels with what units are known to respond to: over all units, and unit by unit.
-
-This truth is known for synthetic units, which respond to given concepts, and for units of closed form, whose activation
-is a formula (`openmaia.evaluation.truth`).
-"""
+"""Tables that compare labels with what units are known to respond to (`openmaia.evaluation.truth`)."""
 
 from collections.abc import Sequence
 
@@ -10,21 +6,12 @@ from openmaia.evaluation.truth import read_truth, truth_scores
 from openmaia.reporting.figures.table import DataTable
 from openmaia.runs.run import Run
 
-SCORES = ("exact", "precision", "recall")
+_SCORES = ("exact", "precision", "recall")
 
 
 def truth_tables(runs: Sequence[tuple[Run, str]]) -> dict[str, DataTable]:
-    """Returns two tables that compare the labels in agents' answers with what their units are known to respond to.
-
-    Several methods of comparison may be stored. Each decides in its own way whether a label matches.
-
-    Args:
-        runs: The runs, each with its name.
-
-    Returns:
-        The tables by file name without suffix. `truth` has a row for each run and method, with means over units.
-        `truth-units` has a row for each investigation and method. The dict is empty if no run has a stored comparison.
-    """
+    """Returns the tables `truth`, with a row for each run and method of comparison, and `truth-units`, with one for
+    each investigation and method. Empty if no run has a stored comparison."""
     matches = {name: read_truth(run) for run, name in runs}
     if not any(matches.values()):
         return {}
@@ -33,7 +20,7 @@ def truth_tables(runs: Sequence[tuple[Run, str]]) -> dict[str, DataTable]:
             name,
             each.by,
             each.units,
-            *(value for score in SCORES for value in getattr(each, score).as_list()),
+            *(value for score in _SCORES for value in getattr(each, score).as_list()),
             each.unknown,
         )
         for name, several in matches.items()
@@ -47,7 +34,7 @@ def truth_tables(runs: Sequence[tuple[Run, str]]) -> dict[str, DataTable]:
         for name, several in matches.items()
         for each in several
     )  # fmt: skip
-    intervals = (f"{score}{end}" for score in SCORES for end in ("", "_low", "_high"))
+    intervals = (f"{score}{end}" for score in _SCORES for end in ("", "_low", "_high"))
     notes = (
         "exact: every alternative that excites the unit has a label, and no label is left over; 95 % intervals, Wilson for "
         "exact, bootstrap over units for precision and recall; unknown: comparisons without an answer, which count as misses.",
@@ -59,7 +46,7 @@ def truth_tables(runs: Sequence[tuple[Run, str]]) -> dict[str, DataTable]:
         ),
         "truth-units": DataTable(
             caption=f"{title}, by unit",
-            columns=("run", "by", "layer", "unit", "replicate", "labels", "truth", *SCORES),
+            columns=("run", "by", "layer", "unit", "replicate", "labels", "truth", *_SCORES),
             rows=units,
             notes=notes,
         ),

@@ -1,4 +1,4 @@
-"""Shows a run in Weights & Biases (W&B). All data are also in the run directory; W&B only displays them."""
+"""Shows a run in Weights & Biases (W&B), which is only a view."""
 
 from openmaia.reporting.tracking.tracker import Tracker, start
 

@@ -1,4 +1,4 @@
-"""Converts a finished investigation to a point of the W&B history and to a row of the W&B table of units."""
+"""A finished investigation as a point of the W&B history and as a row of the W&B table of units."""
 
 import base64
 import io
@@ -11,19 +11,19 @@ from openmaia.core.text import printable
 from openmaia.evaluation.analysis.verdict import Verdict, judge
 from openmaia.evaluation.scores import SIZES
 from openmaia.reporting.figures.agents import RecordSummary
-from openmaia.reporting.tracking.series import plain
+from openmaia.reporting.tracking.series import make_plain
 from openmaia.runs.records import Record, dumps
 
 CONDUCT = ("experiments", "tracebacks", "sent_back")
-"""Counts that tell how well the agent works: its experiments, those that raised an exception, and refused answers."""
-NUMBERS = (
+"""Counts that tell how well the agent works."""
+_NUMBERS = (
     "turns", "messages", "converged", *CONDUCT, "prompt_tokens", "cached_tokens",
     "generated_tokens", "seconds",
 )  # fmt: skip
-COST = "gpu_seconds"
+_COST = "gpu_seconds"
 SCORES = ("positive", "neutral", *SIZES, "auc", "auc_all", "auc_other")
-VERDICT = ("mark", "verdict", "p", "q", "worst_control", "worst_auc")
-MARKS = {
+_VERDICT = ("mark", "verdict", "p", "q", "worst_control", "worst_auc")
+_MARKS = {
     Verdict.SUPPORTED: "🟢",
     Verdict.UNDECIDED: "🟡",
     Verdict.NOT_SUPPORTED: "🔴",
@@ -31,54 +31,42 @@ MARKS = {
     Verdict.NOT_TESTED: "⚫",
     Verdict.FAILED: "❌",
 }
-"""The colour of each verdict. A table of W&B cannot colour its cells."""
+"""A table of W&B cannot colour its cells."""
 COLUMNS = (
-    "exemplars", "unit", "target", "layer", "index", "replicate", "stop", "labels", "description", *VERDICT, *NUMBERS,
-    COST, "tool_calls", "calls_by_tool", "outcome", *SCORES, "backbone",
+    "exemplars", "unit", "target", "layer", "index", "replicate", "stop", "labels", "description", *_VERDICT, *_NUMBERS,
+    _COST, "tool_calls", "calls_by_tool", "outcome", *SCORES, "backbone",
 )  # fmt: skip
 
 
-def unit_point(summary: RecordSummary, number: int) -> dict[str, Any]:
-    """Returns the values of a finished investigation for the W&B history, by metric name.
-
-    Args:
-        summary: The summary of the record.
-        number: The position of the investigation in the order of completion. It is the x-axis of the charts of these
-            values.
-    """
-    values: dict[str, Any] = {field: summary[field] for field in NUMBERS if summary.get(field) is not None}
+def make_point(summary: RecordSummary, number: int) -> dict[str, Any]:
+    """Returns the point by metric name. `number`, the position in the order of completion, is the x-axis."""
+    values: dict[str, Any] = {field: summary[field] for field in _NUMBERS if summary.get(field) is not None}
     values |= {
         "number": number,
-        COST: _gpu_seconds(summary),
+        _COST: _gpu_seconds(summary),
         "name": _name(summary),
         "target": _text(summary["target"]),
         "stop": summary["stop"],
     }
     values["labels"] = _text("; ".join(summary["labels"]))
     for tool, count in summary["tools"].items():
-        key = f"tools/{plain(tool)}"
+        key = f"tools/{make_plain(tool)}"
         values[key] = values.get(key, 0) + count
     return {f"unit/{field}": value for field, value in values.items()}
 
 
-def table_cells(summary: RecordSummary, scores: Mapping[str, Any], image: Any) -> list[Any]:
-    """Returns the row of an investigation in the W&B table of units, in the order of `COLUMNS`.
-
-    Args:
-        summary: The summary of the record.
-        scores: The evaluation scores by name; empty if the investigation is not evaluated.
-        image: The thumbnail of the unit's exemplars, or None.
-    """
+def make_cells(summary: RecordSummary, scores: Mapping[str, Any], image: Any) -> list[Any]:
+    """Returns the row in the order of `COLUMNS`. `scores` are empty if the investigation is not evaluated."""
     tools: Mapping[str, int] = summary["tools"]
     verdict = judge(summary["stop"], scores)
     values: dict[str, Any] = {
         **summary,
         **{field: scores.get(field) for field in (*SCORES, "outcome")},
         **verdict.columns,
-        "mark": MARKS[verdict.verdict],
+        "mark": _MARKS[verdict.verdict],
         "exemplars": image,
         "unit": _name(summary),
-        COST: _gpu_seconds(summary),
+        _COST: _gpu_seconds(summary),
         "labels": "; ".join(summary["labels"]),
         "tool_calls": sum(tools.values()),
         "calls_by_tool": dumps(dict(tools)),
@@ -87,11 +75,13 @@ def table_cells(summary: RecordSummary, scores: Mapping[str, Any], image: Any) -
     return [_text(cell) if isinstance(cell, str) else cell for cell in cells]
 
 
-def thumbnail(record: Record) -> Image.Image | None:
-    """Returns the top exemplars of a record's unit side by side as one image, or None if the agent requested none."""
-    from openmaia.reporting.browser.thumbnails import PREFIX, Thumbnails, top  # the browser loads matplotlib
+def make_thumbnail(record: Record) -> Image.Image | None:
+    """Returns the top exemplars side by side as one image, or None if the agent requested none."""
+    # The browser loads matplotlib.
+    from openmaia.reporting.browser.thumbnails import Thumbnails, make_thumbnails
+    from openmaia.reporting.browser.unit.pictures import PREFIX
 
-    uris = top(record, Thumbnails(1_000_000))
+    uris = make_thumbnails(record, Thumbnails(1_000_000))
     images = [Image.open(io.BytesIO(base64.b64decode(uri.removeprefix(PREFIX)))) for uri in uris]
     if not images:
         return None

@@ -1,27 +1,24 @@
-"""Computes time series of a run, such as rates and shares, from counters that only grow."""
+"""Time series of a run, such as rates and shares, from counters that only grow."""
 
 import re
 from collections import Counter
 from collections.abc import Mapping
 
 TOKENS = ("prompt_tokens", "cached_tokens", "generated_tokens")
-GAUGES = {"waiting": "queue", "under_way": "under_way", "replicas": "replicas", "deaths": "deaths"}
-"""Statistics of pools (the replicas of one service) that are shown unchanged, with the names of their time series."""
+_GAUGES = {"waiting": "queue", "under_way": "under_way", "replicas": "replicas", "deaths": "deaths"}
+"""Statistics of pools that are shown unchanged, with the names of their time series."""
 
 Counters = Mapping[str, Mapping[str, float]]
-"""The statistics of each pool of replicas since it started, by the name of the pool and of the statistic."""
+"""Statistics since the start, by pool and name."""
 
 
-def plain(name: str) -> str:
+def make_plain(name: str) -> str:
     """Converts a name to a part of a metric name. Special characters are replaced, because W&B interprets them."""
     return re.sub(r"[^A-Za-z0-9_-]", "_", name)[:64] or "_"
 
 
 class LiveSeries:
-    """Computes time series of a run: progress of its stages, failures, and work of its pools (replicas of one service).
-
-    Times are in seconds since the epoch.
-    """
+    """Computes progress of stages, failures, and work of pools. Times are in seconds since the epoch."""
 
     def __init__(self) -> None:
         self._starts: dict[str, tuple[float, int]] = {}
@@ -31,30 +28,30 @@ class LiveSeries:
         self._now = self._before
 
     def progress(self, stage: str, done: int, total: int, time: float) -> None:
-        """Sets the progress of a stage of the run, such as "investigations": `done` of `total` at `time`."""
-        self._starts.setdefault(plain(stage), (time, done))
-        self._stages[plain(stage)] = (done, total)
+        """Sets the progress of a stage, such as "investigations"."""
+        self._starts.setdefault(make_plain(stage), (time, done))
+        self._stages[make_plain(stage)] = (done, total)
 
     def failed(self, cause: str) -> None:
         """Counts a failed investigation by the type of its error: the text before the first colon of `cause`."""
         kind = cause.partition(":")[0].strip()
-        self._failures[plain(kind) if kind.isidentifier() else "other"] += 1
+        self._failures[make_plain(kind) if kind.isidentifier() else "other"] += 1
 
     def sample(self, counters: Counters, time: float) -> None:
-        """Sets the statistics of the pools (each the replicas of one service) at `time`."""
+        """Sets the statistics of the pools."""
         self._now = (time, counters)
 
     def values(self, time: float) -> dict[str, float]:
-        """Returns the values of all time series of the run at `time`, by metric name.
+        """Returns the values of all time series, by metric name.
 
-        A rate of a pool (the replicas of one service) covers the time between two samples: the one that the previous
-        call used, and the latest. A rate of a stage covers the time since the stage started.
+        A rate of a pool covers the time between two samples: the one that the previous call used, and the latest. A
+        rate of a stage covers the time since the stage started.
         """
         values = {f"{stage}/{key}": value for stage in self._stages for key, value in self._stage(stage, time).items()}
         values |= {f"failures/{kind}": count for kind, count in self._failures.items()}
         if self._now is not self._before:
             for role in self._now[1]:
-                values |= {f"pools/{plain(role)}/{key}": value for key, value in self._pool(role).items()}
+                values |= {f"pools/{make_plain(role)}/{key}": value for key, value in self._pool(role).items()}
             self._before = self._now
         return values
 
@@ -70,18 +67,17 @@ class LiveSeries:
     def _pool(self, role: str) -> dict[str, float]:
         """Returns the gauges and the rates of a pool.
 
-        `occupancy` is the mean size of a batch as a share of the largest permitted size. `utilisation` is the share of
+        `occupancy` is the mean size of a batch as a share of the largest permitted one. `utilisation` is the share of
         the replicas' time in which they had work. `hit_share` is the share of requests that the cache answered, or that
         got the answer to an equal request that was still unfinished.
         """
         old, new = self._before[1].get(role), self._now[1][role]
         seconds = self._now[0] - self._before[0]
-        values = {shown: new[name] for name, shown in GAUGES.items() if name in new}
+        values = {shown: new[name] for name, shown in _GAUGES.items() if name in new}
         if old is None or seconds <= 0:
             return values
 
-        def growth(name: str) -> float:
-            """Returns the growth of a counter. If it decreased, the pool was restarted and the counter began at 0."""
+        def growth(name: str) -> float:  # A counter that decreased is one of a pool that was started again.
             return new.get(name, 0) - (old.get(name, 0) if new.get(name, 0) >= old.get(name, 0) else 0)
 
         values["requests_per_second"] = growth("requests") / seconds

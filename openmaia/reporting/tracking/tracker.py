@@ -20,35 +20,28 @@ from openmaia.config.schema import Config
 from openmaia.core.errors import OpenMaiaError, StoreError, UsageError
 from openmaia.core.paths import user_path
 from openmaia.evaluation.analysis.verdict import judge
-from openmaia.reporting.figures.agents import RecordSummary, agents
+from openmaia.reporting.figures.agents import RecordSummary, compute_statistics
 from openmaia.reporting.tracking import rows
-from openmaia.reporting.tracking.series import Counters, LiveSeries, plain
+from openmaia.reporting.tracking.series import Counters, LiveSeries, make_plain
 from openmaia.reporting.tracking.wandb_run import WandbRun, end_service
 from openmaia.runs.run import InvestigationId, Run
 
-INTERRUPT_SECONDS = 5.0
-"""Longest wait in seconds for W&B if the run is interrupted. The process must end within 15 seconds then."""
-THUMBNAILS = 500
-"""Largest number of rows in the W&B table of units that have a thumbnail."""
-CONVERSATIONS = 200
-"""Largest number of investigations whose conversations are logged: those that end first. W&B keeps all in its history."""
-FIRST_TABLE = 10
-"""Number of finished units at which the W&B table of units is logged first. It is logged again only when the number has
-doubled and at the end, because W&B stores every version."""
+_INTERRUPT_SECONDS = 5.0
+"""Longest wait for W&B if the run is interrupted. The process must end within 15 seconds then."""
+_THUMBNAILS = 500
+"""Largest number of rows in the table that have a thumbnail."""
+_FIRST_TABLE = 10
+"""Number of finished units at which the table is logged first. It is logged again only when the number has doubled and
+at the end, because W&B stores every version."""
 
 
 @contextmanager
 def start(config: Config, run: Run, say: Callable[[str], None]) -> "Generator[Tracker | None]":
-    """Context manager that starts the W&B tracker of a run and closes it at the end. Yields None if none is configured.
+    """Context manager that starts the tracker of a run and closes it at the end. Yields None if none is configured.
 
-    Args:
-        config: The config of the run.
-        run: The run.
-        say: Shows a message to the user: about the first problem of the tracker, or about the place of its offline
-            data.
+    `say` shows the user the first problem of the tracker, or the place of its offline data.
 
-    Raises:
-        UsageError: If the tracker cannot start.
+    Raises UsageError if the tracker cannot start.
     """
     tracking = config.tracking
     if tracking.kind == "none" or tracking.mode == "disabled":
@@ -61,7 +54,7 @@ def start(config: Config, run: Run, say: Callable[[str], None]) -> "Generator[Tr
             f"tracking.kind=wandb, tracking.mode={tracking.mode}: W&B could not be started: {_cause(error)}. "
             "Log in (wandb login, or WANDB_API_KEY), or give tracking.mode=offline or tracking.kind=none"
         ) from error
-    seconds = INTERRUPT_SECONDS
+    seconds = _INTERRUPT_SECONDS
     try:
         yield tracker
         seconds = tracking.finish_seconds
@@ -72,8 +65,8 @@ def start(config: Config, run: Run, say: Callable[[str], None]) -> "Generator[Tr
 class Tracker:
     """Collects the events of a run in memory. A thread sends them to W&B.
 
-    The constructor raises an exception if W&B cannot be started. Later problems of W&B are shown to the user but raise
-    no exception. Of the methods, only `close` waits for W&B.
+    The constructor raises an exception if W&B cannot be started. Later problems are shown to the user but raise none.
+    Of the methods, only `close` waits for W&B.
     """
 
     def __init__(self, config: Config, run: Run, say: Callable[[str], None]):
@@ -87,17 +80,17 @@ class Tracker:
         self._new: list[RecordSummary] = list(new)
         self._summaries: dict[InvestigationId, RecordSummary] = {InvestigationId.of_row(one): one for one in told}
         self._thumbnails: dict[InvestigationId, Image.Image | None] = {}
-        self._next_table = FIRST_TABLE
+        self._next_table = _FIRST_TABLE
         self._thread = threading.Thread(target=self._follow, name="tracking", daemon=True)
         self._thread.start()
 
     def progress(self, stage: str, done: int, total: int) -> None:
-        """Sets the progress of a stage of the run, such as "investigations": `done` of `total`."""
+        """Sets the progress of a stage, such as "investigations"."""
         with self._lock:
             self._series.progress(stage, done, total, time.time())
 
     def ended(self, result: InvestigationResult) -> None:
-        """Adds the result of an investigation that ended: the summary of its record, or the cause of its failure."""
+        """Adds the result of an investigation that ended."""
         with self._lock:
             if result.summary is None:
                 self._series.failed(result.cause)
@@ -105,12 +98,12 @@ class Tracker:
                 self._new.append(result.summary)
 
     def sample(self, counters: Counters) -> None:
-        """Sets the current statistics of the pools (each the replicas of one service)."""
+        """Sets the current statistics of the pools."""
         with self._lock:
             self._series.sample(counters, time.time())
 
     def close(self, seconds: float) -> None:
-        """Passes on the remaining data and finishes the W&B run. Gives up after the given number of seconds."""
+        """Sends the remaining data and finishes the W&B run. Gives up after the given number of seconds."""
         self._over.set()
         self._thread.join(seconds)
         if self._thread.is_alive():
@@ -138,8 +131,7 @@ class Tracker:
         return True
 
     def _report(self, problem: str) -> None:
-        """Reports a problem to the user if it is the first one, because later ones usually have the same cause."""
-        if not self._has_failed:
+        if not self._has_failed:  # Later problems usually have the same cause.
             self._has_failed = True
             self._say(f"tracking: {problem}; the run goes on, and its directory has everything")
 
@@ -151,7 +143,7 @@ class Tracker:
         for summary in new:
             if (investigation := InvestigationId.of_row(summary)) not in self._summaries:
                 self._summaries[investigation] = summary
-                self._wandb.log(rows.unit_point(summary, len(self._summaries)) | self._conversation(investigation))
+                self._wandb.log(rows.make_point(summary, len(self._summaries)))
         hours = (now - self._wandb.began) / 3600
         self._wandb.log({"run/hours": hours, **values, **self._agents(), **self._turns()})
         if len(self._summaries) >= self._next_table and not self._over.is_set():
@@ -165,36 +157,26 @@ class Tracker:
     def _tell_table(self, scores: Mapping[InvestigationId, Mapping[str, Any]]) -> None:
         found = {each: (summary, scores.get(each, {})) for each, summary in self._summaries.items()}
         ranked = sorted(found, key=lambda each: judge(found[each][0]["stop"], found[each][1]).rank)
-        cells = [rows.table_cells(*found[each], self._thumbnail(each)) for each in ranked]
+        cells = [rows.make_cells(*found[each], self._thumbnail(each)) for each in ranked]
         self._wandb.log_table(rows.COLUMNS, cells)
 
-    def _conversation(self, investigation: InvestigationId) -> dict[str, Any]:
-        from openmaia.reporting.tracking import conversations  # it needs wandb, which is optional
-
-        if len(self._summaries) > CONVERSATIONS:
-            return {}
-        try:
-            return {"conversation": conversations.conversation(self._run.record(investigation))}
-        except (StoreError, OSError):
-            return {}  # the record is damaged or was removed
-
     def _thumbnail(self, investigation: InvestigationId) -> Image.Image | None:
-        if investigation not in self._thumbnails and len(self._thumbnails) < THUMBNAILS:
+        if investigation not in self._thumbnails and len(self._thumbnails) < _THUMBNAILS:
             self._thumbnails[investigation] = None
             with suppress(StoreError, OSError):  # the record is damaged or was removed
-                self._thumbnails[investigation] = rows.thumbnail(self._run.record(investigation))
+                self._thumbnails[investigation] = rows.make_thumbnail(self._run.record(investigation))
         return self._thumbnails.get(investigation)
 
     def _turns(self) -> dict[str, float]:
         """Returns the numbers of completed turns: in total, in running investigations, and in the longest of these.
 
-        An investigation whose record was just written, but which was not yet passed to `ended`, counts in none of them.
-        The result is empty if the journals of the running investigations cannot be read.
+        Empty if the journals cannot be read.
         """
         try:
             begun = self._run.turns_begun()
         except (StoreError, OSError):
             return {}
+        # One whose record was just written, but which was not yet passed to `ended`, counts in none of them.
         running = [turns for investigation, turns in begun.items() if investigation not in self._summaries]
         ended = sum(int(summary["turns"]) for summary in self._summaries.values())
         values = {
@@ -205,8 +187,10 @@ class Tracker:
         return {f"turns/{key}": float(value) for key, value in values.items()}
 
     def _agents(self) -> dict[str, float]:
-        statistics = agents(list(self._summaries.values()))
-        values: dict[str, float | None] = {f"used/{plain(tool)}": share for tool, share in statistics.usage.items()}
+        statistics = compute_statistics(list(self._summaries.values()))
+        values: dict[str, float | None] = {
+            f"used/{make_plain(tool)}": share for tool, share in statistics.usage.items()
+        }
         values |= {f"length/{length.turns:03d}_turns": length.investigations for length in statistics.lengths}
         if summaries := self._summaries.values():
             values |= {f"{name}_per_unit": mean(one[name] for one in summaries) for name in rows.CONDUCT}
@@ -215,10 +199,7 @@ class Tracker:
 
 
 def _folder_apart(config: Config, run: Run) -> Path:
-    """Returns the folder on this machine for a run on an object store.
-
-    Its name contains a hash of the run's location, because runs in other buckets may have the same name.
-    """
+    # Runs in other buckets may have the same name.
     digest = hashlib.sha256(config.paths.runs.encode()).hexdigest()[:8]
     return user_path(config.paths.cache) / "tracking" / f"{run.name}-{digest}"
 

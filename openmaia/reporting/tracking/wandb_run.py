@@ -1,4 +1,4 @@
-"""Creates and updates a run in Weights & Biases (W&B). Only this module and workspace.py import wandb."""
+"""Creates and updates a W&B run. Only this module and workspace.py import wandb."""
 
 import json
 import os
@@ -16,48 +16,38 @@ from PIL import Image
 from openmaia.config.loading import to_dict
 from openmaia.config.schema import Config
 from openmaia.core.errors import StoreError, UsageError
-from openmaia.reporting.tracking.series import plain
+from openmaia.reporting.tracking.series import make_plain
 from openmaia.runs.run import Run
 
 STATE = "tracking/wandb.json"
-"""File in the run directory with the id and the first start of the W&B run. A resumed run continues that W&B run."""
+"""File with the id and the first start of the W&B run, which a resumed run continues."""
 INSTALL = "python -m pip install 'wandb>=0.31,<0.32' 'wandb-workspaces>=0.4.13,<0.5'"
-HIDDEN = ("paths", "tracking", "address", "base_url")
+_HIDDEN = ("paths", "tracking", "address", "base_url")
 """Config keys that are not sent to W&B: paths of files, and addresses, which may contain credentials."""
 _ENVIRONMENT = threading.Lock()
 
 
 def read_state(run: Run) -> tuple[str, float] | None:
-    """Reads the id of the W&B run that shows a run, and the time of its first start in seconds since the epoch.
+    """Returns the id of the W&B run, and its first start in seconds since the epoch; None if the run was not tracked.
 
-    Returns:
-        The id and the time, or None if the run was not tracked.
-
-    Raises:
-        StoreError: If the file that stores them (STATE) is damaged.
+    Raises StoreError if STATE is damaged.
     """
     state = run.files.read_json(STATE, "remove it to start a new W&B run")
     if state is None:
         return None
     try:
-        return plain(str(state["id"])), float(state["began"])
+        return make_plain(str(state["id"])), float(state["began"])
     except (TypeError, KeyError, ValueError) as error:
         raise StoreError(f"{run.files.path(STATE)} is damaged; remove it to start a new W&B run ({error!r})") from error
 
 
 class WandbRun:
-    """The W&B run that shows a run of this program. A resumed run continues the same W&B run."""
+    """The W&B run of a run, which a resumed run continues."""
 
     def __init__(self, config: Config, run: Run, folder: Path):
-        """Starts or continues the W&B run.
+        """Starts or continues the W&B run, with local files in `folder`.
 
-        Args:
-            config: The config of the run.
-            run: The run.
-            folder: The folder for the local files of wandb.
-
-        Raises:
-            UsageError: If wandb is not installed, or no W&B account is configured in online mode.
+        Raises UsageError if wandb is not installed, or no account is configured in online mode.
         """
         try:
             import wandb
@@ -67,7 +57,7 @@ class WandbRun:
         if tracking.mode == "online" and not wandb.login(prompt=False, verify=False):
             raise UsageError("there is no account")
         self.is_resumed = state is not None
-        run_id, self.began = state or (f"{plain(config.name)[:40]}-{uuid.uuid4().hex[:12]}", time.time())
+        run_id, self.began = state or (f"{make_plain(config.name)[:40]}-{uuid.uuid4().hex[:12]}", time.time())
         self._step, self._folder = 0, folder / "wandb"
         self._folder.mkdir(parents=True, exist_ok=True)
         self._run: Any = wandb.init(
@@ -99,23 +89,13 @@ class WandbRun:
         run.files.write(STATE, json.dumps({"id": run_id, "began": self.began}).encode())
 
     def log(self, values: Mapping[str, Any]) -> None:
-        """Logs values by metric name.
-
-        The W&B step must grow with each call. It is the elapsed time in tenths of a second, so that it also grows in a
-        resumed run.
-        """
+        """Logs values by metric name."""
+        # W&B's step must grow with each call, also in a resumed run: it is the elapsed time in tenths of a second.
         self._step = max(self._step + 1, int(10 * (time.time() - self.began)))
         self._run.log(dict(values), step=self._step)
 
     def log_table(self, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
-        """Logs to W&B the table "units", which has a row for each finished investigation.
-
-        It replaces the table that the previous call logged.
-
-        Args:
-            columns: The names of the columns.
-            rows: The cells of each row. A cell may be a PIL image.
-        """
+        """Logs the table "units", which replaces the previous one. A cell may be a PIL image."""
         import wandb
 
         table: Any = wandb.Table(columns=list(columns))
@@ -149,12 +129,12 @@ def _visible(values: Any) -> Any:
     if not isinstance(values, dict):
         return values
     section = cast(dict[str, Any], values)
-    return {key: _visible(value) for key, value in section.items() if key not in HIDDEN}
+    return {key: _visible(value) for key, value in section.items() if key not in _HIDDEN}
 
 
 @contextmanager
 def _data_folder(folder: Path) -> Generator[None]:
-    """Context manager in which wandb stores the files of tables in a folder. It sets the variable WANDB_DATA_DIR."""
+    """Context manager in which wandb stores the files of tables in a folder."""
     with _ENVIRONMENT:
         before = os.environ.get("WANDB_DATA_DIR", "")
         os.environ["WANDB_DATA_DIR"] = str(folder)

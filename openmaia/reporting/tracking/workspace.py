@@ -8,17 +8,17 @@ from typing import Any
 
 from openmaia.config.machine import POOLS
 from openmaia.core.errors import ServiceError, UsageError
-from openmaia.reporting.figures.agents import agents
+from openmaia.reporting.figures.agents import compute_statistics
 from openmaia.reporting.tracking.rows import CONDUCT
-from openmaia.reporting.tracking.series import TOKENS, plain
+from openmaia.reporting.tracking.series import TOKENS, make_plain
 from openmaia.reporting.tracking.wandb_run import INSTALL, STATE, read_state
 from openmaia.runs.run import Run
 
-FILE = "tracking/workspace.json"
-HOURS = "run/hours"
-STAGE = {"Units done": ("done", "total"), "Units per minute": ("per_minute",), "Minutes left": ("eta_minutes",)}
-FAILURES = ("ServiceError", "SandboxError", "StoreError", "other")
-POOL = {
+_FILE = "tracking/workspace.json"
+_HOURS = "run/hours"
+_STAGE = {"Units done": ("done", "total"), "Units per minute": ("per_minute",), "Minutes left": ("eta_minutes",)}
+_FAILURES = ("ServiceError", "SandboxError", "StoreError", "other")
+_POOL = {
     "Requests in the queue": "queue",
     "Batches, share of the limit": "occupancy",
     "Replicas, share of time at work": "utilisation",
@@ -29,40 +29,38 @@ POOL = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SavedWorkspace:
-    """The file and the URL of a saved W&B workspace."""
+    """Where a W&B workspace was saved."""
 
     file: str
-    """The full path of the JSON file, which is in the run directory."""
+    """The full path of the JSON file in the run directory."""
     url: str
-    """The URL in W&B; empty if the user has no W&B account."""
+    """In W&B; empty without an account."""
 
 
 def write_workspace(run: Run) -> SavedWorkspace:
     """Saves the W&B workspace of a run in the run directory, and in W&B if the user has an account.
 
-    Raises:
-        UsageError: If wandb-workspaces is not installed, or the run was not tracked.
-        ServiceError: If W&B rejects the workspace.
+    Raises UsageError if wandb-workspaces is not installed or the run was not tracked, and ServiceError if W&B rejects
+    it.
     """
     workspace = make_workspace(run)
-    run.files.write(FILE, specification(workspace).encode())
+    run.files.write(_FILE, to_json(workspace).encode())
     import wandb
 
     if not wandb.login(prompt=False, verify=False):
-        return SavedWorkspace(file=run.files.path(FILE), url="")
+        return SavedWorkspace(file=run.files.path(_FILE), url="")
     try:
-        return SavedWorkspace(file=run.files.path(FILE), url=str(workspace.save().url))
+        return SavedWorkspace(file=run.files.path(_FILE), url=str(workspace.save().url))
     except (wandb.Error, OSError, ValueError) as error:
         raise ServiceError(
-            f"the workspace could not be saved to W&B: {' '.join(str(error).split())[:500]}; {FILE} in the run has it"
+            f"the workspace could not be saved to W&B: {' '.join(str(error).split())[:500]}; {_FILE} in the run has it"
         ) from error
 
 
 def make_workspace(run: Run) -> Any:
     """Returns a `wandb_workspaces.workspaces.Workspace` that shows the run.
 
-    Raises:
-        UsageError: If wandb-workspaces is not installed, or the run was not tracked.
+    Raises UsageError if wandb-workspaces is not installed, or the run was not tracked.
     """
     try:
         from wandb_workspaces import workspaces
@@ -90,18 +88,15 @@ def make_workspace(run: Run) -> Any:
     return workspace
 
 
-def specification(workspace: Any) -> str:
-    """Returns a workspace in W&B's JSON format.
-
-    It calls a private method of wandb-workspaces, because the public method for this needs a W&B account.
-    """
-    view = workspace._to_model()
+def to_json(workspace: Any) -> str:
+    """Returns a workspace in W&B's JSON format."""
+    view = workspace._to_model()  # The public method needs a W&B account.
     return json.dumps(json.loads(view.model_dump_json(by_alias=True, exclude_none=True)), indent=1)
 
 
 def _agents(run: Run, wr: Any) -> Sequence[Any]:
-    statistics = agents(run.headers())
-    used = list(dict.fromkeys(f"agents/used/{plain(tool)}" for tool in statistics.usage))
+    statistics = compute_statistics(run.headers())
+    used = list(dict.fromkeys(f"agents/used/{make_plain(tool)}" for tool in statistics.usage))
     lengths = [f"agents/length/{length.turns:03d}_turns" for length in statistics.lengths]
     messages, turns = ["unit/messages"], ["unit/converged", "unit/turns"]
     conduct = [f"agents/{name}_per_unit" for name in CONDUCT]
@@ -112,19 +107,19 @@ def _agents(run: Run, wr: Any) -> Sequence[Any]:
         wr.LinePlot(title="Messages of a conversation, by unit", x="unit/number", y=messages, plot_type="line"),
         wr.LinePlot(title="Turn in which the final hypothesis appeared", x="unit/number", y=turns),
         wr.LinePlot(title="GPU-seconds of a unit", x="unit/number", y=["unit/gpu_seconds"]),
-        wr.LinePlot(title="Medians so far", x=HOURS, y=medians),
-        wr.LinePlot(title="Experiments, tracebacks and refused answers per unit", x=HOURS, y=conduct),
+        wr.LinePlot(title="Medians so far", x=_HOURS, y=medians),
+        wr.LinePlot(title="Experiments, tracebacks and refused answers per unit", x=_HOURS, y=conduct),
     ]
 
 
 def _progress(wr: Any) -> Sequence[Any]:
-    series = {title: [f"investigations/{key}" for key in keys] for title, keys in STAGE.items()}
+    series = {title: [f"investigations/{key}" for key in keys] for title, keys in _STAGE.items()}
     series["Turns completed"] = ["turns/completed", "turns/of_running"]
-    series["Failures by cause"] = [f"failures/{kind}" for kind in FAILURES]
-    return [wr.LinePlot(title=title, x=HOURS, y=names) for title, names in series.items()]
+    series["Failures by cause"] = [f"failures/{kind}" for kind in _FAILURES]
+    return [wr.LinePlot(title=title, x=_HOURS, y=names) for title, names in series.items()]
 
 
 def _pools(wr: Any) -> Sequence[Any]:
-    series = {title: [f"pools/{role}/{key}" for role in POOLS] for title, key in POOL.items()}
+    series = {title: [f"pools/{role}/{key}" for role in POOLS] for title, key in _POOL.items()}
     series["Tokens per second"] = [f"pools/backbone/{name}_per_second" for name in TOKENS]
-    return [wr.LinePlot(title=title, x=HOURS, y=names) for title, names in series.items()]
+    return [wr.LinePlot(title=title, x=_HOURS, y=names) for title, names in series.items()]

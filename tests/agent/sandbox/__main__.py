@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from openmaia.agent.sandbox import SandboxLevel
-from openmaia.agent.sandbox.policy import package_homes
+from openmaia.agent.sandbox.policy import find_packages
 from tests.agent.sandbox.checks import CHECKS, PRELUDE, Check
 from tests.agent.sandbox.conftest import Agent, make
 
@@ -50,7 +50,7 @@ class Victim:
 def holds(agent: Agent, victim: Victim, check: Check) -> str:
     """Runs a check. Returns an empty string if its property holds, or else what happened."""
     names = {"outside": str(victim.path), "folder": str(victim.path.parent), "parent": os.getpid()}
-    paths = {"{source!r}": repr(__file__), "{packages!r}": repr(str(Path(package_homes()["numpy"]).parent))}
+    paths = {"{source!r}": repr(__file__), "{packages!r}": repr(str(Path(find_packages()["numpy"]).parent))}
     paths["{beside!r}"] = repr(f"{os.path.dirname(os.__file__)}/site-packages/pip/__init__.py")
     code = check.code
     for name, path in paths.items():

@@ -8,10 +8,10 @@ import pytest
 from scipy import stats
 
 from openmaia.apps.bias.contexts import ClaimedContext
-from openmaia.apps.bias.effects import ContextEffect, effect, verdicts
-from openmaia.apps.bias.failures import failures
+from openmaia.apps.bias.effects import ContextEffect, decide, estimate_effect
+from openmaia.apps.bias.failures import find_failures
 from openmaia.apps.bias.matched import MatchedPair, Matcher, PairSide
-from openmaia.apps.bias.run import BiasDesign, claim
+from openmaia.apps.bias.run import BiasDesign, measure_claim
 from openmaia.apps.bias.stored import dump_failures, dump_test, read_test
 from openmaia.core.images import EncodedImage
 from openmaia.core.services import GeneratedImage, Generation
@@ -40,11 +40,11 @@ def claimed(
     collage: CollageGenerator, label: str, strength: float, pairs: int = 30
 ) -> tuple[ContextEffect, list[MatchedPair]]:
     matcher = Matcher(generator=collage, target=CircleClassifier(strength))
-    return claim(UNIT, "circle", label, RuleContextWriter(), matcher, BiasDesign(pairs=pairs, resamples=200))
+    return measure_claim(UNIT, "circle", label, RuleContextWriter(), matcher, BiasDesign(pairs=pairs, resamples=200))
 
 
 def supported(found: ContextEffect) -> bool:
-    return verdicts([(INVESTIGATION, "circle", found)], 0.05, 0.02)[0].supported
+    return decide([(INVESTIGATION, "circle", found)], 0.05, 0.02)[0].supported
 
 
 def side(value: float, shows_class: ImageVerdict = True, missing_terms: tuple[str, ...] = ()) -> PairSide:
@@ -78,7 +78,7 @@ def test_interval_is_that_of_pairs(collage: CollageGenerator):
     random = np.random.default_rng(0)
     objects = random.normal(0, 0.2, 40)
     pairs = [MatchedPair(having=side(0.55 + one), without=side(0.5 + one)) for one in objects]
-    found = effect(ClaimedContext.parse("+ x"), pairs, "circle", 500)
+    found = estimate_effect(ClaimedContext.parse("+ x"), pairs, "circle", 500)
     assert found.score is not None
     assert found.score.high - found.score.low < 0.01
 
@@ -98,20 +98,22 @@ def test_claim_without_sign_is_two_sided(collage: CollageGenerator):
 
 
 def test_tiny_effect_is_not_supported():
-    found = effect(ClaimedContext.parse("+ x"), paired([0.001 + 0.00001 * n for n in range(40)]), "circle", 200)
+    found = estimate_effect(
+        ClaimedContext.parse("+ x"), paired([0.001 + 0.00001 * n for n in range(40)]), "circle", 200
+    )
     assert found.p is not None and found.p < 1e-6
     assert not supported(found)
 
 
 def test_equal_scores_have_p_one():
-    found = effect(ClaimedContext.parse("+ x"), paired([0.0] * 10), "circle", 200)
+    found = estimate_effect(ClaimedContext.parse("+ x"), paired([0.0] * 10), "circle", 200)
     assert found.p == 1.0
 
 
 def test_p_is_uniform_without_a_bias():
     random = np.random.default_rng(1)
     found = [
-        effect(ClaimedContext.parse("+ x"), paired(random.normal(0, 0.1, 30).tolist()), "circle", 2).p
+        estimate_effect(ClaimedContext.parse("+ x"), paired(random.normal(0, 0.1, 30).tolist()), "circle", 2).p
         for _ in range(400)
     ]
     assert stats.kstest([p for p in found if p is not None], "uniform").pvalue > 0.01
@@ -127,7 +129,7 @@ def test_false_discovery_rate_is_controlled():
         )
         for one in p
     ]
-    found = verdicts(
+    found = decide(
         [*made, (INVESTIGATION, "circle", ContextEffect(context=ClaimedContext.parse("+ y"), outcome="undrawable"))],
         0.05,
         0.02,
@@ -173,7 +175,7 @@ class OnlyRed:
 
 def test_unconfirmed_class_is_not_tested(collage: CollageGenerator):
     matcher = Matcher(generator=Blind(collage), target=CircleClassifier(1.5))
-    found, _ = claim(
+    found, _ = measure_claim(
         UNIT, "circle", "+ red background", RuleContextWriter(), matcher, BiasDesign(pairs=4, resamples=10)
     )
     assert (found.outcome, found.cause) == ("unconfirmed", "it is unknown whether circle is visible")
@@ -181,7 +183,7 @@ def test_unconfirmed_class_is_not_tested(collage: CollageGenerator):
 
 def test_images_without_the_class_do_not_count(collage: CollageGenerator):
     matcher = Matcher(generator=Blind(collage), target=CircleClassifier(1.5), judge=OnlyRed())
-    found, pairs = claim(
+    found, pairs = measure_claim(
         UNIT, "circle", "+ red background", RuleContextWriter(), matcher, BiasDesign(pairs=6, resamples=10)
     )
     assert found.outcome == "unconfirmed" and found.confirmed_by == ("only red",)
@@ -201,8 +203,10 @@ def test_class_with_a_more_general_word_is_not_confirmed(collage: CollageGenerat
 
 def test_failures_have_a_base_rate(collage: CollageGenerator):
     found, _ = claimed(collage, "- red background", -3.0)
-    verdict = verdicts([(INVESTIGATION, "circle", found)], 0.05, 0.02)[0]
-    (missed,) = failures(verdict, RuleContextWriter(), Matcher(generator=collage, target=CircleClassifier(-3.0)), 20, 0)
+    verdict = decide([(INVESTIGATION, "circle", found)], 0.05, 0.02)[0]
+    (missed,) = find_failures(
+        verdict, RuleContextWriter(), Matcher(generator=collage, target=CircleClassifier(-3.0)), 20, 0
+    )
     assert missed.rate is not None and missed.base is not None
     assert (missed.kind, missed.prone) == ("missed", "with")
     assert missed.rate[0] > 0.9 and missed.base[0] < 0.3
@@ -212,8 +216,8 @@ def test_failures_have_a_base_rate(collage: CollageGenerator):
 
 def test_raising_context_leads_to_false_alarms(collage: CollageGenerator):
     found, _ = claimed(collage, "+ red background", 3.0)
-    verdict = verdicts([(INVESTIGATION, "circle", found)], 0.05, 0.02)[0]
-    missed, alarms = failures(
+    verdict = decide([(INVESTIGATION, "circle", found)], 0.05, 0.02)[0]
+    missed, alarms = find_failures(
         verdict, RuleContextWriter(), Matcher(generator=collage, target=CircleClassifier(3.0)), 20, 0
     )
     assert (missed.prone, alarms.kind, alarms.prone) == ("without", "false alarm", "with")
@@ -225,8 +229,8 @@ def test_tests_and_failures_are_read_as_written(collage: CollageGenerator):
     read = read_test(dump_test(ANSWER, "circle", [(found, pairs)]))
     assert (read.investigation, read.name, read.effects) == (INVESTIGATION, "circle", (found,))
     assert [image.value for image in read.images] == [s.value for pair in pairs for s in (pair.having, pair.without)]
-    verdict = verdicts([(INVESTIGATION, "circle", found)], 0.05, 0.02)[0]
-    modes = failures(verdict, RuleContextWriter(), Matcher(generator=collage, target=CircleClassifier(-3.0)), 6, 0)
+    verdict = decide([(INVESTIGATION, "circle", found)], 0.05, 0.02)[0]
+    modes = find_failures(verdict, RuleContextWriter(), Matcher(generator=collage, target=CircleClassifier(-3.0)), 6, 0)
     stored = read_test(dump_failures(ANSWER, "circle", modes))
     assert len(stored.images) == sum(len(mode.wrong) for mode in modes) > 0
     assert stored.parts[0]["rate"] == modes[0].rate

@@ -30,7 +30,7 @@ def asked() -> SpuriousConfig:
 def tree(asked: SpuriousConfig, tmp_path: Path) -> Path:
     """A data set in which every image has a colour of its own."""
     level = 0
-    for cell, count in sorted(layout.wanted(asked).items()):
+    for cell, count in sorted(layout.count_wanted(asked).items()):
         folder = tmp_path / cell.folder
         folder.mkdir(parents=True)
         for number in range(count):
@@ -41,7 +41,7 @@ def tree(asked: SpuriousConfig, tmp_path: Path) -> Path:
 
 def test_default_counts_are_those_of_the_paper():
     asked = SpuriousConfig()
-    total = sum(layout.training(asked).values())
+    total = sum(layout.count_training(asked).values())
     held = round(asked.validation * total)
     assert (total - held, held) == (22_810, 2_534)
 
@@ -55,7 +55,7 @@ def test_splits_are_disjoint(asked: SpuriousConfig, tree: Path):
 def test_folder_of_pool_and_test_has_images_for_both(asked: SpuriousConfig):
     """A large pool takes more images of a folder than the test of few images asks for."""
     asked = replace(asked, per_cell=8, pool=64 * 16)
-    for cell, count in layout.wanted(asked).items():
+    for cell, count in layout.count_wanted(asked).items():
         is_shared = cell.environment == 1 and (cell.label, cell.location) in zip(
             asked.classes, asked.test_locations, strict=True
         )

@@ -77,6 +77,7 @@ def _sources(folder: Path, label: str) -> list[str]:
     return [
         str(SMALL), "target.network=tests.helpers.networks:small_classifier", "target.layers=[features]", "target.size=32",
         "target.name=small", "generator.size=32", "pictures.kind=folder", f"pictures.folder={pictures}", "generator.parts=pictures",
+            "editor.parts=pictures",
         "backbone.kind=replay", f"backbone.record={history}", f"paths.cache={folder / 'cache'}",
         f"paths.runs={folder / 'runs'}", f"paths.exemplars={folder / 'exemplars'}", "exemplars.k=4", "spurious.units=3",
         "spurious.per_cell=8", "spurious.pool=64", "spurious.balanced=32", "spurious.trials=1", "spurious.splits=1",
@@ -97,7 +98,7 @@ def _coloured_tree(root: Path) -> Path:
     asked = load(_sources(root.parent / "study", "SELECTIVE")).spurious
     rng = np.random.default_rng(0)
     colours = {place: rng.integers(0, 256, 3) for place in [*asked.train_locations, asked.filler]}
-    for cell, count in sorted(layout.wanted(asked).items()):
+    for cell, count in sorted(layout.count_wanted(asked).items()):
         (root / cell.folder).mkdir(parents=True)
         for number in range(count):
             pixels = np.clip(colours[cell.location] + rng.integers(-25, 25, (32, 32, 3)), 0, 255).astype(np.uint8)

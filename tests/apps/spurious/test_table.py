@@ -9,7 +9,7 @@ from PIL import Image
 from openmaia.apps.spurious.page import write
 from openmaia.apps.spurious.scoring import SelectionScore
 from openmaia.apps.spurious.study import StudyResult
-from openmaia.apps.spurious.table import PUBLISHED, as_data, table
+from openmaia.apps.spurious.table import PUBLISHED, table, to_data_table
 from openmaia.apps.spurious.verdicts import UnitVerdicts
 from openmaia.config.loading import load
 from openmaia.runs.files import Files
@@ -42,7 +42,7 @@ def test_interval_is_students_over_seeds():
 
 def test_published_figures_have_own_columns():
     made = table([_outcome(0, 0.7)], 4)
-    lines = as_data(made).csv().decode().splitlines()
+    lines = to_data_table(made).csv().decode().splitlines()
     names = lines[0].split(",")
     agent = dict(zip(names, next(line for line in lines if line.startswith("agent")).split(","), strict=True))
     assert (agent["accuracy"], agent["published_accuracy"]) == ("0.7", str(PUBLISHED["agent"].accuracy))

@@ -16,7 +16,7 @@ import pytest
 
 from openmaia.config.machine import PoolConfig
 from openmaia.core.messages import Chat, Reply, user
-from openmaia.distributed.cluster.placement import reserved
+from openmaia.distributed.cluster.placement import reserve
 from openmaia.distributed.cluster.resources import of_replica
 from openmaia.distributed.failures import resolve
 from openmaia.distributed.pools.autoscaling import ScalingPolicy
@@ -84,20 +84,21 @@ def test_dispatcher_that_dies_does_not_call_off_the_draining(ray_cluster: None, 
     assert load.wrong == 0
 
 
-@pytest.mark.parametrize(("waited", "free"), [(1.0, 1), (60.0, 0)], ids=["restarting", "lost node"])
-def test_place_of_a_replica_that_restarts_is_free_when_the_pool_shrinks(ray_cluster: None, waited: float, free: int):
-    policy, config = quick(2, 2), PoolConfig(min_replicas=2, num_cpus=0.1)
-    spec = PoolSpec(role="target", make=partial(Counted, "", seconds=0.0), config=config, run="shrinking")
-    request = replace(of_replica("target", config), count=2)
-    with reserved([request], print) as (places,):
-        manager = PoolManager(spec=spec, places=places, policy=policy)
+def test_stuck_replica_is_replaced_by_one_in_a_free_place(ray_cluster: None):
+    config = PoolConfig(num_cpus=0.1)
+    spec = PoolSpec(role="target", make=partial(Counted, "", seconds=0.0), config=config, run="stuck")
+    with reserve([replace(of_replica("target", config), count=2)], print) as (places,):
+        manager = PoolManager(spec=spec, places=places[:1])
+        manager.free_places.give_back(places[1])
         manager.start()
-        status = resolve(manager.dispatcher.status.remote(), timeout=60)
-        policy.min_replicas = policy.max_replicas = 1
-        manager._unplaced = {1: 100.0}
-        manager._scale(replace(status, unplaced=(1,)), 100.0 + waited, Room())
-        manager._scale(replace(status, drained=(1,)), 101.0 + waited, Room())
-        assert manager.free_places.count(manager.request) == free
+        status = replace(resolve(manager.dispatcher.status.remote(), timeout=60), unplaced=(0,))
+        manager._unplaced = {0: 100.0}
+        for now, replicas, free in ((105.0, {0}, 1), (111.0, {0, 1}, 0)):
+            manager._scale(status, now, Room())
+            assert (manager._actors.keys(), manager.free_places.count(manager.request)) == (replicas, free)
+        manager._scale(replace(status, drained=(0,), unplaced=()), 112.0, Room())
+        assert {index: place.index for index, place in manager._places.items()} == {1: 1}
+        assert manager.free_places.count(manager.request) == 0
         manager.end(5.0)
 
 

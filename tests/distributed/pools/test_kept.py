@@ -28,6 +28,7 @@ def config(tmp_path: Path) -> Config:
 PAGES = [
     "pictures.kind=folder",
     "generator.parts=pictures",
+    "editor.parts=pictures",
     "pictures.folder=tests",
     "backbone.kind=replay",
     "backbone.record=none.json",

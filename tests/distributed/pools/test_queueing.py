@@ -1,5 +1,7 @@
 """Who is served next, and where a conversation stays."""
 
+from dataclasses import replace
+
 import pytest
 
 from openmaia.distributed.pools.dispatch.affinity import AffinityRouter
@@ -11,6 +13,10 @@ def requests(caller: str, count: int, method: str = "probe", conversation: str =
         QueuedRequest(method=method, reference=RequestRef(f"{caller}{i}", 0), caller=caller, conversation=conversation)
         for i in range(count)
     ]
+
+
+def alone(caller: str, count: int) -> list[QueuedRequest]:
+    return [replace(request, alone=True) for request in requests(caller, count)]
 
 
 def taken(queue: FairQueue, limit: int = 4, idle: bool = True) -> list[str]:
@@ -59,8 +65,8 @@ def test_a_batch_holds_one_method_only():
 def test_what_is_tried_again_goes_first_alone_and_to_an_idle_replica_only():
     queue = FairQueue()
     queue.push(requests("a", 2))
-    queue.push_alone(requests("z", 2))
-    queue.push_alone(requests("y", 1))
+    queue.push(alone("z", 2))
+    queue.push(alone("y", 1))
     assert taken(queue, idle=False) == []
     assert taken(queue) == ["z0"]
     assert taken(queue) == ["z1"]
@@ -71,27 +77,19 @@ def test_what_is_tried_again_goes_first_alone_and_to_an_idle_replica_only():
 def test_one_replica_empties_for_each_request_that_is_tried_alone():
     queue = FairQueue()
     queue.push(requests("a", 2))
-    queue.push_alone(requests("z", 1))
+    queue.push(alone("z", 1))
     awaited = set[QueuedRequest]()
     assert queue.take(4, lambda request: True, awaited, idle=False) == []
     assert [one.caller for one in queue.take(4, lambda request: True, awaited, idle=False)] == ["a", "a"]
     assert [one.caller for one in queue.take(4, lambda request: True, awaited, idle=True)] == ["z"]
 
 
-def test_what_comes_back_goes_first_in_the_company_of_others():
-    queue = FairQueue()
-    queue.push(requests("a", 3))
-    queue.push(requests("z", 1, method="probe"))
-    queue.push_first(requests("b", 2))
-    assert taken(queue, idle=False) == ["b0", "b1", "a0", "a1"]
-
-
 def test_a_retry_that_comes_back_stays_alone():
     queue = FairQueue()
-    queue.push_alone(requests("z", 1))
+    queue.push(alone("z", 1))
     again = queue.take(4, lambda request: True, set(), idle=True)
     queue.push(requests("a", 2))
-    queue.push_first(again)
+    queue.push(again)
     assert len(queue) == 3
     assert taken(queue, idle=False) == []
     assert taken(queue) == ["z0"]
@@ -102,7 +100,7 @@ def test_dropping_a_caller_leaves_the_others():
     queue = FairQueue()
     queue.push(requests("a", 3))
     queue.push(requests("b", 1))
-    queue.push_alone(requests("a", 1))
+    queue.push(alone("a", 1))
     assert len(queue.drop("a")) == 4
     assert queue.drop("nobody") == []
     assert taken(queue) == ["b0"]

@@ -33,7 +33,7 @@ from vllm.renderers import renderer_from_config
 
 from openmaia.models.backbones.vllm.engine import VllmBackbone
 from openmaia.models.backbones.vllm.prompt import PromptRenderer, prompt_ids
-from openmaia.models.backbones.vllm.start import _error_log, engine_config
+from openmaia.models.backbones.vllm.start import engine_config
 from tests.helpers.tiny.gemma import END, build
 
 pytestmark = pytest.mark.slow
@@ -338,15 +338,6 @@ def test_text_only_model_needs_a_viewer(model: Path, tmp_path: Path):
     assert "set backbone.sees=text" in refusal(configured(folder))
     without_images = replace(configured(folder), sees="text")
     assert engine_config(without_images, 0.0).model_config.architectures == ["Gemma3ForCausalLM"]
-
-
-def test_processes_on_other_nodes_are_not_told_of_a_file_of_this_one(model: Path):
-    config = configured(model)
-    config.vllm.pipeline_parallel = 2
-    made = engine_config(config, 0.0)
-    with _error_log(made) as log:
-        assert log is None
-        assert made.logging_config.pylogging_config_file is None
 
 
 def test_error_of_the_engine_process_is_reported(model: Path, tmp_path: Path):

@@ -11,7 +11,7 @@ from torch import nn
 from openmaia.core.errors import HostDead, ServiceError
 from openmaia.core.services import Probe
 from openmaia.core.units import Unit
-from openmaia.exemplars.passes import batches
+from openmaia.exemplars.passes import run_batches
 from openmaia.models.targets.hooked import NetworkTarget
 from openmaia.models.targets.networks import load
 from openmaia.models.targets.preprocess import IMAGENET_MEAN, IMAGENET_STD, Preprocess, TargetNetwork, published
@@ -61,7 +61,7 @@ def test_batch_equals_single_images():
     pictures = [noise(seed, 16, width) for seed, width in enumerate([16, 20, 16, 16])]
     together, alone = counting(batch=8)[0], counting(batch=0)[0]
     numbered = [loaded(together, number, image) for number, image in enumerate(pictures)]
-    for batch, responses in batches(together, numbered):
+    for batch, responses in run_batches(together, numbered):
         for row, image in zip(responses["conv"].numpy(), batch, strict=True):
             ((box, expected),) = look(alone, [pictures[image.number].pixels])
             assert image.box == box
@@ -71,7 +71,7 @@ def test_batch_equals_single_images():
 
 def passes(reader: NetworkTarget, module: Counting, widths: Sequence[int]) -> list[tuple[int, ...]]:
     images = [loaded(reader, number, noise(number, 16, width)) for number, width in enumerate(widths)]
-    seen = [image.number for batch, _ in batches(reader, images) for image in batch]
+    seen = [image.number for batch, _ in run_batches(reader, images) for image in batch]
     assert sorted(seen) == list(range(len(widths)))
     return module.passes
 

@@ -18,7 +18,7 @@ class _Waiting:
 
 
 class AdmissionControl:
-    """Limits the requests and bytes in a pool of replicas. Callers that exceed the limits wait, first in, first out.
+    """Limits the requests and bytes in a pool. Callers that exceed the limits wait, first in, first out.
 
     A caller is admitted before it stores its requests in Ray's object store, so that waiting callers use no cluster
     memory.
@@ -37,10 +37,7 @@ class AdmissionControl:
 
     @property
     def inside(self) -> tuple[int, int]:
-        """Number and total bytes of the requests that count towards the limits.
-
-        These are the requests in the pool, and admitted requests that have not arrived in the pool yet.
-        """
+        """Number and total bytes of the requests in the pool, and of those that were admitted and have not arrived yet."""
         return self._requests, self._bytes
 
     async def admit(self, caller: str, count: int, size: int) -> None:
@@ -69,12 +66,7 @@ class AdmissionControl:
             self._bytes += size
 
     def free(self, count: int, size: int) -> None:
-        """Releases the room of requests that have ended, and admits waiting callers if their requests fit now.
-
-        Args:
-            count: Number of requests that have ended.
-            size: Their total size in bytes.
-        """
+        """Releases the room of requests that have ended, and admits waiting callers whose requests fit now."""
         self._requests -= count
         self._bytes -= size
         while self._waiting and self._fits(self._waiting[0].count, self._waiting[0].size):
@@ -91,10 +83,7 @@ class AdmissionControl:
         self.free(sum(count for count, _ in kept), sum(size for _, size in kept))
 
     def let_all_go(self) -> None:
-        """Lets all waiting callers continue without reservations, because the pool cannot serve them.
-
-        The pool then rejects their requests with an error.
-        """
+        """Lets all waiting callers continue without reservations. The pool then rejects their requests with an error."""
         while self._waiting:
             self._waiting.popleft().let_go()
 
@@ -113,6 +102,5 @@ class AdmissionControl:
         return True
 
     def _fits(self, count: int, size: int) -> bool:
-        """Returns whether the limits permit a call. A call above the limits is admitted if the pool is empty."""
         fits = self._requests + count <= self._max_requests and self._bytes + size <= self._max_bytes
         return fits or self._requests == 0

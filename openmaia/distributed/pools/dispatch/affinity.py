@@ -47,10 +47,7 @@ class AffinityRouter:
             self._assign(conversation)
 
     def open(self, request: QueuedRequest) -> None:
-        """Counts a new request as load of the replica to which its conversation is assigned.
-
-        If the conversation is new, it is first assigned to a replica.
-        """
+        """Counts a new request as load of the replica of its conversation, which gets one if it is new."""
         if not request.conversation:
             return
         if request.conversation not in self._replica_of:
@@ -61,7 +58,7 @@ class AffinityRouter:
             self._load[self._replica_of[request.conversation]][0] += 1
 
     def close(self, request: QueuedRequest) -> None:
-        """Subtracts an ended request from the load of the replica to which its conversation is assigned."""
+        """Subtracts an ended request from the load of the replica of its conversation."""
         if not request.conversation or not self._open[request.conversation]:
             return
         self._open[request.conversation] -= 1
@@ -71,11 +68,11 @@ class AffinityRouter:
             self._load[self._replica_of[request.conversation]][0] -= 1
 
     def accepts(self, request: QueuedRequest, replica: int) -> bool:
-        """Returns whether a replica may serve a request. False if the conversation is assigned to another replica."""
+        """Returns whether a replica may serve a request."""
         return not request.conversation or self._replica_of.get(request.conversation, replica) == replica
 
     def forget(self, caller: str) -> None:
-        """Removes the conversations of a caller, for example of an investigation that has ended."""
+        """Removes the conversations of a caller that has ended."""
         for conversation in self._conversations.pop(caller, ()):
             if conversation in self._replica_of:
                 self._release(conversation)

@@ -18,7 +18,7 @@ from openmaia.core.images import EncodedImage, decode
 from openmaia.core.services import Edit, GeneratedImage, Generation
 from openmaia.distributed.pools.dispatch.disk_cache import DiskCache
 
-MAX_PENDING_WRITES = 64
+_MAX_PENDING_WRITES = 64
 """Largest number of images that wait to be written to disk. While it is reached, new images are kept in memory only."""
 
 FORMAT = b"openmaia generated image 4\n"
@@ -34,18 +34,13 @@ class CacheSpec:
     identity: str
     """Identifies the model and its parameters. It is part of the cache key, so that models do not share images."""
     memory_bytes: int
-    """Largest size in memory."""
     disk_bytes: int
-    """Largest size on disk. 0 disables the cache on disk."""
+    """0 disables the cache on disk."""
     folder: str
-    """The folder of the cache on disk."""
 
 
 def cache_key(identity: str, request: Generation | Edit) -> str:
-    """Returns the cache key of a request: a hash that is equal for requests that must yield the same image.
-
-    `identity` identifies the model and its parameters.
-    """
+    """Returns a hash that is equal for requests that must yield the same image. `identity`: see `CacheSpec`."""
     match request:
         case Generation():
             parts = ("generate", request.prompt, request.seed, request.split)
@@ -62,10 +57,7 @@ def cache_key(identity: str, request: Generation | Edit) -> str:
 
 
 class GenerationCache:
-    """The cache of generated images of one pool, which consists of the replicas (copies) of one model.
-
-    `get_from_disk` is thread-safe. All other methods must be called from one thread.
-    """
+    """The cache of one pool. `get_from_disk` is thread-safe. All other methods must be called from one thread."""
 
     def __init__(self, spec: CacheSpec):
         self._max_bytes = spec.memory_bytes
@@ -73,25 +65,25 @@ class GenerationCache:
         self._bytes = 0
         self._disk = _open(spec) if spec.disk_bytes else None
         self._writer = ThreadPoolExecutor(1, thread_name_prefix="cache")
-        self._pending = threading.Semaphore(MAX_PENDING_WRITES)
+        self._pending = threading.Semaphore(_MAX_PENDING_WRITES)
         self.hits = self.misses = self.joined = 0
 
     def get_from_memory(self, key: str) -> GeneratedImage | None:
-        """Returns the image with this key, or None if it is not in memory."""
+        """Returns None if the image is not in memory."""
         image = self._images.get(key)
         if image is not None:
             self._images.move_to_end(key)
         return image
 
     def is_on_disk(self, key: str) -> bool:
-        """Returns whether an image with this key is on disk. The check is quick; reading may still fail."""
+        """The check is quick; reading may still fail."""
         try:
             return self._disk is not None and key in self._disk
         except OSError:
             return False
 
     def get_from_disk(self, key: str) -> GeneratedImage | None:
-        """Returns the image with this key, or None if it is not on disk or cannot be read.
+        """Returns None if the image is not on disk or cannot be read.
 
         A file that holds something else is deleted, so that the image can be stored again.
         """
@@ -142,16 +134,12 @@ def _open(spec: CacheSpec) -> DiskCache | None:
 
 
 def _size(image: GeneratedImage) -> int:
-    """Returns the approximate number of bytes that an image and its texts occupy in memory."""
     words = sum(map(len, (*image.image.sources, image.image.recipe, *image.missing_terms)))
     return len(image.image.data) + words + 1000
 
 
 def pack(key: str, image: GeneratedImage) -> bytes:
-    """Encodes an image as bytes: a SHA-256 checksum, a line of JSON, and the encoded pixels. Does not use pickle.
-
-    The checksum also covers `key`, the cache key of the image.
-    """
+    """Encodes an image: a SHA-256 checksum that also covers the cache key, a line of JSON, and the encoded pixels."""
     encoded = image.image
     words = {
         "sources": encoded.sources,
@@ -164,7 +152,7 @@ def pack(key: str, image: GeneratedImage) -> bytes:
 
 
 def unpack(key: str, data: bytes) -> GeneratedImage | None:
-    """Decodes the bytes that `pack` returned for the same key. Returns None for all other bytes, such as damaged ones."""
+    """Decodes what `pack` returned for the same key. Returns None for all other bytes, such as damaged ones."""
     checksum, body = data[:32], data[32:]
     if checksum != _checksum(key, body):
         return None

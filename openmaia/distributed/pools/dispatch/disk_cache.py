@@ -12,13 +12,13 @@ import time
 import uuid
 from pathlib import Path
 
-SWEEP_SHARE = 16
+_SWEEP_SHARE = 16
 """A process deletes old entries after it has written this part of the cache: a 16th of its size."""
-ABANDONED = 3600.0
+_ABANDONED = 3600.0
 """Seconds after which a file that was never completed is deleted. Its writer has died."""
 LARGEST = 2**28
 """Largest size of an entry in bytes. Larger files are not read, because they would fill the memory."""
-OWN = re.compile(r"[0-9a-f]{64}(\.[0-9a-f]+)?")
+_OWN = re.compile(r"[0-9a-f]{64}(\.[0-9a-f]+)?")
 """The names of the files of the cache: the keys, and the same with a suffix while they are written. Other files in the
 folder, which the user may have put there, are never deleted."""
 
@@ -26,12 +26,9 @@ folder, which the user may have put there, are never deleted."""
 class DiskCache:
     """A folder of files that is bounded in bytes. The entries that were not used for the longest time are deleted.
 
-    A key is a SHA-256 in hexadecimal. Links in the folder are not followed. Each process that writes may exceed the bound by a 16th of it until it deletes again. Entries may disappear at any
-    time, because other processes delete them, too. Reading is thread-safe; only one thread of a process may write.
-
-    Args:
-        folder: The folder. It is created if it does not exist.
-        limit: The size of all files together, in bytes.
+    A key is a SHA-256 in hexadecimal. Links in the folder are not followed. Each process that writes may exceed the bound
+    by a 16th of it until it deletes again. Entries may disappear at any time, because other processes delete them, too.
+    Reading is thread-safe; only one thread of a process may write.
 
     Raises:
         OSError: The folder cannot be created.
@@ -84,7 +81,7 @@ class DiskCache:
             partial.unlink(missing_ok=True)
             raise
         self._unswept += len(data)
-        if self._unswept > self._limit // SWEEP_SHARE:
+        if self._unswept > self._limit // _SWEEP_SHARE:
             self._sweep()
             self._unswept = 0
 
@@ -100,21 +97,20 @@ class DiskCache:
         return folder / key
 
     def _sweep(self) -> None:
-        """Deletes the entries that were not used for the longest time, so that there is room for the next writes."""
         entries: list[tuple[float, int, str]] = []
         for folder in _scanned(self._folder):
             if not folder.is_dir(follow_symlinks=False):
                 continue
             for entry in _scanned(folder.path):
-                if not OWN.fullmatch(entry.name) or entry.name[:2] != folder.name:
+                if not _OWN.fullmatch(entry.name) or entry.name[:2] != folder.name:
                     continue
                 with contextlib.suppress(OSError):  # another process has deleted it
                     status = entry.stat(follow_symlinks=False)
-                    is_abandoned = "." in entry.name and status.st_mtime < time.time() - ABANDONED
+                    is_abandoned = "." in entry.name and status.st_mtime < time.time() - _ABANDONED
                     entries.append((0.0 if is_abandoned else status.st_mtime, status.st_size, entry.path))
         total = sum(size for _, size, _ in entries)
         for used, size, path in sorted(entries):
-            if used and total <= self._limit - 2 * (self._limit // SWEEP_SHARE):
+            if used and total <= self._limit - 2 * (self._limit // _SWEEP_SHARE):
                 break
             with contextlib.suppress(OSError):
                 os.unlink(path)

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import OrderedDict, deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,9 +12,9 @@ class Answers:
     """The result of one call to a pool."""
 
     values: list[Any]
-    """One answer for each request, in the order of the requests."""
+    """In the order of the requests."""
     seconds: float
-    """Time in seconds that replicas spent on these requests."""
+    """Time that replicas spent on these requests."""
 
 
 @dataclass(slots=True, eq=False)
@@ -25,15 +25,13 @@ class PendingCall:
     """
 
     caller: str
-    """The name of the caller, such as an investigation."""
     values: list[Any]
-    """The answers so far, by index of the request. None if a request has no answer yet."""
+    """The answers so far. None if a request has no answer yet."""
     missing: int
     """Number of requests without an answer."""
     done: asyncio.Future[Answers]
     """Receives the answers or the error."""
     seconds: float = 0.0
-    """Time in seconds that replicas spent on the requests."""
 
     @classmethod
     def of(cls, caller: str, count: int) -> "PendingCall":
@@ -41,13 +39,7 @@ class PendingCall:
         return cls(caller, [None] * count, count, asyncio.get_running_loop().create_future())
 
     def answer(self, index: int, value: Any, seconds: float) -> None:
-        """Stores the answer to the request with this index, and ends the call if no other answer is missing.
-
-        Args:
-            index: The index of the request in the call.
-            value: The answer.
-            seconds: The time that a replica spent on the request.
-        """
+        """Stores the answer to the request with this index, and ends the call if no other answer is missing."""
         self.values[index] = value
         self.seconds += seconds
         self.missing -= 1
@@ -67,7 +59,6 @@ class RequestRef:
     payload: Any
     """The Ray object reference of the list. None for the request of a lease, which has no data."""
     index: int
-    """The index of the item in the list."""
 
 
 @dataclass(slots=True, eq=False)
@@ -77,11 +68,9 @@ class QueuedRequest:
     method: str
     """The method of the model that answers it."""
     reference: RequestRef
-    """Where the data of the request is stored."""
     caller: str
-    """The name of the caller, such as an investigation. The queue serves callers round-robin."""
     conversation: str = ""
-    """The conversation of a language model, which one replica serves. If empty, any replica may serve the request."""
+    """If empty, any replica may serve the request."""
     waiters: list[tuple[PendingCall, int]] = field(default_factory=list[tuple[PendingCall, int]])
     """The calls that wait for the answer, each with the index of the request in the call. Equal requests share an
     answer."""
@@ -96,15 +85,12 @@ class QueuedRequest:
     deaths: int = 0
     """Number of replicas that died while they processed it."""
     seconds: float = 0.0
-    """Time in seconds that replicas spent on it."""
+    """Time that replicas spent on it."""
     alone: bool = False
     """Whether it must be the only request of its batch, because an earlier batch with it failed."""
 
     def answer(self, value: Any) -> None:
-        """Passes the answer to all calls that wait for this request.
-
-        Each call is charged an equal share of the replica time.
-        """
+        """Passes the answer to all calls that wait for it. Each is charged an equal share of the replica time."""
         for call, index in self.waiters:
             call.answer(index, value, self.seconds / len(self.waiters))
 
@@ -114,14 +100,9 @@ class QueuedRequest:
             call.fail(error)
 
     def forget(self, is_gone: Callable[[PendingCall], bool], reason: Exception) -> None:
-        """Ends some of the calls that wait for this request, for example the calls of a caller that has died.
+        """Ends the calls that are gone, for example those of a caller that has died.
 
-        Several calls may wait, because equal requests share an answer. If some of them remain, the caller of the first
-        remaining call becomes the caller of the request.
-
-        Args:
-            is_gone: Returns whether a call is to be removed.
-            reason: The error with which the removed calls end.
+        If calls of others remain, the caller of the first one becomes the caller of the request.
         """
         for call, _ in self.waiters:
             if is_gone(call):
@@ -146,30 +127,10 @@ class FairQueue:
         return self._length
 
     def push(self, requests: Iterable[QueuedRequest]) -> None:
-        """Adds requests, each at the end of the requests of its caller."""
+        """Adds requests, each at the end of the requests of its caller; those that are `alone`, before all others."""
         for request in requests:
-            self._by_caller.setdefault(request.caller, deque()).append(request)
+            (self._retries if request.alone else self._by_caller.setdefault(request.caller, deque())).append(request)
             self._length += 1
-
-    def push_first(self, requests: Sequence[QueuedRequest]) -> None:
-        """Puts requests back at the front of the queue, because a replica did not process them.
-
-        Requests marked as `alone`, each of which must form its own batch, come first. The others are added directly
-        behind all marked requests of the queue.
-        """
-        together = [request for request in requests if not request.alone]
-        for request in reversed(together):
-            self._by_caller.setdefault(request.caller, deque()).appendleft(request)
-            self._by_caller.move_to_end(request.caller, last=False)
-        self._retries.extendleft(request for request in reversed(requests) if request.alone)
-        self._length += len(requests)
-
-    def push_alone(self, requests: Sequence[QueuedRequest]) -> None:
-        """Adds requests before all that are not `alone`, and marks them as such, so that each forms its own batch."""
-        for request in requests:
-            request.alone = True
-            self._retries.append(request)
-        self._length += len(requests)
 
     def take(
         self, limit: int, accepts: Callable[[QueuedRequest], bool], awaited: set[QueuedRequest], *, idle: bool

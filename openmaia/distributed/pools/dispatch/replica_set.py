@@ -4,7 +4,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable, Coroutine, Mapping
-from contextlib import asynccontextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,23 +15,20 @@ from openmaia.core.errors import OpenMaiaError, UsageError
 from openmaia.distributed.failures import DEAD, last_line
 from openmaia.distributed.pools.replica import PoolSpec
 
-LAUNCHES = 3
-"""Number of times that a replica may die while it loads its model before it has to wait for RETRY_SECONDS."""
+_LAUNCHES = 3
+"""Number of times that a replica may die while it loads its model before it has to wait for _RETRY_SECONDS."""
 
-RETRY_SECONDS = 30.0
-"""Time in seconds until a replica that could not be loaded is loaded again."""
+_RETRY_SECONDS = 30.0
+"""Time until a replica that could not be loaded is loaded again."""
 
-STAGING_SECONDS = 900.0
-"""Longest time in seconds for which the replicas on a node wait for the first one to load."""
+_OUTPUT_SECONDS = 2.0
+"""Time between two reads of the output of a replica that loads its model."""
 
-OUTPUT_SECONDS = 2.0
-"""Time in seconds between two reads of the output of a replica that loads its model."""
-
-MAX_NOTES = 100
+_MAX_NOTES = 100
 """Largest number of messages that are kept for the driver. Older ones are dropped."""
 
-PAUSE = 0.1
-"""Time in seconds between two checks of a replica that Ray is starting."""
+_PAUSE = 0.1
+"""Seconds between two checks of a replica that Ray is starting."""
 
 _log = logging.getLogger(__name__)
 
@@ -41,21 +38,20 @@ class ReplicaHandle:
     """The dispatcher's state of one replica. Times are in seconds on the clock of the event loop."""
 
     index: int
-    """The index of the replica in the pool. It is not used again after the replica has been removed."""
+    """It is not used again after the replica has been removed."""
     actor: Any
-    """The Ray actor handle."""
     started: bool = False
     """Whether Ray has started its process, for which a node must have room."""
     ready: bool = False
     """Whether its model is loaded."""
+    ready_since: float = 0.0
+    """Start of the time as a ready replica that is not yet part of the pool's statistics."""
     draining: bool = False
     """Whether it gets no more work, because it is about to end."""
     in_flight: int = 0
     """Number of batches (for language models: chats) that were sent and not answered."""
     exclusive: bool = False
     """Whether it processes a request that is retried alone, and must get no other work meanwhile."""
-    pace: float = 1.0
-    """Moving average of the time for a batch."""
     busy_since: float = 0.0
     """Start of the busy time that is not yet part of the pool's statistics. Not used while the replica is idle."""
     ended_at: float = 0.0
@@ -68,40 +64,29 @@ class ReplicaHandle:
     """Number of failed attempts to load the model since it was last ready."""
 
     def begin(self, now: float, *, exclusive: bool = False) -> None:
-        """Updates the state when a batch is sent to the replica.
-
-        Args:
-            now: Current time.
-            exclusive: Whether the batch is a request that is retried alone, during which no other batch may be sent.
-        """
+        """Updates the state when a batch is sent to the replica, after which `exclusive` keeps others away."""
         if self.in_flight == 0:
             self.busy_since = now
         self.in_flight += 1
         self.exclusive = exclusive
 
-    def end(self, began: float, now: float) -> float:
-        """Updates the state when a batch that was sent to the replica ends.
-
-        Args:
-            began: Time at which the batch was sent.
-            now: Current time.
+    def end(self, now: float) -> float:
+        """Updates the state when a batch ends.
 
         Returns:
-            The busy time since `busy_since`, in seconds, if no other batch runs on the replica. Otherwise 0, because
-            the busy time goes on.
+            The busy time since `busy_since`, or 0 if the replica has other batches, because the busy time goes on.
         """
         self.in_flight -= 1
         self.ended_at = now
         self.exclusive = False
-        self.pace += 0.3 * ((now - began) / (self.in_flight + 1) - self.pace)
         return 0.0 if self.in_flight else now - self.busy_since
 
 
 class ReplicaSet:
     """The replicas of one pool. It loads their models and detects that none of them can be loaded.
 
-    The driver owns the actors, and Ray restarts their processes (`max_restarts=-1`). This class then loads their models
-    again. All methods must be called in the same event loop.
+    The driver owns the actors, and Ray restarts their processes. This class then loads their models again. All methods
+    must be called in the same event loop.
 
     Args:
         spec: The description of the pool.
@@ -112,12 +97,11 @@ class ReplicaSet:
     def __init__(self, spec: PoolSpec, on_ready: Callable[[ReplicaHandle], None], on_broken: Callable[[], None]):
         self._spec, self._on_ready, self._on_broken = spec, on_ready, on_broken
         self._handles: dict[int, ReplicaHandle] = {}
-        self._staging = Staging()
         self._tasks: set[asyncio.Task[None]] = set()
         self.broken = ""
         """The error message if no replica of the pool can be loaded; empty otherwise."""
         self.deaths = 0
-        self._notes: deque[str] = deque(maxlen=MAX_NOTES)
+        self._notes: deque[str] = deque(maxlen=_MAX_NOTES)
 
     def __iter__(self):
         return iter(self._handles.values())
@@ -133,10 +117,7 @@ class ReplicaSet:
         return [handle for handle in self._handles.values() if handle.ready and not handle.draining]
 
     def update(self, actors: Mapping[int, Any]) -> None:
-        """Replaces the set by the replicas that the driver has now. The models of new replicas are loaded.
-
-        `actors` holds the Ray actor handles of the replicas, by index.
-        """
+        """Replaces the set by the replicas that the driver has now. The models of new replicas are loaded."""
         for index, actor in actors.items():
             if index not in self._handles:
                 self._handles[index] = ReplicaHandle(index, actor)
@@ -145,7 +126,7 @@ class ReplicaSet:
             del self._handles[index]
 
     def drain(self, index: int) -> None:
-        """Marks a replica as draining, so that it gets no more work. It may be ended when its `in_flight` is 0."""
+        """Marks a replica as draining. It may be ended when its `in_flight` is 0."""
         if index in self._handles:
             self._handles[index].draining = True
 
@@ -154,12 +135,11 @@ class ReplicaSet:
 
         Args:
             handle: The replica.
-            life: The value of `handle.life` (its number of deaths) when the failed work began.
+            life: The value of `handle.life` when the failed work began.
             kill: Whether to kill the process, for example because it hangs.
 
         Returns:
-            Whether the replica was marked as dead by this call. False if its death was handled before, or if the
-            replica was removed from the set.
+            False if this death was handled before, or if the replica was removed from the set.
         """
         if handle.life != life or handle.index not in self._handles:
             return False
@@ -198,13 +178,11 @@ class ReplicaSet:
             return
 
     async def _load(self, handle: ReplicaHandle) -> None:
-        """Loads the model of a replica. Raises UsageError if that fails, or if the process dies LAUNCHES times."""
         reason = ""
-        for _ in range(LAUNCHES):
-            node = await self._started(handle)
+        for _ in range(_LAUNCHES):
+            await self._started(handle)
             try:
-                async with self._staging.turn(node):
-                    await self._follow(handle, asyncio.ensure_future(handle.actor.load.remote()))
+                await self._follow(handle, asyncio.ensure_future(handle.actor.load.remote()))
                 return
             except RayTaskError as error:
                 cause = error.cause if isinstance(error.cause, OpenMaiaError) else None
@@ -213,49 +191,43 @@ class ReplicaSet:
             except DEAD as error:
                 reason = last_line(error)
                 handle.started = False
-        raise UsageError(f"the {self._spec.role} died {LAUNCHES} times while it was loaded: {reason}")
+        raise UsageError(f"the {self._spec.role} died {_LAUNCHES} times while it was loaded: {reason}")
 
     async def _follow(self, handle: ReplicaHandle, loading: asyncio.Future[None]) -> None:
-        """Waits until a model is loaded, and collects the output of the replica meanwhile."""
         is_over = False
         while not is_over:
-            is_over = bool((await asyncio.wait([loading], timeout=OUTPUT_SECONDS))[0])
+            is_over = bool((await asyncio.wait([loading], timeout=_OUTPUT_SECONDS))[0])
             with suppress(RayError, TimeoutError):  # the process has died, or a library keeps it from answering
-                lines = await asyncio.wait_for(handle.actor.output.remote(), OUTPUT_SECONDS)
+                lines = await asyncio.wait_for(handle.actor.output.remote(), _OUTPUT_SECONDS)
                 self._notes.extend(f"{self._spec.role}-{handle.index}: {line}" for line in lines)
         await loading
 
-    async def _started(self, handle: ReplicaHandle) -> str:
-        """Waits until Ray has started or restarted the actor. Returns the id of its node."""
+    async def _started(self, handle: ReplicaHandle) -> None:
         while True:
             try:
-                node = await handle.actor.node.remote()
+                await handle.actor.node.remote()
                 handle.started = True
-                return node
+                return
             except ActorUnavailableError:
-                await asyncio.sleep(PAUSE)
+                await asyncio.sleep(_PAUSE)
 
     async def _could_not_load(self, handle: ReplicaHandle, error: UsageError) -> None:
         """Reports that a replica could not be loaded, and waits until it is time to try again.
 
         If no replica is ready and none could be loaded, the pool is broken: waiting and new requests fail at once. A
         replica that has been ready before is given up only after a second failure in a row, and one that has not
-        started after RETRY_SECONDS waits for room on a node and does not count.
-
-        Args:
-            handle: The replica.
-            error: Says why the replica could not be loaded.
+        started after _RETRY_SECONDS waits for room on a node and does not count.
         """
         if not self._is_in_use(handle):
             return  # the replica was ended while it was loading
         handle.failures += 1
         note = (
-            f"a replica of the {self._spec.role} could not be loaded, next try in {RETRY_SECONDS:g} s: {error.message}"
+            f"a replica of the {self._spec.role} could not be loaded, next try in {_RETRY_SECONDS:g} s: {error.message}"
         )
         _log.warning("%s", note)
         self._notes.append(note)
         self._give_up(error, list(self))
-        await asyncio.sleep(RETRY_SECONDS)
+        await asyncio.sleep(_RETRY_SECONDS)
         if self._is_in_use(handle):
             self._give_up(error, [one for one in self if one.started or one.failures])
 
@@ -263,51 +235,6 @@ class ReplicaSet:
         return self._handles.get(handle.index) is handle and not handle.draining
 
     def _give_up(self, error: UsageError, replicas: list[ReplicaHandle]) -> None:
-        """Marks the pool as broken if it has no ready replica and none of `replicas` could be loaded."""
         if not any(one.ready for one in self) and all(one.failures > one.has_served for one in replicas):
             self.broken = error.message
             self._on_broken()
-
-
-class Staging:
-    """Lets one replica of a pool load its model first on each node. The others then find the weights in the file cache.
-
-    Args:
-        patience: Longest wait in seconds for the first replica.
-    """
-
-    def __init__(self, patience: float = STAGING_SECONDS):
-        self._patience = patience
-        self._staged: set[str] = set()
-        self._first: dict[str, asyncio.Lock] = {}
-
-    @asynccontextmanager
-    async def turn(self, node: str):
-        """Context manager that waits until a replica may load its model on a node. The model is loaded in the block.
-
-        The first replica on a node does not wait. The others wait until it has loaded its model, but at most `patience`
-        seconds. If it fails to load, one of the waiting replicas takes its place.
-
-        Args:
-            node: The id of the node.
-        """
-        is_first = await self._wait(node)
-        try:
-            yield
-            self._staged.add(node)
-        finally:
-            if is_first:
-                self._first[node].release()
-
-    async def _wait(self, node: str) -> bool:
-        lock = self._first.setdefault(node, asyncio.Lock())
-        if node in self._staged:
-            return False
-        try:
-            await asyncio.wait_for(lock.acquire(), self._patience)
-        except TimeoutError:
-            return False
-        if node in self._staged:
-            lock.release()
-            return False
-        return True

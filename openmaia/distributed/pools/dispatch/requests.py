@@ -14,7 +14,7 @@ from openmaia.distributed.pools.statistics import PoolStatistics
 
 
 class RequestTracker:
-    """Tracks each request to a pool (the replicas of one model) from its arrival to its answer.
+    """Tracks each request to a pool from its arrival to its answer.
 
     Args:
         spec: The description of the pool, with its limits.
@@ -40,11 +40,7 @@ class RequestTracker:
         self._counts, self._spawn, self._on_queued = counts, spawn, on_queued
 
     async def submit(self, caller: str, method: str, payload: Any, keys: Sequence[str], size: int) -> Answers:
-        """Queues the requests of one call, or finds their answers in the cache, and waits for all answers.
-
-        The arguments are those of `Dispatcher.submit`, except that `payload` is the object reference of the list of
-        requests.
-        """
+        """See `Dispatcher.submit`, except that `payload` is the object reference itself."""
         self.admission.enter(caller, len(keys), size)
         self._counts.requests += len(keys)
         call = PendingCall.of(caller, len(keys))
@@ -63,18 +59,8 @@ class RequestTracker:
         return await self._wait(call)
 
     async def wait_for_lease(self, caller: str, conversation: str, alone: bool = False) -> Any:
-        """Waits until a chat (a request to continue a conversation) may be sent to a replica of the language model.
-
-        The replica is the one to which the conversation is assigned, see `AffinityRouter`.
-
-        Args:
-            caller: The unique name of the caller, such as an attempt to run an investigation.
-            conversation: The id of the conversation.
-            alone: Whether to wait until the replica is idle. Otherwise, room for one more chat is enough.
-
-        Returns:
-            A `ReplicaLease`, the permission to send the chat.
-        """
+        """Waits until a chat may be sent to the replica of its conversation, and returns the `ReplicaLease`. See
+        `Dispatcher.acquire`."""
         self._counts.requests += 1
         call = PendingCall.of(caller, 1)
         request = QueuedRequest(
@@ -90,10 +76,7 @@ class RequestTracker:
         return (await self._wait(call)).values[0]
 
     def take_answer(self, request: QueuedRequest, value: Any) -> None:
-        """Ends a request with the value that a replica has returned for it.
-
-        The request fails if the value is a `LostRequest`: the replica could not read the data of the request.
-        """
+        """Ends a request with the value that a replica has returned for it."""
         if isinstance(value, LostRequest):
             self.fail(request, "lost", lost(value))
         else:
@@ -106,30 +89,27 @@ class RequestTracker:
         request.fail(error)
 
     def count_failure(self, cause: str) -> None:
-        """Adds one to the number of requests that failed for a cause, a key of `PoolStatistics.failures`."""
+        """Counts a failure by its cause, a key of `PoolStatistics.failures`."""
         self._counts.failures[cause] = self._counts.failures.get(cause, 0) + 1
 
-    def retry_alone(self, batch: list[QueuedRequest]) -> None:
-        """Queues the requests of a failed batch again, so that each forms its own batch."""
+    def queue_again(self, batch: list[QueuedRequest], *, alone: bool = False) -> None:
+        """Queues the requests of a failed batch again. If `alone`, each forms its own batch."""
         now = asyncio.get_running_loop().time()
         for request in batch:
-            request.queued_at = now
-        self.queue.push_alone(batch)
+            request.queued_at, request.alone = now, request.alone or alone
+        self.queue.push(batch)
         self._on_queued()
 
     def leave(self, caller: str) -> None:
-        """Removes the requests, conversations and reservations of a caller that has ended or died.
-
-        A reservation keeps room in the pool for requests that have not arrived yet.
-        """
+        """Removes the requests, conversations and reservations of a caller that has ended or died."""
         self._withdraw(caller, lambda call: call.caller == caller, ServiceError(f"{caller} has left"))
         self.affinity.forget(caller)
         self.admission.leave(caller)
 
     def fail_all(self, error: OpenMaiaError) -> None:
-        """Fails all queued requests with an error, because no replica can be loaded.
+        """Fails all queued requests, because no replica can be loaded.
 
-        It also admits the callers that wait until the pool has room for their requests. These requests then fail, too.
+        Callers that wait for admission are admitted, and then fail, too.
         """
         for request in self.queue.clear():
             self.fail(request, "unusable", error)
@@ -176,11 +156,8 @@ class RequestTracker:
 
     def _enqueue(self, request: QueuedRequest) -> None:
         request.queued_at = asyncio.get_running_loop().time()
-        self._push(request)
+        self.queue.push([request])
         self._on_queued()
-
-    def _push(self, request: QueuedRequest) -> None:
-        (self.queue.push_alone if request.alone else self.queue.push)([request])
 
     def _finish(self, request: QueuedRequest, value: Any) -> None:
         self._close(request)
@@ -189,21 +166,15 @@ class RequestTracker:
         request.answer(value)
 
     def _withdraw(self, caller: str, is_gone: Callable[[PendingCall], bool], reason: Exception) -> None:
-        """Removes calls, and those queued requests for which no other call waits.
-
-        Args:
-            caller: The caller of the calls.
-            is_gone: Returns whether a call is to be removed.
-            reason: The error with which the removed calls end.
-        """
+        """Removes the calls that are gone, and those queued requests for which no other call waits."""
         waiting = self.queue.drop(caller)
         for request in {*waiting, *self._under_way.values()}:
             request.forget(is_gone, reason)
         for request in waiting:
-            if not request.waiters:
-                self._drop(request)
+            if request.waiters:
+                self.queue.push([request])
             else:
-                self._push(request)
+                self._drop(request)
 
     def _drop(self, request: QueuedRequest) -> None:
         self._counts.dropped += 1

@@ -34,7 +34,6 @@ CONFIG_KEYS = {
     "max_num_seqs": "backbone.concurrency",
     "limit_mm_per_prompt": "backbone.images_per_prompt",
     "tensor_parallel_size": "backbone.vllm.tensor_parallel",
-    "pipeline_parallel_size": "backbone.vllm.pipeline_parallel",
     "gpu_memory_utilization": "backbone.vllm.memory_fraction",
     "kv_cache_memory_bytes": "pools.backbone.kv_cache_gb",
     "quantization": "backbone.vllm.quantization",
@@ -136,7 +135,6 @@ def _arguments(config: BackboneConfig, gpu_share: float) -> dict[str, Any]:
             "audio": 0,
         },
         "tensor_parallel_size": engine.tensor_parallel,
-        "pipeline_parallel_size": engine.pipeline_parallel,
         "quantization": engine.quantization or None,
         "dtype": engine.dtype,
         "tokenizer_mode": engine.tokenizer_mode,
@@ -153,12 +151,12 @@ def _arguments(config: BackboneConfig, gpu_share: float) -> dict[str, Any]:
 
 
 def _platform(config: BackboneConfig, gpu_share: float) -> dict[str, Any]:
-    parallel, stages = config.vllm.tensor_parallel, config.vllm.pipeline_parallel
-    # Inside a placement group, vLLM would start its processes by Ray, one per bundle. A replica on one node has a single
-    # bundle with all of its GPUs.
-    backend = {"distributed_executor_backend": "ray" if stages > 1 else "mp"} if parallel * stages > 1 else {}
+    parallel = config.vllm.tensor_parallel
+    # Inside a placement group, vLLM would start its processes by Ray, one per bundle. A replica has a single bundle with
+    # all of its GPUs.
+    backend = {"distributed_executor_backend": "mp"} if parallel > 1 else {}
     if current_platform.is_cpu():
-        if gpu_share and not current_platform.ray_device_key:  # a plugin of vLLM may let CPUs stand for the GPUs of Ray
+        if gpu_share:
             raise UsageError(
                 f"pools.backbone.num_gpus={gpu_share:g}, but the vLLM installed here is the one for CPUs; set it to 0, or "
                 'pip install -e ".[gpu]" into an environment of its own'
@@ -201,12 +199,10 @@ def _error_log(vllm_config: VllmConfig) -> Iterator[Path | None]:
     """Copies the errors that the engine's processes log inside the block to a temporary file.
 
     Yields:
-        The file. None if the user has configured vLLM's logging, or if the processes may run on other nodes, where they
-        would not find its config.
+        The file. None if the user has configured vLLM's logging.
     """
     settings = vllm_config.logging_config
-    is_spread = vllm_config.parallel_config.distributed_executor_backend == "ray"
-    if settings.pylogging_config_file or not settings.configure_logging or is_spread:
+    if settings.pylogging_config_file or not settings.configure_logging:
         yield None
         return
     with tempfile.TemporaryDirectory() as folder:

@@ -1,5 +1,5 @@
 "use strict";
-// The first page: loads the data, connects the search box, the keys and the map with the table, and follows a running sweep.
+// The first page: loads the data, connects the search box and the keys with the table, and follows a running sweep.
 const NEAR = 500; // units before and after the opened one whose order its page knows
 
 // Unit pages go through the units in the order of the table. The address of the table comes back with them.
@@ -40,10 +40,6 @@ function connectPage() {
     if (event.ctrlKey || event.metaKey || event.altKey || event.target.matches("input, select, textarea")) return;
     if (KEYS[event.key]) { event.preventDefault(); KEYS[event.key](); }
   });
-  document.addEventListener("selected", (event) => layerMap.select(event.detail));
-  layerMap.connect(document.getElementById("map"));
-  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", layerMap.draw);
-  window.addEventListener("resize", () => { clearTimeout(layerMap.timer); layerMap.timer = setTimeout(layerMap.draw, 150); });
   window.addEventListener("hashchange", () => { restore(); });
 }
 
@@ -93,8 +89,6 @@ async function start() {
   openmaia.listeners.push((what) => what === "texts" && textsArrived());
   connectPage();
   choose();
-  layerMap.build();
-  document.dispatchEvent(new CustomEvent("selected", { detail: shown }));
   document.body.dataset.ready = "table";
   sortAhead();
   if (sessionStorage.getItem("openmaia.search")) { sessionStorage.removeItem("openmaia.search"); search().focus(); }
@@ -111,7 +105,6 @@ async function follow() {
   if (!openmaia.live || openmaia.live.version === (before ?? openmaia.table.version)) return;
   await openmaia.load(`data/table.js?${openmaia.live.version}`);
   await loadTexts(`?${openmaia.live.version}`);
-  layerMap.build();
   redraw(state.page);
 }
 

@@ -143,7 +143,6 @@ function redraw(page = 0) {
   state.page = Math.min(page, Math.max(0, Math.ceil(shown.length / PAGE) - 1));
   table.page(state.page).draw("page");
   writeAddress();
-  document.dispatchEvent(new CustomEvent("selected", { detail: shown }));
 }
 
 function makeTable() {

@@ -1,4 +1,4 @@
-"""Collects captions for the images of an investigation: prompts, editing instructions and measurements."""
+"""Captions for the images of an investigation: prompts, editing instructions and measurements."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -8,46 +8,35 @@ from openmaia.core.documents import parse_json
 from openmaia.core.messages import Part
 from openmaia.runs.records import ImageEntry, Record, ToolCall
 
-OWN = "an image that the agent made"
+_OWN = "an image that the agent made"
 
 
 @dataclass(frozen=True, slots=True)
 class Captions:
-    """The captions of the images in the record of an investigation.
-
-    Each image is identified by its name in the agent's code, such as `image-3`. The dictionaries have these names as
-    keys.
-    """
+    """Captions of the images in a record, by the name in the agent's code, such as `image-3`."""
 
     entries: dict[str, ImageEntry] = field(default_factory=dict[str, ImageEntry])
-    """The record's entry of each image, with its activation and mask: the last one if several tool calls have one."""
+    """The entry of each image: the last one if several tool calls have one."""
     texts: dict[str, str] = field(default_factory=dict[str, str])
-    """The text of each image: its prompt, "prompt → editing instruction", or for an exemplar "top 1"."""
+    """The prompt, "prompt → editing instruction", or for an exemplar "top 1"."""
     measured: set[str] = field(default_factory=set[str])
-    """Names of images that were passed to `call_neuron` or `edit_images`. These tools return each of them again under a
-    new name."""
+    """Images that were passed to `call_neuron` or `edit_images`, which return each of them again under a new name."""
 
     @classmethod
     def of(cls, record: Record) -> "Captions":
-        """Collects the captions of a record's images from the tool calls of all turns."""
+        """Collects the captions from the tool calls of all turns."""
         captions = cls()
         for call in (call for turn in record.turns for call in turn.calls):
             captions.entries.update((entry.id, entry) for entry in call.entries)
-            texts = captions._texts(call.name, arguments(call))
+            texts = captions._texts(call.name, parse_arguments(call))
             captions.texts.update((entry.id, text) for entry, text in zip(call.entries, texts, strict=False))
             if call.name in ("call_neuron", "edit_images"):
-                captions.measured.update(references(arguments(call)))
+                captions.measured.update(find_references(parse_arguments(call)))
         return captions
 
     def _texts(self, name: str, values: Sequence[Any]) -> Iterator[str]:
-        """Yields the texts of the images that a call returned, in their order.
-
-        Texts at the end may be missing, because agents may pass any arguments.
-
-        Args:
-            name: The name of the tool.
-            values: The positional arguments of the call.
-        """
+        """Yields the texts of the images that a call returned. Those at the end may be missing: agents may pass any
+        arguments."""
         first, second = (_as_list(values[n]) if n < len(values) else [] for n in (0, 1))
         match name:
             case "text2image":
@@ -66,24 +55,20 @@ class Captions:
     def _text(self, image: Any) -> str:
         if isinstance(image, str):
             return image
-        name = next(references(image), None)
-        return OWN if name is None else self.texts.get(name, "")
+        name = next(find_references(image), None)
+        return _OWN if name is None else self.texts.get(name, "")
 
 
-def arguments(call: ToolCall) -> list[Any]:
-    """Returns the positional arguments of a tool call; an empty list if they are not valid JSON."""
+def parse_arguments(call: ToolCall) -> list[Any]:
+    """Returns the positional arguments of a tool call; none if they are not valid JSON."""
     try:
         return _as_list(parse_json(call.arguments))
     except ValueError:
         return []
 
 
-def references(value: Any) -> Iterator[str]:
-    """Yields the names of all images in the arguments of a tool call, also in nested lists.
-
-    Args:
-        value: The parsed JSON arguments. An image is a dictionary whose key `image` holds its name.
-    """
+def find_references(value: Any) -> Iterator[str]:
+    """Yields the names of all images in parsed arguments, also in nested lists."""
     remaining = [value]
     while remaining:
         item = remaining.pop()
@@ -95,15 +80,9 @@ def references(value: Any) -> Iterator[str]:
                 yield name
 
 
-def labels(calls: Sequence[ToolCall]) -> Iterator[str]:
-    """Yields for each displayed image the label directly before it, such as "[image-3, masked]".
-
-    A label is a text in square brackets. An image without one gets an empty string. These labels are not those of the
-    agent's answer.
-
-    Args:
-        calls: The tool calls of a turn, in the order in which they displayed images.
-    """
+def find_image_labels(calls: Sequence[ToolCall]) -> Iterator[str]:
+    """Yields for each displayed image the text in square brackets directly before it, such as "[image-3, masked]", or
+    ""."""
     for call in calls:
         before: Part = ""
         for part in call.shown:

@@ -1,4 +1,4 @@
-"""Prepares the claims on a unit's page: each label of the answer, its test images, and the turns that support it."""
+"""The labels on a unit's page, each with its test images and the turns that support it."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -7,41 +7,37 @@ from functools import lru_cache
 from statistics import fmean
 
 from openmaia.core.images import EncodedImage
-from openmaia.reporting.browser.unit.captions import arguments
+from openmaia.reporting.browser.unit.captions import parse_arguments
 from openmaia.reporting.browser.unit.observation import ImageView, Viewer
 from openmaia.reporting.browser.unit.scored import EvaluationView, ScoredImage
 from openmaia.runs.records import ImageEntry, Record, Turn
 
-TESTED, SUPPORTING, EXEMPLARS = 6, 4, 8
-"""Maximum numbers of images that are shown: of the test of a label, of a supporting turn, and of a unit's exemplars
-(the dataset images that excite it most)."""
+_TESTED, _SUPPORTING, EXEMPLARS = 6, 4, 8
+"""Maximum numbers of images: of the test of a label, of a supporting turn, and of exemplars."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SupportingTurn:
-    """The measurements of one turn on images that test a label of the answer.
+    """The measurements of one turn on images of a label.
 
-    The agent's code can name the hypothesis that an image tests. In this case, the image tests the label if the
-    hypothesis contains the words of the label and does not begin with "not". If no hypothesis is named, the image tests
-    the label if its prompt or editing instruction contains these words.
+    An image is one of the label if the hypothesis that it tests contains the words of the label and does not begin with
+    "not". Without a hypothesis, its prompt or editing instruction must contain them.
     """
 
     turn: int
-    """The number of the turn, from 1."""
+    """From 1."""
     images: tuple[ImageView, ...]
-    """The most activating of the images that test the label."""
+    """The most activating images of the label."""
     count: int
-    """Number of all images of the turn that test the label."""
+    """Number of all images of the label."""
     mean: float
-    """Mean activation on these `count` images."""
     others: int
-    """Number of the other images that the turn measured."""
+    """Number of other images that the turn measured."""
     others_mean: float | None
-    """Mean activation on the other images; None if there are none."""
 
     @property
     def text(self) -> str:
-        """A text with two mean activations of the turn: on the images that test the label, and on its other images."""
+        """Both means in words."""
         noun = "image" if self.count == 1 else "images"
         versus = f", {self.others} others {self.others_mean:.3g}" if self.others_mean is not None else ""
         return f"{self.count} {noun} of it, mean activation {self.mean:.3g}{versus}"
@@ -49,30 +45,20 @@ class SupportingTurn:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClaimView:
-    """A label of the agent's answer about a unit, with its evidence, for the unit's page in a report.
-
-    The evidence consists of the images on which the label was tested after the investigation, and of the agent's turns
-    with measurements on images that test the label.
-    """
+    """A label, with its evidence."""
 
     label: str
     tested: tuple[ScoredImage, ...] = ()
-    """Images that were generated from the label for the evaluation."""
+    """Its positive images."""
     auc: float | None = None
-    """The AUC of the label's images against matched neutral images; None if the label was not tested."""
+    """Against matched neutral images; None if the label was not tested."""
     support: tuple[SupportingTurn, ...] = ()
     listed: tuple[int, ...] = ()
     """The numbers of the turns whose hypotheses contain the label."""
 
 
-def claims(record: Record, evaluation: EvaluationView | None, viewer: Viewer) -> tuple[ClaimView, ...]:
-    """Returns the labels of the agent's answer, in order, each with its test images and its supporting turns.
-
-    Args:
-        record: The record of the investigation.
-        evaluation: The results of the test of the answer. None if it was not tested.
-        viewer: Prepares images for the page.
-    """
+def make_claim_views(record: Record, evaluation: EvaluationView | None, viewer: Viewer) -> tuple[ClaimView, ...]:
+    """Returns the labels of the answer in order. `evaluation` is None if they were not tested."""
     return tuple(_claim(label, record, evaluation, viewer) for label in record.labels)
 
 
@@ -81,7 +67,7 @@ def _claim(label: str, record: Record, evaluation: EvaluationView | None, viewer
     by_label: dict[str, float | None] = (evaluation.scores.get("auc_by_label") or {}) if evaluation else {}
     return ClaimView(
         label=label,
-        tested=tuple(sorted(tested[:TESTED], key=lambda image: -image.activation)),
+        tested=tuple(sorted(tested[:_TESTED], key=lambda image: -image.activation)),
         auc=by_label.get(label),
         support=tuple(_support(label, record.turns, viewer)),
         listed=tuple(turn.index + 1 for turn in record.turns if any(_holds(each, label) for each in turn.hypotheses)),
@@ -100,7 +86,7 @@ def _support(label: str, turns: Sequence[Turn], viewer: Viewer) -> Iterator[Supp
         yield SupportingTurn(
             turn=turn.index + 1,
             # Outlines cannot be seen at this size. The turn has them.
-            images=tuple(viewer.measured_image(entry, with_mask=False) for entry in about[:SUPPORTING]),
+            images=tuple(viewer.measured_image(entry, with_mask=False) for entry in about[:_SUPPORTING]),
             count=len(about),
             mean=fmean(map(_value, about)),
             others=len(others),
@@ -109,11 +95,6 @@ def _support(label: str, turns: Sequence[Turn], viewer: Viewer) -> Iterator[Supp
 
 
 def _is_about(entry: ImageEntry, label: str, viewer: Viewer) -> bool:
-    """Returns whether an image tests a label.
-
-    If the agent named the hypothesis that the image tests, this hypothesis must contain the words of the label and must
-    not begin with "not". Otherwise the prompt of the image must contain the words of the label.
-    """
     if entry.hypothesis:
         return not entry.hypothesis.startswith("not ") and _holds(entry.hypothesis, label)
     return _holds(viewer.captions.texts.get(entry.id, ""), label)
@@ -133,25 +114,24 @@ def _value(entry: ImageEntry) -> float:
     return float(entry.activation["value"]) if entry.activation else 0.0
 
 
-def top_entries(record: Record) -> Sequence[ImageEntry]:
-    """Returns the top exemplars of a record's unit, the most activating first; empty if the agent requested none."""
+def find_top_entries(record: Record) -> Sequence[ImageEntry]:
+    """Returns the entries of the top exemplars, the most activating first; none if the agent requested none."""
     for call in (call for turn in record.turns for call in turn.calls):
-        if call.name == "dataset_exemplars" and call.entries and arguments(call) == ["top"]:
+        if call.name == "dataset_exemplars" and call.entries and parse_arguments(call) == ["top"]:
             return call.entries
     return ()
 
 
-def exemplars(record: Record, viewer: Viewer, count: int = EXEMPLARS) -> tuple[ImageView, ...]:
-    """Returns at most `count` top exemplars of a record's unit, with outlines around the areas where it responds."""
-    return tuple(viewer.measured_image(entry) for entry in top_entries(record)[:count])
+def show_exemplars(record: Record, viewer: Viewer, count: int = EXEMPLARS) -> tuple[ImageView, ...]:
+    """Returns at most `count` top exemplars, outlined."""
+    return tuple(viewer.measured_image(entry) for entry in find_top_entries(record)[:count])
 
 
-def exemplar_images(record: Record, count: int) -> list[tuple[EncodedImage, bytes | None]]:
-    """Returns the first `count` top exemplars of a record's unit as pairs of an image and a mask.
+def find_exemplar_images(record: Record, count: int) -> list[tuple[EncodedImage, bytes | None]]:
+    """Returns the first `count` top exemplars with stored images, each with its mask or None.
 
-    Exemplars whose images were not stored are left out. The mask says where the unit responds, with one bit per pixel,
-    packed row by row. It is None if the exemplar has none.
+    A mask has one bit per pixel, packed row by row.
     """
     images = record.images
-    found = [(images.get(entry.original), entry.mask) for entry in top_entries(record)[:count]]
+    found = [(images.get(entry.original), entry.mask) for entry in find_top_entries(record)[:count]]
     return [(image, mask) for image, mask in found if image is not None and image.data]

@@ -1,4 +1,4 @@
-"""Prepares the turns of an investigation (the agent's replies and experiments) for the page of its unit."""
+"""The turns of an investigation on the page of its unit."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -6,23 +6,22 @@ from dataclasses import dataclass
 from itertools import zip_longest
 
 from openmaia.agent.tasks.grammar import DESCRIBED, FENCE, headings
-from openmaia.reporting.browser.unit.observation import Block, ImageView, MeasuredImages, ToolUse, Viewer, tool_uses
+from openmaia.reporting.browser.unit.observation import Block, ImageView, MeasuredImages, ToolUse, Viewer, group_calls
 from openmaia.runs.records import Turn
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HypothesisChanges:
-    """The hypotheses that the agent lists in a turn, compared with its previous list."""
+    """A list of hypotheses, compared with the previous one."""
 
     current: tuple[tuple[str, bool], ...]
     """Each hypothesis, and whether it is new."""
     dropped: tuple[str, ...]
-    """The previous hypotheses that are no longer in the list."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TurnView:
-    """What the page of a unit shows of one turn: a reply of the agent, and the output of its experiment."""
+    """What the page shows of one turn."""
 
     turn: Turn
     prose: tuple[tuple[str, str], ...]
@@ -30,18 +29,12 @@ class TurnView:
     code_lines: int
     hypotheses: HypothesisChanges
     blocks: tuple[Block, ...]
-    """The output of the experiment."""
     measured: tuple[MeasuredImages, ...]
-    """The images that tool calls made or measured but that were not displayed, by call."""
     used: tuple[ToolUse, ...]
-    """The calls of tools. Successive calls of one tool with the same outcome are one entry."""
 
     @property
     def highest(self) -> ImageView | None:
-        """The image with the highest activation among those that the page shows of the turn.
-
-        None if the activation of none of these images was measured.
-        """
+        """The shown image with the highest activation; None if none was measured."""
         shown = [image for block in self.blocks for image in block.images]
         shown += [image for measured in self.measured for image in measured.first]
         known = [image for image in shown if image.activation]
@@ -49,12 +42,12 @@ class TurnView:
 
     @property
     def images(self) -> int:
-        """The number of images that the tool calls of the turn returned or displayed, all calls together."""
+        """The number of images that its tool calls returned or displayed."""
         return sum(use.images for use in self.used)
 
 
-def conversation(turns: Sequence[Turn], viewer: Viewer) -> Iterator[TurnView]:
-    """Prepares the turns of an investigation, in order, for the page of its unit. `viewer` prepares their images."""
+def make_turn_views(turns: Sequence[Turn], viewer: Viewer) -> Iterator[TurnView]:
+    """Prepares the turns of an investigation."""
     before: tuple[str, ...] = ()
     for turn in turns:
         yield TurnView(
@@ -64,7 +57,7 @@ def conversation(turns: Sequence[Turn], viewer: Viewer) -> Iterator[TurnView]:
             hypotheses=_changes(before, turn.hypotheses),
             blocks=tuple(viewer.blocks(turn)),
             measured=tuple(viewer.measured(turn)),
-            used=tuple(tool_uses(turn.calls)),
+            used=tuple(group_calls(turn.calls)),
         )
         before = turn.hypotheses or before
 
@@ -83,7 +76,6 @@ def _normalised(text: str) -> str:
 
 
 def _sections(turn: Turn) -> Iterator[tuple[str, str]]:
-    """Yields name and text of each section of the reply, without the code and the parsed list of hypotheses."""
     prose = _prose(turn)
     marks = list(headings(DESCRIBED).finditer(prose))
     start = prose[: marks[0].start()] if marks else prose
@@ -97,7 +89,6 @@ def _sections(turn: Turn) -> Iterator[tuple[str, str]]:
 
 
 def _prose(turn: Turn) -> str:
-    """Returns the reply without its code and the Markdown fence around the code."""
     before, code, after = turn.reply.partition(turn.code) if turn.code else (turn.reply, "", "")
     if not code:
         return turn.reply

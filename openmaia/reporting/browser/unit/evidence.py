@@ -1,49 +1,40 @@
-"""Prepares the section of a unit's page that shows the evidence for the answer.
-
-The evidence has two parts. One is whether the agent's experiments meet the requirements of its task. The other is a
-test that the program makes after the answer: it measures the unit on new images of each label, and on near misses,
-which show the same scenes with one thing changed so that the label no longer holds.
-"""
+"""The section of a unit's page with the evidence for the answer."""
 
 from dataclasses import dataclass
 
 from openmaia.reporting.browser.unit.pictures import PagePictures
-from openmaia.reporting.browser.unit.scored import ScoredImage, share
+from openmaia.reporting.browser.unit.scored import ScoredImage, compute_share
 from openmaia.runs.evidence import Confirmation, ConfirmationSample, Evidence
 from openmaia.runs.records import Record
 
-STATES = {"met": "met", "missing": "not met", "unverified": "cannot be checked"}
+_STATES = {"met": "met", "missing": "not met", "unverified": "cannot be checked"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EvidenceView:
-    """What the section about the evidence for an answer shows on the page of a unit."""
+    """What the section shows."""
 
     evidence: Evidence
     auc: float | None = None
-    """AUC of the images of all labels against their near misses; None if images of one kind are missing. Near misses
-    show the same scenes with one thing changed, so that the label does not describe them."""
+    """AUC of the images of all labels against their near misses; None if there are none of one kind."""
     by_label: tuple[tuple[str, float | None], ...] = ()
-    """Each label with the AUC of its own images against their near misses; None if images of one kind are missing."""
+    """Each label with its AUC."""
     pairs: tuple[tuple[ScoredImage, ScoredImage], ...] = ()
-    """Each image of a label with its near miss, in which the label does not hold. Both are generated with one seed."""
+    """Each image of a label with its near miss, generated with the same seed."""
 
     @property
     def verdict(self) -> str:
-        """Whether the task's requirements on the experiments are met, in words; empty if nothing was required."""
-        return STATES.get(self.evidence.state, "")
+        """Whether the requirements are met, in words; empty if nothing was required."""
+        return _STATES.get(self.evidence.state, "")
 
     @property
     def is_empty(self) -> bool:
-        """Whether there is no evidence for the answer to show on the page of the unit."""
+        """Whether there is nothing to show."""
         return not (self.evidence.checks or self.evidence.tested or self.pairs)
 
 
-def evidence_view(record: Record, pictures: PagePictures) -> EvidenceView:
-    """Returns the evidence for the answer in a record, in the form that the page of its unit shows.
-
-    `pictures` embeds images in the page.
-    """
+def make_evidence_view(record: Record, pictures: PagePictures) -> EvidenceView:
+    """Prepares the evidence in a record for the page."""
     test = record.confirmation
     if test is None:
         return EvidenceView(evidence=record.evidence)
@@ -65,7 +56,7 @@ def _pairs(test: Confirmation, pictures: PagePictures) -> tuple[tuple[ScoredImag
             missing_terms=sample.missing_terms,
             verdict=near_miss or percentile,
             activation=sample.activation,
-            share=share(sample.activation, high),
+            share=compute_share(sample.activation, high),
         )
 
     images = [tested(sample) for sample in test.samples]

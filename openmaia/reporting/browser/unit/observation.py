@@ -1,56 +1,54 @@
-"""Prepares the output of an agent's experiments for the page of a unit: texts, displayed images and measured images."""
+"""The output of experiments on the page of a unit: texts, displayed and measured images."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby
 
 from openmaia.core.images import EncodedImage
-from openmaia.reporting.browser.unit.captions import Captions, arguments, labels, references
+from openmaia.reporting.browser.unit.captions import Captions, find_image_labels, find_references, parse_arguments
 from openmaia.reporting.browser.unit.pictures import PagePictures, Picture
 from openmaia.runs.records import ImageEntry, ToolCall, Turn
 
-LINES = 30
-"""Number of lines of a printed text that the page of a unit shows. The rest is collapsed."""
+_LINES = 30
+"""Number of lines of a printed text that are not collapsed."""
 DISPLAYED, MEASURED = 16, 8
-"""Number of displayed images of a turn, and of measured images of a call, that are shown. Of the others only the prompts
-and activations are listed, so that a page stays small however many images an experiment makes."""
+"""Numbers of images shown: of the displayed ones of a turn, and the measured ones of a call. The others are listed in
+words, so that a page stays small however many images an experiment makes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImageView:
-    """An image on the page of a unit: one that an experiment displayed, or one that its tool calls returned."""
+    """An image that an experiment displayed, or that its tool calls returned."""
 
     picture: Picture
     note: str = ""
-    """The line that was printed immediately before the image."""
+    """The line that was printed immediately before it."""
     name: str = ""
-    """The image's name in the agent's code. For a displayed image, ", original" or ", masked" follows."""
+    """Its name in the agent's code, for a displayed image with ", original" or ", masked"."""
     caption: str = ""
-    """The prompt or the editing instruction; empty if there is none."""
     activation: Mapping[str, float | bool] | None = None
-    """What the agent was told about the unit's activation on the image: the activation under the key `value`, and if
-    known `percentile` and others (`openmaia.agent.tools.image_registry.describe_activation`). None if not measured."""
+    """As the agent was told (`openmaia.agent.tools.image_registry.describe_activation`); None if not measured."""
 
     @property
     def seen(self) -> str:
-        """The caption or name of the image and its activation, as a text for screen readers."""
+        """Caption or name with the activation, for screen readers."""
         value = f", activation {self.activation['value']:.3g}" if self.activation else ""
         return f"{self.caption or self.name or 'image'}{value}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Block:
-    """A part of an observation (the output of an experiment): either a text or successive images."""
+    """A part of an observation: either a text or successive images."""
 
     head: str = ""
-    """The lines of the text that are shown."""
+    """The lines that are shown."""
     rest: str = ""
     """The further lines, which are collapsed."""
     rest_lines: int = 0
     """Number of lines in `rest`."""
     images: list[ImageView] = field(default_factory=list[ImageView])
     more: str = ""
-    """The displayed images that the page does not show, with a line of text for each."""
+    """A line for each displayed image that is not shown."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,50 +56,42 @@ class MeasuredImages:
     """The images that a tool call made or measured and that were not displayed, in descending order of activation."""
 
     tool: str
-    """The name of the tool that was called."""
     first: tuple[ImageView, ...]
-    """The images that are shown."""
     rest: str
-    """The further images, a line with activation and prompt for each."""
+    """A line for each image that is not shown."""
     count: int
-    """The number of images."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolUse:
-    """Successive calls of one tool in a turn, all with the same outcome (success or the same error)."""
+    """Successive calls of one tool in a turn with the same outcome."""
 
     name: str
-    """The name of the tool."""
     calls: int
-    """Number of calls."""
     images: int
-    """Number of images that the calls returned or displayed."""
+    """Number of images that they returned or displayed."""
     seconds: float
-    """Duration of all these calls together."""
     error: str
-    """The error message that all of these calls returned; empty if they succeeded."""
+    """Empty if they succeeded."""
 
 
 @dataclass(frozen=True, slots=True)
 class Viewer:
-    """Converts the turns of one investigation to the texts and images that the page of its unit shows."""
+    """Converts turns of one investigation to texts and images of its page."""
 
     images: Mapping[str, EncodedImage]
-    """The images of the investigation's record, by digest."""
+    """By digest."""
     captions: Captions
-    """The prompts and measurements of these images."""
     pictures: PagePictures
-    """Embeds the images in the page."""
 
     def blocks(self, turn: Turn) -> list[Block]:
-        """Returns the texts and images of a turn's observation (the output that the agent received), in order.
+        """Returns the parts of a turn's observation.
 
         A single line of at most 100 characters that was printed immediately before an image becomes the image's note.
         An image that was displayed plain and then with its mask is shown once, with an outline that can be hidden.
         """
         blocks: list[Block] = []
-        announced, text, shown = labels(turn.calls), "", 0
+        announced, text, shown = find_image_labels(turn.calls), "", 0
         for part in turn.observation:
             if isinstance(part, str):
                 text += part
@@ -110,7 +100,7 @@ class Viewer:
             printed = text.rstrip("\n").removesuffix(label).rstrip("\n")
             note, text = (printed, "") if _is_line(printed) else ("", "")
             if printed and not note:
-                blocks.append(folded(printed))
+                blocks.append(fold(printed))
             if not blocks or not (blocks[-1].images or blocks[-1].more):
                 blocks.append(Block())
             if shown >= DISPLAYED and not _is_again(blocks[-1].images, label):
@@ -119,11 +109,13 @@ class Viewer:
             before = len(blocks[-1].images)
             _append(blocks[-1].images, self._displayed(part, label, note))
             shown += len(blocks[-1].images) - before
-        return [*blocks, folded(text)] if text.strip() else blocks
+        return [*blocks, fold(text)] if text.strip() else blocks
 
     def measured(self, turn: Turn) -> Iterator[MeasuredImages]:
         """Yields for each tool call of a turn the images that it made or measured but that were not displayed."""
-        displayed = {name for call in turn.calls if call.name == "display" for name in references(arguments(call))}
+        displayed = {
+            name for call in turn.calls if call.name == "display" for name in find_references(parse_arguments(call))
+        }
         for call in turn.calls:
             entries = [entry for entry in call.entries if entry.id not in displayed and self._is_final(entry)]
             ordered = sorted(entries, key=_activation, reverse=True)
@@ -140,15 +132,7 @@ class Viewer:
         return f"{value:>9}  {self.captions.texts.get(entry.id, '') or entry.id}"
 
     def measured_image(self, entry: ImageEntry, *, with_mask: bool = True) -> ImageView:
-        """Prepares an image from the record of the investigation for the page of the unit.
-
-        Args:
-            entry: The record's entry for the image.
-            with_mask: Whether to outline the mask, the area where the unit responds.
-
-        Returns:
-            The image with its caption and the unit's activation on it.
-        """
+        """Prepares an image of the record, with the outline of its mask if `with_mask`."""
         return ImageView(
             picture=self._picture(entry, with_mask=with_mask),
             name=entry.id,
@@ -182,7 +166,6 @@ class Viewer:
 
 
 def _is_again(images: list[ImageView], label: str) -> bool:
-    """Returns whether a label names the image that was displayed last."""
     return bool(images) and images[-1].name.partition(",")[0] == label.strip("[]").partition(",")[0]
 
 
@@ -204,8 +187,8 @@ def _append(images: list[ImageView], image: ImageView) -> None:
         images.append(image)
 
 
-def tool_uses(calls: Sequence[ToolCall]) -> list[ToolUse]:
-    """Groups successive calls of the same tool that all succeeded, or all failed with the same error."""
+def group_calls(calls: Sequence[ToolCall]) -> list[ToolUse]:
+    """Groups successive calls of the same tool with the same outcome."""
     groups = [(key, list(members)) for key, members in groupby(calls, key=lambda call: (call.name, call.error))]
     return [
         ToolUse(
@@ -219,15 +202,12 @@ def tool_uses(calls: Sequence[ToolCall]) -> list[ToolUse]:
     ]
 
 
-def folded(text: str) -> Block:
-    """Converts a text to a block of which only the first LINES lines are shown. The other lines are collapsed.
-
-    If there are at most three other lines, they are shown as well.
-    """
+def fold(text: str) -> Block:
+    """Converts a text to a block. At most three lines more than _LINES are shown as well."""
     lines = text.strip("\n").split("\n")
-    if len(lines) <= LINES + 3:
+    if len(lines) <= _LINES + 3:
         return Block(head="\n".join(lines))
-    return Block(head="\n".join(lines[:LINES]), rest="\n".join(lines[LINES:]), rest_lines=len(lines) - LINES)
+    return Block(head="\n".join(lines[:_LINES]), rest="\n".join(lines[_LINES:]), rest_lines=len(lines) - _LINES)
 
 
 def _is_line(text: str) -> bool:

@@ -1,4 +1,4 @@
-"""Renders the page of an investigation, and the strip of exemplars that the report's table of units shows for it."""
+"""Renders the page of an investigation, and the strip of exemplars in its row of the table."""
 
 from dataclasses import dataclass
 from typing import Any, cast
@@ -7,35 +7,34 @@ from openmaia.core.errors import StoreError
 from openmaia.evaluation.scores import SIZE_OF
 from openmaia.reporting.browser.pages import render
 from openmaia.reporting.browser.rows import UnitRow
-from openmaia.reporting.browser.thumbnails import strip
+from openmaia.reporting.browser.thumbnails import make_strip
 from openmaia.reporting.browser.unit.captions import Captions
-from openmaia.reporting.browser.unit.claims import claims, exemplars
-from openmaia.reporting.browser.unit.conversation import conversation
-from openmaia.reporting.browser.unit.evidence import evidence_view
+from openmaia.reporting.browser.unit.claims import make_claim_views, show_exemplars
+from openmaia.reporting.browser.unit.conversation import make_turn_views
+from openmaia.reporting.browser.unit.evidence import make_evidence_view
 from openmaia.reporting.browser.unit.observation import Viewer
 from openmaia.reporting.browser.unit.pictures import PagePictures
-from openmaia.reporting.browser.unit.scored import evaluation_view
+from openmaia.reporting.browser.unit.scored import make_evaluation_view
 from openmaia.reporting.image_models import image_model
 from openmaia.reporting.totals import costs
 from openmaia.runs.records import Record, Stop
 from openmaia.runs.run import Run
 
 Neighbours = tuple[tuple[str, str] | None, tuple[str, str] | None]
-"""Address and title of the previous and of the next unit page of the same layer; None if there is none."""
-LAST_WORDS = 600
-"""Number of characters of the last reply that the page shows if the investigation ended without an answer."""
+"""Address and title of the previous and of the next page of the layer; None if there is none."""
+_LAST_WORDS = 600
+"""Number of characters of the last reply that the page shows if there is no answer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnitPage:
-    """The data from which a report's page of one investigation is rendered."""
+    """What the page of an investigation is rendered from."""
 
     run: Run
     row: UnitRow
     near: Neighbours
-    """The previous and the next unit page of the layer, to which this page links."""
     near_file: str
-    """The data file with descriptions that are similar to that of the unit; empty if there is none."""
+    """The data file with similar descriptions; empty if there is none."""
 
     @property
     def top(self) -> str:
@@ -45,33 +44,28 @@ class UnitPage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RenderedUnit:
-    """The rendered files of one investigation in a report.
-
-    They are its page, and a strip: one image that shows the unit's top exemplars (dataset images) side by side.
-    """
+    """The page of an investigation, and its strip."""
 
     html: bytes
     strip: bytes = b""
     """The WebP image of its exemplars; empty without exemplars."""
     damage: str = ""
-    """The reason why the page does not show the record; empty if it does."""
+    """Why the page does not show the record; empty if it does."""
 
 
-UNSHOWABLE = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
+_UNSHOWABLE = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
 """Exceptions for a record or an evaluation whose values have the right types, and contradict each other."""
 
 
 def render_unit(page: UnitPage, allowance: int) -> RenderedUnit:
-    """Renders the page of an investigation. If its record cannot be read, the page only tells why.
+    """Renders the page of an investigation, which only says why if its record cannot be read.
 
-    Args:
-        page: The investigation, and what its page links to.
-        allowance: Maximum size of all images on the page, in bytes.
+    `allowance` is the maximum size of all images in bytes.
     """
     try:
         record = page.run.record(page.row.investigation)
-        return RenderedUnit(html=_html(page, record, allowance), strip=strip(record))
-    except (StoreError, *UNSHOWABLE) as error:
+        return RenderedUnit(html=_html(page, record, allowance), strip=make_strip(record))
+    except (StoreError, *_UNSHOWABLE) as error:
         reason = error.message if isinstance(error, StoreError) else f"its values do not fit together ({error!r})"
         html = render("damaged.html.j2", row=page.row, damage=reason, top=page.top)
         return RenderedUnit(html=html, damage=f"cannot be shown: {reason}")
@@ -81,11 +75,11 @@ def _html(page: UnitPage, record: Record, allowance: int) -> bytes:
     pictures = PagePictures(allowance)
     viewer = Viewer(record.images, Captions.of(record), pictures)
     # The order decides which images fit: those that the answer rests on come before those of the conversation.
-    top = exemplars(record, viewer)
+    top = show_exemplars(record, viewer)
     tested, damage = None, ""
     try:
         evaluation = page.run.evaluation(page.row.investigation)
-        tested = evaluation_view(evaluation, pictures) if evaluation is not None else None
+        tested = make_evaluation_view(evaluation, pictures) if evaluation is not None else None
     except StoreError as error:
         damage = error.message
     generator: Any = record.config.get("generator")
@@ -100,9 +94,9 @@ def _html(page: UnitPage, record: Record, allowance: int) -> bytes:
         exemplars=top,
         evaluation=tested,
         evaluation_damage=damage,
-        claims=claims(record, tested, viewer),
-        evidence=evidence_view(record, pictures),
-        turns=list(conversation(record.turns, viewer)),
+        claims=make_claim_views(record, tested, viewer),
+        evidence=make_evidence_view(record, pictures),
+        turns=list(make_turn_views(record.turns, viewer)),
         last_words=_last_words(record),
         near=page.near,
         near_file=page.near_file,
@@ -111,8 +105,7 @@ def _html(page: UnitPage, record: Record, allowance: int) -> bytes:
 
 
 def _last_words(record: Record) -> str:
-    """Returns the end of the last reply of an investigation without an answer; empty with an answer."""
     if record.stop is Stop.ANSWER or not record.turns:
         return ""
     text = record.turns[-1].reply.strip()
-    return text if len(text) <= LAST_WORDS else f"…{text[-LAST_WORDS:]}"
+    return text if len(text) <= _LAST_WORDS else f"…{text[-_LAST_WORDS:]}"

@@ -13,9 +13,9 @@ from PIL import Image
 from openmaia.core.images import EncodedImage, PixelBox
 
 SIDE = 1000
-"""Side of the square that contains the outlines of masks. Coordinates are whole numbers, which is fast to format."""
+"""Side of the square in which outlines are drawn. Coordinates are whole numbers, which is fast to format."""
 OUTLINE_SIDE = 48
-"""Number of rows and columns of the grid on which the outline of a mask is traced."""
+"""Rows and columns of the grid on which an outline is traced."""
 PREFIX = "data:image/webp;base64,"
 
 
@@ -24,9 +24,9 @@ class Picture:
     """An image on a page of a report."""
 
     number: int | None
-    """The number of the image on the page; None if the image was not stored or the page would become too large."""
+    """Its number on the page; None if it was not stored or the page would become too large."""
     uri: str = ""
-    """The data URI at the first occurrence of the image; empty at later ones, to which the page's script copies it."""
+    """The data URI at the first occurrence; empty at later ones, to which the page's script copies it."""
     outline: str = ""
     """The outline of the mask as an SVG path in a square of side SIDE; empty without a mask."""
     frame: str = ""
@@ -37,26 +37,24 @@ MISSING = Picture(number=None)
 
 
 class PagePictures:
-    """The images of one page of a report, up to a maximum total size."""
+    """The images of one page, up to a total size of all data URIs in bytes. Further images are left out."""
 
     def __init__(self, allowance: int):
-        """Sets the allowance, the total size of all data URIs in bytes. Further images are left out."""
         self.left, self._number = allowance, 0
         self._shown: dict[str, tuple[int, tuple[int, int]] | None] = {}
-        """The number and the size of each image by digest; None for one that does not fit or is damaged."""
+        """Number and size by digest; None for an image that does not fit or is damaged."""
         self._outlines: dict[tuple[str, bytes], str] = {}
 
     def picture(self, digest: str, data: bytes, mask: bytes | None = None, seen: PixelBox | None = None) -> Picture:
-        """Returns an image, with the outline of its mask, for the page.
+        """Returns an image for the page; MISSING if it was not stored, is damaged, or does not fit.
 
-        The page holds a lossy copy, because the stored one would be several times as large. Returns the empty picture
-        MISSING if the image was not stored or is damaged, or if the page's images would become too large.
+        The page holds a lossy copy, because the stored one would be several times as large.
 
         Args:
-            digest: The key of the image: equal digests share one data URI.
+            digest: Equal digests share one data URI.
             data: The image file; empty if it was not stored.
-            mask: Where the unit responds: one bit per pixel, packed row by row. None without a mask.
-            seen: The part of the image that the network sees; None if this is the whole image or unknown.
+            mask: One bit per pixel, packed row by row.
+            seen: The part that the network sees; None if this is the whole image or unknown.
         """
         if not data:
             return MISSING
@@ -65,10 +63,9 @@ class PagePictures:
             return MISSING
         number, size = shown
         outline = self._outline(digest, size, mask) if mask else ""
-        return Picture(number=number, uri=uri, outline=outline, frame=frame(seen, size))
+        return Picture(number=number, uri=uri, outline=outline, frame=trace_frame(seen, size))
 
     def _embedded(self, digest: str, image: EncodedImage) -> str:
-        """Returns the data URI of an image that occurs for the first time; empty if it does not fit or is damaged."""
         self._shown[digest] = None
         try:
             uri = Markup(PREFIX + base64.b64encode(image.webp()).decode())  # Nothing in it has to be escaped.
@@ -84,16 +81,14 @@ class PagePictures:
     def _outline(self, digest: str, size: tuple[int, int], mask: bytes) -> str:
         key = (digest, mask)
         if key not in self._outlines:
-            self._outlines[key] = mask_outline(mask, *size)
+            self._outlines[key] = trace_mask(mask, *size)
         return self._outlines[key]
 
 
-def frame(seen: PixelBox | None, size: tuple[int, int]) -> str:
+def trace_frame(seen: PixelBox | None, size: tuple[int, int]) -> str:
     """Returns the edge of a part of an image as an SVG path in a square of side SIDE; empty for None.
 
-    Args:
-        seen: The part.
-        size: Width and height of the image.
+    `size` is width and height of the image.
     """
     if seen is None:
         return ""
@@ -101,16 +96,10 @@ def frame(seen: PixelBox | None, size: tuple[int, int]) -> str:
     return f"M{left} {top}H{right}V{bottom}H{left}Z"
 
 
-def mask_outline(mask: bytes, width: int, height: int) -> str:
-    """Returns the outline of a mask, the region where a unit responds, as an SVG path in a square of side SIDE.
+def trace_mask(mask: bytes, width: int, height: int) -> str:
+    """Returns the outline of a mask (one bit per pixel, packed row by row) as an SVG path in a square of side SIDE.
 
-    Args:
-        mask: One bit per pixel, packed row by row.
-        width: Width of the image in pixels.
-        height: Height of the image in pixels.
-
-    Returns:
-        The path; empty if the mask does not fit the size, or covers nothing.
+    Empty if the mask does not fit the size, or covers nothing.
     """
     if not mask or len(mask) != height * ((width + 7) // 8):
         return ""
@@ -121,11 +110,8 @@ def mask_outline(mask: bytes, width: int, height: int) -> str:
 
 
 def _generator(field: npt.NDArray[np.float64]) -> contourpy.SerialContourGenerator:
-    """Returns a contour generator for a square field.
-
-    `contourpy.contour_generator` would take five times as long, because it also supports masked arrays.
-    """
     x, y = _axes(len(field))
+    # `contourpy.contour_generator` would take five times as long, because it also supports masked arrays.
     return contourpy.SerialContourGenerator(
         x, y, field, None,  # pyright: ignore[reportArgumentType]  # None means that no point is masked
         corner_mask=False, line_type=contourpy.LineType.Separate, fill_type=contourpy.FillType.OuterCode,
@@ -140,12 +126,8 @@ def _axes(side: int) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
 
 
 def trace(field: npt.NDArray[np.float32], level: float) -> str:
-    """Returns the outline of the area in which a square field exceeds a level, as an SVG path in a square of side SIDE.
-
-    Args:
-        field: The values on a square grid, (n, n).
-        level: The level, on the same scale as the values.
-    """
+    """Returns the outline of the area in which a square field, (n, n), exceeds a level, as an SVG path in a square of
+    side SIDE."""
     # A frame closes the outline at the border of the image.
     framed = np.full((len(field) + 2, len(field) + 2), min(level - 1, float(field.min())))
     framed[1:-1, 1:-1] = field

@@ -20,10 +20,10 @@ from openmaia.reporting.figures.row_chart import ChartRow, RowMark, bar_key, poi
 from openmaia.reporting.figures.style import NEUTRAL, POSITIVE, RUNS, png, svg
 from openmaia.reporting.figures.table import DataTable, TableCell
 
-OURS, PAPER = "ours", "paper"
-OUR_BARS = "ours, with 95 % interval"
+_OURS, _PAPER = "ours", "paper"
+_OUR_BARS = "ours, with 95 % interval"
 
-LEVELS = (
+_LEVELS = (
     "source", "network", "layer", "name", "units", "units_of_the_papers",
     "positive", "positive_low", "positive_high", "neutral", "neutral_low", "neutral_high",
     "positive_over_images", "neutral_over_images", "printed_in",
@@ -32,10 +32,7 @@ LEVELS = (
 
 @dataclass(frozen=True, kw_only=True)
 class PaperFigure:
-    """A chart that reproduces a figure or table of the MAIA papers, and a table of the numbers in the chart.
-
-    The numbers are those of our runs and those that the papers print.
-    """
+    """A chart that reproduces a figure or table of the MAIA papers, and a table of its numbers, ours and theirs."""
 
     name: str
     """The name of its files without suffix."""
@@ -49,7 +46,7 @@ class PaperFigure:
         return svg(self.figure, self.title)
 
     def documents(self) -> Iterator[tuple[str, bytes]]:
-        """Yields the name and the content of each file of the figure: SVG, PNG, CSV and LaTeX."""
+        """Yields name and content of each file: SVG, PNG, CSV and LaTeX."""
         yield f"{self.name}.svg", self.svg.encode()
         yield f"{self.name}.png", png(self.figure)
         yield f"{self.name}.csv", self.table.csv()
@@ -94,36 +91,30 @@ def _our_level(run: MeasuredRun, layer: str, means: MeanActivations, name: str) 
     layers = list(run.levels.units) if layer == AVERAGE else [layer]
     counts = [run.units_of_the_papers(one) for one in layers]
     cells = (
-        OURS, run.title, layer, name, sum(len(run.levels.units[one]) for one in layers),
+        _OURS, run.title, layer, name, sum(len(run.levels.units[one]) for one in layers),
         None if None in counts else sum(count or 0 for count in counts),
         positive.mean, positive.low, positive.high, neutral.mean, neutral.low, neutral.high,
         means["positive_images"].mean, means["neutral_images"].mean, "",
     )  # fmt: skip
-    return dict(zip(LEVELS, cells, strict=True))
+    return dict(zip(_LEVELS, cells, strict=True))
 
 
 def _published_level(level: PublishedLevel) -> dict[str, Any]:
     source = f"{level.source}; {level.note}" if level.note else level.source
     cells = (
-        PAPER, TITLES[level.network], level.layer, level.method, level.units or None, level.units or None,
+        _PAPER, TITLES[level.network], level.layer, level.method, level.units or None, level.units or None,
         level.positive, None, None, level.neutral, None, None, None, None, source,
     )  # fmt: skip
-    return dict(zip(LEVELS, cells, strict=True))
+    return dict(zip(_LEVELS, cells, strict=True))
 
 
 def _activations(
     name: str, title: str, lines: Sequence[dict[str, Any]], runs: Sequence[MeasuredRun], note: str = ""
 ) -> PaperFigure:
-    """Draws mean activations on positive and neutral images, with an axis for each network.
+    """Draws mean activations, with an axis for each network. The papers' networks and layers come first, in their
+    order.
 
-    The papers' networks come first. Networks and layers are in the order of the papers.
-
-    Args:
-        name: The name of the figure's files.
-        title: The title.
-        lines: The rows of the table, each with the keys LEVELS. A row is left out if its `positive` is not finite.
-        runs: Our runs, for the notes below the table.
-        note: A further note.
+    `lines` have the keys _LEVELS. One whose `positive` is not finite is left out.
     """
     known = [line for line in lines if math.isfinite(line["positive"])]
     networks = list(dict.fromkeys([*TITLES.values(), *(line["network"] for line in known)]))
@@ -147,16 +138,16 @@ def _activations(
         *(f"{run.name}: {run.protocol}, images by {run.generator}." for run in runs),
         "The papers' images came from other generators and prompts: compare rows of one source.",
         f"By our sanity tests positive minus neutral is {failed}." if failed else "",
-        *sorted({f"Printed: {line['printed_in']}." for line in known if line["source"] == PAPER}),
+        *sorted({f"Printed: {line['printed_in']}." for line in known if line["source"] == _PAPER}),
         note,
     )
     cells = tuple(tuple(line.values()) for line in known)
-    table = DataTable(caption=title, columns=LEVELS, rows=cells, notes=tuple(filter(None, notes)))
+    table = DataTable(caption=title, columns=_LEVELS, rows=cells, notes=tuple(filter(None, notes)))
     return PaperFigure(name=name, title=title, figure=row_chart(list(panels.values()), legend), table=table)
 
 
 def _level_row(line: dict[str, Any]) -> ChartRow:
-    is_published = line["source"] == PAPER
+    is_published = line["source"] == _PAPER
     marks = tuple(
         _mark(line[sign], line[f"{sign}_low"], line[f"{sign}_high"], colour, is_published)
         for sign, colour in (("neutral", NEUTRAL), ("positive", POSITIVE))
@@ -196,7 +187,7 @@ def _usage(runs: Sequence[MeasuredRun]) -> PaperFigure:
             if tool in usage
         ]
     rows = tuple(
-        (OURS, run.backbone, run.name, tool, share.mean, share.low, share.high, len(run.summaries))
+        (_OURS, run.backbone, run.name, tool, share.mean, share.low, share.high, len(run.summaries))
         for run, _, usage in usages
         for tool, share in usage.items()
     )
@@ -209,7 +200,7 @@ def _usage(runs: Sequence[MeasuredRun]) -> PaperFigure:
     table = DataTable(caption=title, columns=columns, rows=rows, notes=notes)
     ticks = (0, 0.2, 0.4, 0.6, 0.8, 1)
     chart = row_chart(
-        [panel], [bar_key(RUNS[0], False, OUR_BARS)], step=22, is_bars=True, ticks=ticks, tick_format="{:.0%}"
+        [panel], [bar_key(RUNS[0], False, _OUR_BARS)], step=22, is_bars=True, ticks=ticks, tick_format="{:.0%}"
     )
     return PaperFigure(name="figure-2b", title=title, figure=chart, table=table)
 
@@ -222,18 +213,18 @@ def _lengths(runs: Sequence[MeasuredRun]) -> PaperFigure:
             turns = run.turns()
             mark = _mark(turns.mean, turns.low, turns.high, RUNS[number % len(RUNS)])
             panel.append(ChartRow(label=run.agent_label, text=f"{turns.mean:.1f} (n = {count})", marks=(mark,)))
-            rows.append((OURS, run.backbone, run.name, "", turns.mean, turns.low, turns.high, count, ""))
+            rows.append((_OURS, run.backbone, run.name, "", turns.mean, turns.low, turns.high, count, ""))
     for one in published.turns():
         mark = RowMark(value=one.turns, is_published=True)
         panel.append(ChartRow(label=f"paper: {one.backbone}", text=f"{one.bound} {one.turns:g}", marks=(mark,)))
-        rows.append((PAPER, one.backbone, "", one.bound, one.turns, None, None, None, one.source))
+        rows.append((_PAPER, one.backbone, "", one.bound, one.turns, None, None, None, one.source))
     title = "Figure 2c: mean number of turns of an investigation"
     notes = (
         "Rows of runs are ours, with a 95 % bootstrap interval; rows of the paper are read from its text, without interval.",
     )
     columns = ("source", "backbone", "run", "bound", "turns", "turns_low", "turns_high", "investigations", "printed_in")
     table = DataTable(caption=title, columns=columns, rows=tuple(rows), notes=notes)
-    legend = [bar_key(RUNS[0], False, OUR_BARS), bar_key(NEUTRAL, True, 'paper (published; "about" or "more than")')]
+    legend = [bar_key(RUNS[0], False, _OUR_BARS), bar_key(NEUTRAL, True, 'paper (published; "about" or "more than")')]
     return PaperFigure(
         name="figure-2c", title=title, figure=row_chart([panel], legend, step=22, is_bars=True), table=table
     )

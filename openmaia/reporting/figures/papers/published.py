@@ -13,37 +13,33 @@ from typing import TypeVar, get_type_hints
 PublishedRow = TypeVar("PublishedRow")
 
 AVERAGE = "average"
-"""The name that replaces a layer in rows of published numbers that are means over all units of a network."""
+"""Stands for the layer in rows that are means over all units of a network."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PublishedLevel:
-    """Published mean activations of units on two groups of images, for one method that labels units.
-
-    Positive images show what the labels of a unit name. Neutral images do not.
-    """
+    """Published mean activations of units on positive and neutral images, for one method that labels units."""
 
     network: str
     layer: str
-    """The layer; AVERAGE if the numbers are means over all units of the network."""
+    """A layer, or AVERAGE."""
     method: str
-    """The method or agent that wrote the labels; in an ablation the agent's set of tools."""
+    """The method that wrote the labels; in an ablation the agent's set of tools."""
     units: int
-    """Number of units; 0 if the paper does not report it."""
+    """0 if the paper does not report it."""
     positive: float
     neutral: float
     source: str
     note: str
-    """A remark about the numbers; may be empty."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PublishedTurns:
-    """The mean number of turns of an investigation, as the OpenMAIA paper gives it."""
+    """The mean number of turns of an investigation, from the OpenMAIA paper."""
 
     backbone: str
     bound: str
-    """The precision of the number: "about" or "more than"."""
+    """"about" or "more than"."""
     turns: float
     source: str
 
@@ -60,32 +56,25 @@ class PublishedChoice:
 
 @cache
 def levels() -> tuple[PublishedLevel, ...]:
-    """Returns published mean activations on images that show a unit's labels, and on images that do not.
-
-    The MAIA paper's table A3 gives them for each network and method, by layer and averaged over all units. Further
-    averages over all units of a network come from the published code of OpenMAIA.
-    """
+    """Returns the MAIA paper's table A3, and further averages over networks from the published code of OpenMAIA."""
     return _read("predictive.csv", PublishedLevel)
 
 
 @cache
 def ablations() -> tuple[PublishedLevel, ...]:
-    """Returns the mean activations of the MAIA paper's table A5 for each network and each set of the agent's tools.
-
-    Each entry has two means: one over images that show a unit's labels, and one over images that do not.
-    """
+    """Returns the MAIA paper's table A5, in which `method` is a set of tools."""
     return _read("ablation.csv", PublishedLevel)
 
 
 @cache
 def turns() -> tuple[PublishedTurns, ...]:
-    """Returns the mean number of turns per investigation in the OpenMAIA paper, by the model that plays the agent."""
+    """Returns numbers of turns by backbone, from the OpenMAIA paper."""
     return _read("turns.csv", PublishedTurns)
 
 
 @cache
 def choices() -> tuple[PublishedChoice, ...]:
-    """Returns the shares of people's choices between the labels of two methods, from table 1 of the MAIA paper."""
+    """Returns table 1 of the MAIA paper."""
     return _read("choices.csv", PublishedChoice)
 
 

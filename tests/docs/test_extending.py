@@ -1,0 +1,50 @@
+"""docs/extending.md, followed: its files are written, its commands are run, and what it promises holds."""
+
+import re
+import shlex
+from pathlib import Path
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from openmaia.cli.assembly import generators
+from openmaia.cli.main import app
+from openmaia.config.loading import load
+from openmaia.core.services import Edit, Generation
+from tests.conftest import REPOSITORY
+
+PAGE = (REPOSITORY / "docs/extending.md").read_text()
+LEAST = ["name=x", "units=all", "target.name=t"]
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    for name, code in re.findall(r'```python title="(\w+\.py)"\n(.*?)```', PAGE, re.DOTALL):
+        (tmp_path / name).write_text(code)
+    (tmp_path / "configs").symlink_to(REPOSITORY / "configs")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_page_is_followed(folder: Path):
+    config = load([*LEAST, "generator.kind=mymodels:Noise", "generator.size=32", "editor.kind=myeditors:Mirror"])
+    one, other, again = generators.generator(config).generate([Generation(prompt="a", seed=seed) for seed in (0, 1, 0)])
+    assert one == again and one != other and one.image.pixels.shape == (32, 32, 3)
+    [mirrored] = generators.editor(config).edit([Edit(image=one.image, instruction="a", seed=0)])
+    assert np.array_equal(mirrored.image.pixels, one.image.pixels[:, ::-1])
+
+
+def test_commands_of_the_page_run(folder: Path):
+    commands = re.findall(r"^openmaia (config|doctor) (.*)$", PAGE, re.MULTILINE)
+    assert [name for name, _ in commands] == ["config", "doctor"]
+    shown, _ = (CliRunner().invoke(app, [name, *shlex.split(rest)]) for name, rest in commands)
+    assert shown.exit_code == 0 and "contrast: 0.5" in shown.output, shown.output
+
+
+def test_message_of_the_page_is_given(folder: Path):
+    done = CliRunner().invoke(
+        app, ["config", "configs/demo.yaml", "generator.kind=mymodels:Noise", "generator.contrast=3"]
+    )
+    message = re.search(r"^generator\.contrast=3\.0 is out of range.*$", PAGE, re.MULTILINE)
+    assert message and str(done.exception) == message[0]
