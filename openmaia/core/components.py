@@ -145,6 +145,8 @@ class Component:
     Config: ClassVar[type[ComponentConfig]] = ComponentConfig
     is_served: ClassVar[bool] = False
     """Whether the model is on a server: one process without a GPU then makes all calls."""
+    is_rated: ClassVar[bool] = False
+    """Whether `openmaia run --estimate` has built-in times for it (`reporting/costs/rates.yaml`)."""
     vocabulary: ClassVar[Any] = None
     """For a generator that draws certain words only: an `openmaia.agent.vocabulary.Vocabulary`."""
 

@@ -44,6 +44,17 @@ def test_own_target_is_measured(folder: Path):
     validate_units(config)
 
 
+def test_own_kind_of_network_is_read_through_hooks(folder: Path):
+    inputs = ["target.size=32", "target.mean=[0,0,0]", "target.std=[1,1,1]"]
+    config = load(
+        ["name=x", "units=0=1", "target.name=b", "target.kind=mystudy:Brightness", "target.layers=['0']", *inputs]
+    )
+    assert dict(target_layers(config)[0])["0"] == 3
+    validate_units(config)
+    unit = Unit(target="b", layer="0", index=1)
+    assert targets.target(config).probe([Probe(unit=unit, image=GREEN)])[0].value == pytest.approx(200 / 255, abs=1e-4)
+
+
 def test_own_target_and_pictures_give_exemplars(folder: Path):
     config = load([*TARGET, *PICTURES, *places(folder)])
     images = datasets.image_dataset(config)

@@ -14,6 +14,8 @@ from openmaia.core.components import Component, PicturesConfig, TargetComponent,
 from openmaia.core.images import EncodedImage, whole
 from openmaia.core.services import UnitActivation
 from openmaia.core.units import TargetInfo
+from openmaia.models.targets.network import Network, given_preprocess
+from openmaia.models.targets.preprocess import TargetNetwork
 
 
 @dataclass
@@ -49,6 +51,13 @@ class Colours(TargetComponent):
 
     def _means(self, pixels):
         return (self.scale * pixels.mean((0, 1))).round(2)
+
+
+class Brightness(Network):
+    @staticmethod
+    def network(config, weights):
+        module = torch.nn.Sequential(torch.nn.AvgPool2d(16))
+        return TargetNetwork(module=module, preprocess=given_preprocess(config).whole("mine"))
 
 
 @dataclass

