@@ -6,6 +6,11 @@ from typing import Any
 from openmaia.core.components import stored_remark
 
 
+def name_image_model(service: Mapping[str, Any]) -> str:
+    """Returns the name of the model of a generator or editor, by its section of a stored config."""
+    return str(service.get("model") or service["kind"]).rstrip("/").rsplit("/", 1)[-1]
+
+
 def image_model(service: Mapping[str, Any], role: str) -> str:
     """Returns the name of the model of a generator or editor, with what readers should know of it.
 
@@ -13,6 +18,5 @@ def image_model(service: Mapping[str, Any], role: str) -> str:
         service: The section of a stored config, such as `generator`.
         role: "generator" or "editor".
     """
-    name = str(service.get("model") or service["kind"]).rstrip("/").rsplit("/", 1)[-1]
-    remark = stored_remark(service, role)
+    name, remark = name_image_model(service), stored_remark(service, role)
     return f"{name} ({remark})" if remark else name

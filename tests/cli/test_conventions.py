@@ -1,4 +1,4 @@
-"""Conventions that no linter knows: one meaning per type name, a docstring for each public callable."""
+"""Conventions that no linter knows: one meaning per type name, a docstring for each public function and class."""
 
 import ast
 from collections import defaultdict
@@ -25,13 +25,11 @@ def test_type_names_are_defined_once():
     assert {name: where for name, where in places.items() if len(where) > 1} == {}
 
 
-def test_public_callables_have_docstrings():
+def test_public_functions_and_classes_have_docstrings():
+    """Methods may have none: an implementer of a Protocol documents only what differs."""
     missing: list[str] = []
     for path, tree in modules():
         for node in tree.body:
-            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
-                methods = [each for each in node.body if isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef)]
-                missing += [f"{path}: {node.name}.{each.name}" for each in methods if _lacks(each)]
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) and _lacks(node):
                 missing.append(f"{path}: {node.name}")
     assert missing == []

@@ -62,6 +62,7 @@ def sources(folder: Path, replies: Sequence[str] = EXPERIMENTS) -> list[str]:
             {
                 "pictures": {"kind": "folder", "folder": str(pictures(folder / "pictures"))},
                 "generator": {"parts": "pictures", "size": 64},
+                "editor": {"parts": "pictures"},
                 "paths": {name: str(folder / name) for name in ("runs", "exemplars", "cache")},
                 "backbone": {"kind": "replay", "record": str(replayed(folder / "history.json", replies))},
                 "exemplars": {"k": 3},

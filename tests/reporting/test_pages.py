@@ -134,10 +134,10 @@ def summary_of(made: Run) -> RunSummary:
     return summarize_run(made, made.name, make_rows(made, made.name, "units/"))
 
 
-def test_backbone_and_collages_are_named(tmp_path: Path):
+def test_backbone_and_generator_are_named(tmp_path: Path):
     made = run(tmp_path)
     run_page = Page((write_report([made]).parent / "run.html").read_text())
-    assert "collages" in run_page.text
+    assert "made by collage (cut-outs, photographs and shapes; no generative model)" in run_page.text
     assert "scripted (no language model" in run_page.text
     assert "scripted (no language model" in Page(unit_pages(made)[0].read_text()).text
 

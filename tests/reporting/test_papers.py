@@ -123,7 +123,7 @@ def test_other_weights_are_another_network():
 )
 def test_tool_sets_go_by_the_names_of_the_papers_table(without: list[str], expected: str):
     config = dataclasses.asdict(load(["name=x", "units=all", "target.name=net"])) | {"without": without}
-    config["generator"] = {"kind": "diffusers", "diffusion": {"model": "org/flux"}}
+    config["generator"] = {"kind": "diffusers", "model": "org/flux"}
     assert name_tool_set(config) == expected
 
 

@@ -11,7 +11,7 @@ from openmaia.evaluation.analysis.statistics import wilson
 from openmaia.evaluation.analysis.summary import LayerActivations, run_scores
 from openmaia.reporting.figures.agents import RecordSummary
 from openmaia.reporting.figures.papers import published
-from openmaia.reporting.image_models import image_model
+from openmaia.reporting.image_models import image_model, name_image_model
 from openmaia.runs.run import Run
 
 _SYNTHETIC = "synthetic"
@@ -122,7 +122,7 @@ def name_tool_set(config: Mapping[str, Any]) -> str:
     out. All names but "exemplars only" end with the name of the generator in brackets.
     """
     left_out = set(map(str, config.get("without") or ()))
-    generator, editor = image_model(config["generator"], "generator"), image_model(config["editor"], "editor")
+    generator, editor = name_image_model(config["generator"]), name_image_model(config["editor"])
     if {"text2image", "edit_images"} <= left_out:
         return "exemplars only"
     if left_out == {"dataset_exemplars", "edit_images"}:
