@@ -5,21 +5,22 @@ beside it and replace what it names.
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from openmaia.config import environment, uses
 from openmaia.config.loading import (
-    FREE,
     changed_keys,
+    config_keys,
     given_keys,
     is_file,
+    is_free,
     load,
     refuse_unused_by,
     restore,
 )
-from openmaia.config.schema import Config, PicturesConfig
+from openmaia.config.schema import Config
 from openmaia.core.components import ALIASES
 from openmaia.core.errors import UsageError
 from openmaia.core.selection import pairs
@@ -169,7 +170,7 @@ def _image_settings(images: object) -> dict[str, Any]:
             return {}
         case str() | Path():
             return {"pictures.kind": "folder", "pictures.folder": str(images)}
-        case Mapping() if any(field.name in images for field in fields(PicturesConfig)):
+        case Mapping() if any(f"pictures.{name}" in config_keys() for name in images):
             return {"pictures": images}
         case _ if hasattr(images, "__iter__") or (hasattr(images, "__len__") and hasattr(images, "__getitem__")):
             return _GIVEN
@@ -231,10 +232,10 @@ def _json(value: Any) -> str:
 
 
 def _overlays(settings: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
-    """Yields `key=value`, with the value as JSON, for each leaf of nested settings. The mappings in FREE are leaves."""
+    """Yields `key=value`, with the value as JSON, for each leaf of nested settings. Mappings with keys of the user's choice are leaves."""
     for name, value in settings.items():
         key = f"{prefix}{name}"
-        if isinstance(value, Mapping) and key not in FREE:
+        if isinstance(value, Mapping) and not is_free(key):
             yield from _overlays(cast(Mapping[str, Any], value), f"{key}.")
             continue
         try:

@@ -5,16 +5,18 @@ import tempfile
 from collections.abc import Callable, Generator
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, cast
 
 from openmaia.api.inputs import Inputs
 from openmaia.cli.assembly import backbones, datasets, targets
 from openmaia.cli.assembly.single import SingleUnit, prepare
 from openmaia.config.schema import Config
+from openmaia.core.components import target_class
 from openmaia.core.services import Backbone
 from openmaia.datasets.library import ImageDataset
 from openmaia.datasets.memory import MemoryImages
 from openmaia.exemplars.compute import ProgressCallback, list_images
+from openmaia.models.targets.network import PYTHON, NetworkConfig, declared, given_preprocess, passed
 
 if TYPE_CHECKING:
     from openmaia.models.targets.preprocess import Preprocessing, TargetNetwork
@@ -44,7 +46,7 @@ def open_unit(
         if inputs.model is not None:
             stack.enter_context(borrowed.evaluating(inputs.model, say))
         network = _network(inputs)
-        target = targets.target(config) if network is None else _target(config, network)
+        target = targets.target(config) if network is None else _target(config.target, network)
         dataset = datasets.image_dataset(config, say) if inputs.images is None else _dataset(inputs.images, say)
         if network is not None and inputs.is_cached_by_content:
             _name_exemplars(config, network, dataset, say, stack)
@@ -63,26 +65,24 @@ def _dataset(images: object, say: Callable[[str], None]) -> ImageDataset:
 
 
 def _network(inputs: Inputs) -> "TargetNetwork | None":
-    """Returns the network with its preprocessing. None if the target is of another kind."""
+    """Returns the network with its preprocessing. None if the target is no network."""
     from openmaia.models.targets import borrowed
 
-    config = inputs.config
+    target: Any = inputs.config.target
     if inputs.model is not None:
-        network = borrowed.with_preprocess(inputs.model, inputs.preprocess, targets.given_preprocess(config))
-        network = targets.declared(config, network)
-        _record_preprocess(config, network.preprocess)
-        return network
-    if config.target.kind != "network":
+        network = borrowed.with_preprocess(inputs.model, inputs.preprocess, given_preprocess(target))
+    elif not target_class(target).is_network:
         return None
-    if inputs.preprocess is None:
-        return targets.network(config, config.target.weights)
-    network = borrowed.load_with(config.target.network, config.target.weights, inputs.preprocess)
-    network = targets.declared(config, network)
-    _record_preprocess(config, network.preprocess)
+    elif inputs.preprocess is None:
+        return target_class(target).network(target, target.weights)
+    else:
+        network = borrowed.load_with(target.network, target.weights, inputs.preprocess)
+    network = declared(target, network)
+    _record_preprocess(target, network.preprocess)
     return network
 
 
-def _record_preprocess(config: Config, preprocess: "Preprocessing") -> None:
+def _record_preprocess(target: NetworkConfig, preprocess: "Preprocessing") -> None:
     """Writes a preprocessing into the config, which is stored with the record; `python` for a function of unknown
     steps.
     """
@@ -90,20 +90,16 @@ def _record_preprocess(config: Config, preprocess: "Preprocessing") -> None:
 
     values = values_of(preprocess)
     if values is None:
-        config.target.preprocess = "python"
+        target.preprocess = "python"
         return
-    config.target.size, config.target.crop = values.size, values.crop
-    config.target.mean, config.target.std = list(values.mean), list(values.std)
+    target.size, target.crop = values.size, values.crop
+    target.mean, target.std = list(values.mean), list(values.std)
 
 
-def _target(config: Config, network: "TargetNetwork") -> "targets.ReadableTarget":
+def _target(target: Any, network: "TargetNetwork") -> "targets.ReadableTarget":
     from openmaia.models.targets.borrowed import device_of
-    from openmaia.models.targets.hooked import NetworkTarget
 
-    device = device_of(network) if config.target.network.startswith(targets.PYTHON) else ""
-    return NetworkTarget(
-        config.target.name, network, config.target.layers, directions=config.target.directions, device=device
-    )
+    return passed(target, network, device_of(network) if target.network.startswith(PYTHON) else "")
 
 
 def _name_exemplars(
@@ -120,7 +116,7 @@ def _name_exemplars(
     digests = [item.digest for item in list_images(config, dataset)]
     parts = (
         digest_of(network), network.preprocess.description, config.exemplars.k, config.exemplars.quantile,
-        sorted(config.target.directions.items()), digests, str(network.output), sorted(network.entries.items()),
+        sorted(cast(Any, config.target).directions.items()), digests, str(network.output), sorted(network.entries.items()),
     )  # fmt: skip
     config.exemplars.dataset = f"{config.pictures.kind}-{hashlib.sha256(repr(parts).encode()).hexdigest()[:12]}"
 

@@ -17,23 +17,12 @@ from openmaia.core.paths import user_path
 from openmaia.core.secrets import without_url_secrets
 
 _CHOICES = {
-    "target.kind": ("network", "synthetic", "closed_form"),
-    "target.preprocess": ("weights", "published", "python"),
-    "target.output": ("", "softmax", "sigmoid", "probabilities", "values"),
-    "target.units": ("repo", "paper"),
-    "target.synthetic.mode": ("", "mono", "or", "and", "andnot"),
-    "target.family": ("small", "development", "held_out", "biased"),
     "tracking.kind": ("none", "wandb"),
     "tracking.mode": ("online", "offline", "disabled"),
-    "pictures.kind": ("packages", "folder", "hf", "python"),
     "evaluate.preset": ("labels", "paper", "repo", "pairing"),
     "evaluate.sharing": ("label", "labels"),
 }
 """The allowed values of each config key that has a fixed set of them."""
-_PICTURES = {
-    "folder": "name the folder of the images",
-    "dataset": "give a dataset on the hub, or imagefolder with pictures.data=FOLDER",
-}
 _TOOLS = ("dataset_exemplars", "text2image", "edit_images", "describe_images", "summarize_images")
 """Names of the tools that the key `without` can withhold from the agent."""
 
@@ -52,7 +41,7 @@ _SECRET = re.compile(r"hf_token|api_?key|password|secret", re.IGNORECASE)
 """Matches names of engine arguments whose values are secret."""
 
 _AT_MOST = {
-    **dict.fromkeys(("exemplars.quantile", "bias.rate", "target.crop"), 1),
+    **dict.fromkeys(("exemplars.quantile", "bias.rate"), 1),
     **{"replicates": 10_000, "job.nodes": 100_000, "evaluate.bootstrap": 1_000_000},
 }
 """The largest values of keys. Larger ones than the last are mistakes that would take all memory or never end."""
@@ -77,7 +66,6 @@ def check(
     _check_homes(values)
     _check_choices(values)
     _check_ranges(values, defaults)
-    _check_normalisation(config)
     _check_agent(config)
     _check_backbone(config)
     _check_writer(config)
@@ -171,15 +159,6 @@ def _violations(key: str, value: Any, default: Any) -> Iterator[str]:
         yield f"of at most {_AT_MOST[key]}" if key in _AT_MOST else "that is finite"
 
 
-def _check_normalisation(config: Config) -> None:
-    mean, std = config.target.mean, config.target.std
-    if len(mean) != len(std) or len(mean) not in (0, 1, 3) or not all(value > 0 for value in std):
-        raise UsageError(
-            f"target.mean={mean} target.std={std}: give both, with one value for each channel (three for red, green and "
-            "blue, one for grey images), and values above 0 as std"
-        )
-
-
 def _check_agent(config: Config) -> None:
     unknown = [name for name in config.without if name not in _TOOLS]
     if unknown:
@@ -188,14 +167,6 @@ def _check_agent(config: Config) -> None:
         raise UsageError(
             f"limits.soft_turns={config.limits.soft_turns} is above limits.turns={config.limits.turns}: the agent is "
             "asked for its answer at soft_turns, so make it the smaller one"
-        )
-    pictures = config.pictures
-    for kind, key in (("folder", "folder"), ("hf", "dataset")):
-        if pictures.kind == kind and not getattr(pictures, key):
-            raise UsageError(f"pictures.kind={kind} needs pictures.{key}; {_PICTURES[key]}")
-    if config.pictures.streaming and not config.pictures.limit:
-        raise UsageError(
-            "pictures.streaming=true needs pictures.limit, the number of images to take; give for example 1000"
         )
 
 

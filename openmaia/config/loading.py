@@ -51,11 +51,7 @@ SHARED = (
 DIGESTS = "digests"
 """Key of a stored config, beside those of the schema: digests of the values that came from the environment."""
 
-FREE = (
-    "target.directions",
-    "target.entries",
-    *(f"pools.{role}.node_labels" for role in (*POOLS, TEST_GENERATOR)),
-)
+FREE = (*(f"pools.{role}.node_labels" for role in (*POOLS, TEST_GENERATOR)),)
 """Config keys, outside of the sections of components, whose value is a mapping with keys that the user chooses."""
 
 
@@ -464,7 +460,9 @@ def _refuse_unknown(source: _Source, choice: Choice) -> None:
                     f"{source.name}: {section.key}.kind={choice.kinds[section.key] or 'null'} has no key "
                     f"{key.rpartition('.')[2]!r}; {section.key}.kind={' or '.join(others)} has it"
                 )
-            meant = " or ".join(repr(name) for name in suggestions(key, {*known, *config_keys()}))
+            # A key of no section may mean one of any kind.
+            near = known if section else sorted({*known, *config_keys()})
+            meant = " or ".join(repr(name) for name in suggestions(key, near))
             raise UsageError(f"{source.name}: unknown key {key!r}; did you mean {meant}?")
 
 
@@ -603,9 +601,9 @@ def stored_values(values: Mapping[str, Any], source: str) -> dict[str, Any]:
                 _drop(overlay, key)
         _refuse_unknown(source_read, Choice(kinds, dict.fromkeys(sections()) | dict(classes), []))
         merged.merge_with(overlay)
-        for key in own:
-            OmegaConf.update(merged, f"{key}.kind", kinds[key])
-        if missing := sorted(OmegaConf.missing_keys(merged)):
+        if missing := sorted(
+            key for key in OmegaConf.missing_keys(merged) if not key.startswith(tuple(f"{each}." for each in own))
+        ):
             raise UsageError(f"{source} lacks {missing[0]}")
         found = cast("dict[str, Any]", OmegaConf.to_container(merged))
     for key, value in own.items():

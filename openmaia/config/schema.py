@@ -17,52 +17,18 @@ from openmaia.config.machine import (
     RayConfig,
     TrackingConfig,
 )
-from openmaia.config.models import TargetConfig
 from openmaia.config.studies import BiasConfig, EvaluateConfig, SpuriousConfig
 from openmaia.core.components import (
     ALIASES,
     BackboneConfig,
     EditorConfig,
     GeneratorConfig,
+    PicturesConfig,
+    TargetConfig,
     ViewerConfig,
     WriterConfig,
     of_config,
 )
-
-
-@dataclass
-class PicturesConfig:
-    """`pictures`: the dataset of natural images, for exemplars and for tests."""
-
-    kind: str = "packages"
-    """`packages`: photographs and cut-outs that ship in Debian and pip packages; `folder`: a folder tree of yours;
-    `hf`: a Hugging Face dataset; `python`: set by OpenMAIA if images were passed to its Python functions
-    (`openmaia.investigate`)."""
-    folder: str = ""
-    """folder only: the folder of the images."""
-    dataset: str = ""
-    """hf only: a dataset on the hub such as `uoft-cs/cifar10`; a folder that `save_to_disk` wrote; or one of
-    `imagefolder`, `webdataset` (tar shards) and `parquet`, which read the files of `pictures.data`."""
-    data: str = ""
-    """hf only: a file, a folder, a pattern such as `shards/*.tar`, or a URL of one of these that fsspec reads, such as
-    `s3://bucket/shards/*.tar` (needs the package s3fs). For a dataset on the hub: a path within it."""
-    subset: str = ""
-    """hf only: the subset (called configuration as well) of a dataset on the hub that has several."""
-    revision: str = ""
-    """hf only: a commit, tag or branch of the dataset on the hub. Empty: the newest commit."""
-    split: str = ""
-    """hf only: the split of the dataset, such as `train`. Empty: the only one. The splits of an image folder are its
-    subfolders with these names. OpenMAIA divides the images of this
-    split into its own two halves, one for investigations (explore split) and one for tests (test split)."""
-    column: str = ""
-    """hf only: the column that holds the images. Empty: the only one. For tar shards, the part of the files' names
-    behind the first dot, such as `jpg`; empty for images of any format, one in each sample."""
-    streaming: bool = False
-    """hf only: reads only the first 2 x `pictures.limit` rows, for a dataset that is too large to download. These rows
-    are kept in the cache of Hugging Face datasets."""
-    limit: int = 0
-    """Largest number of images of the explore split (or of `exemplars.folder`) that exemplars are computed from. 0: all
-    of them."""
 
 
 @dataclass

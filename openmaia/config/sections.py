@@ -16,7 +16,16 @@ from omegaconf import DictConfig, OmegaConf
 
 from openmaia.config.machine import TEST_GENERATOR
 from openmaia.config.schema import Config
-from openmaia.core.components import ALIASES, ComponentConfig, Site, component, config_class, is_users, machine_keys
+from openmaia.core.components import (
+    ALIASES,
+    ComponentConfig,
+    Site,
+    component,
+    config_class,
+    is_users,
+    machine_keys,
+    of_config,
+)
 from openmaia.core.errors import UsageError
 from openmaia.core.paths import user_path
 
@@ -177,6 +186,10 @@ def _value(section: Section, overlay: DictConfig) -> tuple[bool, Any]:
 
 def _names(section: Section, layer: Sequence[DictConfig]) -> list[str]:
     values = [value for overlay in layer for has, value in [_value(section, overlay)] if has]
+    if wrong := [value for value in values if value is not None and not isinstance(value, DictConfig)]:
+        raise UsageError(
+            f"{section.key}={wrong[0]}: it is a section; give {section.key}.kind={wrong[0]}, or its other keys"
+        )
     return [str(name) for value in values if isinstance(value, DictConfig) for name in value]
 
 
@@ -216,13 +229,16 @@ def in_use(config: Config) -> dict[str, ComponentConfig]:
     return found
 
 
-def site(config: Config, key: str, pictures: Callable[[], Any] = lambda: None) -> Site:
+def site(
+    config: Config, key: str, pictures: Callable[[], Any] = lambda: None, say: Callable[[str], None] = lambda line: None
+) -> Site:
     """Returns where the component of a section stands.
 
     Args:
         config: The complete config.
         key: The section, such as `evaluate.generator`.
         pictures: Opens the image dataset of the run.
+        say: Receives messages for the user about slow steps.
     """
     # A viewer and a writer are in the processes of the backbone, or take its place.
     pool = {
@@ -234,9 +250,17 @@ def site(config: Config, key: str, pictures: Callable[[], Any] = lambda: None) -
     return Site(
         key=key,
         pool=pool,
-        gpus=getattr(config.pools, pool).num_gpus if pool else 0.0,
+        gpus=getattr(config.pools, pool).num_gpus if hasattr(config.pools, pool) else 0.0,
         cache=user_path(config.paths.cache),
         pictures=pictures,
+        say=say,
         generator=config.generator,
         target=config.target,
     )
+
+
+def component_files(config: Config) -> Iterator[tuple[str, str, str]]:
+    """Yields the files and folders that components read: (dotted key, path, `file` or `folder`)."""
+    for key, settings in in_use(config).items():
+        for name, path, what in of_config(settings, key).files(settings, site(config, key)):
+            yield f"{key}.{name}", path, what

@@ -86,10 +86,6 @@ def _has_judge(config: Any) -> bool:
     return is_model or agent.judge is not Component.judge
 
 
-def _is_module(config: Any) -> bool:
-    return config.target.network.startswith("python:")
-
-
 def _may_be_several(config: Any, section: str, role: str) -> bool:
     """Returns whether the size of a pool has an effect: it has none, or its default, if the model is on a server."""
     pool, settings = _select(config, f"pools.{role}"), _section(config, section)
@@ -137,21 +133,6 @@ def _waits(config: Any) -> bool:
 
 
 USES: tuple[KeyUse, ...] = (
-    # The network under study.
-    _by("target.", "target.kind", "network", excepted="target.kind target.name target.detector target.segmenter "
-        "target.units target.synthetic. target.family target.shuffled"),
-    _by("target.detector target.segmenter target.units target.synthetic.", "target.kind", "synthetic"),
-    _by("target.family target.shuffled", "target.kind", "closed_form"),
-    KeyUse(("target.shuffled",), "target.family=small, development or held_out", "target.family",
-           lambda c: c.target.family != "biased"),
-    KeyUse(("target.units",), "no units of your own in target.synthetic", "target.synthetic.mode",
-           lambda c: not c.target.synthetic.mode),
-    KeyUse(("target.weights", "target.preprocess"), "a network that the config names", "target.network",
-           lambda c: not _is_module(c)),
-    # Images.
-    _by("pictures.folder", "pictures.kind", "folder"),
-    _by("pictures.dataset pictures.data pictures.subset pictures.revision pictures.split pictures.column "
-        "pictures.streaming", "pictures.kind", "hf"),
     # The agent.
     KeyUse(("backbone.outage_minutes",), "a model on a server", "backbone.kind", _waits),
     _backbone("backbone.sees without sandbox. limits.soft_turns limits.turns limits.minutes limits.wall_minutes "

@@ -6,8 +6,9 @@ A kind is an alias, or `package.module:Class` for a component of the user, from 
 import dataclasses
 import hashlib
 import json
+import re
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
@@ -19,8 +20,20 @@ from openmaia.core.checks import Check
 from openmaia.core.errors import UsageError
 from openmaia.core.importing import add_folder, import_object
 from openmaia.core.secrets import Secret
+from openmaia.core.units import OUTPUT, TargetInfo, Unit
 
 ALIASES: Mapping[str, Mapping[str, str]] = {
+    "target": {
+        "network": "openmaia.models.targets.network:Network",
+        "synthetic": "openmaia.models.targets.synthetic.component:Synthetic",
+        "closed_form": "openmaia.offline.closed_form.component:ClosedForms",
+    },
+    "pictures": {
+        "packages": "openmaia.offline.packaged.component:PackagedPictures",
+        "folder": "openmaia.datasets.pictures.folder:FolderPictures",
+        "hf": "openmaia.datasets.pictures.huggingface:HuggingFacePictures",
+        "python": "openmaia.datasets.pictures.passed:PassedPictures",
+    },
     "generator": {
         "collage": "openmaia.offline.collage.host:CollageGenerator",
         "diffusers": "openmaia.models.generators.diffusion:DiffusersGenerator",
@@ -80,6 +93,29 @@ class ComponentConfig:
         # Another process may unpickle a config before anything else told it where the user's modules are.
         cls = type(self)
         return _restored, (_folder(cls), cls.__module__, cls.__qualname__, dict(vars(self)))
+
+
+@dataclass
+class TargetConfig(ComponentConfig):
+    """`target`: what is studied: a network, or units of which it is known what they respond to."""
+
+    role: ClassVar[str] = "target"
+    kind: str = MISSING
+    """An alias, or `package.module:Class` for a target of yours."""
+    name: str = MISSING
+    """Name of the target in units, records and folders."""
+
+
+@dataclass
+class PicturesConfig(ComponentConfig):
+    """`pictures`: the dataset of natural images, for exemplars and for tests."""
+
+    role: ClassVar[str] = "pictures"
+    kind: str = MISSING
+    """An alias, or `package.module:Class` for images of yours (`openmaia.datasets.library.ImageCollection`)."""
+    limit: int = 0
+    """Largest number of images of the explore split (or of `exemplars.folder`) that exemplars are computed from. 0: all
+    of them."""
 
 
 @dataclass
@@ -145,7 +181,17 @@ class JudgeConfig(ComponentConfig):
 
 
 ROLES: Mapping[str, type[ComponentConfig]] = {
-    each.role: each for each in (GeneratorConfig, EditorConfig, BackboneConfig, ViewerConfig, WriterConfig, JudgeConfig)
+    each.role: each
+    for each in (
+        TargetConfig,
+        PicturesConfig,
+        GeneratorConfig,
+        EditorConfig,
+        BackboneConfig,
+        ViewerConfig,
+        WriterConfig,
+        JudgeConfig,
+    )
 }
 """The config of each role, from which the configs of its components inherit."""
 
@@ -164,10 +210,12 @@ class Site:
     """The folder of downloads."""
     pictures: Callable[[], Any] = lambda: None
     """Opens the image dataset of the run."""
+    say: Callable[[str], None] = lambda line: None
+    """Receives messages for the user about slow steps."""
     generator: GeneratorConfig | None = None
     """For an editor: the generator whose images it edits."""
-    target: Any = None
-    """The section `target`."""
+    target: "TargetConfig | None" = None
+    """The network under study."""
     waits: bool = False
     """Whether the program waits for a server that is slow or overloaded: that is then a note and no error."""
 
@@ -190,6 +238,8 @@ class Component:
     Config: ClassVar[type[ComponentConfig]] = ComponentConfig
     is_served: ClassVar[bool] = False
     """Whether the model is on a server: one process without a GPU then makes all calls."""
+    is_rated: ClassVar[bool] = False
+    """Whether `openmaia run --estimate` has built-in times for it (`reporting/costs/rates.yaml`)."""
     vocabulary: ClassVar[Any] = None
     """For a generator that draws certain words only: an `openmaia.agent.vocabulary.Vocabulary`."""
     is_absent: ClassVar[bool] = False
@@ -230,8 +280,13 @@ class Component:
         yield from ()
 
     @staticmethod
-    def files(config: Any) -> Iterator[tuple[str, str]]:
-        """Yields the files and folders of the user that it reads: (key, path)."""
+    def modules(config: Any, site: Site) -> Iterator[tuple[str, str]]:
+        """Yields the code of the user that its config names: (key, `package.module:attribute`)."""
+        yield from ()
+
+    @staticmethod
+    def files(config: Any, site: Site) -> Iterator[tuple[str, str, Literal["file", "folder"]]]:
+        """Yields the files and folders that it reads on the machine that runs it: (key, path, which of both)."""
         yield from ()
 
     @staticmethod
@@ -275,6 +330,87 @@ class Component:
         return True
 
 
+class TargetComponent(Component):
+    """The base of all targets. What is built implements `openmaia.core.services.Target` and `openmaia.exemplars.passes.Readable`."""
+
+    Config: ClassVar[type[ComponentConfig]] = TargetConfig
+    is_network: ClassVar[bool] = False
+    """Whether it is a PyTorch module that `network` loads. Its units can then be ablated, and it can be fine-tuned."""
+    is_detector: ClassVar[bool] = False
+    """Whether its units are made of the detector that may judge images, too."""
+
+    @staticmethod
+    def layers(config: Any) -> Sequence[str]:
+        """Returns the layers that the config chooses. Empty if it chooses none, so that all are read."""
+        return getattr(config, "layers", ())
+
+    @classmethod
+    def outline(cls, config: Any, site: Site) -> TargetInfo | None:
+        """Returns what is known without loading weights. Its digest may be empty. None: nothing is known.
+
+        Raises:
+            UsageError: What the config names, such as a layer, does not exist.
+        """
+        return None
+
+    @classmethod
+    def survey(cls, config: Any, site: Site) -> tuple[Mapping[str, int], Mapping[str, str]]:
+        """Returns (the units of each layer that could be chosen, the reason why by module that cannot be a layer)."""
+        made: Any = cls.build(config, site) if (known := cls.outline(config, site)) is None else None
+        return (known or made.info()).layers, {}
+
+    @staticmethod
+    def network(config: Any, weights: str) -> Any:
+        """Loads the network (`openmaia.models.targets.preprocess.TargetNetwork`) with weights, for one that `is_network`."""
+        raise NotImplementedError
+
+    @staticmethod
+    def truths(config: Any, info: TargetInfo) -> Mapping[Unit, tuple[str, ...]]:
+        """Returns what units are known to respond to: the texts of which each names something that excites the unit.
+
+        By default these are the names of classes.
+        """
+        # ImageNet's names explain homonyms in brackets: "drake (male duck)".
+        names = [re.sub(r"\s*\(.*?\)", "", each).strip() for each in info.classes]
+        return {Unit(target=info.name, layer=OUTPUT, index=n): (each,) for n, each in enumerate(names) if each}
+
+    @staticmethod
+    def concepts(config: Any) -> Mapping[str, tuple[tuple[str, ...], ...]]:
+        """Returns the concepts of units that the config defines, by layer, for label folders like those of MAIA's data."""
+        return {}
+
+    @staticmethod
+    def why_no_classes(config: Any) -> str:
+        """Returns why its units are no classes of a classifier, for messages. Empty if they are."""
+        return f"target.kind={config.kind} has no classes; give a classifier as target.network"
+
+    @staticmethod
+    def library_weights(config: Any) -> str:
+        """Returns the name of the network whose weights torchvision or timm provides. Empty if they come from elsewhere."""
+        return ""
+
+    @staticmethod
+    def exemplar_facts(config: Any) -> Mapping[str, Any]:
+        """Returns what exemplars depend on, besides what `info` says. Stored exemplars of something else are refused.
+
+        By default these are all keys, and the source of a class of the user.
+        """
+        return {"component": identity(config)}
+
+    @staticmethod
+    def published_name(config: Any) -> str:
+        """Returns the name under which publications may report on it. Empty if it is not what they studied."""
+        return ""
+
+
+def target_class(config: TargetConfig) -> type[TargetComponent]:
+    """Returns the class of the target that a config describes."""
+    return cast(type[TargetComponent], of_config(config))
+
+
+_BASES: Mapping[str, type[Component]] = {"target": TargetComponent}
+
+
 def component(role: str, kind: str, key: str = "") -> type[Component]:
     """Returns the class of a kind.
 
@@ -292,9 +428,10 @@ def component(role: str, kind: str, key: str = "") -> type[Component]:
         known = ", ".join(alias for alias in ALIASES[role])
         raise UsageError(f"{key}={kind!r} is not known; expected {known}, or package.module:Class of yours")
     found = import_object(name, key)
-    if not (isinstance(found, type) and issubclass(found, Component)):
+    base = _BASES.get(role, Component)
+    if not (isinstance(found, type) and issubclass(found, base)):
         raise UsageError(
-            f"{key}={kind!r} is no component; let the class inherit from openmaia.core.components.Component"
+            f"{key}={kind!r} is no component; let the class inherit from openmaia.core.components.{base.__name__}"
         )
     if config_class(found, role) is None:
         raise UsageError(
@@ -321,13 +458,19 @@ def build(config: ComponentConfig, site: Site) -> Any:
     return of_config(config, site.key).build(config, site)
 
 
-def stored_remark(section: Mapping[str, Any], role: str) -> str:
-    """Returns what readers of results should know about a component, by the section of a stored config.
+def stored(section: Mapping[str, Any], role: str) -> tuple[type[Component], Any] | None:
+    """Returns (class, config) of a component by the section of a stored config.
 
-    It is empty for a component of the user, whose class is not imported.
+    None for a component of the user, whose class is not imported.
     """
     kind = str(section.get("kind"))
-    return component(role, kind).remark(SimpleNamespace(**section)) if kind in ALIASES[role] else ""
+    return (component(role, kind), SimpleNamespace(**section)) if kind in ALIASES[role] else None
+
+
+def stored_remark(section: Mapping[str, Any], role: str) -> str:
+    """Returns what readers of results should know about a component, by the section of a stored config."""
+    found = stored(section, role)
+    return found[0].remark(found[1]) if found else ""
 
 
 def is_users(kind: str) -> bool:

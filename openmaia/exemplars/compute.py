@@ -11,6 +11,7 @@ from itertools import islice
 import numpy as np
 
 from openmaia.config.schema import Config
+from openmaia.core.components import target_class
 from openmaia.core.errors import UsageError
 from openmaia.core.paths import user_path
 from openmaia.core.units import TargetInfo
@@ -76,13 +77,10 @@ def open_store(config: Config, info: TargetInfo, items: Sequence[DatasetImage]) 
             "target": info.name,
             "network": info.digest,
             "preprocess": info.preprocessing,
-            "shuffled": config.target.shuffled,
             "pictures": hashlib.sha256("".join(item.digest for item in items).encode()).hexdigest(),
             "k": config.exemplars.k,
             "quantile": config.exemplars.quantile,
-            # Only where they are set, so that a store does not depend on how a network was understood.
-            **({"output": config.target.output} if config.target.output else {}),
-            **({"entries": dict(config.target.entries)} if config.target.entries else {}),
+            **target_class(config.target).exemplar_facts(config.target),
         }
     )
     return store

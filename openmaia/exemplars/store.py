@@ -39,7 +39,7 @@ from openmaia.runs.records import dumps
 
 VERSION = 6
 
-_CHANGED = {"pictures": "the pictures changed"}
+_CHANGED = {"pictures": "the pictures changed", "component": "the keys or the code of the target changed"}
 """What is said about facts whose values tell a user nothing."""
 
 KINDS: tuple[ExemplarKind, ...] = ("top", "bottom", "random", "ladder")
@@ -101,7 +101,9 @@ class ExemplarStore:
             self.write_manifest(facts)
             return
         wanted = {**(manifest if manifest.get("imported") else facts), "version": VERSION}
-        differing = sorted(key for key in wanted.keys() | manifest.keys() if wanted.get(key) != manifest.get(key))
+        # A fact that is false or empty is as good as absent: a target that gets a switch keeps the exemplars without it.
+        keys = wanted.keys() | manifest.keys()
+        differing = sorted(key for key in keys if (wanted.get(key) or None) != (manifest.get(key) or None))
         if differing:
             said = ", ".join(
                 _CHANGED.get(key) or f"{key} ({manifest.get(key)!r} there, {wanted.get(key)!r} wanted)"

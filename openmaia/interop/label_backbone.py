@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Self
+from typing import ClassVar, Literal, Self
 
 from omegaconf import MISSING
 
@@ -62,11 +62,12 @@ class LabelBackbone(Component):
 
     @classmethod
     def build(cls, config: LabelConfig, site: Site) -> Self:
+        assert site.target is not None, "labels are those of a target"
         return cls(config.record, site.target.name, config.model)
 
     @staticmethod
-    def files(config: LabelConfig) -> Iterator[tuple[str, str]]:
-        yield "record", config.record
+    def files(config: LabelConfig, site: Site) -> Iterator[tuple[str, str, Literal["file", "folder"]]]:
+        yield "record", config.record, "folder" if user_path(config.record).is_dir() else "file"
 
     def reply(self, chats: Sequence[Chat]) -> list[Reply]:
         """Chats without a system message belong to no investigation. The reply to them says that labels cannot answer them."""

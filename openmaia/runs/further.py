@@ -45,7 +45,8 @@ def extended(config: dict[str, Any], source: Mapping[str, Any]) -> dict[str, Any
         into, of = changed, source
         for section in sections:
             into, of = into[section], of[section]
-        into[name] = of[name]
+        if name in of:  # a target need not have layers that a config chooses
+            into[name] = of[name]
     return changed
 
 

@@ -29,7 +29,7 @@ from openmaia.core.messages import Chat, Reply
 from openmaia.core.services import Services, UnitExemplars
 from openmaia.core.units import Unit
 from openmaia.datasets.library import ImageDataset
-from openmaia.offline.closed_form import ClosedFormTarget
+from openmaia.offline.closed_form.target import ClosedFormTarget
 from openmaia.offline.collage import CollageEditor, CollageGenerator
 from tests.conftest import REPOSITORY
 from tests.helpers.dissecting import dissect

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from statistics import fmean, median
+from typing import Any
 
 import numpy as np
 import torch
@@ -144,8 +145,9 @@ class Sketch:
 
 def by_layer(settings: Config, items: list[exemplars.DatasetImage], k: int, out: Path) -> None:
     """Per layer: a pass for each unit's top k and quantile over all positions, a pass for the masked pictures of those."""
-    for layer in list(settings.target.layers):
-        settings.target.layers = [layer]
+    chosen: Any = settings.target
+    for layer in list(chosen.layers):
+        chosen.layers = [layer]
         target = targets.target(settings)
         maxima: list[np.ndarray] = []
         sketch = Sketch(target.info().layers[layer])

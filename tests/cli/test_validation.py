@@ -44,7 +44,7 @@ def test_shipped_config_is_valid(name: str):
         (["task.name=explain"], "task.name='explain' is neither a task"),
         (
             ["target.weights=/nowhere.pt"],
-            "target.weights='/nowhere.pt': there is no such file; give a file of safetensors",
+            "target.weights=/nowhere.pt does not exist",
         ),
         (["target.weights=/usr"], "target.weights='/usr' is a folder"),
         (
@@ -77,7 +77,7 @@ def test_table_without_labels_of_the_method_is_refused(tmp_path: Path):
 
 
 def test_synthetic_units_are_known_without_the_detector():
-    own = ["target.synthetic.mode=or", "target.synthetic.labels=[cheese, lemon]"]
+    own = ["target.mode=or", "target.labels=[cheese, lemon]"]
     with pytest.raises(UsageError, match="has units 0 to 0"):
         validate_units(load([str(REPOSITORY / "configs/synthetic.yaml"), *own, "units=or=1"]))
 

@@ -9,21 +9,46 @@ from typing import Any
 import pytest
 import yaml
 
-from openmaia.config import machine, models, schema, studies
+from openmaia.config import machine, schema, studies
 from openmaia.config.loading import differing_keys, load, load_sweeps, to_dict, to_yaml
 from openmaia.config.schema import Config
 from openmaia.core.errors import UsageError
+from openmaia.models.backbones import served
+from openmaia.models.backbones.vllm import component
 from openmaia.models.generators import diffusion, images_api
+from openmaia.models.targets import network
+from openmaia.models.targets.network import NetworkConfig
+from openmaia.models.targets.synthetic import component as synthetic
+from openmaia.offline.closed_form import component as closed_form
 from openmaia.offline.collage import host
+from openmaia.offline.experimenter import components
 
 CONFIGS = sorted((Path(__file__).parents[2] / "configs").rglob("*.yaml"))
 SECTIONS = {
     kind
-    for module in (machine, models, schema, studies, diffusion, images_api, host)
+    for module in (
+        machine,
+        schema,
+        studies,
+        diffusion,
+        images_api,
+        host,
+        network,
+        synthetic,
+        closed_form,
+        served,
+        component,
+        components,
+    )
     for kind in vars(module).values()
     if is_dataclass(kind) and kind.__name__.endswith("Config")
 }
 LEAST = ["name=x", "units=all", "target.name=t"]
+
+
+def studied(config: Config) -> NetworkConfig:
+    assert isinstance(config.target, NetworkConfig)
+    return config.target
 
 
 def refused(*sources: str) -> str:
@@ -48,12 +73,12 @@ def test_user_mappings_are_replaced_as_a_whole():
         [*LEAST, *engine, "backbone.arguments.load_format=mistral", "target.directions={blocks.3: a.safetensors}"]
     )
     assert one.backbone.arguments == {"load_format": "mistral"}
-    assert one.target.directions == {"blocks.3": "a.safetensors"}
+    assert studied(one).directions == {"blocks.3": "a.safetensors"}
     other = load(
         [*LEAST, *engine, "backbone.arguments.load_format=dummy", "target.directions={blocks.3: b.safetensors}"]
     )
     assert differing_keys(to_dict(one), to_dict(other)) == ["backbone.arguments", "target.directions"]
-    assert load([*LEAST, *engine, "backbone.arguments.load_format=mistral"]).target.directions == {}
+    assert studied(load([*LEAST, *engine, "backbone.arguments.load_format=mistral"])).directions == {}
     writer = [
         "evaluate.writer.kind=vllm",
         "evaluate.writer.model=m",
@@ -71,9 +96,13 @@ def test_texts_are_read_as_they_are_written(tmp_path: Path):
     file.write_text("name: 010\nunits: all\ntarget: {name: 1e3, layers: [0.10, no], directions: {a: 007}}\n")
     config = load([str(file)])
     assert (config.name, config.target.name) == ("010", "1e3")
-    assert (config.target.layers, config.target.directions) == (["0.10", "no"], {"a": "007"})
+    assert (studied(config).layers, studied(config).directions) == (["0.10", "no"], {"a": "007"})
     config = load([*LEAST, "name=2024-11-20", "target.layers=[0.10,'no']", "target.directions.a=007", "seed=010"])
-    assert (config.name, config.target.layers, config.target.directions) == ("2024-11-20", ["0.10", "no"], {"a": "007"})
+    assert (config.name, studied(config).layers, studied(config).directions) == (
+        "2024-11-20",
+        ["0.10", "no"],
+        {"a": "007"},
+    )
     assert config.seed == 8
 
 
@@ -83,10 +112,10 @@ def test_texts_of_inherited_mappings_are_read_as_they_are_written(tmp_path: Path
         "name: x\nunits: all\n<<: [{target: {name: 010, layers: [0.10]}, seed: 3}, {seed: 4, backbone: {eyes: 1e3}}]\n"
     )
     config = load([str(file)])
-    assert (config.target.name, config.target.layers, config.seed) == ("010", ["0.10"], 3)
+    assert (config.target.name, studied(config).layers, config.seed) == ("010", ["0.10"], 3)
     assert config.backbone.eyes == "1e3"
     file.write_text("name: x\nunits: all\n<<: {target: {name: a, layers: [010]}}\ntarget: {name: 007}\n")
-    assert (load([str(file)]).target.name, load([str(file)]).target.layers) == ("007", [])
+    assert (load([str(file)]).target.name, studied(load([str(file)])).layers) == ("007", [])
 
 
 def test_later_sources_win(tmp_path: Path):
@@ -328,7 +357,7 @@ def test_machine_sections_are_not_compared():
 )
 def test_saved_config_reads_back_equal(text: str):
     config = load(LEAST)
-    config.target.weights, config.target.layers, config.limits.minutes = text, [text, "5"], 1e-05
+    studied(config).weights, studied(config).layers, config.limits.minutes = text, [text, "5"], 1e-05
     saved: dict[str, Any] = yaml.safe_load(to_yaml(config))
     assert saved == to_dict(config)
     assert differing_keys(saved, to_dict(config)) == []
@@ -358,8 +387,8 @@ def test_saved_config_reads_back_equal(text: str):
         (["evaluate.writer.kind=openai", "evaluate.writer.model=m", "evaluate.writer.tries=0"], "above 0"),
         (["backbone.kind=replay"], "leaves out backbone.record"),
         (["backbone.sees=text", "viewer.kind=openai"], "leaves out viewer.model"),
-        (["pictures.kind=folder"], "needs pictures.folder"),
-        (["pictures.kind=hf"], "needs pictures.dataset"),
+        (["pictures.kind=folder"], "leaves out pictures.folder"),
+        (["pictures.kind=hf"], "leaves out pictures.dataset"),
     ],
 )
 def test_contradicting_values_are_refused(given: list[str], said: str):

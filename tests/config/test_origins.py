@@ -72,7 +72,7 @@ def test_sources_of_a_file_of_sweeps(tmp_path: Path):
         ("run.dir", ["paths.runs"]),
         ("output_dir", ["paths.runs"]),
         ("images.folder", ["pictures.folder"]),
-        ("backbone.turns", ["backbone.tries", "limits.turns"]),
+        ("backbone.turns", ["limits.turns"]),
         ("port", ["backbone.base_url"]),
         ("wandb.project", ["tracking.project"]),
         ("neurons", ["units"]),

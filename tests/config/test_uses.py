@@ -54,24 +54,6 @@ USED: dict[str, dict[str, str]] = {
     "editor.kind=collage diffusers openai": {
         "pools.editor.": ALL,
     },
-    "target.kind=network synthetic closed_form": {
-        "target.kind": ALL,
-        "target.name": ALL,
-        "target.family": "closed_form",
-        "target.shuffled": "closed_form",
-        "target.detector": "synthetic",
-        "target.segmenter": "synthetic",
-        "target.units": "synthetic",
-        "target.synthetic.": "synthetic",
-        "target.": "network",
-    },
-    "target.family=small biased": {"target.shuffled": "small"},
-    "pictures.kind=packages folder hf python": {
-        "pictures.kind": ALL,
-        "pictures.limit": ALL,
-        "pictures.folder": "folder",
-        "pictures.": "hf",
-    },
     "ray.address=local auto": {"ray.num_cpus": "local", "ray.wait_seconds": "auto", "ray.": ALL},
     "tracking.kind=none wandb": {"tracking.kind": ALL, "tracking.": "wandb"},
 }
@@ -79,7 +61,6 @@ USED: dict[str, dict[str, str]] = {
 
 OTHERWISE = {
     "viewer.kind": ["backbone.sees=text"],
-    "target.family": ["target.kind=closed_form"],
 }
 """What the values of a choice are combined with."""
 
@@ -88,8 +69,6 @@ NEEDS = {
     "labels": ["SECTION.kind=labels", "SECTION.model=m", "SECTION.record=r"],
     "replay": ["SECTION.kind=replay", "SECTION.record=r"],
     "diffusers": ["SECTION.kind=diffusers", "SECTION.model=m"],
-    "folder": ["SECTION.kind=folder", "SECTION.folder=f"],
-    "hf": ["SECTION.kind=hf", "SECTION.dataset=d"],
 }
 
 CASES = [
@@ -127,8 +106,6 @@ def test_key_is_used_or_refused(choice: str, value: str):
 
 def test_every_key_of_a_component_is_in_the_table():
     sections = (
-        "target.",
-        "pictures.",
         "backbone.",
         "viewer.",
         "evaluate.writer.",
@@ -152,13 +129,10 @@ def test_every_key_of_a_component_is_in_the_table():
         (["tools=[mine:look]"], "tools", "backbone.kind=scripted", "a language model"),
         (["backbone.kind=labels", "backbone.model=m", "backbone.record=r", "without=[text2image]"], "without", "labels", "experiments"),
         (["pools.test_generator.max_batch=2"], "pools.test_generator.max_batch", "evaluate.generator=null", "evaluate.generator.kind"),
-        (["target.family=biased"], "target.family", "target.kind=network", "closed_form"),
-        (["target.kind=closed_form", "target.layers=[a]"], "target.layers", "target.kind=closed_form", "network"),
         (["viewer.kind=none"], "viewer.kind", "backbone.sees=images", "text"),
         (["evaluate.judge.kind=none", "evaluate.detect=3"], "evaluate.detect", "evaluate.judge.kind=none", "a judge"),
         (["evaluate.pictures=0", "evaluate.detect=3"], "evaluate.detect", "evaluate.pictures=0", "photographs"),
         (["tracking.project=x"], "tracking.project", "tracking.kind=none", "wandb"),
-        (["pictures={limit: 3, split: train}"], "pictures.split", "pictures.kind=packages", "hf"),
     ],
 )  # fmt: skip
 def test_refusal_names_key_component_and_user(given: list[str], key: str, component: str, user: str):

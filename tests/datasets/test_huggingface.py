@@ -304,8 +304,7 @@ def test_image_column_is_chosen(tmp_path: Path, opened: Any):
         (["pictures.dataset=''"], "needs pictures.dataset"),
         (["pictures.data=nofs://bucket/x.parquet"], "cannot be loaded: .*nofs"),
         (["pictures.streaming=true"], "needs pictures.limit"),
-        (["pictures.kind=zip"], "pictures.kind='zip' is not known; expected packages or folder or hf"),
-        (["pictures.kind=folder"], "needs pictures.folder"),
+        (["pictures.kind=zip"], "pictures.kind='zip' is not known; expected packages, folder, hf"),
     ],
 )  # fmt: skip
 def test_mistake_in_the_config_is_a_usage_error(tmp_path: Path, opened: Any, overrides: list[str], message: str):

@@ -8,12 +8,13 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from openmaia.cli.assembly import backbones, evaluation, generators
+from openmaia.cli.assembly import backbones, datasets, evaluation, exemplars, generators, targets
 from openmaia.cli.main import app
 from openmaia.config.loading import load
 from openmaia.core.images import EncodedImage
 from openmaia.core.messages import Chat, user
-from openmaia.core.services import Edit, Generation
+from openmaia.core.services import Edit, Generation, LayerProbe, Probe
+from openmaia.core.units import Unit
 from tests.conftest import REPOSITORY
 
 PAGE = (REPOSITORY / "docs/extending.md").read_text()
@@ -45,6 +46,23 @@ def test_backbone_and_judge_of_the_page_answer(folder: Path):
     judge = evaluation.judge(config, None)
     white = EncodedImage.of(np.full((4, 4, 3), 255, np.uint8))
     assert judge is not None and judge.judge([white], ["bright", "dark"]) == [(True, None)]
+
+
+def test_target_and_pictures_of_the_page_give_exemplars(folder: Path):
+    for seed in range(24):
+        cells = np.random.default_rng(seed).integers(0, 256, (8, 8, 3), np.uint8).repeat(8, 0).repeat(8, 1)
+        (folder / f"{seed}.png").write_bytes(EncodedImage.of(cells).data)
+    (folder / "images.txt").write_text("\n".join(str(folder / f"{seed}.png") for seed in range(24)))
+    studied = ["target.kind=mytargets:Colours", "pictures.kind=mypictures:Listed", "pictures.table=images.txt"]
+    paths = [f"paths.{key}={folder / key}" for key in ("runs", "exemplars", "cache")]
+    config = load(["name=x", "units=mean=1", "target.name=t", *studied, *paths, "exemplars.k=2"])
+    target, images = targets.target(config), datasets.image_dataset(config)
+    green = EncodedImage.of(np.full((4, 4, 3), (0, 255, 0), np.uint8))
+    unit = Unit(target="t", layer="mean", index=1)
+    assert target.probe([Probe(unit=unit, image=green)])[0].value == 1
+    assert target.respond([LayerProbe(layer="mean", image=green)])[0].tolist() == [0, 1, 0]
+    assert len(images.items) == 24 and images.root == "images.txt"
+    assert len(exemplars.make(config, ["mean"], target=target, dataset=images).read(unit).of_kind("top")) == 2
 
 
 def test_commands_of_the_page_run(folder: Path):

@@ -5,7 +5,7 @@ from PIL import Image
 
 from openmaia.datasets.library import ImageDataset
 from openmaia.evaluation.services import EvaluationServices
-from openmaia.offline.closed_form import ClosedFormTarget
+from openmaia.offline.closed_form.target import ClosedFormTarget
 from openmaia.offline.collage import CollageGenerator
 from openmaia.offline.evaluation.prompts import RulePromptWriter
 

@@ -24,7 +24,7 @@ from openmaia.evaluation.scores import compare_trials, identification, partners,
 from openmaia.evaluation.services import EvaluationDesign, EvaluationServices
 from openmaia.evaluation.storage import read_trial, to_parquet
 from openmaia.evaluation.trials import LayerScale, Stimulus, Trial, run_stimuli, standardise
-from openmaia.offline.closed_form import ClosedFormTarget
+from openmaia.offline.closed_form.target import ClosedFormTarget
 from openmaia.offline.collage import CollageGenerator
 from openmaia.offline.collage.scene import CollageScene
 from openmaia.offline.evaluation.prompts import RulePromptWriter

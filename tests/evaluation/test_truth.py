@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from openmaia.cli.assembly.evaluation import known_truths
 from openmaia.cli.commands.views import figures, report, show
 from openmaia.config.loading import load
+from openmaia.core.components import target_class
 from openmaia.core.units import OUTPUT, TargetInfo, Unit
 from openmaia.evaluation.analysis.agreement import ClaimPair, WordOverlap
 from openmaia.evaluation.claims import Claim
@@ -87,23 +87,25 @@ def test_every_method_of_comparison_is_averaged_over_units():
 
 def test_config_of_known_units_gives_their_truth():
     closed = load([str(REPOSITORY / "configs/closed-form.yaml")])
-    assert ("red",) in known_truths(closed, info("closed_form")).values()
+    assert ("red",) in target_class(closed.target).truths(closed.target, info("closed_form")).values()
     shuffled = load([str(REPOSITORY / "configs/closed-form.yaml"), "target.shuffled=true"])
-    assert known_truths(shuffled, info("closed_form")) == {}
-    own = ["target.kind=synthetic", "target.synthetic.labels=[cheese,lemon]", "target.name=s"]
+    assert target_class(shuffled.target).truths(shuffled.target, info("closed_form")) == {}
+    own = ["target.kind=synthetic", "target.labels=[cheese,lemon]", "target.name=s"]
     for mode, slots in {
         "or": ("cheese", "lemon"),
         "and": ("cheese and lemon",),
         "andnot": ("cheese without lemon",),
     }.items():
-        config = load([str(REPOSITORY / "configs/synthetic.yaml"), *own, f"target.synthetic.mode={mode}"])
-        assert known_truths(config, info("s")) == {Unit(target="s", layer=mode, index=0): slots}
+        config = load([str(REPOSITORY / "configs/synthetic.yaml"), *own, f"target.mode={mode}"])
+        assert target_class(config.target).truths(config.target, info("s")) == {
+            Unit(target="s", layer=mode, index=0): slots
+        }
 
 
 def test_class_outputs_have_the_names_of_their_classes_as_truth():
     config = load([str(REPOSITORY / "configs/demo.yaml")])
-    assert known_truths(config, info("n")) == {}
-    assert known_truths(config, info("n", "hen", "drake (male duck)", "")) == {
+    assert target_class(config.target).truths(config.target, info("n")) == {}
+    assert target_class(config.target).truths(config.target, info("n", "hen", "drake (male duck)", "")) == {
         Unit(target="n", layer=OUTPUT, index=0): ("hen",),
         Unit(target="n", layer=OUTPUT, index=1): ("drake",),
     }

@@ -13,7 +13,7 @@ from openmaia.core.units import Unit
 from openmaia.exemplars.store import ExemplarStore
 from openmaia.models.targets.hooked import NetworkTarget
 from openmaia.models.targets.preprocess import Preprocess, PreprocessPreset, TargetNetwork, published
-from openmaia.offline.closed_form import ClosedFormTarget
+from openmaia.offline.closed_form.target import ClosedFormTarget
 from tests.helpers.dissecting import dissect
 from tests.helpers.images import sample_image
 from tests.models.targets.test_targets import PREPROCESS, Tokens, small

@@ -14,9 +14,9 @@ import ray
 import torch
 
 from openmaia.cli.assembly import ConfigAssembly, exemplars
-from openmaia.cli.assembly.targets import network
 from openmaia.config.loading import load
 from openmaia.config.schema import Config
+from openmaia.core.components import target_class
 from openmaia.core.errors import UsageError
 from openmaia.core.images import EncodedImage
 from openmaia.core.services import QUANTILES
@@ -343,4 +343,6 @@ def test_a_network_that_takes_batches_finds_the_same(folder: Path, reference: Pa
 
 
 def targets_of_config(settings: Config, batch: int) -> NetworkTarget:
-    return NetworkTarget("net", network(settings, ""), LAYERS, device="cpu", batch=batch)
+    return NetworkTarget(
+        "net", target_class(settings.target).network(settings.target, ""), LAYERS, device="cpu", batch=batch
+    )

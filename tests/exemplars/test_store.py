@@ -150,3 +150,11 @@ def test_exemplars_of_hostile_names_stay_below_the_root(tmp_path: Path, name: st
     outside = [path for path in tmp_path.rglob("*") if path.is_file() and root not in path.parents]
     assert outside == []
     assert len([path for path in root.rglob("*") if path.is_file()]) == 4
+
+
+def test_switch_that_is_off_is_as_good_as_none(tmp_path: Path):
+    store = ExemplarStore.at(str(tmp_path), "t", "d")
+    store.claim({"network": "a", "shuffled": False})
+    store.claim({"network": "a"})
+    with pytest.raises(UsageError, match="shuffled"):
+        store.claim({"network": "a", "shuffled": True})

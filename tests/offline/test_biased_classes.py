@@ -13,8 +13,7 @@ from openmaia.cli.assembly.exemplars import make
 from openmaia.core.images import EncodedImage
 from openmaia.core.services import LayerProbe, Probe
 from openmaia.core.units import OUTPUT, Unit
-from openmaia.offline.closed_form import ClosedFormClasses
-from openmaia.offline.closed_form.classes import STRENGTHS, classifiers
+from openmaia.offline.closed_form.classes import STRENGTHS, ClosedFormClasses, classifiers
 from openmaia.offline.closed_form.view import DetectorInput
 from openmaia.offline.collage import paint
 from tests.helpers.investigating import code, configured, pictures, said

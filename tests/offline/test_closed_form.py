@@ -11,10 +11,10 @@ from openmaia.core.errors import UsageError
 from openmaia.core.images import EncodedImage
 from openmaia.core.services import Probe
 from openmaia.core.units import Unit
-from openmaia.offline.closed_form import ClosedFormTarget, layers
 from openmaia.offline.closed_form.colours import NAMED_COLOURS, hue, lab, named
 from openmaia.offline.closed_form.concepts import INSIDE, OUTSIDE, Sort
-from openmaia.offline.closed_form.family import units
+from openmaia.offline.closed_form.family import layers, units
+from openmaia.offline.closed_form.target import ClosedFormTarget
 from openmaia.offline.closed_form.view import SIDE, SIZE, DetectorInput
 from openmaia.offline.collage import paint
 from openmaia.offline.vocabulary.words import BY_NAME

@@ -11,7 +11,7 @@ from openmaia.cli.assembly.exemplars import make
 from openmaia.config.loading import load
 from openmaia.core.selection import select
 from openmaia.offline import experimenter
-from openmaia.offline.closed_form import layers
+from openmaia.offline.closed_form.family import layers
 from openmaia.offline.vocabulary.words import find
 from tests.conftest import REPOSITORY
 

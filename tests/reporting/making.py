@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 
 from openmaia.config.loading import load
-from openmaia.config.models import TargetConfig
 from openmaia.config.schema import Config
 from openmaia.core.images import EncodedImage
 from openmaia.core.units import Unit
@@ -175,8 +174,7 @@ def run(
     answers: int = 2,
 ) -> Run:
     """The first units are answered and evaluated; of the three after them one is at a limit, one failed, one pending."""
-    config = load([f"name={name}", "units=all", "target.name=net", f"paths.runs={folder}"])
-    config = dataclasses.replace(config, target=TargetConfig(name="net", layers=[layer]))
+    config = load([f"name={name}", "units=all", "target.name=net", f"target.layers=[{layer}]", f"paths.runs={folder}"])
     made = Run.create(config)
     units = [Unit(target=text[:120] if "<" in text else "net", layer=layer, index=n) for n in range(answers + 3)]
     made.set_plan(units, 1)

@@ -69,7 +69,7 @@ def test_further_evaluation_goes_on_after_the_run_was_extended(run: Run, tmp_pat
     extended = Run.create(load([*SOURCES, f"paths.runs={tmp_path}", "replicates=2", "target.layers=[layer9]"]))
     kept, settings = _settings(extended, [], "a")
     assert (kept.files.root, settings.evaluate.n) == (further.files.root, 3)
-    assert (settings.replicates, settings.target.layers) == (2, ["layer9"])
+    assert (settings.replicates, vars(settings.target)["layers"]) == (2, ["layer9"])
     assert further.config()["replicates"] == 2
 
 

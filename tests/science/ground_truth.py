@@ -9,8 +9,8 @@ from statistics import mean
 from typing import Any
 
 from openmaia.core.units import Unit
-from openmaia.offline.closed_form import layers
 from openmaia.offline.closed_form.concepts import Sort
+from openmaia.offline.closed_form.family import layers
 from tests.helpers.measuring import machine, shown
 from tests.science import sections, setting, truth
 from tests.science.baselines import BASELINES

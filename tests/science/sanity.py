@@ -32,8 +32,8 @@ from openmaia.evaluation.protocol import run_trials
 from openmaia.evaluation.scores import compare_trials, flat
 from openmaia.evaluation.services import EvaluationDesign, EvaluationServices
 from openmaia.evaluation.trials import Trial
-from openmaia.offline.closed_form import ClosedFormTarget
 from openmaia.offline.closed_form.family import units as closed_form_units
+from openmaia.offline.closed_form.target import ClosedFormTarget
 from openmaia.offline.collage import CollageGenerator
 from openmaia.offline.collage.compose import layout
 from openmaia.offline.collage.scene import CollageScene, SceneFigure

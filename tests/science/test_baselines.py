@@ -11,7 +11,7 @@ from openmaia.core.images import EncodedImage, Pixels, whole
 from openmaia.core.services import Exemplar, ExemplarKind, Probe, Services, UnitActivation, UnitExemplars
 from openmaia.core.units import TargetInfo, Unit
 from openmaia.datasets.library import ImageDataset
-from openmaia.offline.closed_form import ClosedFormTarget
+from openmaia.offline.closed_form.target import ClosedFormTarget
 from openmaia.offline.collage import CollageEditor, CollageGenerator
 from openmaia.offline.vocabulary.words import WORDS
 from tests.science.baselines import (

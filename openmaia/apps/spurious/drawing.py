@@ -27,7 +27,7 @@ def folder(config: Config) -> Path:
     """Returns the folder of the generated data set in the cache, named by a hash of all settings that determine the
     images (not of package versions).
     """
-    kinds = (identity(config.generator), config.pictures, config.spurious.classes)
+    kinds = (identity(config.generator), identity(config.pictures), config.spurious.classes)
     made_from = repr((kinds, sorted(layout.count_wanted(config.spurious).items())))
     name = hashlib.sha256(made_from.encode()).hexdigest()[:16]
     return user_path(config.paths.cache) / "spurious" / "drawn" / name

@@ -10,7 +10,7 @@ from markupsafe import Markup
 from openmaia.apps.spurious.study import StudyResult
 from openmaia.apps.spurious.table import SelectionRow, SpuriousTable, to_data_table
 from openmaia.config.schema import Config
-from openmaia.core.components import of_config
+from openmaia.core.components import of_config, target_class
 from openmaia.reporting.browser.pages import render
 from openmaia.reporting.figures.row_chart import ChartRow, RowMark, point_key, row_chart
 from openmaia.reporting.figures.style import NEUTRAL, POSITIVE, png, svg
@@ -41,12 +41,12 @@ def _page(config: Config, made: SpuriousTable, results: Sequence[StudyResult], d
         "spurious.html.j2",
         "openmaia.apps.spurious",
         name=config.name,
-        network=config.target.network,
+        network=of_config(config.target, "target").title(config.target),
         backbone=backbone,
         remark="" if settings.folder else of_config(config.generator, "generator").remark(config.generator),
         is_drawn=not settings.folder,
         has_closed_vocabulary=of_config(config.backbone).tasks is not None,
-        layer=config.target.layers[0],
+        layer=target_class(config.target).layers(config.target)[0],
         pairs=list(zip(settings.classes, settings.train_locations, settings.test_locations, strict=True)),
         filler=settings.filler,
         table=made,

@@ -17,6 +17,7 @@ from openmaia.apps.spurious.layout import LabelledImage
 from openmaia.apps.spurious.scoring import FeatureSet, SelectionScore
 from openmaia.apps.spurious.verdicts import UnitVerdicts, configure_judging, read_verdicts, replace_weights
 from openmaia.config.schema import Config
+from openmaia.core.components import target_class
 from openmaia.core.documents import parse_json
 from openmaia.core.errors import UsageError
 from openmaia.core.paths import user_path
@@ -156,7 +157,7 @@ class _Study:
         folder = self._exposed(images)
         dataset = _digest(checkpoint.stem, folder.name, self._config.exemplars.k, self._config.exemplars.quantile)
         config = configure_judging(self._config, self._seed, checkpoint, folder, dataset, units)
-        layer = config.target.layers[0]
+        (layer,) = target_class(config.target).layers(config.target)
         count = self._services.target(config).info().layers[layer]
         if count != width:
             raise UsageError(
@@ -174,7 +175,8 @@ class _Study:
         def probe() -> list[int]:
             images = factorial.draw(self._settings, self._services.generator(), self._config.seed)
             target = self._services.target(config)
-            return factorial.find_selective(factorial.measure_responses(target, config.target.layers[0], images), units)
+            (layer,) = target_class(config.target).layers(config.target)
+            return factorial.find_selective(factorial.measure_responses(target, layer, images), units)
 
         parts = (list(units), asdict(self._settings), asdict(self._config.generator), self._config.seed)
         return self._stored("probe", _digest(checkpoint.stem, *parts), probe) if self._settings.probe else []

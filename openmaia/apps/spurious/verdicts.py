@@ -3,9 +3,11 @@
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import Any, cast
 
 from openmaia.config.schema import Config
 from openmaia.config.studies import SpuriousConfig
+from openmaia.core.components import target_class
 from openmaia.core.errors import UsageError
 from openmaia.core.units import Unit
 from openmaia.runs.files import joined
@@ -54,7 +56,7 @@ def configure_judging(
     return replace(
         replace_weights(config, checkpoint),
         name="judging",
-        units=f"{config.target.layers[0]}={','.join(map(str, units))}",
+        units=f"{target_class(config.target).layers(config.target)[0]}={','.join(map(str, units))}",
         task=replace(config.task, name="spurious"),
         exemplars=replace(config.exemplars, folder=str(images), dataset=dataset),
         paths=replace(config.paths, runs=joined(config.paths.runs, f"{config.name}/seed-{seed}")),
@@ -66,11 +68,16 @@ def replace_weights(config: Config, checkpoint: Path) -> Config:
     """Returns a copy of the config with the weights of a checkpoint.
 
     Raises:
-        UsageError: The config does not name exactly one layer of the target.
+        UsageError: The target is no network, or the config does not name exactly one layer of it.
     """
-    if len(config.target.layers) != 1:
+    found = target_class(config.target)
+    if not found.is_network:
         raise UsageError(
-            f"target.layers={list(config.target.layers)}: give the one layer whose units the last linear layer is given, such as "
+            f"target.kind={config.target.kind} has no weights to fine-tune; give a classifier as target.network"
+        )
+    if len(layers := found.layers(config.target)) != 1:
+        raise UsageError(
+            f"target.layers={list(layers)}: give the one layer whose units the last linear layer is given, such as "
             "layer4 of resnet18"
         )
-    return replace(config, target=replace(config.target, weights=str(checkpoint)))
+    return replace(config, target=replace(cast(Any, config.target), weights=str(checkpoint)))

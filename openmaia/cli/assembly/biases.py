@@ -8,10 +8,9 @@ from openmaia.apps.bias.matched import Matcher
 from openmaia.apps.bias.run import BiasDesign
 from openmaia.cli.assembly.evaluation import judge, language_model
 from openmaia.config.schema import Config, test_generator
-from openmaia.core.components import ALIASES, component, of_config
+from openmaia.core.components import ALIASES, component, of_config, target_class
 from openmaia.core.errors import UsageError
 from openmaia.core.services import Backbone, Generator, Target
-from openmaia.core.units import OUTPUT
 from openmaia.evaluation.judging.detector import detector_judge
 
 
@@ -21,15 +20,8 @@ def checked(config: Config) -> Config:
     Raises:
         UsageError: If the units are not classes.
     """
-    if config.target.kind == "network" and list(config.target.layers) != [OUTPUT]:
-        raise UsageError(
-            f"target.layers={list(config.target.layers)}: biases are those of classes; give target.layers=[{OUTPUT}] and "
-            f"classes by name, such as units={OUTPUT}=pig,strawberry"
-        )
-    if config.target.kind == "closed_form" and config.target.family != "biased":
-        raise UsageError(f"target.family={config.target.family!r} has no classes; give target.family=biased")
-    if config.target.kind == "synthetic":
-        raise UsageError("target.kind=synthetic has no classes; give a classifier as target.network")
+    if reason := target_class(config.target).why_no_classes(config.target):
+        raise UsageError(reason)
     return config
 
 

@@ -1,15 +1,13 @@
 """Builds the services of an evaluation, and the trainer of classifiers, from a config."""
 
-import re
 from typing import TYPE_CHECKING, get_args
 
 from openmaia.agent.patience import PatientBackbone, PatientGenerator
 from openmaia.cli.assembly import backbones, datasets, generators, hosts, targets
 from openmaia.config.schema import Config, prompt_writer, test_generator
 from openmaia.config.sections import site
-from openmaia.core.components import BackboneConfig, build, of_config
+from openmaia.core.components import BackboneConfig, build, of_config, target_class
 from openmaia.core.services import Backbone, Generator, Target
-from openmaia.core.units import OUTPUT, TargetInfo, Unit
 from openmaia.datasets.library import ImageDataset
 from openmaia.evaluation.analysis.agreement import ModelSimilarity, WordOverlap
 from openmaia.evaluation.claims import Sharing
@@ -18,7 +16,6 @@ from openmaia.evaluation.judging.judges import Judge, ModelJudge
 from openmaia.evaluation.language_model import LanguageModel
 from openmaia.evaluation.prompts import ModelPromptWriter, PromptPreset, PromptWriter, PublishedPromptWriter
 from openmaia.evaluation.services import EvaluationDesign, EvaluationServices
-from openmaia.evaluation.truth import KnownTruths
 from openmaia.exemplars.store import ExemplarStore
 
 if TYPE_CHECKING:
@@ -76,48 +73,8 @@ def evaluation_services(
         captions={} if dataset is None else photograph_captions(dataset),
         scales={} if store is None else exemplar_scales(store, target.info()),
         similarities=[_word_overlap(config), *([ModelSimilarity(model)] if model else [])],
-        truths=known_truths(config, target.info()),
+        truths=target_class(config.target).truths(config.target, target.info()),
     )
-
-
-def known_truths(config: Config, info: TargetInfo) -> KnownTruths:
-    """Returns what each unit of the target responds to, if that is known.
-
-    It is known for the class outputs of a network, each of which was trained to respond to the class that it is named
-    after, and for two kinds of targets that were built to have known answers:
-
-    - Synthetic targets (`target.kind=synthetic`): their units respond to given concepts.
-    - Closed-form targets (`target.kind=closed_form`): the activations of their units are formulas over image statistics
-      and network outputs. There are two exceptions. Targets with `target.family=biased` are classifiers. With
-      `target.shuffled`, every image is replaced by an unrelated one, so that nothing explains the activations.
-
-    Args:
-        config: The config of the run.
-        info: The description of the target.
-    """
-    name = info.name
-    if config.target.kind == "network":
-        # ImageNet's names explain homonyms in brackets: "drake (male duck)".
-        names = [re.sub(r"\s*\(.*?\)", "", each).strip() for each in info.classes]
-        return {Unit(target=name, layer=OUTPUT, index=n): (each,) for n, each in enumerate(names) if each}
-    if config.target.kind == "synthetic":
-        from openmaia.models.targets.synthetic import units
-
-        listed = targets.synthetic_units(config) or units.read(config.target.units)
-        return {
-            Unit(target=name, layer=layer, index=index): units.slots(layer, concepts)
-            for layer, several in listed.items()
-            for index, concepts in enumerate(several)
-        }
-    if config.target.kind != "closed_form" or config.target.family == "biased" or config.target.shuffled:
-        return {}
-    from openmaia.offline.closed_form import layers
-
-    return {
-        Unit(target=name, layer=layer, index=index): tuple(" ".join(slot) for slot in unit.truth)
-        for layer, several in layers(config.target.family).items()
-        for index, unit in enumerate(several)
-    }
 
 
 def design(config: Config) -> EvaluationDesign:
@@ -197,7 +154,7 @@ def trainer(config: Config) -> "ClassifierTrainer":
     from openmaia.models.training import ClassifierTrainer, Recipe
 
     def network(weights: str) -> "Trainable":
-        built = targets.network(config, weights)
+        built = target_class(config.target).network(config.target, weights)
         return built.module, lambda pixels: built.preprocess.tensor(built.preprocess.view(pixels)[0])
 
     settings = config.spurious

@@ -34,11 +34,13 @@ def layers(config: ConfigSources) -> None:
     """
     from openmaia.cli.assembly.validation import target_layers
     from openmaia.config.loading import load
+    from openmaia.core.components import target_class
 
     settings = load(config)
     found, left_out = target_layers(settings)
+    chosen = target_class(settings.target).layers(settings.target)
     width = max((len(layer) for layer in found), default=0)
     for layer, units in found.items():
-        print(f"{'*' if layer in settings.target.layers else ' '} {layer:<{width}}  {units:>6}")
+        print(f"{'*' if layer in chosen else ' '} {layer:<{width}}  {units:>6}")
     if left_out:
         print(f"{len(left_out)} modules have no units, or no unambiguous ones, and are left out")

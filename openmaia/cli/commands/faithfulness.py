@@ -16,7 +16,9 @@ def check_network(run: "Run", settings: "Config") -> None:
 
     Such units cannot be ablated, because units are ablated in the forward pass of a network.
     """
-    if settings.target.kind != "network":
+    from openmaia.core.components import target_class
+
+    if not target_class(settings.target).is_network:
         raise UsageError(
             f"{run.files.root} has target.kind={settings.target.kind}; --faithfulness ablates units in the forward pass "
             "of a network, so leave it out"

@@ -153,10 +153,10 @@ def exemplars(
 
     settings = load(config)
     from openmaia.cli.assembly.sweeps import compute_exemplars
-    from openmaia.cli.assembly.targets import synthetic_units
     from openmaia.cli.assembly.validation import validate
     from openmaia.cli.terminal.output import Terminal
     from openmaia.cli.terminal.runs import show_exemplars
+    from openmaia.core.components import target_class
     from openmaia.core.units import Unit
     from openmaia.exemplars.measured import measure_imported
     from openmaia.interop.synthetic import write
@@ -176,7 +176,7 @@ def exemplars(
     print("drawing contact sheets")
     pages = write_sheets(store, settings.target.name, store.layers())
     print("\n".join(f"contact sheet: {page}" for page in pages))
-    own, folder = synthetic_units(settings), store.files.local
+    own, folder = target_class(settings.target).concepts(settings.target), store.files.local
     if own and folder is not None:
         ((mode, concepts),) = own.items()
         units = [Unit(target=settings.target.name, layer=mode, index=index) for index in range(len(concepts))]

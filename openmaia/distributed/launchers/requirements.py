@@ -11,12 +11,11 @@ from importlib import metadata
 from packaging.utils import canonicalize_name
 
 from openmaia.config.schema import Config
-from openmaia.config.sections import in_use, site
+from openmaia.config.sections import component_files, in_use, site
 from openmaia.core.checks import Check, missing
 from openmaia.core.components import of_config
 from openmaia.core.importing import has_module
-from openmaia.core.paths import file_and_part, is_writable, nearest_existing, user_path
-from openmaia.models.weights import network_packages
+from openmaia.core.paths import is_writable, nearest_existing, user_path
 
 _LEAST_FREE = 64 * 2**20
 """Bytes that have to be free on the disk of the run directory and of the cache."""
@@ -67,11 +66,7 @@ def missing_files(config: Config) -> list[Check]:
         for key, path in _files(config)
         if not user_path(path).is_file()
     ]
-    for key, settings in in_use(config).items():
-        for name, path in of_config(settings, key).files(settings):
-            if not user_path(path).exists():
-                results.append(missing(f"{key}.{name}={path}: there is no such file; give another path"))
-    runs, pictures = user_path(config.paths.runs), config.pictures
+    runs = user_path(config.paths.runs)
     if "://" not in config.paths.runs and not is_writable(runs):
         results.append(missing(f"paths.runs={runs}: {nearest_existing(runs)} cannot be written; give another folder"))
     for key, path in (("runs", config.paths.runs), ("cache", config.paths.cache)):
@@ -81,8 +76,11 @@ def missing_files(config: Config) -> list[Check]:
         if disk.total and disk.free < _LEAST_FREE:
             text = f"paths.{key}={path}: its disk has {disk.free // 2**20} MiB left"
             results.append(missing(f"{text}; make room, or give another folder"))
-    if pictures.kind == "folder" and not (pictures.folder and user_path(pictures.folder).is_dir()):
-        results.append(missing(f"pictures.folder={pictures.folder!r} is no folder; give one that holds images"))
+    results += [
+        missing(f"{key}={path!r} is no folder; give another path")
+        for key, path, what in component_files(config)
+        if what == "folder" and not user_path(path).is_dir()
+    ]
     return results
 
 
@@ -91,22 +89,19 @@ def _optional_packages(config: Config) -> Iterator[tuple[str, str, str]]:
     for key, settings in in_use(config).items():
         for setting, package, command in of_config(settings, key).packages(settings, site(config, key)):
             yield f"{key}.{setting}", package, command
-    if config.target.kind == "network":
-        yield from network_packages("target.network", config.target.network)
 
 
 def _own_code(config: Config) -> Iterator[tuple[str, str]]:
     """Yields (config key, package.module:attribute) for each reference of the config to code of the user."""
-    library, colon, _ = config.target.network.partition(":")
-    if config.target.kind == "network" and colon and library not in ("torchvision", "timm", "hf"):
-        yield "target.network", config.target.network
+    for key, settings in in_use(config).items():
+        for name, reference in of_config(settings, key).modules(settings, site(config, key)):
+            yield f"{key}.{name}", reference
     for tool in config.tools:
         yield "tools", tool
 
 
 def _files(config: Config) -> Iterator[tuple[str, str]]:
     """Yields (config key, path)."""
-    if config.target.kind == "network" and config.target.weights not in ("", "random"):
-        yield "target.weights", str(file_and_part(config.target.weights)[0])
-    for layer, path in config.target.directions.items():
-        yield f"target.directions.{layer}", path
+    for key, path, what in component_files(config):
+        if what == "file":
+            yield key, path

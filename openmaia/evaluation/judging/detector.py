@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from openmaia.core.components import Component, JudgeConfig, Site
+from openmaia.core.components import Component, JudgeConfig, Site, target_class
 from openmaia.models.weights import WeightSource
 
 BOX_THRESHOLD = 0.3
@@ -39,9 +39,9 @@ class Detector(Component):
 
     @staticmethod
     def problems(config: DetectorConfig, site: Site) -> Iterator[str]:
-        if getattr(site.target, "kind", "") == "synthetic":
+        if site.target is not None and target_class(site.target).is_detector:
             yield (
-                f"{site.key}.kind={config.kind} would judge synthetic units by the detector that they are made of; "
+                f"{site.key}.kind={config.kind} would judge {site.target.kind} units by the detector that they are made of; "
                 f"give a language model as evaluate.writer, or {site.key}.kind=none"
             )
 

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from openmaia.core.components import BackboneConfig, Component, Site
-from openmaia.core.errors import UsageError
+from openmaia.core.errors import session_object_error
 
 
 @dataclass
@@ -20,7 +20,4 @@ class PassedBackbone(Component):
 
     @classmethod
     def build(cls, config: PassedConfig, site: Site) -> Any:
-        raise UsageError(
-            f"{site.key}.kind stands for an object that was passed to OpenMAIA in Python, which no other process has; give "
-            f"another {site.key}.kind"
-        )
+        raise session_object_error(f"{site.key}.kind", f"another {site.key}.kind")

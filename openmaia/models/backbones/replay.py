@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, ClassVar, Self, cast
+from typing import Any, ClassVar, Literal, Self, cast
 
 from omegaconf import MISSING
 
@@ -68,8 +68,8 @@ class ReplayBackbone(Component):
         return cls(config.record)
 
     @staticmethod
-    def files(config: ReplayConfig) -> Iterator[tuple[str, str]]:
-        yield "record", config.record
+    def files(config: ReplayConfig, site: Site) -> Iterator[tuple[str, str, Literal["file", "folder"]]]:
+        yield "record", config.record, "folder" if user_path(config.record).is_dir() else "file"
 
     def reply(self, chats: Sequence[Chat]) -> list[Reply]:
         """Returns the next reply of the recording for each chat (a request to continue a conversation).

@@ -60,6 +60,8 @@ class DiffusersEditorConfig(PipelineConfig, EditorConfig):
 
 
 class _Pipeline(Component):
+    is_rated = True
+
     @classmethod
     def build(cls, config: Any, site: Site) -> Self:
         make = cast(Any, cls)

@@ -4,9 +4,3 @@ The formulas take the outputs of detectors. A detector measures where an image s
 a bird, by pixel statistics or by the outputs of a classification network. Only this package uses these detectors. The
 scripted agent and the evaluation use others, such as `offline.experimenter.eyes`.
 """
-
-from openmaia.offline.closed_form.classes import ClosedFormClasses
-from openmaia.offline.closed_form.family import layers
-from openmaia.offline.closed_form.target import ClosedFormTarget
-
-__all__ = ["ClosedFormClasses", "ClosedFormTarget", "layers"]

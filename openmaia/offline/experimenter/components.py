@@ -4,8 +4,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from openmaia.core.components import BackboneConfig, Component, JudgeConfig, Site, ViewerConfig
-from openmaia.models.weights import network_packages
+from openmaia.core.components import BackboneConfig, Component, JudgeConfig, Site, ViewerConfig, of_config
+from openmaia.models.targets.network import pip_packages
 
 
 @dataclass
@@ -34,7 +34,7 @@ class SeeingJudgeConfig(EyesConfig, JudgeConfig):
 class _Seeing(Component):
     @staticmethod
     def problems(config: Any, site: Site) -> Iterator[str]:
-        if config.eyes == getattr(site.target, "network", ""):
+        if site.target is not None and config.eyes == of_config(site.target).title(site.target):
             yield (
                 f"{site.key}.eyes={config.eyes!r} is the network under study; experimenter, viewer and judge must see with "
                 "another one, such as efficientnet_lite2"
@@ -42,7 +42,8 @@ class _Seeing(Component):
 
     @staticmethod
     def packages(config: Any, site: Site) -> Iterator[tuple[str, str, str]]:
-        yield from network_packages("eyes", config.eyes)
+        for package, command in pip_packages(config.eyes):
+            yield f"eyes={config.eyes}", package, command
 
 
 class Scripted(_Seeing):

@@ -18,6 +18,7 @@ from omegaconf.errors import OmegaConfBaseException
 from openmaia.config.loading import UNREADABLE, differing_keys, read_yaml, to_dict
 from openmaia.config.machine import POOLS
 from openmaia.config.schema import Config
+from openmaia.core.components import of_config, target_class
 from openmaia.core.errors import UsageError
 from openmaia.core.selection import count
 from openmaia.core.services import ServiceUsage
@@ -29,9 +30,6 @@ _LARGEST = 2000
 """Maximum number of records that are read."""
 
 _TOOLS = ("generator", "editor", "target", "backbone")
-
-_RATED = {"backbone": "vllm", "generator": "diffusers", "editor": "diffusers", "target": "network"}
-"""For each service, the kind of the component whose times the built-in table holds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -196,7 +194,7 @@ def count_pending(config: Config) -> tuple[int, str]:
     if run is not None and not is_extended and (planned := len(run.plan())):
         left = len(run.pending())
         return left, f"{left} of {planned} investigations are pending in {run.files.root}"
-    named = count(config.units, config.target.layers, config.target.name)
+    named = count(config.units, target_class(config.target).layers(config.target), config.target.name)
     if named is None:
         raise UsageError(
             f"units={config.units!r}: how many units that are is only known once the target is loaded, and an estimate "
@@ -234,16 +232,21 @@ def find_unrated(config: Config, work: Workload, *, is_on_gpus: bool) -> list[st
         is_on_gpus: Whether all models are put on GPUs, whatever the config says (`--gpus`).
     """
     found: list[str] = []
-    for role in (role for role in _RATED if role in work.built_in):
-        kind, key = getattr(config, role).kind, f"pools.{role}.num_gpus"
-        if kind != _RATED[role]:
+    for role in (role for role in ("backbone", "generator", "editor", "target") if role in work.built_in):
+        settings, key = getattr(config, role), f"pools.{role}.num_gpus"
+        kind = settings.kind
+        if not _is_rated(settings):
             found.append(f"{role}.kind={kind}")
         elif not (is_on_gpus or getattr(config.pools, role).num_gpus):
             found.append(f"{role}.kind={kind} without a GPU ({key}=0)")
     other = config.evaluate.generator
-    if "generator" in work.built_in and other and other.kind != _RATED["generator"]:
+    if "generator" in work.built_in and other and not _is_rated(other):
         found.append(f"evaluate.generator.kind={other.kind}")
     return found
+
+
+def _is_rated(settings: Any) -> bool:
+    return of_config(settings).is_rated
 
 
 def _begun(config: Config) -> Run | None:

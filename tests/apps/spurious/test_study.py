@@ -55,7 +55,7 @@ class Study:
         run = Run.create(config)
         target = targets.target(config)
         run.set_plan(select(config.units, target.info()).units, 1)
-        store = make(config, config.target.layers)
+        store = make(config, list(target.info().layers))
         for investigation in run.pending():
             investigate_and_publish(
                 investigation,

@@ -92,15 +92,15 @@ def test_folder_without_label_folders_is_refused(tmp_path: Path):
 
 
 def test_other_target_kinds_have_no_synthetic_units():
-    with pytest.raises(UsageError, match=r"target\.kind=synthetic can"):
-        load([str(REPOSITORY / "configs/demo.yaml"), "target.synthetic.mode=or"])
+    with pytest.raises(UsageError, match=r"target\.kind=synthetic has it"):
+        load([str(REPOSITORY / "configs/demo.yaml"), "target.mode=or"])
 
 
 def test_configured_unit_has_its_mode(tmp_path: Path):
     model = detection.grounding_dino(tmp_path / "detector")
-    named = [SYNTHETIC, f"target.detector={model}", "target.segmenter=''", "target.synthetic.labels=[dog, cup]"]
-    either = targets.target(load([*named, "target.synthetic.mode=or"]))
-    both = targets.target(load([*named, "target.synthetic.mode=and"]))
+    named = [SYNTHETIC, f"target.detector={model}", "target.segmenter=''", "target.labels=[dog, cup]"]
+    either = targets.target(load([*named, "target.mode=or"]))
+    both = targets.target(load([*named, "target.mode=and"]))
     assert (either.info().layers, both.info().layers) == ({"or": 1}, {"and": 1})
     assert either.info().digest != both.info().digest
     published = targets.target(load(named[:3]))

@@ -48,6 +48,7 @@ class Vllm(ServedModel):
     """Builds a `VllmBackbone`, whose module imports vLLM."""
 
     Config: ClassVar = VllmBackboneConfig
+    is_rated = True
 
     @classmethod
     def build(cls, config: VllmBackboneConfig, site: Site) -> Any:

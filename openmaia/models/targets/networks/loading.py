@@ -11,6 +11,7 @@ import torch
 from openmaia.core.errors import UsageError
 from openmaia.core.images import Pixels
 from openmaia.core.importing import import_object
+from openmaia.models.targets.network import RANDOM
 from openmaia.models.targets.networks.checkpoint import load_checkpoint
 from openmaia.models.targets.networks.efficientnet import EFFICIENTNETS, efficientnet
 from openmaia.models.targets.preprocess import (
@@ -21,8 +22,6 @@ from openmaia.models.targets.preprocess import (
     published,
 )
 from openmaia.models.targets.state import check_state
-
-RANDOM = "random"
 
 NOTHING_GIVEN = GivenPreprocess()
 

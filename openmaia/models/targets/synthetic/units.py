@@ -60,12 +60,14 @@ def configured_units(mode: str, labels: Sequence[str], folder: str) -> Synthetic
         UsageError: The mode, the labels or the folder cannot be used.
     """
     if mode not in OWN_MODES:
-        raise UsageError(f"target.synthetic.mode={mode!r} is not known; expected {', '.join(OWN_MODES)}")
+        raise UsageError(f"target.mode={mode!r} is not known; expected {', '.join(OWN_MODES)}")
     if bool(labels) == bool(folder):
-        raise UsageError("target.synthetic: give either labels, such as [cheese, lemon], or a folder of label folders")
+        raise UsageError(
+            "target.labels, target.folder: give either labels, such as [cheese, lemon], or a folder of label folders"
+        )
     if labels:
-        return {mode: (_checked(tuple(labels), mode, "target.synthetic.labels"),)}
-    key = f"target.synthetic.folder={folder}"
+        return {mode: (_checked(tuple(labels), mode, "target.labels"),)}
+    key = f"target.folder={folder}"
     root = user_path(folder)
     if not root.is_dir():
         raise UsageError(f"{key} is no folder")

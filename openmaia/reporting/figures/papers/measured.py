@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import Any, cast
 
+from openmaia.core.components import TargetComponent, stored
 from openmaia.evaluation.analysis.bootstrap import Interval, mean_interval
 from openmaia.evaluation.analysis.statistics import wilson
 from openmaia.evaluation.analysis.summary import LayerActivations, run_scores
@@ -108,11 +109,9 @@ def recognize_network(target: Mapping[str, Any]) -> str:
 
     Empty if the papers did not study it with these weights.
     """
-    kind, name = target.get("kind"), target.get("network")
-    if kind == _SYNTHETIC:
-        return _SYNTHETIC
-    is_known = kind == "network" and name in published.units() and not target.get("weights")
-    return str(name) if is_known else ""
+    found = stored(target, "target")
+    name = cast(type[TargetComponent], found[0]).published_name(found[1]) if found else ""
+    return name if name == _SYNTHETIC or name in published.units() else ""
 
 
 def name_tool_set(config: Mapping[str, Any]) -> str:

