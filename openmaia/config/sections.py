@@ -187,9 +187,7 @@ def _value(section: Section, overlay: DictConfig) -> tuple[bool, Any]:
 def _names(section: Section, layer: Sequence[DictConfig]) -> list[str]:
     values = [value for overlay in layer for has, value in [_value(section, overlay)] if has]
     if wrong := [value for value in values if value is not None and not isinstance(value, DictConfig)]:
-        raise UsageError(
-            f"{section.key}={wrong[0]}: it is a section; give {section.key}.kind={wrong[0]}, or its other keys"
-        )
+        raise UsageError(f"{section.key} is a section; give one of its keys, such as {section.key}.kind={wrong[0]}")
     return [str(name) for value in values if isinstance(value, DictConfig) for name in value]
 
 
