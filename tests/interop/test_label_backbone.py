@@ -97,7 +97,7 @@ def test_imported_labels_and_histories_are_evaluated_and_reported(tmp_path: Path
     found: dict[str, Run] = {}
     for method, record in (("gemma", tmp_path / "in"), ("Guessing", table)):
         own = [f"backbone.record={record}", "backbone.kind=labels", f"backbone.model={method}", f"name={method}"]
-        config = [*sources(tmp_path), *own, "units=mono=0,1,2", "evaluate.n=10", "task.evidence.experiments=null"]
+        config = [*sources(tmp_path), *own, "units=mono=0,1,2", "evaluate.n=10"]
         done = run("run", *config)
         assert done.returncode == 0, done.stderr
         found[method] = Run.open(str(tmp_path / "runs" / method))
