@@ -88,7 +88,7 @@ def choose(layers: Sequence[Sequence[DictConfig]], files: Sequence[bool]) -> Cho
         kind = in_force[-1]
         given = [(at, name) for at, layer in enumerate(layers) for name in _names(section, layer)]
         reset = _last_reset(section, layers)
-        aside_here = {(at, name) for at, name in given if at < reset}
+        aside_here = {(at, name) for at, name in given if at < reset or (name == "kind" and in_force[at] != kind)}
         kept = [(at, name) for at, name in given if at >= reset and name != "kind"]
         if not kind and kept:
             raise UsageError(f"{section.key} needs {section.key}.kind, such as {next(iter(ALIASES[section.role]))}")
