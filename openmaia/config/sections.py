@@ -85,7 +85,7 @@ def choose(layers: Sequence[Sequence[DictConfig]], files: Sequence[bool]) -> Cho
     aside: list[set[str]] = [set() for _ in layers]
     for section in sections().values():
         in_force = _in_force(section, layers)
-        kind = in_force[-1]
+        kind = in_force[-1] if in_force else section.default
         given = [(at, name) for at, layer in enumerate(layers) for name in _names(section, layer)]
         reset = _last_reset(section, layers)
         aside_here = {(at, name) for at, name in given if at < reset or (name == "kind" and in_force[at] != kind)}

@@ -163,6 +163,11 @@ def test_file_for_a_replaced_kind_may_set_keys_of_the_machine(tmp_path: Path):
     assert (back.generator.kind, back.pools.generator.cache_mb) == ("collage", 5)
 
 
+def test_config_without_sources_names_what_it_leaves_out():
+    with pytest.raises(UsageError, match="leaves out name, target.name, units"):
+        load([])
+
+
 def test_overrides_beside_each_other_have_no_order():
     assert generator("generator.steps=7", "generator.kind=diffusers", "generator.model=a/b").steps == 7
 
