@@ -4,7 +4,6 @@ import dataclasses
 import re
 import sys
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from operator import attrgetter
 from pathlib import Path
 from typing import Any, cast
 
@@ -12,8 +11,7 @@ from omegaconf import MISSING
 
 from openmaia.config.models import SERVED, BackboneConfig
 from openmaia.config.schema import Config, prompt_writer
-from openmaia.config.sections import sections, site
-from openmaia.core.components import of_config
+from openmaia.config.sections import find_components
 from openmaia.core.errors import UsageError
 from openmaia.core.paths import user_path
 from openmaia.core.secrets import without_url_secrets
@@ -242,16 +240,13 @@ def _check_backbone(config: Config) -> None:
 
 
 def _check_components(config: Config) -> None:
-    for key in sections():
-        settings = attrgetter(key)(config)
-        if settings is None:
-            continue
+    for component, settings, site in find_components(config):
         found = [
-            f"{key}.kind={settings.kind} needs {key}.{each.name}"
+            f"{site.key}.kind={settings.kind} needs {site.key}.{each.name}"
             for each in dataclasses.fields(settings)
             if each.default == MISSING and not getattr(settings, each.name)
         ]
-        if found := [*found, *of_config(settings, key).problems(settings, site(config, key))]:
+        if found := [*found, *component.problems(settings, site)]:
             raise UsageError("; ".join(found))
 
 

@@ -9,13 +9,24 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
+from operator import attrgetter
 from typing import Any, get_args, get_type_hints
 
 from omegaconf import DictConfig, OmegaConf
 
 from openmaia.config.machine import TEST_GENERATOR
 from openmaia.config.schema import Config
-from openmaia.core.components import ALIASES, ComponentConfig, Site, component, config_class, is_users, machine_keys
+from openmaia.core.components import (
+    ALIASES,
+    Component,
+    ComponentConfig,
+    Site,
+    component,
+    config_class,
+    is_users,
+    machine_keys,
+    of_config,
+)
 from openmaia.core.errors import UsageError
 from openmaia.core.paths import user_path
 
@@ -205,6 +216,13 @@ def _owner(config: type[ComponentConfig] | None, name: str) -> type | None:
         if name in getattr(cls, "__dataclass_fields__", {}):
             return cls
     return None
+
+
+def find_components(config: Config) -> Iterator[tuple[type[Component], ComponentConfig, Site]]:
+    """Yields (class, its section of a complete config, where it stands) for each component that the config has."""
+    for key in sections():
+        if (settings := attrgetter(key)(config)) is not None:
+            yield of_config(settings, key), settings, site(config, key)
 
 
 def site(config: Config, key: str, pictures: Callable[[], Any] = lambda: None) -> Site:

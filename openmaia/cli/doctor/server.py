@@ -7,13 +7,11 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
-from operator import attrgetter
 from typing import Any
 
 from openmaia.config.schema import Config
-from openmaia.config.sections import sections, site
+from openmaia.config.sections import find_components
 from openmaia.core.checks import Check, missing, ok
-from openmaia.core.components import of_config
 from openmaia.core.importing import has_module
 from openmaia.models.server_access import ServerAccess, server_check
 
@@ -45,9 +43,8 @@ def components(config: Config, *, waits: bool = False) -> list[Check]:
             make = partial(backbone, settings, section)
             asked.append((settings.kind, lambda make=make: make().access))
     found: list[Callable[[], Check]] = [partial(server_check, *each, waits=waits) for each in asked]
-    for key in sections():
-        if (settings := attrgetter(key)(config)) is not None:
-            found += of_config(settings, key).checks(settings, replace(site(config, key), waits=waits))
+    for component, settings, site in find_components(config):
+        found += component.checks(settings, replace(site, waits=waits))
     with ThreadPoolExecutor(max(len(found), 1)) as threads:
         return list(threads.map(lambda check: check(), found))
 

@@ -1,11 +1,9 @@
 """Lists the weights that a config names."""
 
 from collections.abc import Iterator
-from operator import attrgetter
 
 from openmaia.config.schema import Config
-from openmaia.config.sections import sections, site
-from openmaia.core.components import of_config
+from openmaia.config.sections import find_components
 from openmaia.distributed.launchers.requirements import EFFICIENTNET
 from openmaia.models.weights import MISTRAL, NF4, VLLM, WeightSource
 
@@ -19,9 +17,8 @@ def weight_sources(config: Config) -> Iterator[WeightSource]:
                 yield WeightSource(role="target", key=f"target.{key}", given=given)
     if target.kind == "network" and not target.weights and target.network.startswith("hf:"):
         yield WeightSource(role="target", key="target.network", given=target.network.removeprefix("hf:"))
-    for key in sections():
-        if (settings := attrgetter(key)(config)) is not None:
-            yield from of_config(settings, key).weights(settings, site(config, key))
+    for component, settings, site in find_components(config):
+        yield from component.weights(settings, site)
     if config.backbone.kind == "vllm":
         engine = config.backbone.vllm
         quantized = {"fp8": 1.0, "bitsandbytes": NF4}  # Other methods need weights that are quantized on disk.

@@ -12,9 +12,8 @@ from operator import attrgetter
 from packaging.utils import canonicalize_name
 
 from openmaia.config.schema import Config
-from openmaia.config.sections import sections, site
+from openmaia.config.sections import find_components
 from openmaia.core.checks import Check, missing
-from openmaia.core.components import of_config
 from openmaia.core.importing import has_module
 from openmaia.core.paths import file_and_part, is_writable, nearest_existing, user_path
 
@@ -93,10 +92,9 @@ def _optional_packages(config: Config) -> Iterator[tuple[str, str, str]]:
     for section in ("backbone", "evaluate.writer", *(("viewer",) if config.backbone.sees == "text" else ())):
         if attrgetter(section)(config).kind == "anthropic":
             yield f"{section}.kind=anthropic", "anthropic", 'pip install -e ".[anthropic]" in the clone'
-    for key in sections():
-        if (settings := attrgetter(key)(config)) is not None:
-            for setting, package, command in of_config(settings, key).packages(settings, site(config, key)):
-                yield f"{key}.{setting}", package, command
+    for component, settings, site in find_components(config):
+        for setting, package, command in component.packages(settings, site):
+            yield f"{site.key}.{setting}", package, command
     networks = {"target.network": config.target.network} if config.target.kind == "network" else {}
     if config.backbone.kind == "scripted":
         networks["backbone.eyes"] = config.backbone.eyes
