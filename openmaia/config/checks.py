@@ -10,7 +10,7 @@ from typing import Any, cast
 from omegaconf import MISSING
 
 from openmaia.config.schema import Config, prompt_writer
-from openmaia.config.sections import in_use, site
+from openmaia.config.sections import find_components
 from openmaia.core.components import BackboneConfig, of_config
 from openmaia.core.errors import UsageError
 from openmaia.core.paths import user_path
@@ -180,13 +180,13 @@ def _check_backbone(config: Config) -> None:
 
 
 def _check_components(config: Config) -> None:
-    for key, settings in in_use(config).items():
+    for component, settings, site in find_components(config):
         found = [
-            f"{key}.kind={settings.kind} needs {key}.{each.name}"
+            f"{site.key}.kind={settings.kind} needs {site.key}.{each.name}"
             for each in dataclasses.fields(settings)
             if each.default == MISSING and not getattr(settings, each.name)
         ]
-        if found := [*found, *of_config(settings, key).problems(settings, site(config, key))]:
+        if found := [*found, *component.problems(settings, site)]:
             raise UsageError("; ".join(found))
 
 

@@ -377,6 +377,9 @@ def _merge_all(sources: Sequence[_Source]) -> _Merged:
         raise UsageError(_message(error)) from None
     classes, defaults = choice.classes, _defaults(choice.classes)
     merged, texts = copy.deepcopy(_schema(classes)), _text_keys(Config, classes)
+    for key in [key for key, kind in choice.kinds.items() if kind]:
+        # From the start: while sources are merged, components are asked what they use, by the kind that has this schema.
+        OmegaConf.update(merged, f"{key}.kind", choice.kinds[key])
     is_override: dict[str, bool] = {}
     was_used: set[str] = set()
     excused: dict[str, str] = {}

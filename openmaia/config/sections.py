@@ -18,6 +18,7 @@ from openmaia.config.machine import TEST_GENERATOR
 from openmaia.config.schema import Config
 from openmaia.core.components import (
     ALIASES,
+    Component,
     ComponentConfig,
     Site,
     component,
@@ -95,10 +96,10 @@ def choose(layers: Sequence[Sequence[DictConfig]], files: Sequence[bool]) -> Cho
     aside: list[set[str]] = [set() for _ in layers]
     for section in sections().values():
         in_force = _in_force(section, layers)
-        kind = in_force[-1]
+        kind = in_force[-1] if in_force else section.default
         given = [(at, name) for at, layer in enumerate(layers) for name in _names(section, layer)]
         reset = _last_reset(section, layers)
-        aside_here = {(at, name) for at, name in given if at < reset}
+        aside_here = {(at, name) for at, name in given if at < reset or (name == "kind" and in_force[at] != kind)}
         kept = [(at, name) for at, name in given if at >= reset and name != "kind"]
         if not kind and kept:
             raise UsageError(f"{section.key} needs {section.key}.kind, such as {next(iter(ALIASES[section.role]))}")
@@ -219,12 +220,13 @@ def _owner(config: type[ComponentConfig] | None, name: str) -> type | None:
     return None
 
 
-def in_use(config: Config) -> dict[str, ComponentConfig]:
-    """Returns the sections of components that a config uses, by key."""
+def find_components(config: Config) -> Iterator[tuple[type[Component], ComponentConfig, Site]]:
+    """Yields (class, its section of a complete config, where it stands) for each component that the config uses."""
     found = {key: attrgetter(key)(config) for key in sections() if attrgetter(key)(config) is not None}
     if "text" not in {getattr(found.get(key), "sees", "") for key in ("backbone", "evaluate.writer")}:
         del found["viewer"]
-    return found
+    for key, settings in found.items():
+        yield of_config(settings, key), settings, site(config, key)
 
 
 def site(
@@ -259,6 +261,6 @@ def site(
 
 def component_files(config: Config) -> Iterator[tuple[str, str, str]]:
     """Yields the files and folders that components read: (dotted key, path, `file` or `folder`)."""
-    for key, settings in in_use(config).items():
-        for name, path, what in of_config(settings, key).files(settings, site(config, key)):
-            yield f"{key}.{name}", path, what
+    for cls, settings, place in find_components(config):
+        for name, path, what in cls.files(settings, place):
+            yield f"{place.key}.{name}", path, what

@@ -196,6 +196,19 @@ def test_keys_of_a_replaced_kind_are_set_aside_and_said():
     )  # the name of a model on the hub is none there
 
 
+def test_file_for_a_replaced_kind_may_set_keys_of_the_machine(tmp_path: Path):
+    (tmp_path / "a.yaml").write_text("generator: {kind: collage}\npools: {generator: {cache_mb: 5}}")
+    config = load([*LEAST, str(tmp_path / "a.yaml"), FLUX])
+    assert (config.generator.kind, config.pools.generator.cache_mb) == ("diffusers", 5)
+    back = load([*LEAST, str(tmp_path / "a.yaml"), FLUX, "generator.kind=collage"])
+    assert (back.generator.kind, back.pools.generator.cache_mb) == ("collage", 5)
+
+
+def test_config_without_sources_names_what_it_leaves_out():
+    with pytest.raises(UsageError, match="leaves out name, target.name, units"):
+        load([])
+
+
 def test_overrides_beside_each_other_have_no_order():
     assert generator("generator.steps=7", "generator.kind=diffusers", "generator.model=a/b").steps == 7
 

@@ -7,9 +7,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 from openmaia.config.schema import Config
-from openmaia.config.sections import in_use, site
+from openmaia.config.sections import find_components
 from openmaia.core.checks import Check, missing, ok
-from openmaia.core.components import of_config
 
 SECONDS = 3.0
 """Seconds within which a server must answer."""
@@ -23,8 +22,8 @@ def components(config: Config, *, waits: bool = False) -> list[Check]:
         waits: Whether a server that is slow or overloaded, or that does not list its models, is a note and not missing.
     """
     found: list[Callable[[], Check]] = []
-    for key, settings in in_use(config).items():
-        found += of_config(settings, key).checks(settings, replace(site(config, key), waits=waits))
+    for component, settings, site in find_components(config):
+        found += component.checks(settings, replace(site, waits=waits))
     with ThreadPoolExecutor(max(len(found), 1)) as threads:
         return list(threads.map(lambda check: check(), found))
 

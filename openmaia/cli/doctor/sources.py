@@ -3,15 +3,15 @@
 from collections.abc import Iterator
 
 from openmaia.config.schema import Config
-from openmaia.config.sections import in_use, site
-from openmaia.core.components import of_config, target_class
+from openmaia.config.sections import find_components
+from openmaia.core.components import target_class
 from openmaia.models.weights import WeightSource
 
 
 def weight_sources(config: Config) -> Iterator[WeightSource]:
     """Yields the weights that the config names by a folder or an id on the Hugging Face hub."""
-    for key, settings in in_use(config).items():
-        yield from of_config(settings, key).weights(settings, site(config, key))
+    for component, settings, site in find_components(config):
+        yield from component.weights(settings, site)
 
 
 def library_network(config: Config) -> str:

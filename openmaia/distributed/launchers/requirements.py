@@ -11,9 +11,8 @@ from importlib import metadata
 from packaging.utils import canonicalize_name
 
 from openmaia.config.schema import Config
-from openmaia.config.sections import component_files, in_use, site
+from openmaia.config.sections import component_files, find_components
 from openmaia.core.checks import Check, missing
-from openmaia.core.components import of_config
 from openmaia.core.importing import has_module
 from openmaia.core.paths import is_writable, nearest_existing, user_path
 
@@ -48,8 +47,8 @@ def missing_packages(config: Config, distributions: Container[str]) -> list[Chec
             results.append(
                 missing(f"{key}={name} needs the module {module}; start in its folder, or put that on PYTHONPATH")
             )
-    for key, settings in in_use(config).items():
-        for share, other in of_config(settings, key).conflicts(settings, site(config, key)):
+    for component, settings, site in find_components(config):
+        for share, other in component.conflicts(settings, site):
             if other in distributions:
                 results.append(missing(f"{other} is installed, which {share} does not fit; pip uninstall -y {other}"))
     return results
@@ -86,16 +85,16 @@ def missing_files(config: Config) -> list[Check]:
 
 def _optional_packages(config: Config) -> Iterator[tuple[str, str, str]]:
     """Yields (setting, distribution that the setting needs, command that installs it)."""
-    for key, settings in in_use(config).items():
-        for setting, package, command in of_config(settings, key).packages(settings, site(config, key)):
-            yield f"{key}.{setting}", package, command
+    for component, settings, site in find_components(config):
+        for setting, package, command in component.packages(settings, site):
+            yield f"{site.key}.{setting}", package, command
 
 
 def _own_code(config: Config) -> Iterator[tuple[str, str]]:
     """Yields (config key, package.module:attribute) for each reference of the config to code of the user."""
-    for key, settings in in_use(config).items():
-        for name, reference in of_config(settings, key).modules(settings, site(config, key)):
-            yield f"{key}.{name}", reference
+    for component, settings, site in find_components(config):
+        for name, reference in component.modules(settings, site):
+            yield f"{site.key}.{name}", reference
     for tool in config.tools:
         yield "tools", tool
 

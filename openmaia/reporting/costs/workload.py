@@ -235,18 +235,14 @@ def find_unrated(config: Config, work: Workload, *, is_on_gpus: bool) -> list[st
     for role in (role for role in ("backbone", "generator", "editor", "target") if role in work.built_in):
         settings, key = getattr(config, role), f"pools.{role}.num_gpus"
         kind = settings.kind
-        if not _is_rated(settings):
+        if not of_config(settings).is_rated:
             found.append(f"{role}.kind={kind}")
         elif not (is_on_gpus or getattr(config.pools, role).num_gpus):
             found.append(f"{role}.kind={kind} without a GPU ({key}=0)")
     other = config.evaluate.generator
-    if "generator" in work.built_in and other and not _is_rated(other):
+    if "generator" in work.built_in and other and not of_config(other).is_rated:
         found.append(f"evaluate.generator.kind={other.kind}")
     return found
-
-
-def _is_rated(settings: Any) -> bool:
-    return of_config(settings).is_rated
 
 
 def _begun(config: Config) -> Run | None:
