@@ -15,7 +15,7 @@ from openmaia.api.html import find_display, render_parts
 from openmaia.api.inputs import configure
 from openmaia.api.progress import PrintedProgress
 from openmaia.api.session import open_unit
-from openmaia.cli.assembly.single import SingleUnit
+from openmaia.assembly.single import SingleUnit
 from openmaia.core.errors import ToolError
 from openmaia.core.images import EncodedImage
 from openmaia.core.messages import Part

@@ -232,7 +232,7 @@ def sweep(
         overrides=overrides,
         function="openmaia.sweep",
     )
-    from openmaia.cli.assembly.sweeps import run_sweeps
+    from openmaia.assembly.sweeps import run_sweeps
 
     view = PrintedProgress()
     outcome = run_sweeps([inputs.config], view)[0]

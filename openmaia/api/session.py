@@ -8,8 +8,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
 from openmaia.api.inputs import Inputs
-from openmaia.cli.assembly import backbones, datasets, targets
-from openmaia.cli.assembly.single import SingleUnit, prepare
+from openmaia.assembly import backbones, datasets, targets
+from openmaia.assembly.single import SingleUnit, prepare
 from openmaia.config.schema import Config
 from openmaia.core.components import target_class
 from openmaia.core.services import Backbone

@@ -1,1 +1,1 @@
-"""Services that let a run work without a GPU, a model hub and an API key. Only cli/assembly imports this package."""
+"""Services that let a run work without a GPU, a model hub and an API key. Nothing imports it by name."""

@@ -9,7 +9,7 @@ import pytest
 
 from openmaia.agent import investigate
 from openmaia.agent.tasks.task import load as load_task
-from openmaia.cli.assembly import exemplars, investigations
+from openmaia.assembly import exemplars, investigations
 from openmaia.core.services import Backbone, Generator
 from openmaia.core.units import Unit
 from openmaia.runs.journal import FolderJournal

@@ -1,6 +1,6 @@
 """What the agent's code makes its parent do: work counts for the limits, and what is held in memory is bounded."""
 
-from openmaia.cli.assembly import investigations
+from openmaia.assembly import investigations
 from openmaia.config.loading import load
 from openmaia.runs.records import Stop
 from tests.agent.conftest import Investigate

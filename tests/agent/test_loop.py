@@ -15,7 +15,7 @@ import pytest
 from openmaia.agent.evidence import experiments_that_measured, repetitions
 from openmaia.agent.hints import DISPLAY, EMPTY, OTHERWISE, REPEATED
 from openmaia.agent.tasks.task import load as load_task
-from openmaia.cli.assembly import investigations
+from openmaia.assembly import investigations
 from openmaia.config.loading import load
 from openmaia.core.errors import ReplayDiverged, ServiceError, UsageError
 from openmaia.core.messages import Chat, Reply, TurnKind, assistant, system, user

@@ -21,7 +21,7 @@ from openmaia.agent.tasks.task import load as load_task
 from openmaia.agent.tools import api, values
 from openmaia.agent.tools.api_text import api_text
 from openmaia.agent.tools.toolbox import Toolbox, ToolEffect
-from openmaia.cli.assembly import investigations
+from openmaia.assembly import investigations
 from openmaia.config.loading import load
 from openmaia.core.errors import ToolError
 from openmaia.core.images import EncodedImage, upsample

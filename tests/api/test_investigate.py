@@ -174,7 +174,7 @@ def test_normalised_dataset_is_refused(places: dict[str, Any], photos: list[Path
 
 
 def test_saved_config_names_what_no_command_can_build(result: openmaia.UnitResult, tmp_path: Path):
-    from openmaia.cli.assembly import targets
+    from openmaia.assembly import targets
     from openmaia.config.loading import restore
 
     result.save(tmp_path / "mine")

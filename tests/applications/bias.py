@@ -21,7 +21,7 @@ from openmaia.agent.tasks.task import load
 from openmaia.apps.bias.effects import ContextEffect, decide
 from openmaia.apps.bias.matched import MatchedPair, Matcher
 from openmaia.apps.bias.run import BiasDesign, measure_claim
-from openmaia.cli.assembly import investigations
+from openmaia.assembly import investigations
 from openmaia.core.images import EncodedImage
 from openmaia.core.units import OUTPUT, Unit
 from openmaia.evaluation.analysis.statistics import proportion

@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 import ray
 
-from openmaia.cli.assembly import ConfigAssembly
+from openmaia.assembly import ConfigAssembly
 from openmaia.config.loading import load
 from openmaia.config.schema import Config
 from openmaia.core.images import EncodedImage

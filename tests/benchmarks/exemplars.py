@@ -20,8 +20,8 @@ import numpy as np
 import torch
 from PIL import Image
 
-from openmaia.cli.assembly import ConfigAssembly, targets
-from openmaia.cli.assembly import exemplars as assembled
+from openmaia.assembly import ConfigAssembly, targets
+from openmaia.assembly import exemplars as assembled
 from openmaia.config.loading import load
 from openmaia.config.schema import Config
 from openmaia.core.images import Pixels, flatten, upsample

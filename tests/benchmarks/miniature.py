@@ -26,7 +26,7 @@ from typing import Any
 import psutil
 import ray
 
-from openmaia.cli.assembly import ConfigAssembly
+from openmaia.assembly import ConfigAssembly
 from openmaia.config.loading import load
 from openmaia.config.machine import POOLS, PoolConfig
 from openmaia.distributed.evaluation import EvaluationTasks

@@ -25,7 +25,7 @@ from typing import Any
 import ray
 
 from openmaia.agent.loop import InvestigationResult
-from openmaia.cli.assembly import ConfigAssembly
+from openmaia.assembly import ConfigAssembly
 from openmaia.config.machine import PoolConfig
 from openmaia.core.images import EncodedImage
 from openmaia.core.messages import Chat, Reply

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from openmaia.cli.assembly.sweeps import run_ablation
+from openmaia.assembly.sweeps import run_ablation
 from openmaia.cli.terminal.output import Terminal
 from openmaia.config.loading import load
 from openmaia.evaluation.analysis.ablation import FULL, OTHER, ablation_results

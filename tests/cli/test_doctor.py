@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from openmaia.cli.doctor import examine, machine, memory, server
+from openmaia.checks import examine, machine, memory, server
 from openmaia.config.loading import load
 from openmaia.core.checks import Check
 from openmaia.core.errors import UsageError
@@ -64,7 +64,7 @@ OVERLAYS = (
 )
 EXAMINE = """
 import json, sys
-from openmaia.cli.doctor import examine
+from openmaia.checks import examine
 for sources in json.loads(sys.argv[1]):
     print(json.dumps([[result.state, result.message] for result in examine(sources, 0.01)]))
 """

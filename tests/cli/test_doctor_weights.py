@@ -8,10 +8,10 @@ import pytest
 from huggingface_hub import constants
 from safetensors.numpy import save_file
 
-from openmaia.cli.doctor.memory import GpuInfo, replica_memory
-from openmaia.cli.doctor.server import components
-from openmaia.cli.doctor.sources import weight_sources
-from openmaia.cli.doctor.weights import WeightReport, disk_space, inspect, inspect_network
+from openmaia.checks.memory import GpuInfo, replica_memory
+from openmaia.checks.server import components
+from openmaia.checks.sources import weight_sources
+from openmaia.checks.weights import WeightReport, disk_space, inspect, inspect_network
 from openmaia.config.loading import load
 from openmaia.core.checks import ok
 from tests.helpers.standin_hub import COMMIT, Repository, hub

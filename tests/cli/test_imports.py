@@ -13,7 +13,7 @@ MODULES = (
     "openmaia", "openmaia.agent", "openmaia.agent.loop", "openmaia.config.loading", "openmaia.core.services", "openmaia.core.units",
     "openmaia.runs.run", "openmaia.exemplars.store", "openmaia.agent.tools.toolbox", "openmaia.agent.tools.api_text",
     "openmaia.agent.tasks.task", "openmaia.agent.tasks.grammar", "openmaia.evaluation.run", "openmaia.datasets.library",
-    "openmaia.agent.sandbox", "openmaia.offline.collage", "openmaia.offline.closed_form", "openmaia.cli.assembly.hosts", "openmaia.cli.assembly.investigations",
+    "openmaia.agent.sandbox", "openmaia.offline.collage", "openmaia.offline.closed_form", "openmaia.assembly.hosts", "openmaia.assembly.investigations",
     "openmaia.cli.main", "openmaia.interop.importing", "openmaia.interop.export", "openmaia.reporting.tracking",
     "openmaia.reporting.figures.agents", "openmaia.apps.spurious.study", "openmaia.apps.spurious.page",
 )  # fmt: skip

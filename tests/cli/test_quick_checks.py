@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from openmaia.cli.assembly.validation import validate
-from openmaia.cli.doctor import quick
+from openmaia.assembly.validation import validate
+from openmaia.checks import quick
 from openmaia.config.loading import load
 from openmaia.core.errors import UsageError
 from openmaia.distributed.launchers.requirements import installed

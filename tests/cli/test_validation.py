@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from openmaia.cli.assembly import targets
-from openmaia.cli.assembly.validation import target_outline, validate, validate_units
+from openmaia.assembly import targets
+from openmaia.assembly.validation import target_outline, validate, validate_units
 from openmaia.config.loading import load
 from openmaia.core.errors import UsageError
 from openmaia.models.targets.networks import load as load_network

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from openmaia.cli.assembly.exemplars import make
+from openmaia.assembly.exemplars import make
 from openmaia.config.loading import load
 from openmaia.runs.run import InvestigationId, Run
 from tests.cluster.ray_hosts import node_environment

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from openmaia.cli.doctor.memory import WORKING
+from openmaia.checks.memory import WORKING
 from openmaia.config.loading import load
 from openmaia.config.machine import POOLS
 from openmaia.config.schema import Config

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from openmaia.cli.assembly import backbones, evaluation, generators, hosts
-from openmaia.cli.doctor.server import components
+from openmaia.assembly import backbones, evaluation, generators, hosts
+from openmaia.checks.server import components
 from openmaia.config.loading import (
     defining_values,
     differing_keys,

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from openmaia.cli.assembly import ConfigAssembly
+from openmaia.assembly import ConfigAssembly
 from openmaia.core.errors import UsageError
 from openmaia.core.importing import import_object
 

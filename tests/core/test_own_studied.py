@@ -6,8 +6,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from openmaia.cli.assembly import datasets, exemplars, targets
-from openmaia.cli.assembly.validation import target_layers, validate_units
+from openmaia.assembly import datasets, exemplars, targets
+from openmaia.assembly.validation import target_layers, validate_units
 from openmaia.config.loading import load, stored_values, to_dict
 from openmaia.core.errors import UsageError
 from openmaia.core.images import EncodedImage

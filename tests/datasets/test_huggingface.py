@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from openmaia.cli.assembly.datasets import image_dataset
+from openmaia.assembly.datasets import image_dataset
 from openmaia.config.loading import load
 from openmaia.core.errors import UsageError
 from openmaia.datasets import huggingface

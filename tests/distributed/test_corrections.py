@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from openmaia.cli.assembly.sweeps import run_sweeps
+from openmaia.assembly.sweeps import run_sweeps
 from openmaia.cli.commands.evaluate import evaluate
 from openmaia.cli.terminal.output import Terminal
 from openmaia.config.loading import load

@@ -12,7 +12,7 @@ import pytest
 
 pytest.importorskip("vllm")
 
-from openmaia.cli.assembly import ConfigAssembly
+from openmaia.assembly import ConfigAssembly
 from openmaia.config.loading import load
 from openmaia.config.schema import Config
 from openmaia.core.images import EncodedImage

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from openmaia.cli.assembly import ConfigAssembly
+from openmaia.assembly import ConfigAssembly
 from openmaia.core.errors import OpenMaiaError, ServiceError, UsageError
 from openmaia.distributed.evaluation import PER_PROCESS, EvaluationTasks
 from openmaia.distributed.pools.run_pools import Pools

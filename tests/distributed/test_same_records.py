@@ -12,8 +12,8 @@ import pytest
 
 from openmaia.agent.loop import investigate_and_publish
 from openmaia.agent.tasks.task import load as load_task
-from openmaia.cli.assembly import ConfigAssembly, datasets, exemplars, investigations, targets
-from openmaia.cli.assembly.evaluation import design, evaluation_services
+from openmaia.assembly import ConfigAssembly, datasets, exemplars, investigations, targets
+from openmaia.assembly.evaluation import design, evaluation_services
 from openmaia.config.loading import load
 from openmaia.config.schema import Config
 from openmaia.core.selection import select

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from openmaia.cli.assembly import ConfigAssembly, exemplars
+from openmaia.assembly import ConfigAssembly, exemplars
 from openmaia.config.loading import load
 from openmaia.config.schema import Config
 from openmaia.core.errors import ServiceError

@@ -6,8 +6,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from openmaia.cli.assembly import generators, hosts
-from openmaia.cli.assembly.evaluation import design, in_process
+from openmaia.assembly import generators, hosts
+from openmaia.assembly.evaluation import design, in_process
 from openmaia.config.loading import load
 from openmaia.config.schema import Config, pool_roles
 from openmaia.core.errors import UsageError

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from openmaia.cli.assembly import backbones, datasets, evaluation, exemplars, generators, targets
+from openmaia.assembly import backbones, datasets, evaluation, exemplars, generators, targets
 from openmaia.cli.main import app
 from openmaia.config.loading import load
 from openmaia.core.images import EncodedImage

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from openmaia.cli.assembly.claims import store_claims
+from openmaia.assembly.claims import store_claims
 from openmaia.cli.commands.evaluate import evaluate
 from openmaia.cli.commands.views import figures, report, show
 from openmaia.config.loading import load

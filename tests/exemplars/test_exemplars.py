@@ -13,7 +13,7 @@ import pytest
 import ray
 import torch
 
-from openmaia.cli.assembly import ConfigAssembly, exemplars
+from openmaia.assembly import ConfigAssembly, exemplars
 from openmaia.config.loading import load
 from openmaia.config.schema import Config
 from openmaia.core.components import target_class
@@ -219,7 +219,7 @@ def test_first_pass_that_ended_is_not_repeated(folder: Path, reference: Path, tm
 
 SCRIPT = """
 import sys
-from openmaia.cli.assembly import exemplars
+from openmaia.assembly import exemplars
 from openmaia.config.loading import load
 exemplars.make(load(sys.argv[1:]), {layers!r})
 """

@@ -13,12 +13,12 @@ import openmaia.distributed  # noqa: F401, I001  settles how Ray starts
 import ray
 from ray.cluster_utils import Cluster
 
-from openmaia.cli.assembly import ConfigAssembly
+from openmaia.assembly import ConfigAssembly
 from openmaia.config.loading import load
 from openmaia.distributed.scheduler import Scheduler
 from openmaia.distributed.worker import SweepContext
 from tests.helpers.run_pools import pools
-from openmaia.cli.assembly import exemplars
+from openmaia.assembly import exemplars
 from openmaia.runs.run import InvestigationId, Run
 from tests.helpers.sweeping import ANSWER, LAYERS, planned, sources
 

@@ -17,7 +17,7 @@ import openmaia.distributed  # noqa: F401, I001  settles how Ray starts
 import ray
 from ray.cluster_utils import Cluster
 
-from openmaia.cli.assembly import ConfigAssembly
+from openmaia.assembly import ConfigAssembly
 from openmaia.config.machine import PoolConfig
 from openmaia.config.schema import Config
 from openmaia.distributed.cluster import preflight

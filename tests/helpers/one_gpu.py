@@ -14,7 +14,7 @@ os.environ.setdefault("RAY_raylet_start_wait_time_s", "120")  # for busy machine
 import openmaia.distributed  # noqa: F401, I001  settles how Ray starts
 import ray
 
-from openmaia.cli.assembly import ConfigAssembly, exemplars
+from openmaia.assembly import ConfigAssembly, exemplars
 from openmaia.config.loading import load
 from openmaia.config.schema import Config
 from openmaia.distributed.exemplars import team

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from openmaia.cli.assembly import ConfigAssembly
+from openmaia.assembly import ConfigAssembly
 from openmaia.config.schema import Config
 from openmaia.distributed.pools.handles import Pools
 from openmaia.distributed.pools.run_pools import run_pools

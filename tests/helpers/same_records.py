@@ -17,7 +17,7 @@ import psutil
 import ray
 from ray.cluster_utils import Cluster
 
-from openmaia.cli.assembly import ConfigAssembly
+from openmaia.assembly import ConfigAssembly
 from openmaia.config.loading import load
 from openmaia.config.schema import Config
 from openmaia.distributed.sweep import run_sweep

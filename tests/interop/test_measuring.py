@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from openmaia.agent.tools.image_registry import describe_activation
-from openmaia.cli.assembly import exemplars
+from openmaia.assembly import exemplars
 from openmaia.config.loading import load
 from openmaia.config.schema import Config
 from openmaia.core.errors import StoreError, UsageError

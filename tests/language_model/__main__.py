@@ -16,7 +16,7 @@ import sys
 from contextlib import nullcontext
 from pathlib import Path
 
-from openmaia.cli.assembly.targets import target
+from openmaia.assembly.targets import target
 from openmaia.config.loading import load
 from openmaia.core.selection import select
 from tests.conftest import REPOSITORY

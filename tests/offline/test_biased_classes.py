@@ -8,8 +8,8 @@ import pytest
 
 from openmaia.agent import investigate
 from openmaia.agent.tasks.task import load
-from openmaia.cli.assembly import investigations
-from openmaia.cli.assembly.exemplars import make
+from openmaia.assembly import investigations
+from openmaia.assembly.exemplars import make
 from openmaia.core.images import EncodedImage
 from openmaia.core.services import LayerProbe, Probe
 from openmaia.core.units import OUTPUT, Unit

@@ -6,8 +6,8 @@ import pytest
 
 from openmaia.agent import investigate
 from openmaia.agent.tasks.task import load as load_task
-from openmaia.cli.assembly import investigations, targets
-from openmaia.cli.assembly.exemplars import make
+from openmaia.assembly import investigations, targets
+from openmaia.assembly.exemplars import make
 from openmaia.config.loading import load
 from openmaia.core.selection import select
 from openmaia.offline import experimenter

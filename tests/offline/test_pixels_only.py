@@ -10,8 +10,8 @@ import pytest
 
 from openmaia.agent import investigate
 from openmaia.agent.tasks.task import load as load_task
-from openmaia.cli.assembly import datasets, investigations, targets
-from openmaia.cli.assembly.exemplars import make
+from openmaia.assembly import datasets, investigations, targets
+from openmaia.assembly.exemplars import make
 from openmaia.config.schema import Config
 from openmaia.core.images import EncodedImage, flatten
 from openmaia.core.messages import Chat, Message, Reply

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from openmaia.cli.assembly import ConfigAssembly
+from openmaia.assembly import ConfigAssembly
 from openmaia.config.loading import load
 from openmaia.core.services import ServiceUsage
 from openmaia.distributed.sweep import UNTESTED, run_sweep

@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from openmaia.cli.assembly import datasets
-from openmaia.cli.assembly.evaluation import evaluation_services
+from openmaia.assembly import datasets
+from openmaia.assembly.evaluation import evaluation_services
 from openmaia.core.units import Unit
 from openmaia.evaluation.analysis import bootstrap
 from openmaia.evaluation.analysis.bootstrap import Interval

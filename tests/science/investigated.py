@@ -9,7 +9,7 @@ import numpy as np
 
 from openmaia.agent import investigate
 from openmaia.agent.tasks.task import load as load_task
-from openmaia.cli.assembly import datasets, investigations
+from openmaia.assembly import datasets, investigations
 from openmaia.core.images import EncodedImage, flatten
 from openmaia.core.units import Unit
 from openmaia.exemplars.compute import list_images

@@ -16,7 +16,7 @@ import torch
 from safetensors.torch import save_file
 
 from openmaia.agent.tools.seeds import seed
-from openmaia.cli.assembly import hosts, targets
+from openmaia.assembly import hosts, targets
 from openmaia.core.services import Generation
 from openmaia.evaluation.analysis.statistics import proportion
 from openmaia.evaluation.analysis.verdict import UnitVerdict, Verdict, run_verdicts

@@ -15,7 +15,7 @@ import numpy.typing as npt
 from rich.console import Console
 from rich.progress import track
 
-from openmaia.cli.assembly import exemplars, investigations
+from openmaia.assembly import exemplars, investigations
 from openmaia.config.loading import load
 from openmaia.config.schema import Config
 from openmaia.core.selection import select

@@ -85,7 +85,7 @@ def ask_model(runs: Sequence[str], truth: str = "") -> None:
     Raises:
         UsageError: The config of the first run names no language model, or the model answers no question.
     """
-    from openmaia.cli.assembly.evaluation import language_model
+    from openmaia.assembly.evaluation import language_model
     from openmaia.cli.terminal.scores import show_choice
     from openmaia.config.loading import restore
     from openmaia.evaluation.choice import answers

@@ -32,7 +32,7 @@ def layers(config: ConfigSources) -> None:
 
     Example: openmaia layers configs/demo.yaml
     """
-    from openmaia.cli.assembly.validation import target_layers
+    from openmaia.assembly.validation import target_layers
     from openmaia.config.loading import load
     from openmaia.core.components import target_class
 

@@ -165,7 +165,7 @@ def _settings(run: "Run", overlays: Sequence[str], name: str) -> "tuple[Run, Con
 def _score(
     paths: Sequence[str], overlays: Sequence[str], name: str, repeat: bool, claims: Sequence[str], *, faithfulness: bool
 ) -> None:
-    from openmaia.cli.assembly.evaluation import in_process
+    from openmaia.assembly.evaluation import in_process
     from openmaia.config.loading import refuse_unused_by
     from openmaia.core.text import printable
     from openmaia.evaluation.damage import foreign_tests
@@ -210,7 +210,7 @@ def _claimed(
     run: "Run", settings: "Config", paths: Sequence[str], services: "EvaluationServices"
 ) -> "list[tuple[Run, Config]]":
     """Stores the claims of other methods. Returns their run directories, each with the config of the test."""
-    from openmaia.cli.assembly.claims import store_claims
+    from openmaia.assembly.claims import store_claims
 
     stored, sentence = store_claims(run, paths, services.target.info())
     print(sentence)
@@ -241,7 +241,7 @@ def _measure_together(
     Raises:
         UsageError: The configs of the runs differ in what a shared test needs.
     """
-    from openmaia.cli.assembly.evaluation import design, in_process
+    from openmaia.assembly.evaluation import design, in_process
     from openmaia.cli.terminal.output import Terminal
     from openmaia.config.loading import differing_keys, to_dict
     from openmaia.evaluation.run import measure_together
@@ -266,7 +266,7 @@ def _measure_together(
 
 
 def _score_run(run: "Run", settings: "Config", services: "EvaluationServices") -> None:
-    from openmaia.cli.assembly.evaluation import design
+    from openmaia.assembly.evaluation import design
     from openmaia.cli.terminal.output import Terminal
     from openmaia.cli.terminal.runs import show_units
     from openmaia.cli.terminal.scores import show_reliability, show_scores, show_truth

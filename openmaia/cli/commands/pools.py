@@ -28,7 +28,7 @@ def up(config: ConfigSources) -> None:
     Example: openmaia pools up configs/demo.yaml ray.address=auto
     """
     settings = _settings(config)
-    from openmaia.cli.assembly import ConfigAssembly
+    from openmaia.assembly import ConfigAssembly
     from openmaia.distributed.cluster.connection import cluster
     from openmaia.distributed.pools import kept
 

@@ -17,8 +17,8 @@ def prefetch(config: ConfigSources) -> None:
     Example: openmaia prefetch configs/resnet152.yaml ray.address=auto
     """
     from openmaia import distributed
-    from openmaia.cli.doctor.download import fetch
-    from openmaia.cli.doctor.sources import library_network, weight_sources
+    from openmaia.checks.download import fetch
+    from openmaia.checks.sources import library_network, weight_sources
     from openmaia.config.loading import load
 
     settings = load(config)

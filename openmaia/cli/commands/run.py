@@ -47,7 +47,7 @@ def run(
     for each in runs if repeat else ():
         if each.files.exists("config.yaml"):
             repeat_damaged(each, records=True)
-    from openmaia.cli.assembly.sweeps import run_sweeps
+    from openmaia.assembly.sweeps import run_sweeps
     from openmaia.cli.terminal.costs import show_costs
     from openmaia.cli.terminal.live import running_investigations
     from openmaia.cli.terminal.output import Terminal, say
@@ -83,9 +83,9 @@ def investigate(
     """
     from openmaia.agent.loop import investigate_and_publish
     from openmaia.agent.tasks.task import load as load_task
-    from openmaia.cli.assembly import targets
-    from openmaia.cli.assembly.single import one_unit, prepare
-    from openmaia.cli.assembly.validation import validate
+    from openmaia.assembly import targets
+    from openmaia.assembly.single import one_unit, prepare
+    from openmaia.assembly.validation import validate
     from openmaia.cli.terminal.conversation import ConversationView
     from openmaia.cli.terminal.output import Terminal, say
     from openmaia.config.loading import given_keys, load, refuse_unused_by, to_dict
@@ -152,8 +152,8 @@ def exemplars(
     from openmaia.config.loading import load
 
     settings = load(config)
-    from openmaia.cli.assembly.sweeps import compute_exemplars
-    from openmaia.cli.assembly.validation import validate
+    from openmaia.assembly.sweeps import compute_exemplars
+    from openmaia.assembly.validation import validate
     from openmaia.cli.terminal.output import Terminal
     from openmaia.cli.terminal.runs import show_exemplars
     from openmaia.core.components import target_class

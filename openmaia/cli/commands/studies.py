@@ -29,8 +29,8 @@ def ablate(config: ConfigSources, other: OtherOption = None, sets: SetsOption = 
 
     Example: openmaia ablate configs/demo.yaml --sets full,exemplars-only
     """
-    from openmaia.cli.assembly.generators import generator_name
-    from openmaia.cli.assembly.sweeps import run_ablation
+    from openmaia.assembly.generators import generator_name
+    from openmaia.assembly.sweeps import run_ablation
     from openmaia.cli.terminal.output import Terminal
     from openmaia.cli.terminal.scores import show_ablation
     from openmaia.config.schema import test_generator
@@ -136,14 +136,14 @@ def bias(config: ConfigSources) -> None:
 
     Example: openmaia bias configs/bias.yaml units=output=pig,strawberry
     """
-    from openmaia.cli.assembly.biases import checked, design
+    from openmaia.assembly.biases import checked, design
     from openmaia.config.loading import load, refuse_unused_by
 
     settings = checked(load(["task.name=bias", *config]))
     refuse_unused_by("openmaia bias", config)
     from openmaia.apps.bias.pages import write_pages
     from openmaia.apps.bias.run import judged
-    from openmaia.cli.assembly.sweeps import run_bias
+    from openmaia.assembly.sweeps import run_bias
     from openmaia.cli.terminal.applications import show_biases
     from openmaia.cli.terminal.output import Terminal
 
@@ -170,9 +170,9 @@ def spurious(config: ConfigSources) -> None:
     from openmaia.apps.spurious.page import write
     from openmaia.apps.spurious.study import StudyServices, conduct
     from openmaia.apps.spurious.table import table
-    from openmaia.cli.assembly import backbones, generators, targets
-    from openmaia.cli.assembly.evaluation import trainer
-    from openmaia.cli.assembly.sweeps import run_sweeps
+    from openmaia.assembly import backbones, generators, targets
+    from openmaia.assembly.evaluation import trainer
+    from openmaia.assembly.sweeps import run_sweeps
     from openmaia.cli.terminal.applications import show_spurious
     from openmaia.cli.terminal.output import Terminal
     from openmaia.config.loading import load, refuse_unused_by

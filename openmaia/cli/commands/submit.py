@@ -113,7 +113,7 @@ def _validate(launcher: str, sources: Sequence[str], configs: "Sequence[Config]"
 
     Files are not checked, because they may exist only on the nodes of the cluster.
     """
-    from openmaia.cli.assembly.validation import validate_units
+    from openmaia.assembly.validation import validate_units
     from openmaia.config.loading import refuse_unused_by
 
     refuse_unused_by(f"openmaia submit {launcher}", sources)

@@ -9,7 +9,7 @@ from openmaia.apps.bias.effects import BiasVerdict
 from openmaia.apps.bias.matched import Matcher
 from openmaia.apps.bias.pages import write_pages
 from openmaia.apps.bias.run import BiasDesign, is_tested, put_to_test
-from openmaia.cli.assembly.biases import checked
+from openmaia.assembly.biases import checked
 from openmaia.config.loading import load
 from openmaia.core.errors import UsageError
 from openmaia.datasets.library import ImageDataset

@@ -12,9 +12,9 @@ from openmaia.agent.loop import investigate_and_publish
 from openmaia.agent.tasks.task import load as load_task
 from openmaia.apps.spurious import layout
 from openmaia.apps.spurious.study import StudyResult, StudyServices, conduct
-from openmaia.cli.assembly import generators, investigations, targets
-from openmaia.cli.assembly.evaluation import trainer
-from openmaia.cli.assembly.exemplars import make
+from openmaia.assembly import generators, investigations, targets
+from openmaia.assembly.evaluation import trainer
+from openmaia.assembly.exemplars import make
 from openmaia.config.loading import load
 from openmaia.config.schema import Config
 from openmaia.core.images import decode

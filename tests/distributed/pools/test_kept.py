@@ -10,7 +10,7 @@ import pytest
 import ray
 from ray.util.placement_group import placement_group, remove_placement_group
 
-from openmaia.cli.assembly import ConfigAssembly
+from openmaia.assembly import ConfigAssembly
 from openmaia.config.loading import load
 from openmaia.config.schema import Config
 from openmaia.core.errors import ServiceError, UsageError

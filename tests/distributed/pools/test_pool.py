@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import ray
 
-from openmaia.cli.assembly import targets
+from openmaia.assembly import targets
 from openmaia.config.loading import load
 from openmaia.config.schema import Config
 from openmaia.core.errors import ServiceError, UsageError

@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from openmaia.cli.assembly import generators
+from openmaia.assembly import generators
 from openmaia.config.loading import load
 from openmaia.core.errors import ServiceError, ServiceUnavailable, UsageError
 from openmaia.core.images import EncodedImage

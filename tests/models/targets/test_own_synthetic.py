@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from openmaia.cli.assembly import targets
+from openmaia.assembly import targets
 from openmaia.config.loading import load
 from openmaia.core.errors import UsageError
 from openmaia.core.images import whole

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from huggingface_hub import HfApi, snapshot_download
 
-from openmaia.cli.doctor.weights import cached
+from openmaia.checks.weights import cached
 from openmaia.core.errors import OpenMaiaError, UsageError
 from openmaia.models.hub import fetch_checkpoint, hub_errors, located
 from openmaia.models.probe import checkpoint

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, Protocol
 
-from openmaia.cli.assembly.generators import built
+from openmaia.assembly.generators import built
 from openmaia.config.schema import Config
 
 if TYPE_CHECKING:

@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
-from openmaia.cli.doctor import machine, memory, weights
-from openmaia.cli.doctor.quick import quick_checks
-from openmaia.cli.doctor.sources import library_network, weight_sources
+from openmaia.checks import machine, memory, weights
+from openmaia.checks.quick import quick_checks
+from openmaia.checks.sources import library_network, weight_sources
 from openmaia.config.loading import load
 from openmaia.core.checks import Check, ok
 from openmaia.core.components import of_config

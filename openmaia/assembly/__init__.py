@@ -49,7 +49,7 @@ class ConfigAssembly:
                 descriptions are tested).
             config: The config of the run.
         """
-        from openmaia.cli.assembly import hosts
+        from openmaia.assembly import hosts
 
         return hosts.host(role, config)
 
@@ -59,21 +59,21 @@ class ConfigAssembly:
 
         A replica is a process that holds one copy of the model. See `host` for the arguments.
         """
-        from openmaia.cli.assembly import hosts
+        from openmaia.assembly import hosts
 
         return hosts.concurrency(role, config)
 
     @boundary()
     def dataset(self, config: "Config", say: Callable[[str], None] = lambda line: None) -> "ImageDataset":
         """Returns the image dataset of the config. The first call may download it; `say` receives messages."""
-        from openmaia.cli.assembly import datasets
+        from openmaia.assembly import datasets
 
         return datasets.image_dataset(config, say)
 
     @boundary()
     def options(self, config: "Config") -> "InvestigationOptions":
         """Returns the settings for each investigation that a config describes, such as the largest number of turns."""
-        from openmaia.cli.assembly import investigations
+        from openmaia.assembly import investigations
 
         return investigations.options(config)
 
@@ -89,9 +89,9 @@ class ConfigAssembly:
     ) -> "EvaluationServices":
         """Returns the models and data with which descriptions of units are tested.
 
-        See `openmaia.cli.assembly.evaluation.evaluation_services` for the arguments.
+        See `openmaia.assembly.evaluation.evaluation_services` for the arguments.
         """
-        from openmaia.cli.assembly import evaluation
+        from openmaia.assembly import evaluation
 
         return evaluation.evaluation_services(
             config, generator, target, backbone=backbone, store=store, dataset=dataset
@@ -100,6 +100,6 @@ class ConfigAssembly:
     @boundary()
     def design(self, config: "Config") -> "EvaluationDesign":
         """Returns the settings for testing descriptions: how prompts are written, the numbers of images, the seed."""
-        from openmaia.cli.assembly import evaluation
+        from openmaia.assembly import evaluation
 
         return evaluation.design(config)

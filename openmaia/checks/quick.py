@@ -2,7 +2,7 @@
 
 from collections.abc import Container, Sequence
 
-from openmaia.cli.doctor import server
+from openmaia.checks import server
 from openmaia.config.schema import Config
 from openmaia.core.checks import Check
 from openmaia.core.errors import UsageError

@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from openmaia.cli.assembly.backbones import backbone
-from openmaia.cli.assembly.generators import editor, generator, test_generator
-from openmaia.cli.assembly.targets import target
+from openmaia.assembly.backbones import backbone
+from openmaia.assembly.generators import editor, generator, test_generator
+from openmaia.assembly.targets import target
 from openmaia.config.schema import Config
 from openmaia.core.components import of_config
 

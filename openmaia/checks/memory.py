@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from rich.filesize import decimal
 
-from openmaia.cli.doctor.weights import WeightReport
+from openmaia.checks.weights import WeightReport
 from openmaia.config.schema import Config, pool_roles
 from openmaia.core.checks import Check, missing, note, ok
 from openmaia.core.components import GpuUse, of_config

@@ -6,7 +6,7 @@ from openmaia.agent.patience import PatientGenerator
 from openmaia.apps.bias.contexts import ContextWriter, ModelContextWriter
 from openmaia.apps.bias.matched import Matcher
 from openmaia.apps.bias.run import BiasDesign
-from openmaia.cli.assembly.evaluation import judge, language_model
+from openmaia.assembly.evaluation import judge, language_model
 from openmaia.config.schema import Config, test_generator
 from openmaia.core.components import ALIASES, component, of_config, target_class
 from openmaia.core.errors import UsageError

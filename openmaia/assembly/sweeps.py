@@ -8,8 +8,8 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from openmaia import distributed
-from openmaia.cli.assembly import ConfigAssembly
-from openmaia.cli.assembly.validation import validate
+from openmaia.assembly import ConfigAssembly
+from openmaia.assembly.validation import validate
 from openmaia.config.loading import differing_keys, to_dict
 from openmaia.config.schema import Config
 from openmaia.runs.run import SUMMARY, Run
@@ -57,7 +57,7 @@ def _validate(configs: Sequence[Config]) -> None:
         if not is_planned or next(run.iter_pending(), None) or not run.files.exists(SUMMARY):
             pending.append(config)
     if pending:
-        from openmaia.cli.doctor import quick
+        from openmaia.checks import quick
 
         quick.require(pending)
 
@@ -97,7 +97,7 @@ def run_bias(config: Config, view: "Progress") -> "SweepOutcome":
 
 def _test_biases(sweep: "Sweep") -> None:
     from openmaia.apps.bias.run import is_tested, put_to_test
-    from openmaia.cli.assembly import biases
+    from openmaia.assembly import biases
 
     if is_tested(sweep.run):
         return

@@ -5,7 +5,7 @@ from operator import attrgetter
 from typing import Any
 
 from openmaia.agent.vocabulary import Vocabulary
-from openmaia.cli.assembly.datasets import image_dataset
+from openmaia.assembly.datasets import image_dataset
 from openmaia.config.schema import Config
 from openmaia.config.sections import site
 from openmaia.core.components import GeneratorConfig, build, of_config

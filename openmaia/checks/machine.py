@@ -17,7 +17,7 @@ from rich.filesize import decimal
 from openmaia.agent.sandbox import SandboxLevel
 from openmaia.agent.sandbox.launch import can_hide_files
 from openmaia.agent.sandbox.policy import best_level
-from openmaia.cli.doctor.memory import main_memory
+from openmaia.checks.memory import main_memory
 from openmaia.core.checks import Check, missing, note, ok
 from openmaia.core.errors import SandboxError
 

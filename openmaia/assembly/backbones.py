@@ -2,7 +2,7 @@
 
 from operator import attrgetter
 
-from openmaia.cli.assembly.generators import built
+from openmaia.assembly.generators import built
 from openmaia.config.schema import Config
 from openmaia.core.components import of_config
 from openmaia.core.services import Backbone

@@ -4,8 +4,8 @@ import os
 from collections.abc import Mapping
 
 from openmaia.agent.tasks.task import load as load_task
-from openmaia.cli.assembly import investigations
-from openmaia.cli.assembly.generators import built
+from openmaia.assembly import investigations
+from openmaia.assembly.generators import built
 from openmaia.config.schema import Config
 from openmaia.config.sections import component_files, site
 from openmaia.core.components import of_config, target_class

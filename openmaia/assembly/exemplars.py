@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 
-from openmaia.cli.assembly import datasets, targets
+from openmaia.assembly import datasets, targets
 from openmaia.config.schema import Config
 from openmaia.datasets.library import ImageDataset
 from openmaia.exemplars.compute import ExemplarWorker, ProgressCallback, compute_exemplars

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from openmaia.agent.context import InvestigationOptions
 from openmaia.agent.tasks.task import Task
 from openmaia.agent.tasks.task import load as load_task
-from openmaia.cli.assembly import datasets, exemplars, investigations, targets
+from openmaia.assembly import datasets, exemplars, investigations, targets
 from openmaia.config.schema import Config
 from openmaia.core.errors import UsageError
 from openmaia.core.selection import select
@@ -47,7 +47,7 @@ class SingleUnit:
         Raises:
             ServiceError: A service failed.
         """
-        from openmaia.cli.assembly import evaluation
+        from openmaia.assembly import evaluation
         from openmaia.evaluation.analysis.overlap import explored
         from openmaia.evaluation.claims import Claim
         from openmaia.evaluation.protocol import evaluate_claims

@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING, get_args
 
 from openmaia.agent.patience import PatientBackbone, PatientGenerator
-from openmaia.cli.assembly import backbones, datasets, generators, hosts, targets
+from openmaia.assembly import backbones, datasets, generators, hosts, targets
 from openmaia.config.schema import Config, prompt_writer, test_generator
 from openmaia.config.sections import site
 from openmaia.core.components import BackboneConfig, build, of_config, target_class

@@ -8,9 +8,9 @@ from openmaia.agent.contrasts import Contrasts
 from openmaia.agent.metering import metered
 from openmaia.agent.sandbox import SandboxLimits
 from openmaia.agent.tools.api import Tools
-from openmaia.cli.assembly.backbones import backbone, backbone_name
-from openmaia.cli.assembly.generators import editor, generator, vocabulary
-from openmaia.cli.assembly.targets import target
+from openmaia.assembly.backbones import backbone, backbone_name
+from openmaia.assembly.generators import editor, generator, vocabulary
+from openmaia.assembly.targets import target
 from openmaia.config.loading import to_dict
 from openmaia.config.schema import Config
 from openmaia.core.components import ALIASES, component, of_config
