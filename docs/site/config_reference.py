@@ -156,7 +156,7 @@ def _section(section: Key) -> Iterator[str]:
             if config.role != role:
                 yield f"**`{section.name}.kind={kind}`** Its keys are those of [`{config.role}.kind={kind}`](#{config.role}.{kind})."
                 continue
-            yield f"**`{section.name}.kind={kind}`** {{ #{section.name}.{kind} }} {_sentence(config)}"
+            yield f"**`{section.name}.kind={kind}`**{{ #{section.name}.{kind} }} {_sentence(config)}"
             yield from (_entry(key) for key in own)
         return
     within = list(keys(section.type, f"{section.name}.", section.default))

@@ -367,21 +367,49 @@ class _Merged(NamedTuple):
     refused: list[str]
 
 
+class _Overlaid(NamedTuple):
+    """Sources merged, whether the config uses their keys or not."""
+
+    config: DictConfig
+    choice: Choice
+    is_override: dict[str, bool]
+    """The keys that sources set, and whether the last of them is no file."""
+    aside: dict[str, str]
+    """Keys that were written for another kind, with the setting that stands in the way."""
+
+
 def _merge_all(sources: Sequence[_Source]) -> _Merged:
-    layers = _layers(sources)
+    config, choice, is_override, aside = _overlay(sources)
+    defaults = _defaults(choice.classes)
+    try:
+        found = uses.unused(is_override, config)
+        of_files = {key for key in found if not is_override[key]}
+        was_used = _used_before(of_files, sources) if of_files else set[str]()
+        unused = {
+            key: uses.chosen(found[key], config)
+            for key in of_files
+            if key in was_used or uses.is_machine_key(key, choice.kinds)
+        }
+        for key in unused:
+            OmegaConf.update(config, key, copy.deepcopy(defaults[key]), merge=False)
+    except OmegaConfBaseException as error:
+        raise UsageError(_message(error)) from error
+    return _Merged(config, choice.classes, aside | unused, sorted(found.keys() - unused.keys()))
+
+
+def _overlay(sources: Sequence[_Source]) -> _Overlaid:
+    layers = _layers([each._replace(overlay=copy.deepcopy(each.overlay)) for each in sources])
     try:
         choice = choose(
             [[source.overlay for source in layer] for layer in layers], [layer[0].is_file for layer in layers]
         )
     except OmegaConfBaseException as error:
         raise UsageError(_message(error)) from None
-    classes, defaults = choice.classes, _defaults(choice.classes)
-    merged, texts = copy.deepcopy(_schema(classes)), _text_keys(Config, classes)
+    defaults = _defaults(choice.classes)
+    merged, texts = copy.deepcopy(_schema(choice.classes)), _text_keys(Config, choice.classes)
     for key in [key for key, kind in choice.kinds.items() if kind]:
-        # From the start: while sources are merged, components are asked what they use, by the kind that has this schema.
         OmegaConf.update(merged, f"{key}.kind", choice.kinds[key])
     is_override: dict[str, bool] = {}
-    was_used: set[str] = set()
     excused: dict[str, str] = {}
     for layer, aside in zip(layers, choice.aside, strict=True):
         for source in layer:
@@ -401,20 +429,20 @@ def _merge_all(sources: Sequence[_Source]) -> _Merged:
                 is_override |= {
                     key: not source.is_file for key in given if not source.is_file or given[key] != defaults.get(key)
                 }
-                if source.is_file:
-                    was_used |= is_override.keys() - uses.unused(is_override, merged).keys()
-    try:
-        found = uses.unused(is_override, merged)
-        unused = {
-            key: uses.chosen(rule, merged)
-            for key, rule in found.items()
-            if not is_override[key] and (key in was_used or uses.is_machine_key(key, choice.kinds))
-        }
-        for key in unused:
-            OmegaConf.update(merged, key, copy.deepcopy(defaults[key]), merge=False)
-    except OmegaConfBaseException as error:
-        raise UsageError(_message(error)) from error
-    return _Merged(merged, classes, excused | unused, sorted(found.keys() - unused.keys()))
+    return _Overlaid(merged, choice, is_override, excused)
+
+
+def _used_before(keys: Collection[str], sources: Sequence[_Source]) -> set[str]:
+    """Returns those of some keys that the sources up to and including one of the files use."""
+    used = set[str]()
+    for number in [number for number, source in enumerate(sources[:-1], 1) if source.is_file]:
+        try:
+            part = _overlay(sources[:number])
+        except UsageError:  # A later source brings what this one needs, such as the kind that has its keys.
+            continue
+        given = part.is_override.keys() & keys
+        used |= given - uses.unused(given, part.config).keys()
+    return used
 
 
 def _layers(sources: Sequence[_Source]) -> list[list[_Source]]:
@@ -452,21 +480,23 @@ def _standing_in_the_way(key: str, kinds: Mapping[str, str]) -> str:
 
 def _refuse_unknown(source: _Source, choice: Choice) -> None:
     known = _defaults(choice.classes)
+    # The value of an override is not repeated: behind a mistyped key it may be a secret.
+    name = source.name if source.is_file else source.name.partition("=")[0]
     for key in _written(source.overlay):
         if key == SWEEPS:
-            raise UsageError(f"{source.name} names several sweeps, and one is needed here; give one of its files")
+            raise UsageError(f"{name} names several sweeps, and one is needed here; give one of its files")
         if key not in known:
-            if within := [name for name in known if name.startswith(f"{key}.")]:
-                raise UsageError(f"{source.name}: {key} is a section; give one of its keys, such as {min(within)}")
+            if within := [each for each in known if each.startswith(f"{key}.")]:
+                raise UsageError(f"{name}: {key} is a section; give one of its keys, such as {min(within)}")
             if (section := section_of(key)) and (others := kinds_with(key)):
                 raise UsageError(
-                    f"{source.name}: {section.key}.kind={choice.kinds[section.key] or 'null'} has no key "
+                    f"{name}: {section.key}.kind={choice.kinds[section.key] or 'null'} has no key "
                     f"{key.rpartition('.')[2]!r}; {section.key}.kind={' or '.join(others)} has it"
                 )
             # A key of no section may mean one of any kind.
             near = known if section else sorted({*known, *config_keys()})
-            meant = " or ".join(repr(name) for name in suggestions(key, near))
-            raise UsageError(f"{source.name}: unknown key {key!r}; did you mean {meant}?")
+            meant = " or ".join(repr(each) for each in suggestions(key, near))
+            raise UsageError(f"{name}: unknown key {key!r}; did you mean {meant}?")
 
 
 def _written(overlay: DictConfig) -> dict[str, Any]:

@@ -82,8 +82,7 @@ def _has_judge(config: Any) -> bool:
         is_model = agent.reads_prompts
     else:
         is_model = issubclass(_component("evaluate.writer", writer).Config, BackboneConfig)
-    # It is not asked: while files are merged, the section may have the keys of a kind that a later source chooses.
-    return is_model or agent.judge is not Component.judge
+    return is_model or agent.judge(config.backbone) is not None
 
 
 def _may_be_several(config: Any, section: str, role: str) -> bool:

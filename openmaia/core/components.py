@@ -24,7 +24,7 @@ from openmaia.core.units import OUTPUT, TargetInfo, Unit
 
 ALIASES: Mapping[str, Mapping[str, str]] = {
     "target": {
-        "network": "openmaia.models.targets.network:Network",
+        "network": "openmaia.models.targets.network:StudiedNetwork",
         "synthetic": "openmaia.models.targets.synthetic.component:Synthetic",
         "closed_form": "openmaia.offline.closed_form.component:ClosedForms",
     },

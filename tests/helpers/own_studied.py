@@ -14,7 +14,7 @@ from openmaia.core.components import Component, PicturesConfig, TargetComponent,
 from openmaia.core.images import EncodedImage, whole
 from openmaia.core.services import UnitActivation
 from openmaia.core.units import TargetInfo
-from openmaia.models.targets.network import Network, given_preprocess
+from openmaia.models.targets.network import StudiedNetwork, given_preprocess
 from openmaia.models.targets.preprocess import TargetNetwork
 
 
@@ -53,7 +53,7 @@ class Colours(TargetComponent):
         return (self.scale * pixels.mean((0, 1))).round(2)
 
 
-class Brightness(Network):
+class Brightness(StudiedNetwork):
     @staticmethod
     def network(config, weights):
         module = torch.nn.Sequential(torch.nn.AvgPool2d(16))

@@ -8,15 +8,15 @@ from openmaia.core.errors import session_object_error
 
 
 @dataclass
-class PassedConfig(PicturesConfig):
+class PassedPicturesConfig(PicturesConfig):
     """Set by OpenMAIA if images were passed to its Python functions (`openmaia.investigate`)."""
 
 
 class PassedPictures(Component):
     """Images that only the process has to which they were passed."""
 
-    Config: ClassVar = PassedConfig
+    Config: ClassVar = PassedPicturesConfig
 
     @classmethod
-    def build(cls, config: PassedConfig, site: Site) -> Any:
+    def build(cls, config: PassedPicturesConfig, site: Site) -> Any:
         raise session_object_error("pictures.kind", "pictures.kind=folder pictures.folder=FOLDER")

@@ -6,11 +6,11 @@ from typing import Any, ClassVar
 
 from openmaia.core.checks import Check
 from openmaia.core.components import Site
-from openmaia.models.backbones.served import ServedModel, ServerConfig, server_checks
+from openmaia.models.backbones.served import ChatServerConfig, ServedModel, server_checks
 
 
 @dataclass
-class AnthropicConfig(ServerConfig):
+class AnthropicConfig(ChatServerConfig):
     """Anthropic's server. Its newer models take `temperature` or `top_p`, but not both."""
 
 

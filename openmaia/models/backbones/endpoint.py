@@ -21,7 +21,7 @@ from openmaia.models.backbones.context import FittedChat, fit
 from openmaia.models.backbones.failures import REFUSED_ACCESS, Failure, client_failure, stated_failure
 from openmaia.models.backbones.limits import Bounds
 from openmaia.models.backbones.outage import Outage
-from openmaia.models.backbones.served import ServerConfig
+from openmaia.models.backbones.served import ChatServerConfig
 from openmaia.models.backbones.streaming import StreamBroken, Unreadable, error_of
 from openmaia.models.backbones.wordings import Refusal
 from openmaia.models.server_access import ServerAccess
@@ -67,7 +67,7 @@ class Endpoint(ABC):
     address_hint: ClassVar[str]
     """A hint for error messages about the most frequent mistake in the config key `base_url`."""
 
-    def __init__(self, config: ServerConfig, section: str = "backbone"):
+    def __init__(self, config: ChatServerConfig, section: str = "backbone"):
         """Checks the config. Does not connect to the server.
 
         Args:

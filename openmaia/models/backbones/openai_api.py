@@ -6,11 +6,11 @@ from typing import Any, ClassVar, Literal
 
 from openmaia.core.checks import Check
 from openmaia.core.components import Site
-from openmaia.models.backbones.served import SampledConfig, ServedModel, ServerConfig, server_checks
+from openmaia.models.backbones.served import ChatServerConfig, SampledConfig, ServedModel, server_checks
 
 
 @dataclass
-class OpenAiConfig(ServerConfig, SampledConfig):
+class OpenAiConfig(ChatServerConfig, SampledConfig):
     """A server with OpenAI's interface."""
 
     protocol: Literal["text", "grammar", "tools"] = "text"

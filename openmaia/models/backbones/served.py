@@ -40,7 +40,7 @@ class SampledConfig(ServedConfig):
 
 
 @dataclass
-class ServerConfig(ServedConfig):
+class ChatServerConfig(ServedConfig):
     """The keys of a server."""
 
     base_url: str = machine("")
@@ -61,7 +61,7 @@ class ServedModel(Component):
 
 
 def server_checks(
-    library: str, build: Callable[[Any, Site], Any], config: ServerConfig, site: Site
+    library: str, build: Callable[[Any, Site], Any], config: ChatServerConfig, site: Site
 ) -> Iterator[Callable[[], Check]]:
     """Yields the check that a server answers, accepts the key and has the model.
 

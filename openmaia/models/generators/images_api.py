@@ -28,7 +28,7 @@ GREY = 128
 
 
 @dataclass
-class ServerConfig:
+class ImageServerConfig:
     """The keys of a server with OpenAI's images API. The API key is read from OPENAI_API_KEY."""
 
     model: str = MISSING
@@ -54,16 +54,16 @@ class ServerConfig:
 
 
 @dataclass
-class ApiConfig(ServerConfig, GeneratorConfig):
+class ApiConfig(ImageServerConfig, GeneratorConfig):
     """A server that draws."""
 
 
 @dataclass
-class ApiEditorConfig(ServerConfig, EditorConfig):
+class ApiEditorConfig(ImageServerConfig, EditorConfig):
     """A server that edits."""
 
 
-def server_access(config: ServerConfig, key: str) -> ServerAccess:
+def server_access(config: ImageServerConfig, key: str) -> ServerAccess:
     """Returns how the server is reached. `key` is the config section, for messages."""
     return ServerAccess(
         section=key,

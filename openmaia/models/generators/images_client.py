@@ -18,7 +18,7 @@ from openmaia.core.services import Edit, GeneratedImage, Generation
 from openmaia.models.backbones.failures import Failure, client_failure
 from openmaia.models.backbones.outage import Outage
 from openmaia.models.backbones.wordings import Refusal
-from openmaia.models.generators.images_api import ServerConfig, server_access
+from openmaia.models.generators.images_api import ImageServerConfig, server_access
 from openmaia.models.server_access import CONNECT_SECONDS
 
 ImageRequest = TypeVar("ImageRequest", Generation, Edit)
@@ -32,7 +32,7 @@ log = logging.getLogger(__name__)
 class ImagesApi:
     """A client of OpenAI's images API. It is thread-safe. The API key is never pickled."""
 
-    def __init__(self, config: ServerConfig, key: str):
+    def __init__(self, config: ImageServerConfig, key: str):
         """Checks the address and the key. Does not connect to the server, because every image costs money.
 
         Args:

@@ -66,7 +66,7 @@ class NetworkConfig(TargetConfig):
     autoencoder."""
 
 
-class Network(TargetComponent):
+class StudiedNetwork(TargetComponent):
     """A PyTorch module that is read through hooks."""
 
     Config: ClassVar = NetworkConfig
@@ -201,7 +201,7 @@ class Network(TargetComponent):
 
     @classmethod
     def _skeleton(cls, config: NetworkConfig) -> "TargetNetwork | None":
-        if cls.network is not Network.network:  # that of a user's class is known only by loading it
+        if cls.network is not StudiedNetwork.network:  # that of a user's class is known only by loading it
             return None
         from openmaia.models.targets.networks.skeleton import skeleton
 
