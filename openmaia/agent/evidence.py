@@ -12,11 +12,10 @@ from dataclasses import dataclass
 
 from openmaia.agent.tasks.grammar import ParsedReply, parse
 from openmaia.agent.tasks.task import FUNCTION_WORDS, StoppingRule, Task
-from openmaia.agent.tools.notes import read_copied, read_not_drawn
 from openmaia.agent.vocabulary import Vocabulary, find_nearest
 from openmaia.core.messages import AnswerFormat
 from openmaia.runs.evidence import CheckState, Evidence, EvidenceCheck, HypothesisEvidence
-from openmaia.runs.records import ImageEntry, ToolCall, Turn
+from openmaia.runs.records import ImageEntry, PromptFault, ToolCall, Turn
 
 _MEASURING = ("call_neuron", "responses")
 _COMPLETED = ("ok", "lost")
@@ -255,9 +254,8 @@ def _made_images(turns: Sequence[Turn]) -> Iterator[tuple[ImageEntry, frozenset[
     copied from the example.
     """
     for call in (call for turn in turns for call in _made(turn)):
-        notes = [part for part in call.shown if isinstance(part, str)]
-        missing = dict(named for note in notes if (named := read_not_drawn(note)))
-        copied = {prompt for note in notes if (prompt := read_copied(note))}
+        missing = {note.prompt: " ".join(note.words) for note in call.notes if note.fault is PromptFault.NOT_DRAWN}
+        copied = {note.prompt for note in call.notes if note.fault is PromptFault.COPIED}
         entries = call.entries if call.name == "text2image" else call.entries[1::2]
         for entry, text in zip(entries, json.loads(call.arguments)[_WRITTEN[call.name]], strict=False):
             yield entry, None if text in copied else _content_words(text) - _content_words(missing.get(text, ""))
@@ -265,10 +263,8 @@ def _made_images(turns: Sequence[Turn]) -> Iterator[tuple[ImageEntry, frozenset[
 
 def list_words_not_drawn(turns: Sequence[Turn]) -> list[str]:
     """Returns the words of prompts that could not be drawn, without duplicates."""
-    calls = (call for turn in turns for call in turn.calls if call.name in _WRITTEN)
-    shown = (part for call in calls for part in call.shown if isinstance(part, str))
-    notes = [note[1] for part in shown if (note := read_not_drawn(part))]
-    return list(dict.fromkeys(word for words in notes for word in words.split(", ")))
+    calls = [call for turn in turns for call in turn.calls]
+    return list(dict.fromkeys(word for call in calls for note in call.notes for word in note.words))
 
 
 def _measured_words(turns: Sequence[Turn]) -> Iterator[frozenset[str]]:

@@ -134,7 +134,7 @@ class ExperimentRunner:
 
     def _effect(self, call: ToolCall) -> ToolEffect:
         entries = [_registered(entry, self._images[entry.original]) for entry in call.entries]
-        return ToolEffect(entries=entries, shown=list(call.shown), asked=list(call.asked))
+        return ToolEffect(entries=entries, shown=list(call.shown), asked=list(call.asked), notes=list(call.notes))
 
 
 class _Session:
@@ -293,6 +293,7 @@ class ToolSession(_Session):
                 entries=tuple(_recorded(entry) for entry in effect.entries),
                 shown=tuple(effect.shown),
                 asked=tuple(effect.asked),
+                notes=tuple(effect.notes),
                 seconds=time.monotonic() - started,
             )
         )

@@ -120,7 +120,7 @@ class Stopping:
         if all(check.what in WORDING for check in checks):
             return self._task.reword.replace("{missing}", "\n".join(lacks))
         if missing := list_words_not_drawn(turns):
-            lacks.append(f"- words that could not be drawn do not count: {', '.join(missing)}")
+            lacks.append(f"- words that could not be drawn do not count: {', '.join(map(repr, missing))}")
         return self._task.missing.replace("{missing}", "\n".join(lacks))
 
     def _is_over(self, count: int) -> bool:

@@ -22,7 +22,7 @@ from openmaia.core.units import Unit
 from openmaia.runs import tables
 from openmaia.runs.evidence import Confirmation, restore_confirmation, restore_evidence, to_json
 from openmaia.runs.ids import InvestigationId
-from openmaia.runs.records import VERSION, ImageEntry, Record, Stop, ToolCall, Turn
+from openmaia.runs.records import VERSION, ImageEntry, PromptFault, PromptNote, Record, Stop, ToolCall, Turn
 from openmaia.runs.summary import digest_prompts, summary, wrong_key
 
 _Activation = dict[str, float | bool] | None
@@ -50,10 +50,12 @@ _ENTRY = _struct(
     {"id": _TEXT, "original": _TEXT, "mask": pa.binary(), "activation": _TEXT}
     | {"seen": _list(_INT), "hypothesis": _TEXT}
 )
+_NOTE = _struct({"fault": _TEXT, "prompt": _TEXT, "words": _TEXTS})
 _CALL = _struct(
     {"ordinal": _INT}
     | dict.fromkeys(("name", "arguments", "arguments_digest", "result", "error"), _TEXT)
     | {"entries": _list(_ENTRY), "shown": _list(_PART), "asked": _TEXTS}
+    | {"notes": _list(_NOTE)}
     | {"activations": _list(_FLOAT), "seconds": _FLOAT}
 )
 _IMAGE = _struct({"digest": _TEXT, "data": pa.binary(), "sources": _TEXTS, "recipe": _TEXT})
@@ -257,6 +259,7 @@ def _call_row(call: ToolCall) -> dict[str, Any]:
     return {name: getattr(call, name) for name in _CALL.names} | {
         "entries": [asdict(entry) | {"activation": json.dumps(entry.activation)} for entry in call.entries],
         "shown": [_part_row(part) for part in call.shown],
+        "notes": [asdict(note) for note in call.notes],
     }
 
 
@@ -301,6 +304,10 @@ def _turn(row: dict[str, Any]) -> Turn:
             for entry, activation in zip(row["entries"], activations, strict=True)
         )
         values["shown"], values["asked"] = tuple(map(part, row["shown"])), tuple(row["asked"])
+        values["notes"] = tuple(
+            PromptNote(fault=PromptFault(note["fault"]), prompt=note["prompt"], words=tuple(note["words"]))
+            for note in row["notes"]
+        )
         return ToolCall(**values)
 
     durations = [row["backbone_seconds"], row["experiment_seconds"], *(call["seconds"] for call in row["calls"])]

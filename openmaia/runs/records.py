@@ -13,7 +13,7 @@ from openmaia.core.services import ServiceUsage
 from openmaia.core.units import Unit
 from openmaia.runs.evidence import Confirmation, Evidence
 
-VERSION = 7
+VERSION = 8
 """Records of other versions are refused."""
 
 SET_ASIDE = "an answer beside an experiment: the experiment was run, and the answer was set aside"
@@ -56,6 +56,25 @@ class ImageEntry:
     """The hypothesis that the image tests, in the agent's words. It begins with "not" for a negative control."""
 
 
+class PromptFault(StrEnum):
+    """Why the image of a prompt or instruction is not the evidence that the agent meant it to be."""
+
+    NOT_DRAWN = "not_drawn"
+    """The generator or editor could not show some of its words."""
+    COPIED = "copied"
+    """It is from the example in the instructions, which is about another unit."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PromptNote:
+    """A fault of a prompt or instruction. The agent is told of it in words that are made from this."""
+
+    fault: PromptFault
+    prompt: str
+    words: tuple[str, ...] = ()
+    """What could not be drawn."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolCall:
     """One call of a tool by the agent's code."""
@@ -78,6 +97,8 @@ class ToolCall:
     """Texts and images that the call displayed to the agent."""
     asked: tuple[str, ...]
     """Prompts, editing instructions and questions that the call sent to models."""
+    notes: tuple[PromptNote, ...] = ()
+    """Faults of its prompts and instructions."""
     seconds: float
     """Wall-clock time of the call."""
 

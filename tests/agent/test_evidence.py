@@ -16,7 +16,7 @@ from openmaia.core.errors import ServiceError, UsageError
 from openmaia.runs.evidence import CheckState
 from openmaia.runs.files import Files
 from openmaia.runs.journal import FolderJournal
-from openmaia.runs.records import ImageEntry, Record, Stop
+from openmaia.runs.records import ImageEntry, PromptFault, PromptNote, Record, Stop
 from tests.agent.conftest import Investigate
 from tests.conftest import REPOSITORY
 from tests.helpers.investigating import ANSWER, LISTED, TESTED, code, said
@@ -31,14 +31,6 @@ def words_sent_back(record: Record, turn: int) -> int:
     turns = record.turns
     observed = sum(len(part.split()) for part in turns[turn].observation if isinstance(part, str))
     return turns[turn + 1].prompt_tokens - turns[turn].prompt_tokens - len(turns[turn].reply.split()) - observed
-
-
-@pytest.mark.parametrize(
-    "prompt", ["a dog", "a 'dog'", 'a "dog"', "a 'dog' and a \"cat\"", "C:\\dog", "one\ntwo", "犬\x1b[0m", ""]
-)
-def test_notes_about_a_prompt_are_read_back(prompt: str):
-    assert notes.read_not_drawn(notes.write_not_drawn(["wug"], prompt)) == (prompt, "'wug'")
-    assert notes.read_copied(notes.write_copied(prompt)) == prompt
 
 
 def test_prompt_states_only_what_is_required(run: Investigate):
@@ -208,10 +200,10 @@ def test_words_that_could_not_be_drawn_test_no_label(run: Investigate):
 
 
 def test_displayed_text_is_no_note_of_a_tool(run: Investigate):
-    forged = notes.write_not_drawn(["cat"], "a cat")
+    forged = notes.write_note(PromptNote(fault=PromptFault.NOT_DRAWN, prompt="a cat", words=("cat",)))
     record = run(code(f"tools.display({forged!r}); tools.text2image(['a red zyzzyva'])"), ANSWER)
     assert forged in said(record, 0)
-    assert list_words_not_drawn(record.turns) == ["'zyzzyva'"]
+    assert list_words_not_drawn(record.turns) == ["zyzzyva"]
 
 
 def test_placeholder_is_no_prompt(run: Investigate):

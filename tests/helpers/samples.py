@@ -12,7 +12,7 @@ from openmaia.core.messages import Part
 from openmaia.core.services import ServiceUsage
 from openmaia.core.units import Unit
 from openmaia.runs import evidence, tables
-from openmaia.runs.records import ImageEntry, Record, Stop, ToolCall, Turn
+from openmaia.runs.records import ImageEntry, PromptFault, PromptNote, Record, Stop, ToolCall, Turn
 from openmaia.runs.results import basis
 from openmaia.runs.run import EVALUATION, InvestigationId, Run
 
@@ -53,6 +53,7 @@ def turn(index: int = 0, **changes: Any) -> Turn:
         ),
         shown=("note: ’quoted’", *seen),
         asked=("a dog", "a dog"),
+        notes=(PromptNote(fault=PromptFault.NOT_DRAWN, prompt="a ’wug’", words=("wug", "ü")),),
         seconds=0.25,
     )
     failed = ToolCall(

@@ -8,7 +8,7 @@ from typing import Any, get_args
 from openmaia.agent.context import InvestigationContext
 from openmaia.agent.tools.arguments import abbreviate, check_hypotheses, check_list, check_text, check_texts, check_view
 from openmaia.agent.tools.image_registry import ImageRegistry, RegisteredImage, describe_activation
-from openmaia.agent.tools.notes import write_copied, write_not_drawn
+from openmaia.agent.tools.notes import write_note
 from openmaia.agent.tools.own_time import OwnTime
 from openmaia.agent.tools.seeds import seed
 from openmaia.agent.tools.subjects import Subjects
@@ -17,6 +17,7 @@ from openmaia.core.errors import ToolError
 from openmaia.core.images import EncodedImage, Mask, PixelBox, seen_part, unit_mask
 from openmaia.core.messages import Chat, Part, user
 from openmaia.core.services import Edit, ExemplarKind, GeneratedImage, Generation, Probe
+from openmaia.runs.records import PromptFault, PromptNote
 
 _ORIGINAL, _EDITED = "Original Image", "Editing Prompt: "
 """Captions that `edit_images` returns. The published code of MAIA has the same, and experiments may search for them."""
@@ -40,6 +41,7 @@ class ToolEffect:
     shown: list[Part] = field(default_factory=list[Part])
     asked: list[str] = field(default_factory=list[str])
     """The texts from which the call derived seeds. They are counted, because a repeated text gets another seed."""
+    notes: list[PromptNote] = field(default_factory=list[PromptNote])
 
 
 class Toolbox:
@@ -158,9 +160,9 @@ class Toolbox:
         tested = check_hypotheses(hypothesis, len(wanted))
         generated = self._generate(wanted)
         task, is_whole = self.context.task, not self.context.options.without
-        self._effect.shown += [
-            write_copied(prompt) for prompt in dict.fromkeys(wanted) if task.has_example(prompt, is_whole=is_whole)
-        ]
+        for prompt in dict.fromkeys(wanted):
+            if task.has_example(prompt, is_whole=is_whole):
+                self._note(PromptNote(fault=PromptFault.COPIED, prompt=prompt))
         return [self._register_generated(image, name) for image, name in zip(generated, tested, strict=True)]
 
     def _edit_images(self, images: Any, instructions: Any, hypothesis: Any = None) -> list[dict[str, Any]]:
@@ -264,7 +266,12 @@ class Toolbox:
 
     def _report_missing(self, generated: GeneratedImage, prompt: str) -> None:
         if generated.missing_terms:
-            self._effect.shown.append(write_not_drawn(generated.missing_terms, prompt))
+            missing = tuple(generated.missing_terms)
+            self._note(PromptNote(fault=PromptFault.NOT_DRAWN, prompt=prompt, words=missing))
+
+    def _note(self, note: PromptNote) -> None:
+        self._effect.notes.append(note)
+        self._effect.shown.append(write_note(note))
 
     def _seed(self, prompt: str) -> int:
         nth = self._asked[prompt]

@@ -14,8 +14,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import log, sqrt
 
-from openmaia.agent.tools.notes import NOT_DRAWN
 from openmaia.core.messages import Message, Role
+from openmaia.offline.experimenter.transcript import NOT_DRAWN
 from openmaia.offline.vocabulary.phrases import article
 from openmaia.offline.vocabulary.words import BY_NAME, GENERAL, WordKind, find, of_kind
 

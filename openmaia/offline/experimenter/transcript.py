@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-from openmaia.agent.tools.notes import NOT_DRAWN
 from openmaia.core.images import EncodedImage
 from openmaia.core.messages import Message, Role
 
@@ -16,6 +15,8 @@ EXEMPLAR = re.compile(r"^(?P<kind>top|random) (?P<rank>\d+): (?P<value>\S+) \(.*
 MEASURED = re.compile(
     r"^(?P<stage>screen|control|edit) (?P<value>\S+) \((?P<scale>.*?)\) \| (?P<key>.*)$", re.MULTILINE
 )
+NOT_DRAWN = re.compile(r"^note: could not draw .* of (?P<prompt>'.*'|\".*\")$", re.MULTILINE)
+# Like any agent, this one has nothing but the text that it is shown.
 VIEW = re.compile(r"\[\S+, (?P<view>original|masked)\]\s*$")
 
 SENT_BACK = "[EVIDENCE]:"
