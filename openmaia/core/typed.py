@@ -8,20 +8,14 @@ from enum import Enum
 from functools import cache
 from typing import Any, Literal, Union, cast, get_args, get_origin, get_type_hints
 
-MAX_INTEGER = 2**63 - 1
-"""Largest size of an integer. Larger ones fit into no column and no float."""
+MAX_INTEGER = 2**63 - 1  # larger ones fit into no column and no float
 
 
 def mistyped(value: Any, hint: Any, *, finite: bool = True) -> str | None:
     """Returns where a value does not fit a type hint, such as ".labels[2]"; "" for the value itself, None if it fits.
 
-    A list fits a tuple, an integer fits a float, and a mapping with the names of all fields fits a dataclass. The
-    values of an Enum are those that JSON holds.
-
-    Args:
-        value: The value.
-        hint: The type hint: a type, a union, a container with the types of its items, a dataclass or Any.
-        finite: Whether floats have to be finite numbers.
+    A list fits a tuple, an integer a float, the value of an Enum the Enum, and a mapping with the names of all fields a
+    dataclass. Floats have to be `finite`.
     """
     origin, parts = get_origin(hint), get_args(hint)
     if hint is Any:
