@@ -83,8 +83,8 @@ def load(sources: Sequence[str], listing: str = "", *, exempt: Collection[str] =
 def left_out(sources: Sequence[str], listing: str = "") -> dict[str, str]:
     """Returns the keys that files among the sources set and the config does not use, so that they have their default.
 
-    The value says what stands in the way, such as `backbone.kind=openai`. `openmaia.config.uses` says when such keys are
-    not refused.
+    The value says what stands in the way, such as `backbone.kind=openai`. `openmaia.config.uses` says when such keys
+    are not refused.
     """
     return _merge_all(_read_all(sources, listing)).excused
 
@@ -128,8 +128,8 @@ def load_sweeps(sources: Sequence[str]) -> list[Config]:
     """Returns the configs of a command: one, or one for each sweep if a source lists several.
 
     A YAML file with the key `sweeps` lists config files, with paths relative to its own folder. Each is merged, in this
-    order, from the sources before the listing file, the listed file, the other keys of the listing file, and the sources
-    after it.
+    order, from the sources before the listing file, the listed file, the other keys of the listing file, and the
+    sources after it.
 
     Raises:
         UsageError: As `load`, or if two sweeps have one name, or differ in a section of SHARED.
@@ -180,7 +180,8 @@ explicit type, such as `!!timestamp 5`."""
 
 
 def read_yaml(path: Path) -> tuple[Any, yaml.Node | None]:
-    """Reads a bounded YAML file (`openmaia.core.documents`): as an object of OmegaConf, and as nodes with values as written.
+    """Reads a bounded YAML file (`openmaia.core.documents`): as an object of OmegaConf, and as nodes with values as
+    written.
 
     Raises:
         One of UNREADABLE, or OmegaConfBaseException: The file is missing, no YAML, or beyond the bounds.
@@ -242,7 +243,8 @@ def _keep_texts(
     section: str = "",
     hidden: frozenset[str] = frozenset(),
 ) -> None:
-    """Sets the values of all keys for text as they are written, in place. YAML reads 010 as 8, 0.10 as 0.1, no as False.
+    """Sets the values of all keys for text as they are written, in place. YAML reads 010 as 8, 0.10 as 0.1, no as
+    False.
 
     Args:
         config: A source, or a section of it.
@@ -633,7 +635,8 @@ def differing_keys(one: dict[str, Any], other: dict[str, Any], within: Sequence[
 
 
 def defining_values(values: Mapping[str, Any], without: Collection[str] = ()) -> dict[str, Any]:
-    """Returns the keys of a stored config that its results depend on: all but `name`, machine keys and those in `without`.
+    """Returns the keys of a stored config that its results depend on: all but `name`, machine keys and those in
+    `without`.
 
     Args:
         values: The content of a config.yaml, with interpolations as they are written.

@@ -1,4 +1,4 @@
-"""The client of servers with the chat completions API: OpenAI and compatible servers (vLLM, llama.cpp, Ollama, …)."""
+"""The client of OpenAI's chat completions API and of servers with it (vLLM, llama.cpp, Ollama, …)."""
 
 import math
 import threading
@@ -28,18 +28,16 @@ from openmaia.models.backbones.tool_calls import INSTRUCTION, STOP, functions, t
 from openmaia.models.backbones.turn_grammar import turn_grammar
 from openmaia.models.server_access import CONNECT_SECONDS
 
+# llama.cpp uses 32 bits of a seed, and other servers reject large integers.
 SEEDS = 2**31
-"""Seeds are reduced modulo this number. llama.cpp uses 32 bits of a seed, and other servers reject large integers."""
 
-ACKNOWLEDGED = "I read the output."
-"""The message of the assistant between the result of a call and the output, for servers that demand one."""
+ACKNOWLEDGED = "I read the output."  # for servers that demand a message between the result of a call and the output
 
 STEP = 0.25
-"""Step size of `ImageCost.factor`, the ratio of the tokens of images on the server to our estimate."""
 
 
 class OpenAiBackbone(Endpoint):
-    """A backbone (the model that plays the agent) on a server with the chat completions API."""
+    """A backbone on a server with the chat completions API."""
 
     sdk = openai
     key_variable = "OPENAI_API_KEY"
@@ -48,7 +46,6 @@ class OpenAiBackbone(Endpoint):
     _config: OpenAiConfig
 
     def __init__(self, config: OpenAiConfig, section: str = "backbone"):
-        """Checks the config, see `Endpoint`."""
         super().__init__(config, section)
         self._image_cost = ImageCost()
         self._reasoning = ReasoningStart()
@@ -80,11 +77,7 @@ class OpenAiBackbone(Endpoint):
         }
 
     def _constraints(self, chat: Chat) -> dict[str, Any]:
-        """Returns the request parameters that force the reply to have the form of the expected kind of turn.
-
-        They are a grammar or the definitions of functions. They are empty if no turn is requested, or if the config
-        demands neither a grammar nor functions.
-        """
+        """What forces a reply into the form of a turn: a grammar or functions."""
         if chat.answer is None or self._config.protocol == "text":
             return {}
         if self._config.protocol == "tools":
@@ -161,44 +154,35 @@ class OpenAiBackbone(Endpoint):
 
 
 class ImageCost:
-    """Learns from the server's answers how far the number of tokens of an image differs from our own estimate.
+    """Learns how far the server's tokens of an image differ from `chat_format.image_tokens`, which knows its area only.
 
-    Our estimate, `chat_format.image_tokens`, depends on the area of the image alone. The ratio `factor` corrects it and
-    changes in coarse steps only. Each change may alter which images of a conversation are sent, and this invalidates
-    the server's prefix cache from the first changed image on.
+    Thread-safe.
     """
 
     def __init__(self):
-        """Starts with a `factor` of 1."""
         self._lock = threading.Lock()
         self._counted = self._estimated = 0
 
     @property
     def factor(self) -> float:
-        """The ratio by which the estimated number of tokens of an image is multiplied.
-
-        It is the number of image tokens that the server counted in all prompts so far, divided by our estimate for the
-        same images, and rounded up to a multiple of `STEP`. It is 1 until the server has answered a prompt with images.
-        """
+        """All image tokens that the server counted, divided by our estimates: rounded up to a multiple of `STEP`, 1 at
+        first."""
         with self._lock:
             if not self._estimated:
                 return 1.0
+            # Coarse steps: each change may alter which images are sent, and this invalidates the server's prefix cache
+            # from the first changed image on.
             return max(math.ceil(self._counted / self._estimated / STEP), 1) * STEP
 
     def learn(self, counted: int, estimated: int) -> None:
-        """Updates `factor` with the images of one prompt.
-
-        Args:
-            counted: The number of image tokens that the server counted.
-            estimated: Our estimate of this number.
-        """
+        """Adds the image tokens of one prompt: what the server counted, and our estimate."""
         with self._lock:
             self._counted += max(counted, 0)
             self._estimated += estimated
 
 
 def _bridged(messages: list[Any]) -> list[Any]:
-    """Inserts a message of the assistant between the result of a call and the next turn, as Mistral demands it."""
+    # Mistral demands it.
     roles = [message["role"] for message in messages]
     bridge = {"role": "assistant", "content": ACKNOWLEDGED}
     pairs = zip(messages, roles, ["", *roles], strict=False)
@@ -214,10 +198,7 @@ def _message(message: Message) -> dict[str, Any]:
 
 
 def _content(message: Message) -> str | list[dict[str, Any]]:
-    """Converts a message to the format of the API.
-
-    A message without images becomes a string, because some chat templates accept only strings.
-    """
+    # Some chat templates accept only strings.
     if message.role is Role.ASSISTANT or not message.images:
         return message.text
     return [
