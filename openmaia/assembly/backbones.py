@@ -9,10 +9,7 @@ from openmaia.core.services import Backbone
 
 
 def backbone(config: Config, section: str = "backbone") -> Backbone:
-    """Returns the backbone that a section of a config describes: `backbone` or `evaluate.writer`.
-
-    If its key `sees` is "text", it is combined with the viewer.
-    """
+    """Loads the backbone of the section `backbone` or `evaluate.writer`: with a viewer if its key `sees` is "text"."""
     agent = built(config, section)
     if attrgetter(section)(config).sees == "images":
         return agent
@@ -22,12 +19,12 @@ def backbone(config: Config, section: str = "backbone") -> Backbone:
 
 
 def viewer(config: Config) -> Backbone:
-    """Returns the viewer."""
+    """Loads the viewer."""
     return built(config, "viewer")
 
 
 def backbone_name(config: Config, section: str = "backbone") -> str:
-    """Returns the name of a backbone in records. It includes the viewer of one that takes no images."""
+    """Returns the name of a backbone in records, with that of the viewer of one that takes no images."""
     settings = attrgetter(section)(config)
     name = of_config(settings, section).title(settings)
     if settings.sees == "images":

@@ -1,4 +1,4 @@
-"""Builds the components of a config, and says what their images need to be judged by."""
+"""Builds the components of a config."""
 
 from functools import partial
 from operator import attrgetter
@@ -13,7 +13,7 @@ from openmaia.core.services import Editor, Generator
 
 
 def built(config: Config, section: str) -> Any:
-    """Loads the component that a section of a config describes, such as "evaluate.generator"."""
+    """Loads the component of a section, such as "evaluate.generator"."""
     return build(attrgetter(section)(config), site(config, section, partial(image_dataset, config)))
 
 
@@ -33,7 +33,7 @@ def editor(config: Config) -> Editor:
 
 
 def vocabulary(config: Config) -> Vocabulary | None:
-    """Returns the words that the generator of a config can draw, without loading it. None: it draws anything."""
+    """Returns the words that the generator can draw, without loading it. None: it draws anything."""
     return of_config(config.generator, "generator").vocabulary
 
 

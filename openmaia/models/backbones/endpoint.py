@@ -32,14 +32,7 @@ LONGEST_PAUSE = 30.0  # seconds before an interrupted request is sent again
 # long does not say what it takes.
 REFITS = (0.8, 0.8, 0.6, 0.4)
 
-SHAPING = (
-    "model",
-    "context_tokens",
-    "images_per_prompt",
-    "temperature",
-    "top_p",
-    "protocol",
-)
+SHAPING = ("model", "context_tokens", "images_per_prompt", "temperature", "top_p", "protocol")  # shape a request
 
 FOLDED, BRIDGED = "no system role", "no user after tool"
 """Forms of a conversation that a server may demand: the system prompt is part of the first turn; an assistant's message

