@@ -22,7 +22,7 @@ class ConfigAssembly:
     """Implements `openmaia.distributed.assembly.Assembly`. Its methods import what they need when they are called."""
 
     folder: str = field(default_factory=os.getcwd)
-    """In which the user started the program. Worker processes also import the user's modules from it."""
+    """The folder in which the user started the program. Worker processes also import the user's modules from it."""
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)

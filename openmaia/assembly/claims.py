@@ -50,7 +50,7 @@ def store_claims(run: Run, paths: Sequence[str], info: TargetInfo) -> tuple[list
 
 
 def _read(run: Run, path: str, info: TargetInfo) -> dict[str, list[Record]]:
-    """By the name of the method."""
+    """Returns records by the name of their method."""
     if (user_path(path) / "config.yaml").is_file():
         return _of_run(run, path)
     by_method: dict[str, list[Record]] = {}
@@ -61,7 +61,7 @@ def _read(run: Run, path: str, info: TargetInfo) -> dict[str, list[Record]]:
 
 
 def _of_run(run: Run, path: str) -> dict[str, list[Record]]:
-    """Of each unit the first replicate, by the name of the run. Raises UsageError if it has another target."""
+    """Returns the first replicate of each unit, by the name of the run. Raises UsageError if it has another target."""
     other = Run.open(path)
     one, two = ({**each.config()["target"], "layers": None} for each in (other, run))
     if one != two:

@@ -33,7 +33,7 @@ class SingleUnit:
     options: InvestigationOptions
     store: ExemplarStore
     dataset: ImageDataset
-    """For exemplars, and photographs of the test."""
+    """Images for exemplars, and photographs for the test."""
 
     def evaluate(self, record: "Record") -> "Evaluation":
         """Tests the description in a record, as `openmaia evaluate` does for a run with one unit. Raises ServiceError."""

@@ -31,7 +31,7 @@ from openmaia.core.errors import UsageError
 from openmaia.core.paths import user_path
 
 Classes = Mapping[str, type[ComponentConfig] | None]
-"""By section. None: it is absent."""
+"""The config class of each section. None: the section is absent."""
 Kinds = Mapping[str, str]
 
 
@@ -42,7 +42,7 @@ class Section:
     key: str
     role: str
     is_optional: bool
-    """It may be absent, and has no default kind."""
+    """Whether it may be absent. It then has no default kind."""
 
     @property
     def default(self) -> str:
@@ -204,7 +204,7 @@ def _in_force(section: Section, layers: Sequence[Sequence[DictConfig]]) -> list[
 
 
 def _last_reset(section: Section, layers: Sequence[Sequence[DictConfig]]) -> int:
-    """The first layer that counts: null forgets what earlier layers wrote."""
+    """The first layer that counts, because null forgets what earlier layers wrote."""
     resets = [at for at, layer in enumerate(layers) for each in layer if _value(section, each) == (True, None)]
     return max(resets, default=0)
 

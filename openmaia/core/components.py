@@ -72,7 +72,7 @@ ALIASES: Mapping[str, Mapping[str, str]] = {
         "none": "openmaia.evaluation.judging.detector:NoJudge",
     },
 }
-"""The class of each kind, by role. The first kind of a role is its default."""
+"""By role. The first kind of a role is its default."""
 
 
 def machine(default: Any) -> Any:
@@ -205,9 +205,9 @@ class Site:
     pool: str = ""
     """The name of the pool whose replicas hold it."""
     gpus: float = 0.0
-    """Of each replica."""
+    """GPUs of each replica."""
     cache: Path = Path()
-    """Downloads."""
+    """The folder of downloads."""
     pictures: Callable[[], Any] = lambda: None
     """Opens the image dataset of the run."""
     say: Callable[[str], None] = lambda line: None
@@ -260,7 +260,7 @@ class Component:
 
     @staticmethod
     def problems(config: Any, site: Site) -> Iterator[str]:
-        """Yields what is wrong with the values. Called at every load: looks at nothing else."""
+        """Yields what is wrong with the values of a config. Called at every load: looks at nothing else."""
         yield from ()
 
     @staticmethod
@@ -295,7 +295,7 @@ class Component:
 
     @staticmethod
     def title(config: Any) -> str:
-        """Returns its name for people."""
+        """Returns the name of the component for people."""
         return getattr(config, "model", "") or str(config.kind)
 
     @staticmethod

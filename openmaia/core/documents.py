@@ -7,17 +7,14 @@ from typing import Any, cast
 
 import yaml
 
-MAX_JSON = 256 * 2**20
-"""Bytes; characters of a text."""
+MAX_JSON = 256 * 2**20  # bytes; characters of a text
 
-MAX_YAML = 4 * 2**20
-"""Bytes; characters of a text."""
+MAX_YAML = 4 * 2**20  # likewise
 
 # Code that copies or prints a document calls itself at each level.
 MAX_DEPTH = 100
 
-MAX_NODES = 50_000
-"""Values of a YAML document, each alias written out."""
+MAX_NODES = 50_000  # values of a YAML document, each alias written out
 
 
 def parse_json(data: bytes | str) -> Any:

@@ -55,16 +55,16 @@ class AnswerFormat:
     """The headings, in capitals, of the sections of an answer, such as `[DESCRIPTION]:`."""
 
     text: str = "DESCRIPTION"
-    """Its section is the description."""
+    """Heading of the section with the description."""
     labels: str = "LABEL"
-    """Each of its sections is one label. A number may follow, as in `[LABEL 2]:`."""
+    """Heading of a section with one label. A number may follow, as in `[LABEL 2]:`."""
     decided_by: str = "DESCRIPTION"
-    """`text` or `labels`: a reply without this heading is no answer."""
+    """`text` or `labels`. A reply without a section of this heading is no answer."""
     choices: tuple[str, ...] = ()
-    """The valid labels in capitals; if empty, every label is."""
+    """The valid labels in capitals. Empty: every label is valid."""
     placeholders: tuple[str, ...] = ()
-    """What the question shows in angle brackets for the agent to fill in. A section that only repeats one counts as
-    empty."""
+    """What the question shows in angle brackets for the agent to fill in. A section that only repeats one of them
+    counts as empty."""
 
 
 class TurnKind(StrEnum):
@@ -73,12 +73,12 @@ class TurnKind(StrEnum):
 
     ANY = "any"
     EXPERIMENT = "experiment"
-    """No answer would be accepted yet."""
+    """Demanded while no answer would be accepted."""
     MEASUREMENT = "measurement"
-    """An experiment that generates images and measures the unit on them: demanded of an agent that repeats itself
-    before it has the evidence for an answer."""
+    """An experiment that measures the unit on generated images. Demanded of an agent that repeats itself before it has
+    the evidence for an answer."""
     ANSWER = "answer"
-    """The agent may run no more experiments."""
+    """Demanded when the agent may run no more experiments."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,13 +92,12 @@ class Chat:
     seed: int
     max_tokens: int
     answer: AnswerFormat | None = None
-    """None if no turn of an investigation is requested."""
+    """None for an isolated question."""
     expected: TurnKind = TurnKind.ANY
     left_out: int = 0
-    """Earlier turns that are not among the messages, because they are empty or repeat others."""
+    """Number of earlier turns that are not among the messages, because they are empty or repeat others."""
     repetitions: int = 0
-    """The consecutive turns, up to the latest, that are left out of the messages. The sampling temperature rises with
-    them."""
+    """How many of the latest turns are left out in a row. The sampling temperature rises with this number."""
 
     @property
     def is_turn(self) -> bool:
@@ -111,9 +110,9 @@ class Cut(StrEnum):
 
     NONE = ""
     EXPERIMENT = "experiment"
-    """It contained a complete experiment."""
+    """The reply contained a complete experiment."""
     REPETITION = "repetition"
-    """It repeated a passage."""
+    """The reply repeated a passage."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,10 +125,10 @@ class Reply:
     reasoning: str = ""
     """As far as the server sends it. It is kept in the record, and neither parsed nor sent back."""
     prompt_tokens: int = 0
-    """Cached ones included."""
+    """Includes cached tokens."""
     cached_tokens: int = 0
     generated_tokens: int = 0
-    """Those that are not in the text, such as reasoning, included."""
+    """Includes tokens that are not in the text, such as those of reasoning."""
     left_out: str = ""
     """What part of the conversation was dropped because the context is full, in words. Empty if none."""
     cut: Cut = Cut.NONE

@@ -25,7 +25,7 @@ class Selection:
 
     units: tuple[Unit, ...]
     duplicates: int
-    """How many times it names a unit again."""
+    """How often the specification names a unit again."""
 
 
 def select(spec: str, info: TargetInfo, scope: Scope = Scope.UNIT) -> Selection:

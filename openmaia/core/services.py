@@ -157,7 +157,7 @@ class Exemplar:
 QUANTILES = (0.5, 0.9, 0.95, 0.99, 0.999)
 
 UnitState = Literal["ok", "dead", "not finite"]
-"""On the dataset: dead is equal on all images; not finite is NaN or infinite on some."""
+"""Of the activations on the dataset images. dead: all are equal; not finite: some are NaN or infinite."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -184,9 +184,8 @@ class UnitExemplars:
     """Percentiles 0 to 100, shape (101,). None if unknown, as for imported exemplars."""
     mean: float | None = None
     std: float | None = None
-    """None if unknown."""
+    """Standard deviation, like the mean of the activations on the dataset images. None if unknown."""
     positions: PositionStatistics | None = None
-    """None if unknown."""
     state: UnitState = "ok"
 
     def of_kind(self, kind: ExemplarKind) -> tuple[Exemplar, ...]:
@@ -228,7 +227,7 @@ class ServiceUsage:
 
     requests: int = 0
     seconds: float = 0.0
-    """Of replicas. The time of a batch is divided equally among its requests, that of a chat by the number of chats
+    """Time of replicas. That of a batch is divided equally among its requests, that of a chat by the number of chats
     that its replica answered concurrently."""
     gpu_seconds: float = 0.0
     """`seconds` times the GPUs of a replica, which may be a fraction or 0."""

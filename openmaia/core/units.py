@@ -62,10 +62,9 @@ class TargetInfo:
     preprocessing: str = ""
     """In words. Empty for a target that is no network."""
     mask_threshold: float | None = None
-    """The same for all units. None: each has its own, a quantile of its activations."""
+    """The threshold of all units' masks. None: each unit has its own, a quantile of its activations."""
     understood: tuple[str, ...] = ()
-    """What was found out about the layers and a user cannot see otherwise, such as that one has no maps: a sentence
-    each."""
+    """Sentences about what was found out and a user cannot see otherwise, such as that a layer has no maps."""
     classes: tuple[str, ...] = ()
     """Names of the units of OUTPUT by index. They need not be unique. Empty if unknown."""
 

@@ -38,13 +38,11 @@ class ServerAccess:
     """The setting that selects the server, such as `backbone.kind='openai'`, for messages."""
     model: str
     base_url: str
-    """Empty: the vendor's server."""
     address: str
-    """The vendor's."""
+    """URL of the vendor's server, used if `base_url` is empty."""
     address_hint: str
-    """For messages: the most frequent mistake in `base_url`."""
+    """The most frequent mistake in `base_url`, for messages."""
     key_variable: str
-    """The environment variable with the API key."""
     keys: tuple[str, ...] = ()
     """The config keys that shape a request, for messages about refusals that nobody has met before."""
 

@@ -47,7 +47,7 @@ class Recipe:
     """Learning rate of Adam."""
     weight_decay: float
     dropout: float
-    """Of the inputs of the last layer."""
+    """Dropout probability of the inputs of the last layer."""
     batch: int
     threads: int
 

@@ -15,9 +15,9 @@ STANDARD = re.compile(
     r"(?:(?P<part>[^/]+)/)?(?:diffusion_pytorch_model|model|pytorch_model)(?:-\d{5}-of-\d{5})?\.(?:safetensors|bin)"
 )
 
+# What vLLM loads, and what it loads with load_format=mistral, from the model's root folder.
 VLLM = re.compile(r"(?P<part>)(?!consolidated)[^/]+\.(?:safetensors|bin|pt)")
 MISTRAL = re.compile(r"(?P<part>)consolidated[^/]*\.safetensors")
-"""VLLM matches what vLLM loads, MISTRAL what it loads with load_format=mistral. All are in the model's root folder."""
 
 NF4 = 0.5 + 4 / 64
 """Bytes per weight: 4 bits, and a 32-bit scale for each block of 64 weights."""
@@ -28,7 +28,7 @@ class WeightSource:
     """A repository or folder with weights that each replica of a pool loads."""
 
     role: str
-    """The pool."""
+    """The pool whose replicas load the weights."""
     key: str
     given: str
     """A folder or a hub id."""
@@ -40,7 +40,7 @@ class WeightSource:
     """For a diffusers pipeline: the parts that another source provides, each as the folders that may hold it, the
     preferred one first. None: the source is a single model."""
     is_offloaded: bool = False
-    """Only the largest part is on the GPU at a time."""
+    """Whether only the largest part is on the GPU at a time."""
     revision: str | None = None
 
     def files(self, names: Iterable[str]) -> dict[str, list[str]]:

@@ -56,11 +56,10 @@ class Endpoint(ABC):
     sdk: ClassVar[Any]
     """`openai` or `anthropic`: both define exceptions with the same names."""
     key_variable: ClassVar[str]
-    """The environment variable with the API key."""
     address: ClassVar[str]
-    """Of the vendor's server, for an empty `base_url`."""
+    """URL of the vendor's server, used if `base_url` is empty."""
     address_hint: ClassVar[str]
-    """For messages: the most frequent mistake in `base_url`."""
+    """The most frequent mistake in `base_url`, for messages."""
 
     def __init__(self, config: ServerConfig, section: str = "backbone"):
         """Checks the config. Does not connect.
@@ -207,7 +206,7 @@ class Endpoint(ABC):
         return None
 
     def _ask(self, chat: Chat, messages: Sequence[Message]) -> Reply | Failure:
-        """What the server refuses of form and parameters is left out from then on."""
+        """Sends a conversation. What the server refuses of form and parameters is left out from then on."""
         system, turns = alternating(messages)
         attempt = 0
         while True:

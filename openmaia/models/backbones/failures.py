@@ -41,20 +41,20 @@ class Failure:
     """A failed request. Servers may repeat the API key, so that `body`, `message` and `wait` may contain it."""
 
     status: int
-    """0: no response. 200: a response in another format than the API's. An error that is stated with status 200 has the
-    code in the body, or 400."""
+    """0 without a response. 200 if the response has another format than the API's. For an error that is stated with
+    status 200, the code in the body, or 400."""
     body: str
     is_stated: bool = False
-    """The response had status 200."""
+    """Whether the response had status 200."""
     tries: int = 1
     wait: str = ""
-    """The header Retry-After, "" without one."""
+    """The header Retry-After; "" without one."""
     wait_seconds: float | None = None
-    """After which the server allows another request, by headers or text. None if it does not say."""
+    """Seconds after which the server allows another request, by headers or text. None if it does not say."""
 
     @property
     def refusal(self) -> Refusal | None:
-        """None: it did not refuse, or its words are not understood."""
+        """None if the server did not refuse the request, or if its words are not understood."""
         return wordings.refusal(self._text, self.status)
 
     @property

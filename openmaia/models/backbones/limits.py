@@ -15,7 +15,7 @@ class Bounds:
     """The largest conversation that is sent."""
 
     tokens: int
-    """Of messages and reply together, by our estimate."""
+    """Largest number of tokens of messages and reply together, by our estimate."""
     images: int
 
     def with_images(self, text: str, sent: int) -> Iterator["Bounds"]:
@@ -41,7 +41,7 @@ class Bounds:
         yield replace(self, tokens=shared + reply_tokens)
 
     def lower(self, other: "Bounds") -> "Bounds":
-        """Returns the smaller number of each."""
+        """Returns the smaller number of tokens, and the smaller number of images."""
         return Bounds(tokens=min(self.tokens, other.tokens), images=min(self.images, other.images))
 
     def difference(self, config: ServedConfig, section: str) -> str:

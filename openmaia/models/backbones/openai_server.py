@@ -165,8 +165,8 @@ class ImageCost:
 
     @property
     def factor(self) -> float:
-        """All image tokens that the server counted, divided by our estimates: rounded up to a multiple of `STEP`, 1 at
-        first."""
+        """The ratio of all image tokens that the server counted to our estimates, rounded up to a multiple of `STEP`. 1
+        at first."""
         with self._lock:
             if not self._estimated:
                 return 1.0

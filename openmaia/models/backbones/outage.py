@@ -22,7 +22,7 @@ class Outage:
     url: str
     probe_seconds: float = PROBE_SECONDS
     answered: float = 0.0
-    """When the latest answered request was sent, by the monotonic clock. 0: none was."""
+    """When the latest answered request was sent, by the monotonic clock. 0 if none was answered."""
     _reason: str = ""
     _is_said: bool = False
     _since: float = 0.0

@@ -16,16 +16,16 @@ class Refusal(StrEnum):
     CONTENT = "content"
     """A moderation, of the provider or of a proxy, refuses what this conversation says."""
     NO_CREDIT = "no credit"
-    """No waiting brings any."""
+    """The account has no money or quota, and will not get any by waiting."""
     NO_IMAGES = "no images"
-    """At all."""
+    """The model takes no images at all."""
     IMAGES = "images"
-    """More than the server takes."""
+    """The conversation has more images than the server takes."""
     REPLY = "reply"
-    """More tokens than the server generates."""
+    """The reply may have more tokens than the server generates."""
     CONTEXT = "context"
     ROLES = "roles"
-    """Of the messages, or their order."""
+    """The server, or the chat template, refuses the roles of the messages or their order."""
 
 
 def _pattern(*alternatives: str) -> re.Pattern[str]:

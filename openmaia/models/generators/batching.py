@@ -114,7 +114,7 @@ class DiffusionBatcher:
         return fitting if batch_size is None else min(batch_size, fitting)
 
     def _attempt(self, batch: Sequence[ImageJob]) -> list[Pixels] | None:
-        """None: the batch does not fit into memory."""
+        """None if the batch does not fit into memory."""
         try:
             return self._call(batch, self._config.steps)
         except (RuntimeError, ValueError) as error:

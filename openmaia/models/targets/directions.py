@@ -29,17 +29,16 @@ class Directions:
     """The directions of one layer, on the CPU, and the computation of their responses."""
 
     layer: str
-    """The layer whose output is read."""
     weight: torch.Tensor
     """float32, shape (units, channels)."""
     bias: torch.Tensor
     """float32, shape (units,)."""
     rectified: bool
-    """A ReLU is applied to the responses."""
+    """Whether a ReLU is applied to the responses."""
 
     @property
     def name(self) -> str:
-        """The layer whose units they are, such as `layer4/directions`."""
+        """Name of the layer whose units they are, such as `layer4/directions`."""
         return self.layer + SUFFIX
 
     def state(self) -> Iterable[tuple[str, torch.Tensor]]:

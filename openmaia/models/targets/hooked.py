@@ -131,7 +131,7 @@ class NetworkTarget:
 
     @property
     def class_names(self) -> tuple[str, ...]:
-        """Whatever layers were selected. Empty if unknown."""
+        """The names of the network's classes, whatever layers were selected. Empty if unknown."""
         return self._network.labels
 
     def can_intervene(self, layer: str) -> bool:
@@ -198,7 +198,7 @@ class NetworkTarget:
             return {name: each.amax(dim=2) if each.ndim == 3 else each for name, each in found.items()}
 
     def _read(self, images: Sequence[EncodedImage]) -> list[tuple[Responses, ViewBox]]:
-        """From the cache, or computed. Without directions, which are computed from the responses."""
+        """From the cache, or computed. Without directions, which are computed from these responses."""
         known = {image.digest: self._cache.get(image.digest) for image in images}
         new = {image.digest: image for image in images if known[image.digest] is None}
         preprocess = self._network.preprocess
@@ -246,7 +246,7 @@ class NetworkTarget:
         return meaning, f"output: read as {read}, because {why}; target.output changes it"
 
     def _class_logarithms(self, output: torch.Tensor) -> torch.Tensor | None:
-        """None: it is no classifier."""
+        """None if the network is no classifier."""
         if OUTPUT in self._layouts:
             return class_logarithms(self._meaning, output)
         if self._network.output is not None:

@@ -15,8 +15,7 @@ OutputShape = tuple[int, ...]
 # Numbers of leading tokens (class token and registers) in common networks, the most common first.
 PREFIXES = (1, 0, 2, 5, 9)
 
-MAX_PREFIX = 16
-"""Largest number of leading tokens."""
+MAX_PREFIX = 16  # leading tokens
 
 
 class AxisOrder(Enum):
@@ -30,8 +29,8 @@ class AxisOrder(Enum):
 
 
 UNIT_AXES = {AxisOrder.MAP: 1, AxisOrder.MAP_LAST: 3, AxisOrder.TOKENS: 2, AxisOrder.TOKENS_LAST: 1}
-"""The axis of the units in the output for a batch. Not for VECTOR: there it is the only one, apart from the images',
-that is longer than 1."""
+"""The axis of the units in the output for a batch. VECTOR has none: at most one axis of its output, apart from the
+images', is longer than 1."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,12 +39,12 @@ class OutputLayout:
 
     kind: AxisOrder
     prefix: int | None = None
-    """For tokens: those before the tokens of patches (class token and registers). None if the number has to be derived
-    from the number of all."""
+    """Number of tokens before those of patches (class token and registers). None if it has to be derived from the
+    number of all."""
     suffix: int = 0
-    """For tokens: those behind the tokens of patches."""
+    """Number of tokens behind those of patches."""
     placed: bool = True
-    """It is known where in the image the positions are. Otherwise the layer has no maps."""
+    """Whether it is known where in the image the positions are. Otherwise the layer has no maps."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

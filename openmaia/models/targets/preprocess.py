@@ -15,7 +15,7 @@ from openmaia.core.images import Pixels, ViewBox, whole
 from openmaia.models.targets.meaning import OutputMeaning
 
 PreprocessPreset = Literal["weights", "published"]
-"""That of the network's weights, or of the published MAIA code."""
+"""The preprocessing of the network's weights, or that of the published MAIA code."""
 
 IMAGENET_MEAN = (0.485, 0.456, 0.406)
 IMAGENET_STD = (0.229, 0.224, 0.225)
@@ -39,7 +39,7 @@ class Preprocessing(Protocol):
 
     @property
     def channels(self) -> int:
-        """Of the network's input."""
+        """Number of channels of the network's input."""
         ...
 
     @property

@@ -21,9 +21,9 @@ class LayerSurvey:
     """The layers of a network, and the modules that cannot be layers."""
 
     units: Mapping[str, int]
-    """First the aliases, then the modules in the network's order, then OUTPUT."""
+    """Number of units by layer: first the aliases, then the modules in the network's order, then OUTPUT."""
     unusable: Mapping[str, str]
-    """The reason, by the name that the layer would have."""
+    """Why a module cannot be a layer, by the name that the layer would have."""
 
 
 @dataclass(slots=True)

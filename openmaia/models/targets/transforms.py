@@ -46,7 +46,7 @@ class TransformPreprocess:
     """Height and width of the input for a square image."""
     channels: int
     any_shape: bool
-    """The shape of the input depends on the image."""
+    """Whether the shape of the input depends on the image."""
     description: str
 
     def view(self, pixels: Pixels) -> tuple[Pixels, ViewBox]:

@@ -45,8 +45,8 @@ class VllmBackbone:
     """A backbone on a vLLM engine. `reply` is thread-safe."""
 
     def __init__(self, config: VllmBackboneConfig, gpu_share: float):
-        """Loads the model. `gpu_share` GPUs may be a fraction; 0 is a CPU. Raises UsageError if it cannot be loaded, or
-        the config does not fit it."""
+        """Loads the model. `gpu_share` may be a fraction of a GPU; 0 means a CPU. Raises UsageError if the model cannot
+        be loaded, or the config does not fit it."""
         self._config = config
         vllm_config = engine_config(config, gpu_share)
         self._loop = asyncio.new_event_loop()
@@ -121,7 +121,7 @@ class VllmBackbone:
         raise ServiceError(f"{self._name} could not answer after {TRIES} tries: {reason}")
 
     async def _prompt(self, fitted: FittedChat, chat: Chat) -> EngineInput | None:
-        """None: it leaves too little room for the answer."""
+        """None if the prompt leaves too little room for the answer."""
         try:
             prompt = await self._prompts.render(fitted.messages)
         except TooLong:

@@ -38,11 +38,11 @@ class PromptRenderer:
     """
 
     opening: int
-    """Tokens of every prompt beside those of its messages."""
+    """Number of tokens of every prompt beside those of its messages."""
     hides_reasoning: bool
-    """The marks around reasoning are special tokens, which the engine leaves out of its text by default."""
+    """Whether the marks around reasoning are special tokens, which the engine leaves out of its text by default."""
     closing: list[int]
-    """The special token with which the chat template ends a reply, if there is one."""
+    """Id of the special token with which the chat template ends a reply, if there is one."""
 
     def __init__(self, renderer: BaseRenderer):
         """Use `measured`, which also measures the chat template."""
@@ -141,8 +141,12 @@ class PromptRenderer:
         self._keeps_system = await self._has_system(first, continued=later[: len(first)] == first)
 
     async def _has_system(self, first: list[int], *, continued: bool) -> bool:
-        """Whether the template puts a system message at the start, by the prompt of a user message alone (`first`),
-        with which that of a longer conversation begins if `continued`."""
+        """Whether the template puts a system message at the start of the prompt.
+
+        Args:
+            first: Tokens of the prompt with a user message alone.
+            continued: Whether the prompt of a longer conversation begins with them.
+        """
         with_system = [system("x"), user("x")]
         try:
             opening = await self._ids(with_system)

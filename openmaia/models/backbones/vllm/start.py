@@ -41,7 +41,7 @@ CONFIG_KEYS = {
     "tokenizer_mode": "backbone.tokenizer_mode",
     "enforce_eager": "backbone.eager",
 }
-"""By the argument of vLLM that they set."""
+"""The config key that sets an argument of vLLM."""
 
 # What vLLM and transformers raise for a model or a setting that they cannot use.
 START_ERRORS = (

@@ -53,15 +53,14 @@ class SyntheticRules:
     units: str
     """Name of the list in units.json."""
     box_threshold: float
-    """A box is kept if its score is above it."""
     truncated: bool
-    """Scores are truncated to two decimals."""
+    """Whether scores are truncated to two decimals."""
     either: Literal["max", "mean"]
     """How an `or` unit responds if both concepts are present."""
     noise: bool
     """Whether an `and` unit responds with noise if a concept is absent. Otherwise with 0."""
     dilations: int
-    """Of the masks of concepts."""
+    """How often the masks of concepts are dilated."""
 
 
 PRESETS: Mapping[str, SyntheticRules] = {
@@ -77,7 +76,7 @@ class ConceptDetection:
     """The detection of one concept in one image."""
 
     boxes: int
-    """Number of those above the threshold."""
+    """Number of boxes above the threshold."""
     activation: float
     """Their mean score, 0 if there are none."""
     mask: ConceptMask

@@ -85,11 +85,11 @@ class SyntheticTarget:
         return self._info
 
     def concepts(self, layer: str, index: int) -> units.Concepts:
-        """Returns what agents must never see."""
+        """Returns the concepts of a unit, which agents must never see."""
         return self._units[layer][index]
 
     def truth(self, layer: str, index: int) -> str:
-        """Returns what agents must never see."""
+        """Returns the true description of a unit, which agents must never see."""
         return units.truth(layer, self.concepts(layer, index))
 
     def probe(self, probes: Sequence[Probe]) -> list[UnitActivation]:

@@ -13,8 +13,7 @@ SyntheticMode = Literal["mono", "or", "and", "andnot"]
 """A unit responds to one concept (mono), to either of two (or), or to the first if the second is present (and) or
 absent (andnot)."""
 
-MODES: tuple[SyntheticMode, ...] = ("mono", "or", "and")
-"""Those of the published MAIA code's and the MAIA paper's units."""
+MODES: tuple[SyntheticMode, ...] = ("mono", "or", "and")  # of published units
 # The published MAIA code has `andnot` as well, but neither it nor the paper has units of this mode.
 OWN_MODES: tuple[SyntheticMode, ...] = (*MODES, "andnot")
 
