@@ -11,7 +11,7 @@ from openmaia.config.sections import component_files, site
 from openmaia.core.components import of_config, target_class
 from openmaia.core.errors import UsageError
 from openmaia.core.paths import is_writable, nearest_existing, user_path
-from openmaia.core.selection import pairs, select
+from openmaia.core.selection import select, split_units
 from openmaia.core.units import OUTPUT, TargetInfo
 from openmaia.runs.files import Files
 
@@ -41,7 +41,7 @@ def validate_units(config: Config) -> None:
     scope = load_task(config.task.name).scope
     info = target_outline(config)
     names_classes = OUTPUT in target_class(config.target).layers(config.target) and any(
-        character.isalpha() for _, part in pairs(config.units) for character in part
+        character.isalpha() for _, part in split_units(config.units) for character in part
     )
     if info is not None and (info.classes or not names_classes):
         select(config.units, info, scope)

@@ -44,7 +44,7 @@ def watch() -> None:
     OmegaConf.register_resolver(_RESOLVER, read, replace=True)
 
 
-def expressions(config: DictConfig) -> dict[Path, str]:
+def find_expressions(config: DictConfig) -> dict[Path, str]:
     """Returns the interpolations that read the environment, also by way of other keys, by their place."""
     found: dict[Path, str] = {}
     texts = dict(_texts(OmegaConf.to_container(config, resolve=False)))
@@ -95,7 +95,7 @@ def mark(config: Config, found: Mapping[Path, str]) -> None:
             return [marked(part, (*path, at), expression) for at, part in enumerate(cast("list[Any]", value))]
         elif isinstance(value, str) and expression and path not in PUBLIC:
             return Secret(value, expression, expression)
-        elif isinstance(value, str) and (shown := secrets.without_url_secrets(value)) != value:
+        elif isinstance(value, str) and (shown := secrets.hide_url_secrets(value)) != value:
             return Secret(value, shown)
         return value
 
@@ -115,7 +115,7 @@ def stored(config: Config) -> tuple[dict[str, Any], dict[str, str]]:
             return {name: plain(part, (*path, name)) for name, part in cast("dict[str, Any]", value).items()}
         if isinstance(value, list):
             return [plain(part, (*path, at)) for at, part in enumerate(cast("list[Any]", value))]
-        return secrets.without_url_secrets(value) if isinstance(value, str) else value
+        return secrets.hide_url_secrets(value) if isinstance(value, str) else value
 
     return plain(dataclasses.asdict(config), ()), digests
 

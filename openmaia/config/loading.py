@@ -31,7 +31,7 @@ from openmaia.config.sections import (
     sections,
     stored_classes,
 )
-from openmaia.config.suggestions import suggestions
+from openmaia.config.suggestions import suggest
 from openmaia.core.components import ALIASES, ComponentConfig
 from openmaia.core.documents import compose_yaml, parse_yaml
 from openmaia.core.errors import UsageError
@@ -80,7 +80,7 @@ def load(sources: Sequence[str], listing: str = "", *, exempt: Collection[str] =
     return _complete(_merge_all(_read_all(sources, listing)), exempt)
 
 
-def left_out(sources: Sequence[str], listing: str = "") -> dict[str, str]:
+def find_left_out(sources: Sequence[str], listing: str = "") -> dict[str, str]:
     """Returns the keys that files among the sources set and the config does not use, so that they have their default.
 
     The value says what stands in the way, such as `backbone.kind=openai`. `openmaia.config.uses` says when such keys
@@ -366,9 +366,9 @@ def _merge_all(sources: Sequence[_Source]) -> _Merged:
                     key: not source.is_file for key in given if not source.is_file or given[key] != defaults.get(key)
                 }
                 if source.is_file:
-                    was_used |= is_override.keys() - uses.unused(is_override, merged).keys()
+                    was_used |= is_override.keys() - uses.find_unused(is_override, merged).keys()
     try:
-        found = uses.unused(is_override, merged)
+        found = uses.find_unused(is_override, merged)
         unused = {
             key: uses.chosen(rule, merged)
             for key, rule in found.items()
@@ -429,7 +429,7 @@ def _refuse_unknown(source: _Source, choice: Choice) -> None:
                 )
             # A key of no section may mean one of any kind.
             near = known if section else sorted({*known, *config_keys()})
-            meant = " or ".join(repr(name) for name in suggestions(key, near))
+            meant = " or ".join(repr(name) for name in suggest(key, near))
             raise UsageError(f"{source.name}: unknown key {key!r}; did you mean {meant}?")
 
 
@@ -504,7 +504,7 @@ def _complete(found: _Merged, exempt: Collection[str]) -> Config:
     if missing:
         raise UsageError(f"the config leaves out {', '.join(missing)}; add it to the file or as {missing[0]}=VALUE")
     try:
-        expressions = environment.expressions(merged)
+        expressions = environment.find_expressions(merged)
         config = cast(Config, OmegaConf.to_object(merged))
         values = _values(merged)
     except OmegaConfBaseException as error:

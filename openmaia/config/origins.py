@@ -6,7 +6,7 @@ from typing import Any, cast
 
 import yaml
 
-from openmaia.config.loading import DIGESTS, SWEEPS, is_file, is_free, leaf, left_out, to_dict
+from openmaia.config.loading import DIGESTS, SWEEPS, find_left_out, is_file, is_free, leaf, to_dict
 from openmaia.config.schema import Config
 from openmaia.core.documents import compose_yaml
 
@@ -14,7 +14,7 @@ DEFAULT, OVERRIDE = "default", "override"
 COLUMN = 40  # where the origins begin, unless a value is longer
 
 
-def origins(sources: Sequence[str]) -> dict[str, str]:
+def find_origins(sources: Sequence[str]) -> dict[str, str]:
     """Returns `FILE:LINE` or `override` by dotted key, for the `sources` of `load`. Keys that none sets are left out."""
     found: dict[str, str] = {}
     for source in sources:
@@ -38,15 +38,15 @@ def _lines(node: Any, prefix: str = "") -> Iterator[tuple[str, int]]:
             yield key, key_node.start_mark.line + 1
 
 
-def explained(config: Config, sources: Sequence[str], *, only_given: bool = False, listing: str = "") -> Iterator[str]:
+def explain(config: Config, sources: Sequence[str], *, only_given: bool = False, listing: str = "") -> Iterator[str]:
     """Yields the lines of a config as YAML, each value with a comment that says where it comes from.
 
     Args:
         only_given: Whether to leave out the keys that no source sets, and those that the config does not use.
         listing: As for `openmaia.config.loading.load`.
     """
-    found = origins(sources)
-    for key, reason in left_out(sources, listing).items():
+    found = find_origins(sources)
+    for key, reason in find_left_out(sources, listing).items():
         place = found.pop(key)
         if not only_given:
             found[key] = f"{DEFAULT} ({place} is for another component than {reason})"

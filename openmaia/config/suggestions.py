@@ -42,7 +42,7 @@ SYNONYMS = {
 }
 
 
-def suggestions(given: str, known: Collection[str]) -> list[str]:
+def suggest(given: str, known: Collection[str]) -> list[str]:
     """Returns one to three keys that an unknown one may mean, likeliest first: by spelling, and by shared words in any
     position. `known` is not empty."""
     words = _words(given)

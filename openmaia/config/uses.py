@@ -228,7 +228,7 @@ def rules_of(key: str) -> tuple[KeyUse, ...]:
     return tuple(rule for rule in USES if rule.matches(key))
 
 
-def unused(keys: Iterable[str], config: Any) -> dict[str, KeyUse]:
+def find_unused(keys: Iterable[str], config: Any) -> dict[str, KeyUse]:
     """Returns those keys that a config does not use, with the rule that says so."""
     found: dict[str, KeyUse] = {}
     for key in keys:
@@ -248,7 +248,7 @@ def chosen(rule: KeyUse, config: Any) -> str:
 def refuse(keys: Iterable[str], config: Any) -> None:
     """Refuses keys that a config does not use. The UsageError names them, what cannot use them, and what can."""
     reasons: dict[tuple[str, str], list[str]] = {}
-    for key, rule in unused(keys, config).items():
+    for key, rule in find_unused(keys, config).items():
         reasons.setdefault((chosen(rule, config), rule.needs), []).append(key)
     if reasons:
         raise UsageError(

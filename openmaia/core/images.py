@@ -193,7 +193,7 @@ def seen_part(size: tuple[int, int], box: ViewBox) -> PixelBox | None:
     return None if (left, top, right, bottom) == (0, 0, *size) else (left, top, right, bottom)
 
 
-def unit_mask(
+def compute_mask(
     size: tuple[int, int], activations: npt.NDArray[np.floating] | None, box: ViewBox, threshold: float
 ) -> Mask | None:
     """Returns the mask of a whole image. None without a map.
@@ -211,7 +211,7 @@ def unit_mask(
     return mask
 
 
-def framed(pixels: Pixels, seen: PixelBox) -> Pixels:
+def draw_frame(pixels: Pixels, seen: PixelBox) -> Pixels:
     """Draws a white line inside the edge of a part, on a copy of the image."""
     left, top, right, bottom = seen
     copy = pixels.copy()
@@ -225,12 +225,12 @@ def framed(pixels: Pixels, seen: PixelBox) -> Pixels:
     return copy
 
 
-def rendered(pixels: Pixels, mask: Mask, rendering: Rendering) -> Pixels:
+def render_mask(pixels: Pixels, mask: Mask, rendering: Rendering) -> Pixels:
     """Returns a copy of an image, shape (height, width, 3), that shows a mask."""
-    return darken_outside(pixels, mask) if rendering is Rendering.DARKEN else outlined(pixels, mask)
+    return darken_outside(pixels, mask) if rendering is Rendering.DARKEN else draw_outline(pixels, mask)
 
 
-def outlined(pixels: Pixels, mask: Mask, thickness: int = 2) -> Pixels:
+def draw_outline(pixels: Pixels, mask: Mask, thickness: int = 2) -> Pixels:
     """Draws the edge of a mask in red on a copy of an image: inside the mask, and along the image's border where it
     touches it."""
     inside = np.pad(mask, 1)

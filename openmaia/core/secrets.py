@@ -60,7 +60,7 @@ class Secret(str):
     def digest(self) -> str:
         """Without the secret parts of URLs, so that a link that was signed anew counts as equal. Slow (scrypt), so that
         short values cannot be found by trying."""
-        return _digest(without_url_secrets(str(self)), self.expression)
+        return _digest(hide_url_secrets(str(self)), self.expression)
 
 
 @lru_cache(1024)
@@ -68,7 +68,7 @@ def _digest(value: str, salt: str) -> str:
     return hashlib.scrypt(value.encode(errors="surrogatepass"), salt=salt.encode(), n=2**14, r=8, p=1, dklen=8).hex()
 
 
-def without_url_secrets(text: str) -> str:
+def hide_url_secrets(text: str) -> str:
     """Replaces user, password, query and fragment of each URL by three asterisks."""
 
     def shown(url: re.Match[str]) -> str:
@@ -112,7 +112,7 @@ def remember(value: str, stored: str) -> None:
 
 def _parts(url: str) -> set[str]:
     """The secret parts of a URL as libraries quote them: the query, its values, user and password."""
-    if without_url_secrets(url) == url:
+    if hide_url_secrets(url) == url:
         return set()
     try:
         parts = urlsplit(url)
@@ -120,7 +120,7 @@ def _parts(url: str) -> set[str]:
         values = [value for name, value in parse_qsl(parts.query) if name not in STORE_OPTIONS]
     except ValueError:
         return set()
-    if without_url_secrets(url) == url.replace(f"{user}@", f"{MARK}@", 1):
+    if hide_url_secrets(url) == url.replace(f"{user}@", f"{MARK}@", 1):
         values, parts = [], parts._replace(query="", fragment="")
     given = {parts.query, parts.fragment, user, *values, *user.split(":")}
     return {each for part in given for each in (part, unquote(part)) if len(each) >= SHORTEST}
@@ -134,7 +134,7 @@ def redacted(text: str) -> str:
         if found := sorted((secret for secret in known if secret in text), key=len, reverse=True):
             # In one pass, because what stands for one secret may hold another one, such as a short word.
             text = re.sub("|".join(map(re.escape, found)), lambda secret: known[secret[0]], text)
-    return without_url_secrets(text)
+    return hide_url_secrets(text)
 
 
 def is_clean(text: str) -> bool:
@@ -152,13 +152,13 @@ def boundary(wrap: Callable[[str], Exception] = RuntimeError) -> Generator[None]
     try:
         yield
     except Exception as error:
-        clean = cleaned(error, wrap)
+        clean = clean(error, wrap)
         if clean is error:
             raise
         raise clean from clean.__cause__
 
 
-def cleaned(error: BaseException, wrap: Callable[[str], Exception] = RuntimeError) -> BaseException:
+def clean(error: BaseException, wrap: Callable[[str], Exception] = RuntimeError) -> BaseException:
     """Returns the exception with clean causes, or `wrap(its clean text)` if its own text holds a secret."""
     links = [error]
     while (link := links[-1].__cause__ or links[-1].__context__) is not None and link not in links:

@@ -94,7 +94,7 @@ def _layers(spec: str, info: TargetInfo) -> list[str]:
     return named
 
 
-def pairs(spec: str) -> list[tuple[str, str]]:
+def split_units(spec: str) -> list[tuple[str, str]]:
     """Splits a specification into (layer, text that names its units; "" if there is none).
 
     The text follows an equals sign. Without one it follows the last slash, if it is a number, `all` or `random:n`, or
@@ -124,7 +124,7 @@ def _parts(spec: str, info: TargetInfo) -> Iterable[tuple[str, str]]:
         return _from_table(path)
     if spec == "all" or re.fullmatch(r"random:\d{1,9}", spec):
         return [(layer, spec) for layer in info.layers]
-    found = pairs(spec)
+    found = split_units(spec)
     for layer, part in found:
         if not part and "=" not in spec:
             raise UsageError(
@@ -149,7 +149,7 @@ def _from_table(path: Path) -> list[tuple[str, str]]:
 
 def _index(path: Path, number: int, cell: str) -> int:
     try:
-        return tables.index(cell)
+        return tables.parse_index(cell)
     except ValueError as error:
         raise UsageError(f"unit list {path}, row {number}: {error}") from error
 
@@ -157,7 +157,7 @@ def _index(path: Path, number: int, cell: str) -> int:
 def _from_json(path: Path, info: TargetInfo) -> list[tuple[str, str]]:
     """Reads {layer: [index, ...]}, or {name of the target: such an object}, into pairs such as ("layer4", "3,17")."""
     try:
-        data = parse_json(tables.text(path.read_bytes()))
+        data = parse_json(tables.decode(path.read_bytes()))
     except OSError as error:
         raise UsageError(f"unit list {path} cannot be read: {error.strerror}") from error
     except tables.UnreadableTable as error:

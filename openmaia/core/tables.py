@@ -39,7 +39,7 @@ class Table:
     column. Missing cells are empty; columns without a name are left out."""
 
 
-def text(data: bytes) -> str:
+def decode(data: bytes) -> str:
     """Decodes UTF-8, or UTF-16 with a byte order mark, as spreadsheet programs write it. Raises UnreadableTable for
     other encodings, which cannot be told from the file."""
     try:
@@ -68,7 +68,7 @@ def read(data: bytes) -> Table:
     """
     if data.startswith(_SHEETS):
         raise UnreadableTable("is a spreadsheet; save it as CSV")
-    content = text(data)
+    content = decode(data)
     first = 1
     if named := re.match(
         r'"?sep=(.)"?[^\S\n\r]*(\r\n|\r|\n)', content, re.IGNORECASE
@@ -95,7 +95,7 @@ def read(data: bytes) -> Table:
     return Table(columns=tuple(header), rows=rows)
 
 
-def index(cell: str) -> int:
+def parse_index(cell: str) -> int:
     """Reads an index, which programs may write as 122.0 or 122,0. Raises ValueError for others, such as 1.000, which
     may mean a thousand."""
     if not (found := re.fullmatch(r"(\d{1,9})(?:[.,]0{0,2})?", cell.strip(), re.ASCII)):
