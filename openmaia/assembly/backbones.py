@@ -2,7 +2,7 @@
 
 from operator import attrgetter
 
-from openmaia.assembly.generators import built
+from openmaia.assembly.generators import build_section
 from openmaia.config.schema import Config
 from openmaia.core.components import of_config
 from openmaia.core.services import Backbone
@@ -10,7 +10,7 @@ from openmaia.core.services import Backbone
 
 def backbone(config: Config, section: str = "backbone") -> Backbone:
     """Loads the backbone of the section `backbone` or `evaluate.writer`: with a viewer if its key `sees` is "text"."""
-    agent = built(config, section)
+    agent = build_section(config, section)
     if attrgetter(section)(config).sees == "images":
         return agent
     from openmaia.models.backbones.viewer import BackboneWithViewer
@@ -20,7 +20,7 @@ def backbone(config: Config, section: str = "backbone") -> Backbone:
 
 def viewer(config: Config) -> Backbone:
     """Loads the viewer."""
-    return built(config, "viewer")
+    return build_section(config, "viewer")
 
 
 def backbone_name(config: Config, section: str = "backbone") -> str:

@@ -12,24 +12,24 @@ from openmaia.core.components import GeneratorConfig, build, of_config
 from openmaia.core.services import Editor, Generator
 
 
-def built(config: Config, section: str) -> Any:
+def build_section(config: Config, section: str) -> Any:
     """Loads the component of a section, such as "evaluate.generator"."""
     return build(attrgetter(section)(config), site(config, section, partial(image_dataset, config)))
 
 
 def generator(config: Config) -> Generator:
     """Loads the generator of a config."""
-    return built(config, "generator")
+    return build_section(config, "generator")
 
 
 def test_generator(config: Config) -> Generator:
     """Loads the generator of the test images of a config."""
-    return built(config, "evaluate.generator" if config.evaluate.generator else "generator")
+    return build_section(config, "evaluate.generator" if config.evaluate.generator else "generator")
 
 
 def editor(config: Config) -> Editor:
     """Loads the editor of a config."""
-    return built(config, "editor")
+    return build_section(config, "editor")
 
 
 def vocabulary(config: Config) -> Vocabulary | None:

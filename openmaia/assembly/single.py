@@ -56,7 +56,7 @@ class SingleUnit:
         return evaluate_claims([claim], services, evaluation.design(self.config), explored(record.drawn_prompts()))[0]
 
 
-def one_unit(spec: str, info: TargetInfo, scope: Scope = Scope.UNIT) -> Unit:
+def select_unit(spec: str, info: TargetInfo, scope: Scope = Scope.UNIT) -> Unit:
     """Returns the unit that a text such as "layer4=122" names. Raises UsageError if it names none or several."""
     units = select(spec, info, scope).units
     if len(units) != 1:
@@ -82,7 +82,7 @@ def prepare(
     task = load_task(config.task.name)
     target = target or targets.target(config)
     info = target.info()
-    unit = one_unit(spec, info, task.scope)
+    unit = select_unit(spec, info, task.scope)
     if info.preprocessing:
         say(f"preprocessing of {info.name}: {info.preprocessing}")
     for sentence in info.understood:

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 
 from openmaia.agent.tasks.task import load as load_task
 from openmaia.assembly import investigations
-from openmaia.assembly.generators import built
+from openmaia.assembly.generators import build_section
 from openmaia.config.schema import Config
 from openmaia.config.sections import component_files, site
 from openmaia.core.components import of_config, target_class
@@ -25,7 +25,7 @@ def validate(config: Config) -> None:
     """
     _check_files(config)
     if of_config(config.backbone).is_recorded:
-        built(config, "backbone")
+        build_section(config, "backbone")
     investigations.user_tools(config.tools)
     validate_units(config)
 

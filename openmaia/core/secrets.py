@@ -152,13 +152,13 @@ def boundary(wrap: Callable[[str], Exception] = RuntimeError) -> Generator[None]
     try:
         yield
     except Exception as error:
-        clean = clean(error, wrap)
+        clean = clean_exception(error, wrap)
         if clean is error:
             raise
         raise clean from clean.__cause__
 
 
-def clean(error: BaseException, wrap: Callable[[str], Exception] = RuntimeError) -> BaseException:
+def clean_exception(error: BaseException, wrap: Callable[[str], Exception] = RuntimeError) -> BaseException:
     """Returns the exception with clean causes, or `wrap(its clean text)` if its own text holds a secret."""
     links = [error]
     while (link := links[-1].__cause__ or links[-1].__context__) is not None and link not in links:

@@ -29,7 +29,7 @@ def temperature(configured: float, chat: Chat, highest: float) -> float:
     return max(configured, min(configured + TEMPERATURE_STEP * chat.repetitions, highest))
 
 
-def alternating(messages: Sequence[Message]) -> tuple[str, list[Message]]:
+def alternate(messages: Sequence[Message]) -> tuple[str, list[Message]]:
     """Splits a conversation into the system prompt ("" without one) and strictly alternating turns without empty texts.
 
     Some chat templates and APIs refuse other conversations. Adjacent texts of a turn are joined with a line break,
@@ -46,9 +46,9 @@ def alternating(messages: Sequence[Message]) -> tuple[str, list[Message]]:
     return system, turns
 
 
-def opened(system: str, turns: Sequence[Message]) -> list[Message]:
+def fold_system(system: str, turns: Sequence[Message]) -> list[Message]:
     """Puts the system prompt at the start of the first turn, for models that know no system role."""
-    return alternating([Message(role=Role.USER, parts=(system,)), *turns])[1]
+    return alternate([Message(role=Role.USER, parts=(system,)), *turns])[1]
 
 
 def _joined(parts: Iterable[Part]) -> tuple[Part, ...]:

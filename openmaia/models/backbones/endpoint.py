@@ -16,7 +16,7 @@ from openmaia.agent.tasks.ending import cut
 from openmaia.core.errors import OpenMaiaError, ServiceError, ServiceUnavailable, UsageError
 from openmaia.core.images import EncodedImage
 from openmaia.core.messages import Chat, Message, Reply
-from openmaia.models.backbones.chat_format import alternating, image_tokens, text_tokens
+from openmaia.models.backbones.chat_format import alternate, image_tokens, text_tokens
 from openmaia.models.backbones.context import FittedChat, fit
 from openmaia.models.backbones.failures import REFUSED_ACCESS, Failure, client_failure, stated_failure
 from openmaia.models.backbones.limits import Bounds
@@ -207,7 +207,7 @@ class Endpoint(ABC):
 
     def _ask(self, chat: Chat, messages: Sequence[Message]) -> Reply | Failure:
         """Sends a conversation. What the server refuses of form and parameters is left out from then on."""
-        system, turns = alternating(messages)
+        system, turns = alternate(messages)
         attempt = 0
         while True:
             attempt += 1

@@ -14,8 +14,8 @@ from openmaia.models.backbones.chat_format import (
     ACCEPTED_TEMPERATURE,
     HIGHEST_TEMPERATURE,
     base64_png,
+    fold_system,
     image_tokens,
-    opened,
     temperature,
     text_tokens,
 )
@@ -24,7 +24,14 @@ from openmaia.models.backbones.failures import Failure
 from openmaia.models.backbones.openai_api import OpenAiConfig
 from openmaia.models.backbones.reasoning import ReasoningStart
 from openmaia.models.backbones.streaming import read_stream, reasoning_content, text_content
-from openmaia.models.backbones.tool_calls import INSTRUCTION, STOP, functions, turn_text, with_calls, written_calls
+from openmaia.models.backbones.tool_calls import (
+    INSTRUCTION,
+    STOP,
+    convert_to_calls,
+    convert_to_text,
+    find_calls,
+    functions,
+)
 from openmaia.models.backbones.turn_grammar import turn_grammar
 from openmaia.models.server_access import CONNECT_SECONDS
 
@@ -109,9 +116,9 @@ class OpenAiBackbone(Endpoint):
         if "tools" in parameters and chat.answer is not None:
             system += INSTRUCTION
         if FOLDED in forms:
-            system, turns = "", opened(system, turns)
+            system, turns = "", fold_system(system, turns)
         if "tools" in parameters and chat.answer is not None:
-            messages: list[Any] = with_calls(turns, chat.answer, _message)
+            messages: list[Any] = convert_to_calls(turns, chat.answer, _message)
             messages = _bridged(messages) if BRIDGED in forms else messages
         else:
             messages = [_message(message) for message in turns]
@@ -133,8 +140,8 @@ class OpenAiBackbone(Endpoint):
         found = self._reasoning.separate(text_content(message.get("content")), ended)
         text, calls = found.text, message.get("tool_calls") or ()
         if self._config.protocol == "tools" and chat.answer:
-            calls = calls or written_calls(text, chat.answer)
-        called = turn_text(calls, chat.answer) if chat.answer else ""
+            calls = calls or find_calls(text, chat.answer)
+        called = convert_to_text(calls, chat.answer) if chat.answer else ""
         return Reply(
             text=called or text or message.get("refusal") or "",
             reasoning=reasoning_content(message) or found.reasoning,

@@ -59,7 +59,7 @@ def _function(name: str, description: str, properties: JsonObject) -> JsonObject
     return {"type": "function", "function": {"name": name, "description": description, "parameters": parameters}}
 
 
-def turn_text(calls: Sequence[JsonObject], answer: AnswerFormat) -> str:
+def convert_to_text(calls: Sequence[JsonObject], answer: AnswerFormat) -> str:
     """Converts the first call of a reply to the text of a turn; "" without one. Arguments that are no JSON object are
     returned unchanged: the agent is then told that its reply is no valid turn."""
     if not calls:
@@ -86,7 +86,7 @@ def turn_text(calls: Sequence[JsonObject], answer: AnswerFormat) -> str:
     return "\n".join([f"[{answer.text}]: {arguments.get(answer.text.lower(), '')}", *labels])
 
 
-def written_calls(text: str, answer: AnswerFormat) -> list[JsonObject]:
+def find_calls(text: str, answer: AnswerFormat) -> list[JsonObject]:
     """Finds a call that a model wrote as text, in a form that its server does not recognise: a list of one, or none.
 
     It is a JSON object with the name of a function and at least one of its arguments, in an object `arguments` or
@@ -166,7 +166,7 @@ def _texts(value: Any) -> list[str]:
     return [" ".join(str(text).split()) for text in value] if isinstance(value, list) else [str(value)] if value else []
 
 
-def with_calls(
+def convert_to_calls(
     turns: Sequence[Message], answer: AnswerFormat, plain: Callable[[Message], JsonObject]
 ) -> list[JsonObject]:
     """Converts a conversation without its system message, the agent's turns as calls. `plain` converts all other

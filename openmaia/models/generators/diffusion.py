@@ -110,12 +110,12 @@ class DiffusersGenerator(_Pipeline):
     def generate(self, requests: Sequence[Generation]) -> list[GeneratedImage]:
         """Raises ServiceError if a single image does not fit into memory or the model failed, and HostDead if the GPU
         no longer answers."""
-        from openmaia.models.generators.resizing import resized
+        from openmaia.models.generators.resizing import resize
 
         images = self._batcher.generate([self._job(request) for request in requests])
         return [
             GeneratedImage(
-                image=EncodedImage.of(resized(pixels, self._size, self._size)),
+                image=EncodedImage.of(resize(pixels, self._size, self._size)),
                 missing_terms=self._batcher.truncated(request.prompt),
             )
             for request, pixels in zip(requests, images, strict=True)
@@ -148,13 +148,13 @@ class DiffusersEditor(_Pipeline):
 
     def edit(self, requests: Sequence[Edit]) -> list[GeneratedImage]:
         """Raises as `DiffusersGenerator.generate`."""
-        from openmaia.models.generators.resizing import resized
+        from openmaia.models.generators.resizing import resize
 
         edited = self._batcher.generate([self._job(request) for request in requests], self._batch_size)
         results: list[GeneratedImage] = []
         for request, pixels in zip(requests, edited, strict=True):
             height, width = request.image.pixels.shape[:2]
-            image = EncodedImage.of(resized(pixels, height, width), request.image.sources)
+            image = EncodedImage.of(resize(pixels, height, width), request.image.sources)
             results.append(GeneratedImage(image=image, missing_terms=self._batcher.truncated(request.instruction)))
         return results
 

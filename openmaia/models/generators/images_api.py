@@ -15,7 +15,7 @@ from openmaia.core.checks import Check
 from openmaia.core.components import Component, EditorConfig, GeneratorConfig, Site, machine
 from openmaia.core.images import EncodedImage
 from openmaia.core.services import Edit, GeneratedImage, Generation
-from openmaia.models.generators.resizing import resized
+from openmaia.models.generators.resizing import resize
 from openmaia.models.server_access import ServerAccess, server_check
 
 SHAPING = ("model", "request_size", "quality", "seed", "arguments")
@@ -146,6 +146,6 @@ class ApiEditor(_Served):
         if pixels is None:
             return GeneratedImage(image=request.image, missing_terms=(REFUSED,))
         left, top = (width - inner[0]) // 2, (height - inner[1]) // 2
-        inside = resized(pixels, height, width)[top : top + inner[1], left : left + inner[0]]
-        edited = resized(np.ascontiguousarray(inside), original.height, original.width)
+        inside = resize(pixels, height, width)[top : top + inner[1], left : left + inner[0]]
+        edited = resize(np.ascontiguousarray(inside), original.height, original.width)
         return GeneratedImage(image=EncodedImage.of(edited, request.image.sources))

@@ -6,7 +6,7 @@ from PIL import Image
 from openmaia.core.images import Pixels
 
 
-def resized(pixels: Pixels, height: int, width: int) -> Pixels:
+def resize(pixels: Pixels, height: int, width: int) -> Pixels:
     """Scales with Lanczos resampling. An image of the size is returned unchanged."""
     if pixels.shape[:2] == (height, width):
         return pixels

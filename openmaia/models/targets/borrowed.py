@@ -14,13 +14,13 @@ from openmaia.models.targets.networks.loading import changed, load
 from openmaia.models.targets.preprocess import GivenPreprocess, Preprocess, Preprocessing, TargetNetwork
 from openmaia.models.targets.state import check_state, network_state, weights_digest
 from openmaia.models.targets.transforms import Transform, from_transform
-from openmaia.models.targets.wrappers import unwrapped
+from openmaia.models.targets.wrappers import unwrap
 
 Model = nn.Module | TargetNetwork
 
 
 @contextmanager
-def settings_kept() -> Generator[None]:
+def keep_settings() -> Generator[None]:
     """Restores PyTorch's number of threads, and its use of TF32 in convolutions."""
     threads, is_tf32 = torch.get_num_threads(), torch.backends.cudnn.allow_tf32
     try:
@@ -92,7 +92,7 @@ def _undeclared(module: nn.Module, preprocess: Preprocessing) -> TargetNetwork:
     return TargetNetwork(module=module, preprocess=preprocess)
 
 
-def digest_of(model: Model) -> str:
+def compute_digest(model: Model) -> str:
     """Returns a digest of a network's weights, structure and code in hexadecimal.
 
     The code is the source of the classes of all its modules except PyTorch's own, as far as Python finds it. A wrapper
@@ -102,7 +102,7 @@ def digest_of(model: Model) -> str:
         UsageError: The network cannot be measured (see `check_state`), or its state has no digest.
     """
     check_state(_module(model))
-    module, _ = unwrapped(_module(model))
+    module, _ = unwrap(_module(model))
     total = hashlib.sha256(f"{weights_digest(network_state(module))}{module!r}".encode())
     for kind in sorted(
         {type(each) for each in module.modules()}, key=lambda kind: f"{kind.__module__}.{kind.__name__}"

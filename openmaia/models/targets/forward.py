@@ -22,7 +22,7 @@ from openmaia.models.targets.maps import (
     OutputShape,
     ShapeEvidence,
     grows,
-    layout,
+    infer_layout,
     layouts_by_shape,
 )
 from openmaia.models.targets.meaning import LastModules
@@ -177,7 +177,7 @@ class Forward:
         try_types(self._module, attempt, (1, channels, height, width))
         for layer, name in self._layers.items():
             check_called_once(layer, calls[layer], name, self._modules)
-        inputs = partial(places.blended, preprocess.tensor, size)
+        inputs = partial(places.blend, preprocess.tensor, size)
         two = self._two_images(inputs(0)[:2])
         self._entries = self._found_entries(outputs, two)
         first = {layer: self._taken(outputs[layer], 1, layer) for layer in self._layers}
@@ -229,7 +229,7 @@ class Forward:
         errors: dict[str, UsageError] = {}
         for layer, shapes in evidence.items():
             try:
-                inferred[layer] = layout(shapes)
+                inferred[layer] = infer_layout(shapes)
             except UsageError as error:
                 # The shape alone does not tell. Where the output changes as the image does may.
                 if not layouts_by_shape(shapes) or grows(shapes):
@@ -244,7 +244,7 @@ class Forward:
         with service_errors("the target network"):
             both = {layer: self._taken(two[layer], 2, layer) for layer in inferred if two}
             known = [{layer: values[n] for layer, values in both.items()} for n in range(2)] if two else []
-            found = places.verified(evidence, inferred, run, inputs, known)
+            found = places.correct_layouts(evidence, inferred, run, inputs, known)
         layouts = {layer: each for layer, each in found.items() if each is not None}
         for layer, error in errors.items():
             if layer not in layouts:
@@ -298,7 +298,7 @@ def _is_leaf(module: nn.Module) -> bool:
     return not any(module.children()) and not isinstance(module, torch.jit.ScriptModule)
 
 
-def equal_sizes(tensors: Sequence[torch.Tensor], batch_size: int) -> list[list[int]]:
+def group_by_size(tensors: Sequence[torch.Tensor], batch_size: int) -> list[list[int]]:
     """Groups tensors of equal shape into batches of at most `batch_size`, given by their indices in ascending order."""
     groups: dict[OutputShape, list[int]] = {}
     for index, tensor in enumerate(tensors):

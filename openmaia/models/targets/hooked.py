@@ -14,14 +14,14 @@ from openmaia.core.services import Intervention, LayerProbe, Map, Probe, UnitAct
 from openmaia.core.units import OUTPUT, TargetInfo, Unit, unknown_layer
 from openmaia.models.device import default_device, move_to_device, service_errors
 from openmaia.models.targets.directions import SUFFIX, read_directions
-from openmaia.models.targets.forward import Forward, equal_sizes
-from openmaia.models.targets.maps import AxisOrder, OutputLayout, spatial
+from openmaia.models.targets.forward import Forward, group_by_size
+from openmaia.models.targets.maps import AxisOrder, OutputLayout, arrange
 from openmaia.models.targets.meaning import OutputMeaning, activations, check, class_logarithms, understand
 from openmaia.models.targets.places import noise
 from openmaia.models.targets.preprocess import TargetNetwork
 from openmaia.models.targets.responses import Response, maxima, rounded
 from openmaia.models.targets.state import check_state, network_state, weights_digest
-from openmaia.models.targets.wrappers import check_hookable, unwrapped
+from openmaia.models.targets.wrappers import check_hookable, unwrap
 
 LOGITS = "output (raw)"
 """Key of a classifier's logits in `Responses`, beside the probabilities at OUTPUT. No layer that users can select."""
@@ -99,7 +99,7 @@ class NetworkTarget:
         self.batch = batch or (1 if used_device.type == "cpu" else GPU_BATCH)
         """What one call of `responses` takes best. A pass that runs out of memory lowers it."""
         check_state(network.module)
-        inner, prefix = unwrapped(network.module)
+        inner, prefix = unwrap(network.module)
         names = _module_names(name, network, inner, prefix, [*self._layers, *directions])
         # Convolutions in TF32 keep three digits, so that results would depend on the batch.
         torch.backends.cudnn.allow_tf32 = False
@@ -212,7 +212,7 @@ class NetworkTarget:
 
     def _run(self, tensors: Sequence[torch.Tensor]) -> list[dict[str, Response]]:
         answers: dict[int, dict[str, Response]] = {}
-        for indices in equal_sizes(tensors, self._probed):
+        for indices in group_by_size(tensors, self._probed):
             batch = torch.stack([tensors[i] for i in indices])
             responses = self._responses(self._forward(batch), batch)
             for row, i in enumerate(indices):
@@ -222,7 +222,7 @@ class NetworkTarget:
 
     def _responses(self, outputs: Mapping[str, torch.Tensor], batch: torch.Tensor) -> dict[str, torch.Tensor]:
         size = (int(batch.shape[2]), int(batch.shape[3]))
-        responses = {layer: spatial(values, self._layouts[layer], size, layer) for layer, values in outputs.items()}
+        responses = {layer: arrange(values, self._layouts[layer], size, layer) for layer, values in outputs.items()}
         if self._meaning not in (OutputMeaning.SOFTMAX, OutputMeaning.SIGMOID):
             return responses
         # Exemplars and probes both read the probabilities, so that an output has one unit of measurement.
@@ -274,7 +274,7 @@ class NetworkTarget:
         return directions.all(torch.from_numpy(responses[directions.layer])[None])[0].numpy()
 
     def _unit_count(self, layer: str, shape: tuple[int, ...]) -> int:
-        return spatial(torch.zeros(1, *shape), self._layouts[layer], self._network.preprocess.size, layer).shape[1]
+        return arrange(torch.zeros(1, *shape), self._layouts[layer], self._network.preprocess.size, layer).shape[1]
 
     def _target_info(self, counts: Mapping[str, int], meaning_said: str) -> TargetInfo:
         network, directions = self._network, self._directions

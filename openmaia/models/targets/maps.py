@@ -35,7 +35,7 @@ images', is longer than 1."""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OutputLayout:
-    """How to read a layer's output. `layout` infers it once, `spatial` uses it for every output."""
+    """How to read a layer's output. `infer_layout` infers it once, `arrange` uses it for every output."""
 
     kind: AxisOrder
     prefix: int | None = None
@@ -63,7 +63,7 @@ class ShapeEvidence:
     """For twice the width. None if the network refuses it."""
 
 
-def layout(evidence: ShapeEvidence) -> OutputLayout:
+def infer_layout(evidence: ShapeEvidence) -> OutputLayout:
     """Infers which axes of a layer's output are units and which are positions from how they grow with the input.
 
     Rows grow with the height, columns with the width, tokens with both, and units with neither. A layer whose axes grow
@@ -95,7 +95,7 @@ def layout(evidence: ShapeEvidence) -> OutputLayout:
     return OutputLayout(kind=kind)
 
 
-def spatial(values: torch.Tensor, layout: OutputLayout, size: tuple[int, int], layer: str) -> torch.Tensor:
+def arrange(values: torch.Tensor, layout: OutputLayout, size: tuple[int, int], layer: str) -> torch.Tensor:
     """Arranges a layer's output for images of one size: units first, then rows and columns. A view where possible.
 
     Args:

@@ -200,11 +200,11 @@ class Network(TargetComponent):
     def _skeleton(cls, config: NetworkConfig) -> "TargetNetwork | None":
         if cls.network is not Network.network:  # that of a user's class is known only by loading it
             return None
-        from openmaia.models.targets.networks.skeleton import skeleton
+        from openmaia.models.targets.networks.skeleton import build_skeleton
 
         if not config.network:
             raise UsageError("target.network is empty; name a network, such as target.network=resnet18")
-        return skeleton(config.network)
+        return build_skeleton(config.network)
 
 
 def passed(config: NetworkConfig, network: "TargetNetwork", device: str = "") -> "NetworkTarget":

@@ -57,7 +57,7 @@ Maps = Mapping[str, torch.Tensor]
 _Changes = list[torch.Tensor]
 
 
-def blended(tensor: Callable[[Pixels], torch.Tensor], size: tuple[int, int], number: int) -> torch.Tensor:
+def blend(tensor: Callable[[Pixels], torch.Tensor], size: tuple[int, int], number: int) -> torch.Tensor:
     """Returns an input of noise and its four blends with another, shape (5, channels, height, width).
 
     Args:
@@ -72,7 +72,7 @@ def blended(tensor: Callable[[Pixels], torch.Tensor], size: tuple[int, int], num
     return torch.stack([first, *(first + ramp * (second - first) for ramp in ramps)])
 
 
-def verified(
+def correct_layouts(
     evidence: Mapping[str, ShapeEvidence],
     inferred: Mapping[str, OutputLayout | None],
     run: Callable[[torch.Tensor], Maps],
@@ -87,7 +87,7 @@ def verified(
     Args:
         inferred: None where the shapes do not tell.
         run: Runs the network on one input, of shape (1, channels, height, width).
-        inputs: Returns what `blended` does for the number of a round.
+        inputs: Returns what `blend` does for the number of a round.
         known: The outputs for the first of these inputs in round 0, as far as they are known already.
     """
     found = dict(inferred)

@@ -20,11 +20,11 @@ PreprocessPreset = Literal["weights", "published"]
 IMAGENET_MEAN = (0.485, 0.456, 0.406)
 IMAGENET_STD = (0.229, 0.224, 0.225)
 
-# Largest shift, in pixels of the input, that `verified` accepts, because libraries round sides and margins to whole
+# Largest shift, in pixels of the input, that `verify` accepts, because libraries round sides and margins to whole
 # pixels. A wrong crop or value range causes a far larger difference.
 TOLERANCE = 1.5
 
-# Difference of pixel values, of 0 to 1, that `verified` accepts in addition, because resizing rounds values and
+# Difference of pixel values, of 0 to 1, that `verify` accepts in addition, because resizing rounds values and
 # overshoots at edges.
 LEVELS = 3 / 255
 
@@ -222,7 +222,7 @@ def published(size: tuple[int, int]) -> Preprocess:
     return Preprocess(size=size, crop=None, resample=Image.Resampling.BILINEAR, mean=IMAGENET_MEAN, std=IMAGENET_STD)
 
 
-def verified(ours: Preprocess, theirs: Callable[[Image.Image], torch.Tensor], network: str) -> Preprocess:
+def verify(ours: Preprocess, theirs: Callable[[Image.Image], torch.Tensor], network: str) -> Preprocess:
     """Checks that a preprocessing gives the same result as the transform of a network's library, and returns it.
 
     Args:

@@ -14,7 +14,7 @@ from torch import nn
 from torch.nn.parameter import is_lazy
 
 from openmaia.core.errors import UsageError
-from openmaia.models.targets.wrappers import is_exported, unwrapped
+from openmaia.models.targets.wrappers import is_exported, unwrap
 
 PLAIN = (bool, int, float, complex, str, bytes, torch.dtype, torch.device)  # told apart by their text
 
@@ -53,7 +53,7 @@ def network_state(module: nn.Module) -> list[tuple[str, Any]]:
     For a TorchScript module it is the content of its archive, because constants and packed weights are not in the
     state_dict.
     """
-    inner, _ = unwrapped(module)
+    inner, _ = unwrap(module)
     programs: dict[str, torch.jit.ScriptModule] = {}
     for name, each in inner.named_modules():
         if isinstance(each, torch.jit.ScriptModule) and not any(

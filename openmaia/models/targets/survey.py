@@ -10,10 +10,10 @@ import torch
 from openmaia.core.errors import UsageError
 from openmaia.core.units import OUTPUT
 from openmaia.models.targets.forward import SIZE_ERRORS, check_called_once, try_types
-from openmaia.models.targets.maps import OutputShape, ShapeEvidence, layout, spatial
+from openmaia.models.targets.maps import OutputShape, ShapeEvidence, arrange, infer_layout
 from openmaia.models.targets.outputs import Entry, find_entry, take
 from openmaia.models.targets.preprocess import TargetNetwork
-from openmaia.models.targets.wrappers import check_hookable, uncompiled, unwrapped
+from openmaia.models.targets.wrappers import check_hookable, uncompiled, unwrap
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,7 +45,7 @@ def survey(network: TargetNetwork, layers: Collection[str] = ()) -> LayerSurvey:
         UsageError: The network does not accept an input of the size that its preprocessing yields.
     """
     height, width = network.preprocess.size
-    inner, _ = unwrapped(network.module)
+    inner, _ = unwrap(network.module)
     modules = dict(inner.named_modules())
     names = {layer: name for layer, name in layer_names(network).items() if not layers or layer in layers}
     usual, two, taller, wider = (_Pass({}, Counter()) for _ in range(4))
@@ -83,7 +83,7 @@ def survey(network: TargetNetwork, layers: Collection[str] = ()) -> LayerSurvey:
                 taller=_shape(taller, module_name, entry),
                 wider=_shape(wider, module_name, entry),
             )
-            units[layer] = spatial(torch.zeros(1, *shape), layout(evidence), (height, width), layer).shape[1]
+            units[layer] = arrange(torch.zeros(1, *shape), infer_layout(evidence), (height, width), layer).shape[1]
         except UsageError as error:
             unusable[layer] = error.message
     return LayerSurvey(units=units, unusable=unusable)
@@ -92,7 +92,7 @@ def survey(network: TargetNetwork, layers: Collection[str] = ()) -> LayerSurvey:
 def layer_names(network: TargetNetwork) -> dict[str, str]:
     """Returns all names that a config may use, with the module of each. The output of some cannot be divided into
     units."""
-    modules = {name: name for name, _ in unwrapped(network.module)[0].named_modules() if name}
+    modules = {name: name for name, _ in unwrap(network.module)[0].named_modules() if name}
     return {**network.aliases, **modules, OUTPUT: OUTPUT}
 
 

@@ -16,7 +16,7 @@ from openmaia.core.units import OUTPUT
 WRAPPERS = (nn.DataParallel, nn.parallel.DistributedDataParallel, AveragedModel)
 
 
-def unwrapped(module: nn.Module) -> tuple[nn.Module, str]:
+def unwrap(module: nn.Module) -> tuple[nn.Module, str]:
     """Returns the network inside of data parallelism, torch.compile or averaged weights, and the prefix of its modules'
     names in the wrapper, such as `module.`."""
     prefix = ""

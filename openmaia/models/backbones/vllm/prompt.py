@@ -15,7 +15,7 @@ from openmaia.agent.tasks.reasoning import ends_inside, has_mark
 from openmaia.core.errors import UsageError
 from openmaia.core.images import EncodedImage
 from openmaia.core.messages import Message, Part, Role, assistant, system, user
-from openmaia.models.backbones.chat_format import alternating, base64_png
+from openmaia.models.backbones.chat_format import alternate, base64_png
 
 # Joined texts may have more tokens than separate ones.
 MARGIN = 32
@@ -162,7 +162,7 @@ class PromptRenderer:
     def _conversation(self, messages: Sequence[Message]) -> list[Any]:
         if not self._keeps_system:
             messages = [replace(m, role=Role.USER) if m.role is Role.SYSTEM else m for m in messages]
-        system_text, turns = alternating(messages)
+        system_text, turns = alternate(messages)
         if system_text:
             turns.insert(0, system(system_text))
         return [{"role": turn.role.value, "content": [self._content(part) for part in turn.parts]} for turn in turns]

@@ -16,7 +16,7 @@ from torch.nn.parameter import is_lazy
 
 from openmaia.core.errors import UsageError
 from openmaia.core.paths import file_and_part
-from openmaia.models.targets.wrappers import unwrapped
+from openmaia.models.targets.wrappers import unwrap
 
 LOG = logging.getLogger(__name__)
 
@@ -66,7 +66,7 @@ def load_checkpoint(module: nn.Module, given: str) -> None:
             if it holds several sets of weights that match, NaN or infinite values, or weights that are not plain
             floating-point tensors (such as quantised ones).
     """
-    module, _ = unwrapped(module)
+    module, _ = unwrap(module)
     state = _matching(_values(_read(given)), module, given)
     _check_values(state, given)
     _adopt_classes(module, state)

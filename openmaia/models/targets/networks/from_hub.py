@@ -14,12 +14,12 @@ from transformers import AutoConfig, AutoImageProcessor, AutoModel, AutoModelFor
 
 from openmaia.core.errors import UsageError
 from openmaia.models.targets.meaning import OutputMeaning
-from openmaia.models.targets.preprocess import Preprocess, TargetNetwork, verified
+from openmaia.models.targets.preprocess import Preprocess, TargetNetwork, verify
 
 LOADING_ERRORS = (OSError, ValueError, RuntimeError, KeyError, SafetensorError, pickle.UnpicklingError)
 
 
-def any_network(model: str, pretrained: bool) -> TargetNetwork:
+def load(model: str, pretrained: bool) -> TargetNetwork:
     """Loads an image network by its hub id or folder.
 
     Args:
@@ -94,7 +94,7 @@ def _preprocess(model: str, processor: Any) -> Preprocess:
     def theirs(image: Image.Image) -> torch.Tensor:
         return torch.as_tensor(processor(image, return_tensors="pt")["pixel_values"][0])
 
-    return verified(ours, theirs, f"hf:{model}")
+    return verify(ours, theirs, f"hf:{model}")
 
 
 def _geometry(model: str, processor: Any) -> tuple[tuple[int, int], float, bool]:

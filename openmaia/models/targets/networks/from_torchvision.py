@@ -17,7 +17,7 @@ from torchvision.transforms import InterpolationMode
 
 from openmaia.core.errors import UsageError
 from openmaia.models.targets.meaning import OutputMeaning
-from openmaia.models.targets.preprocess import Preprocess, TargetNetwork, verified
+from openmaia.models.targets.preprocess import Preprocess, TargetNetwork, verify
 
 PUBLISHED_WEIGHTS = {"resnet152": "IMAGENET1K_V1"}
 """Those of the published MAIA experiments are our default, although torchvision's default is newer."""
@@ -34,7 +34,7 @@ def names() -> list[str]:
     return torchvision.models.list_models(module=torchvision.models)
 
 
-def any_network(name: str, pretrained: bool) -> TargetNetwork:
+def load(name: str, pretrained: bool) -> TargetNetwork:
     """Loads a classifier by its name and optionally that of its weights, such as `resnet18@IMAGENET1K_V1`.
 
     Args:
@@ -108,4 +108,4 @@ def _preprocess(name: str, transforms: Any) -> Preprocess:
         mean=tuple(transforms.mean),
         std=tuple(transforms.std),
     )
-    return verified(ours, transforms, name)
+    return verify(ours, transforms, name)

@@ -13,7 +13,7 @@ from openmaia.core.images import Pixels
 from openmaia.core.importing import import_object
 from openmaia.models.targets.network import RANDOM
 from openmaia.models.targets.networks.checkpoint import load_checkpoint
-from openmaia.models.targets.networks.efficientnet import EFFICIENTNETS, efficientnet
+from openmaia.models.targets.networks.efficientnet import EFFICIENTNETS, load_efficientnet
 from openmaia.models.targets.preprocess import (
     GivenPreprocess,
     Preprocess,
@@ -92,18 +92,18 @@ def _network(name: str, pretrained: bool, preset: PreprocessPreset, given: Given
     # Libraries are imported on demand, because their imports take seconds.
     library, colon, rest = name.partition(":")
     if name in EFFICIENTNETS:
-        return efficientnet(name, pretrained)
+        return load_efficientnet(name, pretrained)
     if name in ("dino_vits8", "clip_rn50") or (colon and library == "timm"):
         from openmaia.models.targets.networks import from_timm
 
         published_names = {"dino_vits8": from_timm.dino_vits8, "clip_rn50": from_timm.clip_rn50}
         if name in published_names:
             return published_names[name](pretrained)
-        return from_timm.any_network(rest, pretrained)
+        return from_timm.load(rest, pretrained)
     if colon and library == "hf":
         from openmaia.models.targets.networks import from_hub
 
-        return from_hub.any_network(rest, pretrained)
+        return from_hub.load(rest, pretrained)
     if colon and library != "torchvision":
         return _from_factory(name, preset, given)
     from openmaia.models.targets.networks import from_torchvision
@@ -112,7 +112,7 @@ def _network(name: str, pretrained: bool, preset: PreprocessPreset, given: Given
     model = rest if colon else name
     if model.partition("@")[0] not in known:
         raise _unknown(name, known)
-    return from_torchvision.any_network(model, pretrained)
+    return from_torchvision.load(model, pretrained)
 
 
 def _unknown(name: str, torchvision_names: Sequence[str]) -> UsageError:

@@ -8,7 +8,7 @@ from openmaia.models.targets.networks.loading import LIBRARIES, RANDOM, load
 from openmaia.models.targets.preprocess import TargetNetwork
 
 
-def skeleton(name: str) -> TargetNetwork | None:
+def build_skeleton(name: str) -> TargetNetwork | None:
     """Returns a network without weights on the meta device, to list its layers. Nothing is downloaded.
 
     None if building it would take a download, a call of the user's function, or an object that the user passes. Raises

@@ -100,7 +100,7 @@ def _truncated(score: float) -> float:
     return math.floor(round(score * 100, 6)) / 100
 
 
-def small_mask(mask: ConceptMask, rules: SyntheticRules) -> ConceptMask:
+def reduce_mask(mask: ConceptMask, rules: SyntheticRules) -> ConceptMask:
     """Reduces a concept's mask from shape (SIZE, SIZE) to (GRID, GRID).
 
     A cell is set if the mask covers at least half of it. If there is no such cell, the cells with the largest coverage

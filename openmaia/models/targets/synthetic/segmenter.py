@@ -29,7 +29,7 @@ class BoxSegmenter:
     def masks(self, image: Pixels, groups: Sequence[BoxCorners]) -> list[ConceptMask]:
         """Returns a mask of shape (height, width) for each group, the boxes of one concept: their union."""
         height, width = image.shape[:2]
-        return [box_mask(corners, height, width) for corners in groups]
+        return [draw_boxes(corners, height, width) for corners in groups]
 
 
 class SamSegmenter:
@@ -54,7 +54,7 @@ class SamSegmenter:
         corners = np.concatenate([np.empty((0, 4)), *groups])
         masks = self._segment(image, corners) if len(corners) else np.zeros((0, height, width), dtype=np.bool_)
         for i in np.flatnonzero(~masks.any(axis=(1, 2))):
-            masks[i] = box_mask(corners[i : i + 1], height, width)
+            masks[i] = draw_boxes(corners[i : i + 1], height, width)
         starts = np.cumsum([0, *(len(group) for group in groups)])
         return [np.any(masks[start:end], axis=0) for start, end in pairwise(starts)]
 
@@ -75,7 +75,7 @@ class SamSegmenter:
         return np.concatenate(parts)
 
 
-def box_mask(corners: BoxCorners, height: int, width: int) -> ConceptMask:
+def draw_boxes(corners: BoxCorners, height: int, width: int) -> ConceptMask:
     """Returns a mask of shape (height, width), true at each pixel that a box touches: at least one for each box."""
     mask = np.zeros((height, width), dtype=bool)
     for left, top, right, bottom in corners * [width, height, width, height]:

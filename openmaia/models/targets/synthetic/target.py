@@ -17,7 +17,7 @@ from openmaia.models.device import default_device, service_errors
 from openmaia.models.targets.responses import Response, maxima, rounded
 from openmaia.models.targets.synthetic import units
 from openmaia.models.targets.synthetic.detector import Detections, GroundingDino
-from openmaia.models.targets.synthetic.rules import PRESETS, SIZE, ConceptDetection, activation, combine, small_mask
+from openmaia.models.targets.synthetic.rules import PRESETS, SIZE, ConceptDetection, activation, combine, reduce_mask
 from openmaia.models.targets.synthetic.segmenter import BoxSegmenter, SamSegmenter
 
 # Of 3 KiB each. Agents measure the same images for many units, and units share concepts.
@@ -168,7 +168,7 @@ class SyntheticTarget:
             key: ConceptDetection(
                 boxes=len(concept.scores),
                 activation=activation(concept.scores, self._rules),
-                mask=small_mask(mask, self._rules),
+                mask=reduce_mask(mask, self._rules),
             )
             for (key, concept), mask in zip(boxes.items(), masks, strict=True)
         }

@@ -35,7 +35,7 @@ def read(preset: str) -> SyntheticUnits:
     return {mode: tuple(tuple(concepts) for concepts in lists[mode]) for mode in MODES}
 
 
-def configured_units(mode: str, labels: Sequence[str], folder: str) -> SyntheticUnits:
+def read_units(mode: str, labels: Sequence[str], folder: str) -> SyntheticUnits:
     """Returns the units that a config defines instead of a preset, in one layer. Exactly one of labels and folder must
     be given.
 
