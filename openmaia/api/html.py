@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import jinja2
 import numpy as np
 
-from openmaia.core.images import EncodedImage, Rendering, unit_mask
+from openmaia.core.images import EncodedImage, Rendering, compute_mask
 from openmaia.core.messages import Part
 from openmaia.core.services import Exemplar
 from openmaia.reporting.browser.thumbnails import Thumbnails
@@ -138,7 +138,7 @@ def _exemplars(result: "UnitResult", thumbnails: Thumbnails) -> tuple[GridTile, 
 
 
 def _mask(exemplar: Exemplar, threshold: float) -> bytes | None:
-    mask = unit_mask(exemplar.image.size, exemplar.map, exemplar.box, threshold)
+    mask = compute_mask(exemplar.image.size, exemplar.map, exemplar.box, threshold)
     return None if mask is None else np.packbits(mask, axis=1).tobytes()
 
 

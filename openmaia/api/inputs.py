@@ -23,7 +23,7 @@ from openmaia.config.loading import (
 from openmaia.config.schema import Config
 from openmaia.core.components import ALIASES
 from openmaia.core.errors import UsageError
-from openmaia.core.selection import pairs
+from openmaia.core.selection import split_units
 from openmaia.core.services import Backbone
 from openmaia.runs.files import safe
 
@@ -146,7 +146,7 @@ def _network_settings(model: Any, spec: str) -> tuple[dict[str, Any], bool]:
             return {}, True
         network = name = model
     else:
-        from openmaia.models.targets.borrowed import digest_of, is_model
+        from openmaia.models.targets.borrowed import compute_digest, is_model
 
         if not is_model(model):
             raise UsageError(
@@ -158,9 +158,9 @@ def _network_settings(model: Any, spec: str) -> tuple[dict[str, Any], bool]:
         kind = type(module)
         name = kind.__name__.lower()
         # The digest keeps networks of one class with different weights apart in a run.
-        network = f"python:{kind.__module__}.{kind.__qualname__}@{digest_of(model)[:12]}"
+        network = f"python:{kind.__module__}.{kind.__qualname__}@{compute_digest(model)[:12]}"
     name = safe(name.rpartition(":")[2])
-    layers = list(dict.fromkeys(layer for layer, part in pairs(spec) if part))
+    layers = list(dict.fromkeys(layer for layer, part in split_units(spec) if part))
     return {"name": name, "target.name": name, "target.network": network, "target.layers": layers}, False
 
 

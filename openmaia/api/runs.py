@@ -14,7 +14,7 @@ from openmaia.api.progress import PrintedProgress
 from openmaia.config.schema import Config
 from openmaia.core.errors import UsageError
 from openmaia.core.secrets import boundary
-from openmaia.core.selection import pairs
+from openmaia.core.selection import split_units
 from openmaia.core.units import Unit
 from openmaia.runs import summary
 from openmaia.runs.records import Record
@@ -148,7 +148,7 @@ class LoadedRun:
         done = sorted(self.run.done())
         if isinstance(unit, Unit):
             return InvestigationId(unit=unit, replicate=replicate)
-        layer, index = pairs(unit.strip())[0] if isinstance(unit, str) else unit
+        layer, index = split_units(unit.strip())[0] if isinstance(unit, str) else unit
         for each in done:
             names = (each.unit.layer, f"{each.unit.target}/{each.unit.layer}")
             if layer in names and (str(each.unit.index), each.replicate) == (str(index).strip(), replicate):

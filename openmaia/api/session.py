@@ -42,7 +42,7 @@ def open_unit(
 
     config = inputs.config
     with ExitStack() as stack:
-        stack.enter_context(borrowed.settings_kept())
+        stack.enter_context(borrowed.keep_settings())
         if inputs.model is not None:
             stack.enter_context(borrowed.evaluating(inputs.model, say))
         network = _network(inputs)
@@ -106,7 +106,7 @@ def _name_exemplars(
     config: Config, network: "TargetNetwork", dataset: ImageDataset, say: Callable[[str], None], stack: ExitStack
 ) -> None:
     """Names the folder of the exemplars by a hash of all that they depend on, so that equal ones are computed once."""
-    from openmaia.models.targets.borrowed import digest_of, is_known
+    from openmaia.models.targets.borrowed import compute_digest, is_known
 
     if not is_known(network.preprocess):
         # In a later call nothing would tell whether the function is still the same.
@@ -115,7 +115,7 @@ def _name_exemplars(
         return
     digests = [item.digest for item in list_images(config, dataset)]
     parts = (
-        digest_of(network), network.preprocess.description, config.exemplars.k, config.exemplars.quantile,
+        compute_digest(network), network.preprocess.description, config.exemplars.k, config.exemplars.quantile,
         sorted(cast(Any, config.target).directions.items()), digests, str(network.output), sorted(network.entries.items()),
     )  # fmt: skip
     config.exemplars.dataset = f"{config.pictures.kind}-{hashlib.sha256(repr(parts).encode()).hexdigest()[:12]}"

@@ -2,18 +2,15 @@
 
 from operator import attrgetter
 
-from openmaia.assembly.generators import built
+from openmaia.assembly.generators import build_section
 from openmaia.config.schema import Config
 from openmaia.core.components import of_config
 from openmaia.core.services import Backbone
 
 
 def backbone(config: Config, section: str = "backbone") -> Backbone:
-    """Returns the backbone that a section of a config describes: `backbone` or `evaluate.writer`.
-
-    If its key `sees` is "text", it is combined with the viewer.
-    """
-    agent = built(config, section)
+    """Loads the backbone of the section `backbone` or `evaluate.writer`: with a viewer if its key `sees` is "text"."""
+    agent = build_section(config, section)
     if attrgetter(section)(config).sees == "images":
         return agent
     from openmaia.models.backbones.viewer import BackboneWithViewer
@@ -22,12 +19,12 @@ def backbone(config: Config, section: str = "backbone") -> Backbone:
 
 
 def viewer(config: Config) -> Backbone:
-    """Returns the viewer."""
-    return built(config, "viewer")
+    """Loads the viewer."""
+    return build_section(config, "viewer")
 
 
 def backbone_name(config: Config, section: str = "backbone") -> str:
-    """Returns the name of a backbone in records. It includes the viewer of one that takes no images."""
+    """Returns the name of a backbone in records, with that of the viewer of one that takes no images."""
     settings = attrgetter(section)(config)
     name = of_config(settings, section).title(settings)
     if settings.sees == "images":

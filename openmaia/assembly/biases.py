@@ -15,11 +15,7 @@ from openmaia.evaluation.judging.detector import detector_judge
 
 
 def checked(config: Config) -> Config:
-    """Checks that the units that a config selects are classes of a classifier, and returns the config.
-
-    Raises:
-        UsageError: If the units are not classes.
-    """
+    """Returns the config. Raises UsageError if its units are no classes of a classifier."""
     if reason := target_class(config.target).why_no_classes(config.target):
         raise UsageError(reason)
     return config
@@ -28,19 +24,14 @@ def checked(config: Config) -> Config:
 def services(
     config: Config, generator: Generator, target: Target, backbone: Backbone | None = None
 ) -> tuple[ContextWriter, Matcher]:
-    """Returns the writer and the matcher that test claimed biases.
+    """Returns the writer and the matcher that test claimed biases: contexts that are said to change a class's score.
 
-    A claimed bias is a context in which a classifier is said to score a class higher or lower. The writer writes pairs
-    of prompts, with the claimed context and without it. The matcher generates an image for each prompt and scores it
-    with the classifier. If the generator cannot tell whether an image shows the class, a judge decides, if the
-    config selects one.
+    The writer writes pairs of prompts, with the context and without it. The matcher has them drawn, and scores the
+    images with the classifier. If the generator cannot tell whether an image shows the class, a judge decides, if the
+    config has one.
 
     Args:
-        config: The config of the run.
-        generator: Makes the images.
-        target: The classifier.
-        backbone: The model that plays the agent, if it is loaded already. It is used if the config chooses the same
-            model to write the prompts.
+        backbone: If it is loaded already: used if the config chooses the same model to write the prompts.
     """
     model = language_model(config, backbone)
     generator = PatientGenerator(generator=generator, minutes=config.backbone.outage_minutes)
@@ -55,14 +46,7 @@ def services(
 
 
 def design(config: Config, at_once: int = 1) -> BiasDesign:
-    """Returns the settings for tests of claimed biases, such as the number of image pairs for each claim.
-
-    A claimed bias is a context in which the agent says that a classifier scores a class higher or lower.
-
-    Args:
-        config: The config of the run.
-        at_once: The number of investigations whose claims are tested concurrently.
-    """
+    """Returns the settings for tests of claimed biases, of which `at_once` investigations' are tested concurrently."""
     settings = config.bias
     return BiasDesign(
         pairs=settings.pairs,

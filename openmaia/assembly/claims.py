@@ -1,4 +1,4 @@
-"""Reads claims, that is, descriptions of units by other methods, for `openmaia evaluate --claims`.
+"""Reads claims by other methods, for `openmaia evaluate --claims`.
 
 They are stored in the directory of the run with whose descriptions they are compared, in a folder for each method.
 """
@@ -15,17 +15,15 @@ from openmaia.runs.run import Run
 
 
 def store_claims(run: Run, paths: Sequence[str], info: TargetInfo) -> tuple[list[Run], str]:
-    """Stores what other methods say about the units that a run has described (their claims).
+    """Stores the claims of other methods about the units that a run has described.
 
     Args:
-        run: The run.
-        paths: The sources of the claims: CSV tables, labels that `openmaia import-maia` imported, or other run
-            directories, such as one with a person's investigations.
-        info: The layers and classes of the run's target, the network under study.
+        paths: CSV tables, labels that `openmaia import-maia` imported, or other run directories, such as one with a
+            person's investigations.
 
     Returns:
-        (runs, sentence). `runs` has one run for each method whose claims about these units are stored, including those
-        from earlier calls. `sentence` says how many claims this call has read.
+        A run for each method with stored claims about these units, those of earlier calls included, and a sentence that
+        says how many claims this call has read.
 
     Raises:
         UsageError: A file cannot be read, a row is wrong, or there is no claim about a unit of the run.
@@ -52,7 +50,7 @@ def store_claims(run: Run, paths: Sequence[str], info: TargetInfo) -> tuple[list
 
 
 def _read(run: Run, path: str, info: TargetInfo) -> dict[str, list[Record]]:
-    """Reads the claims of one file or run directory. Returns them as records, by the name of their method."""
+    """Returns records by the name of their method."""
     if (user_path(path) / "config.yaml").is_file():
         return _of_run(run, path)
     by_method: dict[str, list[Record]] = {}
@@ -63,11 +61,7 @@ def _read(run: Run, path: str, info: TargetInfo) -> dict[str, list[Record]]:
 
 
 def _of_run(run: Run, path: str) -> dict[str, list[Record]]:
-    """Returns the records of another run by the name of that run; for each unit only that of the first replicate.
-
-    Raises:
-        UsageError: The run has another target.
-    """
+    """Returns the first replicate of each unit, by the name of the run. Raises UsageError if it has another target."""
     other = Run.open(path)
     one, two = ({**each.config()["target"], "layers": None} for each in (other, run))
     if one != two:

@@ -4,8 +4,6 @@ from openmaia.core.errors import UsageError
 
 
 def unknown_value(key: str, given: str) -> UsageError:
-    """Returns the error for a config value that no code handles.
-
-    `config.checks` refuses such values whenever a config is loaded, so only unchecked configs can cause this error.
-    """
+    """Returns the error for a config value that no code handles. Only an unchecked config can cause it: `config.checks`
+    refuses such values at every load."""
     return UsageError(f"{key}={given!r} is not known")

@@ -1,4 +1,4 @@
-"""Builds the services of an evaluation, and the trainer of classifiers, from a config."""
+"""Builds the services of tests, and the trainer of classifiers, from a config."""
 
 from typing import TYPE_CHECKING, get_args
 
@@ -23,11 +23,7 @@ if TYPE_CHECKING:
 
 
 def in_process(config: Config) -> EvaluationServices:
-    """Builds all services of an evaluation, which tests descriptions of units, in this process.
-
-    The mean and standard deviation of each unit's activations are read from its stored exemplars (the dataset images
-    that excite it most). Missing exemplars are not computed.
-    """
+    """Builds all services of tests in this process. Missing exemplars are not computed."""
     store = ExemplarStore.at(
         config.paths.exemplars, config.target.name, config.exemplars.dataset or config.pictures.kind
     )
@@ -46,20 +42,14 @@ def evaluation_services(
     store: ExemplarStore | None = None,
     dataset: ImageDataset | None = None,
 ) -> EvaluationServices:
-    """Returns the services of an evaluation, which tests descriptions of units on generated images.
-
-    The writer of the images' prompts, and the judge, which says what an image shows, are built in this process.
+    """Returns the services of tests. Writer and judge are built in this process.
 
     Args:
-        config: The config of the run.
-        generator: Makes the test images.
-        target: Measures the units on the test images.
-        backbone: The model that plays the agent. If it is also the prompt writer of the config, it is not loaded again.
-        store: The stored exemplars, from which the mean and standard deviation of each unit's activations are read.
-            Only `openmaia.evaluation.controls.prepare_reference` needs it.
-        dataset: The images of the run, from which photographs are taken. They serve as control images. They also serve
-            for detection, in which a judge marks the photographs that show what a description names, and the marks are
-            compared with the activations. Only `prepare_reference` needs the dataset.
+        backbone: If it is also the prompt writer of the config, it is not loaded again.
+        store: Has the mean and standard deviation of each unit's activations. Only
+            `openmaia.evaluation.controls.prepare_reference` needs it.
+        dataset: Has the photographs, for controls and for detection, in which a judge marks those that show what a
+            description names. Only `prepare_reference` needs it.
     """
     model = language_model(config, backbone)
     count, size = config.evaluate.pictures, test_generator(config).size
@@ -78,7 +68,7 @@ def evaluation_services(
 
 
 def design(config: Config) -> EvaluationDesign:
-    """Returns the evaluation protocol of a config: how test prompts are written, the numbers of images, the seed."""
+    """Returns the settings of tests."""
     settings = config.evaluate
     preset = next(preset for preset in get_args(PromptPreset) if preset == settings.preset)
     return EvaluationDesign(
@@ -95,14 +85,8 @@ def design(config: Config) -> EvaluationDesign:
 
 
 def language_model(config: Config, backbone: Backbone | None = None) -> LanguageModel | None:
-    """Returns the language model of an evaluation, which writes the prompts of test images and may judge images.
-
-    Returns None if the config names rules, not a model, as the prompt writer.
-
-    Args:
-        config: The config of the run.
-        backbone: The model that plays the agent. If it is also the prompt writer of the config, it is not loaded again.
-    """
+    """Returns the language model that writes test prompts and may judge images; None if rules write them. A backbone
+    that is also the prompt writer is not loaded again."""
     writer = prompt_writer(config)
     if not isinstance(writer, BackboneConfig):
         return None
@@ -133,12 +117,7 @@ def _word_overlap(config: Config) -> WordOverlap:
 
 
 def judge(config: Config, model: LanguageModel | None) -> Judge | None:
-    """Returns the judge, which says what an image shows, or None if the config selects none.
-
-    Args:
-        config: The config of the run.
-        model: The language model that writes test prompts, if there is one. It is the judge if the config names none.
-    """
+    """Returns the judge of a config: by default the language model that writes test prompts. None: there is none."""
     settings = config.evaluate.judge
     if settings is None and model is not None:
         return ModelJudge(model)
@@ -147,10 +126,8 @@ def judge(config: Config, model: LanguageModel | None) -> Judge | None:
 
 
 def trainer(config: Config) -> "ClassifierTrainer":
-    """Returns a trainer that fine-tunes the target network of a config as a classifier.
-
-    The trainer also computes the activations of the classifier's last hidden layer.
-    """
+    """Returns a trainer that fine-tunes the target as a classifier, and computes the activations of its last hidden
+    layer."""
     from openmaia.models.training import ClassifierTrainer, Recipe
 
     def network(weights: str) -> "Trainable":

@@ -15,10 +15,7 @@ def worker(
     target: "targets.ReadableTarget | None" = None,
     dataset: ImageDataset | None = None,
 ) -> ExemplarWorker:
-    """Returns an object that computes exemplars, the dataset images that excite each unit most.
-
-    The target network and the dataset images are loaded if they are not given. See `make` for the arguments.
-    """
+    """Returns what computes exemplars. Loads target and images unless they are given."""
     return ExemplarWorker(config, target or targets.target(config), dataset or datasets.image_dataset(config, say))
 
 
@@ -30,18 +27,8 @@ def make(
     target: "targets.ReadableTarget | None" = None,
     dataset: ImageDataset | None = None,
 ) -> ExemplarStore:
-    """Computes the missing exemplars of layers, and returns the store of exemplars.
-
-    Exemplars are the dataset images that excite a unit most.
-
-    Args:
-        config: The config of the run.
-        layers: Names of layers of the target network. Layers whose exemplars are in the store are not computed again.
-        say: Receives messages for the user.
-        progress: Called with the number of finished images and the number of all images.
-        target: The target network, if it is loaded already.
-        dataset: The dataset images, if they are loaded already.
-    """
+    """Computes the exemplars of layers that the store lacks, and returns it. Loads target and images unless they are
+    given."""
     made = worker(config, say, target, dataset)
     say(made.remark())
     return compute_exemplars(made, layers, progress, say)

@@ -1,4 +1,4 @@
-"""Builds the components of a config, and says what their images need to be judged by."""
+"""Builds the components of a config."""
 
 from functools import partial
 from operator import attrgetter
@@ -12,28 +12,28 @@ from openmaia.core.components import GeneratorConfig, build, of_config
 from openmaia.core.services import Editor, Generator
 
 
-def built(config: Config, section: str) -> Any:
-    """Loads the component that a section of a config describes, such as "evaluate.generator"."""
+def build_section(config: Config, section: str) -> Any:
+    """Loads the component of a section, such as "evaluate.generator"."""
     return build(attrgetter(section)(config), site(config, section, partial(image_dataset, config)))
 
 
 def generator(config: Config) -> Generator:
     """Loads the generator of a config."""
-    return built(config, "generator")
+    return build_section(config, "generator")
 
 
 def test_generator(config: Config) -> Generator:
     """Loads the generator of the test images of a config."""
-    return built(config, "evaluate.generator" if config.evaluate.generator else "generator")
+    return build_section(config, "evaluate.generator" if config.evaluate.generator else "generator")
 
 
 def editor(config: Config) -> Editor:
     """Loads the editor of a config."""
-    return built(config, "editor")
+    return build_section(config, "editor")
 
 
 def vocabulary(config: Config) -> Vocabulary | None:
-    """Returns the words that the generator of a config can draw, without loading it. None: it draws anything."""
+    """Returns the words that the generator can draw, without loading it. None: it draws anything."""
     return of_config(config.generator, "generator").vocabulary
 
 

@@ -10,16 +10,7 @@ from openmaia.core.components import of_config
 
 
 def host(role: str, config: Config) -> Any:
-    """Loads the model of a service and returns the object that implements the service's protocol.
-
-    The protocols, such as `Target` and `Generator`, are in `openmaia.core.services`.
-
-    Args:
-        role: The service: "target" (the network under study), "generator" and "editor" (they make the agent's
-            images), "backbone" (the model that plays the agent) or "test_generator" (it makes the images on which
-            descriptions are tested).
-        config: The config of the run.
-    """
+    """Loads the model of a pool: "target", "generator", "editor", "backbone" or "test_generator"."""
     match role:
         case "target":
             return target(config)
@@ -34,10 +25,8 @@ def host(role: str, config: Config) -> Any:
 
 
 def concurrency(role: str, config: Config) -> int:
-    """Returns how many calls a replica of a service answers concurrently, or 0 if it takes one batch after another.
-
-    Language models batch concurrent calls themselves. See `host` for the arguments.
-    """
+    """Returns how many calls a replica answers concurrently, or 0 if it takes one batch after another."""
+    # Language models batch concurrent calls themselves.
     if role != "backbone":
         return 0
     return of_config(config.backbone).concurrency(config.backbone)

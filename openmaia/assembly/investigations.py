@@ -20,33 +20,24 @@ from openmaia.core.services import Backbone, Services, Target, UsageLedger
 from openmaia.exemplars.store import ExemplarStore
 
 NO_EVIDENCE = {"experiments": 0, "controls": 0, "replicates": 0, "labels": 0, "words": 0, "drawable": 0}
-"""Values of `task.evidence` if the backbone runs no experiments."""
 
+# What the processes of an investigation take of `ray.memory_mb`. The rest may hold its images and calls.
 PROCESSES_MB = 150
-"""What the processes of an investigation take of `ray.memory_mb`, in MiB. The rest may hold its images and calls."""
+# What an investigation may always use for its images and calls.
 MIN_HELD_MB = 64
-"""Memory in MiB that an investigation may always use for its images and calls."""
 
+# Of a language model's context, for the text in the output of one experiment: it should not displace earlier turns.
 TURN_SHARE = 0.25
-"""Largest share of a language model's context that the output of one experiment may fill with text."""
 
+# A low estimate for English text and Python code. Base64 text has about two bytes per token.
 BYTES_PER_TOKEN = 3
-"""A low estimate of the bytes per token of English text and Python code. Base64 text has about two bytes per token."""
 
 
 def services(
     config: Config, store: ExemplarStore, *, measured: Target | None = None, agent: Backbone | None = None
 ) -> Services:
-    """Loads the models of an investigation (the work of the agent on one unit) in this process.
-
-    Every request to a model is counted in the field `ledger` of the returned object, with its duration and GPU time.
-
-    Args:
-        config: The config of the run.
-        store: The stored exemplars (the dataset images that excite a unit most).
-        measured: The target (the network under study), if it is loaded already.
-        agent: The backbone (the model that plays the agent), if it is loaded already.
-    """
+    """Loads the models of an investigation in this process, unless they are given. Every request is counted in
+    `ledger`, with its duration and GPU time."""
     ledger, gpus = UsageLedger(), config.pools
     return Services(
         target=metered(measured or target(config), "target", ledger, gpus.target.num_gpus),
@@ -59,10 +50,7 @@ def services(
 
 
 def options(config: Config) -> InvestigationOptions:
-    """Returns the settings of the agent's investigations, such as the largest number of turns.
-
-    An investigation is the work of the agent on one unit.
-    """
+    """Returns the settings of investigations."""
     box = config.sandbox
     return InvestigationOptions(
         config=to_dict(config),
@@ -97,12 +85,9 @@ def options(config: Config) -> InvestigationOptions:
 
 
 def output_bytes(config: Config) -> int:
-    """Returns the largest number of bytes of text that an experiment of the agent may print.
+    """Returns the largest number of bytes that an experiment may print, and likewise show with the tool `display`.
 
-    The same limit applies separately to the texts that the experiment shows with the tool `display`. The limit is
-    `sandbox.output_bytes`. It is lower if a language model with a small context window plays the agent: printed and
-    displayed texts together fill at most about a quarter of the window (TURN_SHARE), so that the output of one turn
-    does not displace earlier turns.
+    It is `sandbox.output_bytes`, or less for a model with a small context: both together fill about a quarter of it.
     """
     tokens = of_config(config.backbone).context_tokens(config.backbone)
     if not tokens:
@@ -112,12 +97,7 @@ def output_bytes(config: Config) -> int:
 
 
 def contrasts(config: Config) -> Contrasts | None:
-    """Returns the rules that write prompts to test the labels of an answer (short names of what a unit responds to).
-
-    They write prompts in pairs: one shows a label, and the other is a near miss. The near miss is the same scene with
-    one thing changed, so that the label no longer holds. Returns None if a language model plays the agent, because it
-    writes these prompts itself.
-    """
+    """Returns the rules that write contrasts. None if a language model plays the agent, because it writes them itself."""
     if of_config(config.backbone).reads_prompts:
         return None
     rules: Any = component("writer", next(iter(ALIASES["writer"])))
@@ -125,17 +105,8 @@ def contrasts(config: Config) -> Contrasts | None:
 
 
 def user_tools(names: Sequence[str]) -> dict[str, Callable[..., Any]]:
-    """Imports the tools that the user added to those of the agent.
-
-    Args:
-        names: The functions, each as "package.module:function".
-
-    Returns:
-        The functions by their names.
-
-    Raises:
-        UsageError: If a function cannot be imported or has the name of another tool.
-    """
+    """Imports the user's tools, each "package.module:function", by their names. Raises UsageError if one cannot be
+    imported or has the name of another tool."""
     found: dict[str, Callable[..., Any]] = {}
     for name in names:
         tool, attribute = import_object(name, "tools"), name.partition(":")[2]

@@ -29,24 +29,14 @@ class SingleUnit:
     config: Config
     unit: Unit
     task: Task
-    """What the agent is asked about the unit, and the rules for its answer."""
     services: Services
-    """The models that the investigation uses, and the exemplars."""
     options: InvestigationOptions
-    """The settings of the investigation, such as the largest number of turns."""
     store: ExemplarStore
-    """The exemplars: the dataset images that excite each unit most."""
     dataset: ImageDataset
-    """The images from which exemplars are selected, and photographs for the test of the description."""
+    """Images for exemplars, and photographs for the test."""
 
     def evaluate(self, record: "Record") -> "Evaluation":
-        """Tests the description in a record with new images, as `openmaia evaluate` does for a run with one unit.
-
-        A record is the stored result of an investigation.
-
-        Raises:
-            ServiceError: A service failed.
-        """
+        """Tests the description in a record, as `openmaia evaluate` does for a run with one unit. Raises ServiceError."""
         from openmaia.assembly import evaluation
         from openmaia.evaluation.analysis.overlap import explored
         from openmaia.evaluation.claims import Claim
@@ -66,17 +56,8 @@ class SingleUnit:
         return evaluate_claims([claim], services, evaluation.design(self.config), explored(record.drawn_prompts()))[0]
 
 
-def one_unit(spec: str, info: TargetInfo, scope: Scope = Scope.UNIT) -> Unit:
-    """Returns the unit that a text such as "layer4=122" names.
-
-    Args:
-        spec: The text. For the scope LAYER it is the name of a layer, and for NETWORK it is ignored.
-        info: The layers and classes of the target, the network under study.
-        scope: Whether a unit, a whole layer or the whole network is investigated.
-
-    Raises:
-        UsageError: The text names no unit, or several.
-    """
+def select_unit(spec: str, info: TargetInfo, scope: Scope = Scope.UNIT) -> Unit:
+    """Returns the unit that a text such as "layer4=122" names. Raises UsageError if it names none or several."""
     units = select(spec, info, scope).units
     if len(units) != 1:
         raise UsageError(f"{spec!r} names {len(units)} units; give one, such as {units[0].layer}={units[0].index}")
@@ -93,18 +74,7 @@ def prepare(
     dataset: ImageDataset | None = None,
     backbone: Backbone | None = None,
 ) -> SingleUnit:
-    """Loads the models and images for investigating one unit, and computes missing exemplars of the unit's layer.
-
-    Exemplars are the dataset images that excite a unit most.
-
-    Args:
-        config: The config of the run.
-        spec: The unit, such as "layer4=122".
-        say: Receives messages for the user.
-        progress: Called with the numbers of finished and of all images while exemplars are computed.
-        target: The target, if it is loaded already.
-        dataset: The images, if they are loaded already.
-        backbone: The backbone (the model that plays the agent), if it is loaded already.
+    """Loads what the investigation of one unit needs, unless it is given, and computes missing exemplars of its layer.
 
     Raises:
         UsageError: The specification does not name exactly one unit, or something that the config names is missing.
@@ -112,7 +82,7 @@ def prepare(
     task = load_task(config.task.name)
     target = target or targets.target(config)
     info = target.info()
-    unit = one_unit(spec, info, task.scope)
+    unit = select_unit(spec, info, task.scope)
     if info.preprocessing:
         say(f"preprocessing of {info.name}: {info.preprocessing}")
     for sentence in info.understood:

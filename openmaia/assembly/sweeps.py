@@ -1,7 +1,4 @@
-"""Runs sweeps on Ray with the objects that their configs describe.
-
-A sweep is the execution of one config: the investigations of all its units, and the tests of their descriptions.
-"""
+"""Runs sweeps on Ray with the objects that their configs describe."""
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -22,19 +19,8 @@ if TYPE_CHECKING:
 
 
 def run_sweeps(configs: Sequence[Config], view: "Progress") -> "list[SweepOutcome]":
-    """Runs the pending investigations of several configs together, and tests their descriptions.
-
-    A sweep is the execution of all investigations of one config. Each investigation is the work of the agent on one
-    unit. Descriptions are tested by the predictive protocol, which measures a unit on images that are generated from
-    its description, and on control images.
-
-    Args:
-        configs: One config for each sweep.
-        view: Receives messages and progress.
-
-    Returns:
-        The outcome of each sweep, in the order of the configs.
-    """
+    """Runs the pending investigations of several configs together, and tests their descriptions. Returns outcomes in
+    the order of the configs."""
     _validate(configs)
     distributed.prepare(configs[0].ray.address)
     from openmaia.distributed.sweep import run_sweeps
@@ -43,10 +29,8 @@ def run_sweeps(configs: Sequence[Config], view: "Progress") -> "list[SweepOutcom
 
 
 def _validate(configs: Sequence[Config]) -> None:
-    """Validates configs, except those whose run directory already has a plan that was made for the same config.
-
-    Then checks that nothing is missing that takes long to be noticed, unless all runs have finished.
-    """
+    # A run that was planned for the same config is validated already. What takes long to be noticed is looked for
+    # unless all runs have finished.
     pending: list[Config] = []
     for config in configs:
         run = Run.of(config)
@@ -63,17 +47,7 @@ def _validate(configs: Sequence[Config]) -> None:
 
 
 def run_ablation(configs: Mapping[str, Config], view: "Progress") -> dict[str, Run]:
-    """Investigates the same units several times, each time with another set of tools for the agent.
-
-    A sweep is the execution of all investigations with one tool set.
-
-    Args:
-        configs: The config of each sweep, by the name of its tool set.
-        view: Receives messages and progress.
-
-    Returns:
-        The run of each sweep, by the name of its tool set.
-    """
+    """Investigates the same units with several sets of tools. Configs and runs are by the name of the set."""
     _validate(list(configs.values()))
     distributed.prepare(next(iter(configs.values())).ray.address)
     from openmaia.distributed.ablation import run_ablation
@@ -82,11 +56,8 @@ def run_ablation(configs: Mapping[str, Config], view: "Progress") -> dict[str, R
 
 
 def run_bias(config: Config, view: "Progress") -> "SweepOutcome":
-    """Runs all investigations of a config whose task is to find biases of a classifier, and tests the claimed biases.
-
-    An agent claims that a context, such as snow, changes the classifier's score of a class. Such a claim is tested on
-    pairs of generated images that match except for the context.
-    """
+    """Runs all investigations of a config whose task is to find biases, and tests the claimed ones on pairs of
+    generated images that match except for the context."""
     _validate([config])
     distributed.prepare(config.ray.address)
     from openmaia.apps.bias.run import is_tested
@@ -111,15 +82,7 @@ def _test_biases(sweep: "Sweep") -> None:
 def compute_exemplars(
     config: Config, progress: "ProgressCallback", say: Callable[[str], None] = lambda line: None
 ) -> "ExemplarStore":
-    """Computes the missing exemplars of all layers of the target network on Ray, and returns the store of exemplars.
-
-    Exemplars are the dataset images that excite a unit most.
-
-    Args:
-        config: The config of the run.
-        progress: Called with the number of finished images and the number of all images.
-        say: Receives messages for the user.
-    """
+    """Computes the missing exemplars of all layers on Ray, and returns the store."""
     distributed.prepare(config.ray.address)
     from openmaia.distributed.cluster.connection import cluster
     from openmaia.distributed.exemplars import team

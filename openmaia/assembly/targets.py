@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, Protocol
 
-from openmaia.assembly.generators import built
+from openmaia.assembly.generators import build_section
 from openmaia.config.schema import Config
 
 if TYPE_CHECKING:
@@ -15,4 +15,4 @@ if TYPE_CHECKING:
 
 def target(config: Config) -> "ReadableTarget":
     """Loads the target of a config."""
-    return built(config, "target")
+    return build_section(config, "target")

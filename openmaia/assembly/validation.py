@@ -5,13 +5,13 @@ from collections.abc import Mapping
 
 from openmaia.agent.tasks.task import load as load_task
 from openmaia.assembly import investigations
-from openmaia.assembly.generators import built
+from openmaia.assembly.generators import build_section
 from openmaia.config.schema import Config
 from openmaia.config.sections import component_files, site
 from openmaia.core.components import of_config, target_class
 from openmaia.core.errors import UsageError
 from openmaia.core.paths import is_writable, nearest_existing, user_path
-from openmaia.core.selection import pairs, select
+from openmaia.core.selection import select, split_units
 from openmaia.core.units import OUTPUT, TargetInfo
 from openmaia.runs.files import Files
 
@@ -25,7 +25,7 @@ def validate(config: Config) -> None:
     """
     _check_files(config)
     if of_config(config.backbone).is_recorded:
-        built(config, "backbone")
+        build_section(config, "backbone")
     investigations.user_tools(config.tools)
     validate_units(config)
 
@@ -41,7 +41,7 @@ def validate_units(config: Config) -> None:
     scope = load_task(config.task.name).scope
     info = target_outline(config)
     names_classes = OUTPUT in target_class(config.target).layers(config.target) and any(
-        character.isalpha() for _, part in pairs(config.units) for character in part
+        character.isalpha() for _, part in split_units(config.units) for character in part
     )
     if info is not None and (info.classes or not names_classes):
         select(config.units, info, scope)

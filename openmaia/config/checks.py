@@ -14,7 +14,7 @@ from openmaia.config.sections import find_components
 from openmaia.core.components import BackboneConfig, of_config
 from openmaia.core.errors import UsageError
 from openmaia.core.paths import user_path
-from openmaia.core.secrets import without_url_secrets
+from openmaia.core.secrets import hide_url_secrets
 
 _CHOICES = {
     "tracking.kind": ("none", "wandb"),
@@ -88,7 +88,7 @@ def _check_secrets(values: dict[str, Any], from_environment: Collection[str]) ->
         if (
             key.startswith("job.runtime_env.")
             and isinstance(value, str)
-            and (is_read or without_url_secrets(value) != value)
+            and (is_read or hide_url_secrets(value) != value)
         ):
             raise UsageError(
                 f"{key} holds a value from the environment or a URL with a password or a query, and Ray stores and shows it; "

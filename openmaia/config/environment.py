@@ -1,4 +1,4 @@
-"""Finds the values of a config that come from the environment or hold secrets, and stores what stands for them."""
+"""The values of a config that come from the environment or hold secrets, and what is stored in their place."""
 
 import dataclasses
 import os
@@ -13,25 +13,24 @@ from openmaia.core import secrets
 from openmaia.core.errors import UsageError
 from openmaia.core.secrets import Secret
 
-Path = tuple[str | int, ...]
-"""The names and indices that lead to a value in a config."""
+Path = tuple[str | int, ...]  # names and indices that lead to a value
 
+# Folders have these names, so that they are stored and shown as they are.
 PUBLIC: tuple[Path, ...] = (("name",), ("target", "name"))
-"""Values that are stored and shown as they are, because folders have these names."""
 
 _REFERENCE = re.compile(r"\$\{([a-z_]\w*(?:\.\w+)*)\}")
 _FOREIGN = re.compile(r"\$\{(?!oc\.env:)")
+# References that may follow each other: it bounds the length of what they stand for.
 _DEPTH = 4
-"""How many references may follow each other, which bounds the length of what they stand for."""
 
 _RESOLVER = "oc.env"
 _REQUIRED = object()
+# OmegaConf does not say which values its resolver gave: an interpolation that makes it count has read the environment.
 _reads = [0]
-"""The number of times that a variable was read."""
 
 
 def watch() -> None:
-    """Lets interpolations that read the environment count, and their values be known as secrets."""
+    """Counts what interpolations read from the environment, and makes it known as secrets."""
 
     def read(name: str, default: Any = _REQUIRED) -> str | None:
         _reads[0] += 1
@@ -45,8 +44,8 @@ def watch() -> None:
     OmegaConf.register_resolver(_RESOLVER, read, replace=True)
 
 
-def expressions(config: DictConfig) -> dict[Path, str]:
-    """Returns the interpolations of a config that read the environment, also by way of other keys, by their place."""
+def find_expressions(config: DictConfig) -> dict[Path, str]:
+    """Returns the interpolations that read the environment, also by way of other keys, by their place."""
     found: dict[Path, str] = {}
     texts = dict(_texts(OmegaConf.to_container(config, resolve=False)))
     for path, text in texts.items():
@@ -65,7 +64,7 @@ def expressions(config: DictConfig) -> dict[Path, str]:
 
 
 def _without_references(text: str, texts: Mapping[Path, str]) -> str:
-    """Returns an interpolation in which the text of other keys, such as `paths.runs`, stands in place of their names."""
+    """Puts the text of other keys, such as `paths.runs`, in place of their names."""
     for _ in range(_DEPTH):
         text = _REFERENCE.sub(lambda key: texts.get(tuple(key[1].split(".")), key[0]), text)
     return text
@@ -81,7 +80,7 @@ def _texts(values: Any, path: Path = ()) -> Iterator[tuple[Path, str]]:
 
 
 def mark(config: Config, found: Mapping[Path, str]) -> None:
-    """Replaces the texts of a config that came from the environment or hold secrets by objects of the class Secret."""
+    """Turns texts that came from the environment or hold secrets into `Secret`, in place."""
 
     def marked(value: Any, path: Path, expression: str) -> Any:
         expression = found.get(path, expression)
@@ -96,7 +95,7 @@ def mark(config: Config, found: Mapping[Path, str]) -> None:
             return [marked(part, (*path, at), expression) for at, part in enumerate(cast("list[Any]", value))]
         elif isinstance(value, str) and expression and path not in PUBLIC:
             return Secret(value, expression, expression)
-        elif isinstance(value, str) and (shown := secrets.without_url_secrets(value)) != value:
+        elif isinstance(value, str) and (shown := secrets.hide_url_secrets(value)) != value:
             return Secret(value, shown)
         return value
 
@@ -104,10 +103,7 @@ def mark(config: Config, found: Mapping[Path, str]) -> None:
 
 
 def stored(config: Config) -> tuple[dict[str, Any], dict[str, str]]:
-    """Returns a config as nested dicts without its secrets, and digests of the values that came from the environment.
-
-    The digests are by dotted key.
-    """
+    """Returns (a config as nested dicts without its secrets, digests of values from the environment by dotted key)."""
     digests: dict[str, str] = {}
 
     def plain(value: Any, path: Path) -> Any:
@@ -119,13 +115,13 @@ def stored(config: Config) -> tuple[dict[str, Any], dict[str, str]]:
             return {name: plain(part, (*path, name)) for name, part in cast("dict[str, Any]", value).items()}
         if isinstance(value, list):
             return [plain(part, (*path, at)) for at, part in enumerate(cast("list[Any]", value))]
-        return secrets.without_url_secrets(value) if isinstance(value, str) else value
+        return secrets.hide_url_secrets(value) if isinstance(value, str) else value
 
     return plain(dataclasses.asdict(config), ()), digests
 
 
 def source(config: Config) -> dict[str, Any]:
-    """Returns a config as nested dicts from which it can be loaded again: with its URLs, and with interpolations."""
+    """Returns a config as nested dicts from which it can be loaded again: with its URLs and interpolations."""
 
     def plain(value: Any) -> Any:
         if isinstance(value, Secret):

@@ -31,37 +31,34 @@ from openmaia.config.sections import (
     sections,
     stored_classes,
 )
-from openmaia.config.suggestions import suggestions
+from openmaia.config.suggestions import suggest
 from openmaia.core.components import ALIASES, ComponentConfig
 from openmaia.core.documents import compose_yaml, parse_yaml
 from openmaia.core.errors import UsageError
 
-SWEEPS = "sweeps"
-"""Key under which a YAML file lists the config files of several sweeps. It is not a key of a config.
+SWEEPS = "sweeps"  # a key of YAML files, not of configs
 
-A sweep is the execution of one config: the investigations of all its units.
-"""
-
+# Must be equal in all sweeps of a command, because they use the same pools.
 SHARED = (
     *(section for section in MACHINE_SECTIONS if section != "sandbox"),
     *("pictures", "generator", "editor", "backbone", "viewer", "evaluate.generator"),
 )
-"""Sections that must be equal in all sweeps of a command, because the sweeps use the same pools of models."""
 
 DIGESTS = "digests"
-"""Key of a stored config, beside those of the schema: digests of the values that came from the environment."""
+"""The key of a stored config that holds digests of the values from the environment. It is not in the schema."""
 
+# Outside of the sections of components.
 FREE = (*(f"pools.{role}.node_labels" for role in (*POOLS, TEST_GENERATOR)),)
-"""Config keys, outside of the sections of components, whose value is a mapping with keys that the user chooses."""
 
 
 def is_free(key: str) -> bool:
-    """Returns whether the value of a dotted key may be a mapping with keys that the user chooses."""
+    """Returns whether the value of a dotted key may be a mapping whose keys the user chooses."""
     return key in FREE or section_of(key) is not None
 
 
 def leaf(key: str) -> str:
-    """Returns the config key that a dotted key is, or is inside of: for `backbone.arguments.seed` the key before `.seed`."""
+    """Returns the config key that a dotted key is or is inside of: of `backbone.arguments.seed` the part before
+    `.seed`."""
     if section := section_of(key):
         return f"{section.key}.{key.removeprefix(f'{section.key}.').partition('.')[0]}"
     return next((free for free in FREE if key.startswith(f"{free}.")), key)
@@ -72,8 +69,7 @@ def load(sources: Sequence[str], listing: str = "", *, exempt: Collection[str] =
 
     Args:
         sources: YAML files and `key=value` overrides. Later ones win.
-        listing: The source that has the key `sweeps` (see `load_sweeps`), which is ignored here. Empty if no source has
-            this key.
+        listing: The source whose key `sweeps` is ignored (see `load_sweeps`), if one has it.
         exempt: Keys that are accepted even if the config does not use them, because the caller does.
 
     Raises:
@@ -84,34 +80,28 @@ def load(sources: Sequence[str], listing: str = "", *, exempt: Collection[str] =
     return _complete(_merge_all(_read_all(sources, listing)), exempt)
 
 
-def left_out(sources: Sequence[str], listing: str = "") -> dict[str, str]:
-    """Returns the keys that files among the sources set and that the resulting config does not use.
+def find_left_out(sources: Sequence[str], listing: str = "") -> dict[str, str]:
+    """Returns the keys that files among the sources set and the config does not use, so that they have their default.
 
-    They have their default in the config. See `openmaia.config.uses` for when such keys are not refused.
-
-    Args:
-        sources: As for `load`.
-        listing: As for `load`.
-
-    Returns:
-        The setting that stands in the way, such as `backbone.kind=openai`, by dotted key.
+    The value says what stands in the way, such as `backbone.kind=openai`. `openmaia.config.uses` says when such keys
+    are not refused.
     """
     return _merge_all(_read_all(sources, listing)).excused
 
 
 def given_keys(sources: Sequence[str]) -> list[str]:
-    """Returns the dotted keys that `key=value` overrides among the sources set."""
+    """Returns the dotted keys that the overrides among the sources set."""
     overrides = [source for source in sources if not is_file(Path(source))]
     return [key for source in overrides for key in _written(_read(source).overlay)]
 
 
 def refuse_unused_by(command: str, sources: Sequence[str]) -> None:
-    """Checks that a command uses the keys that overrides among its sources set. See `uses.refuse_of_command`."""
+    """Refuses overrides that a command does not use. See `uses.refuse_of_command`."""
     uses.refuse_of_command(command, given_keys(sources))
 
 
 def changed_keys(config: Config) -> list[str]:
-    """Returns the dotted keys whose value in a config is not the default."""
+    """Returns the dotted keys whose value is not the default."""
     defaults = _defaults(classes_of(config))
     return [key for key, value in _unresolved(to_dict(config)).items() if value != defaults.get(key)]
 
@@ -122,9 +112,9 @@ def restore(
     """Returns the config that a run stored, with overrides if there are any.
 
     Args:
-        values: The content of the run's config.yaml.
-        source: The name of the run in error messages.
-        overlays: YAML files and `key=value` overrides that change it. Later ones win.
+        values: The content of its config.yaml.
+        source: The run's name, for messages.
+        overlays: As the sources of `load`.
         exempt: As for `load`.
 
     Raises:
@@ -137,16 +127,12 @@ def restore(
 def load_sweeps(sources: Sequence[str]) -> list[Config]:
     """Returns the configs of a command: one, or one for each sweep if a source lists several.
 
-    A sweep is the execution of one config. A YAML file with the key `sweeps` lists config files, with paths relative to
-    its own folder. Each listed file gives one config. It is merged, in this order, from the sources before the listing
-    file, the listed file, the other keys of the listing file, and the sources after the listing file.
-
-    Args:
-        sources: YAML files and `key=value` overrides. Later ones win.
+    A YAML file with the key `sweeps` lists config files, with paths relative to its own folder. Each is merged, in this
+    order, from the sources before the listing file, the listed file, the other keys of the listing file, and the
+    sources after it.
 
     Raises:
-        UsageError: As `load`, or if two sweeps have the same name, or if they differ in a section that must be equal in
-            all sweeps of a command (see SHARED).
+        UsageError: As `load`, or if two sweeps have one name, or differ in a section of SHARED.
     """
     divided = sweep_sources(sources)
     configs = [load(each, listing) for each, listing in divided]
@@ -164,19 +150,8 @@ def load_sweeps(sources: Sequence[str]) -> list[Config]:
 
 
 def sweep_sources(sources: Sequence[str]) -> list[tuple[list[str], str]]:
-    """Returns, for each config of a command, the sources that are merged into it.
-
-    A command has several configs if one of its YAML files has the key `sweeps`, which lists other config files.
-
-    Args:
-        sources: The YAML files and `key=value` overrides of the command.
-
-    Returns:
-        (sources, listing) for each config. `listing` is the file with the key `sweeps`, or "" if no file has it.
-
-    Raises:
-        UsageError: Two files have the key `sweeps`.
-    """
+    """Returns (sources, listing), as for `load`, for each config of a command. Raises UsageError if two files have the
+    key `sweeps`."""
     listing = [(position, paths) for position, source in enumerate(sources) if (paths := _listed(source))]
     if not listing:
         return [(list(sources), "")]
@@ -187,11 +162,6 @@ def sweep_sources(sources: Sequence[str]) -> list[tuple[list[str], str]]:
 
 
 def _listed(source: str) -> list[str]:
-    """Returns the paths of the config files that a source lists under the key `sweeps`; empty if it has no such key.
-
-    Raises:
-        UsageError: The value of the key is not a list of texts, or is empty.
-    """
     path = Path(source)
     if not is_file(path):
         return []
@@ -205,15 +175,13 @@ def _listed(source: str) -> list[str]:
 
 
 UNREADABLE = (OSError, ValueError, yaml.YAMLError, TypeError, AttributeError, LookupError)
-"""Exceptions of `read_yaml`, other than those of OmegaConf. The last three are raised for a value that does not have its
+"""What `read_yaml` raises besides exceptions of OmegaConf. The last three are for values that do not have their
 explicit type, such as `!!timestamp 5`."""
 
 
 def read_yaml(path: Path) -> tuple[Any, yaml.Node | None]:
-    """Reads a YAML file whose size, nesting and aliases are bounded (`openmaia.core.documents`).
-
-    Returns:
-        The content as an object of OmegaConf, and the nodes of YAML, in which values are as they are written.
+    """Reads a bounded YAML file (`openmaia.core.documents`): as an object of OmegaConf, and as nodes with values as
+    written.
 
     Raises:
         One of UNREADABLE, or OmegaConfBaseException: The file is missing, no YAML, or beyond the bounds.
@@ -224,15 +192,13 @@ def read_yaml(path: Path) -> tuple[Any, yaml.Node | None]:
 
 
 class _Source(NamedTuple):
-    """A source of a config as it was read: its values may still be given the types of the schema."""
-
     name: str
     overlay: DictConfig
+    # The schema of its sections is known only when all sources are read. Until then both forms are kept, so that YAML's
+    # reading of a text can be undone.
     written: yaml.Node | None
-    """The same content before YAML interpreted it."""
     is_file: bool
-    is_stored: bool = False
-    """Whether it is the whole config that a run stored."""
+    is_stored: bool = False  # the whole config of a run
 
 
 def _read_all(sources: Sequence[str], listing: str = "") -> list[_Source]:
@@ -267,8 +233,7 @@ def _read(source: str) -> _Source:
     return _Source(source, loaded, written, is_file=True)
 
 
-_INHERITED = "<<"
-"""The key under which YAML takes the content of another mapping."""
+_INHERITED = "<<"  # YAML takes the content of another mapping under this key
 
 
 def _keep_texts(
@@ -278,11 +243,12 @@ def _keep_texts(
     section: str = "",
     hidden: frozenset[str] = frozenset(),
 ) -> None:
-    """Sets the values of all keys for text as they are written, in place. YAML reads 010 as 8, 0.10 as 0.1, no as False.
+    """Sets the values of all keys for text as they are written, in place. YAML reads 010 as 8, 0.10 as 0.1, no as
+    False.
 
     Args:
-        config: The content of a source, or a section of it.
-        written: The same content before YAML interpreted it.
+        config: A source, or a section of it.
+        written: The same before YAML interpreted it.
         texts: The dotted keys for text.
         section: What stands before its keys, such as "target.".
         hidden: Keys of `written` that do not count, because a mapping that inherits from it has them.
@@ -310,7 +276,7 @@ def _text(written: yaml.Node) -> Any:
 
 
 def _text_keys(schema: type, classes: Classes, prefix: str = "") -> frozenset[str]:
-    """Returns the dotted keys whose value is a text, a list of texts, or a mapping to texts."""
+    """The dotted keys of a text, a list of texts, or a mapping to texts."""
     found = set[str]()
     for name, kind in hints(schema, classes, prefix).items():
         if dataclasses.is_dataclass(kind):
@@ -321,7 +287,7 @@ def _text_keys(schema: type, classes: Classes, prefix: str = "") -> frozenset[st
 
 
 def is_file(path: Path) -> bool:
-    """Returns whether the path is an existing file. Returns False if the system does not accept it as a file name."""
+    """Returns False also if the system does not accept the path as a file name."""
     try:
         return path.is_file()
     except OSError:  # a long list of units, for example, is too long for the name of a file
@@ -348,7 +314,7 @@ def _override(source: str) -> tuple[DictConfig, yaml.Node | None]:
 
 @contextmanager
 def _errors_of(source: str) -> Generator[None]:
-    """Translates errors of OmegaConf inside the block into a UsageError that names the source."""
+    """Translates errors of OmegaConf into a UsageError that names the source."""
     try:
         yield
     except OmegaConfBaseException as error:
@@ -358,12 +324,10 @@ def _errors_of(source: str) -> Generator[None]:
 
 
 class _Merged(NamedTuple):
-    """The sources of a config, merged, and the keys that they set and that the config does not use."""
-
     config: DictConfig
     classes: Classes
+    # By key of a file, the setting that stands in the way. The key got its default.
     excused: dict[str, str]
-    """Keys of files, with the setting that stands in the way. They have got their default."""
     refused: list[str]
 
 
@@ -382,7 +346,7 @@ def _merge_all(sources: Sequence[_Source]) -> _Merged:
     config, choice, is_override, aside = _overlay(sources)
     defaults = _defaults(choice.classes)
     try:
-        found = uses.unused(is_override, config)
+        found = uses.find_unused(is_override, config)
         of_files = {key for key in found if not is_override[key]}
         was_used = _used_before(of_files, sources) if of_files else set[str]()
         unused = {
@@ -441,12 +405,12 @@ def _used_before(keys: Collection[str], sources: Sequence[_Source]) -> set[str]:
         except UsageError:  # A later source brings what this one needs, such as the kind that has its keys.
             continue
         given = part.is_override.keys() & keys
-        used |= given - uses.unused(given, part.config).keys()
+        used |= given - uses.find_unused(given, part.config).keys()
     return used
 
 
 def _layers(sources: Sequence[_Source]) -> list[list[_Source]]:
-    """Returns the sources by layer: a file, or all overrides between two files, whose order does not matter."""
+    """A layer is a file, or all overrides between two files, whose order does not matter."""
     layers: list[list[_Source]] = []
     for source in sources:
         if layers and not source.is_file and not layers[-1][-1].is_file:
@@ -495,17 +459,16 @@ def _refuse_unknown(source: _Source, choice: Choice) -> None:
                 )
             # A key of no section may mean one of any kind.
             near = known if section else sorted({*known, *config_keys()})
-            meant = " or ".join(repr(each) for each in suggestions(key, near))
+            meant = " or ".join(repr(each) for each in suggest(key, near))
             raise UsageError(f"{name}: unknown key {key!r}; did you mean {meant}?")
 
 
 def _written(overlay: DictConfig) -> dict[str, Any]:
-    """Returns the values of an overlay by dotted key. Interpolations are not resolved, as they may name other keys."""
+    # Not resolved: interpolations may name keys of other sources.
     return _unresolved(cast("dict[str, Any]", OmegaConf.to_container(overlay)))
 
 
 def _schema(classes: Classes) -> DictConfig:
-    """Returns the default config with its types."""
     return _structured(tuple(classes.items()))
 
 
@@ -540,7 +503,7 @@ def classes_of(config: Config) -> dict[str, type[ComponentConfig] | None]:
 
 
 def config_keys() -> list[str]:
-    """Returns all config keys, such as "target.name", in alphabetical order. Those of components are of all built-in kinds."""
+    """Returns all config keys in alphabetical order, those of all built-in kinds."""
     found = set(_defaults(default_classes()))
     for key, section in sections().items():
         found |= {f"{key}.{name}" for kind in ALIASES[section.role] for name in hints(class_of(section, kind), {})}
@@ -548,19 +511,12 @@ def config_keys() -> list[str]:
 
 
 def _values(config: DictConfig) -> dict[str, Any]:
-    """Returns the values of all leaves by dotted key. The value of a required key that is missing is None."""
     return dict(leaves(config))
 
 
 def leaves(config: DictConfig, prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Yields all leaves of a config or section: (dotted name, value). A mapping with keys of the user's choice is a leaf.
-
-    The value of a required key that is missing is None.
-
-    Args:
-        config: The config or a section of it.
-        prefix: Text before each name, such as "target." if `config` is the section `target`.
-    """
+    """Yields (dotted name after `prefix`, value). A mapping with keys of the user's choice is a leaf; a missing
+    required value is None."""
     for name in config:
         value = None if OmegaConf.is_missing(config, name) else config[name]
         if isinstance(value, DictConfig) and len(value) and not is_free(f"{prefix}{name}"):
@@ -578,7 +534,7 @@ def _complete(found: _Merged, exempt: Collection[str]) -> Config:
     if missing:
         raise UsageError(f"the config leaves out {', '.join(missing)}; add it to the file or as {missing[0]}=VALUE")
     try:
-        expressions = environment.expressions(merged)
+        expressions = environment.find_expressions(merged)
         config = cast(Config, OmegaConf.to_object(merged))
         values = _values(merged)
     except OmegaConfBaseException as error:
@@ -590,7 +546,7 @@ def _complete(found: _Merged, exempt: Collection[str]) -> Config:
 
 
 def _message(error: OmegaConfBaseException) -> str:
-    """Returns a message of one line: the config key that an error of OmegaConf is about, and what is wrong."""
+    # The lines below say the key and the type again, in OmegaConf's words.
     key, message = error.full_key or "", str(error).splitlines()[0]
     if "Incompatible value 'None'" in message:
         message = "a value is missing"
@@ -600,11 +556,8 @@ def _message(error: OmegaConfBaseException) -> str:
 
 
 def to_dict(config: Config) -> dict[str, Any]:
-    """Returns the config as nested dicts, as it is stored and shown.
-
-    Values from the environment are the expressions that read them, and secret parts of URLs are asterisks. If there are
-    such expressions, the key DIGESTS has the digests of their values.
-    """
+    """Returns the config as it is stored and shown: expressions for values from the environment, asterisks for secret
+    parts of URLs, and DIGESTS if there are such expressions."""
     values, digests = environment.stored(config)
     return values | ({DIGESTS: digests} if digests else {})
 
@@ -612,12 +565,11 @@ def to_dict(config: Config) -> dict[str, Any]:
 def stored_values(values: Mapping[str, Any], source: str) -> dict[str, Any]:
     """Returns the config that a run stored, as nested dicts.
 
-    Unlike `restore`, it does not check whether values are in range or whether keys contradict each other. A key that
-    did not exist yet when the config was stored has its default.
+    Unlike `restore`, it checks neither ranges nor contradictions. A key that is younger than the run has its default.
 
     Args:
         values: The content of the run's config.yaml.
-        source: The name of the file in error messages.
+        source: Its name, for messages.
 
     Raises:
         UsageError: A key is unknown, a value has the wrong type, or a required value is missing.
@@ -646,7 +598,7 @@ def stored_values(values: Mapping[str, Any], source: str) -> dict[str, Any]:
 
 
 def kinds_of(values: Mapping[str, Any]) -> dict[str, str]:
-    """Returns the kind of each component in a config as nested dicts; "" for one that is absent."""
+    """Returns the kind of each component; "" for one that is absent."""
     found: dict[str, str] = {}
     for key, section in sections().items():
         value: Any = values
@@ -681,7 +633,7 @@ def _stored(values: Mapping[str, Any], source: str) -> _Source:
 
 
 def to_yaml(config: Config) -> str:
-    """Returns the config as YAML."""
+    """Returns `to_dict` as YAML."""
     return OmegaConf.to_yaml(OmegaConf.create(to_dict(config)))
 
 
@@ -689,10 +641,7 @@ def differing_keys(one: dict[str, Any], other: dict[str, Any], within: Sequence[
     """Returns the dotted keys in which two complete configs differ.
 
     Args:
-        one: A config as nested dicts.
-        other: Another one.
-        within: Sections to compare, such as "evaluate.generator". None: everything except the sections and keys
-            that say where a run is executed.
+        within: Sections to compare, such as "evaluate.generator". None: everything but machine keys.
     """
 
     kinds = kinds_of(one), kinds_of(other)
@@ -716,15 +665,13 @@ def differing_keys(one: dict[str, Any], other: dict[str, Any], within: Sequence[
 
 
 def defining_values(values: Mapping[str, Any], without: Collection[str] = ()) -> dict[str, Any]:
-    """Returns the keys of a stored config that the results of its run depend on, by dotted name.
-
-    These are all keys but `name` and those that say where a run is executed. Keys with their default are left out: a
-    version of OpenMAIA with a new key would otherwise take all earlier results for those of another config.
+    """Returns the keys of a stored config that its results depend on: all but `name`, machine keys and those in
+    `without`.
 
     Args:
-        values: The content of a config.yaml, as it is written: interpolations and secrets are not resolved.
-        without: Further keys to leave out.
+        values: The content of a config.yaml, with interpolations as they are written.
     """
+    # Defaults are left out: a version with a new key would take all earlier results for those of another config.
     skipped, kinds = {"name", *without}, kinds_of(values)
     defaults = _written_defaults(tuple(stored_classes(kinds).items()))
     return {
@@ -751,7 +698,7 @@ def _flat(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, An
 
 
 def _unresolved(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Returns the leaves of nested dicts by dotted key, without DIGESTS. Interpolations are not resolved."""
+    """The leaves by dotted key, without DIGESTS."""
     found: dict[str, Any] = {}
     for name, value in values.items():
         if isinstance(value, Mapping) and value and not is_free(f"{prefix}{name}"):

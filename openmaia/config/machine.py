@@ -1,17 +1,15 @@
-"""Config sections about where a run is executed and with how many processes. They may change when it is resumed."""
+"""Config sections about where a run is executed and with how many processes. They may change on resume."""
 
 from dataclasses import dataclass, field
 
 MACHINE_SECTIONS = ("ray", "pools", "paths", "job", "retries", "tracking", "sandbox")
 POOLS = ("target", "generator", "editor", "backbone")
-"""The pools of the services that investigations call."""
 TEST_GENERATOR = "test_generator"
-"""The pool of the generator that makes test images only, if the config has such a generator."""
 
 
 @dataclass
 class PoolConfig:
-    """`pools.target`: the pool of a service, which consists of replicas (processes with a copy of the model)."""
+    """`pools.target`: the pool of a service."""
 
     min_replicas: int = 1
     """Replicas that the pool starts with and keeps."""
@@ -48,7 +46,7 @@ class DrawingPoolConfig(PoolConfig):
 
 @dataclass
 class PoolsConfig:
-    """`pools`: for each model, the settings of its pool (the processes that each hold a copy of the model)."""
+    """`pools`: for each model, the settings of its pool."""
 
     target: PoolConfig = field(default_factory=PoolConfig)
     generator: DrawingPoolConfig = field(default_factory=DrawingPoolConfig)
@@ -119,7 +117,7 @@ class JobConfig:
     hours: float = 24.0
     """Time limit in hours."""
     head_cpus: int = 4
-    """KubeRay: CPUs of the pod that holds the driver (the command) and the dispatchers (which batch requests)."""
+    """KubeRay: CPUs of the pod that holds the driver and the dispatchers."""
     head_memory_gb: int = 16
     """KubeRay: memory of that pod, in GiB."""
     runtime_env: RuntimeEnvConfig = field(default_factory=RuntimeEnvConfig)

@@ -6,24 +6,16 @@ from typing import Any, cast
 
 import yaml
 
-from openmaia.config.loading import DIGESTS, SWEEPS, is_file, is_free, leaf, left_out, to_dict
+from openmaia.config.loading import DIGESTS, SWEEPS, find_left_out, is_file, is_free, leaf, to_dict
 from openmaia.config.schema import Config
 from openmaia.core.documents import compose_yaml
 
 DEFAULT, OVERRIDE = "default", "override"
-COLUMN = 40
-"""Column in which the origins begin, unless a value is longer."""
+COLUMN = 40  # where the origins begin, unless a value is longer
 
 
-def origins(sources: Sequence[str]) -> dict[str, str]:
-    """Returns where the values of a config come from.
-
-    Args:
-        sources: YAML files and `key=value` overrides, as for `openmaia.config.loading.load`. Later ones win.
-
-    Returns:
-        `FILE:LINE` or `override`, by dotted key. Keys that no source sets are left out.
-    """
+def find_origins(sources: Sequence[str]) -> dict[str, str]:
+    """Returns `FILE:LINE` or `override` by dotted key, for the `sources` of `load`. Keys that none sets are left out."""
     found: dict[str, str] = {}
     for source in sources:
         if not is_file(Path(source)):
@@ -35,7 +27,7 @@ def origins(sources: Sequence[str]) -> dict[str, str]:
 
 
 def _lines(node: Any, prefix: str = "") -> Iterator[tuple[str, int]]:
-    """Yields the dotted key of each leaf of a YAML document, and its line number, counted from 1."""
+    """Yields (dotted key of a leaf, its line, counted from 1)."""
     if not isinstance(node, yaml.MappingNode):
         return
     for key_node, value in node.value:
@@ -46,17 +38,15 @@ def _lines(node: Any, prefix: str = "") -> Iterator[tuple[str, int]]:
             yield key, key_node.start_mark.line + 1
 
 
-def explained(config: Config, sources: Sequence[str], *, only_given: bool = False, listing: str = "") -> Iterator[str]:
+def explain(config: Config, sources: Sequence[str], *, only_given: bool = False, listing: str = "") -> Iterator[str]:
     """Yields the lines of a config as YAML, each value with a comment that says where it comes from.
 
     Args:
-        config: The config.
-        sources: The YAML files and `key=value` overrides from which the config was loaded.
-        only_given: Whether to leave out the keys that none of them sets, and those that the config does not use.
-        listing: The source with the key `sweeps`, as for `openmaia.config.loading.load`.
+        only_given: Whether to leave out the keys that no source sets, and those that the config does not use.
+        listing: As for `openmaia.config.loading.load`.
     """
-    found = origins(sources)
-    for key, reason in left_out(sources, listing).items():
+    found = find_origins(sources)
+    for key, reason in find_left_out(sources, listing).items():
         place = found.pop(key)
         if not only_given:
             found[key] = f"{DEFAULT} ({place} is for another component than {reason})"
@@ -79,6 +69,5 @@ def _section(values: dict[str, Any], found: dict[str, str], only_given: bool, pr
 
 
 def _flow(value: Any) -> str:
-    """Returns a value as YAML in one line."""
     text = yaml.safe_dump(value, default_flow_style=True, allow_unicode=True, width=10**9, sort_keys=False)
     return text.removesuffix("\n").removesuffix("\n...")

@@ -1,7 +1,6 @@
-"""The schema of every config file, as typed dataclasses. Defaults are defined only here.
+"""The schema of every config file. Defaults are defined only here and in the configs of components.
 
-The sections of `config/machine.py` say where a run is executed and with how many workers and replicas. All other keys
-say what is measured; a run cannot be resumed if one of them has changed.
+The sections of `config/machine.py` may change on resume; all others say what is measured, and may not.
 """
 
 from dataclasses import dataclass, field
@@ -43,8 +42,7 @@ class ExemplarsConfig:
     k: int = 15
     """Number of top exemplars per unit."""
     quantile: float = 0.99
-    """The activation threshold of a unit's masks (the positions of an image where it responds), as a quantile of its
-    activations over all positions of all images."""
+    """The threshold of a unit's masks, as a quantile of its activations over all positions of all images."""
 
 
 @dataclass
@@ -83,7 +81,7 @@ class TaskConfig:
 
 @dataclass
 class LimitsConfig:
-    """`limits`: bounds of one investigation, the work of the agent on one unit."""
+    """`limits`: bounds of one investigation."""
 
     soft_turns: int = 10
     """Turns after which the agent is asked for its final answer."""
@@ -128,7 +126,7 @@ class SandboxConfig:
 
 @dataclass
 class Config:
-    """All keys of a config, which describes a run."""
+    """All keys of a config."""
 
     name: str = MISSING
     """Name of the run directory."""
@@ -167,24 +165,17 @@ class Config:
 
 
 def test_generator(config: Config) -> GeneratorConfig:
-    """Returns the settings of the generator of the images on which descriptions are tested.
-
-    They are those of `evaluate.generator`, or those of `generator` if there is no `evaluate.generator`.
-    """
+    """Returns the generator of test images: `evaluate.generator`, or else `generator`."""
     return config.evaluate.generator or config.generator
 
 
 def pool_roles(config: Config) -> tuple[str, ...]:
-    """Returns the names of the pools that a config needs. A pool is the processes that serve one model."""
+    """Returns the names of the pools that a config needs."""
     return (*POOLS, TEST_GENERATOR) if config.evaluate.generator else POOLS
 
 
 def prompt_writer(config: Config) -> WriterConfig:
-    """Returns the settings of what writes test prompts.
-
-    They are those of `evaluate.writer`. If it is null, they are those of the backbone if it reads prompts, and otherwise
-    those of the default writer.
-    """
+    """Returns `evaluate.writer`, or else the backbone if it reads prompts, or else the default writer."""
     if config.evaluate.writer is not None:
         return config.evaluate.writer
     if of_config(config.backbone).reads_prompts:

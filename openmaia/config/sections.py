@@ -1,7 +1,7 @@
-"""The sections of a config that hold a component: which class each of them has, by the sources of the config.
+"""The sections of a config that hold a component, and the class that each has by the sources of the config.
 
-The schema of such a section is known when all sources are read, because a later one may choose another kind. A key that
-an earlier source wrote for another kind is set aside.
+Such a section's schema is known when all sources are read, because a later one may choose another kind. A key that an
+earlier source wrote for another kind is set aside.
 """
 
 import dataclasses
@@ -37,7 +37,7 @@ Kinds = Mapping[str, str]
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """A section that holds a component."""
+    """Section of a component."""
 
     key: str
     role: str
@@ -52,7 +52,7 @@ class Section:
 
 @cache
 def sections() -> dict[str, Section]:
-    """Returns the sections by dotted key."""
+    """Returns them by dotted key."""
     return {each.key: each for each in _sections(Config, "")}
 
 
@@ -67,7 +67,7 @@ def _sections(schema: type, prefix: str) -> Iterator[Section]:
 
 
 def section_of(key: str) -> Section | None:
-    """Returns the section that has a dotted key."""
+    """Returns the section that holds a dotted key."""
     return next((each for each in sections().values() if key.startswith(f"{each.key}.")), None)
 
 
@@ -82,10 +82,10 @@ class Choice:
 
 
 def choose(layers: Sequence[Sequence[DictConfig]], files: Sequence[bool]) -> Choice:
-    """Returns the components that a config has.
+    """Finds the components that a config has.
 
     Args:
-        layers: The overlays of each layer. Within a layer, the order does not matter; later layers win.
+        layers: The overlays of each layer. Within a layer the order does not matter; later layers win.
         files: Whether each layer is a file. Its machine keys are for whatever component has them.
 
     Raises:
@@ -118,7 +118,7 @@ def choose(layers: Sequence[Sequence[DictConfig]], files: Sequence[bool]) -> Cho
 
 
 def class_of(section: Section, kind: str) -> type[ComponentConfig]:
-    """Returns the config class of a kind, which is imported. Raises UsageError as `choose`."""
+    """Imports the config class of a kind. Raises UsageError as `choose`."""
     made = config_class(component(section.role, kind, section.key), section.role)
     assert made is not None, "component() checks it"
     return made
@@ -130,7 +130,7 @@ def default_classes() -> Classes:
 
 
 def stored_classes(kinds: Kinds) -> Classes:
-    """Returns the config classes for the kinds of a stored config. A class of the user is not imported: it is left out."""
+    """Returns the config classes for the kinds of a stored config, those of the user left out: they are not imported."""
     return {
         key: None if not kinds.get(key) else class_of(section, kinds[key])
         for key, section in sections().items()
@@ -139,10 +139,8 @@ def stored_classes(kinds: Kinds) -> Classes:
 
 
 def is_machine_key(key: str, kinds: Kinds) -> bool:
-    """Returns whether a dotted key of a component says where and how fast it runs.
-
-    The class of a user's component is asked if it was imported already.
-    """
+    """Returns whether a dotted key of a component may change on resume. A user's class is asked only if it was imported
+    already."""
     section, name = section_of(key), key.rpartition(".")[2]
     if section is None:
         return False
@@ -154,7 +152,6 @@ def is_machine_key(key: str, kinds: Kinds) -> bool:
 
 @cache
 def _machine_names(role: str, kind: str = "") -> frozenset[str]:
-    """Returns the machine keys of a built-in kind, or of all of them."""
     found: frozenset[str] = frozenset()
     for alias in [kind] if kind in ALIASES[role] else [] if kind else ALIASES[role]:
         found |= machine_keys(config_class(component(role, alias), role) or ComponentConfig)
@@ -170,7 +167,7 @@ def kinds_with(key: str) -> list[str]:
 
 
 def hints(schema: type, classes: Classes, prefix: str = "") -> dict[str, Any]:
-    """Returns the types of the keys of a section, with the class that each section of a component has."""
+    """Returns the types of a section's keys, with the class that each section of a component has."""
     own = get_type_hints(schema)
     return {name: classes.get(prefix + name) or hint for name, hint in own.items() if name != "role"}
 
@@ -193,7 +190,7 @@ def _names(section: Section, layer: Sequence[DictConfig]) -> list[str]:
 
 
 def _in_force(section: Section, layers: Sequence[Sequence[DictConfig]]) -> list[str]:
-    """Returns the kind after each layer."""
+    """The kind after each layer."""
     kind, found = section.default, list[str]()
     for layer in layers:
         for overlay in layer:
@@ -207,13 +204,13 @@ def _in_force(section: Section, layers: Sequence[Sequence[DictConfig]]) -> list[
 
 
 def _last_reset(section: Section, layers: Sequence[Sequence[DictConfig]]) -> int:
-    """Returns the number of the first layer that counts: null forgets what earlier layers wrote."""
+    """The first layer that counts, because null forgets what earlier layers wrote."""
     resets = [at for at, layer in enumerate(layers) for each in layer if _value(section, each) == (True, None)]
     return max(resets, default=0)
 
 
 def _owner(config: type[ComponentConfig] | None, name: str) -> type | None:
-    """Returns the class that introduced a key. Two kinds that inherit a key from one class mean the same by it."""
+    # Two kinds that inherit a key from one class mean the same by it, so that its value may pass from one to the other.
     for cls in reversed(config.__mro__ if config else ()):
         if name in getattr(cls, "__dataclass_fields__", {}):
             return cls
@@ -221,7 +218,7 @@ def _owner(config: type[ComponentConfig] | None, name: str) -> type | None:
 
 
 def find_components(config: Config) -> Iterator[tuple[type[Component], ComponentConfig, Site]]:
-    """Yields (class, its section of a complete config, where it stands) for each component that the config uses."""
+    """Yields (class, its section, its site) for each component that a complete config uses."""
     found = {key: attrgetter(key)(config) for key in sections() if attrgetter(key)(config) is not None}
     if "text" not in {getattr(found.get(key), "sees", "") for key in ("backbone", "evaluate.writer")}:
         del found["viewer"]
@@ -232,14 +229,7 @@ def find_components(config: Config) -> Iterator[tuple[type[Component], Component
 def site(
     config: Config, key: str, pictures: Callable[[], Any] = lambda: None, say: Callable[[str], None] = lambda line: None
 ) -> Site:
-    """Returns where the component of a section stands.
-
-    Args:
-        config: The complete config.
-        key: The section, such as `evaluate.generator`.
-        pictures: Opens the image dataset of the run.
-        say: Receives messages for the user about slow steps.
-    """
+    """Returns what a component's section does not say. For `pictures` and `say` see `Site`."""
     # A viewer and a writer are in the processes of the backbone, or take its place.
     pool = {
         "evaluate.generator": TEST_GENERATOR,
@@ -260,7 +250,7 @@ def site(
 
 
 def component_files(config: Config) -> Iterator[tuple[str, str, str]]:
-    """Yields the files and folders that components read: (dotted key, path, `file` or `folder`)."""
+    """Yields what components read: (dotted key, path, `file` or `folder`)."""
     for cls, settings, place in find_components(config):
         for name, path, what in cls.files(settings, place):
             yield f"{place.key}.{name}", path, what

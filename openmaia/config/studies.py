@@ -10,9 +10,9 @@ class EvaluateConfig:
     """`evaluate`: tests on new images whether the descriptions of units are true."""
 
     preset: str = "labels"
-    """How test prompts are written. `labels`: prompts for each label of a description (a phrase that names one thing to
-    which the unit responds), each with a matched neutral prompt; `paper`, `repo`, `pairing`: the protocols of the MAIA
-    papers and their code, whose prompts a language model writes (see `openmaia.evaluation.prompts`)."""
+    """How test prompts are written. `labels`: prompts for each label, each with a matched neutral prompt; `paper`,
+    `repo`, `pairing`: the protocols of the MAIA papers and their code, whose prompts a language model writes (see
+    `openmaia.evaluation.prompts`)."""
     n: int = 10
     """Number of positive images per description, and of neutral ones, up to the first look at the responses. The
     presets paper and pairing always use 7."""

@@ -4,15 +4,15 @@ import difflib
 import re
 from collections.abc import Collection
 
+# Added to the score of a key whose last part fits: the right name in the wrong section.
 SAME_NAME = 0.3
-"""Added to the score of a key whose last part is that of the unknown key: the right name in the wrong section."""
 
+# Keys whose score is at most this much below the best one are suggested as well.
 CLOSE = 0.1
-"""Keys whose score is at most this much below the best one are suggested as well."""
 
 SHOWN = 3
-"""Largest number of suggestions."""
 
+# The words that config keys use, by words that users may write.
 SYNONYMS = {
     "dir": ("paths",),
     "directory": ("paths",),
@@ -40,19 +40,11 @@ SYNONYMS = {
     "neurons": ("units",),
     "top": ("exemplars", "k"),
 }
-"""For words that users may write, the words that config keys use instead."""
 
 
-def suggestions(given: str, known: Collection[str]) -> list[str]:
-    """Returns one to three config keys that a user may have meant by an unknown key, the likeliest first.
-
-    Keys are compared by their spelling and by their words, such as "target" and "name" in "target.name". A shared word
-    counts in any position.
-
-    Args:
-        given: The unknown key.
-        known: All config keys, not empty.
-    """
+def suggest(given: str, known: Collection[str]) -> list[str]:
+    """Returns one to three keys that an unknown one may mean, likeliest first: by spelling, and by shared words in any
+    position. `known` is not empty."""
     words = _words(given)
     meant = words | {word for each in words for word in SYNONYMS.get(each, ())}
 

@@ -1,9 +1,8 @@
 """Says which components use a config key, and refuses a key that the user set and that nothing in the config uses.
 
 A key of a file is judged by the files up to and including its own: a later source may choose another component, and the
-key is then without effect and gets its default (`openmaia config` says so). Keys of the machine in files never are
-refused, because one machine file serves many components. What stands on the command line or in a call is judged by the
-complete config.
+key is then without effect and gets its default (`openmaia config` says so). Machine keys in files are never refused,
+because one machine file serves many components. Overrides are judged by the complete config.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -21,26 +20,24 @@ from openmaia.core.errors import UsageError
 from openmaia.core.paths import user_path
 
 _TASKS = ("description", "published", "bias", "spurious")
-"""The tasks of this package."""
 
 
 @dataclass(frozen=True, slots=True)
 class KeyUse:
-    """A rule: which components use some keys."""
+    """A rule: what uses some keys."""
 
     keys: tuple[str, ...]
-    """Dotted keys, or beginnings of keys that end with a dot."""
+    """Dotted, or beginnings that end with a dot."""
     needs: str
-    """The setting with which the keys are used, such as `backbone.kind=vllm`, for messages."""
+    """With what the keys are used, such as `backbone.kind=vllm`, for messages."""
     chooser: str
-    """The key whose value stands in the way if the keys are not used, such as `backbone.kind`."""
+    """The key whose value stands in the way otherwise, such as `backbone.kind`."""
     is_used: Callable[[Any], bool]
-    """Returns whether a config (a `Config`, or a `DictConfig` with its keys) uses the keys."""
+    """Takes a `Config`, or a `DictConfig` with its keys."""
     excepted: tuple[str, ...] = ()
-    """Keys that the beginnings in `keys` match and that the rule is not about."""
+    """Keys that `keys` match and that the rule is not about."""
 
     def matches(self, key: str) -> bool:
-        """Returns whether the rule is about a dotted key."""
         return any(key == own or (own.endswith(".") and key.startswith(own)) for own in self.keys) and not any(
             key == own or (own.endswith(".") and key.startswith(own)) for own in self.excepted
         )
@@ -53,13 +50,12 @@ def _select(config: Any, key: str) -> Any:
 
 
 def _section(config: Any, key: str) -> Any:
-    """Returns the section of a component. None: it is absent, or a file that has not been merged yet brings it."""
+    """None: it is absent, or a file that has not been merged yet brings it."""
     settings = _select(config, key)
     return None if isinstance(settings, DictConfig) and OmegaConf.is_missing(settings, "kind") else settings
 
 
 def _by(keys: str, chooser: str, *values: str, excepted: str = "") -> KeyUse:
-    """Returns the rule that keys are used if the key `chooser` has one of some values."""
     return KeyUse(
         keys=tuple(keys.split()),
         needs=f"{chooser}={', '.join(values[:-1])}{' or ' * (len(values) > 1)}{values[-1]}",
@@ -86,9 +82,9 @@ def _has_judge(config: Any) -> bool:
 
 
 def _may_be_several(config: Any, section: str, role: str) -> bool:
-    """Returns whether the size of a pool has an effect: it has none, or its default, if the model is on a server."""
     pool, settings = _select(config, f"pools.{role}"), _section(config, section)
     is_served = settings is not None and _component(section, settings).is_served
+    # On a server the size has no effect; its default is no mistake.
     return not is_served or ((pool.min_replicas, pool.num_gpus) == (1, 0) and pool.max_replicas <= 1)
 
 
@@ -102,7 +98,6 @@ def _is_repeatable(config: Any, section: str) -> bool:
 
 
 def _backbone(keys: str, needs: str, test: Callable[[type[Component]], bool], excepted: str = "") -> KeyUse:
-    """Returns the rule that keys are used if the component of the section `backbone` passes a test."""
     return KeyUse(
         keys=tuple(keys.split()),
         needs=needs,
@@ -177,8 +172,9 @@ USES: tuple[KeyUse, ...] = (
     KeyUse(("ray.wait_seconds",), "ray.address of a running cluster", "ray.address", lambda c: c.ray.address != "local"),
     _by("tracking.", "tracking.kind", "wandb", excepted="tracking.kind"),
 )  # fmt: skip
-"""The rules. A key that no rule is about is used by every component."""
+"""A key that no rule is about is used by every component."""
 
+# The keys, or beginnings of keys, that a command or function does not use.
 _COMMANDS = {
     "openmaia run": ("bias.", "spurious."),
     "openmaia.sweep": ("bias.", "spurious.", "job."),
@@ -201,35 +197,27 @@ _COMMANDS = {
     "openmaia submit kuberay": ("job.runtime_env.",),
     "openmaia submit ray": ("job.nodes", "job.cpus", "job.gpus", "job.memory_gb", "job.hours", "job.head_"),
 }
-"""For each command and Python function, the keys, or beginnings of keys, that it does not use."""
 
 _SWEEPS = "openmaia run and openmaia.sweep"
+# What uses the keys in _COMMANDS. The first beginning that fits counts.
 _USERS = {
     **dict.fromkeys(("ray.", "tracking.", "retries", "replicates", "pools.", "sandbox."), _SWEEPS),
     **{"bias.": "openmaia bias", "spurious.": "openmaia spurious"},
     **{"job.head_": "openmaia submit kuberay", "job.runtime_env.": "openmaia submit ray"},
     "job.": "openmaia submit slurm and openmaia submit kuberay",
 }
-"""For beginnings of the keys in _COMMANDS, what uses them. The first that fits counts."""
 
 
 def can_do(backbone: type[Component], task: str) -> bool:
-    """Returns whether a backbone can do a task. Only language models and people read prompts of the user.
-
-    The result is True for a task that does not exist, which is another mistake.
-    """
+    """Returns whether a backbone can do a task. Only language models and people read prompts of the user. True for a
+    task that does not exist, which is another mistake."""
     if backbone.tasks is None or task in backbone.tasks:
         return True
     return not (task in _TASKS or (user_path(task) / "user.md").is_file())
 
 
 def is_machine_key(key: str, kinds: Kinds) -> bool:
-    """Returns whether a key says where and with how many processes a run is executed, and not what is measured.
-
-    Args:
-        key: The dotted key.
-        kinds: The kind of each component.
-    """
+    """Returns whether a key may change on resume."""
     return key.split(".")[0] in MACHINE_SECTIONS or is_components_machine_key(key, kinds)
 
 
@@ -239,8 +227,8 @@ def rules_of(key: str) -> tuple[KeyUse, ...]:
     return tuple(rule for rule in USES if rule.matches(key))
 
 
-def unused(keys: Iterable[str], config: Any) -> dict[str, KeyUse]:
-    """Returns those of some keys that a config does not use, each with the rule that says so."""
+def find_unused(keys: Iterable[str], config: Any) -> dict[str, KeyUse]:
+    """Returns those keys that a config does not use, with the rule that says so."""
     found: dict[str, KeyUse] = {}
     for key in keys:
         if rule := next((rule for rule in rules_of(key) if not rule.is_used(config)), None):
@@ -249,7 +237,7 @@ def unused(keys: Iterable[str], config: Any) -> dict[str, KeyUse]:
 
 
 def chosen(rule: KeyUse, config: Any) -> str:
-    """Returns the setting that stands in the way of keys, such as `backbone.kind=openai`."""
+    """Returns the setting that stands in the way, such as `backbone.kind=openai`."""
     value = _select(config, rule.chooser)
     if rule.chooser in sections():
         return f"{rule.chooser}=null" if value is None else f"{rule.chooser}.kind={value.kind}"
@@ -257,14 +245,9 @@ def chosen(rule: KeyUse, config: Any) -> str:
 
 
 def refuse(keys: Iterable[str], config: Any) -> None:
-    """Checks that a config uses keys that the user set.
-
-    Raises:
-        UsageError: It does not use some of them. The message names them, the components that cannot use them, and what
-            can.
-    """
+    """Refuses keys that a config does not use. The UsageError names them, what cannot use them, and what can."""
     reasons: dict[tuple[str, str], list[str]] = {}
-    for key, rule in unused(keys, config).items():
+    for key, rule in find_unused(keys, config).items():
         reasons.setdefault((chosen(rule, config), rule.needs), []).append(key)
     if reasons:
         raise UsageError(
@@ -277,15 +260,8 @@ def refuse(keys: Iterable[str], config: Any) -> None:
 
 
 def refuse_of_command(command: str, keys: Sequence[str]) -> None:
-    """Checks that a command uses keys that were set on its command line, or a Python function those in its call.
-
-    Args:
-        command: Such as `openmaia investigate`, or `openmaia.investigate` for the function.
-        keys: The dotted keys.
-
-    Raises:
-        UsageError: It does not use one of them.
-    """
+    """Refuses dotted keys that a command, such as `openmaia investigate`, or a function, such as
+    `openmaia.investigate`, does not use. Raises UsageError."""
     if wrong := [key for key in keys if key.startswith(_COMMANDS.get(command, ()))]:
         users = dict.fromkeys(next(text for start, text in _USERS.items() if key.startswith(start)) for key in wrong)
         raise UsageError(

@@ -1,4 +1,4 @@
-"""What is looked at before a run starts: a check has a result, and what remedies it."""
+"""The result of looking at one thing before a run starts."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -8,27 +8,27 @@ from openmaia.core.secrets import redacted
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """The result of one check."""
+    """A finding, and what remedies it."""
 
     state: Literal["ok", "note", "missing"]
     """note: the run may still work; missing: it would fail."""
     message: str
-    """What was found and, if there is a problem, the command or the setting that solves it."""
+    """What was found and, if it is a problem, the command or the setting that solves it."""
 
     def __post_init__(self):
         object.__setattr__(self, "message", redacted(self.message))
 
 
 def ok(message: str) -> Check:
-    """Returns a check that was passed."""
+    """What was looked at is as it should be."""
     return Check("ok", message)
 
 
 def note(message: str) -> Check:
-    """Returns a check that found something with which the run may still work."""
+    """The run may still work."""
     return Check("note", message)
 
 
 def missing(message: str) -> Check:
-    """Returns a check that found something without which the run would fail."""
+    """The run would fail."""
     return Check("missing", message)

@@ -72,11 +72,11 @@ ALIASES: Mapping[str, Mapping[str, str]] = {
         "none": "openmaia.evaluation.judging.detector:NoJudge",
     },
 }
-"""The class of each kind, by role. The first kind of a role is its default."""
+"""By role. The first kind of a role is its default."""
 
 
 def machine(default: Any) -> Any:
-    """Returns a config field that says where and how fast a component runs. It may change when a run is resumed."""
+    """Returns a config field that may change when a run is resumed: it says where or how fast, not what is measured."""
     if isinstance(default, (list, dict)):
         return field(default_factory=lambda: cast(Any, default).copy(), metadata={"machine": True})
     return field(default=default, metadata={"machine": True})
@@ -198,14 +198,14 @@ ROLES: Mapping[str, type[ComponentConfig]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Site:
-    """Where a component stands: what its own section of the config does not say."""
+    """What a component's own section of the config does not say."""
 
     key: str
     """The section, such as `evaluate.generator`, for messages."""
     pool: str = ""
     """The name of the pool whose replicas hold it."""
     gpus: float = 0.0
-    """GPUs of a replica."""
+    """GPUs of each replica."""
     cache: Path = Path()
     """The folder of downloads."""
     pictures: Callable[[], Any] = lambda: None
@@ -215,7 +215,6 @@ class Site:
     generator: GeneratorConfig | None = None
     """For an editor: the generator whose images it edits."""
     target: "TargetConfig | None" = None
-    """The network under study."""
     waits: bool = False
     """Whether the program waits for a server that is slow or overloaded: that is then a note and no error."""
 
@@ -261,7 +260,7 @@ class Component:
 
     @staticmethod
     def problems(config: Any, site: Site) -> Iterator[str]:
-        """Yields what is wrong with the values of a config. Called at every load: looks at nothing but the values."""
+        """Yields what is wrong with the values of a config. Called at every load: looks at nothing else."""
         yield from ()
 
     @staticmethod
@@ -281,7 +280,7 @@ class Component:
 
     @staticmethod
     def modules(config: Any, site: Site) -> Iterator[tuple[str, str]]:
-        """Yields the code of the user that its config names: (key, `package.module:attribute`)."""
+        """Yields the code of the user that the config names: (key, `package.module:attribute`)."""
         yield from ()
 
     @staticmethod
@@ -321,7 +320,6 @@ class Component:
 
     @staticmethod
     def gpu_use(config: Any) -> GpuUse:
-        """Returns how a replica uses its GPUs."""
         return GpuUse()
 
     @staticmethod
@@ -346,11 +344,8 @@ class TargetComponent(Component):
 
     @classmethod
     def outline(cls, config: Any, site: Site) -> TargetInfo | None:
-        """Returns what is known without loading weights. Its digest may be empty. None: nothing is known.
-
-        Raises:
-            UsageError: What the config names, such as a layer, does not exist.
-        """
+        """Returns what is known without loading weights: the digest may be empty, None is nothing. Raises UsageError
+        for an unknown layer."""
         return None
 
     @classmethod
@@ -366,10 +361,8 @@ class TargetComponent(Component):
 
     @staticmethod
     def truths(config: Any, info: TargetInfo) -> Mapping[Unit, tuple[str, ...]]:
-        """Returns what units are known to respond to: the texts of which each names something that excites the unit.
-
-        By default these are the names of classes.
-        """
+        """Returns what units are known to respond to. Each text names one thing that excites the unit. By default the
+        classes."""
         # ImageNet's names explain homonyms in brackets: "drake (male duck)".
         names = [re.sub(r"\s*\(.*?\)", "", each).strip() for each in info.classes]
         return {Unit(target=info.name, layer=OUTPUT, index=n): (each,) for n, each in enumerate(names) if each}
@@ -386,20 +379,18 @@ class TargetComponent(Component):
 
     @staticmethod
     def library_weights(config: Any) -> str:
-        """Returns the name of the network whose weights torchvision or timm provides. Empty if they come from elsewhere."""
+        """Returns the name of the network whose weights torchvision or timm provides. Empty if neither does."""
         return ""
 
     @staticmethod
     def exemplar_facts(config: Any) -> Mapping[str, Any]:
-        """Returns what exemplars depend on, besides what `info` says. Stored exemplars of something else are refused.
-
-        By default these are all keys, and the source of a class of the user.
-        """
+        """Returns what exemplars depend on besides `info`. Stored ones of something else are refused. By default all
+        keys, and a user's source."""
         return {"component": identity(config)}
 
     @staticmethod
     def published_name(config: Any) -> str:
-        """Returns the name under which publications may report on it. Empty if it is not what they studied."""
+        """Returns the name under which publications report on it. Empty if it is not what they studied."""
         return ""
 
 
@@ -415,8 +406,6 @@ def component(role: str, kind: str, key: str = "") -> type[Component]:
     """Returns the class of a kind.
 
     Args:
-        role: Such as "generator".
-        kind: An alias, or `package.module:Class`, which is imported.
         key: The config section, for messages. Empty: the role.
 
     Raises:
@@ -441,7 +430,7 @@ def component(role: str, kind: str, key: str = "") -> type[Component]:
 
 
 def config_class(found: type[Component], role: str) -> type[ComponentConfig] | None:
-    """Returns the config of a component: its own, or that of the role. None if it is the config of another role."""
+    """Returns a component's own config, or that of its role. None if its own belongs to another role."""
     own = found.Config
     if own is ComponentConfig:
         return ROLES[role]
@@ -449,26 +438,24 @@ def config_class(found: type[Component], role: str) -> type[ComponentConfig] | N
 
 
 def of_config(config: Any, key: str = "") -> type[Component]:
-    """Returns the class of the component that a section of a config describes."""
+    """Returns the class of the component that a config section describes."""
     return component(cast(Any, type(config)).role, config.kind, key)
 
 
 def build(config: ComponentConfig, site: Site) -> Any:
-    """Loads the component that a section of a config describes. Raises UsageError as `Component.build`."""
+    """Loads the component that a config section describes. Raises UsageError as `Component.build`."""
     return of_config(config, site.key).build(config, site)
 
 
 def stored(section: Mapping[str, Any], role: str) -> tuple[type[Component], Any] | None:
-    """Returns (class, config) of a component by the section of a stored config.
-
-    None for a component of the user, whose class is not imported.
-    """
+    """Reads the section of a stored config. None for a component of the user: opening a run imports nothing that it
+    names."""
     kind = str(section.get("kind"))
     return (component(role, kind), SimpleNamespace(**section)) if kind in ALIASES[role] else None
 
 
 def stored_remark(section: Mapping[str, Any], role: str) -> str:
-    """Returns what readers of results should know about a component, by the section of a stored config."""
+    """Returns `Component.remark` for the section of a stored config."""
     found = stored(section, role)
     return found[0].remark(found[1]) if found else ""
 
@@ -511,7 +498,7 @@ def _source_digest(found: type) -> str:
 
 
 def _folder(cls: type) -> str:
-    """Returns the folder from which a class of the user was imported. Empty for a class of ours."""
+    # The folder from which a class of the user was imported; empty for a class of ours.
     path = getattr(sys.modules.get(cls.__module__), "__file__", None)
     if cls.__module__.startswith("openmaia.") or not path:
         return ""

@@ -7,25 +7,18 @@ from typing import Any, cast
 
 import yaml
 
-MAX_JSON = 256 * 2**20
-"""Largest JSON document in bytes (in characters, if it is given as a text)."""
+MAX_JSON = 256 * 2**20  # bytes; characters of a text
 
-MAX_YAML = 4 * 2**20
-"""Largest YAML document in bytes (in characters, if it is given as a text)."""
+MAX_YAML = 4 * 2**20  # likewise
 
+# Code that copies or prints a document calls itself at each level.
 MAX_DEPTH = 100
-"""Deepest nesting of lists and mappings. Code that copies or prints a document calls itself at each level."""
 
-MAX_NODES = 50_000
-"""Largest number of values in a YAML document, in which each alias counts as all that it stands for."""
+MAX_NODES = 50_000  # values of a YAML document, each alias written out
 
 
 def parse_json(data: bytes | str) -> Any:
-    """Parses a JSON document.
-
-    Raises:
-        ValueError: It is no JSON, too large or too deeply nested.
-    """
+    """Parses a JSON document. Raises ValueError if it is none, too large or too deep."""
     if len(data) > MAX_JSON:
         raise ValueError(f"it has {len(data):,} bytes, and at most {MAX_JSON:,} are read")
     try:
@@ -56,8 +49,7 @@ def _items(value: Any) -> Sequence[Any]:
 
 
 class _Loader(yaml.SafeLoader):
-    """The loader of PyYAML for plain values, which refuses deep nesting before it has scanned all of it."""
-
+    # Counted while parsing: PyYAML would otherwise recurse through all of a deep document before it could be refused.
     depth = 0
 
     def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
@@ -70,11 +62,8 @@ class _Loader(yaml.SafeLoader):
 
 
 def parse_yaml(data: bytes | str) -> Any:
-    """Parses a YAML document; None if it is empty.
-
-    Raises:
-        ValueError: It is no YAML, too large, too deeply nested, or its aliases stand for too much.
-    """
+    """Parses a YAML document; None if it is empty. Raises ValueError if it is none, too large, too deep, or its aliases
+    expand too far."""
     documents = parse_yaml_documents(data)
     if len(documents) > 1:
         raise ValueError(f"it holds {len(documents)} documents, and one is expected")
@@ -89,11 +78,8 @@ def parse_yaml_documents(data: bytes | str) -> list[Any]:
 
 
 def compose_yaml(data: bytes | str) -> yaml.Node | None:
-    """Returns the nodes of a YAML document, whose values are as they are written; None if it is empty.
-
-    Raises:
-        ValueError: As `parse_yaml`.
-    """
+    """Returns the nodes of a YAML document, whose values are as written; None if it is empty. Raises ValueError as
+    `parse_yaml`."""
     with _loading(data) as loader:
         return next(_nodes(loader), None)
 
@@ -123,7 +109,6 @@ def _nodes(loader: _Loader) -> Iterator[yaml.Node]:
 
 
 def _check_expansion(root: yaml.Node) -> None:
-    """Raises ValueError if a document is too deep, or too large with its aliases written out."""
     sizes: dict[int, tuple[int, int]] = {}
     _measure(root, sizes, set())
     if sizes[id(root)][0] > MAX_NODES:
@@ -131,7 +116,7 @@ def _check_expansion(root: yaml.Node) -> None:
 
 
 def _measure(node: yaml.Node, sizes: dict[int, tuple[int, int]], above: set[int]) -> tuple[int, int]:
-    """Returns the number of values that a node stands for, and how deep they are nested."""
+    """Returns the number of values that a node stands for, and their depth."""
     if (known := sizes.get(id(node))) is not None:
         return known
     if id(node) in above:

@@ -1,4 +1,4 @@
-"""The exceptions of OpenMAIA. The type tells whose fault an error is, and whether the unit under study stays pending.
+"""The exceptions of OpenMAIA. The type tells whose fault an error is, and whether the unit stays pending.
 
 A pending unit is investigated when the run is resumed. Every class takes one message and an optional detail, because
 Ray pickles exceptions, and pickling breaks exceptions that require more arguments.
@@ -12,7 +12,7 @@ class OpenMaiaError(Exception):
 
     Args:
         message: What went wrong, in one or two sentences.
-        detail: More about the cause, such as a traceback or the output of a process. None if there is nothing to add.
+        detail: Such as a traceback or the output of a process.
     """
 
     def __init__(self, message: str, *, detail: str | None = None):
@@ -36,11 +36,7 @@ class UsageError(OpenMaiaError, ValueError):
 
 
 class ServiceError(OpenMaiaError):
-    """A model failed: the network under study, the image generator or editor, or the model that plays the agent.
-
-    The agent never sees the error. In a run, the unit under study stays pending: it is investigated when the run is
-    resumed.
-    """
+    """A service failed. The agent never sees the error, and the unit stays pending."""
 
 
 class ServiceUnavailable(ServiceError):
@@ -48,26 +44,17 @@ class ServiceUnavailable(ServiceError):
 
 
 class HostDead(ServiceError):
-    """A process that holds a model can no longer answer requests, for example because its GPU failed.
-
-    On Ray, the process is replaced and the request is repeated. If processes fail repeatedly over the same request, the
-    request fails with a ServiceError.
-    """
+    """A replica can no longer answer, for example because its GPU failed. It is replaced and the request repeated; if
+    replicas die repeatedly over one request, that request fails with a ServiceError."""
 
 
 class ToolError(OpenMaiaError):
-    """The agent's code called a tool with invalid arguments, or a tool that the user added failed.
-
-    A tool is a function that the agent's code can call, such as `tools.text2image`. The agent sees the error as an
-    exception in its code.
-    """
+    """The agent's code called a tool with invalid arguments, or a tool of the user failed. The agent sees it as an
+    exception in its code."""
 
 
 class SandboxError(OpenMaiaError):
-    """The sandbox, an isolated process for the agent's code, could not be started.
-
-    In a run, the unit under study stays pending: it is investigated when the run is resumed.
-    """
+    """The sandbox could not be started. The unit stays pending."""
 
 
 class StoreError(OpenMaiaError):
@@ -75,21 +62,14 @@ class StoreError(OpenMaiaError):
 
 
 class ReplayDiverged(OpenMaiaError):
-    """An agent's experiments gave another output when they were repeated.
-
-    If the process of the agent's code is lost, for example in a crash, the completed experiments are repeated to
-    restore their variables. After this error, the investigation starts again from its first turn.
-    """
+    """An agent's experiments gave another output when they were repeated to restore their variables, after their
+    process was lost. The investigation then starts again from its first turn."""
 
 
 def session_object_error(key: str, instead: str) -> UsageError:
-    """Returns the error for a config value that stands for a Python object which this process does not have.
-
-    Users of the Python API can pass an object, such as a network, to OpenMAIA. The config then only says that there is
-    such an object. If another process loads this config, it cannot build the object.
+    """Returns the error for a config value that stands for an object passed in Python, which this process lacks.
 
     Args:
-        key: The config key.
         instead: What to set instead, for the message.
     """
     return UsageError(

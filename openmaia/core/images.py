@@ -1,5 +1,4 @@
-"""A type for encoded images, which records the dataset images that an image contains, and functions on pixels and
-masks."""
+"""Encoded images, and functions on pixels and masks."""
 
 import hashlib
 import io
@@ -17,37 +16,34 @@ from PIL import Image
 Pixels = npt.NDArray[np.uint8]
 
 Mask = npt.NDArray[np.bool_]
-"""Shape (height, width). True for the pixels at which the unit's activation exceeds its threshold."""
+"""Shape (height, width). True where the unit's activation exceeds its threshold."""
 
 ViewBox = tuple[float, float, float, float]
-"""The part of an image that a network sees after its preprocessing, which may crop: left, top, right, bottom in pixels of
-the image."""
+"""The part of an image that a network sees after its preprocessing, which may crop: left, top, right, bottom in pixels
+of the image."""
 
 PixelBox = tuple[int, int, int, int]
 """A ViewBox in whole pixels."""
 
 
 class Rendering(StrEnum):
-    """The way in which an image shows the mask of a unit, the region where the unit responds.
-
-    Either the area outside the mask is darkened to a quarter of its brightness, or the mask's edge is drawn in red.
-    """
+    """How an image shows a mask: outside darkened to a quarter of its brightness, or edge drawn in red."""
 
     DARKEN = "darken"
     OUTLINE = "outline"
 
 
 MAX_PIXELS = 64_000_000
-"""Images with more pixels are refused before they are decoded."""
+"""Larger images are refused before they are decoded."""
 
+# Not all that Pillow knows: for some, such as EPS, it starts external programs.
 FORMATS = ("PNG", "JPEG", "WEBP", "GIF", "BMP", "TIFF", "PPM")
-"""Formats that are decoded. Others are refused, because Pillow starts external programs for some, such as EPS."""
 
 RED = np.array([255, 0, 0], dtype=np.uint8)
 PNG = b"\x89PNG\r\n\x1a\n"
 
+# What Pillow's decoders raise for damaged files, besides ValueError.
 _DECODING = (OSError, SyntaxError, EOFError, struct.error, ArithmeticError, LookupError, Image.DecompressionBombError)
-"""Exceptions that Pillow's decoders raise for damaged files, besides ValueError."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,14 +51,13 @@ class EncodedImage:
     """An RGB image that can be sent to other processes."""
 
     data: bytes
-    """Losslessly encoded: PNG or WebP."""
+    """PNG or lossless WebP."""
     sources: tuple[str, ...] = ()
-    """Digests of the dataset images whose pixels are in this image. With them one can check that a description was not
-    tested on images that the agent has seen."""
+    """Digests of the dataset images whose pixels are in this image: a description must not be tested on what the agent
+    has seen."""
     recipe: str = ""
-    """The scene (figures and background) from which the image was drawn, as JSON. Only the collage generator and the
-    collage editor draw scenes: they compose images of cut-outs, photographs, patterns and colours, without a model. The
-    editor needs the scene to change the image, and agents never see it. Empty for all other images."""
+    """The scene that the image was drawn from, as JSON, for an editor that changes scenes. Never shown to agents. Empty
+    for other images."""
 
     @classmethod
     def of(
@@ -72,10 +67,7 @@ class EncodedImage:
 
         Args:
             pixels: RGB, shape (height, width, 3), uint8.
-            sources: Digests of the dataset images whose pixels are in the image.
-            recipe: The scene from which the collage generator or editor drew the image, as JSON. Empty for all other
-                images.
-            for_keeping: Whether to encode for storage, which gives fewer bytes.
+            for_keeping: Whether to encode for storage, which takes longer and gives fewer bytes.
         """
         buffer = io.BytesIO()
         image = Image.fromarray(pixels)
@@ -91,44 +83,43 @@ class EncodedImage:
 
     @property
     def png(self) -> bytes:
-        """The image as the bytes of a PNG file. It is encoded again if `data` has another format."""
+        """The bytes of a PNG file. Encodes again if `data` has another format."""
         return self.data if self.data.startswith(PNG) else EncodedImage.of(self.decoded()).data
 
     @property
     def size(self) -> tuple[int, int]:
-        """Width and height in pixels. Only the header is read."""
+        """Width and height. Reads the header only."""
         with Image.open(io.BytesIO(self.data), formats=FORMATS) as image:
             return image.size
 
     def packed(self) -> "EncodedImage":
-        """Returns the image losslessly encoded as WebP for storage, without decoding it if it is encoded so already."""
+        """Returns the image as lossless WebP for storage. Decodes it only if it is encoded otherwise."""
         if self.data[:4] == b"RIFF" and self.data[12:16] == b"VP8L":
             return self
         return EncodedImage.of(self.decoded(), self.sources, self.recipe, for_keeping=True)
 
     @cached_property
     def pixels(self) -> Pixels:
-        """RGB pixels, shape (height, width, 3), uint8, read-only. They stay in memory as long as the image."""
+        """RGB, shape (height, width, 3), uint8, read-only. Stays in memory as long as the image."""
         array = np.asarray(decode(self.data))
         array.flags.writeable = False
         return array
 
     def decoded(self) -> Pixels:
-        """Returns the same array as `pixels`, but does not keep it in memory: an investigation holds many images."""
+        """Returns the array `pixels`, but does not keep it in memory: an investigation holds many images."""
         kept = self.__dict__.get("pixels")
         return np.asarray(decode(self.data)) if kept is None else kept
 
     @cached_property
     def digest(self) -> str:
-        """SHA-256 of the shape and the pixels in hexadecimal. It does not depend on the encoding."""
+        """SHA-256 of shape and pixels in hexadecimal, whatever the encoding."""
         return digest(self.decoded())
 
     def __getstate__(self) -> dict[str, object]:
-        """Returns the state for pickling: without the decoded pixels, and with the digest if it has been computed."""
+        # Decoded pixels would travel uncompressed; the digest is dear to compute, and small.
         return {key: value for key, value in self.__dict__.items() if key != "pixels"}
 
     def pil(self) -> Image.Image:
-        """Returns the image as a Pillow image."""
         return Image.fromarray(self.decoded())
 
     def webp(self, quality: int = 90) -> bytes:
@@ -139,16 +130,13 @@ class EncodedImage:
 
 
 def digest(pixels: Pixels) -> str:
-    """Returns the SHA-256 of the shape and the pixels of an image in hexadecimal."""
+    """Returns the SHA-256 of shape and pixels in hexadecimal."""
     return hashlib.sha256(repr(pixels.shape).encode() + np.ascontiguousarray(pixels).tobytes()).hexdigest()
 
 
 def decode(data: bytes) -> Image.Image:
-    """Decodes an image file in one of FORMATS to RGB.
-
-    Raises:
-        ValueError: The data are not an image, are truncated, or have more than MAX_PIXELS pixels.
-    """
+    """Decodes a file in one of FORMATS to RGB. Raises ValueError if it is no image, truncated, or larger than
+    MAX_PIXELS."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", Image.DecompressionBombWarning)
@@ -165,21 +153,14 @@ def decode(data: bytes) -> Image.Image:
 
 
 def has_unknown_range(image: Image.Image) -> bool:
-    """Returns whether the pixels are 32-bit integers or floats, so that it is unknown which value means white.
-
-    16-bit PGM files are an exception: Pillow reads them as 32-bit integers, but their range is known.
-    """
+    """Returns whether pixels are 32-bit integers or floats, so that nobody knows which value is white."""
+    # Pillow reads 16-bit PGM files as 32-bit integers, but their range is known.
     return image.mode == "F" or (image.mode == "I" and image.format != "PPM")
 
 
 def flatten(image: Image.Image, background: tuple[int, int, int] = (255, 255, 255)) -> Image.Image:
-    """Converts an image of any mode to RGB.
-
-    Transparent areas show the background, 16-bit values are scaled to 8 bits, and an animation is reduced to one frame.
-
-    Raises:
-        ValueError: The pixels have 32 bits (see `has_unknown_range`).
-    """
+    """Converts any mode to RGB. Transparency shows the background, 16 bits become 8, an animation its first frame.
+    Raises ValueError for 32 bits, see `has_unknown_range`."""
     if has_unknown_range(image):
         raise ValueError("has 32 bits per pixel, whose range is unknown; save it with 8 or 16 bits")
     if image.mode.startswith("I"):
@@ -193,11 +174,8 @@ def flatten(image: Image.Image, background: tuple[int, int, int] = (255, 255, 25
 
 
 def upsample(small: npt.NDArray[np.floating], height: int, width: int) -> npt.NDArray[np.float32]:
-    """Resizes an activation map of shape (h, w) to (height, width).
-
-    Enlarging is bilinear with half-pixel centres and clamped borders, as in `torch.nn.functional.interpolate`. A map
-    that is larger than the output is reduced by averaging.
-    """
+    """Resizes a map of shape (h, w): bilinear with half-pixel centres, as `torch.nn.functional.interpolate`; to a
+    smaller size by averaging."""
     source = Image.fromarray(np.ascontiguousarray(small, dtype=np.float32))
     if small.shape[0] > height or small.shape[1] > width:
         return np.asarray(source.resize((width, height), Image.Resampling.BOX))
@@ -210,29 +188,20 @@ def whole(pixels: Pixels) -> ViewBox:
 
 
 def seen_part(size: tuple[int, int], box: ViewBox) -> PixelBox | None:
-    """Returns the part of an image that a network sees in whole pixels, or None if this is the whole image.
-
-    Args:
-        size: Width and height of the image.
-        box: The part.
-    """
+    """Rounds a box to whole pixels. None if it is the whole image, whose `size` is (width, height)."""
     left, top, right, bottom = (round(edge) for edge in box)
     return None if (left, top, right, bottom) == (0, 0, *size) else (left, top, right, bottom)
 
 
-def unit_mask(
+def compute_mask(
     size: tuple[int, int], activations: npt.NDArray[np.floating] | None, box: ViewBox, threshold: float
 ) -> Mask | None:
-    """Returns the mask of the pixels at which a unit's activation exceeds its threshold.
+    """Returns the mask of a whole image. None without a map.
 
     Args:
         size: Width and height of the image on which the unit was measured.
-        activations: The unit's activation map, shape (h, w). None if its layer has no spatial dimensions.
+        activations: The map, shape (h, w). None if the layer has no spatial dimensions.
         box: The part of the image that the map covers.
-        threshold: The activation above which a position belongs to the unit's mask.
-
-    Returns:
-        The mask of the whole image, or None without an activation map.
     """
     if activations is None:
         return None
@@ -242,8 +211,8 @@ def unit_mask(
     return mask
 
 
-def framed(pixels: Pixels, seen: PixelBox) -> Pixels:
-    """Draws a white line inside the edge of a part of an image, on a copy of the image."""
+def draw_frame(pixels: Pixels, seen: PixelBox) -> Pixels:
+    """Draws a white line inside the edge of a part, on a copy of the image."""
     left, top, right, bottom = seen
     copy = pixels.copy()
     for line in (
@@ -256,27 +225,14 @@ def framed(pixels: Pixels, seen: PixelBox) -> Pixels:
     return copy
 
 
-def rendered(pixels: Pixels, mask: Mask, rendering: Rendering) -> Pixels:
-    """Returns a copy of an image that shows a mask in the given style.
-
-    Args:
-        pixels: RGB, shape (height, width, 3).
-        mask: The region in which a unit responds.
-        rendering: Whether the outside of the mask is darkened, or the edge of the mask is drawn.
-    """
-    return darken_outside(pixels, mask) if rendering is Rendering.DARKEN else outlined(pixels, mask)
+def render_mask(pixels: Pixels, mask: Mask, rendering: Rendering) -> Pixels:
+    """Returns a copy of an image, shape (height, width, 3), that shows a mask."""
+    return darken_outside(pixels, mask) if rendering is Rendering.DARKEN else draw_outline(pixels, mask)
 
 
-def outlined(pixels: Pixels, mask: Mask, thickness: int = 2) -> Pixels:
-    """Draws the edge of a mask in red on a copy of an image.
-
-    The line lies inside the mask. It is also drawn where the mask touches the border of the image.
-
-    Args:
-        pixels: RGB, shape (height, width, 3).
-        mask: Shape (height, width).
-        thickness: Width of the line in pixels.
-    """
+def draw_outline(pixels: Pixels, mask: Mask, thickness: int = 2) -> Pixels:
+    """Draws the edge of a mask in red on a copy of an image: inside the mask, and along the image's border where it
+    touches it."""
     inside = np.pad(mask, 1)
     for _ in range(thickness):
         inside = (
@@ -286,5 +242,5 @@ def outlined(pixels: Pixels, mask: Mask, thickness: int = 2) -> Pixels:
 
 
 def darken_outside(pixels: Pixels, mask: Mask) -> Pixels:
-    """Returns a copy of an image in which the area outside a mask of shape (height, width) is a quarter as bright."""
+    """Returns a copy of an image that is a quarter as bright outside a mask of shape (height, width)."""
     return np.where(mask[..., None], pixels, pixels // 4).astype(np.uint8)

@@ -1,4 +1,4 @@
-"""Imports objects that a user names, from installed packages and from the current folder."""
+"""Imports objects that a user names, from installed packages and the current folder."""
 
 import importlib
 import os
@@ -10,20 +10,15 @@ from openmaia.core.errors import UsageError
 
 
 def add_folder(folder: str) -> None:
-    """Lets this process import the modules of a folder, before those of installed packages, as `python -m` does.
-
-    Args:
-        folder: An absolute path. In a worker process it is the folder in which the user started the command.
-    """
+    """Lets this process import the modules of a folder (an absolute path) before installed ones, as `python -m` does.
+    In workers: the folder in which the user started the command."""
     if folder not in sys.path:
         sys.path.insert(0, folder)
 
 
 def has_module(name: str) -> bool:
-    """Returns whether `import_object` would find the module in "package.module:attribute". Does not import it.
-
-    The packages that contain it are imported.
-    """
+    """Returns whether `import_object` would find the module of "package.module:attribute". Imports only the packages
+    above it."""
     module = name.partition(":")[0]
     add_folder(os.getcwd())
     try:
@@ -33,15 +28,11 @@ def has_module(name: str) -> bool:
 
 
 def import_object(name: str, key: str, otherwise: str = "") -> Any:
-    """Imports an object by its name. Modules of the current folder are found, too.
+    """Imports "package.module:attribute", also from the current folder.
 
     Args:
-        name: The object, as "package.module:attribute".
-        key: The config key whose value is the name, for error messages.
-        otherwise: Text about other values that the key accepts. It is appended to error messages.
-
-    Returns:
-        The object.
+        key: The config key whose value is the name, for messages.
+        otherwise: About other values that the key accepts. Appended to messages.
 
     Raises:
         UsageError: There is no such module or attribute, or the module fails while it is imported.

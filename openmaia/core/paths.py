@@ -7,10 +7,7 @@ from openmaia.core.errors import UsageError
 
 
 def user_path(given: str) -> Path:
-    """Returns a path that a user gave, with `~` replaced by the home directory.
-
-    Raises UsageError if no file can have this path, or if it begins with the name of a user who does not exist.
-    """
+    """Expands `~`. Raises UsageError if no file can have this path, or `~` names a user who does not exist."""
     if "\0" in given:
         raise UsageError(f"{given!r} is no path: it has a null character")
     try:
@@ -20,20 +17,14 @@ def user_path(given: str) -> Path:
 
 
 def file_and_part(given: str) -> tuple[Path, str]:
-    """Returns the path of a file, and the part of its content that `PATH#PART` names.
-
-    The part is empty if none is given, or if a file has the whole text as its name.
-    """
+    """Splits `PATH#PART`. The part is empty if there is none, or if a file has the whole text as its name."""
     path = user_path(given)
     before, mark, part = given.rpartition("#")
     return (path, "") if not mark or path.exists() else (user_path(before), part)
 
 
 def nearest_existing(path: Path) -> Path:
-    """Returns the path itself if it exists, and its nearest existing parent otherwise.
-
-    A path that this process may not access, or that is too long, counts as missing.
-    """
+    """Returns the path, or its nearest parent that exists. One that is too long or not accessible counts as missing."""
     return next(folder for folder in (path, *path.absolute().parents) if os.path.exists(folder))
 
 

@@ -18,31 +18,28 @@ from typing import Any, cast
 from urllib.parse import parse_qsl, quote, unquote, urlsplit
 
 MARK = "***"
-"""Stands for a secret part of a URL."""
 
+# Options of pyarrow in the URL of a store. All others are taken for secrets, and the whole query of an https URL.
 STORE_OPTIONS = (
     *("region", "scheme", "endpoint_override", "allow_delayed_open", "allow_bucket_creation", "allow_bucket_deletion"),
     *("force_virtual_addressing", "tls_ca_file_path", "retry_limit_seconds", "project_id", "enable_tls"),
 )
-"""Options of pyarrow in the URL of a store. All others are taken for secrets. https URLs have none: their whole query is."""
 
+# Shorter values occur in other words, and are no secrets.
 SHORTEST = 6
-"""Values with fewer characters are not replaced in texts: they occur in other words, and are no secrets."""
 
 _URL = re.compile(r"(?i)\b([a-z][a-z0-9+.-]*)://([^\s'\"<>`]*)")
 _USER = re.compile(r"^[^/?#@]*@")
 _QUERY = re.compile(r"[?#].*", re.DOTALL)
 
-_known: dict[str, str] = {}
-"""What stands for each secret of this process, by the secret."""
+_known: dict[str, str] = {}  # what stands for each secret
 _lock = threading.Lock()
 
 
 class Secret(str):
-    """A config value that is or holds a secret: a text like any other, until it is stored or shown.
+    """A text that is or holds a secret.
 
     Args:
-        value: The text.
         stored: What is stored and shown instead.
         expression: The interpolation that gives the value, such as `${oc.env:NAME}`. Empty if it was written out.
     """
@@ -61,11 +58,9 @@ class Secret(str):
 
     @property
     def digest(self) -> str:
-        """A digest of the value without the secret parts of URLs, so that a link that was signed anew counts as equal.
-
-        It takes long to compute (scrypt), so that short values cannot be found by trying.
-        """
-        return _digest(without_url_secrets(str(self)), self.expression)
+        """Without the secret parts of URLs, so that a link that was signed anew counts as equal. Slow (scrypt), so that
+        short values cannot be found by trying."""
+        return _digest(hide_url_secrets(str(self)), self.expression)
 
 
 @lru_cache(1024)
@@ -73,8 +68,8 @@ def _digest(value: str, salt: str) -> str:
     return hashlib.scrypt(value.encode(errors="surrogatepass"), salt=salt.encode(), n=2**14, r=8, p=1, dklen=8).hex()
 
 
-def without_url_secrets(text: str) -> str:
-    """Returns a text in which the user, password, query and fragment of each URL are three asterisks."""
+def hide_url_secrets(text: str) -> str:
+    """Replaces user, password, query and fragment of each URL by three asterisks."""
 
     def shown(url: re.Match[str]) -> str:
         end = len(url[2].rstrip(",.:;)]}"))  # of the sentence around it
@@ -96,11 +91,10 @@ def _stripped(scheme: str, rest: str) -> str:
 
 
 def remember(value: str, stored: str) -> None:
-    """Makes `redacted` replace a secret in this process, also in what loggers and uncaught exceptions print.
+    """Makes `redacted` replace a secret, also in what loggers and uncaught exceptions of this process print.
 
     Args:
         value: The secret, or a text that holds URLs with secret parts.
-        stored: What stands for it.
     """
     found = {value: stored} if value != stored else {}
     for url in _URL.finditer(value):
@@ -117,8 +111,8 @@ def remember(value: str, stored: str) -> None:
 
 
 def _parts(url: str) -> set[str]:
-    """Returns the secret parts of a URL, as libraries quote them: the query, its values, user and password."""
-    if without_url_secrets(url) == url:
+    """The secret parts of a URL as libraries quote them: the query, its values, user and password."""
+    if hide_url_secrets(url) == url:
         return set()
     try:
         parts = urlsplit(url)
@@ -126,21 +120,21 @@ def _parts(url: str) -> set[str]:
         values = [value for name, value in parse_qsl(parts.query) if name not in STORE_OPTIONS]
     except ValueError:
         return set()
-    if without_url_secrets(url) == url.replace(f"{user}@", f"{MARK}@", 1):
+    if hide_url_secrets(url) == url.replace(f"{user}@", f"{MARK}@", 1):
         values, parts = [], parts._replace(query="", fragment="")
     given = {parts.query, parts.fragment, user, *values, *user.split(":")}
     return {each for part in given for each in (part, unquote(part)) if len(each) >= SHORTEST}
 
 
 def redacted(text: str) -> str:
-    """Returns a text without the secrets of this process, and without the secret parts of any URL."""
+    """Replaces the secrets of this process, and the secret parts of any URL."""
     if _known:
         with _lock:
             known = dict(_known)
         if found := sorted((secret for secret in known if secret in text), key=len, reverse=True):
             # In one pass, because what stands for one secret may hold another one, such as a short word.
             text = re.sub("|".join(map(re.escape, found)), lambda secret: known[secret[0]], text)
-    return without_url_secrets(text)
+    return hide_url_secrets(text)
 
 
 def is_clean(text: str) -> bool:
@@ -153,22 +147,19 @@ def is_clean(text: str) -> bool:
 
 @contextmanager
 def boundary(wrap: Callable[[str], Exception] = RuntimeError) -> Generator[None]:
-    """Context manager that keeps secrets out of exceptions of libraries, which quote URLs, and out of their causes.
-
-    Args:
-        wrap: Makes the exception that replaces one whose text holds a secret.
-    """
+    """Replaces an exception whose text holds a secret by `wrap(text without it)`, causes included: libraries quote
+    URLs."""
     try:
         yield
     except Exception as error:
-        clean = cleaned(error, wrap)
+        clean = clean_exception(error, wrap)
         if clean is error:
             raise
         raise clean from clean.__cause__
 
 
-def cleaned(error: BaseException, wrap: Callable[[str], Exception] = RuntimeError) -> BaseException:
-    """Returns an exception with clean causes: itself, or another one with its text if its own text holds a secret."""
+def clean_exception(error: BaseException, wrap: Callable[[str], Exception] = RuntimeError) -> BaseException:
+    """Returns the exception with clean causes, or `wrap(its clean text)` if its own text holds a secret."""
     links = [error]
     while (link := links[-1].__cause__ or links[-1].__context__) is not None and link not in links:
         links.append(link)
@@ -189,7 +180,6 @@ def cleaned(error: BaseException, wrap: Callable[[str], Exception] = RuntimeErro
 
 
 def _watch_output() -> None:
-    """Takes secrets out of what any logger writes and out of the tracebacks of uncaught exceptions."""
     make, show = logging.getLogRecordFactory(), sys.excepthook
 
     def record(*args: Any, **kwargs: Any) -> logging.LogRecord:

@@ -17,29 +17,26 @@ from openmaia.core.units import NETWORK, OUTPUT, WHOLE, Scope, TargetInfo, Unit,
 _SLASHED = re.compile(
     rf"(?P<layer>[^=]*[^=/\s])\s*/(?P<part>\s*(\d[\d,\s-]*|all|random(:.*)?)\s*)|\s*{OUTPUT}\s*/(?P<class>[^=]+)"
 )
-"""A layer and its units with a slash in between."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Selection:
-    """The units that a specification such as `layer4=122,210` names, without duplicates."""
+    """The units that a specification names, without duplicates."""
 
     units: tuple[Unit, ...]
     duplicates: int
-    """How many times the specification names a unit that it has named before."""
+    """How often the specification names a unit again."""
 
 
 def select(spec: str, info: TargetInfo, scope: Scope = Scope.UNIT) -> Selection:
-    """Parses a specification and returns the units that it names, in the order in which it names them.
+    """Returns the units that a specification names, in its order.
 
     Args:
         spec: `layer4=122,210:layer3=5-31`, `layer4=random:20`, `random:20`, `output=tiger,pig`, `all`, or the
             path of a JSON file {layer: [index, ...]} or of a table with the columns layer and unit. A slash may stand in
             the place of the equals sign, and the name of the target before the layer: `layer4/122`, `net/layer4/122`.
             `random:n` draws n units of each layer by a hash of the weights, so that users cannot influence the choice.
-            For the scope LAYER, a specification consists of names of layers, such as `layer3:layer4`, or is `all`.
-        info: Description of the target, the network under study.
-        scope: Whether units, layers or the network are investigated. For NETWORK, the specification is ignored.
+            For the scope LAYER, names of layers, such as `layer3:layer4`, or `all`. For NETWORK it is ignored.
 
     Raises:
         UsageError: The specification cannot be read, or names an unknown layer or a unit that does not exist.
@@ -61,15 +58,11 @@ def select(spec: str, info: TargetInfo, scope: Scope = Scope.UNIT) -> Selection:
 
 
 def count(spec: str, layers: Sequence[str], target: str) -> int | None:
-    """Counts the units that a specification names, without loading the target (the network under study).
+    """Counts the units that a specification names, without loading the target. None if the number depends on it.
 
     Args:
-        spec: See `select`.
-        layers: The names of the layers in the config. Empty if the config leaves the choice to the target.
-        target: The name of the target. A JSON file of units may hold its object {layer: [index, ...]} under this key.
-
-    Returns:
-        The number of units. None if it depends on the target.
+        layers: Those of the config. Empty if it leaves the choice to the target.
+        target: Its name, below which a JSON file of units may hold its object.
 
     Raises:
         UsageError: The specification cannot be read.
@@ -101,11 +94,11 @@ def _layers(spec: str, info: TargetInfo) -> list[str]:
     return named
 
 
-def pairs(spec: str) -> list[tuple[str, str]]:
-    """Splits a specification into pairs of a layer and the text that names its units, which is empty if it has none.
+def split_units(spec: str) -> list[tuple[str, str]]:
+    """Splits a specification into (layer, text that names its units; "" if there is none).
 
-    The text is what follows an equals sign. Without one, it is what follows the last slash, if this is a number, `all` or
-    `random:n`, or if the layer is OUTPUT, whose units have names.
+    The text follows an equals sign. Without one it follows the last slash, if it is a number, `all` or `random:n`, or
+    if the layer is OUTPUT, whose units have names.
     """
     pieces: list[str] = []
     for piece in spec.split(":"):
@@ -125,14 +118,13 @@ def _pair(piece: str) -> tuple[str, str]:
 
 
 def _parts(spec: str, info: TargetInfo) -> Iterable[tuple[str, str]]:
-    """Splits a specification into pairs of a layer and the text that names its units."""
     if (path := user_path(spec)).suffix.lower() == ".json":
         return _from_json(path, info)
     if path.suffix.lower() in tables.SUFFIXES and "=" not in spec:
         return _from_table(path)
     if spec == "all" or re.fullmatch(r"random:\d{1,9}", spec):
         return [(layer, spec) for layer in info.layers]
-    found = pairs(spec)
+    found = split_units(spec)
     for layer, part in found:
         if not part and "=" not in spec:
             raise UsageError(
@@ -143,7 +135,6 @@ def _parts(spec: str, info: TargetInfo) -> Iterable[tuple[str, str]]:
 
 
 def _from_table(path: Path) -> list[tuple[str, str]]:
-    """Reads a table with the columns layer and unit. Raises UsageError if it cannot be read or lacks one of them."""
     try:
         table = tables.read(path.read_bytes())
         if missing := [name for name in ("layer", "unit") if name not in table.columns]:
@@ -158,22 +149,15 @@ def _from_table(path: Path) -> list[tuple[str, str]]:
 
 def _index(path: Path, number: int, cell: str) -> int:
     try:
-        return tables.index(cell)
+        return tables.parse_index(cell)
     except ValueError as error:
         raise UsageError(f"unit list {path}, row {number}: {error}") from error
 
 
 def _from_json(path: Path, info: TargetInfo) -> list[tuple[str, str]]:
-    """Reads a file with a JSON object {layer: [index, ...]}, or with {name of the target: such an object}.
-
-    Returns:
-        Pairs of a layer and its indices as text, such as "3,17".
-
-    Raises:
-        UsageError: The file cannot be read, or has another content.
-    """
+    """Reads {layer: [index, ...]}, or {name of the target: such an object}, into pairs such as ("layer4", "3,17")."""
     try:
-        data = parse_json(tables.text(path.read_bytes()))
+        data = parse_json(tables.decode(path.read_bytes()))
     except OSError as error:
         raise UsageError(f"unit list {path} cannot be read: {error.strerror}") from error
     except tables.UnreadableTable as error:
@@ -227,12 +211,12 @@ def _indices(part: str, layer: str, info: TargetInfo) -> list[int]:
 
 
 def _of_class(name: str, info: TargetInfo) -> list[int]:
-    """Returns the indices of all outputs whose class has this name, ignoring case. Raises UsageError if none has."""
     if not info.classes:
         raise UsageError(
             f"units: {name[:40]!r} of layer {OUTPUT!r} is no index, and the names of {info.name}'s classes are not known; "
             f"give indices, such as {OUTPUT}=291"
         )
+    # Several, because names of classes need not be unique.
     indices = [index for index, known in enumerate(info.classes) if known.casefold() == name.casefold()]
     if not indices:
         near = difflib.get_close_matches(name, list(dict.fromkeys(info.classes)), n=3, cutoff=0.0)
@@ -253,10 +237,8 @@ def _draw(n: int, layer: str, size: int, digest: str) -> list[int]:
 
 
 def _counted(part: str, layer: str, info: TargetInfo) -> Iterable[tuple[str, int | str]]:
-    """Yields a key for each unit that the text `part` names in a layer, to count different units.
-
-    A key is the layer with an index or with the name of a class, whose index is not known without the target.
-    """
+    """Yields a key for each unit, to count different ones: its index, or the name of a class, whose index only the
+    target knows."""
     pieces = [piece.strip() for piece in part.split(",")]
     classes = [piece for piece in pieces if layer == OUTPUT and piece and not piece[0].isdigit()]
     rest = ",".join(piece for piece in pieces if piece not in classes)

@@ -10,20 +10,17 @@ from pathlib import Path
 from openmaia.core.errors import OpenMaiaError
 
 SUFFIXES = (".csv", ".tsv", ".tab")
-"""Suffixes of tables, in lower case."""
 
+# Read as tables if a user names them as such. Spreadsheets are refused by their name.
 _OTHERS = (".txt", ".xlsx", ".xls", ".ods")
-"""Suffixes of files that are read as tables if a user names them as such. Spreadsheets are refused by their name."""
 
 DELIMITERS = ",;\t|"
-"""Separators of cells that are recognised."""
 
-_SHEETS = (b"PK\x03\x04", b"\xd0\xcf\x11\xe0")
-"""First bytes of the files of spreadsheet programs."""
+_SHEETS = (b"PK\x03\x04", b"\xd0\xcf\x11\xe0")  # first bytes of the files of spreadsheet programs
 
 
 class UnreadableTable(OpenMaiaError):
-    """Raised for a file that is no table. The message continues a sentence that begins with the file's name."""
+    """The file is no table. The message continues a sentence that begins with the file's name."""
 
 
 def is_table(path: Path) -> bool:
@@ -36,18 +33,15 @@ class Table:
     """A table whose columns have names."""
 
     columns: tuple[str, ...]
-    """The names in lower case."""
+    """In lower case."""
     rows: list[tuple[int, dict[str, str]]]
-    """For each row that is not empty its number as a spreadsheet shows it (the header is row 1), and its cells by the
-    names of their columns. Missing cells are empty, and columns without a name are left out."""
+    """Of each row that is not empty: its number as a spreadsheet shows it (the header is row 1), and its cells by
+    column. Missing cells are empty; columns without a name are left out."""
 
 
-def text(data: bytes) -> str:
-    """Decodes a text file: UTF-8, or UTF-16 with a byte order mark, which spreadsheet programs write.
-
-    Raises:
-        UnreadableTable: The text has another encoding, which cannot be told from the file.
-    """
+def decode(data: bytes) -> str:
+    """Decodes UTF-8, or UTF-16 with a byte order mark, as spreadsheet programs write it. Raises UnreadableTable for
+    other encodings, which cannot be told from the file."""
     try:
         if data.startswith((b"\xff\xfe", b"\xfe\xff")):
             return data.decode("utf-16")
@@ -74,7 +68,7 @@ def read(data: bytes) -> Table:
     """
     if data.startswith(_SHEETS):
         raise UnreadableTable("is a spreadsheet; save it as CSV")
-    content = text(data)
+    content = decode(data)
     first = 1
     if named := re.match(
         r'"?sep=(.)"?[^\S\n\r]*(\r\n|\r|\n)', content, re.IGNORECASE
@@ -101,11 +95,9 @@ def read(data: bytes) -> Table:
     return Table(columns=tuple(header), rows=rows)
 
 
-def index(cell: str) -> int:
-    """Returns the index of a unit in a cell: a whole number, which programs may write as 122.0 or 122,0.
-
-    Raises ValueError for other texts, such as 1.000, which may mean a thousand.
-    """
+def parse_index(cell: str) -> int:
+    """Reads an index, which programs may write as 122.0 or 122,0. Raises ValueError for others, such as 1.000, which
+    may mean a thousand."""
     if not (found := re.fullmatch(r"(\d{1,9})(?:[.,]0{0,2})?", cell.strip(), re.ASCII)):
         raise ValueError(f"unit {cell[:20]!r} is no index; expected a whole number, such as 122")
     return int(found[1])

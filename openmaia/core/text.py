@@ -3,26 +3,17 @@
 from collections.abc import Callable
 
 Printer = Callable[[str], None]
-"""Prints or logs a line of text."""
 
 
 def printable(text: str, *, keep: str = "", replacement: str = " ") -> str:
-    """Replaces all characters that are not printable (see `str.isprintable`).
-
-    Among these are control characters (ANSI and OSC escape sequences begin with one), overrides of the writing
-    direction, zero-width characters, and lone surrogates.
-
-    Args:
-        text: Any text.
-        keep: Characters that are kept although they are not printable, such as "\\n".
-        replacement: The text that replaces each of these characters.
-    """
+    """Replaces characters that `str.isprintable` refuses, except those in `keep`: control characters (with them escape
+    sequences), overrides of the writing direction, zero-width characters, lone surrogates."""
     if text.isprintable():
         return text
     return "".join(letter if letter.isprintable() or letter in keep else replacement for letter in text)
 
 
 def first_line(text: str, limit: int = 1000) -> str:
-    """Returns the first non-blank line of a text, cut to `limit` characters, with unprintable characters as spaces."""
+    """Returns the first line that is not blank, cut to `limit` characters, with unprintable characters as spaces."""
     line, *_ = text.strip().splitlines() or [""]
     return printable(line if len(line) <= limit else f"{line[:limit]}…")

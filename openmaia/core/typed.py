@@ -8,26 +8,20 @@ from enum import Enum
 from functools import cache
 from typing import Any, Literal, Union, cast, get_args, get_origin, get_type_hints
 
-MAX_INTEGER = 2**63 - 1
-"""Largest size of an integer. Larger ones fit into no column and no float."""
+MAX_INTEGER = 2**63 - 1  # larger ones fit into no column and no float
 
 
-def mistyped(value: Any, hint: Any, *, finite: bool = True) -> str | None:
+def find_mistyped(value: Any, hint: Any, *, finite: bool = True) -> str | None:
     """Returns where a value does not fit a type hint, such as ".labels[2]"; "" for the value itself, None if it fits.
 
-    A list fits a tuple, an integer fits a float, and a mapping with the names of all fields fits a dataclass. The
-    values of an Enum are those that JSON holds.
-
-    Args:
-        value: The value.
-        hint: The type hint: a type, a union, a container with the types of its items, a dataclass or Any.
-        finite: Whether floats have to be finite numbers.
+    A list fits a tuple, an integer a float, the value of an Enum the Enum, and a mapping with the names of all fields a
+    dataclass. Floats have to be `finite`.
     """
     origin, parts = get_origin(hint), get_args(hint)
     if hint is Any:
         return None
     if origin in (Union, types.UnionType):
-        places = [mistyped(value, part, finite=finite) for part in parts]
+        places = [find_mistyped(value, part, finite=finite) for part in parts]
         return None if None in places else max((place or "" for place in places), key=len)
     if origin is Literal:
         return None if value in parts else ""
@@ -55,7 +49,7 @@ def _mistyped_items(value: Any, parts: tuple[Any, ...], finite: bool) -> str | N
 
 def _first(values: Mapping[Any, Any], kinds: Mapping[Any, Any], finite: bool, form: str = ".{}") -> str | None:
     for key, kind in kinds.items():
-        place = mistyped(values[key], kind, finite=finite) if key in values else ""
+        place = find_mistyped(values[key], kind, finite=finite) if key in values else ""
         if place is not None:
             return form.format(key) + place
     return None

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from openmaia.core.errors import StoreError
-from openmaia.core.typed import mistyped
+from openmaia.core.typed import find_mistyped
 from openmaia.core.units import Unit
 from openmaia.evaluation.analysis.overlap import PromptOverlap
 from openmaia.evaluation.analysis.statistics import FloatArray
@@ -128,7 +128,7 @@ def check_header(header: dict[str, Any]) -> None:
             "openmaia evaluate RUN --repeat-damaged evaluates it again"
         )
     for key, hint in _HEADER.items():
-        place = mistyped(header[key], hint) if key in header else ""
+        place = find_mistyped(header[key], hint) if key in header else ""
         if place is not None:
             raise StoreError(
                 f"an evaluation that lacks {key + place!r}, or has it with another type than OpenMAIA writes"

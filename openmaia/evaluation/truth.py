@@ -19,7 +19,7 @@ import numpy as np
 from scipy import optimize
 
 from openmaia.core.errors import StoreError
-from openmaia.core.typed import mistyped
+from openmaia.core.typed import find_mistyped
 from openmaia.core.units import Unit
 from openmaia.evaluation.analysis.agreement import ClaimSimilarity
 from openmaia.evaluation.analysis.bootstrap import Interval, mean_interval
@@ -163,7 +163,7 @@ def read_truth(run: Run) -> list[TruthMatch]:
         stored: Any = run.files.read_json(FILE) or []
     except StoreError:
         return []
-    if mistyped(stored, list[TruthMatch]) is not None:
+    if find_mistyped(stored, list[TruthMatch]) is not None:
         return []
     labels = {claim.investigation: _labels(claim) for claim in read_claims(run)} if stored else {}
     matches = map(_restored, stored)

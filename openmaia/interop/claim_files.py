@@ -15,7 +15,7 @@ from pathlib import Path
 
 from openmaia.core.errors import UsageError
 from openmaia.core.paths import user_path
-from openmaia.core.tables import index, is_table
+from openmaia.core.tables import is_table, parse_index
 from openmaia.core.units import TargetInfo, Unit, unknown_layer
 from openmaia.interop import reading
 from openmaia.interop.label_backbone import read_labels
@@ -97,7 +97,7 @@ def _rows(path: str, rows: list[tuple[int, dict[str, str]]], info: TargetInfo) -
     for number, row in rows:
         place = f"--claims {path}, row {number}"
         try:
-            unit = index(row["unit"])
+            unit = parse_index(row["unit"])
         except ValueError as error:
             raise UsageError(f"{place}: {error}") from error
         if not row["method"]:

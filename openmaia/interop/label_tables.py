@@ -66,7 +66,7 @@ def read(path: Path, target: str, source: str, method: str = "") -> list[Label]:
     labels: dict[tuple[str, int, str], Label] = {}
     for line, row in table.rows:
         try:
-            unit, score = tables.index(row[known.unit]), _score(row.get(known.score, ""))
+            unit, score = tables.parse_index(row[known.unit]), _score(row.get(known.score, ""))
         except ValueError as error:
             raise Refused(f"cannot be read as {known.method} in row {line} ({error})") from error
         names = tuple(dict.fromkeys(filter(None, (row[column] for column in known.labels))))

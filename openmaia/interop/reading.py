@@ -35,7 +35,7 @@ def read_text(path: Path, limit: int = _JSON_BYTES) -> str:
         Refused: The file is missing, too large, of another encoding, or not a regular file.
     """
     try:
-        return tables.text(_bytes(path, limit))
+        return tables.decode(_bytes(path, limit))
     except tables.UnreadableTable as error:
         raise Refused(error.message) from error
 

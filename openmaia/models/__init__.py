@@ -1,1 +1,1 @@
-"""Models: target networks, image generators and editors, and backbones (the models that play the agent)."""
+"""Models: targets, generators, editors and backbones."""

@@ -1,4 +1,4 @@
-"""Selects the device on which models run, and converts GPU errors of PyTorch to exceptions of OpenMAIA."""
+"""The device of models. GPU errors of PyTorch become exceptions of OpenMAIA."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -9,21 +9,13 @@ from openmaia.core.errors import HostDead, ServiceError, UsageError
 
 
 def default_device() -> torch.device:
-    """Returns the current GPU, or the CPU on a machine without one."""
+    """Returns the current GPU, or the CPU without one."""
     return torch.device("cuda", torch.cuda.current_device()) if torch.cuda.is_available() else torch.device("cpu")
 
 
 def move_to_device(module: torch.nn.Module, device: torch.device, given: str) -> torch.nn.Module:
-    """Moves a model to its device and returns it.
-
-    Args:
-        module: The model.
-        device: The device.
-        given: The config key and value that select the model, for messages.
-
-    Raises:
-        UsageError: The model does not fit into the memory of the device.
-    """
+    """Moves a model. `given` is the config key and value that select it, for messages. Raises UsageError if it does not
+    fit."""
     try:
         return module.to(device)
     except torch.OutOfMemoryError as error:
@@ -36,10 +28,7 @@ def move_to_device(module: torch.nn.Module, device: torch.device, given: str) ->
 
 @contextmanager
 def service_errors(service: str) -> Iterator[None]:
-    """Context manager that converts GPU errors of PyTorch inside its block to exceptions of OpenMAIA.
-
-    Args:
-        service: The name of what uses the GPU, for messages, such as "the target network".
+    """Converts GPU errors of PyTorch. `service` is what uses the GPU, such as "the target network".
 
     Raises:
         ServiceError: The call needs more memory than the GPU has.

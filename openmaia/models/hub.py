@@ -1,4 +1,5 @@
-"""Finds the files of a model in a folder or on the Hugging Face hub. Its error messages say what to do."""
+"""Finds the files of a model in a folder or on the Hugging Face hub. `key` is the config key that names the model, for
+messages."""
 
 import re
 from collections.abc import Iterator
@@ -30,16 +31,7 @@ def located(source: str) -> str:
 
 
 def model_file(key: str, source: str, filename: str, revision: str | None = None) -> Path | None:
-    """Finds a file of a model in its folder, in the cache of the hub, or on the hub.
-
-    Args:
-        key: The config key that names the model, for messages.
-        source: A folder or a hub id.
-        filename: A path relative to the model.
-        revision: A revision on the hub.
-
-    Returns:
-        The local path, or None if the model has no such file.
+    """Finds a file of a model in its folder, in the hub's cache, or on the hub. None if the model has no such file.
 
     Raises:
         UsageError: The model does not exist, is gated, or cannot be reached.
@@ -59,12 +51,7 @@ def model_file(key: str, source: str, filename: str, revision: str | None = None
 
 @contextmanager
 def hub_errors(key: str, source: str) -> Iterator[None]:
-    """Context manager that turns errors of huggingface_hub into a UsageError that says what to do.
-
-    Args:
-        key: The config key that names the model.
-        source: A folder or a hub id.
-    """
+    """Turns errors of huggingface_hub into a UsageError that says what to do."""
     given = f"{key}={source!r}"
     try:
         yield
@@ -88,7 +75,7 @@ def hub_errors(key: str, source: str) -> Iterator[None]:
 
 
 def fetch_checkpoint(url: str, path: Path) -> Path:
-    """Downloads a weight file to a path in the cache of torch.hub, unless the file exists already. Returns the path."""
+    """Downloads a weight file to a path in torch.hub's cache, unless it is there. Returns the path."""
     import torch
 
     if not path.is_file():
@@ -99,16 +86,8 @@ def fetch_checkpoint(url: str, path: Path) -> Path:
 
 
 def read_json(key: str, source: str, filename: str) -> dict[str, Any] | None:
-    """Returns the content of a JSON file of a model, or None if the model has no such file.
-
-    Args:
-        key: The config key that names the model, for messages.
-        source: A folder or a hub id.
-        filename: A path relative to the model.
-
-    Raises:
-        UsageError: The file is damaged, or the model does not exist, is gated, or cannot be reached.
-    """
+    """Returns the content of a model's JSON file, None if there is none. Raises UsageError as `model_file`, or if it is
+    damaged."""
     path = model_file(key, source, filename)
     try:
         return None if path is None else parse_json(path.read_bytes())

@@ -1,8 +1,8 @@
 """Prints what torch, torchvision, timm and transformers report about this machine and about models.
 
-Importing these libraries takes seconds, and may fail or hang. `openmaia doctor` therefore runs this module in a
-separate process, `python -m openmaia.models.probe NETWORK MODEL TOKENS`, with a time limit. Each result is printed as a
-line of JSON as soon as it is known. No weights are loaded.
+Importing these libraries takes seconds, and may fail or hang. `openmaia doctor` therefore runs this module in a process
+of its own, `python -m openmaia.models.probe NETWORK MODEL TOKENS`, with a time limit. Each result is a line of JSON as
+soon as it is known. No weights are loaded.
 """
 
 import difflib
@@ -12,18 +12,13 @@ import sys
 from pathlib import Path
 from typing import Any
 
+# The names in timm of networks of the MAIA papers.
 RENAMED = {"dino_vits8": "timm:vit_small_patch8_224.dino", "clip_rn50": "timm:resnet50_clip.openai"}
-"""The names in timm of networks of the MAIA papers, by their names in the config key `target.network`."""
 
 
 def main(network: str = "", model: str = "", tokens: str = "0") -> None:
-    """Prints versions and GPUs, and on request the source of a checkpoint and the size of a KV cache.
-
-    Args:
-        network: A network of torchvision or timm whose checkpoint is looked up. Empty to skip this.
-        model: A folder or hub id of a language model whose KV cache is estimated. Empty to skip this.
-        tokens: Number of tokens in the KV cache, the length of a conversation.
-    """
+    """Prints versions and GPUs; for a network the source of its checkpoint; for a language model the size of a KV
+    cache."""
     _print(_torch())
     _print(_torchvision())
     if network:
@@ -47,7 +42,7 @@ def _torch() -> dict[str, Any]:
 
 
 def _torchvision() -> dict[str, Any]:
-    """Returns the version of torchvision, or the error of its import, which fails if it was built for another torch."""
+    # The import fails if torchvision was built for another torch.
     try:
         return {"torchvision": importlib.import_module("torchvision").__version__}
     except (ImportError, OSError, RuntimeError) as error:
@@ -55,14 +50,10 @@ def _torchvision() -> dict[str, Any]:
 
 
 def checkpoint(network: str) -> dict[str, Any]:
-    """Returns from where the weights of a network of torchvision or timm can be downloaded.
+    """Returns where a network's weights can be downloaded, for a name as in `target.network`.
 
-    Args:
-        network: A name as in the config key `target.network`, such as `resnet18` or `timm:NAME`.
-
-    Returns:
-        {"hub": repository or folder}, or {"url": address, "bytes": size or 0 if unknown, "path": location in the cache}
-        for a single file, or {"nearest": similar names} if the library does not know the network or its weights.
+    {"hub": repository or folder}, {"url": address, "bytes": size or 0 if unknown, "path": location in the cache} for a
+    single file, or {"nearest": similar names} if the library does not know the network or its weights.
     """
     network = RENAMED.get(network, network)
     library, colon, name = network.partition(":")
@@ -103,17 +94,10 @@ def _of_torchvision(name: str) -> dict[str, Any]:
 
 
 def kv_cache_bytes(model: str, tokens: int) -> float:
-    """Estimates from a language model's config.json the size of its 16-bit KV cache for one conversation.
+    """Estimates a language model's 16-bit KV cache for one conversation, by its config.json. 0 if that cannot be read.
 
     A layer caches a key and a value per token and key-value head. Layers with a sliding window cache only the tokens in
     the window, and layers with linear attention none. Latent attention caches one small vector per token for all heads.
-
-    Args:
-        model: A folder or a hub id.
-        tokens: The length of the conversation in tokens.
-
-    Returns:
-        The size in bytes, or 0 if the config cannot be read.
     """
     from transformers import AutoConfig
 

@@ -1,4 +1,4 @@
-"""The address, the key and the errors of a model server that is called by HTTP."""
+"""Address, key and errors of a model server that is called by HTTP."""
 
 import importlib
 import os
@@ -14,59 +14,48 @@ from openmaia.models.backbones.failures import REFUSED_ACCESS, Failure, response
 from openmaia.models.backbones.outage import Outage
 from openmaia.models.backbones.wordings import LEFT_OUT, Refusal, key_hint
 
+# For opening a connection: shorter than the limit for an answer, so that an unreachable server is noticed early.
 CONNECT_SECONDS = 10.0
-"""Time limit in seconds for opening a connection. It is shorter than the default limit for an answer, so that an
-unreachable server is detected early."""
 
-CHECK_SECONDS = 3.0
-"""Seconds within which a server must answer before a run starts."""
+CHECK_SECONDS = 3.0  # for an answer before a run starts
 
-SHOWN = 300
-"""Largest number of characters of a server's message that are included in an error message."""
+SHOWN = 300  # characters of a server's message
 
+# For which a request itself waits. If the server wants more, the investigations wait as in an outage.
 LONGEST_PAUSE = 5.0
-"""Longest time in seconds that a request itself waits if the server wants to be asked later. For a longer one, the
-investigations wait as in an outage."""
 
+# For private servers: the client libraries require a key.
 NO_KEY = "none"
-"""The API key that is sent to a private server if none is set, because the client libraries require one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerAccess:
-    """How a server is reached. It does not hold the API key, which is read from the environment and never pickled."""
+    """How a server is reached. The API key is read from the environment and never pickled."""
 
     section: str
-    """The config section with `model` and `base_url`, for messages: `backbone`, or `generator.api`."""
+    """With `model` and `base_url`, for messages: `backbone`, or `generator.api`."""
     kind: str
-    """The config setting that selects the server, for messages, such as `backbone.kind='openai'`."""
+    """The setting that selects the server, such as `backbone.kind='openai'`, for messages."""
     model: str
     base_url: str
-    """The value of the config key `base_url`. Empty: the vendor's server."""
     address: str
-    """The URL of the vendor's server, which is used if `base_url` is empty."""
+    """URL of the vendor's server, used if `base_url` is empty."""
     address_hint: str
-    """A hint for error messages about the most frequent mistake in the config key `base_url`."""
+    """The most frequent mistake in `base_url`, for messages."""
     key_variable: str
-    """The environment variable with the API key."""
     keys: tuple[str, ...] = ()
     """The config keys that shape a request, for messages about refusals that nobody has met before."""
 
     @property
     def url(self) -> str:
-        """The address of the server."""
         return self.base_url or self.address
 
     def key(self) -> str:
-        """Returns the API key, or NO_KEY if none is set."""
+        """Returns NO_KEY if none is set."""
         return os.environ.get(self.key_variable, "").strip() or NO_KEY
 
     def check(self) -> None:
-        """Checks the address and the API key without connecting to the server.
-
-        Raises:
-            UsageError: The key is missing or invalid, or `base_url` is not a URL.
-        """
+        """Checks address and key without connecting. Raises UsageError."""
         key = self.key()
         if not _is_address(self.url):
             raise UsageError(f"{self.section}.base_url={self.base_url!r} is no address; expected http://… or https://…")
@@ -81,10 +70,7 @@ class ServerAccess:
             )
 
     def shown(self, text: str) -> str:
-        """Returns a text as one line of at most SHOWN characters, in which the API key is replaced by asterisks.
-
-        Line breaks become blanks. A key of fewer than 8 characters is not replaced.
-        """
+        """Returns one line of at most SHOWN characters, without the API key if that has 8 characters or more."""
         key = self.key()
         # The key is replaced before the text is cut, because a part of a key is secret, too. Keys of private servers
         # may be as short as "x". These are not secret and occur in many words, so they are not replaced.
@@ -93,7 +79,7 @@ class ServerAccess:
         return line if len(line) <= SHOWN else f"{line[:SHOWN]}…"
 
     def left_out(self, parameter: str) -> str:
-        """Returns the warning that a parameter which the server refuses is left out of this and all later requests."""
+        """Returns the warning that a refused parameter is left out of this and all later requests."""
         consequence = LEFT_OUT.get(parameter, "").format(section=self.section)
         refused = f"{self.shown(self.url)} refuses {parameter} for {self.model}; it is not sent again"
         return f"{refused}: {consequence}" if consequence else refused
@@ -101,14 +87,12 @@ class ServerAccess:
     def error(self, failure: Failure, *, was_answered: bool = False) -> OpenMaiaError:
         """Returns the exception for a failed request.
 
-        Args:
-            failure: The failed request.
-            was_answered: Whether the server has answered earlier requests of this process. If so, the key, the model and
-                the address are right, so that it is unavailable if it refuses them.
+        ServiceUnavailable if the same request may succeed later, UsageError for mistakes in the config, otherwise
+        ServiceError.
 
-        Returns:
-            ServiceUnavailable if the same request may succeed later, UsageError for mistakes in the config, otherwise
-            ServiceError.
+        Args:
+            was_answered: Whether the server has answered earlier requests of this process. If so, the key, the model
+                and the address are right, so that it is unavailable if it refuses them.
         """
         url, message = self.shown(self.url), self.shown(failure.message)
         wait = f", Retry-After {self.shown(failure.wait)}" if failure.wait else ""
@@ -142,11 +126,9 @@ class ServerAccess:
                 return ServiceError(said)
 
     def retry(self, response: Any, outage: Outage) -> None:
-        """Response hook of the HTTP clients: decides whether their library repeats a request.
-
-        The libraries go by the status. They would repeat a request that the server has refused for good, and wait within
-        the request for as long as the server says, while other investigations go on asking.
-        """
+        """Response hook of the HTTP clients: decides whether their library repeats a request."""
+        # The libraries go by the status. They would repeat a request that was refused for good, and wait within it for
+        # as long as the server says, while other investigations go on asking.
         if response.status_code < 400:
             return
         response.read()
@@ -173,11 +155,11 @@ def _is_address(url: str) -> bool:
 
 
 def server_check(library: str, access: Callable[[], ServerAccess], *, waits: bool) -> Check:
-    """Asks a server for the models that it serves, and checks that the configured model is one of them.
+    """Asks a server for its models, and checks that the configured one is among them.
 
     Args:
-        library: The client library, `openai` or `anthropic`.
-        access: Returns how to reach the server. Raises UsageError if the key is missing or the address is not a URL.
+        library: `openai` or `anthropic`.
+        access: Raises UsageError if the key is missing or the address is no URL.
         waits: Whether a server that is slow or overloaded, or that does not list its models, is a note and not missing.
     """
     vendor: Any = importlib.import_module(library)

@@ -1,4 +1,4 @@
-"""Sentence embeddings of texts by a model of sentence-transformers, an optional dependency."""
+"""Sentence embeddings by a model of sentence-transformers, an optional dependency."""
 
 import threading
 from collections.abc import Callable, Sequence
@@ -12,22 +12,12 @@ from openmaia.core.errors import UsageError
 INSTALL = 'pip install -e ".[embedding]"'
 
 TextEmbedding = Callable[[Sequence[str]], npt.NDArray[np.float32]]
-"""A function from texts to their embeddings, which are rows of unit length, shape (texts, dimensions). It raises
-ValueError if there are no texts."""
+"""Returns rows of unit length, shape (texts, dimensions). Raises ValueError if there are no texts."""
 
 
 def load_text_embedding(model: str) -> TextEmbedding:
-    """Loads a model of sentence embeddings.
-
-    Args:
-        model: The name of a model on the hub, such as sentence-transformers/all-MiniLM-L6-v2, or its folder.
-
-    Returns:
-        The embedding function. It caches the embeddings of all texts that it has received.
-
-    Raises:
-        UsageError: If sentence-transformers is not installed, or the model cannot be loaded.
-    """
+    """Loads a model by its name on the hub or its folder. It caches all embeddings. Raises UsageError if
+    sentence-transformers is not installed, or the model cannot be loaded."""
     try:
         import transformers
         from sentence_transformers import SentenceTransformer

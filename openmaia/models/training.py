@@ -24,27 +24,23 @@ from openmaia.models.targets.state import weights_digest
 
 FloatMatrix = npt.NDArray[np.float32]
 TrainingProgress = Callable[[int, int], None]
-"""Callback that receives the number of finished batches and the total number of batches."""
+"""Receives the numbers of finished and of all batches."""
 
 InputTransform = Callable[[Pixels], torch.Tensor]
-"""Converts an image to the normalised input of a network, shape (3, height, width)."""
+"""Makes a normalised input, shape (3, height, width)."""
 
 Trainable = tuple[nn.Module, InputTransform]
-"""A network and the function that converts images to its inputs."""
 
-DECODERS = min(os.cpu_count() or 1, 8)
-"""Number of threads that decode images."""
+DECODERS = min(os.cpu_count() or 1, 8)  # threads
 
-BATCHES_AHEAD = 4
-"""Largest number of batches that are decoded ahead of the one that the network processes."""
+BATCHES_AHEAD = 4  # decoded before the network needs them
 
-READ_BATCH = 32
-"""Images per batch in `ClassifierTrainer.read`."""
+READ_BATCH = 32  # images
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recipe:
-    """The hyperparameters with which a network is trained."""
+    """Hyperparameters of a training."""
 
     epochs: int
     rate: float
@@ -53,40 +49,30 @@ class Recipe:
     dropout: float
     """Dropout probability of the inputs of the last layer."""
     batch: int
-    """Images per batch."""
     threads: int
-    """Number of CPU threads that PyTorch uses."""
 
 
 class ClassifierTrainer:
-    """Fine-tunes classifiers. All trainings start from the same network and use the same hyperparameters."""
+    """Fine-tunes classifiers. All trainings start from the same network."""
 
     def __init__(self, network: Callable[[str], Trainable], recipe: Recipe):
-        """Loads nothing yet.
-
-        Args:
-            network: Builds the network. Its argument is the path of a checkpoint, or "" for the weights from which a
-                training starts.
-            recipe: The hyperparameters.
-        """
+        """Loads nothing yet. `network` takes the path of a checkpoint, or "" for the weights from which a training
+        starts."""
         self._network, self._recipe = network, recipe
 
     def digest(self) -> str:
-        """Returns the SHA-256 of the hyperparameters (the recipe) and the initial weights, in hexadecimal."""
+        """Returns the SHA-256 of hyperparameters and initial weights, in hexadecimal."""
         weights = weights_digest(self._network("")[0].state_dict().items())
         return hashlib.sha256(f"{self._recipe} {weights}".encode()).hexdigest()
 
     def train(
         self, paths: Sequence[Path], labels: Sequence[int], seed: int, checkpoint: Path, progress: TrainingProgress
     ) -> None:
-        """Replaces the last layer of the network, trains all weights, and writes a checkpoint atomically.
+        """Replaces the last layer, trains all weights, and writes a checkpoint atomically.
 
         Args:
-            paths: The image files.
             labels: The class of each image, from 0.
-            seed: Seed of the order of the images, of dropout, and of the initial weights of the last layer.
-            checkpoint: The checkpoint file to write.
-            progress: Called after each batch.
+            seed: Of the order of the images, of dropout, and of the initial weights of the last layer.
 
         Raises:
             UsageError: The network has no linear layer.
@@ -115,16 +101,8 @@ class ClassifierTrainer:
     def read(
         self, checkpoint: Path, paths: Sequence[Path], progress: TrainingProgress
     ) -> tuple[FloatMatrix, FloatMatrix]:
-        """Returns the inputs and outputs of the last layer of a trained network for each image.
-
-        Args:
-            checkpoint: The file that `train` wrote.
-            paths: The image files.
-            progress: Called after each batch.
-
-        Returns:
-            The inputs, shape (images, features), and the logits, shape (images, classes).
-        """
+        """Returns the last layer's inputs, shape (images, features), and the logits, shape (images, classes), of a
+        network that `train` wrote."""
         features: list[FloatMatrix] = []
         logits: list[FloatMatrix] = []
         module, transform = self._network(str(checkpoint))
@@ -140,7 +118,7 @@ class ClassifierTrainer:
 
 
 def last_linear(module: nn.Module) -> tuple[str, nn.Linear]:
-    """Returns the name of the last linear layer and the layer. Raises UsageError if there is none."""
+    """Returns the last linear layer with its name. Raises UsageError if there is none."""
     linear = [(name, layer) for name, layer in module.named_modules() if isinstance(layer, nn.Linear)]
     if not linear:
         raise UsageError(
@@ -172,7 +150,7 @@ def _save(module: nn.Module, path: Path) -> None:
 
 
 def _decoded(transform: InputTransform, batches: Sequence[Sequence[Path]]) -> Iterator[torch.Tensor]:
-    """Yields the inputs of each batch, shape (images, 3, height, width). Threads decode a few batches in advance."""
+    """Yields inputs of shape (images, 3, height, width)."""
 
     def decoded(path: Path) -> torch.Tensor:
         return transform(np.asarray(decode(path.read_bytes())))
@@ -188,7 +166,6 @@ def _decoded(transform: InputTransform, batches: Sequence[Sequence[Path]]) -> It
 
 @contextmanager
 def _cpu_threads(count: int) -> Iterator[None]:
-    """Sets the number of CPU threads of PyTorch inside the block, and restores it afterwards."""
     before = torch.get_num_threads()
     torch.set_num_threads(count)
     try:

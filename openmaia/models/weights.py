@@ -5,23 +5,22 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 DENOISERS = ("transformer", "unet")
-"""Names that diffusion pipelines use for their denoising network."""
+"""Names of the denoising network in diffusion pipelines."""
 
 TEXT_ENCODERS = ("text_encoder_3", "text_encoder_2", "text_encoder")
-"""Names that diffusion pipelines use for their text encoders. The first one that a pipeline has is its largest."""
+"""Names of text encoders in diffusion pipelines. The first one that a pipeline has is its largest."""
 
+# What `from_pretrained` loads without a variant such as fp16 or non_ema.
 STANDARD = re.compile(
     r"(?:(?P<part>[^/]+)/)?(?:diffusion_pytorch_model|model|pytorch_model)(?:-\d{5}-of-\d{5})?\.(?:safetensors|bin)"
 )
-"""Matches the files that `from_pretrained` loads if no variant such as fp16 or non_ema is requested."""
 
+# What vLLM loads, and what it loads with load_format=mistral, from the model's root folder.
 VLLM = re.compile(r"(?P<part>)(?!consolidated)[^/]+\.(?:safetensors|bin|pt)")
 MISTRAL = re.compile(r"(?P<part>)consolidated[^/]*\.safetensors")
-"""VLLM matches the files that vLLM loads, all in the root folder of the model. MISTRAL matches those that it loads
-instead with load_format=mistral, which are in Mistral's own format."""
 
 NF4 = 0.5 + 4 / 64
-"""Bytes per weight after NF4 quantization: 4 bits, and a 32-bit scale for each block of 64 weights."""
+"""Bytes per weight: 4 bits, and a 32-bit scale for each block of 64 weights."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,31 +30,22 @@ class WeightSource:
     role: str
     """The pool whose replicas load the weights."""
     key: str
-    """The config key that names the weights."""
     given: str
-    """A folder, or an id on the Hugging Face hub."""
+    """A folder or a hub id."""
     itemsize: float = 4
     """Bytes of a floating-point weight once it is loaded."""
     pattern: re.Pattern[str] = STANDARD
-    """Matches the files that are loaded; its group `part` is the folder of a part of a diffusers pipeline."""
+    """Matches the files that are loaded. Its group `part` is the folder of a part of a diffusers pipeline."""
     skipped: tuple[tuple[str, ...], ...] | None = None
-    """For a diffusers pipeline: the parts that are not loaded from here, because another source provides them. Each
-    part is a tuple of the folders that may hold it, the preferred one first. None: the source is a single model."""
+    """For a diffusers pipeline: the parts that another source provides, each as the folders that may hold it, the
+    preferred one first. None: the source is a single model."""
     is_offloaded: bool = False
     """Whether only the largest part is on the GPU at a time."""
     revision: str | None = None
-    """The branch, tag or commit on the hub. None: the default branch."""
 
     def files(self, names: Iterable[str]) -> dict[str, list[str]]:
-        """Selects the files that are loaded from this source. Files in the safetensors format are preferred.
-
-        Args:
-            names: The paths of all files of the source, relative to its root.
-
-        Returns:
-            The paths of the files by part of the diffusers pipeline, such as "unet". If the source is a single model,
-            the only key is an empty string.
-        """
+        """Selects what is loaded from the paths of all files, by part of the pipeline ("" for a single model).
+        safetensors are preferred."""
         parts: dict[str, list[str]] = {}
         for name in sorted(names):
             if match := self.pattern.fullmatch(name):

@@ -27,7 +27,7 @@ from typing import Any, cast
 
 from openmaia.core.documents import parse_json
 from openmaia.core.errors import StoreError, UsageError
-from openmaia.core.typed import mistyped
+from openmaia.core.typed import find_mistyped
 from openmaia.runs.files import Files
 from openmaia.runs.records import dumps
 
@@ -281,7 +281,10 @@ def _holder(files: Files) -> _Holder | None:
     if data is None or not isinstance(held, dict):
         return None
     values: dict[str, Any] = {key: cast(dict[str, Any], held).get(key) for key in _KINDS}
-    if any(mistyped(values[key], kind) is not None for key, kind in _KINDS.items()) or not 0 < values["pid"] < 2**31:
+    if (
+        any(find_mistyped(values[key], kind) is not None for key, kind in _KINDS.items())
+        or not 0 < values["pid"] < 2**31
+    ):
         return None
     machine: Any = cast(dict[str, Any], held).get("machine")
     return _Holder(**values, machine=machine if isinstance(machine, str) else "?", data=data)

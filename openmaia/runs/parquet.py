@@ -17,7 +17,7 @@ from openmaia.core.errors import StoreError
 from openmaia.core.images import EncodedImage, PixelBox
 from openmaia.core.messages import Part
 from openmaia.core.services import ServiceUsage
-from openmaia.core.typed import mistyped
+from openmaia.core.typed import find_mistyped
 from openmaia.core.units import Unit
 from openmaia.runs import tables
 from openmaia.runs.evidence import Confirmation, restore_confirmation, restore_evidence, to_json
@@ -198,7 +198,7 @@ def read_drawn_prompts(data: bytes) -> list[str]:
 def _record(rows: list[dict[str, Any]], header: dict[str, Any]) -> Record:
     for key, hint in _header_hints().items():
         stored = header[key] | {"images": {}} if key == "confirmation" and header[key] else header[key]
-        if (place := mistyped(stored, hint, finite=False)) is not None:
+        if (place := find_mistyped(stored, hint, finite=False)) is not None:
             raise ValueError(f"{key}{place} has another type than OpenMAIA writes")
     values: dict[str, Any] = {
         key: tuple(cast(list[Any], header[key])) if isinstance(header[key], list) else header[key]
@@ -297,7 +297,7 @@ def _turn(row: dict[str, Any]) -> Turn:
         values = {key: value for key, value in row.items() if key != "activations"}
         # One JSON text for all activations of the call: a turn may have hundreds, and each text costs a call of the parser.
         activations = parse_json(f"[{','.join(entry['activation'] for entry in row['entries'])}]")
-        if mistyped(activations, list[_Activation], finite=False) is not None:
+        if find_mistyped(activations, list[_Activation], finite=False) is not None:
             raise ValueError(f"an activation of call {row['ordinal']} is no dictionary of numbers")
         values["entries"] = tuple(
             ImageEntry(**entry | {"activation": activation, "seen": _box(entry["seen"])})

@@ -7,7 +7,7 @@ from typing import Any
 
 from openmaia.core.documents import parse_json
 from openmaia.core.errors import StoreError
-from openmaia.core.typed import mistyped
+from openmaia.core.typed import find_mistyped
 from openmaia.core.units import Unit
 from openmaia.runs.ids import InvestigationId
 from openmaia.runs.records import dumps
@@ -81,7 +81,7 @@ def read(run: Run) -> DriverProgress | None:
         values: Any = parse_json(run.investigations.read(FILE) or b"null")
     except ValueError:
         return None
-    if mistyped(values, _Progress) is not None or not run.is_driven():
+    if find_mistyped(values, _Progress) is not None or not run.is_driven():
         return None
     path = run.investigations.path(FILE)
     if abs(time.time() - values["time"]) > _STALE and _seen.setdefault(path, values["time"]) == values["time"]:

@@ -12,7 +12,7 @@ import pyarrow as pa
 from openmaia.config.loading import defining_values, stored_values
 from openmaia.core.documents import parse_yaml
 from openmaia.core.errors import StoreError, UsageError
-from openmaia.core.typed import mistyped
+from openmaia.core.typed import find_mistyped
 from openmaia.core.units import Unit
 from openmaia.runs import tables
 from openmaia.runs.files import Files
@@ -104,7 +104,7 @@ class RunResults:
     def _misfit(
         self, folder: str, investigation: InvestigationId, header: tables.TableRow, identity: Callable[[], str]
     ) -> str:
-        if mistyped(header.get("claim"), _TestedClaim) is not None:
+        if find_mistyped(header.get("claim"), _TestedClaim) is not None:
             return ""
         claim: dict[str, Any] = header["claim"]
         tested = InvestigationId(unit=Unit(**claim["unit"]), replicate=claim["replicate"])

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from openmaia.config.machine import POOLS
 from openmaia.core.services import ServiceUsage
-from openmaia.core.typed import mistyped
+from openmaia.core.typed import find_mistyped
 from openmaia.runs.records import Record, Stop, dumps
 from openmaia.runs.tables import TableRow
 
@@ -145,7 +145,9 @@ def wrong_score(scores: dict[str, Any]) -> str | None:
 
 
 def _wrong_kind(values: TableRow, kinds: Mapping[str, Any], *, finite: bool) -> str | None:
-    wrong = (key for key in kinds if key not in values or mistyped(values[key], kinds[key], finite=finite) is not None)
+    wrong = (
+        key for key in kinds if key not in values or find_mistyped(values[key], kinds[key], finite=finite) is not None
+    )
     return next(wrong, None)
 
 

@@ -8,7 +8,7 @@ import pytest
 from openmaia.agent.tasks.grammar import parse
 from openmaia.agent.tasks.task import load
 from openmaia.core.errors import UsageError
-from openmaia.core.images import Rendering, outlined
+from openmaia.core.images import Rendering, draw_outline
 from openmaia.core.messages import AnswerFormat
 from openmaia.core.selection import select
 from openmaia.core.units import NETWORK, WHOLE, Scope, TargetInfo, Unit
@@ -174,12 +174,12 @@ def test_outline_is_red_inside_the_mask_only():
     pixels = np.zeros((20, 20, 3), dtype=np.uint8)
     mask = np.zeros((20, 20), dtype=np.bool_)
     mask[5:15, 5:15] = True
-    drawn = outlined(pixels, mask)
+    drawn = draw_outline(pixels, mask)
     red = (drawn == [255, 0, 0]).all(axis=2)
     assert red[5:15, 5:7].all() and red[13:15, 5:15].all()
     assert not red[7:13, 7:13].any() and not red[~mask].any()
 
 
 def test_outline_closes_at_the_border():
-    drawn = outlined(np.zeros((8, 8, 3), dtype=np.uint8), np.ones((8, 8), dtype=np.bool_))
+    drawn = draw_outline(np.zeros((8, 8, 3), dtype=np.uint8), np.ones((8, 8), dtype=np.bool_))
     assert (drawn[0] == [255, 0, 0]).all() and (drawn[3:5, 3:5] == 0).all()

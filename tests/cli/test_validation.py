@@ -10,7 +10,7 @@ from openmaia.assembly.validation import target_outline, validate, validate_unit
 from openmaia.config.loading import load
 from openmaia.core.errors import UsageError
 from openmaia.models.targets.networks import load as load_network
-from openmaia.models.targets.networks.skeleton import skeleton
+from openmaia.models.targets.networks.skeleton import build_skeleton
 from openmaia.models.targets.survey import layer_names, survey
 from tests.conftest import REPOSITORY
 
@@ -92,7 +92,7 @@ def test_network_of_a_hub_is_not_known():
     ("name", "layers"), [("resnet18", ("layer1", "layer4", "fc")), ("dino_vits8", ("blocks.1.mlp.fc1",))]
 )
 def test_skeleton_has_the_layers_of_the_network(name: str, layers: tuple[str, ...]):
-    whole, outline = load_network(name, "random"), skeleton(name)
+    whole, outline = load_network(name, "random"), build_skeleton(name)
     assert outline is not None
     assert next(outline.module.parameters()).device == torch.device("meta")
     assert layer_names(outline) == layer_names(whole)
@@ -100,7 +100,7 @@ def test_skeleton_has_the_layers_of_the_network(name: str, layers: tuple[str, ..
 
 
 def test_survey_names_layers_and_what_is_none():
-    outline = skeleton("resnet18")
+    outline = build_skeleton("resnet18")
     assert outline is not None
     found = survey(outline)
     assert list(found.units)[:2] == ["conv1", "bn1"]

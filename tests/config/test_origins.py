@@ -6,7 +6,7 @@ import pytest
 import yaml
 
 from openmaia.config.loading import load, sweep_sources, to_dict
-from openmaia.config.origins import explained, origins
+from openmaia.config.origins import explain, find_origins
 from openmaia.core.errors import UsageError
 from tests.config.test_config import CONFIGS, LEAST
 
@@ -21,7 +21,7 @@ def file(tmp_path: Path) -> Path:
 
 
 def test_origins_name_lines_and_overrides(file: Path):
-    assert origins([str(file), "seed=4", "name=x"]) == {
+    assert find_origins([str(file), "seed=4", "name=x"]) == {
         "limits.turns": f"{file}:2",
         "backbone.kind": f"{file}:5",
         "backbone.model": f"{file}:6",
@@ -36,7 +36,7 @@ def test_later_source_wins(file: Path, tmp_path: Path):
     later = tmp_path / "b.yaml"
     later.write_text("seed: 5\nbackbone: {arguments: {c: 2}}\n")
     given = [*LEAST, "seed=4", str(file), str(later), "backbone.arguments.d=3"]
-    found = origins(given)
+    found = find_origins(given)
     assert (found["seed"], found["backbone.arguments"]) == (f"{later}:1", "override")
     assert load(given).backbone.arguments == {"a": {"b": 1}, "c": 2, "d": 3}
 
@@ -44,16 +44,16 @@ def test_later_source_wins(file: Path, tmp_path: Path):
 @pytest.mark.parametrize("path", [path for path in CONFIGS if "name" in yaml.safe_load(path.read_text())])
 def test_explained_config_reads_back_equal(path: Path):
     config = load([str(path)])
-    lines = list(explained(config, [str(path)]))
+    lines = list(explain(config, [str(path)]))
     assert yaml.safe_load("\n".join(lines)) == to_dict(config)
     assert f"name: {config.name}" in lines[0] and lines[0].endswith(
-        f"# {path}:{origins([str(path)])['name'].split(':')[1]}"
+        f"# {path}:{find_origins([str(path)])['name'].split(':')[1]}"
     )
 
 
 def test_given_keys_make_the_same_config(file: Path, tmp_path: Path):
     given = [*LEAST, str(file), "units='1e3: #x'"]
-    (tmp_path / "given.yaml").write_text("\n".join(explained(load(given), given, only_given=True)))
+    (tmp_path / "given.yaml").write_text("\n".join(explain(load(given), given, only_given=True)))
     assert load([str(tmp_path / "given.yaml")]) == load(given)
     assert "seed: 3" in (tmp_path / "given.yaml").read_text() and "retries" not in (tmp_path / "given.yaml").read_text()
 

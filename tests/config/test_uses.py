@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from openmaia.config import uses
-from openmaia.config.loading import config_keys, left_out, load, refuse_unused_by, restore, to_dict
+from openmaia.config.loading import config_keys, find_left_out, load, refuse_unused_by, restore, to_dict
 from openmaia.config.schema import Config
 from openmaia.core.errors import UsageError
 from tests.config.test_config import LEAST
@@ -98,7 +98,7 @@ def test_key_is_used_or_refused(choice: str, value: str):
         own = next((start for start in table if key == start or (start.endswith(".") and key.startswith(start))), None)
         if own is None:
             continue
-        is_used = not uses.unused([key], config)
+        is_used = not uses.find_unused([key], config)
         if is_used != (table[own] == ALL or value in table[own].split()):
             wrong.append(f"{key} is {'used' if is_used else 'refused'}")
     assert wrong == []
@@ -167,7 +167,7 @@ def test_key_in_a_file_is_refused_like_an_override(tmp_path: Path):
 
 def test_keys_of_a_component_that_a_later_source_replaces_get_their_default():
     sources = ["configs/demo.yaml", "configs/models/local-cpu.yaml"]
-    assert left_out(sources) == {
+    assert find_left_out(sources) == {
         "backbone.eyes": "backbone.kind=openai",
         "evaluate.detect": "evaluate.judge.kind=none",
     }

@@ -16,7 +16,7 @@ from openmaia.checks.server import components
 from openmaia.config.loading import (
     defining_values,
     differing_keys,
-    left_out,
+    find_left_out,
     load,
     restore,
     stored_values,
@@ -189,7 +189,7 @@ def test_keys_of_a_replaced_kind_are_set_aside_and_said():
     assert generator(FLUX).model == "black-forest-labs/FLUX.1-dev"
     replaced = [FLUX, "generator.kind=collage"]
     assert vars(generator(*replaced)) == {"kind": "collage", "size": 512, "parts": "packages"}
-    assert left_out([*LEAST, *replaced])["generator.steps"] == "generator.kind=collage"
+    assert find_left_out([*LEAST, *replaced])["generator.steps"] == "generator.kind=collage"
     assert vars(generator(FLUX, "generator.kind=openai", "generator.model=m"))["model"] == "m"
     assert "leaves out generator.model" in said(
         FLUX, "generator.kind=openai"

@@ -11,12 +11,12 @@ from PIL import Image
 from openmaia.core.images import (
     MAX_PIXELS,
     EncodedImage,
+    compute_mask,
     darken_outside,
     decode,
+    draw_frame,
     flatten,
-    framed,
     seen_part,
-    unit_mask,
     upsample,
 )
 from tests.helpers.images import encoded, huge_png, sample_image
@@ -185,11 +185,11 @@ def test_frame_lies_inside_the_part_and_changes_nothing_else():
     inside = np.zeros((40, 60), dtype=np.bool_)
     inside[:, 10:50] = True
     inside[1:39, 11:49] = False
-    assert np.array_equal(framed(NOISE, (10, 0, 50, 40)), np.where(inside[..., None], 255, NOISE))
+    assert np.array_equal(draw_frame(NOISE, (10, 0, 50, 40)), np.where(inside[..., None], 255, NOISE))
 
 
 def test_mask_covers_the_seen_part_only():
-    mask = unit_mask((60, 40), np.ones((2, 2), dtype=np.float32), (10.0, 0.0, 50.0, 40.0), 0.5)
+    mask = compute_mask((60, 40), np.ones((2, 2), dtype=np.float32), (10.0, 0.0, 50.0, 40.0), 0.5)
     assert mask is not None
     assert mask[:, 10:50].all()
     assert mask.sum() == 40 * 40

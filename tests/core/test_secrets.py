@@ -12,11 +12,11 @@ import pytest
 import yaml
 
 from openmaia.config.loading import differing_keys, load, restore, stored_values, to_dict, to_yaml
-from openmaia.config.origins import explained
+from openmaia.config.origins import explain
 from openmaia.config.schema import Config
 from openmaia.core.checks import missing
 from openmaia.core.errors import ServiceError, UsageError
-from openmaia.core.secrets import boundary, redacted, remember, without_url_secrets
+from openmaia.core.secrets import boundary, hide_url_secrets, redacted, remember
 from openmaia.distributed.launchers import kuberay, ray, slurm
 from openmaia.models.server_access import ServerAccess
 from openmaia.runs.run import Run
@@ -66,7 +66,7 @@ def test_stored_and_shown_config_holds_no_secret(place: str):
     sources = [*LEAST, *PLACES[place]]
     config = load(sources)
     assert not clean(repr(config)), "the value itself is there"
-    assert clean(to_yaml(config)) and clean(repr(to_dict(config))) and clean("\n".join(explained(config, sources)))
+    assert clean(to_yaml(config)) and clean(repr(to_dict(config))) and clean("\n".join(explain(config, sources)))
     assert to_dict(pickle.loads(pickle.dumps(copy.deepcopy(config)))) == to_dict(config)
 
 
@@ -156,7 +156,7 @@ def test_errors_about_a_config_hold_no_secret(given: str):
     ],
 )
 def test_secret_parts_of_urls_are_found_in_texts(text: str, shown: str):
-    assert without_url_secrets(text) == shown
+    assert hide_url_secrets(text) == shown
 
 
 class LibraryError(Exception):

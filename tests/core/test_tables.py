@@ -59,10 +59,10 @@ def test_unreadable_table_is_refused_by_its_cause(data: bytes, message: str):
     ("cell", "expected"), [("122", 122), ("122.0", 122), (" 122,0 ", 122), ("122.", 122), ("0", 0)]
 )
 def test_unit_is_a_whole_number(cell: str, expected: int):
-    assert tables.index(cell) == expected
+    assert tables.parse_index(cell) == expected
 
 
 @pytest.mark.parametrize("cell", ["", "1.5", "-1", "1.000", "1e3", "nan", "1_0", "x", "9" * 12])
 def test_other_unit_is_refused(cell: str):
     with pytest.raises(ValueError, match="expected a whole number"):
-        tables.index(cell)
+        tables.parse_index(cell)

@@ -6,7 +6,7 @@ from typing import Any, cast
 
 from openmaia.agent.tools.arguments import abbreviate, check_view, count_png_pixels, decode_png
 from openmaia.core.errors import ToolError
-from openmaia.core.images import EncodedImage, Mask, PixelBox, Rendering, framed, rendered
+from openmaia.core.images import EncodedImage, Mask, PixelBox, Rendering, draw_frame, render_mask
 from openmaia.core.services import Map, UnitExemplars
 
 
@@ -67,8 +67,8 @@ class ImageRegistry:
         if name != "masked" or entry.mask is None:
             return entry.original
         # Drawn on demand, because most images are never displayed.
-        shown = rendered(entry.original.decoded(), entry.mask, self._rendering)
-        return EncodedImage.of(framed(shown, entry.seen) if entry.seen else shown, entry.original.sources)
+        shown = render_mask(entry.original.decoded(), entry.mask, self._rendering)
+        return EncodedImage.of(draw_frame(shown, entry.seen) if entry.seen else shown, entry.original.sources)
 
     def check(self, argument: Any) -> int:
         """Checks an argument of `resolve` without decoding any pixels, and returns how many are to be decoded: 0 for a

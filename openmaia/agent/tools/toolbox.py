@@ -14,7 +14,7 @@ from openmaia.agent.tools.seeds import seed
 from openmaia.agent.tools.subjects import Subjects
 from openmaia.agent.tools.user_tools import call_user_tool
 from openmaia.core.errors import ToolError
-from openmaia.core.images import EncodedImage, Mask, PixelBox, seen_part, unit_mask
+from openmaia.core.images import EncodedImage, Mask, PixelBox, compute_mask, seen_part
 from openmaia.core.messages import Chat, Part, user
 from openmaia.core.services import Edit, ExemplarKind, GeneratedImage, Generation, Probe
 from openmaia.runs.records import PromptFault, PromptNote
@@ -113,7 +113,7 @@ class Toolbox:
         return [
             self._register(
                 image,
-                unit_mask(image.size, response.map, response.box, exemplars.threshold),
+                compute_mask(image.size, response.map, response.box, exemplars.threshold),
                 describe_activation(response.value, response.map, exemplars, response.raw),
                 name,
                 seen_part(image.size, response.box),
@@ -148,7 +148,7 @@ class Toolbox:
         return [
             self._register(
                 exemplar.image,
-                unit_mask(exemplar.image.size, exemplar.map, exemplar.box, exemplars.threshold),
+                compute_mask(exemplar.image.size, exemplar.map, exemplar.box, exemplars.threshold),
                 describe_activation(exemplar.activation, exemplar.map, exemplars),
                 seen=seen_part(exemplar.image.size, exemplar.box),
             )

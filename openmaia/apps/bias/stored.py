@@ -11,7 +11,7 @@ from openmaia.apps.bias.effects import BiasVerdict, ContextEffect
 from openmaia.apps.bias.failures import FailureMode
 from openmaia.apps.bias.matched import MatchedPair, PairSide
 from openmaia.core.errors import StoreError
-from openmaia.core.typed import mistyped
+from openmaia.core.typed import find_mistyped
 from openmaia.core.units import Unit
 from openmaia.evaluation.analysis.bootstrap import Interval
 from openmaia.evaluation.claims import Claim
@@ -114,7 +114,7 @@ def read_test(data: bytes, *, light: bool = False) -> StoredTest:
             f"a test of a bias has version {header.get('version')}, and this OpenMAIA reads version {_VERSION}: remove the "
             f"folders {TESTS}/ and {FAILURES}/ of the run to have them made again"
         )
-    wrong = (key for key, hint in _HEADER.items() if key not in header or mistyped(header[key], hint) is not None)
+    wrong = (key for key, hint in _HEADER.items() if key not in header or find_mistyped(header[key], hint) is not None)
     if (key := next(wrong, None)) is not None:
         raise StoreError(f"a test of a bias that lacks {key!r}, or has it with another type than OpenMAIA writes")
     try:

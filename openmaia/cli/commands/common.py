@@ -75,9 +75,11 @@ def fail(message: str, code: int) -> NoReturn:
 
 def print_left_out(sources: Sequence[str]) -> None:
     """Prints in one line which keys of config files the chosen components do not use."""
-    from openmaia.config.loading import left_out, sweep_sources
+    from openmaia.config.loading import find_left_out, sweep_sources
 
-    found = {key: reason for each, listing in sweep_sources(sources) for key, reason in left_out(each, listing).items()}
+    found = {
+        key: reason for each, listing in sweep_sources(sources) for key, reason in find_left_out(each, listing).items()
+    }
     if found:
         print(f"not used: {', '.join(f'{key} ({reason})' for key, reason in sorted(found.items()))}")
 

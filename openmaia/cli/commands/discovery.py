@@ -16,13 +16,13 @@ def config(
     Example: openmaia config configs/demo.yaml configs/machine/laptop.yaml limits.turns=20 --given
     """
     from openmaia.config.loading import load, sweep_sources
-    from openmaia.config.origins import explained
+    from openmaia.config.origins import explain
 
     for number, (sources, listing) in enumerate(sweep_sources(config)):
         settings = load(sources, listing)
         if number:
             print("---")
-        print("\n".join(explained(settings, sources, only_given=given, listing=listing)))
+        print("\n".join(explain(settings, sources, only_given=given, listing=listing)))
 
 
 def layers(config: ConfigSources) -> None:

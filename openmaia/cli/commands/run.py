@@ -84,7 +84,7 @@ def investigate(
     from openmaia.agent.loop import investigate_and_publish
     from openmaia.agent.tasks.task import load as load_task
     from openmaia.assembly import targets
-    from openmaia.assembly.single import one_unit, prepare
+    from openmaia.assembly.single import prepare, select_unit
     from openmaia.assembly.validation import validate
     from openmaia.cli.terminal.conversation import ConversationView
     from openmaia.cli.terminal.output import Terminal, say
@@ -101,7 +101,7 @@ def investigate(
     validate(settings)
     say("loading the network")
     target = targets.target(settings)
-    chosen = one_unit(unit, target.info(), load_task(settings.task.name).scope)
+    chosen = select_unit(unit, target.info(), load_task(settings.task.name).scope)
     settings.name = safe(f"{settings.name}-{str(chosen).partition('/')[2].replace('/', '-') or 'network'}")
     record_run = Run.create(settings)
     record_run.set_plan([chosen], settings.replicates)

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from openmaia.core.errors import StoreError
-from openmaia.core.typed import mistyped
+from openmaia.core.typed import find_mistyped
 from openmaia.evaluation.analysis import permutation
 from openmaia.evaluation.analysis.permutation import EffectTable
 from openmaia.evaluation.analysis.statistics import adjust_p_values, wilson
@@ -210,5 +210,5 @@ def _header(run: Run) -> dict[str, Any]:
         header = {} if data is None else tables.load(data, SIGNIFICANCE, schema=SIGNIFICANCE_SCHEMA)[1]
     except StoreError:
         return {}  # the next evaluation writes the file again
-    is_readable = mistyped(header.get("supported"), dict[str, tuple[float, float, float]]) is None
+    is_readable = find_mistyped(header.get("supported"), dict[str, tuple[float, float, float]]) is None
     return header if is_readable and header.get("stamp") == compute_stamp(run, 0) else {}

@@ -1,1 +1,1 @@
-"""Backbones, the models that play the agent: clients of model servers, an in-process vLLM engine, and a replay."""
+"""Backbones: clients of model servers, an in-process vLLM engine, and a replay."""

@@ -1,4 +1,4 @@
-"""Backbones behind Anthropic's messages API, with prompt caching."""
+"""The client of Anthropic's messages API, with prompt caching."""
 
 from functools import cached_property, partial
 from typing import Any
@@ -18,12 +18,11 @@ except ImportError as error:
         'pip install -e ".[anthropic]" in the clone'
     ) from error
 
-CACHED = {"type": "ephemeral"}
-"""Marks a content block as a breakpoint of the API's prompt cache."""
+CACHED = {"type": "ephemeral"}  # a breakpoint of the API's prompt cache
 
 
 class AnthropicBackbone(Endpoint):
-    """A backbone (the model that plays the agent) behind Anthropic's messages API."""
+    """A backbone behind Anthropic's messages API."""
 
     sdk = anthropic
     key_variable = "ANTHROPIC_API_KEY"
@@ -44,10 +43,7 @@ class AnthropicBackbone(Endpoint):
         )
 
     def _parameters(self, chat: Chat) -> dict[str, Any]:
-        """Returns the sampling parameters. top_p is omitted because newer models refuse it beside temperature.
-
-        The API has no seed.
-        """
+        # No top_p, which newer models refuse beside temperature, and no seed, which the API does not have.
         return {"temperature": temperature(self._config.temperature, chat, ACCEPTED_TEMPERATURE)}
 
     def _request(
@@ -85,11 +81,8 @@ class AnthropicBackbone(Endpoint):
 
 
 def _messages(turns: list[Message], *, cached: bool) -> list[Any]:
-    """Converts the turns to the API's format. If `cached`, the last two user turns end with a cache breakpoint.
-
-    The API looks for an earlier cache entry only in the 20 blocks before a breakpoint, but one experiment may show more
-    images than that. Without the second breakpoint, the turn after such an experiment would not read the cache.
-    """
+    # Two breakpoints, at the ends of the last two user turns: the API looks for an earlier entry only in the 20 blocks
+    # before a breakpoint, and one experiment may show more images than that.
     messages = [{"role": turn.role.value, "content": [_block(part) for part in turn.parts]} for turn in turns]
     for message in messages[-1:-4:-2] if cached else ():
         message["content"][-1]["cache_control"] = CACHED

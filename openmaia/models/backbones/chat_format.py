@@ -1,4 +1,4 @@
-"""Converts conversations to a form that all model servers accept, and estimates their numbers of tokens."""
+"""Converts conversations to a form that all model servers accept, and estimates their tokens."""
 
 import base64
 import math
@@ -7,47 +7,33 @@ from collections.abc import Iterable, Sequence
 from openmaia.core.images import EncodedImage
 from openmaia.core.messages import Chat, Message, Part, Role
 
-BYTES_PER_TOKEN = 3.5
-"""Estimated bytes of text per token."""
+BYTES_PER_TOKEN = 3.5  # estimated, as the two below
 
-PART_TOKENS = 4
-"""Estimated tokens that a chat template adds around a text."""
+PART_TOKENS = 4  # what a chat template adds around a text
 
 PIXELS_PER_TOKEN = 750
-"""Estimated pixels of an image per token."""
 
 
+# Added for each of `Chat.repetitions`.
 TEMPERATURE_STEP = 0.3
-"""Increase of the sampling temperature per repetition. It is multiplied by `Chat.repetitions`, the number of the
-agent's latest consecutive replies that brought nothing new."""
+# Of what is added: vLLM, llama.cpp and SGLang are known to accept 1.5; others may not.
 HIGHEST_TEMPERATURE, ACCEPTED_TEMPERATURE = 1.5, 1.0
-"""Upper limits of the increased temperature: for servers and engines that are known to accept 1.5 (vLLM, llama.cpp,
-SGLang), and for all others."""
 
 
 def temperature(configured: float, chat: Chat, highest: float) -> float:
-    """Returns the sampling temperature of a reply.
+    """Returns the sampling temperature: never below `configured`, and raised for repetitions up to `highest`.
 
-    It rises while a model repeats its turns (its replies as the agent), as in the decoding of Whisper (Radford et al.
-    2022, section 4.5). Otherwise small models write the same turn again, whatever they are told and whatever the seed
-    is.
-
-    Args:
-        configured: The temperature that the config sets. The result is never lower.
-        chat: The request, which says how many of the latest turns are repetitions.
-        highest: The upper limit of the increased temperature.
+    It rises as in the decoding of Whisper (Radford et al. 2022, section 4.5). Otherwise small models write the same
+    turn again, whatever they are told and whatever the seed is.
     """
     return max(configured, min(configured + TEMPERATURE_STEP * chat.repetitions, highest))
 
 
-def alternating(messages: Sequence[Message]) -> tuple[str, list[Message]]:
-    """Splits a conversation into the system prompt and strictly alternating turns without empty texts.
+def alternate(messages: Sequence[Message]) -> tuple[str, list[Message]]:
+    """Splits a conversation into the system prompt ("" without one) and strictly alternating turns without empty texts.
 
-    A turn is a message of the user or the assistant. Some chat templates and APIs refuse other conversations. Adjacent
-    texts of a turn are joined with a line break, because templates differ in how they separate them.
-
-    Returns:
-        The system prompt, "" without one, and the turns.
+    Some chat templates and APIs refuse other conversations. Adjacent texts of a turn are joined with a line break,
+    because templates differ in how they separate them.
     """
     system = "\n\n".join(_encodable(m.text) for m in messages if m.role is Role.SYSTEM and m.text.strip())
     turns: list[Message] = []
@@ -60,9 +46,9 @@ def alternating(messages: Sequence[Message]) -> tuple[str, list[Message]]:
     return system, turns
 
 
-def opened(system: str, turns: Sequence[Message]) -> list[Message]:
-    """Returns the turns with the system prompt at the start of the first one, for models that know no system role."""
-    return alternating([Message(role=Role.USER, parts=(system,)), *turns])[1]
+def fold_system(system: str, turns: Sequence[Message]) -> list[Message]:
+    """Puts the system prompt at the start of the first turn, for models that know no system role."""
+    return alternate([Message(role=Role.USER, parts=(system,)), *turns])[1]
 
 
 def _joined(parts: Iterable[Part]) -> tuple[Part, ...]:
@@ -77,21 +63,21 @@ def _joined(parts: Iterable[Part]) -> tuple[Part, ...]:
 
 
 def _encodable(text: str) -> str:
-    """Replaces characters that UTF-8 cannot encode: experiments may print halves of surrogate pairs."""
+    # Experiments may print halves of surrogate pairs.
     return text.encode("utf-8", "replace").decode()
 
 
 def text_tokens(text: str) -> int:
-    """Returns the estimated number of tokens of a text."""
+    """Estimates the tokens of a text."""
     return math.ceil(len(text.encode("utf-8", "replace")) / BYTES_PER_TOKEN) + PART_TOKENS
 
 
 def image_tokens(image: EncodedImage) -> int:
-    """Returns the number of tokens of an image, estimated from its area."""
+    """Estimates the tokens of an image from its area."""
     width, height = image.size
     return math.ceil(width * height / PIXELS_PER_TOKEN)
 
 
 def base64_png(image: EncodedImage) -> str:
-    """Returns the image as PNG in base64."""
+    """Returns the PNG file in base64."""
     return base64.b64encode(image.png).decode()

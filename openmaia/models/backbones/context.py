@@ -1,8 +1,8 @@
-"""Shortens a conversation to a model's context by removing the oldest images, and then the oldest experiment outputs.
+"""Shortens a conversation to a model's context: the oldest images go first, then the oldest outputs of experiments.
 
-Both are removed in blocks, so that the beginning of a growing conversation changes only every few turns and a prefix
-cache remains valid in between. The task (the first message of the user) and the latest turns (each a reply and the
-output of its experiment) are kept. If they alone are too long, the middle of the latest outputs is left out.
+Both go in blocks, so that the beginning of a growing conversation changes only every few turns, and a prefix cache
+remains valid in between. The task and the latest turns are kept. If they alone are too long, the middle of the latest
+outputs is left out.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -12,19 +12,14 @@ from openmaia.core.errors import ServiceError
 from openmaia.core.images import EncodedImage
 from openmaia.core.messages import Message, Part, Role
 
-LATEST = 4
-"""Number of messages at the end of a conversation that are kept: two turns, each a reply and the message with the
-output of its experiment."""
+LATEST = 4  # messages: two turns, each a reply and its output
 
-OPENING = 2
-"""Number of messages at the start of a conversation that are kept: the system prompt and the message with the task."""
+OPENING = 2  # messages: the system prompt and the task
 
-OUTPUT_BLOCK = 4
-"""Number of experiment outputs that are removed from a conversation together."""
+OUTPUT_BLOCK = 4  # outputs that go together
 
+# Characters of an output in the latest turns. The first is tried before their images go, the others after.
 SHORTENED = (16_000, 4_000, 1_000)
-"""Numbers of characters to which long experiment outputs in the latest turns of a conversation are shortened, tried in
-this order. The first is tried before images of these turns are removed, the others afterwards."""
 
 NO_IMAGE = "(an image was here)"
 NO_OUTPUT = "(the output of this experiment was here; it was left out to save room)"
@@ -32,11 +27,11 @@ NO_OUTPUT = "(the output of this experiment was here; it was left out to save ro
 
 @dataclass(frozen=True, slots=True)
 class FittedChat:
-    """A conversation that has been shortened, if necessary, to fit the context of a model."""
+    """A conversation that fits."""
 
     messages: list[Message]
     left_out: str
-    """Description of the removed parts, for the record of the investigation. Empty if nothing was removed."""
+    """What was removed, in words. Empty if nothing was."""
 
 
 def fit(
@@ -47,18 +42,10 @@ def fit(
     text_tokens: Callable[[str], int],
     image_tokens: Callable[[EncodedImage], int],
 ) -> FittedChat:
-    """Removes images and experiment outputs from a conversation until it fits the context of a model.
-
-    Args:
-        messages: The conversation.
-        room: Maximum number of tokens of all messages.
-        images: Maximum number of images.
-        text_tokens: Returns the number of tokens of a text.
-        image_tokens: Returns the number of tokens of an image.
+    """Removes images and outputs until a conversation has at most `room` tokens and `images` images.
 
     Raises:
-        ServiceError: The conversation is still too long after all images and all earlier experiment outputs have been
-            removed, and the latest outputs have been shortened.
+        ServiceError: It is still too long when nothing more can be left out.
     """
 
     def tokens(message: Message) -> int:
@@ -77,12 +64,7 @@ def fit(
 
 
 def _cuts(messages: Sequence[Message], block: int) -> Iterator[tuple[list[Message], str]]:
-    """Yields increasingly shorter versions of a conversation, each with a description of the removed parts.
-
-    Args:
-        messages: The conversation.
-        block: Number of images that are removed together.
-    """
+    """Yields ever shorter versions, each with what it lacks in words. `block` images go together."""
     outputs = [i for i in range(OPENING, len(messages) - LATEST) if messages[i].role is Role.USER]
     older = sum(len(message.images) for message in messages[:-LATEST])
     for dropped in range(0, older + block, block):
@@ -111,7 +93,7 @@ def _texts(message: Message) -> list[str]:
 
 
 def _shortened(messages: Sequence[Message], length: int) -> list[Message]:
-    """Replaces the middle of each longer text of an output by a note. Shortens nothing if the length is 0."""
+    """Replaces the middle of each longer text of an output by a note. 0: nothing is shortened."""
     return [
         replace(message, parts=tuple(_shortened_part(part, length) for part in message.parts))
         if length and _is_output(i, message)
@@ -132,7 +114,6 @@ def _without_outputs(messages: Sequence[Message], indices: Sequence[int]) -> lis
 
 
 def _without_images(messages: Sequence[Message], dropped: int) -> list[Message]:
-    """Replaces each of the first `dropped` images by a note."""
     left = dropped
     result: list[Message] = []
     for message in messages:

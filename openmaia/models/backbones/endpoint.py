@@ -1,4 +1,4 @@
-"""The common part of the clients of model servers: concurrency, length of the prompt, retries and errors."""
+"""What the clients of model servers have in common: concurrency, length of the prompt, retries and errors."""
 
 import json
 import logging
@@ -16,7 +16,7 @@ from openmaia.agent.tasks.ending import cut
 from openmaia.core.errors import OpenMaiaError, ServiceError, ServiceUnavailable, UsageError
 from openmaia.core.images import EncodedImage
 from openmaia.core.messages import Chat, Message, Reply
-from openmaia.models.backbones.chat_format import alternating, image_tokens, text_tokens
+from openmaia.models.backbones.chat_format import alternate, image_tokens, text_tokens
 from openmaia.models.backbones.context import FittedChat, fit
 from openmaia.models.backbones.failures import REFUSED_ACCESS, Failure, client_failure, stated_failure
 from openmaia.models.backbones.limits import Bounds
@@ -26,56 +26,49 @@ from openmaia.models.backbones.streaming import StreamBroken, Unreadable, error_
 from openmaia.models.backbones.wordings import Refusal
 from openmaia.models.server_access import ServerAccess
 
-LONGEST_PAUSE = 30.0
-"""Longest pause in seconds before a request whose answer was interrupted is sent again."""
+LONGEST_PAUSE = 30.0  # seconds before an interrupted request is sent again
 
+# To these shares of its tokens a conversation is shortened, one after the other, if a server that refuses it as too
+# long does not say what it takes.
 REFITS = (0.8, 0.8, 0.6, 0.4)
-"""How far a conversation that is too long for the server is shortened: to which shares of its tokens, one after the other,
-if the server does not say what it takes."""
 
-SHAPING = ("model", "context_tokens", "images_per_prompt", "temperature", "top_p", "protocol")
-"""The config keys of a section that shape its requests."""
+SHAPING = ("model", "context_tokens", "images_per_prompt", "temperature", "top_p", "protocol")  # shape a request
 
 FOLDED, BRIDGED = "no system role", "no user after tool"
-"""Forms of a conversation that a server may demand: its system prompt is part of the first turn; an assistant's message
+"""Forms of a conversation that a server may demand: the system prompt is part of the first turn; an assistant's message
 stands between the result of a call and the next turn."""
 
+# Finish reasons: the model refuses to go on, or the server could not complete the reply.
 REFUSED = ("content_filter", "refusal")
-"""Values of the finish reason by which servers say that the model refuses to continue the conversation."""
 
 FAILED = ("error", "abort")
-"""Values of the finish reason by which servers say that they could not complete the reply."""
 
+# With the same seed, the next answer is mostly the same.
 UNREADABLE_TRIES = 2
-"""Largest number of requests whose answers cannot be read. With the same seed, the next answer is mostly the same."""
 
 log = logging.getLogger(__name__)
 
 
 class Endpoint(ABC):
-    """Base class of backbones (the models that play the agent) that run on an HTTP server. It is thread-safe.
-
-    The API key is read from the environment of the process that sends the request. It is never pickled.
-    """
+    """The base of backbones on an HTTP server. Thread-safe. The API key is read from the environment of the sending
+    process and never pickled."""
 
     sdk: ClassVar[Any]
-    """The client library: the module `openai` or `anthropic`. Both define exceptions with the same names."""
+    """`openai` or `anthropic`: both define exceptions with the same names."""
     key_variable: ClassVar[str]
-    """The environment variable with the API key."""
     address: ClassVar[str]
-    """The URL of the vendor's server, which is used if the config key `base_url` is empty."""
+    """URL of the vendor's server, used if `base_url` is empty."""
     address_hint: ClassVar[str]
-    """A hint for error messages about the most frequent mistake in the config key `base_url`."""
+    """The most frequent mistake in `base_url`, for messages."""
 
     def __init__(self, config: ChatServerConfig, section: str = "backbone"):
-        """Checks the config. Does not connect to the server.
+        """Checks the config. Does not connect.
 
         Args:
-            config: The server and the model.
-            section: The config section with these settings, for error messages: `backbone`, `viewer`, `evaluate.writer`.
+            section: The config section with these settings, for messages.
 
         Raises:
-            UsageError: If the API key is missing or invalid, or if the config key `base_url` is not a URL.
+            UsageError: The API key is missing or invalid, or `base_url` is no URL.
         """
         self._config = config
         self.access = ServerAccess(
@@ -102,16 +95,12 @@ class Endpoint(ABC):
         return type(self), (self._config, self.access.section)
 
     def reply(self, chats: Sequence[Chat]) -> list[Reply]:
-        """Returns one reply for each chat (a request to continue a conversation), in the same order.
-
-        The requests are sent concurrently.
+        """Sends the requests concurrently.
 
         Raises:
-            ServiceUnavailable: If the server cannot be reached or is overloaded.
-            ServiceError: If the server gave no usable reply, or one that cannot be read. An empty reply is usable only
-                if the chat requests a turn (a reply of the agent in an investigation) and the model did not refuse to
-                answer.
-            UsageError: If the server rejects the API key, the model or the address.
+            ServiceUnavailable: The server cannot be reached or is overloaded.
+            ServiceError: It gave no usable reply. An empty one is usable only as a turn that the model did not refuse.
+            UsageError: It rejects the API key, the model or the address.
         """
         if len(chats) <= 1:
             return [self._reply(chat) for chat in chats]
@@ -122,34 +111,27 @@ class Endpoint(ABC):
 
     @abstractmethod
     def _parameters(self, chat: Chat) -> dict[str, Any]:
-        """Returns the request parameters that are left out if the server rejects them, by their names in the API."""
+        """Returns what is left out of requests if the server rejects it, by its name in the API."""
 
     @abstractmethod
     def _request(
         self, chat: Chat, system: str, turns: list[Message], parameters: dict[str, Any], forms: frozenset[str]
     ) -> str:
-        """Sends a request and returns the body of the answer. The client library repeats failed requests itself.
-
-        `forms` holds those of FOLDED and BRIDGED that the server demands.
-        """
+        """Returns the body of the answer. The client library repeats failed requests itself. `forms` are those of
+        FOLDED and BRIDGED that the server demands."""
 
     @abstractmethod
     def _parse(self, answer: Any, chat: Chat) -> tuple[Reply, str]:
-        """Returns the reply in an answer, whose text may be empty, and the finish reason that the server gives.
-
-        `answer` is the decoded JSON body. The method may raise KeyError, TypeError, IndexError or AttributeError if the
-        body does not have the format of the API.
-        """
+        """Returns (the reply, whose text may be empty, the finish reason) of a decoded JSON body. May raise KeyError,
+        TypeError, IndexError or AttributeError for another format."""
 
     def _demanded(self, failure: Failure, chat: Chat, forms: frozenset[str]) -> str | None:
         """Returns the form that a server most likely demands which refused the roles of a conversation in `forms`."""
         return None
 
     def _depends_on(self, parameter: str, parameters: Collection[str]) -> str:
-        """Returns the config value that a server contradicts if it refuses a parameter, "" if the run can do without it.
-
-        `parameters` are the names of the parameters in the refused request.
-        """
+        """Returns the config value that a server contradicts if it refuses one of the request's parameters. Empty: the
+        run can do without it."""
         return ""
 
     def _image_tokens(self, image: EncodedImage) -> int:
@@ -172,7 +154,7 @@ class Endpoint(ABC):
         return replace(answer, left_out=left_out)
 
     def _fitted_answer(self, chat: Chat) -> tuple[Reply | Failure, str]:
-        """Sends a conversation, shortened until the server takes it. Returns the answer and what was left out."""
+        """Shortens a conversation until the server takes it. Returns the answer and what was left out."""
         bounds = self._bounds
         fitted = self._fit(chat, bounds)
         answer = self._ask(chat, fitted.messages)
@@ -202,10 +184,8 @@ class Endpoint(ABC):
     def _shorter(
         self, chat: Chat, fitted: FittedChat, bounds: Bounds, failure: Failure, share: float
     ) -> tuple[FittedChat, Bounds] | None:
-        """Shortens a conversation that the server refused as too long, and returns the bounds that it now meets.
-
-        Returns None if it was refused for another reason, or if nothing can be left out of it.
-        """
+        """Shortens a conversation that was refused as too long, to the bounds that it now meets. None: it was refused
+        for another reason, or nothing can be left out."""
         parts = [part for message in fitted.messages for part in message.parts]
         shown = sum(isinstance(part, EncodedImage) for part in parts)
         sent = sum(text_tokens(part) if isinstance(part, str) else self._image_tokens(part) for part in parts)
@@ -226,8 +206,8 @@ class Endpoint(ABC):
         return None
 
     def _ask(self, chat: Chat, messages: Sequence[Message]) -> Reply | Failure:
-        """Sends a conversation. What the server refuses of its form and its parameters is left out from then on."""
-        system, turns = alternating(messages)
+        """Sends a conversation. What the server refuses of form and parameters is left out from then on."""
+        system, turns = alternate(messages)
         attempt = 0
         while True:
             attempt += 1
@@ -243,11 +223,8 @@ class Endpoint(ABC):
                 return replace(answer, tries=attempt) if answer.is_passing else answer
 
     def _adapts(self, failure: Failure, chat: Chat, parameters: Mapping[str, Any], forms: frozenset[str]) -> bool:
-        """Changes the form of all later requests if the server refused that of this one. Returns whether it did.
-
-        Raises:
-            UsageError: If the server refuses a parameter without which the run would not do what its config says.
-        """
+        """Changes the form of all later requests if the server refused that of this one. Returns whether it did. Raises
+        UsageError if the run could then not do what its config says."""
         refused, form = failure.refused(parameters), None
         if refused is not None:
             if given := self._depends_on(refused, parameters):
@@ -268,10 +245,7 @@ class Endpoint(ABC):
     def _send(
         self, chat: Chat, system: str, turns: list[Message], parameters: dict[str, Any], forms: frozenset[str]
     ) -> str | Failure:
-        """Sends a request. It is repeated if the connection breaks during the answer.
-
-        The client library only repeats requests that fail before the answer begins.
-        """
+        # The client library repeats only requests that fail before the answer begins.
         tries = self._config.tries
         for attempt in range(1, tries + 1):
             answer = self._send_once(chat, system, turns, parameters, forms)
@@ -338,7 +312,6 @@ class Endpoint(ABC):
                 return ServiceError(message)
 
     def _raised(self, failure: Failure, chat: Chat) -> OpenMaiaError:
-        """Returns the exception for a failed request, and notes whether the server is available."""
         error = self._error(failure, chat)
         if isinstance(error, ServiceUnavailable) and failure.status in REFUSED_ACCESS and self._is_refused_alone(chat):
             error = ServiceError(f"{error.message}, and others since")

@@ -1,4 +1,4 @@
-"""Failed requests to model servers: what a response means for the next request. `wordings` knows the servers' words."""
+"""What a failed request to a model server means for the next one. `wordings` knows the servers' words."""
 
 import json
 import math
@@ -11,16 +11,15 @@ from typing import Any
 from openmaia.models.backbones import wordings
 from openmaia.models.backbones.wordings import Refusal
 
+# The server, or a proxy before it, is away or overloaded. 520 to 527 and 530 are Cloudflare's, 529 is Anthropic's.
 UNAVAILABLE = frozenset((502, 503, 504, *range(520, 528), 529, 530, 598, 599))
-"""HTTP statuses of a server, or of a proxy before it, that mean that the server is away or overloaded. 520 to 527 and 530
-are Cloudflare's, 529 is Anthropic's."""
 
 REFUSED_ACCESS = (403, 404, 405)
-"""HTTP statuses of a key, a model or an address that the server does not know. Proxies also answer so in passing."""
+"""The server does not know the key, the model or the address. Proxies also answer so in passing."""
 
-TEXT = 10_000
-"""Number of characters of a message in which a reason is looked for."""
+TEXT = 10_000  # characters in which a reason is looked for
 
+# By the type of an error in the body of a response with status 200.
 _STATUSES: Mapping[str, int] = {
     "overloaded_error": 529,
     "overloaded": 529,
@@ -35,39 +34,32 @@ _STATUSES: Mapping[str, int] = {
     "permission_error": 403,
     "not_found_error": 404,
 }
-"""The HTTP status that belongs to a type of error, for errors in the body of a response with status 200."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failure:
-    """A failed request to a model server.
-
-    Servers may repeat the API key in their response, so that `body`, `message` and `wait` may contain it.
-    """
+    """A failed request. Servers may repeat the API key, so that `body`, `message` and `wait` may contain it."""
 
     status: int
-    """The HTTP status. 0 if the server did not respond. 200 if the response does not have the format of the API. If a
-    server reports an error with status 200, this is the error code in the body, or 400 if the body has none."""
+    """0 without a response. 200 if the response has another format than the API's. For an error that is stated with
+    status 200, the code in the body, or 400."""
     body: str
-    """The text of the response."""
     is_stated: bool = False
     """Whether the response had status 200."""
     tries: int = 1
-    """Number of times that the request was sent."""
     wait: str = ""
-    """The value of the header Retry-After, "" without one."""
+    """The header Retry-After; "" without one."""
     wait_seconds: float | None = None
-    """Seconds after which the server allows another request, by the headers or the text of the response. None if it says
-    nothing about that."""
+    """Seconds after which the server allows another request, by headers or text. None if it does not say."""
 
     @property
     def refusal(self) -> Refusal | None:
-        """Why the server refused the request. None if it did not, or if its words are not understood."""
+        """None if the server did not refuse the request, or if its words are not understood."""
         return wordings.refusal(self._text, self.status)
 
     @property
     def is_outage(self) -> bool:
-        """Whether the server is away or overloaded, so that the same request may succeed later."""
+        """Whether the same request may succeed later, because the server is away or overloaded."""
         limited = self.status == 429 or (self.wait_seconds is not None and self.status in (408, 409, 425, 500))
         return self.status == 0 or self.status in UNAVAILABLE or (limited and self.refusal is None)
 
@@ -78,7 +70,7 @@ class Failure:
 
     @property
     def message(self) -> str:
-        """The error message in the response, or the whole text of the response if no message is found."""
+        """The error message, or the whole body if none is found."""
         fields = self._fields()
         message = _worded(fields.get("message") or fields.get("detail") or fields.get("error") or self.body)
         metadata = fields.get("metadata")
@@ -86,13 +78,8 @@ class Failure:
         return f"{message}: {raw}" if raw else message
 
     def refused(self, parameters: Collection[str]) -> str | None:
-        """Returns the name of the request parameter that the server refused because it does not support it.
-
-        Returns None if the request failed for another reason, or if the response names none of the parameters.
-
-        Args:
-            parameters: Names of the optional parameters in the request.
-        """
+        """Returns which of a request's optional parameters the server does not support. None: it failed for another
+        reason, or no parameter is named."""
         if self.status not in (400, 403, 404, 405, 422, 500, 501) or self.refusal is not None:
             return None
         blamed, surely = self._fields().get("param"), self.status in (403, 404, 405, 500)
@@ -100,15 +87,12 @@ class Failure:
 
     @property
     def _text(self) -> str:
-        """The message and the codes. Not the whole body: some servers repeat the conversation in it."""
         fields = self._fields()
+        # Not the whole body: some servers repeat the conversation in it.
         return " ".join([self.message[:TEXT], *(str(fields[name]) for name in ("code", "type") if fields.get(name))])
 
     def _fields(self) -> dict[str, Any]:
-        """Returns the JSON object with the error message, or an empty one if the response is no JSON object.
-
-        Servers answer {"error": {...}}, {"error": "..."}, {"message": ...}, {"detail": ...} or a list of one of these.
-        """
+        # {"error": {...}}, {"error": "..."}, {"message": ...}, {"detail": ...}, or a list of one of these.
         try:
             parsed: Any = json.loads(self.body)
         except (ValueError, RecursionError):
@@ -121,9 +105,9 @@ class Failure:
 
 
 def _worded(message: Any) -> str:
-    """Returns a message as text. Of FastAPI's list of wrong fields, their places and what is wrong with them."""
     if not isinstance(message, list):
         return str(message)
+    # FastAPI's list of wrong fields.
     return "; ".join(
         f"{'.'.join(map(str, each['loc']))}: {each.get('msg')} ({each.get('type')})"
         if isinstance(each, dict) and isinstance(each.get("loc"), list)
@@ -133,12 +117,7 @@ def _worded(message: Any) -> str:
 
 
 def response_failure(response: Any, tries: int = 1) -> Failure:
-    """Returns the failure that a response with a status above 399 reports.
-
-    Args:
-        response: The response of the HTTP client, whose body has been read.
-        tries: Number of times that the request was sent.
-    """
+    """Reads a response with a status above 399, whose body has been read."""
     text, headers = response.text, response.headers
     wait = _retry_after(headers)
     if wait is None and response.status_code in (429, *UNAVAILABLE):
@@ -149,12 +128,7 @@ def response_failure(response: Any, tries: int = 1) -> Failure:
 
 
 def stated_failure(error: Any, body: str) -> Failure:
-    """Returns the failure that the body of a response with status 200 reports. Routers pass on errors in this way.
-
-    Args:
-        error: The value of the field `error` in the body.
-        body: The body.
-    """
+    """Reads the field `error` in a body with status 200, as routers pass on errors."""
     fields = error if isinstance(error, dict) else {}
     status = 400
     for value in (fields.get(name) for name in ("type", "status", "status_code", "code")):
@@ -169,15 +143,8 @@ def stated_failure(error: Any, body: str) -> Failure:
 
 
 def client_failure(sdk: Any, error: Any, timeout: float) -> Failure:
-    """Converts the exception of a client library to a `Failure`.
-
-    The result holds no reference to the exception, because the exception may contain the API key.
-
-    Args:
-        sdk: The client library: the module `openai` or `anthropic`.
-        error: Its exception: APIStatusError, APITimeoutError or APIConnectionError.
-        timeout: The time limit of the request in seconds, for messages.
-    """
+    """Reads an APIStatusError, APITimeoutError or APIConnectionError of `openai` or `anthropic`. Keeps no reference to
+    it, because it may hold the API key. `timeout` is in seconds."""
     tries = int(error.request.headers.get("x-stainless-retry-count", "0")) + 1  # both libraries set this header
     if isinstance(error, sdk.APIStatusError):
         return response_failure(error.response, tries)
@@ -187,7 +154,6 @@ def client_failure(sdk: Any, error: Any, timeout: float) -> Failure:
 
 
 def _retry_after(headers: Mapping[str, str]) -> float | None:
-    """Returns the seconds after which the headers allow another request, or None if they name no time."""
     for name, unit in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
         try:
             seconds = float(headers[name]) * unit

@@ -1,4 +1,4 @@
-"""How much of a conversation a server takes: what the config says, or less if the server refuses that."""
+"""How much of a conversation a server takes: what the config says, or less if it refuses that."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 from openmaia.models.backbones.served import ServedConfig
 from openmaia.models.backbones.wordings import image_limit, token_limit
 
+# Our numbers of tokens are estimates.
 MARGIN = 0.95
-"""Share of the tokens that a server admits which are used, because our numbers of tokens are estimates."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -15,29 +15,22 @@ class Bounds:
     """The largest conversation that is sent."""
 
     tokens: int
-    """Largest number of tokens of the messages and the reply, by our estimate."""
+    """Largest number of tokens of messages and reply together, by our estimate."""
     images: int
-    """Largest number of images."""
 
     def with_images(self, text: str, sent: int) -> Iterator["Bounds"]:
-        """Yields the bounds with fewer images: as many as a refusal admits, or half of those that were sent.
-
-        Args:
-            text: The message of the server.
-            sent: Number of images in the refused request.
-        """
+        """Yields the bounds with as many images as a refusal admits, or half of those that were `sent`."""
         images = image_limit(text, sent) or sent // 2
         if images:
             yield replace(self, images=images)
 
     def with_tokens(self, text: str, sent: int, reply_tokens: int, share: float) -> Iterator["Bounds"]:
-        """Yields the bounds with fewer tokens: as many as a refusal admits, and, should this be impossible, a share.
+        """Yields the bounds with as many tokens as a refusal admits, and, should this be impossible, with a share of
+        `sent`.
 
         Args:
-            text: The message of the server.
+            text: The server's message.
             sent: Estimated tokens of the messages in the refused request.
-            reply_tokens: Largest number of tokens of the reply.
-            share: The share of `sent`.
         """
         shared = int(share * sent)
         if limits := token_limit(text):
@@ -48,11 +41,11 @@ class Bounds:
         yield replace(self, tokens=shared + reply_tokens)
 
     def lower(self, other: "Bounds") -> "Bounds":
-        """Returns the smaller of both numbers of tokens, and of both numbers of images."""
+        """Returns the smaller number of tokens, and the smaller number of images."""
         return Bounds(tokens=min(self.tokens, other.tokens), images=min(self.images, other.images))
 
     def difference(self, config: ServedConfig, section: str) -> str:
-        """Returns the config keys that promise more than these bounds, with the bounds, for a message."""
+        """Says which config keys promise more than these bounds."""
         pairs = {"context_tokens": self.tokens, "images_per_prompt": self.images}
         said = [
             f"{section}.{key}={getattr(config, key)} is more than the server takes; from now on {bound} are sent at most"

@@ -1,4 +1,4 @@
-"""The client of servers with the chat completions API: OpenAI and compatible servers (vLLM, llama.cpp, Ollama, …)."""
+"""The client of OpenAI's chat completions API and of servers with it (vLLM, llama.cpp, Ollama, …)."""
 
 import math
 import threading
@@ -14,8 +14,8 @@ from openmaia.models.backbones.chat_format import (
     ACCEPTED_TEMPERATURE,
     HIGHEST_TEMPERATURE,
     base64_png,
+    fold_system,
     image_tokens,
-    opened,
     temperature,
     text_tokens,
 )
@@ -24,22 +24,27 @@ from openmaia.models.backbones.failures import Failure
 from openmaia.models.backbones.openai_api import OpenAiConfig
 from openmaia.models.backbones.reasoning import ReasoningStart
 from openmaia.models.backbones.streaming import read_stream, reasoning_content, text_content
-from openmaia.models.backbones.tool_calls import INSTRUCTION, STOP, functions, turn_text, with_calls, written_calls
+from openmaia.models.backbones.tool_calls import (
+    INSTRUCTION,
+    STOP,
+    convert_to_calls,
+    convert_to_text,
+    find_calls,
+    functions,
+)
 from openmaia.models.backbones.turn_grammar import turn_grammar
 from openmaia.models.server_access import CONNECT_SECONDS
 
+# llama.cpp uses 32 bits of a seed, and other servers reject large integers.
 SEEDS = 2**31
-"""Seeds are reduced modulo this number. llama.cpp uses 32 bits of a seed, and other servers reject large integers."""
 
-ACKNOWLEDGED = "I read the output."
-"""The message of the assistant between the result of a call and the output, for servers that demand one."""
+ACKNOWLEDGED = "I read the output."  # for servers that demand a message between the result of a call and the output
 
 STEP = 0.25
-"""Step size of `ImageCost.factor`, the ratio of the tokens of images on the server to our estimate."""
 
 
 class OpenAiBackbone(Endpoint):
-    """A backbone (the model that plays the agent) on a server with the chat completions API."""
+    """A backbone on a server with the chat completions API."""
 
     sdk = openai
     key_variable = "OPENAI_API_KEY"
@@ -48,7 +53,6 @@ class OpenAiBackbone(Endpoint):
     _config: OpenAiConfig
 
     def __init__(self, config: OpenAiConfig, section: str = "backbone"):
-        """Checks the config, see `Endpoint`."""
         super().__init__(config, section)
         self._image_cost = ImageCost()
         self._reasoning = ReasoningStart()
@@ -80,11 +84,7 @@ class OpenAiBackbone(Endpoint):
         }
 
     def _constraints(self, chat: Chat) -> dict[str, Any]:
-        """Returns the request parameters that force the reply to have the form of the expected kind of turn.
-
-        They are a grammar or the definitions of functions. They are empty if no turn is requested, or if the config
-        demands neither a grammar nor functions.
-        """
+        """What forces a reply into the form of a turn: a grammar or functions."""
         if chat.answer is None or self._config.protocol == "text":
             return {}
         if self._config.protocol == "tools":
@@ -116,9 +116,9 @@ class OpenAiBackbone(Endpoint):
         if "tools" in parameters and chat.answer is not None:
             system += INSTRUCTION
         if FOLDED in forms:
-            system, turns = "", opened(system, turns)
+            system, turns = "", fold_system(system, turns)
         if "tools" in parameters and chat.answer is not None:
-            messages: list[Any] = with_calls(turns, chat.answer, _message)
+            messages: list[Any] = convert_to_calls(turns, chat.answer, _message)
             messages = _bridged(messages) if BRIDGED in forms else messages
         else:
             messages = [_message(message) for message in turns]
@@ -140,8 +140,8 @@ class OpenAiBackbone(Endpoint):
         found = self._reasoning.separate(text_content(message.get("content")), ended)
         text, calls = found.text, message.get("tool_calls") or ()
         if self._config.protocol == "tools" and chat.answer:
-            calls = calls or written_calls(text, chat.answer)
-        called = turn_text(calls, chat.answer) if chat.answer else ""
+            calls = calls or find_calls(text, chat.answer)
+        called = convert_to_text(calls, chat.answer) if chat.answer else ""
         return Reply(
             text=called or text or message.get("refusal") or "",
             reasoning=reasoning_content(message) or found.reasoning,
@@ -161,44 +161,35 @@ class OpenAiBackbone(Endpoint):
 
 
 class ImageCost:
-    """Learns from the server's answers how far the number of tokens of an image differs from our own estimate.
+    """Learns how far the server's tokens of an image differ from `chat_format.image_tokens`, which knows its area only.
 
-    Our estimate, `chat_format.image_tokens`, depends on the area of the image alone. The ratio `factor` corrects it and
-    changes in coarse steps only. Each change may alter which images of a conversation are sent, and this invalidates
-    the server's prefix cache from the first changed image on.
+    Thread-safe.
     """
 
     def __init__(self):
-        """Starts with a `factor` of 1."""
         self._lock = threading.Lock()
         self._counted = self._estimated = 0
 
     @property
     def factor(self) -> float:
-        """The ratio by which the estimated number of tokens of an image is multiplied.
-
-        It is the number of image tokens that the server counted in all prompts so far, divided by our estimate for the
-        same images, and rounded up to a multiple of `STEP`. It is 1 until the server has answered a prompt with images.
-        """
+        """The ratio of all image tokens that the server counted to our estimates, rounded up to a multiple of `STEP`. 1
+        at first."""
         with self._lock:
             if not self._estimated:
                 return 1.0
+            # Coarse steps: each change may alter which images are sent, and this invalidates the server's prefix cache
+            # from the first changed image on.
             return max(math.ceil(self._counted / self._estimated / STEP), 1) * STEP
 
     def learn(self, counted: int, estimated: int) -> None:
-        """Updates `factor` with the images of one prompt.
-
-        Args:
-            counted: The number of image tokens that the server counted.
-            estimated: Our estimate of this number.
-        """
+        """Adds the image tokens of one prompt: what the server counted, and our estimate."""
         with self._lock:
             self._counted += max(counted, 0)
             self._estimated += estimated
 
 
 def _bridged(messages: list[Any]) -> list[Any]:
-    """Inserts a message of the assistant between the result of a call and the next turn, as Mistral demands it."""
+    # Mistral demands it.
     roles = [message["role"] for message in messages]
     bridge = {"role": "assistant", "content": ACKNOWLEDGED}
     pairs = zip(messages, roles, ["", *roles], strict=False)
@@ -214,10 +205,7 @@ def _message(message: Message) -> dict[str, Any]:
 
 
 def _content(message: Message) -> str | list[dict[str, Any]]:
-    """Converts a message to the format of the API.
-
-    A message without images becomes a string, because some chat templates accept only strings.
-    """
+    # Some chat templates accept only strings.
     if message.role is Role.ASSISTANT or not message.images:
         return message.text
     return [

@@ -3,25 +3,22 @@
 from openmaia.agent.tasks.ending import ending
 from openmaia.agent.tasks.reasoning import Separated, separate
 
-CUT_OFF = ("length", "max_tokens")
-"""Values of the finish reason by which servers say that a reply reached the limit of tokens."""
+CUT_OFF = ("length", "max_tokens")  # finish reasons: the limit of tokens was reached
 CUT = "cut"
 """The finish reason of a stream that was not read to its end."""
+# Incomplete replies without a mark, after which replies count as not beginning inside of reasoning.
 UNDECIDED = 3
-"""Number of incomplete replies without a mark, after which a model counts as one whose replies do not begin inside of
-reasoning."""
 
 
 class ReasoningStart:
-    """What is known about where the reasoning of a model starts, from its replies. It is thread-safe.
+    """What the replies of a model have shown about where its reasoning starts. Thread-safe.
 
-    The chat templates of many models write the mark at the start of reasoning into the prompt. Their replies hold only
-    the mark at the end, so that a draft inside of the reasoning looks like the reply until this mark comes. Therefore
-    the first reply of a model is read to its end.
+    The chat templates of many models write the opening mark into the prompt. Their replies hold only the closing one,
+    so that a draft inside of the reasoning looks like the reply until it comes. Therefore the first reply is read to
+    its end.
     """
 
     def __init__(self):
-        """Starts without knowledge."""
         self.in_prompt: bool | None = None
         """Whether replies begin inside of reasoning. None before the first whole reply."""
         self._undecided = 0
@@ -30,8 +27,6 @@ class ReasoningStart:
         """Returns whether a reply that still arrives is complete, see `ending`. Reasoning never completes it.
 
         Args:
-            text: What has arrived.
-            is_turn: Whether the reply is a turn of an investigation.
             is_apart: Whether the server sends reasoning in a field of its own.
             stop: A text at which the reply ends.
         """
@@ -41,12 +36,8 @@ class ReasoningStart:
         return is_stopped or ending(found.text, is_turn and is_known) is not None
 
     def separate(self, text: str, finish: str) -> Separated:
-        """Separates the reasoning in a reply from its text, and learns from it.
-
-        Args:
-            text: The whole reply.
-            finish: Why the reply ended: the server's finish reason, or CUT.
-        """
+        """Separates reasoning from the text of a whole reply, and learns from it. `finish` is the server's finish
+        reason, or CUT."""
         found = separate(text, is_open=self.in_prompt is True)
         if found.is_unannounced:
             self.in_prompt = True

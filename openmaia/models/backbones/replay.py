@@ -1,11 +1,4 @@
-"""A backbone that runs no model but repeats the replies of an earlier investigation.
-
-The source of the replies is one of these:
-
-- a record, which is the Parquet file of an investigation
-- a history.json of the published MAIA code
-- a folder of results with one history.json for each unit
-"""
+"""A backbone that runs no model but repeats the replies of an earlier investigation."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -35,24 +28,19 @@ class ReplayConfig(BackboneConfig):
 
 
 class ReplayBackbone(Component):
-    """A backbone (the model that plays the agent) that answers with the replies of a recorded investigation.
-
-    A conversation that has n replies so far gets reply n + 1 of the recording, whatever its messages say. The requests
-    of the agent's tools describe_images and summarize_images have no system prompt. Recordings do not contain replies
-    to these requests, so each of them gets a fixed text.
-    """
+    """Answers a conversation that has n replies so far with reply n + 1 of the recording, whatever its messages say."""
 
     Config: ClassVar = ReplayConfig
     reads_prompts = False
     is_recorded = True
 
     def __init__(self, recording: str):
-        """Reads the recording of an investigation, or finds the recordings in a folder.
+        """Reads a recording, or finds the recordings in a folder.
 
         Args:
             recording: A record (.parquet) or a history.json, whose replies every investigation repeats; or a folder
-                with LAYER/UNIT/history.json at any depth, such as `openmaia export-maia` and the published MAIA code
-                write. Each unit then repeats its own replies.
+                with LAYER/UNIT/history.json at any depth, as `openmaia export-maia` and the published MAIA code write
+                it. Each unit then repeats its own replies.
 
         Raises:
             UsageError: The file does not exist or is no recording, or the folder holds no recording or two of one unit.
@@ -72,15 +60,12 @@ class ReplayBackbone(Component):
         yield "record", config.record, "folder" if user_path(config.record).is_dir() else "file"
 
     def reply(self, chats: Sequence[Chat]) -> list[Reply]:
-        """Returns the next reply of the recording for each chat (a request to continue a conversation).
-
-        Raises:
-            ServiceError: The recording has no further reply, or the folder has no recording of a chat's unit.
-        """
+        """Raises ServiceError if the recording has no further reply, or the folder none of the unit."""
         return [self._reply(chat) for chat in chats]
 
     def _reply(self, chat: Chat) -> Reply:
         if chat.messages[0].role is not Role.SYSTEM:
+            # describe_images and summarize_images ask without a system prompt. Recordings have no replies to them.
             return Reply(text="(a replay cannot answer this)")
         replies = self._replies if self._units is None else self._read(self._file(self._units, chat.conversation))
         given = chat.left_out + sum(message.role is Role.ASSISTANT for message in chat.messages)
@@ -91,12 +76,6 @@ class ReplayBackbone(Component):
         return replace(reply, prompt_tokens=words, generated_tokens=len(reply.text.split()))
 
     def _file(self, units: Mapping[tuple[str, int], str], conversation: str) -> str:
-        """Returns the path of the recording of a conversation's unit. Raises ServiceError if there is none.
-
-        Args:
-            units: The paths of the recordings, by layer and index.
-            conversation: Id of the conversation, TARGET/LAYER/INDEX/REPLICATE.
-        """
         unit = conversation.rpartition("/")[0]
         matching = [key for key in units if unit.endswith(f"/{key[0]}/{key[1]}")]
         if not matching:
@@ -105,7 +84,6 @@ class ReplayBackbone(Component):
 
 
 def _recordings(folder: Path) -> dict[tuple[str, int], str]:
-    """Returns the path of the history.json of each unit in a folder, by layer and index."""
     units: dict[tuple[str, int], str] = {}
     for path in sorted(folder.rglob("history.json")):
         if not re.fullmatch(r"\d{1,9}", path.parent.name):

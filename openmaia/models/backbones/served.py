@@ -1,4 +1,4 @@
-"""What the backbones that are language models have in common: the keys of their configs, and how servers are checked."""
+"""What backbones that are language models have in common: keys of their configs, and how servers are checked."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -63,13 +63,7 @@ class ServedModel(Component):
 def server_checks(
     library: str, build: Callable[[Any, Site], Any], config: ChatServerConfig, site: Site
 ) -> Iterator[Callable[[], Check]]:
-    """Yields the check that a server answers, accepts the key and has the model.
-
-    Args:
-        library: The client library. If it is not installed, nothing is checked: `packages` says so.
-        build: Returns the `Endpoint`.
-        config: The config of the backbone.
-        site: Where it stands.
-    """
+    """Yields the check that a server answers, accepts the key and has the model: of the `Endpoint` that `build` makes.
+    Without `library` nothing is checked: `packages` says so."""
     if has_module(library):
         yield partial(server_check, library, lambda: build(config, site).access, waits=site.waits)

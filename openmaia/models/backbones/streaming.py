@@ -18,52 +18,47 @@ from openmaia.models.backbones.reasoning import CUT, ReasoningStart
 from openmaia.models.backbones.tool_calls import StreamedCalls
 
 CHECKED = 80
-"""Number of new characters after which a reply that still arrives is checked again for whether it is complete."""
+"""New characters after which a reply that still arrives is checked again for whether it is complete."""
 
+# Starts a line of an event stream. The field `error` is not in the standard; llama.cpp has it.
 FIELD = re.compile(r"(?:data|event|id|retry|error)?:|(?:data|event|id|retry)$")
-"""Matches the start of a line of an event stream. The field `error` is not in the standard; llama.cpp has it."""
 
 END = "[DONE]"
-"""The data of the last event."""
 
+# In events without any part of a reply: why the server breaks it off.
 STATED = {"message", "detail", "errors", "base_resp"}
-"""Fields of events without any part of a reply in which servers say why they break it off."""
 
+# Some servers send it in two of them.
 REASONING = ("reasoning_content", "reasoning", "thinking")
-"""The fields in which servers send the reasoning of a model. Some send it in two of them."""
 
 
 class StreamBroken(Exception):
-    """Raised if the connection was closed before the reply was complete."""
+    """The connection was closed before the reply was complete."""
 
 
 class Unreadable(Exception):
-    """Raised if a server sent something that is no part of a reply."""
+    """A server sent something that is no part of a reply."""
 
 
 def read_stream(
     chunks: Iterable[bytes], chat: Chat, sent: Sequence[Message], start: ReasoningStart | None = None, stop: str = ""
 ) -> str:
-    """Reads the body of an answer with a chat completion, and returns the reply as a JSON text.
+    """Reads the body of a chat completion, and returns it as JSON in the format of a response that is not streamed.
 
-    The JSON text has the format of a response that is not streamed. A body that is no event stream is returned as it
-    is: some servers stream no replies.
+    A body that is no event stream is returned as it is: some servers stream no replies.
 
-    Reading stops early when the text repeats itself, at `stop`, and, if the reply is a turn of an investigation, after
-    its first experiment (a code block that calls a tool); but never inside of reasoning. The finish reason is then CUT. If an event reports an
-    error, `{"error": …}` is returned. If no event has the format of the API, the first one is returned.
+    Reading stops early when the text repeats itself, at `stop`, and, if the reply is a turn, after its first
+    experiment; but never inside of reasoning. The finish reason is then CUT. If an event reports an error, `{"error":
+    …}` is returned. If no event has the format of the API, the first one is returned.
 
     Args:
-        chunks: The body of the answer.
-        chat: The request, which says whether the reply is a turn.
-        sent: The messages that were sent. The number of prompt tokens is estimated from them if the server does not
-            send it.
+        sent: The messages that were sent, for an estimate of the prompt's tokens if the server does not count them.
         start: What is known about the reasoning of the model.
         stop: A text at which the reply ends. It is not sent to the server, which would apply it to reasoning, too.
 
     Raises:
-        StreamBroken: If the connection was closed before the reply was complete.
-        Unreadable: If an event is not JSON, or has a field of another type than in the API.
+        StreamBroken: The connection was closed before the reply was complete.
+        Unreadable: An event is not JSON, or has a field of another type than in the API.
     """
     reply = _Reply(chat, start or ReasoningStart(), stop)
     foreign = ""
@@ -95,7 +90,7 @@ def read_stream(
 
 
 def error_of(answer: dict[str, Any]) -> Any:
-    """Returns the error that a server reports with status 200, in a whole answer or in an event; None without one."""
+    """Returns the error that a server reports with status 200, in a whole answer or in an event. None without one."""
     choices = answer.get("choices")
     first = choices[0] if isinstance(choices, list) and choices else None
     if error := answer.get("error") or (first.get("error") if isinstance(first, dict) else None):
@@ -104,21 +99,13 @@ def error_of(answer: dict[str, Any]) -> Any:
 
 
 def text_content(content: Any) -> str:
-    """Returns the text in the field `content` of a chat completion, or "" if the field is empty.
-
-    Args:
-        content: The value of the field: a text, None, or a list of parts. Only parts of the type `text` are used.
-    """
+    """Returns the text of the field `content`: a text, None, or parts, of which those of the type `text` count."""
     return _parts(content, "text")
 
 
 def reasoning_content(message: dict[str, Any]) -> str:
-    """Returns the reasoning of a model that a server sends apart from its reply, or "".
-
-    Args:
-        message: The message of a chat completion, or a streamed piece of it. Reasoning is in a field of its own, or in
-            the parts of its content with the type `thinking`.
-    """
+    """Returns the reasoning in a message or a streamed piece of it: in a field of its own, or in parts of the type
+    `thinking`."""
     given = [message.get(name) for name in REASONING]
     apart = next((_parts(value, "text") for value in given if value and isinstance(value, str | list)), "")
     content = message.get("content")
@@ -141,15 +128,12 @@ def _parts(content: Any, kind: str) -> str:
 
 @dataclass(slots=True)
 class _Reply:
-    """A reply that still arrives."""
-
     chat: Chat
     start: ReasoningStart
     stop: str
     finish: str = ""
     is_begun: bool = False
-    is_counted: bool = False
-    """Whether the tokens of the whole reply have been counted, which is the last event before the end."""
+    is_counted: bool = False  # the tokens of the whole reply: the last event before the end
     usage: dict[str, Any] = field(default_factory=dict[str, Any])
     texts: list[str] = field(default_factory=list[str])
     reasoning: list[str] = field(default_factory=list[str])
@@ -203,11 +187,7 @@ class _Reply:
 
 
 def _events(chunks: Iterable[bytes]) -> Iterator[dict[str, Any] | str]:
-    """Yields the JSON objects of an event stream, and `{END: True}` for its end. Another body is yielded as text.
-
-    An event should end with an empty line. If a server leaves it out, or sends two objects in one event, all of them
-    are yielded.
-    """
+    # Lenient: a server may leave out the empty line that ends an event, or send two objects in one.
     lines = _lines(chunks)
     first = next((line for line in lines if line.strip()), "")
     if not FIELD.match(first):
@@ -235,7 +215,7 @@ def _with_first(first: str, lines: Iterable[str]) -> Iterator[str]:
 
 
 def _lines(chunks: Iterable[bytes]) -> Iterator[str]:
-    """Yields the lines of an event stream, which is always UTF-8. They end with LF, CR or CRLF and nothing else."""
+    # Not `splitlines`: a stream is UTF-8, and only LF, CR and CRLF end its lines.
     decoder = io.IncrementalNewlineDecoder(codecs.getincrementaldecoder("utf-8-sig")("replace"), translate=True)
     rest = ""
     for chunk in chunks:
@@ -245,7 +225,6 @@ def _lines(chunks: Iterable[bytes]) -> Iterator[str]:
 
 
 def _decoded(name: str, data: str) -> Iterator[dict[str, Any]]:
-    """Yields the JSON objects in the data of an event with the given name."""
     decoder = json.JSONDecoder(strict=False)
     position = 0
     while data := data[position:].strip():

@@ -1,8 +1,5 @@
-"""Converts the agent's turns between text and function calls, for models that were trained to call functions.
-
-A turn is either an experiment or the final answer. The model gets one function for each. It replies with a call, which
-is converted to the text that all other modules use. Its earlier turns are converted back to calls for the next request.
-"""
+"""Converts turns between text and function calls, for models that were trained to call functions: one function for an
+experiment, one for the answer."""
 
 import json
 import re
@@ -19,24 +16,17 @@ INSTRUCTION = f"""
 You do not write these messages as text. Instead of [CODE], call the function {EXPERIMENT}; instead of the answer, call
 the function {ANSWER}, once it can be called. Call one function per turn."""
 OUTPUT_FOLLOWS = "The output is in the next message."
+# Some models go on with empty lines after a call instead of ending their reply. A call never has so many in a row, even
+# if its code is not escaped as JSON.
 STOP = "\n" * 8
-"""A text that ends a reply to a request with functions. Some models go on with empty lines after a function call instead of ending
-their reply. A call itself never contains so many line breaks in a row, even if its code is not escaped as JSON."""
-TRIED = 8
-"""Number of opening braces, counted from the start of a reply, at which `written_calls` looks for a function call."""
+TRIED = 8  # opening braces from the start of a reply that may begin a call
 
 JsonObject = dict[str, Any]
 
 
 def functions(answer: AnswerFormat, expected: TurnKind = TurnKind.ANY) -> list[JsonObject]:
-    """Returns the definitions of the functions for the agent's turns in the format of the chat completions API.
-
-    There is one function for an experiment and one for the final answer.
-
-    Args:
-        answer: The format of the final answer, which determines the parameters of its function.
-        expected: What the turn may be. Only the functions for such turns are returned.
-    """
+    """Returns the definitions of the functions for the expected kinds of turns, in the format of the chat completions
+    API."""
     names = {TurnKind.ANY: (EXPERIMENT, ANSWER), TurnKind.ANSWER: (ANSWER,)}.get(expected, (EXPERIMENT,))
     return [each for each in _functions(answer) if each["function"]["name"] in names]
 
@@ -69,19 +59,9 @@ def _function(name: str, description: str, properties: JsonObject) -> JsonObject
     return {"type": "function", "function": {"name": name, "description": description, "parameters": parameters}}
 
 
-def turn_text(calls: Sequence[JsonObject], answer: AnswerFormat) -> str:
-    """Converts the function calls of a reply to the text that an agent without function calls would write.
-
-    The text is that of a turn: an experiment or the final answer. Only the first call is used.
-
-    Args:
-        calls: The calls in the format of the chat completions API.
-        answer: The format of the final answer.
-
-    Returns:
-        The text, or "" if there is no call. If the arguments of the call are not a JSON object, they are returned
-        unchanged. The agent is then told that its reply is not a valid turn.
-    """
+def convert_to_text(calls: Sequence[JsonObject], answer: AnswerFormat) -> str:
+    """Converts the first call of a reply to the text of a turn; "" without one. Arguments that are no JSON object are
+    returned unchanged: the agent is then told that its reply is no valid turn."""
     if not calls:
         return ""
     function: JsonObject = calls[0]["function"]
@@ -106,18 +86,11 @@ def turn_text(calls: Sequence[JsonObject], answer: AnswerFormat) -> str:
     return "\n".join([f"[{answer.text}]: {arguments.get(answer.text.lower(), '')}", *labels])
 
 
-def written_calls(text: str, answer: AnswerFormat) -> list[JsonObject]:
-    """Finds a function call that a model wrote as text, in a form that its server does not recognise.
+def find_calls(text: str, answer: AnswerFormat) -> list[JsonObject]:
+    """Finds a call that a model wrote as text, in a form that its server does not recognise: a list of one, or none.
 
-    Args:
-        text: The reply. A call in it is a JSON object with the name of a function and at least one of its arguments,
-            either in an object `arguments` or `parameters`, or directly beside the name. Line breaks in strings need
-            not be escaped.
-        answer: The format of the final answer.
-
-    Returns:
-        A list with the call in the format of the chat completions API. It is empty if none of the first TRIED opening
-        braces begins a call.
+    It is a JSON object with the name of a function and at least one of its arguments, in an object `arguments` or
+    `parameters`, or beside the name. Line breaks in strings need not be escaped.
     """
     decoder = json.JSONDecoder(strict=False)
     known = {EXPERIMENT: {"code"}, ANSWER: {answer.text.lower(), "labels"}}
@@ -136,26 +109,21 @@ def written_calls(text: str, answer: AnswerFormat) -> list[JsonObject]:
 
 
 class StreamedCalls:
-    """The function calls of a reply that still arrives in pieces. Only the first one is kept: a turn has no others.
+    """The function calls of a reply that still arrives in pieces. Only the first is kept: a turn has no others.
 
-    A piece belongs to the call with its id; else to the one that began last among those of its index, or of all if it has
-    no index. But a piece with another id and a name, or one after this call has all of its arguments, begins another
-    call: some servers give all calls the same index, and others each piece another id.
+    A piece belongs to the call with its id; else to the one that began last among those of its index, or of all if it
+    has no index. But a piece with another id and a name, or one after this call has all of its arguments, begins
+    another call: some servers give all calls the same index, and others each piece another id.
     """
 
     def __init__(self):
-        """Starts without a call."""
         self.first: dict[str, str] = {"name": "", "arguments": ""}
         self._latest: JsonObject | None = None
         self._by_index: dict[Any, JsonObject] = {}
         self._by_id: dict[Any, JsonObject] = {}
 
     def extend(self, pieces: Sequence[JsonObject]) -> int:
-        """Appends pieces of calls in the format of the chat completions API.
-
-        Returns:
-            The number of new characters in the arguments of the first call.
-        """
+        """Appends pieces. Returns the number of new characters in the arguments of the first call."""
         before = len(self.first["arguments"])
         for piece in pieces:
             index, function = piece.get("index"), piece.get("function") or {}
@@ -190,7 +158,7 @@ def _begins_another(call: JsonObject, id: Any, function: JsonObject) -> bool:
 
 
 def _as_json(arguments: Any) -> str:
-    """Returns the arguments of a call as text. Some servers send them as an object."""
+    # Some servers send them as an object.
     return arguments if isinstance(arguments, str) else "" if arguments is None else json.dumps(arguments)
 
 
@@ -198,20 +166,11 @@ def _texts(value: Any) -> list[str]:
     return [" ".join(str(text).split()) for text in value] if isinstance(value, list) else [str(value)] if value else []
 
 
-def with_calls(
+def convert_to_calls(
     turns: Sequence[Message], answer: AnswerFormat, plain: Callable[[Message], JsonObject]
 ) -> list[JsonObject]:
-    """Converts a conversation to the format of the chat completions API, with the agent's turns as function calls.
-
-    The API requires a message with the result of each call, which cannot contain images. This message only says that
-    the output of the experiment is in the next message.
-
-    Args:
-        turns: The conversation without its system message.
-        answer: The format of the final answer.
-        plain: Converts a message to the format of the API. It is used for the messages of the user, and for replies
-            of the agent that contain neither an experiment nor an answer.
-    """
+    """Converts a conversation without its system message, the agent's turns as calls. `plain` converts all other
+    messages."""
     converted: list[JsonObject] = []
     for number, message in enumerate(turns):
         # Mistral takes only ids of nine letters and digits.
@@ -220,15 +179,13 @@ def with_calls(
             converted.append(plain(message))
         else:
             converted.append({"role": "assistant", "content": "", "tool_calls": [call]})
+            # The API requires a result for each call, and a result cannot contain images.
             converted.append({"role": "tool", "tool_call_id": call["id"], "content": OUTPUT_FOLLOWS})
     return converted
 
 
 def _call(text: str, id: str, answer: AnswerFormat) -> JsonObject | None:
-    """Converts the text of a turn to a function call with the given id.
-
-    Returns None if the text holds neither an experiment nor an answer.
-    """
+    """None: the text holds neither an experiment nor an answer."""
     parsed = parse(text, answer)
     if parsed.code:
         name, arguments = EXPERIMENT, {"hypotheses": list(parsed.hypotheses), "code": parsed.code}

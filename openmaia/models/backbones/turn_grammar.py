@@ -1,4 +1,4 @@
-"""Writes the form of a turn (a reply of the agent) as a grammar that constrains what a model generates."""
+"""The form of a turn as a grammar that constrains what a model generates."""
 
 from functools import cache
 
@@ -16,21 +16,11 @@ FORMS = {
 
 @cache
 def turn_grammar(answer: AnswerFormat, expected: TurnKind = TurnKind.ANY) -> str:
-    """Returns the grammar of a turn (a reply of the agent): hypotheses, then one experiment or an answer.
+    """Returns the grammar of a turn: hypotheses, then one experiment or an answer.
 
-    The notation is GBNF, which llama.cpp and the xgrammar library of vLLM and SGLang read.
-
-    All parts of a turn but the code have a limited length, because small models may otherwise never end a line. A
-    label has at most 16 words, a hypothesis 40, an answer three sentences of 40 words, and the prompt of an image 30.
-    The constants `MAX_LABELS` and `MAX_HYPOTHESES` limit the numbers of labels and hypotheses. Words are separated by
-    spaces. Their length is limited, too, by the rules `word`, `anything` and `plain` of the grammar.
-
-    Args:
-        answer: The format of answers.
-        expected: What the turn may be. A measurement is an experiment that measures a unit on generated images. In it,
-            the model writes at least two numbered hypotheses, and then only the two to eight prompts of the images; the
-            rest of the code is fixed. The hypotheses are required because small models that state none copy the prompts
-            of the example in their instructions.
+    The notation is GBNF, which llama.cpp and the xgrammar library of vLLM and SGLang read. Everything but code has a
+    limited length, because small models may otherwise never end a line. In a measurement the model writes at least two
+    numbered hypotheses, and then only the prompts of two to eight images; the rest of the code is fixed.
     """
     chosen = " | ".join(f'"{choice}"' for choice in answer.choices) or "concept"
     number = "" if answer.choices else '(" " [1-9])?'
@@ -38,6 +28,7 @@ def turn_grammar(answer: AnswerFormat, expected: TurnKind = TurnKind.ANY) -> str
         f"root ::= {FORMS[expected]}",
         rf'hypotheses ::= ("[HYPOTHESIS LIST]:\n" entry{{1,{MAX_HYPOTHESES}}} "\n")?',
         r'entry ::= [1-9] ". " word (" " anything){0,39} "\n"',
+        # Required, because small models that state none copy the prompts of the example in their instructions.
         rf'named ::= "[HYPOTHESIS LIST]:\n" ([1-9] ". H" [1-9] ": " word (" " anything){{0,39}} "\n"){{2,{MAX_HYPOTHESES}}} "\n"',
         r'experiment ::= "[CODE]:\n```python\n" code+ "```\n"',
         r'code ::= ([^`\n] [^\n]*)? "\n"',

@@ -1,4 +1,4 @@
-"""Combines a backbone that cannot process images with a viewer, which describes images in words."""
+"""A backbone that takes no images, and its viewer."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ class NoViewerConfig(ViewerConfig):
 
 
 class NoViewer(Component):
-    """A viewer that describes nothing: the agent then only learns the activations of images."""
+    """The agent only learns the activations of images."""
 
     Config: ClassVar = NoViewerConfig
     is_absent = True
@@ -24,23 +24,16 @@ class NoViewer(Component):
         pass
 
     def reply(self, chats: Sequence[Chat]) -> list[Reply]:
-        """Returns the same text for each chat: a note that there is no description."""
         return [Reply(text="(no description)") for _ in chats]
 
 
 class BackboneWithViewer:
-    """A backbone that passes chats (requests for a reply) with images to a viewer, and all others to the agent's model.
-
-    Args:
-        agent: The model that plays the agent. It gets no images.
-        viewer: The model that describes images.
-    """
+    """Passes chats with images to a viewer, and all others to the agent's model."""
 
     def __init__(self, agent: Backbone, viewer: Backbone):
         self._agent, self._viewer = agent, viewer
 
     def reply(self, chats: Sequence[Chat]) -> list[Reply]:
-        """Returns one reply for each chat, in the order of the chats. Passes on the models' exceptions."""
         shows = [any(message.images for message in chat.messages) for chat in chats]
         answers = {
             is_shown: iter(model.reply([chat for chat, shown in zip(chats, shows, strict=True) if shown is is_shown]))
@@ -50,7 +43,6 @@ class BackboneWithViewer:
         return [next(answers[is_shown]) for is_shown in shows]
 
     def close(self) -> None:
-        """Closes the agent's model and the viewer, if they have a method `close`."""
         for model in (self._agent, self._viewer):
             if callable(close := getattr(model, "close", None)):
                 close()

@@ -16,15 +16,14 @@ class Refusal(StrEnum):
     CONTENT = "content"
     """A moderation, of the provider or of a proxy, refuses what this conversation says."""
     NO_CREDIT = "no credit"
-    """The account has no money or no quota left, and will not get any by waiting."""
+    """The account has no money or quota, and will not get any by waiting."""
     NO_IMAGES = "no images"
     """The model takes no images at all."""
     IMAGES = "images"
     """The conversation has more images than the server takes."""
     REPLY = "reply"
-    """The server does not generate as many tokens as the request allows for the reply."""
+    """The reply may have more tokens than the server generates."""
     CONTEXT = "context"
-    """The conversation is too long."""
     ROLES = "roles"
     """The server, or the chat template, refuses the roles of the messages or their order."""
 
@@ -79,10 +78,10 @@ REPLY = _pattern(
     r"(?:too (?:large|high|big|long)|(?:must|should) be (?:<|less|at most|smaller|below|between|in|\[)|exceed|at most|<|>|less than|greater than|above|range|supports|maximum|limit)",
     r"maximum tokens you requested|maximum (?:allowed )?number of output tokens|maximum value for .?max_",
 )
+# About the length of a conversation; such a message may also speak of its images.
 _TOKENS = _pattern(r"\d tokens|(?:context|sequence|prompt) length|context window")
-"""Matches messages about the length of a conversation, which may also speak of its images."""
+# About the sum of conversation and reply; such messages begin like those about the reply.
 _INPUT = _pattern(r"context(?![_ ]window.? for this model)|\binputs?\b|prompt|model_len|seq(?:uence)?_len|total tokens")
-"""Matches messages about the sum of conversation and reply, which begin like those about the reply."""
 CONTEXT = _pattern(
     rf"\b{_TEXT}\b[^\n]{{0,80}}?{_LONG}",
     rf"{_LONG}[^.\n]{{0,60}}\b{_TEXT}\b",
@@ -112,10 +111,10 @@ UNSUPPORTED = _pattern(
     r"only [\w-]+ (?:requests|responses|replies|mode)|must be (?:verified|false|omitted|unset|null|none|empty|disabled)|only the default|additional properties",
     r"no endpoints found that support|requires --|invalid (?:parameter|argument|field)",
 )
-"""Matches messages about parameters that a server does not support."""
+# With a status whose other texts report all kinds of accidents, such as 403, 404 and 500.
 UNSUPPORTED_SURELY = _pattern(rf"unsupported|{_NOT} support|no endpoints found that support|must be verified")
-"""Matches such messages with a status whose other texts report all kinds of accidents, such as 403, 404 and 500."""
 
+# Parameters that servers also call otherwise.
 _NAMES: Mapping[str, str] = {
     "stream": r"\bstream(?:ing|ed)?\b",
     "stream_options": r"\bstream_options\b|\binclude_usage\b",
@@ -123,7 +122,6 @@ _NAMES: Mapping[str, str] = {
     "tool_choice": r"\btool[ _-]choice\b",
     "structured_outputs": r"\bstructured[ _]outputs?\b|\bguided_\w+",
 }
-"""Patterns of the parameters that servers also call otherwise. All others are looked for by their names."""
 
 LEFT_OUT: Mapping[str, str] = {
     "temperature": "its own value replaces {section}.temperature",
@@ -135,6 +133,7 @@ LEFT_OUT: Mapping[str, str] = {
 }
 """What changes for the user if a parameter is left out."""
 
+# Words of messages that are not understood, by the last part of the config key that they are about.
 _KEYS: Mapping[str, str] = {
     "images_per_prompt": r"\bimages?\b",
     "context_tokens": r"\b(?:context|long|length|inputs?|prompt)\b",
@@ -147,23 +146,17 @@ _KEYS: Mapping[str, str] = {
     "quality": r"\bquality\b",
     "seed": r"\bseed\b",
 }
-"""Words in messages that are not understood, by the last part of the config key that they are about."""
 
+# "Please try again in 1m2.5s", "Retry after 24 seconds", "retryDelay": "34s".
 _WAIT = re.compile(
     r"(?:try again|retry|wait|available|resets?)\W*(?:in|after|delay|for|at least|_after|_after_seconds)?\W{0,4}(?:about |at least |another )?"
     r"(?:(\d+)\s*h(?:ou)?(?:rs?)?)?\s*(?:(\d+)\s*m(?:in(?:ute)?s?)?(?!s))?\s*(?:(\d+(?:\.\d+)?)\s*(ms|s)(?:ec(?:ond)?s?)?)?\b",
     re.IGNORECASE,
 )
-"""Matches "Please try again in 1m2.5s", "Retry after 24 seconds" and "retryDelay": "34s"."""
 
 
 def refusal(text: str, status: int) -> Refusal | None:
-    """Returns why a server refused a request, or None if its text is not understood.
-
-    Args:
-        text: The text of the response.
-        status: The HTTP status, see `Failure.status`.
-    """
+    """Returns why a server refused a request, by the text of its response. None if it is not understood."""
     # pydantic's and TGI's messages about single parameters are no messages about the input of the model.
     text = re.sub(r"input (?:should be|validation error)", "", text.replace("\\", ""), flags=re.IGNORECASE)
     if status == 413:
@@ -193,12 +186,11 @@ def _is_about_images(text: str) -> bool:
 
 
 def refused_parameter(text: str, blamed: str | None, parameters: Iterable[str], *, surely: bool) -> str | None:
-    """Returns the name of the request parameter that a server does not support, or None if the text names none.
+    """Returns the name of the request parameter that a server does not support. None if the text names none.
 
     Args:
-        text: The text of the response.
         blamed: The parameter that the response names in a field of its own.
-        parameters: Names of the optional parameters in the request.
+        parameters: The optional ones of the request.
         surely: Whether only unmistakable words count.
     """
     if not (UNSUPPORTED_SURELY if surely else UNSUPPORTED).search(text):
@@ -211,12 +203,8 @@ def refused_parameter(text: str, blamed: str | None, parameters: Iterable[str], 
 
 
 def image_limit(text: str, sent: int) -> int | None:
-    """Returns the largest number of images that a refusal admits, or None if it names none.
-
-    Args:
-        text: The message, without the name of the model.
-        sent: Number of images in the refused request. The limit is smaller than this number.
-    """
+    """Returns the largest number of images that a refusal admits, below `sent`; None if it names none. `text` is
+    without the name of the model."""
     if re.search(r"\b(?:one|a single) image", text, re.IGNORECASE):
         return 1
     # Messages also count the images of the request, or documents. Numbers in names and versions do not count.
@@ -246,10 +234,8 @@ _LIMITS = [
 
 
 def token_limit(text: str) -> tuple[int, int] | None:
-    """Returns the largest number of tokens that a refusal admits, and the largest number that it names.
-
-    The second is most often the number of the refused request. Returns None if the text names no limit.
-    """
+    """Returns (the tokens that a refusal admits, the largest number that it names: mostly that of the request). None if
+    it names no limit."""
     text = re.sub(r"(?<=\d)[, \u00a0\u202f](?=\d{3}\b)", "", re.sub(r"\b[A-Za-z][\w.]*(?:-[\w.]+)*-\d+\b", "", text))
     text = re.sub(r"\b(\d+)k\b", r"\g<1>000", text, flags=re.IGNORECASE)
     text = re.sub(
@@ -262,7 +248,7 @@ def token_limit(text: str) -> tuple[int, int] | None:
 
 
 def waiting_time(text: str) -> float | None:
-    """Returns the seconds after which a message allows another request, or None if it names no time."""
+    """Returns the seconds after which a message allows another request; None if it names no time."""
     for hours, minutes, rest, unit in _WAIT.findall(text):
         if hours or minutes or rest:
             seconds = float(rest or 0) * (0.001 if unit.lower() == "ms" else 1.0)
@@ -271,12 +257,7 @@ def waiting_time(text: str) -> float | None:
 
 
 def key_hint(text: str, keys: Iterable[str]) -> str:
-    """Returns the config keys that a refusal may be about, for a message to the user.
-
-    Args:
-        text: The text of the response.
-        keys: The config keys that shape the request.
-    """
+    """Returns those of the config keys that a refusal may be about, for a message to the user."""
     all_keys = list(keys)
     named = [
         key for key in all_keys if (word := _KEYS.get(key.rpartition(".")[2])) and re.search(word, text, re.IGNORECASE)

@@ -1,1 +1,1 @@
-"""Generators (text-to-image models) and editors: pipelines of diffusers, and servers with the images API."""
+"""Generators and editors: pipelines of diffusers, and servers with the images API."""

@@ -1,7 +1,4 @@
-"""Runs a diffusion pipeline in batches.
-
-Each image has its own noise, and the batch size is reduced to fit into memory.
-"""
+"""Runs a diffusion pipeline in batches, whose size is reduced to fit into memory. Each image has its own noise."""
 
 import gc
 import logging
@@ -22,60 +19,47 @@ from openmaia.models.generators.loading import DiffusionRole, load
 
 log = logging.getLogger("openmaia")
 
+# Of allocators other than PyTorch's for GPUs, in a RuntimeError.
 OUT_OF_MEMORY = ("can't allocate memory", "out of memory", "CUBLAS_STATUS_ALLOC_FAILED")
-"""Messages by which allocators other than PyTorch's GPU allocator report a lack of memory, in a RuntimeError."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImageJob:
-    """A request for one image."""
+    """A request for one image, whose sides are multiples of `DiffusionBatcher.grid`."""
 
     prompt: str
-    """Description of the image, or the editing instruction."""
+    """The description, or the editing instruction."""
     seed: int
     height: int
-    """Height in pixels, a multiple of `DiffusionBatcher.grid`."""
     width: int
-    """Width in pixels, a multiple of `DiffusionBatcher.grid`."""
     image: Image.Image | None = None
-    """The image to edit, with the same height and width. None for a text-to-image model."""
+    """The image to edit, of the same height and width."""
 
 
 class DiffusionBatcher:
-    """Generates or edits images in batches with a diffusion pipeline. It learns which batch size fits into memory."""
+    """Generates or edits images in batches. Learns which batch size fits into memory."""
 
     def __init__(self, config: PipelineConfig, role: DiffusionRole, key: str):
-        """Loads the pipeline of a generator or an editor. Raises UsageError if it cannot be loaded.
-
-        `key` is the config section, for messages.
-        """
+        """Loads the pipeline. `key` is the config section, for messages. Raises UsageError if it cannot be loaded."""
         self._config = config
         self._role, self._key = role, key
         self._pipeline: Any = load(config, role, key)
         self._parameters = signature(self._pipeline.__call__).parameters
-        self._max_pixels: int | None = None
-        """Largest number of pixels in a batch. None until a batch has been too large."""
+        self._max_pixels: int | None = None  # of a batch; None until one was too large
 
     @property
     def grid(self) -> int:
-        """The number of pixels of which the sides of images must be multiples.
-
-        It is twice the downsampling factor of the VAE, because some transformers process latents in patches of 2 x 2.
-        """
+        """Pixels of which the sides of images must be multiples."""
+        # Some transformers process latents in patches of 2 x 2.
         return 2 * getattr(self._pipeline, "vae_scale_factor", 8)
 
     @property
     def name(self) -> str:
-        """Name of the pipeline's class."""
         return type(self._pipeline).__name__
 
     def truncated(self, prompt: str) -> tuple[str, ...]:
-        """Returns the part at the end of a prompt that the pipeline ignores, because the prompt is too long.
-
-        Returns:
-            A tuple with this part as its only item. An empty tuple if the whole prompt is used, or if the pipeline has
-            no tokenizer.
-        """
+        """Returns the end of a prompt that the pipeline ignores, because it is too long; () if it reads all, or has no
+        tokenizer."""
         names = ("tokenizer_3", "tokenizer_2", "tokenizer")
         tokenizer: Any = next((known for name in names if (known := getattr(self._pipeline, name, None))), None)
         if tokenizer is None:
@@ -87,11 +71,8 @@ class DiffusionBatcher:
         return (tokenizer.decode(tokens[limit - 1 : -1]),) if len(tokens) > limit else ()
 
     def try_out(self, job: ImageJob) -> None:
-        """Generates an image with two denoising steps, so that an invalid config is detected before a run begins.
-
-        Raises:
-            UsageError: The pipeline cannot generate the image.
-        """
+        """Generates with two denoising steps, so that an invalid config is noticed before a run begins. Raises
+        UsageError."""
         try:
             self._call([job], steps=2)
         except (ServiceError, RuntimeError, ValueError, TypeError) as error:
@@ -102,14 +83,10 @@ class DiffusionBatcher:
             ) from error
 
     def generate(self, jobs: Sequence[ImageJob], batch_size: int | None = None) -> list[Pixels]:
-        """Generates the images of the jobs.
+        """Generates the images of jobs, in their order, each uint8 of shape (height, width, 3).
 
         Args:
-            jobs: The jobs. Jobs for images of equal size are processed in the same batches.
             batch_size: Largest number of images per batch, None for as many as fit into memory.
-
-        Returns:
-            The images in the order of the jobs, each uint8 of shape (height, width, 3).
 
         Raises:
             ServiceError: The pipeline failed, a single image does not fit into memory, or its pixels are not finite.
@@ -137,7 +114,7 @@ class DiffusionBatcher:
         return fitting if batch_size is None else min(batch_size, fitting)
 
     def _attempt(self, batch: Sequence[ImageJob]) -> list[Pixels] | None:
-        """Returns the images of a batch, or None if the batch does not fit into memory."""
+        """None if the batch does not fit into memory."""
         try:
             return self._call(batch, self._config.steps)
         except (RuntimeError, ValueError) as error:
@@ -193,11 +170,8 @@ class DiffusionBatcher:
 
 
 def _inputs(batch: Sequence[ImageJob]) -> Any:
-    """Returns the images to edit: a list, a single image, or None.
-
-    A single image is not put into a list, because some pipelines take a list as several references for one result.
-    """
     images = [job.image for job in batch if job.image is not None]
+    # No list of one: some pipelines take a list as several references for one result.
     return images if len(images) > 1 else next(iter(images), None)
 
 
@@ -206,5 +180,5 @@ def _is_out_of_memory(error: Exception) -> bool:
 
 
 def _noise(seed: int) -> torch.Generator:
-    """Returns a random generator on the CPU, so that a seed gives the same noise on every device."""
+    # On the CPU, so that a seed gives the same noise on every device.
     return torch.Generator("cpu").manual_seed(seed & (2**63 - 1))

@@ -12,17 +12,14 @@ from openmaia.core.images import EncodedImage
 from openmaia.core.services import Edit, GeneratedImage, Generation
 from openmaia.models.weights import DENOISERS, NF4, TEXT_ENCODERS, WeightSource
 
+# These accept a list with one image per prompt. Others take a list as several references for one prompt.
 BATCHING = ("FluxKontextPipeline", "StableDiffusionInstructPix2PixPipeline")
-"""Pipelines of diffusers that accept a list with one image per prompt. Others take a list as several reference images
-for one prompt and therefore receive one image at a time."""
 
+# The area on which models are trained. Larger images are scaled down for editing, and the result up again.
 MAX_PIXELS = 1024 * 1024
-"""Largest area in pixels that is edited, the area on which models are trained. Larger images are scaled down to it for
-editing, and the result is scaled up again."""
 
+# Smaller images are scaled up for editing, because models are not trained on such sides.
 MIN_SIDE = 64
-"""Minimum side in pixels of an image that is edited. Smaller images are scaled up for editing, because models are not
-trained on such sizes."""
 
 
 @dataclass
@@ -94,9 +91,7 @@ def _no_gpu(config: Any, site: Site) -> Check:
 
 
 class DiffusersGenerator(_Pipeline):
-    """Generates square images of one size with a diffusion pipeline.
-
-    If the model cannot generate the size, larger images are scaled down.
+    """Generates square images of one size. If the model cannot, larger images are scaled down.
 
     Raises:
         UsageError: The model cannot be loaded or cannot generate images. The message names the config key.
@@ -113,14 +108,14 @@ class DiffusersGenerator(_Pipeline):
         self._batcher.try_out(self._job(Generation(prompt="a red ball", seed=0)))
 
     def generate(self, requests: Sequence[Generation]) -> list[GeneratedImage]:
-        """Raises ServiceError if a single image does not fit into memory or the model failed, and HostDead if the GPU no
-        longer answers."""
-        from openmaia.models.generators.resizing import resized
+        """Raises ServiceError if a single image does not fit into memory or the model failed, and HostDead if the GPU
+        no longer answers."""
+        from openmaia.models.generators.resizing import resize
 
         images = self._batcher.generate([self._job(request) for request in requests])
         return [
             GeneratedImage(
-                image=EncodedImage.of(resized(pixels, self._size, self._size)),
+                image=EncodedImage.of(resize(pixels, self._size, self._size)),
                 missing_terms=self._batcher.truncated(request.prompt),
             )
             for request, pixels in zip(requests, images, strict=True)
@@ -133,9 +128,7 @@ class DiffusersGenerator(_Pipeline):
 
 
 class DiffusersEditor(_Pipeline):
-    """Edits images by instructions with a diffusion pipeline.
-
-    An edited image has the size of the original and the same `sources`.
+    """Edits images by instructions. The result has the size and the `sources` of the original.
 
     Raises:
         UsageError: The model cannot be loaded or cannot edit images. The message names the config key.
@@ -154,15 +147,14 @@ class DiffusersEditor(_Pipeline):
         self._batcher.try_out(self._job(Edit(image=grey, instruction="add a red ball", seed=0)))
 
     def edit(self, requests: Sequence[Edit]) -> list[GeneratedImage]:
-        """Raises ServiceError if a single image does not fit into memory or the model failed, and HostDead if the GPU no
-        longer answers."""
-        from openmaia.models.generators.resizing import resized
+        """Raises as `DiffusersGenerator.generate`."""
+        from openmaia.models.generators.resizing import resize
 
         edited = self._batcher.generate([self._job(request) for request in requests], self._batch_size)
         results: list[GeneratedImage] = []
         for request, pixels in zip(requests, edited, strict=True):
             height, width = request.image.pixels.shape[:2]
-            image = EncodedImage.of(resized(pixels, height, width), request.image.sources)
+            image = EncodedImage.of(resize(pixels, height, width), request.image.sources)
             results.append(GeneratedImage(image=image, missing_terms=self._batcher.truncated(request.instruction)))
         return results
 
@@ -183,7 +175,7 @@ class DiffusersEditor(_Pipeline):
 
 
 def editing_size(height: int, width: int, grid: int) -> tuple[int, int]:
-    """Returns the height and width, in multiples of `grid`, at which an image of the given size is edited."""
+    """Returns the height and width, in multiples of `grid`, at which an image of a given size is edited."""
     shrink = min(1.0, (MAX_PIXELS / (height * width)) ** 0.5)
     smallest = -(-MIN_SIDE // grid)
     return max(smallest, round(height * shrink / grid)) * grid, max(smallest, round(width * shrink / grid)) * grid

@@ -15,14 +15,13 @@ from openmaia.core.checks import Check
 from openmaia.core.components import Component, EditorConfig, GeneratorConfig, Site, machine
 from openmaia.core.images import EncodedImage
 from openmaia.core.services import Edit, GeneratedImage, Generation
-from openmaia.models.generators.resizing import resized
+from openmaia.models.generators.resizing import resize
 from openmaia.models.server_access import ServerAccess, server_check
 
 SHAPING = ("model", "request_size", "quality", "seed", "arguments")
-"""The config keys that shape a request."""
 
+# A missing term of what the server refuses to draw.
 REFUSED = "everything (the server refuses this text)"
-"""The entry of `GeneratedImage.missing_terms` if the server refuses a prompt or an instruction."""
 
 GREY = 128
 
@@ -104,10 +103,7 @@ class _Served(Component):
 
 
 class ApiGenerator(_Served):
-    """Generates square images of one size with a server that has OpenAI's images API.
-
-    The server's images are scaled to the size and cropped to a square.
-    """
+    """Generates square images of one size: the server's are scaled to it and cropped."""
 
     Config: ClassVar = ApiConfig
 
@@ -116,14 +112,7 @@ class ApiGenerator(_Served):
         self._size = config.size
 
     def generate(self, requests: Sequence[Generation]) -> list[GeneratedImage]:
-        """Returns an image for each request.
-
-        If the server refuses a prompt for its content, the image is uniformly grey. Its `missing_terms` then contain a
-        note about the refusal.
-
-        Raises:
-            ServiceError: The server gave no image. `ImagesApi.draw` lists further exceptions.
-        """
+        """A refused prompt gives a grey image with REFUSED among its `missing_terms`. Raises as `ImagesApi.draw`."""
         return self._api.each(self._draw, requests)
 
     def _draw(self, request: Generation) -> GeneratedImage:
@@ -136,10 +125,7 @@ class ApiGenerator(_Served):
 
 
 class ApiEditor(_Served):
-    """Edits images by instructions with a server that has OpenAI's images API.
-
-    An edited image has the size of the original and the same `sources`.
-    """
+    """Edits images by instructions. The result has the size and the `sources` of the original."""
 
     Config: ClassVar = ApiEditorConfig
 
@@ -147,14 +133,7 @@ class ApiEditor(_Served):
         super().__init__(config, key)
 
     def edit(self, requests: Sequence[Edit]) -> list[GeneratedImage]:
-        """Returns an edited image for each request.
-
-        If the server refuses an instruction for its content, the original image is returned. Its `missing_terms` then
-        contain a note about the refusal.
-
-        Raises:
-            ServiceError: The server gave no image. `ImagesApi.draw` lists further exceptions.
-        """
+        """A refused instruction gives the original with REFUSED among its `missing_terms`. Raises as `ImagesApi.draw`."""
         return self._api.each(self._draw, requests)
 
     def _draw(self, request: Edit) -> GeneratedImage:
@@ -167,6 +146,6 @@ class ApiEditor(_Served):
         if pixels is None:
             return GeneratedImage(image=request.image, missing_terms=(REFUSED,))
         left, top = (width - inner[0]) // 2, (height - inner[1]) // 2
-        inside = resized(pixels, height, width)[top : top + inner[1], left : left + inner[0]]
-        edited = resized(np.ascontiguousarray(inside), original.height, original.width)
+        inside = resize(pixels, height, width)[top : top + inner[1], left : left + inner[0]]
+        edited = resize(np.ascontiguousarray(inside), original.height, original.width)
         return GeneratedImage(image=EncodedImage.of(edited, request.image.sources))

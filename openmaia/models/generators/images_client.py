@@ -23,25 +23,18 @@ from openmaia.models.server_access import CONNECT_SECONDS
 
 ImageRequest = TypeVar("ImageRequest", Generation, Edit)
 
+# Servers reject larger ones.
 SEEDS = 2**31
-"""Seeds are reduced modulo this number, because servers reject larger ones."""
 
 log = logging.getLogger(__name__)
 
 
 class ImagesApi:
-    """A client of OpenAI's images API. It is thread-safe. The API key is never pickled."""
+    """A client of OpenAI's images API. Thread-safe. The API key is never pickled."""
 
     def __init__(self, config: ImageServerConfig, key: str):
-        """Checks the address and the key. Does not connect to the server, because every image costs money.
-
-        Args:
-            config: The server and its model.
-            key: The config section, for messages.
-
-        Raises:
-            UsageError: The API key is missing or invalid, or the config key `base_url` is not a URL.
-        """
+        """Checks address and key, and raises UsageError. Does not connect, because every image costs money. `key` is
+        the config section."""
         self._config, self._key = config, key
         self.access = server_access(config, key)
         self.access.check()
@@ -68,32 +61,23 @@ class ImagesApi:
     def each(
         self, draw: Callable[[ImageRequest], GeneratedImage], requests: Sequence[ImageRequest]
     ) -> list[GeneratedImage]:
-        """Returns the result of a function for each request. At most `config.concurrency` calls run at a time.
-
-        Args:
-            draw: The function, which returns the image for a request.
-            requests: The requests for generated or edited images.
-        """
+        """Calls `draw` for each request, at most `config.concurrency` at a time."""
         if not requests:
             return []
         with ThreadPoolExecutor(min(len(requests), self._config.concurrency)) as threads:
             return list(threads.map(draw, requests))
 
     def draw(self, prompt: str, seed: int, image: bytes | None = None) -> Pixels | None:
-        """Requests one image.
+        """Requests one image, uint8 of shape (height, width, 3). None if the server refuses the prompt for its content.
 
         Args:
-            prompt: The description, or the instruction of an edit.
-            seed: The seed; it is sent if the config says that the server takes one.
+            seed: Sent if the config says that the server takes one.
             image: The image to edit, as PNG. None: an image is generated.
-
-        Returns:
-            The image, uint8 of shape (height, width, 3), or None if the server refuses the prompt for its content.
 
         Raises:
             ServiceUnavailable: The server cannot be reached or is overloaded.
-            ServiceError: The server gave no image.
-            UsageError: The server rejects the key, the model, the address or the seed.
+            ServiceError: It gave no image.
+            UsageError: It rejects the key, the model, the address or the seed.
         """
         self._outage.check()
         sent = time.monotonic()
@@ -117,7 +101,7 @@ class ImagesApi:
         raise error
 
     def _ask(self, prompt: str, seed: int, image: bytes | None) -> bytes | Failure:
-        """Sends a request. An optional parameter that the server refuses is omitted from this and later requests."""
+        """An optional parameter that the server refuses is omitted from this and later requests."""
         config = self._config
         while True:
             # Some models always answer in base64 and refuse the first parameter; others answer with a URL without it.
@@ -133,7 +117,6 @@ class ImagesApi:
                 log.warning("%s", self.access.left_out(refused))
 
     def _send(self, prompt: str, image: bytes | None, body: dict[str, Any]) -> bytes | Failure:
-        """Returns the encoded image in the answer, or the failure."""
         images, text = self._client.images.with_raw_response, prompt.encode(errors="replace").decode()
         send = partial(images.edit, image=("image.png", image, "image/png")) if image else images.generate
         try:

@@ -24,20 +24,21 @@ log = logging.getLogger("openmaia")
 
 DiffusionRole = Literal["generator", "editor"]
 PipelineIndex = dict[str, Any]
-"""Content of model_index.json: for each component, its library and class. Also used for other JSON configs."""
+"""Content of model_index.json (for each component its library and class), or of another JSON config."""
 
 DTYPES = {"bfloat16": torch.bfloat16, "float16": torch.float16, "float32": torch.float32}
 
+# What diffusers and transformers raise for models that are incomplete, damaged or of another kind.
 PIPELINE_ERRORS = (
     OSError, ValueError, TypeError, RuntimeError, AttributeError, ImportError, KeyError, AssertionError, SafetensorError,
 )  # fmt: skip
-"""Exceptions that diffusers and transformers raise for models that are incomplete, damaged or of another kind."""
 
 
 def load(config: PipelineConfig, role: DiffusionRole, key: str = "") -> Any:
     """Loads a text-to-image pipeline (generator) or an editing pipeline (editor), on the GPU if there is one.
 
-    `key` is the config section, for messages. Empty: the role.
+    Args:
+        key: The config section, for messages. Empty: the role.
 
     Raises:
         UsageError: The model is unknown, gated, damaged, of another kind, cannot be reached, or does not fit on the
@@ -72,14 +73,14 @@ def _index(key: str, model: str) -> PipelineIndex:
 
 
 def _silence_libraries() -> None:
-    """Disables progress bars and warnings about truncated prompts, which would fill the logs of a run."""
+    # Progress bars, and warnings about truncated prompts, would fill the logs of a run.
     diffusers.utils.logging.set_verbosity_error()
     diffusers.utils.logging.disable_progress_bar()
     transformers.utils.logging.disable_progress_bar()
 
 
 def _components(key: str, config: PipelineConfig, index: PipelineIndex, dtype: torch.dtype) -> dict[str, Any]:
-    """Loads the components that have their own repositories or are quantized, and returns them by name."""
+    """Loads the components that have their own repositories or are quantized, by name."""
     options = (("transformer", config.transformer, DENOISERS), ("text_encoder", config.text_encoder, TEXT_ENCODERS))
     components: dict[str, Any] = {}
     for option, repository, candidates in options:
@@ -104,10 +105,8 @@ def _components(key: str, config: PipelineConfig, index: PipelineIndex, dtype: t
 
 
 def _source(key: str, config: PipelineConfig, repository: str, name: str) -> tuple[str, str, PipelineIndex]:
-    """Returns the repository of a component, its folder in the repository, and the content of its config.json.
-
-    A separate repository may hold the component at its root or in a folder with the component's name.
-    """
+    """Returns a component's repository, its folder there, and its config.json. A repository of its own may hold it at
+    its root or in a folder of its name."""
     source = repository or config.model
     for folder in ("", name) if repository else (name,):
         settings = read_json(key, source, f"{folder}/config.json" if folder else "config.json")
@@ -150,7 +149,6 @@ def _check_kind(given: str, pipeline: Any, role: DiffusionRole) -> None:
 
 
 def _check_options(key: str, config: PipelineConfig, pipeline: Any) -> None:
-    """Raises UsageError if the config sets an option of the call that the pipeline does not take."""
     accepted = set(inspect.signature(pipeline.__call__).parameters)
     if getattr(getattr(getattr(pipeline, "transformer", None), "config", None), "guidance_embeds", True) is False:
         accepted.discard("guidance_scale")  # such as FLUX.1-schnell, which was distilled without it

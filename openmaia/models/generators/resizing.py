@@ -6,8 +6,8 @@ from PIL import Image
 from openmaia.core.images import Pixels
 
 
-def resized(pixels: Pixels, height: int, width: int) -> Pixels:
-    """Scales an image to the given size with Lanczos resampling. An image of this size is returned unchanged."""
+def resize(pixels: Pixels, height: int, width: int) -> Pixels:
+    """Scales with Lanczos resampling. An image of the size is returned unchanged."""
     if pixels.shape[:2] == (height, width):
         return pixels
     return np.asarray(Image.fromarray(pixels).resize((width, height), Image.Resampling.LANCZOS))

@@ -1,1 +1,1 @@
-"""Targets, the networks under study: networks that are read through forward hooks, and synthetic units."""
+"""Targets: networks that are read through forward hooks, and synthetic units."""

@@ -1,4 +1,4 @@
-"""Uses a network that is an object of the user's program, and restores its mode and PyTorch's settings afterwards."""
+"""A network that is an object of the user's program: its mode and PyTorch's settings are restored afterwards."""
 
 import hashlib
 import inspect
@@ -14,15 +14,14 @@ from openmaia.models.targets.networks.loading import changed, load
 from openmaia.models.targets.preprocess import GivenPreprocess, Preprocess, Preprocessing, TargetNetwork
 from openmaia.models.targets.state import check_state, network_state, weights_digest
 from openmaia.models.targets.transforms import Transform, from_transform
-from openmaia.models.targets.wrappers import unwrapped
+from openmaia.models.targets.wrappers import unwrap
 
 Model = nn.Module | TargetNetwork
-"""A network of the user's program."""
 
 
 @contextmanager
-def settings_kept() -> Generator[None]:
-    """Context manager that restores PyTorch's number of threads and its use of TF32 in convolutions at its end."""
+def keep_settings() -> Generator[None]:
+    """Restores PyTorch's number of threads, and its use of TF32 in convolutions."""
     threads, is_tf32 = torch.get_num_threads(), torch.backends.cudnn.allow_tf32
     try:
         yield
@@ -33,15 +32,8 @@ def settings_kept() -> Generator[None]:
 
 @contextmanager
 def evaluating(model: Model, say: Callable[[str], None]) -> Generator[None]:
-    """Context manager that puts a network into evaluation mode, and restores the modes of all its modules at the end.
-
-    Args:
-        model: The network.
-        say: Receives a message for the user if the network was in training mode.
-
-    Raises:
-        UsageError: The network cannot be measured (see `check_state`).
-    """
+    """Puts a network into evaluation mode, and restores all its modules. `say` tells the user if it was in training
+    mode. Raises UsageError as `check_state`."""
     check_state(_module(model))
     training = [each for each in _module(model).modules() if each.training]
     if training:
@@ -55,7 +47,7 @@ def evaluating(model: Model, say: Callable[[str], None]) -> Generator[None]:
 
 
 def device_of(model: TargetNetwork) -> str:
-    """Returns the device on which a network is; "cpu" if it has no weights."""
+    """Returns "cpu" for a network without weights."""
     return str(next((each.device for each in model.module.parameters()), torch.device("cpu")))
 
 
@@ -63,11 +55,9 @@ def with_preprocess(model: Model, preprocess: Transform | Preprocess | None, giv
     """Returns a network with the preprocessing that the user gives.
 
     Args:
-        model: The network: a plain module, or a TargetNetwork, which has a preprocessing of its own.
-        preprocess: The preprocessing. None if it follows from `given` or from the network itself.
-        given: The preprocessing values of the config, such as the size. They are ignored if `preprocess` is given. For
-            a TargetNetwork, they replace single values of its own preprocessing. For a plain module, the size, the mean
-            and the standard deviation are required.
+        preprocess: None if it follows from `given` or from the network itself.
+        given: Ignored if `preprocess` is given. Otherwise it replaces values of a TargetNetwork's own preprocessing;
+            for a plain module, size, mean and standard deviation are required.
 
     Raises:
         UsageError: Nothing says how images are preprocessed, or the transform is not usable. Or there are values in
@@ -82,10 +72,7 @@ def with_preprocess(model: Model, preprocess: Transform | Preprocess | None, giv
 
 
 def load_with(name: str, weights: str, transform: Transform | Preprocess) -> TargetNetwork:
-    """Loads a network by its name. A transform of the user replaces the preprocessing of the network.
-
-    See `openmaia.models.targets.networks.load` for `name` and `weights`.
-    """
+    """Loads a network as `networks.load`. A transform of the user replaces its preprocessing."""
     own = transform if isinstance(transform, Preprocess) else from_transform(transform)
     # A module without preprocessing is refused if none is given. What is given here is replaced.
     stand_in = GivenPreprocess(size=own.size[0], mean=(0.0,) * 3, std=(1.0,) * 3)
@@ -93,7 +80,7 @@ def load_with(name: str, weights: str, transform: Transform | Preprocess) -> Tar
 
 
 def values_of(preprocess: Preprocessing) -> GivenPreprocess | None:
-    """Returns the config values that express a preprocessing. None if no config values can express it."""
+    """Returns the config values that express a preprocessing. None if none can."""
     if not isinstance(preprocess, Preprocess) or preprocess.crop is None or preprocess.squash:
         return None
     if preprocess.size[0] != preprocess.size[1] or preprocess.resample is not Image.Resampling.BILINEAR:
@@ -105,17 +92,17 @@ def _undeclared(module: nn.Module, preprocess: Preprocessing) -> TargetNetwork:
     return TargetNetwork(module=module, preprocess=preprocess)
 
 
-def digest_of(model: Model) -> str:
+def compute_digest(model: Model) -> str:
     """Returns a digest of a network's weights, structure and code in hexadecimal.
 
-    The code is the source of the classes of all modules in the network except PyTorch's own, as far as Python finds it.
-    A wrapper such as data parallelism does not count.
+    The code is the source of the classes of all its modules except PyTorch's own, as far as Python finds it. A wrapper
+    such as data parallelism does not count.
 
     Raises:
         UsageError: The network cannot be measured (see `check_state`), or its state has no digest.
     """
     check_state(_module(model))
-    module, _ = unwrapped(_module(model))
+    module, _ = unwrap(_module(model))
     total = hashlib.sha256(f"{weights_digest(network_state(module))}{module!r}".encode())
     for kind in sorted(
         {type(each) for each in module.modules()}, key=lambda kind: f"{kind.__module__}.{kind.__name__}"
@@ -136,8 +123,5 @@ def is_model(value: object) -> bool:
 
 
 def is_known(preprocess: Preprocessing) -> bool:
-    """Returns whether OpenMAIA knows all steps of a preprocessing.
-
-    It knows those of a `Preprocess`, but not those of any other preprocessing, such as a function of the user.
-    """
+    """Returns whether all steps of a preprocessing are known, which those of a user's function are not."""
     return isinstance(preprocess, Preprocess)

@@ -1,7 +1,7 @@
 """Directions in the activation space of a layer, which are studied as units like the layer's own channels.
 
-Examples are dictionary features, linear probes and principal components. The user gives them as a safetensors file. The
-response of a direction at each position is weight · channels + bias, followed by a ReLU if the file demands it.
+Examples are dictionary features, linear probes and principal components, in a safetensors file. The response of a
+direction at a position is weight · channels + bias, followed by a ReLU if the file demands it.
 """
 
 from collections.abc import Iterable
@@ -15,62 +15,46 @@ from openmaia.core.paths import user_path
 from openmaia.models.targets.responses import Response
 
 SUFFIX = "/directions"
-"""Suffix of layer names. The units of `layer4/directions` are the directions in the activation space of `layer4`."""
+"""The units of `layer4/directions` are directions in the activation space of `layer4`."""
 
+# Directions that are multiplied with a layer's output at a time. It bounds the memory for their weights in double
+# precision.
 ROWS = 1024
-"""Number of directions that are multiplied with a layer's output at a time. It limits the memory for their weights
-in double precision."""
 
-ACTIVATIONS = ("", "none", "relu")
-"""Accepted values of the metadata `activation` of a file."""
+ACTIVATIONS = ("", "none", "relu")  # of the metadata of a file
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Directions:
-    """The directions in the activation space of one layer, and the computation of their responses.
-
-    Each direction is a unit. Its response at a position is weight · output + bias, optionally followed by a ReLU. Here
-    `output` is the vector of the layer's channels at this position. The directions are on the CPU.
-    """
+    """The directions of one layer, on the CPU, and the computation of their responses."""
 
     layer: str
-    """Name of the layer whose output is read."""
     weight: torch.Tensor
-    """The directions, float32 of shape (units, channels)."""
+    """float32, shape (units, channels)."""
     bias: torch.Tensor
-    """The biases, float32 of shape (units,)."""
+    """float32, shape (units,)."""
     rectified: bool
     """Whether a ReLU is applied to the responses."""
 
     @property
     def name(self) -> str:
-        """The name of the layer whose units are these directions, such as `layer4/directions`."""
+        """Name of the layer whose units they are, such as `layer4/directions`."""
         return self.layer + SUFFIX
 
     def state(self) -> Iterable[tuple[str, torch.Tensor]]:
-        """Returns the names and values of the tensors, from which the digest of the target network is computed.
-
-        The names say whether a ReLU is applied, so that the digest depends on it, too.
-        """
+        """Returns named tensors for the target's digest."""
+        # In the names, so that the digest depends on it, too.
         kind = "relu" if self.rectified else "linear"
         return [(f"{self.name}.{kind}.weight", self.weight), (f"{self.name}.{kind}.bias", self.bias)]
 
     def unit(self, response: Response, index: int) -> Response:
-        """Returns the response of one direction to an image, shape (h, w) or ().
-
-        Args:
-            response: Output of the layer for the image, shape (channels, h, w) or (channels,).
-            index: Index of the direction.
-        """
+        """Returns one direction's response, shape (h, w) or (), to a layer's output, shape (channels, h, w) or
+        (channels,)."""
         return self._rows(torch.from_numpy(response)[None], slice(index, index + 1))[0, 0].numpy()
 
     def all(self, responses: torch.Tensor) -> torch.Tensor:
-        """Returns the responses of all directions to images, shape (images, units, h, w) or (images, units).
-
-        Args:
-            responses: Output of the layer for the images, shape (images, channels, h, w) or (images, channels). The
-                result is on its device.
-        """
+        """Returns all responses, shape (images, units, h, w) or (images, units), to outputs of shape (images, channels,
+        h, w) or (images, channels), on their device."""
         return torch.cat(
             [self._rows(responses, slice(start, start + ROWS)) for start in range(0, len(self.weight), ROWS)], dim=1
         )
@@ -87,13 +71,11 @@ class Directions:
 
 
 def read_directions(layer: str, path: str, channels: int) -> Directions:
-    """Reads a safetensors file of directions.
+    """Reads a safetensors file of directions for a layer with so many channels.
 
     Args:
-        layer: The layer in whose activation space the directions are.
-        path: A file with the tensor `weight` of shape (units, channels) and optionally the tensor `bias` of shape
+        path: A file with the tensor `weight` of shape (units, channels), and optionally the tensor `bias` of shape
             (units,) and the metadata activation=relu.
-        channels: Number of channels of the layer's output.
 
     Raises:
         UsageError: The file cannot be read, or its content does not match the layer.

@@ -22,7 +22,7 @@ from openmaia.models.targets.maps import (
     OutputShape,
     ShapeEvidence,
     grows,
-    layout,
+    infer_layout,
     layouts_by_shape,
 )
 from openmaia.models.targets.meaning import LastModules
@@ -31,10 +31,9 @@ from openmaia.models.targets.preprocess import Preprocessing
 from openmaia.models.targets.wrappers import uncompiled, why_uncalled
 
 SIZE_ERRORS = (RuntimeError, AssertionError, ValueError, IndexError)
-"""Exceptions that networks raise for inputs of a size that they do not accept."""
+"""What networks raise for inputs of a size that they do not accept."""
 
 INPUT_TYPES = (torch.float32, torch.float16, torch.bfloat16, torch.float64)
-"""Types that the input of a network may have."""
 
 NOTHING: Mapping[str, str] = MappingProxyType({})
 CPU = torch.device("cpu")
@@ -50,9 +49,7 @@ class Forward:
 
         Args:
             module: The network, in evaluation mode and on `device`.
-            layers: Names of modules in the network, by the names that the user gives to the layers. OUTPUT stands for
-                the output of the network.
-            device: The device of the network.
+            layers: Names of modules, by the names that the user gives to the layers. OUTPUT is that of the network.
             asked: The entries of compound outputs that the user chose, by layer (see `outputs.py`).
         """
         self._module, self._layers, self._device = module, layers, device
@@ -63,15 +60,12 @@ class Forward:
         self._dtype = torch.float32
 
     def __call__(self, batch: torch.Tensor, *, stay: bool = False) -> dict[str, torch.Tensor]:
-        """Runs the network on a batch of images and returns the output of each layer.
+        """Returns the output of each layer, float32 of shape (images, …): of a module's last call, if there are
+        several.
 
         Args:
-            batch: The inputs, shape (images, channels, height, width).
-            stay: Whether the outputs stay on the device of the network. Otherwise they are copied to the CPU.
-
-        Returns:
-            The output by layer, float32 of shape (images, …). If a module is called several times, it is the output of
-            the last call.
+            batch: Shape (images, channels, height, width).
+            stay: Whether the outputs stay on the network's device. Otherwise they are copied to the CPU.
 
         Raises:
             ServiceError: The batch needs more memory than the GPU has.
@@ -83,17 +77,12 @@ class Forward:
         return outputs
 
     def scaled(self, batch: torch.Tensor, layer: str, layout: OutputLayout, index: int, factor: float) -> torch.Tensor:
-        """Runs the network while one unit of a layer is scaled at all positions.
+        """Returns the network's output, float32 on the CPU, while one unit of a layer is multiplied by a factor
+        everywhere.
 
         Args:
-            batch: The inputs, shape (images, channels, height, width).
-            layer: The layer as the user names it, not OUTPUT (the output of the network).
-            layout: The layout of its output (which axes are units and which are positions).
-            index: Index of the unit in the layer.
-            factor: The factor by which the unit's response is multiplied.
-
-        Returns:
-            The output of the network, float32 on the CPU.
+            batch: Shape (images, channels, height, width).
+            layer: Not OUTPUT.
 
         Raises:
             UsageError: The output of the layer is no tensor, so that it cannot be replaced.
@@ -122,11 +111,8 @@ class Forward:
     def last_modules(
         self, batches: Sequence[torch.Tensor]
     ) -> tuple[torch.Tensor, list[tuple[nn.Module, torch.Tensor]]]:
-        """Runs the network on inputs of one image each.
-
-        Returns:
-            Its output for all of them, and what `LastModules` keeps, float32 of shape (images, …) on the CPU.
-        """
+        """Runs inputs of one image each. Returns the output for all of them, and what `LastModules` keeps, float32 of
+        shape (images, …) on the CPU."""
         outputs: list[torch.Tensor] = []
         found: list[list[tuple[nn.Module, torch.Tensor]]] = []
         for batch in batches:
@@ -147,13 +133,12 @@ class Forward:
         return torch.cat(outputs), joined
 
     def understood(self, layer: str) -> list[str]:
-        """Returns sentences about how a layer's output is read, if it is not a tensor with the images on its first axis."""
+        """Returns sentences about how a layer's output is read, if it is no tensor with the images on its first axis."""
         entry = self._entries[layer]
         said = [f"{layer}: read from the entry {entry.name!r} of its output"] if self._compound.get(layer) else []
         return said + ([f"{layer}: the images are on axis {entry.axis} of its output"] if entry.axis else [])
 
     def _output(self, output: Any, images: int) -> torch.Tensor:
-        """Returns the network's output for a batch, also if OUTPUT is no layer of this object."""
         if OUTPUT not in self._entries:
             raise self._unreadable or UsageError("the output of the network is not known before `examine`")
         return self._taken(output, images, OUTPUT)
@@ -163,22 +148,19 @@ class Forward:
         return take(output, self._entries[layer], images, layer).detach().to(device, torch.float32, copy=True)
 
     def examine(self, preprocess: Preprocessing) -> tuple[dict[str, OutputShape], dict[str, OutputLayout], str]:
-        """Determines which axes of the layers' outputs are images, units and positions, and where the positions are.
+        """Finds out which axes of outputs are images, units and positions, and where the positions are. Call it first.
 
-        For this it runs the network on a blank image, on two others, on inputs of twice the height and twice the width,
-        and on images that are changed in parts (see `places.py`). Other methods need this one to be called first.
-
-        Args:
-            preprocess: Gives the size and the channels of the inputs for which the network is made, and converts images
-                to such inputs.
+        For this the network runs on a blank image, on two others, on inputs of twice the height and twice the width,
+        and on images that are changed in parts (see `places.py`).
 
         Returns:
-            The output shapes of the layers for one image of this size, without the axis of the images; their layouts;
+            The layers' output shapes for one image of the preprocessing's size, without the axis of the images; their
+                layouts;
             and the error with which the network refuses other sizes, "" if it accepts them.
 
         Raises:
-            UsageError: The network does not accept an input of this size, or a layer has no units, is not called exactly
-                once in a pass, or gives another output each time.
+            UsageError: The network does not accept an input of this size, or a layer has no units, is not called
+                exactly once in a pass, or gives another output each time.
         """
         size, channels = preprocess.size, preprocess.channels
         height, width = size
@@ -195,7 +177,7 @@ class Forward:
         try_types(self._module, attempt, (1, channels, height, width))
         for layer, name in self._layers.items():
             check_called_once(layer, calls[layer], name, self._modules)
-        inputs = partial(places.blended, preprocess.tensor, size)
+        inputs = partial(places.blend, preprocess.tensor, size)
         two = self._two_images(inputs(0)[:2])
         self._entries = self._found_entries(outputs, two)
         first = {layer: self._taken(outputs[layer], 1, layer) for layer in self._layers}
@@ -219,12 +201,11 @@ class Forward:
         return usual, self._layouts(evidence, inputs, two), refusal or second_refusal
 
     def _two_images(self, images: torch.Tensor) -> dict[str, Any]:
-        """Returns the outputs for two images; none for a network that takes one at a time."""
         outputs: dict[str, Any] = {}
         with suppress(*SIZE_ERRORS), service_errors("the target network"):
             self._pass(images, outputs, Counter())
             return outputs
-        return {}
+        return {}  # the network takes one image at a time
 
     def _found_entries(self, one: Mapping[str, Any], two: Mapping[str, Any]) -> dict[str, Entry]:
         entries: dict[str, Entry] = {}
@@ -248,7 +229,7 @@ class Forward:
         errors: dict[str, UsageError] = {}
         for layer, shapes in evidence.items():
             try:
-                inferred[layer] = layout(shapes)
+                inferred[layer] = infer_layout(shapes)
             except UsageError as error:
                 # The shape alone does not tell. Where the output changes as the image does may.
                 if not layouts_by_shape(shapes) or grows(shapes):
@@ -263,7 +244,7 @@ class Forward:
         with service_errors("the target network"):
             both = {layer: self._taken(two[layer], 2, layer) for layer in inferred if two}
             known = [{layer: values[n] for layer, values in both.items()} for n in range(2)] if two else []
-            found = places.verified(evidence, inferred, run, inputs, known)
+            found = places.correct_layouts(evidence, inferred, run, inputs, known)
         layouts = {layer: each for layer, each in found.items() if each is not None}
         for layer, error in errors.items():
             if layer not in layouts:
@@ -271,10 +252,8 @@ class Forward:
         return layouts
 
     def _shapes(self, size: tuple[int, int], channels: int) -> tuple[dict[str, OutputShape], str]:
-        """Runs one image of a given size. Returns the layers' output shapes, and the error message if the pass fails.
-
-        If the pass fails, for example in a classifier of fixed size, the shapes of the layers before it are returned.
-        """
+        """Returns the shapes for one image of a size, of the layers that were reached, and the error message if the
+        pass fails."""
         outputs: dict[str, Any] = {}
         refusal = ""
         try:
@@ -286,7 +265,7 @@ class Forward:
     def _pass(
         self, batch: torch.Tensor, outputs: dict[str, Any], calls: Counter[str], device: torch.device = CPU
     ) -> None:
-        """Runs the network, and adds the output of each layer: all tensors in it, until it is known which to read."""
+        """Adds the output of each layer: all tensors in it, until it is known which to read."""
 
         def catch(layer: str, output: Any) -> None:
             calls[layer] += 1
@@ -315,16 +294,12 @@ class Forward:
 
 
 def _is_leaf(module: nn.Module) -> bool:
-    """Returns whether a module has no others in it and can be hooked, which a part of a TorchScript module cannot."""
+    # A part of a TorchScript module cannot be hooked.
     return not any(module.children()) and not isinstance(module, torch.jit.ScriptModule)
 
 
-def equal_sizes(tensors: Sequence[torch.Tensor], batch_size: int) -> list[list[int]]:
-    """Groups tensors of equal shape into batches of at most `batch_size`.
-
-    Returns:
-        The indices of the tensors in each batch, in ascending order.
-    """
+def group_by_size(tensors: Sequence[torch.Tensor], batch_size: int) -> list[list[int]]:
+    """Groups tensors of equal shape into batches of at most `batch_size`, given by their indices in ascending order."""
     groups: dict[OutputShape, list[int]] = {}
     for index, tensor in enumerate(tensors):
         groups.setdefault(tuple(tensor.shape), []).append(index)
@@ -332,19 +307,13 @@ def equal_sizes(tensors: Sequence[torch.Tensor], batch_size: int) -> list[list[i
 
 
 def try_types(module: nn.Module, attempt: Callable[[torch.dtype], None], shape: tuple[int, ...]) -> None:
-    """Calls a function with the types that the input of a network may have, until it succeeds.
-
-    float32 is tried first, then the types of the network's weights. Which of them takes the input cannot be told from
-    the weights: the first parameter may be an embedding, and a network may convert its input itself.
-
-    Args:
-        module: The network.
-        attempt: Runs the network on an input of a type.
-        shape: The shape of the input, for messages.
+    """Calls `attempt` with the types that a network's input may have, until it succeeds: float32, then those of its
+    weights.
 
     Raises:
-        UsageError: The network fails on an input of each type.
+        UsageError: It fails with each. `shape` is that of the input, for the message.
     """
+    # Only trying tells: the first parameter may be an embedding, and a network may convert its input itself.
     own = {each.dtype for each in (*module.parameters(), *module.buffers())}
     types = [dtype for dtype in INPUT_TYPES if dtype is torch.float32 or dtype in own]
     errors: list[str] = []
@@ -396,14 +365,7 @@ def _check_repeated(first: Mapping[str, torch.Tensor], second: Mapping[str, torc
 
 
 def check_called_once(layer: str, calls: int, name: str, modules: Mapping[str, nn.Module]) -> None:
-    """Raises UsageError unless a layer was called exactly once in a forward pass.
-
-    Args:
-        layer: The layer as the user names it.
-        calls: Number of calls.
-        name: Name of the layer's module.
-        modules: The modules of the network by name.
-    """
+    """Raises UsageError unless a layer, whose module is `name`, was called exactly once in a pass."""
     if calls == 0:
         raise UsageError(
             f"layer {layer!r} is not used in a forward pass{why_uncalled(name, modules)}; name another one, such as one "

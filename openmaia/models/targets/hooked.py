@@ -1,4 +1,4 @@
-"""Implements a target with forward hooks on the named layers of any nn.Module."""
+"""A target with forward hooks on the named layers of any nn.Module."""
 
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
@@ -14,32 +14,30 @@ from openmaia.core.services import Intervention, LayerProbe, Map, Probe, UnitAct
 from openmaia.core.units import OUTPUT, TargetInfo, Unit, unknown_layer
 from openmaia.models.device import default_device, move_to_device, service_errors
 from openmaia.models.targets.directions import SUFFIX, read_directions
-from openmaia.models.targets.forward import Forward, equal_sizes
-from openmaia.models.targets.maps import AxisOrder, OutputLayout, spatial
+from openmaia.models.targets.forward import Forward, group_by_size
+from openmaia.models.targets.maps import AxisOrder, OutputLayout, arrange
 from openmaia.models.targets.meaning import OutputMeaning, activations, check, class_logarithms, understand
 from openmaia.models.targets.places import noise
 from openmaia.models.targets.preprocess import TargetNetwork
 from openmaia.models.targets.responses import Response, maxima, rounded
 from openmaia.models.targets.state import check_state, network_state, weights_digest
-from openmaia.models.targets.wrappers import check_hookable, unwrapped
+from openmaia.models.targets.wrappers import check_hookable, unwrap
 
 LOGITS = "output (raw)"
-"""Key of a classifier's logits in `Responses`. The key OUTPUT (the network's output) holds the probabilities that are
-computed from them. LOGITS is no layer that users can select."""
+"""Key of a classifier's logits in `Responses`, beside the probabilities at OUTPUT. No layer that users can select."""
 
+# Agents often measure the same images for many units.
 CACHE_BYTES = 384 * 2**20
-"""Maximum size in bytes of the cache of layer outputs. Agents often measure the same images for many units."""
 
+# Images of a dataset per pass. Smaller batches leave a large GPU idle: one H200 runs 1,499 images a second through
+# ResNet-152 in batches of 128, and 1,044 in batches of 32.
 GPU_BATCH = 128
-"""Default number of images per forward pass on a GPU in a pass over a dataset. Smaller batches leave a large GPU idle: one
-H200 runs 1,499 images a second through ResNet-152 in batches of 128, and 1,044 in batches of 32."""
 
+# Images of an agent per pass on a GPU. All their responses are copied to the CPU.
 PROBED = 32
-"""Default number of images per forward pass on a GPU that are measured for an agent. All their responses are copied to the
-CPU."""
 
+# Noise images, besides a black and a white one, by which it is found out what an output means.
 SAMPLES = 4
-"""Number of noise images for which the output of a network is looked at, besides a black and a white one."""
 
 READ_AS = {
     OutputMeaning.SOFTMAX: "the logits of a softmax over {} classes",
@@ -51,16 +49,11 @@ READ_AS = {
 NO_DIRECTIONS: Mapping[str, str] = MappingProxyType({})
 
 Responses = Mapping[str, Response]
-"""The responses of layers to one image, by layer name."""
+"""The responses of layers to one image."""
 
 
 class NetworkTarget:
-    """A target: a network under study, whose units are measured through forward hooks.
-
-    On a GPU, images of equal size share a forward pass. On a CPU, images are processed one by one. This is faster there
-    (34 ms per image, compared with 53 ms in batches of 8, measured with EfficientNet-Lite0), and no result depends on
-    the other images of a batch.
-    """
+    """A target whose units are measured through forward hooks. On a GPU, images of equal size share a forward pass."""
 
     def __init__(
         self,
@@ -76,13 +69,11 @@ class NetworkTarget:
         """Prepares the network, and determines the units of its layers with a few forward passes.
 
         Args:
-            name: Name of the target.
-            network: The network and its preprocessing.
-            layers: The layers to read: names of modules, keys of `network.aliases`, or OUTPUT for the network's output.
-            directions: The path of a safetensors file with directions (see directions.py), by the layer in whose
-                activation space they are. The directions are the units of the layer `LAYER/directions`.
-            threads: Number of CPU threads that PyTorch uses.
-            device: Name of the device. Empty for the GPU if there is one, and the CPU otherwise.
+            layers: Names of modules, keys of `network.aliases`, or OUTPUT for the network's output.
+            directions: Safetensors files with directions (see directions.py), by the layer in whose activation space
+                they are. They are the units of `LAYER/directions`.
+            threads: CPU threads that PyTorch uses.
+            device: Empty for the GPU if there is one, and the CPU otherwise.
             batch: Images per forward pass, 0 for the default of the device.
 
         Raises:
@@ -102,11 +93,13 @@ class NetworkTarget:
         self._undeclared: OutputMeaning | None = None
         used_device = torch.device(device) if device else default_device()
         self._device = used_device
+        # On a CPU one by one: it is faster (34 ms per image, against 53 ms in batches of 8, measured with
+        # EfficientNet-Lite0), and no result depends on the other images of a batch.
         self._probed = batch or (1 if used_device.type == "cpu" else PROBED)
         self.batch = batch or (1 if used_device.type == "cpu" else GPU_BATCH)
-        """Number of images that one call of `responses` takes best. A pass that runs out of memory lowers it."""
+        """What one call of `responses` takes best. A pass that runs out of memory lowers it."""
         check_state(network.module)
-        inner, prefix = unwrapped(network.module)
+        inner, prefix = unwrap(network.module)
         names = _module_names(name, network, inner, prefix, [*self._layers, *directions])
         # Convolutions in TF32 keep three digits, so that results would depend on the batch.
         torch.backends.cudnn.allow_tf32 = False
@@ -124,16 +117,13 @@ class NetworkTarget:
         self._info = self._target_info(counts, meaning_said)
 
     def info(self) -> TargetInfo:
-        """Returns the description of the target: its layers, their numbers of units, and a digest of the weights."""
         return self._info
 
     def probe(self, probes: Sequence[Probe]) -> list[UnitActivation]:
-        """Returns for each probe (a unit and an image) the activation of the unit on the image."""
         answers = self._read([probe.image for probe in probes])
         return [self._activation(probe.unit, *answer) for probe, answer in zip(probes, answers, strict=True)]
 
     def respond(self, probes: Sequence[LayerProbe]) -> list[npt.NDArray[np.float64]]:
-        """Returns for each probe (a layer and an image) the activations of all units of the layer, shape (units,)."""
         answers = self._read([probe.image for probe in probes])
         return [
             maxima(self._layer(probe.layer, responses)) for probe, (responses, _) in zip(probes, answers, strict=True)
@@ -141,19 +131,12 @@ class NetworkTarget:
 
     @property
     def class_names(self) -> tuple[str, ...]:
-        """The names of the network's classes. Empty if they are unknown.
-
-        They do not depend on the layers that were selected for the study.
-        """
+        """The names of the network's classes, whatever layers were selected. Empty if unknown."""
         return self._network.labels
 
     def can_intervene(self, layer: str) -> bool:
-        """Returns whether the units of a layer can be scaled during a forward pass.
-
-        The network must be a classifier, and the output of the layer's module must be a single tensor. The layer must
-        be neither the output of the network nor a layer whose units are directions in an activation space (see
-        directions.py).
-        """
+        """Returns whether the units of a layer can be scaled: one of a classifier, neither OUTPUT nor directions, with
+        one tensor as output."""
         is_module = layer in self._info.layers and layer not in self._directions and layer != OUTPUT
         if not is_module:
             return False
@@ -168,13 +151,7 @@ class NetworkTarget:
         return self._scalable[layer]
 
     def intervene(self, interventions: Sequence[Intervention]) -> list[npt.NDArray[np.float64]]:
-        """Runs the network on images while one of its units is scaled. Returns the log-probabilities of the classes.
-
-        Args:
-            interventions: Each names an image, a unit, and the factor by which the unit's response is multiplied.
-
-        Returns:
-            One array of shape (classes,) for each intervention.
+        """Returns the log-probabilities of the classes, shape (classes,), for each intervention.
 
         Raises:
             UsageError: The units of a layer cannot be scaled (see `can_intervene`), or a layer has no such unit.
@@ -203,14 +180,13 @@ class NetworkTarget:
         return self._network.preprocess.view(pixels)
 
     def responses(self, views: Sequence[Pixels]) -> dict[str, torch.Tensor]:
-        """Returns the responses of all layers to images of equal shape that `view` returned, by layer name.
-
-        The layers include those whose units are directions in an activation space (see directions.py). The responses
-        are not cached, because this method is used for passes over whole datasets.
+        """Returns the responses of all layers, directions included, to images of equal shape that `view` returned. Not
+        cached.
 
         Returns:
-            float32 on the device of the network, shape (images, units, h, w), or (images, units) for a layer without
-            positions. A layer whose positions have no known places gives the maxima of the units.
+            float32 on the network's device, shape (images, units, h, w), or (images, units) for a layer without
+                positions. A
+            layer whose positions have no known places gives the maxima of the units.
 
         Raises:
             ServiceError: The images need more memory than the GPU has.
@@ -222,11 +198,7 @@ class NetworkTarget:
             return {name: each.amax(dim=2) if each.ndim == 3 else each for name, each in found.items()}
 
     def _read(self, images: Sequence[EncodedImage]) -> list[tuple[Responses, ViewBox]]:
-        """Returns the responses of all layers to each image and the part of the image that the network sees.
-
-        Responses are taken from the cache or computed. Directions are not included; they are computed from the
-        responses.
-        """
+        """From the cache, or computed. Without directions, which are computed from these responses."""
         known = {image.digest: self._cache.get(image.digest) for image in images}
         new = {image.digest: image for image in images if known[image.digest] is None}
         preprocess = self._network.preprocess
@@ -240,7 +212,7 @@ class NetworkTarget:
 
     def _run(self, tensors: Sequence[torch.Tensor]) -> list[dict[str, Response]]:
         answers: dict[int, dict[str, Response]] = {}
-        for indices in equal_sizes(tensors, self._probed):
+        for indices in group_by_size(tensors, self._probed):
             batch = torch.stack([tensors[i] for i in indices])
             responses = self._responses(self._forward(batch), batch)
             for row, i in enumerate(indices):
@@ -250,14 +222,14 @@ class NetworkTarget:
 
     def _responses(self, outputs: Mapping[str, torch.Tensor], batch: torch.Tensor) -> dict[str, torch.Tensor]:
         size = (int(batch.shape[2]), int(batch.shape[3]))
-        responses = {layer: spatial(values, self._layouts[layer], size, layer) for layer, values in outputs.items()}
+        responses = {layer: arrange(values, self._layouts[layer], size, layer) for layer, values in outputs.items()}
         if self._meaning not in (OutputMeaning.SOFTMAX, OutputMeaning.SIGMOID):
             return responses
         # Exemplars and probes both read the probabilities, so that an output has one unit of measurement.
         return responses | {OUTPUT: activations(self._meaning, responses[OUTPUT]), LOGITS: responses[OUTPUT]}
 
     def _output_meaning(self, layout: OutputLayout) -> tuple[OutputMeaning, str]:
-        """Returns what the output of the network means, and a sentence about it if it was found out."""
+        """Returns the meaning, and a sentence about it if it was found out."""
         declared, preprocess = self._network.output, self._network.preprocess
         if layout.kind is not AxisOrder.VECTOR:
             # Values at positions, such as those of a segmentation, are read as they are.
@@ -274,7 +246,7 @@ class NetworkTarget:
         return meaning, f"output: read as {read}, because {why}; target.output changes it"
 
     def _class_logarithms(self, output: torch.Tensor) -> torch.Tensor | None:
-        """Returns the log-probabilities of the classes for an output of shape (units,), None if it is no classifier."""
+        """None if the network is no classifier."""
         if OUTPUT in self._layouts:
             return class_logarithms(self._meaning, output)
         if self._network.output is not None:
@@ -302,7 +274,7 @@ class NetworkTarget:
         return directions.all(torch.from_numpy(responses[directions.layer])[None])[0].numpy()
 
     def _unit_count(self, layer: str, shape: tuple[int, ...]) -> int:
-        return spatial(torch.zeros(1, *shape), self._layouts[layer], self._network.preprocess.size, layer).shape[1]
+        return arrange(torch.zeros(1, *shape), self._layouts[layer], self._network.preprocess.size, layer).shape[1]
 
     def _target_info(self, counts: Mapping[str, int], meaning_said: str) -> TargetInfo:
         network, directions = self._network, self._directions
@@ -332,8 +304,7 @@ def _module_names(
 ) -> dict[str, str]:
     """Returns the name of each layer's module in the network, by the name that the user gave.
 
-    A user may name modules as they are called in the network, or in the wrapper around it, where their names begin with
-    `prefix`.
+    That may be the name in the wrapper around the network, where names begin with `prefix`.
 
     Raises:
         UsageError: A layer is unknown, or cannot be hooked.

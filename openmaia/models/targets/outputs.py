@@ -10,27 +10,26 @@ from torch import nn
 from openmaia.core.errors import UsageError
 from openmaia.core.units import OUTPUT
 
+# Names of the entry that is the result proper, the most certain first.
 MAIN = (
     *("logits", "out", "output", "outputs", "last_hidden_state", "prediction", "predictions", "pred", "preds"),
     *("probabilities", "probs", "scores", "class_logits", "y_hat"),
 )
-"""Names of the entry of a compound output that is the result proper, the most certain first."""
 
+# Parts of the names of entries that never are.
 AUXILIARY = ("aux", "loss", "attention", "attn", "hidden", "past", "feature")
-"""Parts of the names of entries that are never the result proper."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """Says which tensor of a module's output holds the units, and which of its axes is that of the images."""
+    """Which tensor of a module's output holds the units, and which of its axes is that of the images."""
 
     name: str = ""
-    """The name of an entry of a compound output, with the names or numbers of nested ones joined by dots. Empty for an
-    output that is a tensor."""
+    """Name of an entry of a compound output, with nested names joined by dots. Empty for an output that is a tensor."""
     axis: int = 0
     """The axis of the images."""
     ndim: int = 0
-    """Number of axes for several images. 0 if unknown. Networks that squeeze their output give fewer for one image."""
+    """Number of axes for several images; 0 if unknown. Networks that squeeze their output give fewer for one image."""
 
 
 def find_entry(layer: str, one: Any, two: Any, asked: str = "") -> Entry:
@@ -40,11 +39,9 @@ def find_entry(layer: str, one: Any, two: Any, asked: str = "") -> Entry:
     images is the one that grows from 1 to 2 as a second image is added.
 
     Args:
-        layer: Name of the layer; OUTPUT for the network itself.
-        one: The module's output for one image.
-        two: The output for two images. None if the network takes only one at a time; the first axis is then assumed to
-            be that of the images.
-        asked: The name of the entry that the user chose (`target.entries`). Empty if there is no choice.
+        layer: OUTPUT for the network itself.
+        two: None if the network takes only one at a time; the first axis is then assumed to be that of the images.
+        asked: The entry that the user chose (`target.entries`). Empty if there is no choice.
 
     Raises:
         UsageError: There is no such tensor, several entries may be meant, or no axis is that of the images.
@@ -64,17 +61,8 @@ def find_entry(layer: str, one: Any, two: Any, asked: str = "") -> Entry:
 
 
 def take(output: Any, entry: Entry, images: int, layer: str) -> torch.Tensor:
-    """Returns the tensor that holds the units, with the images on its first axis: shape (images, …).
-
-    Args:
-        output: The output of the module.
-        entry: What `find_entry` found for the module.
-        images: Number of images in the batch.
-        layer: Name of the layer, for messages.
-
-    Raises:
-        UsageError: The output has no such tensor.
-    """
+    """Returns the tensor that holds the units, shape (images, …), for a batch of so many images. Raises UsageError if
+    there is none."""
     tensor = parts(output).get(entry.name)
     if tensor is None or not tensor.is_floating_point():
         raise _without_units(layer, output if tensor is None else tensor)
@@ -127,7 +115,7 @@ def _chosen(layer: str, fit: Mapping[str, torch.Tensor]) -> str:
 
 
 def _axis_of_images(one: torch.Tensor, two: torch.Tensor | None) -> int | None:
-    """Returns the axis of the images in a tensor, as it is for one image and for two. None if there is none."""
+    """None: there is none."""
     if not one.is_floating_point():
         return None
     if two is None:
@@ -144,7 +132,7 @@ def _axis_of_images(one: torch.Tensor, two: torch.Tensor | None) -> int | None:
 
 
 def _without(tensor: torch.Tensor, axis: int, alone: torch.Tensor) -> bool:
-    """Returns whether a tensor for two images has the shape of that for one image except on an axis, of length 1."""
+    """Whether two shapes are equal except on an axis, which has length 1 in that for one image."""
     shape = list(tensor.shape)
     shape[axis] = 1
     return tuple(shape) == tuple(alone.shape)

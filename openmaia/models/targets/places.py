@@ -26,38 +26,38 @@ from openmaia.models.targets.maps import (
     units_first,
 )
 
+# The smallest correlation of heights and rows, and likewise of columns, of a map that follows the image; and that where
+# the standard deviation of the heights is at least SPREAD, so that they are hardly noise. Correct maps have 0.95 to 1,
+# and 0.7 if a global operation determines most of their changes. Other orders of the positions have at most 0.67: all
+# even rows before all odd ones, of 8 rows. Two rows of windows side by side have 0.5.
 FOLLOWS, FOLLOWS_CLEARLY, SPREAD = 0.6, 0.85, 0.12
-"""Smallest correlation of the heights and the rows, and of what is the same for columns, of a map that follows the
-image; and that where the standard deviation of the heights is at least SPREAD, so that they are hardly noise. Correct
-maps have 0.95 to 1, and 0.7 if a global operation determines most of their changes. Other orders of the positions have
-at most 0.67: all even rows before all odd ones, of 8 rows. Two rows of windows side by side have 0.5."""
 
+# Pairs of noise images. Layers that follow the image with the first pair are not tried again.
 ROUNDS = 4
-"""Largest number of pairs of noise images. Layers that follow the image with the first pair are not tried again."""
 
+# Smallest standard deviation of the heights of what certainly are positions. Evenly spread ones have 0.29.
 CLEAR_SPREAD = 0.1
-"""Smallest standard deviation of the heights of what certainly are positions. Evenly spread ones have 0.29."""
 
+# Smallest standard deviation of the heights by which a map is disproved whose rows grow with the height of the input
+# and whose columns grow with the width. Below, all positions depend on the whole image, as at the end of a deep network
+# with random weights. Tokens that do so have no places, because nothing else says in which order they are.
 NO_SPREAD = 0.05
-"""Smallest standard deviation of the heights by which a map is disproved whose rows grow with the height of the input
-and whose columns grow with the width. Below, all positions depend on the whole image, as at the end of a deep network
-with random weights. Tokens that do so have no places, because nothing else says in which order they are."""
 
+# By how much a correlation must exceed that of the usual place of the class token to count for another place.
 CLEARLY = 0.02
-"""By how much a correlation must exceed that of the usual place of the class token to count for another place."""
 
+# Positions that must change to tell whether a layer follows the image; half of all in small maps.
 ENOUGH = 16
-"""Number of positions that must change to tell whether a layer follows the image; half of them in small maps."""
 
 Maps = Mapping[str, torch.Tensor]
-"""A layer's output for one image each, without the axis of the images, by layer."""
+"""Outputs for one image each, without the axis of the images, by layer."""
 
 
+# Absolute changes of an output with the blends towards top, bottom, left and right, summed over rounds.
 _Changes = list[torch.Tensor]
-"""The absolute changes of a layer's output with the blends towards the top, bottom, left and right, summed over rounds."""
 
 
-def blended(tensor: Callable[[Pixels], torch.Tensor], size: tuple[int, int], number: int) -> torch.Tensor:
+def blend(tensor: Callable[[Pixels], torch.Tensor], size: tuple[int, int], number: int) -> torch.Tensor:
     """Returns an input of noise and its four blends with another, shape (5, channels, height, width).
 
     Args:
@@ -72,7 +72,7 @@ def blended(tensor: Callable[[Pixels], torch.Tensor], size: tuple[int, int], num
     return torch.stack([first, *(first + ramp * (second - first) for ramp in ramps)])
 
 
-def verified(
+def correct_layouts(
     evidence: Mapping[str, ShapeEvidence],
     inferred: Mapping[str, OutputLayout | None],
     run: Callable[[torch.Tensor], Maps],
@@ -85,10 +85,9 @@ def verified(
     spoke for its layout, or said nothing, another order of its axes is taken if its positions follow.
 
     Args:
-        evidence: The shapes of the outputs, by layer.
-        inferred: What was inferred from them, by layer. None where the shapes do not tell.
+        inferred: None where the shapes do not tell.
         run: Runs the network on one input, of shape (1, channels, height, width).
-        inputs: Returns what `blended` does for the number of a round.
+        inputs: Returns what `blend` does for the number of a round.
         known: The outputs for the first of these inputs in round 0, as far as they are known already.
     """
     found = dict(inferred)
@@ -111,7 +110,7 @@ def verified(
 
 
 def noise(size: tuple[int, int], seed: int) -> Pixels:
-    """Returns an image of random colours in blocks of three sizes, as networks respond to different frequencies."""
+    """Returns random colours in blocks of three sizes, as networks respond to different frequencies."""
     random = np.random.default_rng(seed)
     total = np.zeros((*size, 3))
     for block in (1, 4, 16):
@@ -123,10 +122,8 @@ def noise(size: tuple[int, int], seed: int) -> Pixels:
 def _best(
     evidence: ShapeEvidence, inferred: OutputLayout | None, changes: _Changes
 ) -> tuple[OutputLayout | None, bool]:
-    """Returns the layout whose positions follow the image best, and whether they do.
-
-    Layers whose output hardly changes at all keep what was inferred.
-    """
+    """The layout whose positions follow the image best, and whether they do. Outputs that hardly change keep what was
+    inferred."""
     others = [] if grows(evidence) else layouts_by_shape(evidence)
     tried = [] if inferred is None else [inferred]
     tried += [layout for layout in others if layout not in tried]
@@ -155,7 +152,7 @@ def _best(
 def _placements(
     evidence: ShapeEvidence, layout: OutputLayout, parts: Sequence[torch.Tensor]
 ) -> list[tuple[float | None, OutputLayout]]:
-    """Returns how well the positions follow the image, for each place that the tokens of no patch may have."""
+    """How well the positions follow the image, for each place that the tokens of no patch may have."""
     ordered = units_first(layout, parts)
     if layout.kind in (AxisOrder.MAP, AxisOrder.MAP_LAST):
         return [(_following(ordered), layout)]
@@ -169,13 +166,8 @@ def _placements(
 
 
 def _following(parts: Sequence[torch.Tensor]) -> float | None:
-    """Returns the smaller of the two correlations of a map with the image, by its rows and by its columns.
-
-    None if too few positions change.
-
-    Args:
-        parts: The changes with the four blends, each of shape (units, h, w).
-    """
+    """The smaller correlation of a map with the image, by rows and by columns, for changes of shape (units, h, w).
+    None: too few positions change."""
     up, down, left, right = _averages(parts)
     changing = (up + down > 0) & (left + right > 0)
     if int(changing.sum()) < min(ENOUGH, up.numel() / 2):
@@ -192,7 +184,7 @@ def _spread(parts: Sequence[torch.Tensor]) -> float:
 
 
 def _averages(parts: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-    """Returns averages over the units. Each counts the same: few units of transformers have values 100 times as large."""
+    # Each unit counts the same: few units of transformers have values 100 times as large.
     scale = torch.stack([part.flatten(1).mean(1) for part in parts]).mean(0)
     shape = (-1, *[1] * (parts[0].ndim - 1))
     return [(part[scale > 0] / scale[scale > 0].reshape(shape)).mean(0).double() for part in parts]

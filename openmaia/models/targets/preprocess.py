@@ -1,4 +1,4 @@
-"""Converts images to inputs of a network: cropping and resizing yields an image, which is then normalised."""
+"""Makes inputs of a network from images: cropping and resizing yields an image, which is then normalised."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -15,23 +15,22 @@ from openmaia.core.images import Pixels, ViewBox, whole
 from openmaia.models.targets.meaning import OutputMeaning
 
 PreprocessPreset = Literal["weights", "published"]
-"""A named choice of preprocessing: that of the network's weights, or that of the published MAIA code."""
+"""The preprocessing of the network's weights, or that of the published MAIA code."""
 
 IMAGENET_MEAN = (0.485, 0.456, 0.406)
 IMAGENET_STD = (0.229, 0.224, 0.225)
 
+# Largest shift, in pixels of the input, that `verify` accepts, because libraries round sides and margins to whole
+# pixels. A wrong crop or value range causes a far larger difference.
 TOLERANCE = 1.5
-"""Largest shift, in pixels of the network's input, that `verified` accepts between the results of a `Preprocess` and of
-a library's own transform, because libraries round sides and margins to whole pixels. A wrong crop or value range
-causes a far larger difference."""
 
+# Difference of pixel values, of 0 to 1, that `verify` accepts in addition, because resizing rounds values and
+# overshoots at edges.
 LEVELS = 3 / 255
-"""Difference of pixel values, on a scale of 0 to 1, that `verified` accepts in addition to the effect of a shift by
-`TOLERANCE`, because resizing rounds values and overshoots at edges."""
 
 
 class Preprocessing(Protocol):
-    """Makes a network's inputs from images in two steps: `view` selects what the network sees, `tensor` converts it."""
+    """Makes a network's inputs in two steps: `view` selects what the network sees, `tensor` converts it."""
 
     @property
     def size(self) -> tuple[int, int]:
@@ -50,7 +49,7 @@ class Preprocessing(Protocol):
 
     @property
     def description(self) -> str:
-        """What is done to an image, in words. It is the same for equal preprocessing."""
+        """What is done to an image, in words: the same for equal preprocessing."""
         ...
 
     def view(self, pixels: Pixels) -> tuple[Pixels, ViewBox]:
@@ -58,15 +57,12 @@ class Preprocessing(Protocol):
         ...
 
     def tensor(self, view: Pixels) -> torch.Tensor:
-        """Converts an image that `view` returned to the input of the network, of shape (channels, height, width)."""
+        """Converts what `view` returned to an input, shape (channels, height, width)."""
         ...
 
     def batch(self, views: Sequence[Pixels], device: torch.device) -> torch.Tensor:
-        """Converts images of one size that `view` returned, and moves them to a device.
-
-        Returns:
-            The inputs, float32 of shape (images, channels, height, width).
-        """
+        """Converts images of one size that `view` returned, float32 of shape (images, channels, height, width), on a
+        device."""
         ...
 
 
@@ -96,7 +92,6 @@ class Preprocess:
     Resizing to `size` then distorts it."""
 
     def __post_init__(self) -> None:
-        """Raises UsageError if `mean` and `std` do not fit images, which have three channels, or one in grey."""
         is_number = all(math.isfinite(value) for value in (*self.mean, *self.std))
         if len(self.mean) not in (1, 3) or len(self.std) != len(self.mean) or not is_number or min(self.std) <= 0:
             raise UsageError(
@@ -108,17 +103,15 @@ class Preprocess:
 
     @property
     def any_shape(self) -> bool:
-        """Whether inputs of the network may have other proportions than `size`. They may if `crop` is None."""
         return self.crop is None
 
     @property
     def channels(self) -> int:
-        """Number of channels of the network's input: 1 for grey images, 3 for colour images."""
+        """1 for grey images, 3 for colours."""
         return len(self.mean)
 
     @property
     def description(self) -> str:
-        """The whole preprocessing in words, for example for records and reports."""
         size, filtered = f"{self.size[1]} x {self.size[0]} pixels", self.resample.name.lower()
         if self.crop is None:
             geometry = f"shorter side scaled to {min(self.size)} pixels ({filtered})"
@@ -132,16 +125,8 @@ class Preprocess:
         return f"{geometry}, {grey}values of 0 to 1 minus ({mean}), divided by ({std})"
 
     def view(self, pixels: Pixels) -> tuple[Pixels, ViewBox]:
-        """Crops and resizes an image. The method `tensor` then normalises it.
-
-        An image that already has the size of the network's input is returned unchanged.
-
-        Args:
-            pixels: The RGB image, uint8 of shape (height, width, 3).
-
-        Returns:
-            The cropped image, and the region of `pixels` that it shows as (left, top, right, bottom) in pixels.
-        """
+        """Crops and resizes an RGB image, uint8 of shape (height, width, 3). One that has the size of the input already
+        stays as it is."""
         height, width = pixels.shape[:2]
         if (height, width) == self.size:
             return pixels, whole(pixels)
@@ -163,26 +148,12 @@ class Preprocess:
         return view, whole(pixels)
 
     def tensor(self, view: Pixels) -> torch.Tensor:
-        """Normalises an image that the method `view` returned. A network of grey images receives it in grey.
-
-        Args:
-            view: The cropped and resized RGB image, uint8 of shape (height, width, 3).
-
-        Returns:
-            The input of the network, float32 of shape (channels, height, width).
-        """
+        """Normalises what `view` returned, float32 of shape (channels, height, width). A network of grey images
+        receives it in grey."""
         return self.batch([view], torch.device("cpu"))[0]
 
     def batch(self, views: Sequence[Pixels], device: torch.device) -> torch.Tensor:
-        """Moves images of one size that the method `view` returned to a device, and normalises them there.
-
-        Args:
-            views: The cropped and resized RGB images, each uint8 of shape (height, width, 3).
-            device: The device. Bytes are moved, which are a quarter of the inputs.
-
-        Returns:
-            The inputs of the network, float32 of shape (images, channels, height, width).
-        """
+        # Bytes are moved, which are a quarter of the inputs, and normalised on the device.
         shape = (len(views), *views[0].shape[:2], self.channels)
         # From pinned memory, a GPU copies 40 times as fast, and while the next batch is prepared.
         colours = torch.empty(shape, dtype=torch.uint8, pin_memory=device.type == "cuda")
@@ -196,7 +167,7 @@ class Preprocess:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GivenPreprocess:
-    """The config values of a network's preprocessing. For an empty or zero field, the network's own value is used."""
+    """What the config says about preprocessing. An empty or zero field stands for the network's own value."""
 
     size: int = 0
     """Side of the input in pixels."""
@@ -206,11 +177,7 @@ class GivenPreprocess:
     std: tuple[float, ...] = ()
 
     def changed(self, declared: Preprocess) -> Preprocess:
-        """Returns a copy of a preprocessing in which the values of this object replace the original ones.
-
-        Args:
-            declared: The network's own preprocessing. Its values stay where this object has an empty or zero field.
-        """
+        """Returns the network's own preprocessing with these values."""
         return replace(
             declared,
             size=(self.size, self.size) if self.size else declared.size,
@@ -220,16 +187,11 @@ class GivenPreprocess:
         )
 
     def whole(self, network: str) -> Preprocess:
-        """Returns the preprocessing that these values define for a network that declares none itself.
-
-        If no crop is given, the whole shorter side is kept. The resampling is bilinear.
-
-        Args:
-            network: The network, for messages.
+        """Returns the preprocessing of a network that declares none: by default without a crop, and bilinear.
 
         Raises:
-            UsageError: The size or the normalisation is not given. There is no default, because a network responds
-                differently to inputs that are normalised otherwise than in its training.
+            UsageError: Size or normalisation is not given. There is no default, because a network responds differently
+                to inputs that are normalised otherwise than in its training.
         """
         if not (self.size and self.mean and self.std):
             raise UsageError(
@@ -246,7 +208,7 @@ class GivenPreprocess:
 
 @cache
 def _column(values: tuple[float, ...], device: torch.device) -> torch.Tensor:
-    """Returns one value per channel, shape (channels, 1, 1). Moved once, because a copy may wait for the GPU."""
+    # Cached, because a copy may wait for the GPU.
     return torch.tensor(values, dtype=torch.float32).to(device)[:, None, None]
 
 
@@ -255,24 +217,18 @@ def _listed(values: tuple[float, ...]) -> str:
 
 
 def published(size: tuple[int, int]) -> Preprocess:
-    """Returns the preprocessing of the published MAIA code for ResNet and DINO.
-
-    The shorter side is scaled to the input size with bilinear resampling and without a crop. Values are normalised with
-    the mean and standard deviation of ImageNet.
-
-    Args:
-        size: Height and width of the network's input.
-    """
+    """Returns that of the published MAIA code for ResNet and DINO: the shorter side is scaled to `size`, bilinear and
+    without a crop, and values are normalised as ImageNet's."""
     return Preprocess(size=size, crop=None, resample=Image.Resampling.BILINEAR, mean=IMAGENET_MEAN, std=IMAGENET_STD)
 
 
-def verified(ours: Preprocess, theirs: Callable[[Image.Image], torch.Tensor], network: str) -> Preprocess:
+def verify(ours: Preprocess, theirs: Callable[[Image.Image], torch.Tensor], network: str) -> Preprocess:
     """Checks that a preprocessing gives the same result as the transform of a network's library, and returns it.
 
     Args:
-        ours: The preprocessing that was derived from the library's configuration.
+        ours: As it was derived from the library's configuration.
         theirs: The library's transform from an RGB image to an input of shape (3, height, width).
-        network: Name of the network, for messages.
+        network: For messages.
 
     Raises:
         UsageError: The results differ. `Preprocess` cannot express padding, several crops or other value ranges.

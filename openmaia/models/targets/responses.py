@@ -6,22 +6,15 @@ import numpy as np
 import numpy.typing as npt
 
 Response = npt.NDArray[np.float32]
-"""A layer's output for one image: (units, h, w), or (units,) for a layer without positions."""
+"""A layer's output for one image: (units, h, w), or (units,) without positions."""
 
 
 def rounded(value: Any) -> float:
-    """Rounds to 5 significant digits.
-
-    The batch size and the number of threads change only later digits, so the rounded values are reproducible.
-    """
+    """Rounds to 5 significant digits: batch size and number of threads change only later ones."""
     return float(f"{float(value):.5g}")
 
 
 def maxima(response: Response) -> npt.NDArray[np.float64]:
-    """Returns the activation of each unit: the maximum of its response, rounded to 5 significant digits.
-
-    Args:
-        response: Response of a layer, shape (units, h, w) or (units,).
-    """
+    """Returns the activations of a layer's units, rounded, for a response of shape (units, h, w) or (units,)."""
     flat = response.reshape(len(response), -1).max(axis=1)
     return np.array([rounded(value) for value in flat.tolist()])

@@ -1,4 +1,4 @@
-"""The state of a network (its weights, and what else its modules keep), its digest, and networks that have none yet."""
+"""The state of a network (weights, and what else its modules keep), its digest, and networks that have none yet."""
 
 import hashlib
 import io
@@ -14,21 +14,19 @@ from torch import nn
 from torch.nn.parameter import is_lazy
 
 from openmaia.core.errors import UsageError
-from openmaia.models.targets.wrappers import is_exported, unwrapped
+from openmaia.models.targets.wrappers import is_exported, unwrap
 
-PLAIN = (bool, int, float, complex, str, bytes, torch.dtype, torch.device)
-"""Types whose values are told apart by their text."""
+PLAIN = (bool, int, float, complex, str, bytes, torch.dtype, torch.device)  # told apart by their text
 
 SHOWN = 3
-"""Largest number of weights that an error message names."""
 
 
 def check_state(module: nn.Module) -> None:
     """Checks that a network can be measured as it is.
 
     Raises:
-        UsageError: Weights have no values yet, as those of lazy modules and on PyTorch's meta device. Or the network is a
-            program of torch.export, which has neither an evaluation mode nor modules that can be hooked.
+        UsageError: Weights have no values yet, as those of lazy modules and on PyTorch's meta device. Or the network is
+            a program of torch.export, which has neither an evaluation mode nor modules that can be hooked.
     """
     if is_exported(module):
         raise UsageError(
@@ -50,12 +48,12 @@ def check_state(module: nn.Module) -> None:
 
 
 def network_state(module: nn.Module) -> list[tuple[str, Any]]:
-    """Returns the names and values of what determines a network's responses, apart from its code.
+    """Returns what determines a network's responses, apart from its code: its state_dict without the names of wrappers.
 
-    This is its state_dict, without the names that wrappers add, and for each TorchScript module the content of its
-    archive, because constants and packed weights are not in the state_dict.
+    For a TorchScript module it is the content of its archive, because constants and packed weights are not in the
+    state_dict.
     """
-    inner, _ = unwrapped(module)
+    inner, _ = unwrap(module)
     programs: dict[str, torch.jit.ScriptModule] = {}
     for name, each in inner.named_modules():
         if isinstance(each, torch.jit.ScriptModule) and not any(
@@ -69,7 +67,7 @@ def network_state(module: nn.Module) -> list[tuple[str, Any]]:
 
 
 def weights_digest(state: Iterable[tuple[str, Any]]) -> str:
-    """Returns the SHA-256 of the names and values of a state (see `network_state`) in hexadecimal.
+    """Returns the SHA-256 of a state (see `network_state`) in hexadecimal.
 
     It depends on the shape, type and values of a tensor, and not on its strides and its device. Quantized, sparse and
     nested tensors, and values that are no tensors, count with all that they consist of.
@@ -132,7 +130,7 @@ def _add_tensor(total: Any, tensor: torch.Tensor) -> None:
 
 
 def _parts(tensor: torch.Tensor) -> Any:
-    """Returns what a tensor consists of that is not stored as plain numbers. None for any other tensor."""
+    """What a tensor consists of that is not stored as plain numbers. None for any other."""
     if tensor.is_quantized:
         if tensor.qscheme() in (torch.per_tensor_affine, torch.per_tensor_symmetric):
             scale: Any = (tensor.q_scale(), tensor.q_zero_point())
@@ -153,10 +151,8 @@ def _parts(tensor: torch.Tensor) -> Any:
 
 
 def _program(module: torch.jit.ScriptModule) -> list[str]:
-    """Returns the content of a TorchScript module: its code and attributes, and digests of its constants and weights.
-
-    They do not depend on other TorchScript modules of the process, after which PyTorch numbers its classes.
-    """
+    """Code, attributes, and digests of constants and weights: the same whatever other TorchScript modules the process
+    has, after which PyTorch numbers its classes."""
     stored = io.BytesIO()
     torch.jit.save(module, stored)
     found: set[str] = set()
@@ -175,7 +171,6 @@ def _program(module: torch.jit.ScriptModule) -> list[str]:
 
 
 def _unnumbered(text: str) -> str:
-    """Removes the numbers by which PyTorch tells classes of equal names apart."""
     return re.sub(r"\.___torch_mangle_\d+", "", text)
 
 

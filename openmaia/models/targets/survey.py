@@ -10,47 +10,42 @@ import torch
 from openmaia.core.errors import UsageError
 from openmaia.core.units import OUTPUT
 from openmaia.models.targets.forward import SIZE_ERRORS, check_called_once, try_types
-from openmaia.models.targets.maps import OutputShape, ShapeEvidence, layout, spatial
+from openmaia.models.targets.maps import OutputShape, ShapeEvidence, arrange, infer_layout
 from openmaia.models.targets.outputs import Entry, find_entry, take
 from openmaia.models.targets.preprocess import TargetNetwork
-from openmaia.models.targets.wrappers import check_hookable, uncompiled, unwrapped
+from openmaia.models.targets.wrappers import check_hookable, uncompiled, unwrap
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LayerSurvey:
-    """The layers of a network, and the modules that cannot be used as layers."""
+    """The layers of a network, and the modules that cannot be layers."""
 
     units: Mapping[str, int]
-    """Number of units by layer name: first the aliases (see `TargetNetwork.aliases`), then the modules in the network's
-    order, then OUTPUT (the output of the network)."""
+    """Number of units by layer: first the aliases, then the modules in the network's order, then OUTPUT."""
     unusable: Mapping[str, str]
-    """The reason why a module cannot be used as a layer, by the name that the layer would have."""
+    """Why a module cannot be a layer, by the name that the layer would have."""
 
 
 @dataclass(slots=True)
 class _Pass:
-    """The outputs of the modules of a network in one forward pass, and the numbers of their calls, by module name."""
+    """By module name."""
 
     outputs: dict[str, Any]
     calls: Counter[str]
 
 
 def survey(network: TargetNetwork, layers: Collection[str] = ()) -> LayerSurvey:
-    """Returns the layers of a network with their numbers of units, and the modules that cannot be used as layers.
+    """Lists layers and what cannot be one, of those named or of all.
 
-    For this it runs the network on one and on two images of the size that its preprocessing yields, and on inputs of
-    twice this height and of twice this width. The network may be on PyTorch's meta device, where tensors have shapes but
-    no values. It is therefore not found out where in the image the positions of a layer are.
-
-    Args:
-        network: The network.
-        layers: The names of the layers to return. Empty for all.
+    For this the network runs on one and on two images of its own size, and on inputs of twice the height and twice the
+    width. It may be on PyTorch's meta device, where tensors have shapes but no values: where in the image positions are
+    is not found out.
 
     Raises:
         UsageError: The network does not accept an input of the size that its preprocessing yields.
     """
     height, width = network.preprocess.size
-    inner, _ = unwrapped(network.module)
+    inner, _ = unwrap(network.module)
     modules = dict(inner.named_modules())
     names = {layer: name for layer, name in layer_names(network).items() if not layers or layer in layers}
     usual, two, taller, wider = (_Pass({}, Counter()) for _ in range(4))
@@ -88,24 +83,20 @@ def survey(network: TargetNetwork, layers: Collection[str] = ()) -> LayerSurvey:
                 taller=_shape(taller, module_name, entry),
                 wider=_shape(wider, module_name, entry),
             )
-            units[layer] = spatial(torch.zeros(1, *shape), layout(evidence), (height, width), layer).shape[1]
+            units[layer] = arrange(torch.zeros(1, *shape), infer_layout(evidence), (height, width), layer).shape[1]
         except UsageError as error:
             unusable[layer] = error.message
     return LayerSurvey(units=units, unusable=unusable)
 
 
 def layer_names(network: TargetNetwork) -> dict[str, str]:
-    """Returns all layer names that a config may use for a network, each with the name of its module.
-
-    A layer name is the name of a module, an alias, or OUTPUT (the output of the network). Some of the modules have an
-    output that cannot be divided into units. They are included, too.
-    """
-    modules = {name: name for name, _ in unwrapped(network.module)[0].named_modules() if name}
+    """Returns all names that a config may use, with the module of each. The output of some cannot be divided into
+    units."""
+    modules = {name: name for name, _ in unwrap(network.module)[0].named_modules() if name}
     return {**network.aliases, **modules, OUTPUT: OUTPUT}
 
 
 def _shape(found: _Pass, name: str, entry: Entry) -> OutputShape | None:
-    """Returns the shape of a module's output for one image, without the axis of the images; None if there is none."""
     try:
         return tuple(take(found.outputs.get(name), entry, 1, name).shape[1:])
     except UsageError:

@@ -1,4 +1,4 @@
-"""Uses the transforms of users, which are functions from an image to the input of a network.
+"""The transforms of users: functions from an image to the input of a network.
 
 A transform is first probed with test images. If it crops, scales and normalises like a `Preprocess`, the `Preprocess`
 replaces it, because it also tells which part of an image the network sees. Any other transform is called as it is.
@@ -18,7 +18,7 @@ from openmaia.core.images import Pixels, ViewBox, whole
 from openmaia.models.targets.preprocess import LEVELS, TOLERANCE, Preprocess, Preprocessing
 
 Transform = Callable[[Image.Image], torch.Tensor]
-"""A function from an RGB image to the input of a network, a float tensor of shape (channels, height, width)."""
+"""Takes an RGB image, returns a float tensor of shape (channels, height, width)."""
 
 FILTERS = (
     Image.Resampling.BILINEAR,
@@ -29,57 +29,39 @@ FILTERS = (
     Image.Resampling.HAMMING,
 )
 
+# Heights and widths of test images. They differ in size and proportions, because a crop may depend on both.
 PROBE_SHAPES = ((480, 720), (300, 260))
-"""Height and width of the images with which a transform is tested. They differ in size and proportions, because a
-crop may depend on both."""
 
+# For a textured image, with pixel values of 0 to 1. Not 0, because libraries round the sides of a scaled image to whole
+# pixels, which shifts a texture by up to one pixel of the input.
 MEAN_DIFFERENCE = 0.04
-"""A `Preprocess` may replace a transform only if, for a textured test image, the mean absolute difference of their
-results is below this value, on a scale of pixel values from 0 to 1. It is not 0, because libraries round the sides of a
-scaled image to whole pixels, which shifts a texture by up to one pixel of the input."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransformPreprocess:
-    """Prepares images for a network by a transform of the user whose steps are not known.
-
-    If the transform crops images, the cropped part cannot be determined. The network is therefore assumed to see the
-    whole image. Masks, which mark where in an image a unit is active, rely on this assumption.
-    """
+    """A transform whose steps are not known. The network is assumed to see the whole image, and masks rely on it."""
 
     transform: Transform
     size: tuple[int, int]
     """Height and width of the input for a square image."""
     channels: int
-    """Number of channels of the input."""
     any_shape: bool
     """Whether the shape of the input depends on the image."""
     description: str
-    """A text with the name of the transform, in place of the unknown steps."""
 
     def view(self, pixels: Pixels) -> tuple[Pixels, ViewBox]:
-        """Returns the unchanged image and a box that covers all of it.
-
-        The box marks the part that the network sees. It is the whole image, because the steps of the transform are not
-        known.
-        """
         return pixels, whole(pixels)
 
     def tensor(self, view: Pixels) -> torch.Tensor:
-        """Calls the transform. Raises UsageError if it fails or does not return a valid input."""
+        """Raises UsageError if the transform fails or returns no valid input."""
         return _applied(self.transform, view)
 
     def batch(self, views: Sequence[Pixels], device: torch.device) -> torch.Tensor:
-        """Calls the transform for each image, and moves the inputs to a device."""
         return torch.stack([self.tensor(view) for view in views]).to(device)
 
 
 def from_transform(transform: Transform) -> Preprocessing:
-    """Converts a transform of the user to a preprocessing.
-
-    Returns:
-        A `Preprocess`, which resizes, crops and normalises images, if its results for test images are nearly equal to
-        those of the transform. Otherwise a `TransformPreprocess`, which calls the transform.
+    """Returns the `Preprocess` that gives nearly the same results for test images, or else a `TransformPreprocess`.
 
     Raises:
         UsageError: The transform fails, returns something else than a float tensor of shape (channels, height, width),
@@ -111,7 +93,6 @@ def _name(transform: Transform) -> str:
 
 
 def _applied(transform: Transform, pixels: Pixels) -> torch.Tensor:
-    """Calls a transform. Raises UsageError if it fails, or if its result is not a valid input of a network."""
     given = f"an RGB image of {pixels.shape[1]} x {pixels.shape[0]} pixels"
     try:
         result: Any = transform(Image.fromarray(pixels))
@@ -143,13 +124,13 @@ def _plain(level: int) -> Pixels:
 
 
 def _ramp(values: npt.NDArray[np.float64]) -> Pixels:
-    """Returns a grey image of shape PROBE_SHAPES[0]. Its brightness, 0 to 1, is `values`, broadcast to this shape."""
+    """A grey image of shape PROBE_SHAPES[0], whose brightness of 0 to 1 is `values`, broadcast."""
     levels = (np.broadcast_to(values, PROBE_SHAPES[0]) * 255).round().astype(np.uint8)
     return np.repeat(levels[:, :, None], 3, axis=2)
 
 
 def _texture(height: int, width: int) -> Pixels:
-    """Returns an image of smoothly varying colours and sharp edges, whose values cover only a part of the range."""
+    """Smoothly varying colours and sharp edges, whose values cover only a part of the range."""
     rows, columns = np.mgrid[0:height, 0:width]
     waves = [np.sin(rows / 11 + n) * np.cos(columns / (7 + 3 * n)) for n in range(3)]
     stripes = ((rows // 40 + columns // 56) % 2)[:, :, None] * 60
@@ -160,10 +141,8 @@ def _texture(height: int, width: int) -> Pixels:
 
 
 def _identified(transform: Transform) -> Preprocess | None:
-    """Derives the `Preprocess` that is most like a transform from the transform's results for test images.
-
-    Returns None if no `Preprocess` can give such results.
-    """
+    """Derives the `Preprocess` that is most like a transform from its results for test images. None if none can give
+    such results."""
     black, white = _applied(transform, _plain(0)), _applied(transform, _plain(255))
     channels, height, width = black.shape
     scale = (white - black).mean(dim=(1, 2))
@@ -173,15 +152,8 @@ def _identified(transform: Transform) -> Preprocess | None:
     offset = black.mean(dim=(1, 2))
 
     def extent(values: npt.NDArray[np.float64], axis: int) -> tuple[float, float] | None:
-        """Measures which part of a test image the transform keeps along one side of the image.
-
-        Args:
-            values: Brightness of the test image: a ramp from 0 to 1 along this side.
-            axis: The axis of the result along the other side.
-
-        Returns:
-            Start and end of the part as fractions of the side, or None if the result has another shape than before.
-        """
+        """Measures which part of the image the transform keeps along one side, as fractions of it, by a ramp along this
+        side. `axis` of the result is along the other. None: the result has another shape than before."""
         result = _applied(transform, _ramp(values))
         if result.shape != black.shape:
             return None
@@ -201,14 +173,14 @@ def _identified(transform: Transform) -> Preprocess | None:
 
 
 def _digits(values: torch.Tensor) -> tuple[float, ...]:
-    """Rounds to six significant digits, which removes the errors of single precision."""
+    # Six digits remove the errors of single precision.
     return tuple(float(f"{value:.6g}") + 0.0 for value in values.tolist())
 
 
 def _closest(
     transform: Transform, geometries: Sequence["_Geometry"], mean: tuple[float, ...], std: tuple[float, ...]
 ) -> Preprocess:
-    """Returns the `Preprocess` that is most like a transform, among those with these geometries and one of FILTERS."""
+    """The `Preprocess` most like a transform, among those with these geometries and one of FILTERS."""
     pixels = _texture(*PROBE_SHAPES[0])
     expected = _applied(transform, pixels)
     tried = [
@@ -220,17 +192,12 @@ def _closest(
     return min(filtered, key=lambda each: _difference(each, pixels, expected))
 
 
-_Geometry = tuple[tuple[int, int], float | None, bool]
-"""The values of `Preprocess.size`, `crop` and `squash`."""
+_Geometry = tuple[tuple[int, int], float | None, bool]  # `Preprocess.size`, `crop`, `squash`
 
 
 def _geometries(size: tuple[int, int], kept: tuple[float, float]) -> Sequence[_Geometry]:
-    """Returns the geometries that may explain the results of a transform for test images of shape PROBE_SHAPES[0].
-
-    Args:
-        size: Height and width of the results.
-        kept: Height and width of the part of a test image that its result shows, in pixels of the test image.
-    """
+    """What may explain results of a size (height, width) that show a part `kept` (likewise) of a test image of shape
+    PROBE_SHAPES[0]."""
     rows, columns = PROBE_SHAPES[0]
     if abs(size[1] / size[0] - columns / rows) < 0.02 and min(kept[0] / rows, kept[1] / columns) > 0.98:
         return [((min(size), min(size)), None, False)]
@@ -244,10 +211,7 @@ def _geometries(size: tuple[int, int], kept: tuple[float, float]) -> Sequence[_G
 
 
 def _is_same(found: Preprocess, transform: Transform, shape: tuple[int, int]) -> bool:
-    """Returns whether a `Preprocess` and a transform give nearly the same inputs for two test images.
-
-    The images have the given height and width. One consists of coloured ramps, the other is textured.
-    """
+    """Whether both give nearly the same inputs, for coloured ramps and for a texture of a height and width."""
     height, width = shape
     rows, columns = np.mgrid[0:height, 0:width]
     ramps = [columns / (width - 1), rows / (height - 1), (columns + rows) / (width + height - 2)]
@@ -263,10 +227,7 @@ def _is_same(found: Preprocess, transform: Transform, shape: tuple[int, int]) ->
 
 
 def _difference(found: Preprocess, pixels: Pixels, expected: torch.Tensor) -> float:
-    """Returns the mean absolute difference between a `Preprocess`'s input for an image and the expected input.
-
-    It is on a scale of 0 to 1, and infinite if the shapes differ.
-    """
+    """The mean absolute difference, with pixel values of 0 to 1. Infinite if the shapes differ."""
     actual = found.tensor(found.view(pixels)[0])
     if actual.shape != expected.shape:
         return float("inf")

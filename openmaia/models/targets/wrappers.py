@@ -12,17 +12,13 @@ from torch.optim.swa_utils import AveragedModel
 from openmaia.core.errors import UsageError
 from openmaia.core.units import OUTPUT
 
+# They call the network in their attribute `module`.
 WRAPPERS = (nn.DataParallel, nn.parallel.DistributedDataParallel, AveragedModel)
-"""Modules that call the network in their attribute `module`."""
 
 
-def unwrapped(module: nn.Module) -> tuple[nn.Module, str]:
-    """Returns the network inside of a wrapper: data parallelism, torch.compile or averaged weights.
-
-    Returns:
-        The network, which is the given one if it is not wrapped, and the prefix of the names of its modules in the
-        wrapper, such as `module.`.
-    """
+def unwrap(module: nn.Module) -> tuple[nn.Module, str]:
+    """Returns the network inside of data parallelism, torch.compile or averaged weights, and the prefix of its modules'
+    names in the wrapper, such as `module.`."""
     prefix = ""
     while True:
         attribute = "module" if isinstance(module, WRAPPERS) else "_orig_mod"
@@ -38,25 +34,14 @@ def is_exported(module: nn.Module) -> bool:
 
 
 def uncompiled() -> AbstractContextManager[Any]:
-    """Context manager in which all that torch.compile compiled runs as written.
-
-    Compiled code does not call hooks, and would be compiled anew for each size of the input.
-    """
+    """In this context, what torch.compile compiled runs as written. Compiled code does not call hooks, and would be
+    compiled anew for each size of the input."""
     # Nothing is compiled before this module is loaded, and loading it takes a second.
     return torch.compiler.set_stance("force_eager") if "torch._dynamo" in sys.modules else nullcontext()
 
 
 def check_hookable(layer: str, name: str, modules: Mapping[str, nn.Module]) -> None:
-    """Checks that a module is called by Python, so that it can be hooked.
-
-    Args:
-        layer: The layer as the user names it.
-        name: Name of its module in the network. There need not be such a module.
-        modules: The modules of the network by name.
-
-    Raises:
-        UsageError: It is a part of a TorchScript module.
-    """
+    """Raises UsageError unless the module `name` is called by Python, so that it can be hooked."""
     own = modules.get(name)
     is_closed = isinstance(own, torch.jit.ScriptModule) and (
         type(own).register_forward_hook is not nn.Module.register_forward_hook
@@ -70,7 +55,7 @@ def check_hookable(layer: str, name: str, modules: Mapping[str, nn.Module]) -> N
 
 
 def why_uncalled(name: str, modules: Mapping[str, nn.Module]) -> str:
-    """Returns why a network does not call one of its modules, as a part of a sentence. Empty if it is not known."""
+    """Returns why a network does not call one of its modules, as a part of a sentence. Empty if unknown."""
     if any(isinstance(each, torch.fx.GraphModule) for each in _around(name, modules)):
         return ": it lies in a graph of torch.fx, which calls only some of its modules"
     return ": it is a list of modules" if isinstance(modules.get(name), nn.ModuleList | nn.ModuleDict) else ""

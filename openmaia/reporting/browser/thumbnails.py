@@ -6,7 +6,7 @@ import io
 import numpy as np
 from PIL import Image, ImageOps
 
-from openmaia.core.images import EncodedImage, Rendering, decode, outlined
+from openmaia.core.images import EncodedImage, Rendering, decode, draw_outline
 from openmaia.reporting.browser.unit.claims import find_exemplar_images
 from openmaia.reporting.browser.unit.pictures import PREFIX
 from openmaia.runs.records import Record
@@ -109,7 +109,7 @@ def _masked(small: Image.Image, mask: Image.Image | None, rendering: Rendering) 
         return small
     share = mask.resize(small.size, Image.Resampling.BOX, reducing_gap=2.0)
     if rendering is Rendering.OUTLINE:
-        return Image.fromarray(outlined(np.asarray(small.convert("RGB")), np.asarray(share) > 127))
+        return Image.fromarray(draw_outline(np.asarray(small.convert("RGB")), np.asarray(share) > 127))
     return Image.composite(small, small.point([value // 4 for value in range(256)] * 3), share)
 
 

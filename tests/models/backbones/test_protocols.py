@@ -14,7 +14,7 @@ from openmaia.models.backbones.chat_format import temperature
 from openmaia.models.backbones.openai_api import OpenAiConfig
 from openmaia.models.backbones.openai_server import OpenAiBackbone
 from openmaia.models.backbones.streaming import read_stream
-from openmaia.models.backbones.tool_calls import functions, turn_text, with_calls, written_calls
+from openmaia.models.backbones.tool_calls import convert_to_calls, convert_to_text, find_calls, functions
 from openmaia.models.backbones.turn_grammar import turn_grammar
 from tests.helpers.misbehaving import Act, Server, answer, misbehaving
 
@@ -147,8 +147,8 @@ def test_turns_are_sent_as_calls(server: Server):
 @pytest.mark.parametrize("text", TURNS)
 def test_turn_survives_the_way_through_a_call(text: str):
     answer = AnswerFormat()
-    calling, _ = with_calls([assistant(text)], answer, lambda message: {"content": message.text})
-    again = parse(turn_text(calling["tool_calls"], answer), answer)
+    calling, _ = convert_to_calls([assistant(text)], answer, lambda message: {"content": message.text})
+    again = parse(convert_to_text(calling["tool_calls"], answer), answer)
     expected = parse(text, answer)
     assert (again.code, again.hypotheses, again.description, again.labels) == (
         expected.code, expected.hypotheses, expected.description, expected.labels,
@@ -159,7 +159,7 @@ def test_choice_survives_the_way_through_a_call():
     (_, function) = functions(CHOICES)
     assert function["function"]["parameters"]["properties"]["labels"]["items"]["enum"] == ["SELECTIVE", "SPURIOUS"]
     arguments = json.dumps({"reasoning": "snow", "labels": ["SPURIOUS"]})
-    text = turn_text([{"function": {"name": "answer", "arguments": arguments}}], CHOICES)
+    text = convert_to_text([{"function": {"name": "answer", "arguments": arguments}}], CHOICES)
     assert parse(text, CHOICES).labels == ("SPURIOUS",)
 
 
@@ -191,7 +191,9 @@ def test_call_that_is_written_as_text_is_a_call(server: Server, form: str, key: 
     ids=["flat", "line break", "text"],
 )
 def test_loosely_written_call_is_understood(written: str):
-    assert parse(turn_text(written_calls(written, AnswerFormat()), AnswerFormat()), AnswerFormat()).code == "print(1)"
+    assert (
+        parse(convert_to_text(find_calls(written, AnswerFormat()), AnswerFormat()), AnswerFormat()).code == "print(1)"
+    )
 
 
 @pytest.mark.parametrize(
@@ -205,7 +207,7 @@ def test_loosely_written_call_is_understood(written: str):
     ids=["braces", "objects", "lists", "empty", "list as name", "other", "name alone", "definition"],
 )
 def test_text_without_a_call_stays_text(text: str):
-    assert written_calls(text, AnswerFormat()) == []
+    assert find_calls(text, AnswerFormat()) == []
 
 
 def test_streamed_call_is_put_together():
@@ -214,14 +216,14 @@ def test_streamed_call_is_put_together():
     events.append({"choices": [{"delta": {}, "finish_reason": "tool_calls"}]})
     chat = Chat(conversation="c", messages=(), seed=1, max_tokens=50, answer=AnswerFormat())
     body = json.loads(read_stream([f"data: {json.dumps(event)}\n\n".encode() for event in events], chat, ()))
-    assert parse(turn_text(body["choices"][0]["message"]["tool_calls"], AnswerFormat())).code == "print(1)"
+    assert parse(convert_to_text(body["choices"][0]["message"]["tool_calls"], AnswerFormat())).code == "print(1)"
 
 
 @pytest.mark.parametrize(
     "arguments", ["", "{", "[" * 100_000, "[1]", "null", '{"code": null}', '{"code": 1, "hypotheses": "x"}']
 )
 def test_malformed_call_is_no_error(arguments: str):
-    parse(turn_text([{"function": {"name": "run_experiment", "arguments": arguments}}], AnswerFormat()))
+    parse(convert_to_text([{"function": {"name": "run_experiment", "arguments": arguments}}], AnswerFormat()))
 
 
 @pytest.mark.parametrize(("kind", "protocol"), [("anthropic", "grammar"), ("vllm", "tools"), ("openai", "xml")])

@@ -13,7 +13,7 @@ from openmaia.core.messages import AnswerFormat, Chat, Cut, user
 from openmaia.models.backbones.openai_api import OpenAiConfig
 from openmaia.models.backbones.openai_server import OpenAiBackbone
 from openmaia.models.backbones.streaming import StreamBroken, Unreadable, read_stream
-from openmaia.models.backbones.tool_calls import turn_text
+from openmaia.models.backbones.tool_calls import convert_to_text
 from tests.helpers.misbehaving import Act, Server, misbehaving
 
 CHAT = Chat(conversation="c", messages=(user("What is it?"),), seed=1, max_tokens=500, answer=AnswerFormat())
@@ -235,7 +235,7 @@ def test_first_of_several_calls_is_the_turn(pieces: list[dict[str, Any]], togeth
 
 def test_arguments_of_a_whole_reply_may_be_an_object():
     call = {"function": {"name": EXPERIMENT_NAME, "arguments": json.loads(FIRST)}}
-    assert "print(1)" in turn_text([call], AnswerFormat())
+    assert "print(1)" in convert_to_text([call], AnswerFormat())
 
 
 def read_events(*events: Any) -> Any:
@@ -300,4 +300,4 @@ def test_pieces_of_calls_in_other_forms_are_one_turn(pieces: list[Any]):
         for id, name, given in pieces
     ]
     message = read_events(*events, one_piece("tool_calls"))["choices"][0]["message"]
-    assert "print('dog')" in turn_text(message["tool_calls"], AnswerFormat())
+    assert "print('dog')" in convert_to_text(message["tool_calls"], AnswerFormat())

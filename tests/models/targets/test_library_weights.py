@@ -16,8 +16,8 @@ from openmaia.core.errors import UsageError
 from openmaia.models.targets.hooked import NetworkTarget
 from openmaia.models.targets.meaning import OutputMeaning
 from openmaia.models.targets.networks import load
-from openmaia.models.targets.networks.from_hub import any_network
-from openmaia.models.targets.networks.from_timm import any_network as from_timm
+from openmaia.models.targets.networks.from_hub import load as load_from_hub
+from openmaia.models.targets.networks.from_timm import load as from_timm
 from openmaia.models.targets.state import weights_digest
 from tests.helpers.samples import noise
 from tests.helpers.traps import trap
@@ -150,4 +150,4 @@ def test_damaged_hub_models_are_refused(tmp_path: Path):
     (tmp_path / "model.safetensors").write_bytes(whole[: len(whole) // 2])
     for folder in (tmp_path, tmp_path / "nowhere"):
         with pytest.raises(UsageError, match="model.safetensors"):
-            any_network(str(folder), pretrained=True)
+            load_from_hub(str(folder), pretrained=True)

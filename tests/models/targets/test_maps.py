@@ -11,8 +11,8 @@ from PIL import Image
 from torch import nn
 
 from openmaia.core.errors import UsageError
-from openmaia.models.targets.forward import Forward, equal_sizes
-from openmaia.models.targets.maps import AxisOrder, OutputLayout, ShapeEvidence, layout, spatial
+from openmaia.models.targets.forward import Forward, group_by_size
+from openmaia.models.targets.maps import AxisOrder, OutputLayout, ShapeEvidence, arrange, infer_layout
 from openmaia.models.targets.preprocess import IMAGENET_MEAN, IMAGENET_STD, Preprocess
 from openmaia.models.targets.responses import Response
 
@@ -30,7 +30,7 @@ def judged(
     size: tuple[int, int] = (32, 32),
     module: nn.Module | None = None,
 ) -> OutputLayout:
-    return layout(
+    return infer_layout(
         ShapeEvidence(layer="x", module=module or nn.Identity(), size=size, usual=usual, taller=taller, wider=wider)
     )
 
@@ -42,7 +42,7 @@ def read(
     forward = Forward(module.eval(), {layer: layer}, torch.device("cpu"))
     _, layouts, _ = forward.examine(replace(PREPROCESS, size=size))
     batch = torch.randn(1, 3, *size, generator=torch.Generator().manual_seed(seed))
-    return spatial(forward(batch)[layer], layouts[layer], size, layer)[0].numpy(), layouts[layer].kind, batch
+    return arrange(forward(batch)[layer], layouts[layer], size, layer)[0].numpy(), layouts[layer].kind, batch
 
 
 # -- from how shapes grow ------------------------------------------------------------------------------------------------
@@ -229,4 +229,4 @@ def test_module_called_twice_is_refused():
 
 def test_equal_sizes_are_grouped_up_to_the_batch_size():
     sizes = [(3, 4, 4), (3, 4, 6), (3, 4, 4), (3, 4, 4), (3, 4, 6)]
-    assert equal_sizes([torch.zeros(size) for size in sizes], 2) == [[0, 2], [3], [1, 4]]
+    assert group_by_size([torch.zeros(size) for size in sizes], 2) == [[0, 2], [3], [1, 4]]

@@ -16,7 +16,7 @@ from openmaia.core.services import Probe
 from openmaia.core.units import Unit
 from openmaia.models.targets.hooked import NetworkTarget
 from openmaia.models.targets.networks import load
-from openmaia.models.targets.preprocess import IMAGENET_MEAN, IMAGENET_STD, Preprocess, TargetNetwork, verified
+from openmaia.models.targets.preprocess import IMAGENET_MEAN, IMAGENET_STD, Preprocess, TargetNetwork, verify
 from openmaia.models.targets.state import weights_digest
 from tests.helpers.samples import noise
 
@@ -181,9 +181,9 @@ def test_wrong_preprocessing_is_refused(wrong: dict[str, Any]):
         "mean": SMALL.mean,
         "std": SMALL.std,
     }
-    assert verified(Preprocess(**values), theirs, "net") == SMALL
+    assert verify(Preprocess(**values), theirs, "net") == SMALL
     with pytest.raises(UsageError, match="in a way that OpenMAIA cannot reproduce"):
-        verified(Preprocess(**(values | wrong)), theirs, "net")
+        verify(Preprocess(**(values | wrong)), theirs, "net")
 
 
 def test_fixed_size_network_refuses_whole_images():

@@ -37,7 +37,7 @@ class Block(nn.Module):
 
 
 def measured(model: nn.Module, layer: str) -> npt.NDArray[np.float64]:
-    borrowed.digest_of(model)
+    borrowed.compute_digest(model)
     target = NetworkTarget("net", borrowed.with_preprocess(model, None, GIVEN), [layer])
     return target.respond([LayerProbe(layer=layer, image=IMAGE)])[0]
 
@@ -67,7 +67,7 @@ def test_digest_does_not_depend_on_strides():
     last = Block().to(memory_format=torch.channels_last)  # pyright: ignore[reportCallIssue]
     strided = Block()
     strided.conv.weight = nn.Parameter(torch.stack([usual.conv.weight.data, torch.zeros(8, 3, 1, 1)], 4)[..., 0])
-    assert borrowed.digest_of(last) == borrowed.digest_of(strided) == borrowed.digest_of(usual)
+    assert borrowed.compute_digest(last) == borrowed.compute_digest(strided) == borrowed.compute_digest(usual)
     assert np.allclose(measured(last, "body"), hooked(usual, "body"), rtol=1e-4)
 
 
@@ -213,7 +213,7 @@ def test_wrapper_changes_nothing(wrap: Callable[[nn.Module], nn.Module]):
     name = next(name for name, _ in wrapped.named_modules() if name.endswith("body"))
     assert np.allclose(measured(wrapped, "body"), plain, rtol=1e-4)
     assert np.allclose(measured(wrapped, name), plain, rtol=1e-4)
-    assert borrowed.digest_of(wrapped) == borrowed.digest_of(Block())
+    assert borrowed.compute_digest(wrapped) == borrowed.compute_digest(Block())
 
 
 def test_compiled_parts_run_as_written():
@@ -245,7 +245,9 @@ def test_digest_of_torchscript_is_that_of_its_content():
         model.conv.weight.data *= factor
         return torch.jit.freeze(torch.jit.trace(model, torch.zeros(1, 3, 32, 32)))
 
-    assert borrowed.digest_of(frozen(1)) == borrowed.digest_of(frozen(1)) != borrowed.digest_of(frozen(2))
+    assert (
+        borrowed.compute_digest(frozen(1)) == borrowed.compute_digest(frozen(1)) != borrowed.compute_digest(frozen(2))
+    )
 
 
 def test_graph_and_list_name_why_a_layer_is_not_used():

@@ -13,7 +13,7 @@ from openmaia.core.images import whole
 from openmaia.core.services import Exemplar, Probe, UnitExemplars
 from openmaia.core.units import Unit
 from openmaia.interop.synthetic import write
-from openmaia.models.targets.synthetic.units import configured_units
+from openmaia.models.targets.synthetic.units import read_units
 from tests.conftest import REPOSITORY
 from tests.helpers.samples import noise
 from tests.helpers.tiny import detection
@@ -44,8 +44,8 @@ CONCEPTS = (("cheese", "lemon"), ("car window", "dog"))
 
 def test_label_folders_are_read_as_written(tmp_path: Path):
     write(tmp_path, "or", CONCEPTS, [known(0, (0.9, 0.5)), known(1, (0.7,))])
-    assert configured_units("or", [], str(tmp_path)) == {"or": tuple(sorted(CONCEPTS))}, "_ joins, blanks do not"
-    assert configured_units("andnot", ["grass", "dog"], "") == {"andnot": (("grass", "dog"),)}
+    assert read_units("or", [], str(tmp_path)) == {"or": tuple(sorted(CONCEPTS))}, "_ joins, blanks do not"
+    assert read_units("andnot", ["grass", "dog"], "") == {"andnot": (("grass", "dog"),)}
     first, second = json.loads((tmp_path / "labels" / "or.json").read_text())
     assert first == {"label": "cheese_lemon", "image_names": ["00.png", "01.png"], "activations": [0.9, 0.5]}
     assert second["image_names"] == ["00.png"]
@@ -81,14 +81,14 @@ def test_concept_outside_the_folder_is_refused(tmp_path: Path, concept: str):
 )
 def test_bad_units_name_the_config_key(mode: str, labels: list[str], said: str):
     with pytest.raises(UsageError, match=said):
-        configured_units(mode, labels, "")
+        read_units(mode, labels, "")
 
 
 def test_folder_without_label_folders_is_refused(tmp_path: Path):
     with pytest.raises(UsageError, match="holds no folders with images"):
-        configured_units("or", [], str(tmp_path))
+        read_units("or", [], str(tmp_path))
     with pytest.raises(UsageError, match="is no folder"):
-        configured_units("or", [], str(tmp_path / "none"))
+        read_units("or", [], str(tmp_path / "none"))
 
 
 def test_other_target_kinds_have_no_synthetic_units():

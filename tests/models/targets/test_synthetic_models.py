@@ -9,7 +9,7 @@ from transformers import GroundingDinoForObjectDetection, GroundingDinoProcessor
 
 from openmaia.models.targets.synthetic.detector import GroundingDino
 from openmaia.models.targets.synthetic.rules import SIZE
-from openmaia.models.targets.synthetic.segmenter import BoxSegmenter, SamSegmenter, box_mask
+from openmaia.models.targets.synthetic.segmenter import BoxSegmenter, SamSegmenter, draw_boxes
 from tests.helpers.tiny.detection import pictures
 
 CPU = torch.device("cpu")
@@ -102,7 +102,7 @@ def test_empty_sam_mask_becomes_the_box(segmenter: str, tmp_path: Path):
     SamProcessor.from_pretrained(segmenter).save_pretrained(tmp_path)
     corners = np.array([[0.25, 0.25, 0.5, 0.75], [0.5, 0.0, 1.0, 0.25]])
     masks = SamSegmenter(str(tmp_path), CPU).masks(pictures(1)[0].pixels, [corners])
-    assert np.array_equal(masks[0], box_mask(corners, SIZE, SIZE))
+    assert np.array_equal(masks[0], draw_boxes(corners, SIZE, SIZE))
 
 
 def test_box_masks_stay_inside_and_never_vanish():
@@ -110,4 +110,4 @@ def test_box_masks_stay_inside_and_never_vanish():
     (mask,) = BoxSegmenter().masks(np.zeros((100, 200, 3), dtype=np.uint8), [corners])
     assert mask[50:, :50].all() and mask.sum() == 50 * 50
     for thin in ([1.2, 1.2, 1.3, 1.3], [0.5, 0.5, 0.5, 0.5], [-0.4, -0.4, -0.2, -0.2]):
-        assert box_mask(np.array([thin]), 100, 200).sum() == 1
+        assert draw_boxes(np.array([thin]), 100, 200).sum() == 1

@@ -10,7 +10,7 @@ from openmaia.models.targets.synthetic.rules import (
     ConceptDetection,
     activation,
     combine,
-    small_mask,
+    reduce_mask,
 )
 from openmaia.models.targets.synthetic.units import MODES, read, truth
 
@@ -110,19 +110,19 @@ def test_masks_are_dilated_in_repo():
     mask = np.zeros((SIZE, SIZE), dtype=bool)
     mask[90:135, 90:135] = True
     assert mask.mean() == pytest.approx(0.04, abs=0.001)
-    assert small_mask(mask, PRESETS["repo"]).mean() == pytest.approx(0.124, abs=0.003)
+    assert reduce_mask(mask, PRESETS["repo"]).mean() == pytest.approx(0.124, abs=0.003)
 
 
 def test_masks_are_unchanged_in_paper():
     mask = np.zeros((SIZE, SIZE), dtype=bool)
     mask[88:132, 40:60] = True
-    small = small_mask(mask, PRESETS["paper"])
+    small = reduce_mask(mask, PRESETS["paper"])
     assert small[22:33, 10:15].all() and small.sum() == 11 * 5
 
 
 def test_small_masks_never_vanish():
     mask = np.zeros((SIZE, SIZE), dtype=bool)
-    assert not small_mask(mask, PRESETS["paper"]).any() and not small_mask(mask, PRESETS["repo"]).any()
+    assert not reduce_mask(mask, PRESETS["paper"]).any() and not reduce_mask(mask, PRESETS["repo"]).any()
     mask[101, 202] = True
-    assert np.argwhere(small_mask(mask, PRESETS["paper"])).tolist() == [[25, 50]]
-    assert small_mask(~mask, PRESETS["paper"]).all()
+    assert np.argwhere(reduce_mask(mask, PRESETS["paper"])).tolist() == [[25, 50]]
+    assert reduce_mask(~mask, PRESETS["paper"]).all()

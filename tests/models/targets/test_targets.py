@@ -14,7 +14,7 @@ from openmaia.core.images import EncodedImage
 from openmaia.core.services import Probe, UnitActivation
 from openmaia.core.units import Unit
 from openmaia.models.targets.hooked import NetworkTarget
-from openmaia.models.targets.maps import ShapeEvidence, layout
+from openmaia.models.targets.maps import ShapeEvidence, infer_layout
 from openmaia.models.targets.networks import load
 from openmaia.models.targets.outputs import find_entry, take
 from openmaia.models.targets.preprocess import (
@@ -160,7 +160,7 @@ def test_incomplete_patches_are_arranged(shape: tuple[int, int]):
 
 def test_tokens_that_do_not_tile_are_refused():
     with pytest.raises(UsageError, match="7 tokens"):
-        layout(ShapeEvidence(layer="block", module=nn.Identity(), size=(32, 32), usual=(7, 3)))
+        infer_layout(ShapeEvidence(layer="block", module=nn.Identity(), size=(32, 32), usual=(7, 3)))
 
 
 @pytest.mark.parametrize(

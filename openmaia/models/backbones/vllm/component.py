@@ -8,8 +8,8 @@ from openmaia.core.components import GpuUse, Site, machine
 from openmaia.models.backbones.served import SampledConfig, ServedModel
 from openmaia.models.weights import MISTRAL, NF4, VLLM, WeightSource
 
+# Bytes per weight. Other methods need weights that are quantized on disk.
 _QUANTIZED = {"fp8": 1.0, "bitsandbytes": NF4}
-"""Bytes per weight. Other methods need weights that are quantized on disk."""
 
 
 @dataclass

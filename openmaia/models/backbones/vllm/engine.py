@@ -1,8 +1,5 @@
-"""Runs a vision-language model with a vLLM engine that this process starts.
-
-One engine answers the requests of all threads. It uses continuous batching and caches the prefixes of conversations, so
-that only the new tokens of a turn are processed.
-"""
+"""Runs a language model with a vLLM engine of this process: one for the requests of all threads, with continuous
+batching and a prefix cache."""
 
 import asyncio
 import itertools
@@ -40,24 +37,16 @@ except ImportError as error:
 from openmaia.models.backbones.vllm.prompt import PromptRenderer, TooLong, prompt_ids
 from openmaia.models.backbones.vllm.start import engine_config, start
 
+# An attempt fails if the prompt is too long, or the engine has evicted a cached image.
 TRIES = 4
-"""Number of attempts to answer a chat (a request for a reply). An attempt fails if the prompt is too long or the engine
-has evicted a cached image."""
 
 
 class VllmBackbone:
-    """A backbone (the model that plays the agent) that runs on a vLLM engine. `reply` is thread-safe."""
+    """A backbone on a vLLM engine. `reply` is thread-safe."""
 
     def __init__(self, config: VllmBackboneConfig, gpu_share: float):
-        """Starts the engine and loads the model.
-
-        Args:
-            config: The config of the backbone.
-            gpu_share: Number of GPUs for the engine. It may be a fraction of one; 0 means that it runs on CPUs.
-
-        Raises:
-            UsageError: If the model cannot be loaded, or the config does not fit it.
-        """
+        """Loads the model. `gpu_share` may be a fraction of a GPU; 0 means a CPU. Raises UsageError if the model cannot
+        be loaded, or the config does not fit it."""
         self._config = config
         vllm_config = engine_config(config, gpu_share)
         self._loop = asyncio.new_event_loop()
@@ -72,16 +61,10 @@ class VllmBackbone:
         # The model's recommended sampling parameters. As in vLLM's server, the config overrides temperature and top_p.
         self._sampling: dict[str, Any] = vllm_config.model_config.get_diff_sampling_param()
         self._requests = itertools.count()
-        self._uncounted = 0
-        """Largest number of tokens by which a prompt was longer than estimated."""
+        self._uncounted = 0  # largest excess of a prompt over its estimate, in tokens
 
     def reply(self, chats: Sequence[Chat]) -> list[Reply]:
-        """Returns one reply for each chat (a request to continue a conversation), in the same order.
-
-        Raises:
-            HostDead: If the engine has died or was closed.
-            ServiceError: If a chat cannot be answered.
-        """
+        """Raises HostDead if the engine has died or was closed, and ServiceError if a chat cannot be answered."""
         if self._closed.is_set():
             raise HostDead(f"{self._name}: its engine was closed")
         answers = [asyncio.run_coroutine_threadsafe(self._answer(chat), self._loop) for chat in chats]
@@ -94,7 +77,7 @@ class VllmBackbone:
                 answer.cancel()
 
     def close(self) -> None:
-        """Ends the processes of the engine. Further calls of this method have no effect."""
+        """Ends the processes of the engine. A second call has no effect."""
         if self._closed.is_set():
             return
         self._closed.set()
@@ -138,10 +121,7 @@ class VllmBackbone:
         raise ServiceError(f"{self._name} could not answer after {TRIES} tries: {reason}")
 
     async def _prompt(self, fitted: FittedChat, chat: Chat) -> EngineInput | None:
-        """Renders a conversation as a prompt. Returns None if the prompt leaves too little room for the answer.
-
-        The excess is stored for later calls, so that the conversation is shortened at the same place in each turn.
-        """
+        """None if the prompt leaves too little room for the answer."""
         try:
             prompt = await self._prompts.render(fitted.messages)
         except TooLong:
@@ -152,6 +132,7 @@ class VllmBackbone:
         tokens = len(prompt_ids(prompt))
         if tokens + chat.max_tokens <= self._config.context_tokens:
             return prompt
+        # Kept, so that the conversation is shortened at the same place in each turn.
         self._uncounted = max(self._uncounted, tokens - self._prompts.counted(fitted.messages))
         return None
 

@@ -11,22 +11,19 @@ from openmaia.models.hub import model_file
 
 KEY = "backbone.model"
 
-CONFIGS = ("config.json", "params.json")
-"""Names of the config file of a language model: in the format of transformers, and in Mistral's own format."""
+CONFIGS = ("config.json", "params.json")  # of transformers, and Mistral's own
 
 WEIGHTS = ("*.safetensors", "*.bin", "*.pt", "*.gguf")
 
 
 def check_files(model: str, revision: str | None, any_weights: bool) -> None:
-    """Checks that a model exists and that its local files are complete.
+    """Checks that a model exists, and that its local files are complete.
 
     Args:
-        model: A folder or a hub id.
-        revision: A revision on the hub, None for the latest one.
         any_weights: Whether a folder may hold weights in other formats than safetensors, PyTorch's and GGUF.
 
     Raises:
-        UsageError: The model is missing, gated or cannot be reached, or a file is missing or truncated.
+        UsageError: It is missing, gated or cannot be reached, or a file is missing or truncated.
     """
     given = f"{KEY}={model!r}"
     folder = user_path(model)

@@ -15,38 +15,37 @@ from openmaia.agent.tasks.reasoning import ends_inside, has_mark
 from openmaia.core.errors import UsageError
 from openmaia.core.images import EncodedImage
 from openmaia.core.messages import Message, Part, Role, assistant, system, user
-from openmaia.models.backbones.chat_format import alternating, base64_png
+from openmaia.models.backbones.chat_format import alternate, base64_png
 
+# Joined texts may have more tokens than separate ones.
 MARGIN = 32
-"""Number of tokens of the context that are reserved because joined texts may have more tokens than separate ones."""
 
-TAIL = 16
-"""Number of tokens at the end of a prompt that may hold a mark at the start of reasoning."""
+TAIL = 16  # tokens at the end of a prompt that may hold the opening mark of reasoning
 
+# The whole conversation is counted in each turn.
 KNOWN_TEXTS = 16384
-"""Number of texts whose token counts are cached, because the whole conversation is counted in each turn."""
 
 
 class TooLong(Exception):
-    """Raised if the texts of a prompt do not fit into the context of the model."""
+    """The texts of a prompt do not fit into the context."""
 
 
 class PromptRenderer:
-    """Converts conversations to prompts of a vLLM engine, and counts the tokens of conversations.
+    """Converts conversations to prompts of a vLLM engine, and counts their tokens.
 
-    The coroutines run blocking functions in asyncio's thread pool. Such a function must not wait for the event loop.
-    Otherwise, with many conversations, all threads of the pool could be occupied by waiting functions.
+    Coroutines run blocking functions in asyncio's thread pool. Such a function must not wait for the event loop: with
+    many conversations, waiting functions could occupy all threads of the pool.
     """
 
     opening: int
-    """Number of tokens that every prompt has in addition to those of its messages."""
+    """Number of tokens of every prompt beside those of its messages."""
     hides_reasoning: bool
     """Whether the marks around reasoning are special tokens, which the engine leaves out of its text by default."""
     closing: list[int]
-    """The id of the special token with which the chat template ends a reply. The list is empty if there is none."""
+    """Id of the special token with which the chat template ends a reply, if there is one."""
 
     def __init__(self, renderer: BaseRenderer):
-        """Makes an incomplete renderer. Callers use `measured`, which also measures the chat template."""
+        """Use `measured`, which also measures the chat template."""
         self._renderer = renderer
         self._tokenizer = renderer.get_tokenizer()
         self._mistral = is_mistral_tokenizer(self._tokenizer)
@@ -67,14 +66,7 @@ class PromptRenderer:
 
     @classmethod
     async def measured(cls, renderer: BaseRenderer) -> "PromptRenderer":
-        """Creates a PromptRenderer and measures how many tokens the chat template adds to the messages.
-
-        Args:
-            renderer: The renderer of the vLLM engine, which applies the chat template.
-
-        Raises:
-            UsageError: The model has no chat template.
-        """
+        """Raises UsageError if the model has no chat template."""
         prompts = cls(renderer)
         try:
             await prompts._measure()
@@ -86,14 +78,13 @@ class PromptRenderer:
         return prompts
 
     async def render(self, messages: Sequence[Message], *, counting: bool = False) -> EngineInput:
-        """Converts a conversation to a prompt of the vLLM engine.
+        """Converts a conversation to a prompt.
 
         Args:
-            messages: The conversation.
-            counting: Whether the prompt is only measured and the engine will not receive it.
+            counting: Whether the engine will not receive it.
 
         Raises:
-            TooLong: The texts do not fit into the context of the model.
+            TooLong: The texts do not fit into the context.
             VLLMClientError: The chat template refuses the messages.
         """
         conversation = await asyncio.to_thread(self._conversation, messages)
@@ -112,44 +103,32 @@ class PromptRenderer:
         return prompt
 
     async def learn(self, messages: Sequence[Message]) -> None:
-        """Measures how many tokens the images in a conversation have, so that `counted` can count its tokens.
-
-        Each image size is measured only once, because images of equal size have the same number of tokens.
-        """
+        """Measures the tokens of images in a conversation, once for each size, so that `counted` can count them."""
         for size, image in (await asyncio.to_thread(_sizes, messages)).items():
             if size not in self._image_tokens:
                 without = await self._ids([user("x")])
                 self._image_tokens[size] = len(await self._ids([user(image, "x")])) - len(without)
 
     def opens_reasoning(self, prompt: EngineInput) -> bool:
-        """Returns whether a prompt ends with the mark at the start of reasoning, as some chat templates write it."""
+        """Returns whether a prompt ends with the opening mark of reasoning, as some chat templates write it."""
         return ends_inside(self._tokenizer.decode(prompt_ids(prompt)[-TAIL:], skip_special_tokens=False))
 
     def counted(self, messages: Sequence[Message]) -> int:
-        """Returns the estimated number of tokens of a conversation without rendering it.
-
-        `learn` must have been called before with this conversation, or with images of the same sizes.
-        """
+        """Estimates the tokens of a conversation without rendering it. Needs `learn` for the sizes of its images."""
         parts = [part for message in messages for part in message.parts]
         return self.opening + sum(
             self.image_tokens(part) if isinstance(part, EncodedImage) else self.text_tokens(part) for part in parts
         )
 
     def image_tokens(self, image: EncodedImage) -> int:
-        """Returns the number of tokens of an image and its delimiters.
-
-        `learn` must have been called before with an image of the same size.
-        """
+        """Returns the tokens of an image and its delimiters. Needs `learn` for its size."""
         return self._image_tokens[image.pixels.shape]
 
     def _text_tokens(self, text: str) -> int:
         return len(self._tokenizer.encode(text, add_special_tokens=False)) + self._turn
 
     async def _measure(self) -> None:
-        """Measures the chat template by rendering small conversations.
-
-        It measures the tokens that the template adds, and whether it keeps system messages at the start.
-        """
+        """Measures what the template adds to the messages, and whether it keeps system messages at the start."""
         first = await self._ids([user("x")])
         later = await self._ids([user("x"), assistant("x"), user("x")])
         letter = self._tokenizer.encode("x", add_special_tokens=False)
@@ -162,14 +141,11 @@ class PromptRenderer:
         self._keeps_system = await self._has_system(first, continued=later[: len(first)] == first)
 
     async def _has_system(self, first: list[int], *, continued: bool) -> bool:
-        """Returns whether the template puts a system message at the start of the prompt.
-
-        It does not if it refuses or ignores system messages. Neither does Mistral's template: it puts the system
-        message into the latest turn, which would invalidate the prefix cache in each turn.
+        """Whether the template puts a system message at the start of the prompt.
 
         Args:
             first: Tokens of the prompt with a user message alone.
-            continued: Whether the prompt of a longer conversation begins with the same tokens.
+            continued: Whether the prompt of a longer conversation begins with them.
         """
         with_system = [system("x"), user("x")]
         try:
@@ -177,6 +153,7 @@ class PromptRenderer:
             later = await self._ids([*with_system, assistant("x"), user("x")])
         except (VLLMClientError, ValueError):
             return False
+        # Mistral's template puts it into the latest turn, which would invalidate the prefix cache in each turn.
         return opening != first and (not continued or later[: len(opening)] == opening)
 
     async def _ids(self, messages: Sequence[Message]) -> list[int]:
@@ -185,16 +162,13 @@ class PromptRenderer:
     def _conversation(self, messages: Sequence[Message]) -> list[Any]:
         if not self._keeps_system:
             messages = [replace(m, role=Role.USER) if m.role is Role.SYSTEM else m for m in messages]
-        system_text, turns = alternating(messages)
+        system_text, turns = alternate(messages)
         if system_text:
             turns.insert(0, system(system_text))
         return [{"role": turn.role.value, "content": [self._content(part) for part in turn.parts]} for turn in turns]
 
     def _content(self, part: Part) -> dict[str, Any]:
-        """Converts a text or an image to vLLM's format.
-
-        An image is identified by its digest, so that the caches of images and prefixes need not hash its pixels.
-        """
+        # The digest identifies an image, so that the caches of images and prefixes need not hash its pixels.
         if not isinstance(part, EncodedImage):
             return {"type": "text", "text": part}
         if self._mistral:

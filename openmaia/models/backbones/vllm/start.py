@@ -1,7 +1,7 @@
 """Starts a vLLM engine from a config.
 
-The engine loads its weights in separate processes, whose errors are only visible as text in a log. Therefore the config
-is checked as far as possible before the start, and the log is captured during the start.
+Its weights are loaded in separate processes, whose errors are only visible as text in a log. Therefore the config is
+checked as far as possible before, and the log is captured during the start.
 """
 
 import copy
@@ -41,33 +41,23 @@ CONFIG_KEYS = {
     "tokenizer_mode": "backbone.tokenizer_mode",
     "enforce_eager": "backbone.eager",
 }
-"""The config key that sets an argument of vLLM, by the name of the argument."""
+"""The config key that sets an argument of vLLM."""
 
+# What vLLM and transformers raise for a model or a setting that they cannot use.
 START_ERRORS = (
     VLLMError, ValueError, TypeError, KeyError, AttributeError, OSError, RuntimeError, ImportError, AssertionError,
 )  # fmt: skip
-"""Exceptions that vLLM and transformers raise for a model or a setting that they cannot use."""
 
-MEMORY = re.compile(r"memory|max_model_len|max seq len", re.IGNORECASE)
-"""Matches error messages about too little memory."""
+MEMORY = re.compile(r"memory|max_model_len|max seq len", re.IGNORECASE)  # of messages about too little memory
 
-RAISED = re.compile(r"^[\w.]*(?:Error|Exception|Exit)(?::.*)?$", re.MULTILINE)
-"""Matches the last line of a traceback."""
+RAISED = re.compile(r"^[\w.]*(?:Error|Exception|Exit)(?::.*)?$", re.MULTILINE)  # the last line of a traceback
 
-RECORD = "\x1e"
-"""Character at the beginning of each record in the file that captures the log of an engine's start."""
+RECORD = "\x1e"  # begins each record of the captured log
 
 
 def engine_config(config: VllmBackboneConfig, gpu_share: float) -> VllmConfig:
-    """Builds the config of a vLLM engine and checks it as far as possible without loading weights.
-
-    Args:
-        config: The config of the backbone.
-        gpu_share: Number of GPUs for the engine, which may be a fraction. 0 for a CPU.
-
-    Raises:
-        UsageError: The model or a setting cannot be used.
-    """
+    """Builds the engine's config and checks it as far as possible without loading weights. `gpu_share` may be a
+    fraction; 0 is a CPU. Raises UsageError if the model or a setting cannot be used."""
     _set_environment()
     arguments = _arguments(config, gpu_share)
     arguments["kv_cache_memory_bytes"] = int(config.kv_cache_gb * 2**30) or None
@@ -85,15 +75,7 @@ def engine_config(config: VllmBackboneConfig, gpu_share: float) -> VllmConfig:
 
 
 async def start(vllm_config: VllmConfig, config: VllmBackboneConfig) -> AsyncLLM:
-    """Starts a vLLM engine, which loads the weights.
-
-    Args:
-        vllm_config: The config of the engine, from `engine_config`.
-        config: The config of the backbone, for messages.
-
-    Raises:
-        UsageError: The engine could not start. The message contains the error of its processes.
-    """
+    """Loads the weights. Raises UsageError with the error of the engine's processes if it could not start."""
     with _error_log(vllm_config) as log:
         try:
             return AsyncLLM.from_vllm_config(vllm_config, disable_log_stats=True)
@@ -102,7 +84,6 @@ async def start(vllm_config: VllmConfig, config: VllmBackboneConfig) -> AsyncLLM
 
 
 def _set_environment() -> None:
-    """Sets the variables that vLLM and its processes read, unless the user has set them."""
     os.environ.setdefault("VLLM_NO_USAGE_STATS", "1")
     os.environ.setdefault("DO_NOT_TRACK", "1")
     # The engine starts while other threads run, and a fork would copy the locks that they hold.
@@ -187,18 +168,14 @@ def _start_error(config: VllmBackboneConfig, text: str) -> UsageError:
 
 
 def _reason(text: str) -> str:
-    """Extracts the message from the text that pydantic, vLLM and transformers add around it."""
+    """The message, without what pydantic, vLLM and transformers write around it."""
     inner = re.search(r"(?:Value error|Assertion failed), (.*?)(?: \[type=|$)", text, re.DOTALL)
     return " ".join((inner.group(1) if inner else text).split())[:600]
 
 
 @contextmanager
 def _error_log(vllm_config: VllmConfig) -> Iterator[Path | None]:
-    """Copies the errors that the engine's processes log inside the block to a temporary file.
-
-    Yields:
-        The file. None if the user has configured vLLM's logging.
-    """
+    """Copies the errors that the engine's processes log to a file. None if the user has configured vLLM's logging."""
     settings = vllm_config.logging_config
     if settings.pylogging_config_file or not settings.configure_logging:
         yield None
@@ -220,12 +197,9 @@ def _error_log(vllm_config: VllmConfig) -> Iterator[Path | None]:
 
 
 def _first_error(log: Path | None) -> str:
-    """Returns the last line of the first traceback in a log, "" if there is none.
-
-    Later tracebacks belong to processes that waited for the one that failed.
-    """
     if log is None or not log.is_file():
         return ""
+    # The first traceback: later ones are of processes that waited for the one that failed.
     for record in log.read_text(errors="replace").split(RECORD):
         if raised := RAISED.findall(record):
             return raised[-1]

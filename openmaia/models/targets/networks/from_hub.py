@@ -1,4 +1,4 @@
-"""Loads image networks of Hugging Face transformers from the hub, its cache or a folder.
+"""Image networks of Hugging Face transformers from the hub, its cache or a folder.
 
 Weights are read from safetensors, or by torch.load with weights_only=True. Code that belongs to a model is never run
 (trust_remote_code=False).
@@ -14,18 +14,17 @@ from transformers import AutoConfig, AutoImageProcessor, AutoModel, AutoModelFor
 
 from openmaia.core.errors import UsageError
 from openmaia.models.targets.meaning import OutputMeaning
-from openmaia.models.targets.preprocess import Preprocess, TargetNetwork, verified
+from openmaia.models.targets.preprocess import Preprocess, TargetNetwork, verify
 
 LOADING_ERRORS = (OSError, ValueError, RuntimeError, KeyError, SafetensorError, pickle.UnpicklingError)
 
 
-def any_network(model: str, pretrained: bool) -> TargetNetwork:
-    """Loads an image network.
+def load(model: str, pretrained: bool) -> TargetNetwork:
+    """Loads an image network by its hub id or folder.
 
     Args:
-        model: A hub id or a folder.
-        pretrained: Whether the weights are loaded. Otherwise they are random. Only the configurations of the network
-            and its preprocessing are then read, from the folder or the cache of the hub, and nothing is downloaded.
+        pretrained: Otherwise the weights are random. Only the configurations of the network and its preprocessing are
+            then read, from the folder or the hub's cache, and nothing is downloaded.
 
     Raises:
         UsageError: The network cannot be loaded, lacks weights, or has a preprocessing that cannot be reproduced.
@@ -64,14 +63,13 @@ def any_network(model: str, pretrained: bool) -> TargetNetwork:
 
 
 def _meaning(config: Any) -> OutputMeaning:
-    """Returns what the output of a classifier means, by the problem that its config names or by its number of labels."""
     problem = config.problem_type or ("regression" if config.num_labels == 1 else "")
     meanings = {"regression": OutputMeaning.VALUES, "multi_label_classification": OutputMeaning.SIGMOID}
     return meanings.get(problem, OutputMeaning.SOFTMAX)
 
 
 def _pretrained(kind: Any, model: str) -> tuple[torch.nn.Module, list[str]]:
-    """Loads a model. Returns it with the names of the weights that are missing in its files."""
+    """Returns the model with the names of the weights that are missing in its files."""
     module, report = kind.from_pretrained(
         model, trust_remote_code=False, weights_only=True, dtype=torch.float32, output_loading_info=True
     )
@@ -96,11 +94,11 @@ def _preprocess(model: str, processor: Any) -> Preprocess:
     def theirs(image: Image.Image) -> torch.Tensor:
         return torch.as_tensor(processor(image, return_tensors="pt")["pixel_values"][0])
 
-    return verified(ours, theirs, f"hf:{model}")
+    return verify(ours, theirs, f"hf:{model}")
 
 
 def _geometry(model: str, processor: Any) -> tuple[tuple[int, int], float, bool]:
-    """Returns `size`, `crop` and `squash` of the `Preprocess` that corresponds to an image processor."""
+    """`size`, `crop` and `squash` of the `Preprocess` that corresponds to an image processor."""
     size = dict(processor.size or {}) if _enabled(processor, "do_resize") else {}
     cropped = _enabled(processor, "do_center_crop")
     shorter = size.get("shortest_edge")

@@ -1,4 +1,4 @@
-"""Loads networks of timm, which include DINO ViT-S/8 and CLIP RN50 of the published MAIA experiments.
+"""Networks of timm, which include DINO ViT-S/8 and CLIP RN50 of the published MAIA experiments.
 
 timm reads weights from safetensors, by torch.load with weights_only=True, or, for weights of JAX, by numpy without
 unpickling. No code in a file is run.
@@ -19,7 +19,7 @@ from timm.data.transforms_factory import create_transform
 
 from openmaia.core.errors import UsageError
 from openmaia.models.targets.meaning import OutputMeaning
-from openmaia.models.targets.preprocess import Preprocess, TargetNetwork, verified
+from openmaia.models.targets.preprocess import Preprocess, TargetNetwork, verify
 
 RESAMPLING = {
     "nearest": Image.Resampling.NEAREST,
@@ -29,13 +29,8 @@ RESAMPLING = {
 }
 
 
-def any_network(name: str, pretrained: bool, **arguments: Any) -> TargetNetwork:
-    """Loads a network of timm.
-
-    Args:
-        name: A name in timm, or `hf-hub:ID` for a timm network on the hub.
-        pretrained: Whether the weights are loaded. Otherwise they are random.
-        **arguments: Further arguments of `timm.create_model`.
+def load(name: str, pretrained: bool, **arguments: Any) -> TargetNetwork:
+    """Loads a network by its name in timm, or by `hf-hub:ID`. Without `pretrained` its weights are random.
 
     Raises:
         UsageError: The name is unknown, or the weights cannot be loaded.
@@ -68,11 +63,8 @@ def dino_vits8(pretrained: bool) -> TargetNetwork:
 
     As in DINO's own code, position embeddings are interpolated for inputs of another size than 224 x 224. If a side of
     the input is not a multiple of 8 pixels, the remaining pixels at the right or bottom edge are ignored.
-
-    Args:
-        pretrained: Whether the weights are loaded. Otherwise they are random.
     """
-    network = any_network("vit_small_patch8_224.dino", pretrained, dynamic_img_size=True)
+    network = load("vit_small_patch8_224.dino", pretrained, dynamic_img_size=True)
     # If img_size is set, timm refuses inputs whose sides are not multiples of 8 pixels.
     embedding: Any = network.module.get_submodule("patch_embed")
     embedding.img_size = None
@@ -84,11 +76,8 @@ def clip_rn50(pretrained: bool) -> TargetNetwork:
 
     CLIP's preprocessing, which the published MAIA code uses too, scales the shorter side to 224 pixels with bicubic
     resampling and keeps the central square.
-
-    Args:
-        pretrained: Whether the weights are loaded. Otherwise they are random.
     """
-    network = any_network("resnet50_clip.openai", pretrained)
+    network = load("resnet50_clip.openai", pretrained)
     preprocess = replace(_preprocess("resnet50_clip.openai", network.module), crop=1.0)
     aliases = {f"layer{stage + 1}": f"stages.{stage}" for stage in range(4)}
     return replace(network, preprocess=preprocess, published=preprocess, aliases=aliases, output=OutputMeaning.VALUES)
@@ -105,7 +94,7 @@ def _preprocess(name: str, module: torch.nn.Module) -> Preprocess:
         squash=config["crop_mode"] == "squash",
     )
     transform: Any = create_transform(**config, is_training=False)
-    return verified(ours, transform, f"timm:{name}")
+    return verify(ours, transform, f"timm:{name}")
 
 
 def _labels(module: torch.nn.Module, classes: int) -> tuple[str, ...]:

@@ -1,7 +1,7 @@
-"""Loads classifiers of torchvision and the preprocessing of their weights.
+"""Classifiers of torchvision and the preprocessing of their weights.
 
-torchvision unpickles its weight files, which could run code. PyTorch is told to read them with weights_only=True instead,
-which fails for such a file.
+torchvision unpickles its weight files, which could run code. PyTorch is told to read them with weights_only=True
+instead, which fails for such a file.
 """
 
 import os
@@ -17,10 +17,10 @@ from torchvision.transforms import InterpolationMode
 
 from openmaia.core.errors import UsageError
 from openmaia.models.targets.meaning import OutputMeaning
-from openmaia.models.targets.preprocess import Preprocess, TargetNetwork, verified
+from openmaia.models.targets.preprocess import Preprocess, TargetNetwork, verify
 
 PUBLISHED_WEIGHTS = {"resnet152": "IMAGENET1K_V1"}
-"""Weights that the published MAIA experiments used. They are our default, although torchvision's default is newer."""
+"""Those of the published MAIA experiments are our default, although torchvision's default is newer."""
 
 RESAMPLING = {
     InterpolationMode.NEAREST: Image.Resampling.NEAREST,
@@ -34,13 +34,12 @@ def names() -> list[str]:
     return torchvision.models.list_models(module=torchvision.models)
 
 
-def any_network(name: str, pretrained: bool) -> TargetNetwork:
-    """Loads a classifier of torchvision.
+def load(name: str, pretrained: bool) -> TargetNetwork:
+    """Loads a classifier by its name and optionally that of its weights, such as `resnet18@IMAGENET1K_V1`.
 
     Args:
-        name: The name of a classifier and optionally of its weights, such as `resnet18` or `resnet18@IMAGENET1K_V1`.
-        pretrained: Whether the weights are loaded. Otherwise they are random, and the name of the weights only selects
-            the preprocessing and properties of the architecture, such as the number of classes.
+        pretrained: Otherwise the weights are random, and their name only selects the preprocessing and properties of
+            the architecture, such as the number of classes.
 
     Raises:
         UsageError: The weights are unknown or cannot be downloaded.
@@ -64,7 +63,7 @@ def any_network(name: str, pretrained: bool) -> TargetNetwork:
 
 @contextmanager
 def _weights_only() -> Generator[None]:
-    """Context manager in which PyTorch reads pickles of tensors only. torchvision has no argument for it."""
+    # torchvision has no argument for it.
     name = "TORCH_FORCE_WEIGHTS_ONLY_LOAD"
     before = os.environ.get(name)
     os.environ[name] = "1"
@@ -87,7 +86,7 @@ def _weights(name: str, chosen: str) -> Any:
 
 
 def _architecture(name: str, weights: Any) -> torch.nn.Module:
-    """Returns the network with random weights, in the architecture to which the given weights belong."""
+    """With random weights, as those weights need it."""
     arguments: dict[str, Any] = {"num_classes": len(weights.meta["categories"])}
     if name.startswith("vit_"):
         arguments["image_size"] = weights.meta["min_size"][0]
@@ -99,11 +98,8 @@ def _architecture(name: str, weights: Any) -> torch.nn.Module:
 
 
 def _preprocess(name: str, transforms: Any) -> Preprocess:
-    """Returns the preprocessing that corresponds to torchvision's transforms.
-
-    torchvision scales the shorter side to resize_size and keeps the central crop_size; `Preprocess` does both in one
-    step.
-    """
+    # torchvision scales the shorter side to resize_size and keeps the central crop_size; `Preprocess` does both in one
+    # step.
     crop, resize = transforms.crop_size[0], transforms.resize_size[0]
     ours = Preprocess(
         size=(crop, crop),
@@ -112,4 +108,4 @@ def _preprocess(name: str, transforms: Any) -> Preprocess:
         mean=tuple(transforms.mean),
         std=tuple(transforms.std),
     )
-    return verified(ours, transforms, name)
+    return verify(ours, transforms, name)

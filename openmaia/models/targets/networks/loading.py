@@ -13,7 +13,7 @@ from openmaia.core.images import Pixels
 from openmaia.core.importing import import_object
 from openmaia.models.targets.network import RANDOM
 from openmaia.models.targets.networks.checkpoint import load_checkpoint
-from openmaia.models.targets.networks.efficientnet import EFFICIENTNETS, efficientnet
+from openmaia.models.targets.networks.efficientnet import EFFICIENTNETS, load_efficientnet
 from openmaia.models.targets.preprocess import (
     GivenPreprocess,
     Preprocess,
@@ -38,9 +38,8 @@ def load(
             `dino_vits8`, `clip_rn50`, `timm:NAME`, `hf:ID` (a hub id or a folder), `efficientnet_lite0` to `_lite2`, or
             `package.module:factory` (a function of the user that returns the network).
         weights: Empty for the network's own weights, which may be downloaded; the path of a checkpoint; or "random" for
-            random weights with seed 0. For a checkpoint and random weights, nothing is downloaded.
-        preset: "weights" for the preprocessing of the weights, "published" for that of the published MAIA code.
-        given: What the user says about the preprocessing. It replaces what the network or the preset says.
+            random weights with seed 0. For the last two, nothing is downloaded.
+        given: Replaces what the network or the preset says.
 
     Raises:
         UsageError: The name is unknown, a package is missing, the weights cannot be loaded or do not match, the network
@@ -61,16 +60,8 @@ def load(
 
 
 def changed(network: TargetNetwork, given: GivenPreprocess, what: str) -> TargetNetwork:
-    """Returns a copy of a network in which the given values replace those of its preprocessing.
-
-    Args:
-        network: The network.
-        given: The preprocessing values of the config. If all are empty, the network is returned unchanged.
-        what: How error messages name the network.
-
-    Raises:
-        UsageError: Values are given, but the network's preprocessing is a function that has no such values to replace.
-    """
+    """Returns a network in which given values replace those of its preprocessing. Raises UsageError if that is a
+    function, which has none. `what` is the network's name in messages."""
     if given == NOTHING_GIVEN:
         return network
     if not isinstance(network.preprocess, Preprocess):
@@ -82,16 +73,8 @@ def changed(network: TargetNetwork, given: GivenPreprocess, what: str) -> Target
 
 
 def classifier(name: str) -> Callable[[Pixels], npt.NDArray[np.float32]]:
-    """Loads a classifier and returns a function that classifies an image on the CPU.
-
-    Sets PyTorch's number of CPU threads in this process to 1.
-
-    Args:
-        name: Name of the network, as for `load`.
-
-    Returns:
-        A function from an image, uint8 of shape (height, width, 3), to the probabilities of the classes.
-    """
+    """Returns a function from an image, uint8 of shape (height, width, 3), to the probabilities of the classes, on the
+    CPU. Sets PyTorch's number of threads in this process to 1."""
     network = load(name)
     # Same values, a quarter faster on a CPU.
     module = network.module.to(memory_format=torch.channels_last)  # pyright: ignore[reportCallIssue]
@@ -106,21 +89,21 @@ def classifier(name: str) -> Callable[[Pixels], npt.NDArray[np.float32]]:
 
 
 def _network(name: str, pretrained: bool, preset: PreprocessPreset, given: GivenPreprocess) -> TargetNetwork:
-    """Loads the network with a name. Libraries are imported on demand, because their imports take seconds."""
+    # Libraries are imported on demand, because their imports take seconds.
     library, colon, rest = name.partition(":")
     if name in EFFICIENTNETS:
-        return efficientnet(name, pretrained)
+        return load_efficientnet(name, pretrained)
     if name in ("dino_vits8", "clip_rn50") or (colon and library == "timm"):
         from openmaia.models.targets.networks import from_timm
 
         published_names = {"dino_vits8": from_timm.dino_vits8, "clip_rn50": from_timm.clip_rn50}
         if name in published_names:
             return published_names[name](pretrained)
-        return from_timm.any_network(rest, pretrained)
+        return from_timm.load(rest, pretrained)
     if colon and library == "hf":
         from openmaia.models.targets.networks import from_hub
 
-        return from_hub.any_network(rest, pretrained)
+        return from_hub.load(rest, pretrained)
     if colon and library != "torchvision":
         return _from_factory(name, preset, given)
     from openmaia.models.targets.networks import from_torchvision
@@ -129,7 +112,7 @@ def _network(name: str, pretrained: bool, preset: PreprocessPreset, given: Given
     model = rest if colon else name
     if model.partition("@")[0] not in known:
         raise _unknown(name, known)
-    return from_torchvision.any_network(model, pretrained)
+    return from_torchvision.load(model, pretrained)
 
 
 def _unknown(name: str, torchvision_names: Sequence[str]) -> UsageError:
@@ -142,10 +125,6 @@ def _unknown(name: str, torchvision_names: Sequence[str]) -> UsageError:
 
 
 def _from_factory(name: str, preset: PreprocessPreset, given: GivenPreprocess) -> TargetNetwork:
-    """Calls the user's function package.module:factory and returns its network.
-
-    The function returns a TargetNetwork, or an nn.Module, whose preprocessing the user has to give.
-    """
     factory = import_object(
         name, "target.network", f"; or a name after one of {', '.join(f'{library}:' for library in LIBRARIES)}"
     )

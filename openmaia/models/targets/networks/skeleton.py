@@ -8,18 +8,11 @@ from openmaia.models.targets.networks.loading import LIBRARIES, RANDOM, load
 from openmaia.models.targets.preprocess import TargetNetwork
 
 
-def skeleton(name: str) -> TargetNetwork | None:
+def build_skeleton(name: str) -> TargetNetwork | None:
     """Returns a network without weights on the meta device, to list its layers. Nothing is downloaded.
 
-    Args:
-        name: Name of the network, as for `load`.
-
-    Returns:
-        The network. None if building it would require a download from the hub, a call of the user's function, or a
-        network object that the user passes.
-
-    Raises:
-        UsageError: The name is unknown, or it names a function that cannot be imported.
+    None if building it would take a download, a call of the user's function, or an object that the user passes. Raises
+    UsageError if the name is unknown, or that of a function that cannot be imported.
     """
     library, colon, rest = name.partition(":")
     if colon and library not in (*LIBRARIES, "python"):

@@ -39,7 +39,6 @@ class Synthetic(TargetComponent):
 
     @classmethod
     def build(cls, config: SyntheticConfig, site: Site) -> Any:
-        """Loads detector and segmenter, and returns a `SyntheticTarget`."""
         from openmaia.models.targets.synthetic.target import SyntheticTarget
 
         listed = cls.concepts(config) or None
@@ -73,7 +72,7 @@ class Synthetic(TargetComponent):
     def concepts(config: SyntheticConfig) -> units.SyntheticUnits:
         """Raises UsageError if the definitions are invalid."""
         is_own = config.mode or config.labels or config.folder
-        return units.configured_units(config.mode, config.labels, config.folder) if is_own else {}
+        return units.read_units(config.mode, config.labels, config.folder) if is_own else {}
 
     @staticmethod
     def exemplar_facts(config: Any) -> Mapping[str, Any]:

@@ -18,8 +18,8 @@ from openmaia.models.targets.synthetic.loading import load
 KEY = "target.detector"
 
 BoxCorners = npt.NDArray[np.float64]
-"""Left, top, right and bottom of boxes as fractions of the image's width and height, shape (boxes, 4). A box may extend
-beyond the image."""
+"""Left, top, right and bottom as fractions of the image's width and height, shape (boxes, 4). A box may extend beyond
+the image."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,9 +27,9 @@ class Detections:
     """The boxes in which one concept was detected in one image."""
 
     scores: tuple[float, ...]
-    """Scores of the boxes, between 0 and 1, rounded to 5 significant digits."""
+    """Between 0 and 1, rounded to 5 significant digits."""
     corners: BoxCorners
-    """The corners of the boxes, as fractions of the image's sides (see `BoxCorners`), rounded to 4 decimals."""
+    """Rounded to 4 decimals."""
 
 
 class GroundingDino:
@@ -43,9 +43,7 @@ class GroundingDino:
         """Loads a model from the hub or a folder.
 
         Args:
-            model: A hub id or a folder.
             threshold: Only boxes with a score above it are returned.
-            device: The device, None for the GPU if there is one and the CPU otherwise.
             batch: Pairs per forward pass, 0 for the default of the device.
 
         Raises:
@@ -68,10 +66,7 @@ class GroundingDino:
         move_to_device(self._model, self._device, f"{KEY}={model!r}")
 
     def detect(self, pairs: Sequence[tuple[Pixels, str]]) -> list[Detections]:
-        """Returns the detections of the concept in the image for each (image, concept) pair.
-
-        All images must have the same size. They are not resized.
-        """
+        """Returns the detections for each (image, concept). All images must have the same size. They are not resized."""
         tokens = [self._tokens(concept) for _, concept in pairs]
         # The sort is stable: pairs of one image stay together, so that a pass preprocesses few images.
         pending = sorted(range(len(pairs)), key=lambda i: len(tokens[i]))
@@ -103,12 +98,7 @@ class GroundingDino:
         return [self._above_threshold(*pair) for pair in zip(scores, boxes, strict=True)]
 
     def _above_threshold(self, scores: npt.NDArray[np.float64], boxes: npt.NDArray[np.float64]) -> Detections:
-        """Returns the boxes whose scores exceed the threshold.
-
-        Args:
-            scores: Scores of all boxes of the model, shape (boxes,).
-            boxes: Centre and size of the boxes as fractions of the image's sides, shape (boxes, 4).
-        """
+        """`boxes`: centre and size as fractions of the image's sides, shape (boxes, 4)."""
         rounded_scores = [rounded(score) for score in scores]
         kept = [i for i, score in enumerate(rounded_scores) if score > self._threshold]
         centres, sizes = boxes[kept, :2], boxes[kept, 2:]

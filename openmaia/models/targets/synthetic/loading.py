@@ -1,4 +1,4 @@
-"""Loads detectors and segmenters with transformers. Its error messages explain why a model cannot be used."""
+"""Loads detectors and segmenters with transformers."""
 
 from collections.abc import Callable
 from typing import Any
@@ -9,8 +9,8 @@ from transformers import AutoConfig, PreTrainedModel, ProcessorMixin
 
 from openmaia.core.errors import UsageError
 
+# For unknown ids, gated or damaged files, and a hub that cannot be reached.
 LOADING_ERRORS = (OSError, ValueError, KeyError, TypeError, RuntimeError, ImportError, SafetensorError, EOFError)
-"""Exceptions that transformers raises for unknown ids, gated or damaged files, and a hub that cannot be reached."""
 
 
 def load(
@@ -24,7 +24,7 @@ def load(
         kind: The required model type in the config of transformers, such as `sam`.
         example: A valid hub id, for messages.
         model: The method `from_pretrained` of the model class.
-        processor: The method `from_pretrained` of the processor class.
+        processor: That of the processor class.
 
     Raises:
         UsageError: The model cannot be loaded, is of another type, or lacks weights.

@@ -34,39 +34,33 @@ from scipy import ndimage
 from openmaia.core.services import Map
 
 SIZE = 224
-"""Pixels per side of the images that the object detector and the segmenter receive."""
+"""Pixels per side of the images that detector and segmenter receive."""
 
 GRID = 56
-"""Cells per side of the activation maps: SIZE / 4. SAM, too, predicts masks at a quarter of the side of its input."""
+"""Cells per side of the maps: SIZE / 4. SAM, too, predicts masks at a quarter of the side of its input."""
 
 CELL = SIZE // GRID
-"""Side of a cell of an activation map, in pixels of the image."""
 
 ConceptMask = npt.NDArray[np.bool_]
 
 ELLIPSE = np.array([[0, 0, 1, 0, 0], [1, 1, 1, 1, 1], [1, 1, 1, 1, 1], [1, 1, 1, 1, 1], [0, 0, 1, 0, 0]], dtype=bool)
-"""Structuring element for the dilation of masks, 5 x 5 pixels."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SyntheticRules:
-    """The rules that convert the concepts detected in an image to activations of synthetic units.
-
-    There are two sets of rules (presets): `repo` follows the published MAIA code, and `paper` follows the MAIA paper.
-    """
+    """Converts the concepts detected in an image to activations, as a preset demands."""
 
     units: str
-    """Name of the list of units in units.json."""
+    """Name of the list in units.json."""
     box_threshold: float
-    """A detected box is kept if its score is above this value."""
     truncated: bool
-    """Whether the scores of boxes are truncated to two decimals."""
+    """Whether scores are truncated to two decimals."""
     either: Literal["max", "mean"]
-    """How the activation of an `or` unit is computed from those of its concepts if both are present."""
+    """How an `or` unit responds if both concepts are present."""
     noise: bool
-    """Whether an `and` unit responds with noise if a concept is absent. Otherwise it responds with 0."""
+    """Whether an `and` unit responds with noise if a concept is absent. Otherwise with 0."""
     dilations: int
-    """Number of times that the masks of concepts are dilated."""
+    """How often the masks of concepts are dilated."""
 
 
 PRESETS: Mapping[str, SyntheticRules] = {
@@ -82,23 +76,19 @@ class ConceptDetection:
     """The detection of one concept in one image."""
 
     boxes: int
-    """Number of detected boxes with a score above the threshold of the rules."""
+    """Number of boxes above the threshold."""
     activation: float
-    """Mean score of these boxes, 0 if there are none."""
+    """Their mean score, 0 if there are none."""
     mask: ConceptMask
-    """Cells of the image that the concept covers, shape (GRID, GRID)."""
+    """Cells that the concept covers, shape (GRID, GRID)."""
 
     @property
     def present(self) -> bool:
-        """Whether the concept was detected."""
         return self.boxes > 0
 
 
 def activation(scores: Sequence[float], rules: SyntheticRules) -> float:
-    """Returns the activation of a concept: the mean score of its detected boxes, or 0 if there are none.
-
-    If the rules demand it, each score is truncated to two decimals first.
-    """
+    """Returns the mean score of a concept's boxes, 0 if there are none."""
     if not scores:
         return 0.0
     counted = [_truncated(score) for score in scores] if rules.truncated else scores
@@ -106,12 +96,12 @@ def activation(scores: Sequence[float], rules: SyntheticRules) -> float:
 
 
 def _truncated(score: float) -> float:
-    """Truncates a score to two decimals. The product is rounded first, because 100 * 0.29 is slightly less than 29."""
+    # Rounded first, because 100 * 0.29 is slightly less than 29.
     return math.floor(round(score * 100, 6)) / 100
 
 
-def small_mask(mask: ConceptMask, rules: SyntheticRules) -> ConceptMask:
-    """Reduces the mask of a concept from shape (SIZE, SIZE) to (GRID, GRID). Dilates it first if the rules demand it.
+def reduce_mask(mask: ConceptMask, rules: SyntheticRules) -> ConceptMask:
+    """Reduces a concept's mask from shape (SIZE, SIZE) to (GRID, GRID).
 
     A cell is set if the mask covers at least half of it. If there is no such cell, the cells with the largest coverage
     are set, so that only an empty mask has an empty result.
@@ -123,17 +113,14 @@ def small_mask(mask: ConceptMask, rules: SyntheticRules) -> ConceptMask:
 
 
 def combine(layer: str, detections: Sequence[ConceptDetection], rules: SyntheticRules, noise_key: str) -> Map:
-    """Combines the detections of a unit's concepts in an image into the unit's activation map.
+    """Combines the detections of a unit's concepts in an image into its activation map, float32 of shape (GRID, GRID).
+
+    It holds the activation inside the mask of the concepts that excite the unit, and 0 outside. If an `and` unit lacks
+    a concept, it is 0, or noise in a single cell if the rules demand it.
 
     Args:
-        layer: Mode of the unit: mono, or, and, andnot.
-        detections: The detection of each concept of the unit.
-        rules: The rules of the preset.
-        noise_key: A text from which the noise of an `and` unit is derived.
-
-    Returns:
-        The map, float32 of shape (GRID, GRID): the unit's activation inside the mask of the concepts that excite it,
-        and 0 outside. If an `and` unit lacks a concept, the map is 0, or noise in a single cell if the rules demand it.
+        layer: The mode of the unit.
+        noise_key: A text from which the noise is derived.
     """
     first = detections[0]
     match layer:
@@ -159,11 +146,8 @@ def _constant_map(mask: ConceptMask, value: float) -> Map:
 
 
 def _noise(key: str) -> Map:
-    """Returns a map with a random value in one random cell.
-
-    The noise of the published MAIA code has no position. It needs one here, because an activation is the maximum of its
-    map.
-    """
+    # The noise of the published MAIA code has no position. It needs one here, because an activation is the maximum of
+    # its map.
     random = np.random.default_rng(int.from_bytes(hashlib.sha256(key.encode()).digest()[:8], "big"))
     noise = np.zeros((GRID, GRID), dtype=np.float32)
     noise[tuple(random.integers(GRID, size=2))] = round(random.uniform(0, 0.1), 2)

@@ -17,37 +17,26 @@ from openmaia.models.targets.synthetic.rules import ConceptMask
 
 KEY = "target.segmenter"
 
+# Of SAM's mask decoder: each mask has 1024 x 1024 floats.
 BOXES_PER_PASS = 32
-"""Largest number of boxes in a pass of SAM's mask decoder. It limits the memory: each mask has 1024 x 1024 floats."""
 
 
 class BoxSegmenter:
-    """A segmenter that uses the boxes of detected objects themselves as masks."""
+    """Uses the boxes of detected objects themselves as masks."""
 
     digest = "boxes"
 
     def masks(self, image: Pixels, groups: Sequence[BoxCorners]) -> list[ConceptMask]:
-        """Returns a mask of shape (height, width) for each group (the boxes of one concept): the union of the boxes."""
+        """Returns a mask of shape (height, width) for each group, the boxes of one concept: their union."""
         height, width = image.shape[:2]
-        return [box_mask(corners, height, width) for corners in groups]
+        return [draw_boxes(corners, height, width) for corners in groups]
 
 
 class SamSegmenter:
-    """A segmenter that finds the objects inside boxes with SAM.
-
-    Each image is encoded once for all its boxes, and not in a batch, so that its masks do not depend on other images.
-    """
+    """Finds the objects inside boxes with SAM."""
 
     def __init__(self, model: str, device: torch.device | None = None):
-        """Loads a model.
-
-        Args:
-            model: A hub id or a folder.
-            device: The device, None for the GPU if there is one and the CPU otherwise.
-
-        Raises:
-            UsageError: The model cannot be loaded or is not a SAM.
-        """
+        """Loads a model from the hub or a folder. Raises UsageError if it cannot be loaded or is not a SAM."""
         self._device = device or default_device()
         loaded, processor = load(
             KEY, model, "sam", "facebook/sam-vit-huge", SamModel.from_pretrained, SamProcessor.from_pretrained
@@ -59,23 +48,22 @@ class SamSegmenter:
 
     @torch.inference_mode()
     def masks(self, image: Pixels, groups: Sequence[BoxCorners]) -> list[ConceptMask]:
-        """Returns a mask of shape (height, width) for each group (the boxes of one concept): the union of their masks.
-
-        If SAM finds nothing in a box, the whole box is its mask, so that every detection has a position.
-        """
+        """Returns a mask as `BoxSegmenter.masks`. Where SAM finds nothing, the whole box is its mask, so that every
+        detection has a position."""
         height, width = image.shape[:2]
         corners = np.concatenate([np.empty((0, 4)), *groups])
         masks = self._segment(image, corners) if len(corners) else np.zeros((0, height, width), dtype=np.bool_)
         for i in np.flatnonzero(~masks.any(axis=(1, 2))):
-            masks[i] = box_mask(corners[i : i + 1], height, width)
+            masks[i] = draw_boxes(corners[i : i + 1], height, width)
         starts = np.cumsum([0, *(len(group) for group in groups)])
         return [np.any(masks[start:end], axis=0) for start, end in pairwise(starts)]
 
     def _segment(self, image: Pixels, corners: BoxCorners) -> ConceptMask:
-        """Returns SAM's mask of each box, shape (boxes, height, width)."""
+        """Shape (boxes, height, width)."""
         prepared = self._image_processor(images=[np.array(image)], return_tensors="pt")
         height, width = (int(side) for side in prepared["reshaped_input_sizes"][0])
         scaled = torch.from_numpy(corners * [width, height, width, height]).float().to(self._device)
+        # Once for all boxes of an image, and not in a batch, so that its masks do not depend on other images.
         embedding = self._model.get_image_embeddings(prepared["pixel_values"].to(self._device))
         parts: list[ConceptMask] = []
         for boxes in scaled.split(BOXES_PER_PASS):
@@ -87,11 +75,8 @@ class SamSegmenter:
         return np.concatenate(parts)
 
 
-def box_mask(corners: BoxCorners, height: int, width: int) -> ConceptMask:
-    """Returns a mask of shape (height, width) that is true at each pixel that a box touches.
-
-    At least one pixel is true for each box.
-    """
+def draw_boxes(corners: BoxCorners, height: int, width: int) -> ConceptMask:
+    """Returns a mask of shape (height, width), true at each pixel that a box touches: at least one for each box."""
     mask = np.zeros((height, width), dtype=bool)
     for left, top, right, bottom in corners * [width, height, width, height]:
         row, column = min(max(int(top), 0), height - 1), min(max(int(left), 0), width - 1)

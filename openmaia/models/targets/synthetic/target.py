@@ -1,9 +1,4 @@
-"""Implements a target (the network under study) of synthetic units, by which descriptions can be checked.
-
-A synthetic unit responds to known concepts, such as "dog", that a detector finds in the image. The module `rules`
-computes its activation. The published MAIA code and the MAIA paper differ in the units and the rules. Two presets name
-these versions: `repo` is that of the code, and `paper` that of the paper.
-"""
+"""A target of synthetic units, by which descriptions can be checked: it is known what they respond to."""
 
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
@@ -22,26 +17,20 @@ from openmaia.models.device import default_device, service_errors
 from openmaia.models.targets.responses import Response, maxima, rounded
 from openmaia.models.targets.synthetic import units
 from openmaia.models.targets.synthetic.detector import Detections, GroundingDino
-from openmaia.models.targets.synthetic.rules import PRESETS, SIZE, ConceptDetection, activation, combine, small_mask
+from openmaia.models.targets.synthetic.rules import PRESETS, SIZE, ConceptDetection, activation, combine, reduce_mask
 from openmaia.models.targets.synthetic.segmenter import BoxSegmenter, SamSegmenter
 
+# Of 3 KiB each. Agents measure the same images for many units, and units share concepts.
 CACHE_ENTRIES = 65_536
-"""Largest number of detections (each of a concept in an image) in the cache, 3 KiB each. The least recently used ones
-are dropped first. Detections are needed again because agents measure the same images for many units, and because units
-share concepts."""
 
 DetectionKey = tuple[str, str]
-"""The cache key of a detection: the digest of the resized image, and a concept."""
+"""The digest of the resized image, and a concept."""
 
 
 class SyntheticTarget:
-    """A target whose units respond to concepts, which Grounding DINO detects and SAM segments.
-
-    It takes the place of a network under study. Each concept is detected once per image, for all units that share it.
-    """
+    """A target whose units respond to concepts. Each is detected once per image, for all units that share it."""
 
     batch = 1
-    """Number of images that `responses` takes best."""
 
     def __init__(
         self,
@@ -58,15 +47,13 @@ class SyntheticTarget:
         """Loads the detector and the segmenter.
 
         Args:
-            name: Name of the target.
-            detector: The hub id or the folder of a Grounding DINO model.
-            segmenter: The hub id or the folder of a SAM model. Empty to use boxes as masks.
-            preset: Name of the units and rules: `repo` (those of the MAIA code) or `paper` (see `rules`).
-            listed: The units if they differ from those of the preset, otherwise None.
-            box_threshold: Threshold of the boxes' scores, None for that of the preset. It is needed for detectors whose
-                scores have another scale.
+            detector: The hub id or the folder of a Grounding DINO.
+            segmenter: The hub id or the folder of a SAM. Empty to use boxes as masks.
+            preset: `repo` or `paper`, see `rules`.
+            listed: The units if they differ from those of the preset.
+            box_threshold: None for that of the preset. It is needed for detectors whose scores have another scale.
             cached: Largest number of cached detections.
-            threads: Number of CPU threads that PyTorch uses.
+            threads: CPU threads that PyTorch uses.
 
         Raises:
             UsageError: The preset is unknown or a model cannot be used.
@@ -94,11 +81,7 @@ class SyntheticTarget:
         )
 
     def info(self) -> TargetInfo:
-        """Returns the description of the target, with the number of units in each layer.
-
-        Each layer holds the units of one mode and is named after it. The mode, such as `and`, says how the concepts of
-        a unit are combined (see `units.SyntheticMode`).
-        """
+        """Each layer holds the units of one mode and is named after it."""
         return self._info
 
     def concepts(self, layer: str, index: int) -> units.Concepts:
@@ -110,11 +93,8 @@ class SyntheticTarget:
         return units.truth(layer, self.concepts(layer, index))
 
     def probe(self, probes: Sequence[Probe]) -> list[UnitActivation]:
-        """Returns for each probe (a unit and an image) the activation of the unit on the image, and its activation map.
-
-        Activations are between 0 and 1. An activation map has the shape (GRID, GRID). It holds the activation inside
-        the mask of the unit's concepts, and 0 outside.
-        """
+        """Activations are between 0 and 1. Maps have the shape (GRID, GRID), and 0 outside the mask of the unit's
+        concepts."""
         views = {id(probe.image): _squashed(probe.image.pixels) for probe in probes}
         digests = {key: digest(view) for key, view in views.items()}
         detections = self._detect(
@@ -131,7 +111,6 @@ class SyntheticTarget:
         return activations
 
     def respond(self, probes: Sequence[LayerProbe]) -> list[npt.NDArray[np.float64]]:
-        """Returns for each probe (a layer and an image) the activations of all units of the layer, shape (units,)."""
         views = [_squashed(probe.image.pixels) for probe in probes]
         digests = [digest(view) for view in views]
         concepts = {probe.layer: self._concepts([probe.layer]) for probe in probes}
@@ -149,7 +128,7 @@ class SyntheticTarget:
         return _squashed(pixels), whole(pixels)
 
     def responses(self, views: Sequence[Pixels]) -> dict[str, torch.Tensor]:
-        """Returns all units' activation maps on images that `view` returned, (images, units, GRID, GRID), by layer."""
+        """Returns all units' maps on images that `view` returned, (images, units, GRID, GRID), by layer."""
         found = [self._look(view) for view in views]
         return {layer: torch.from_numpy(np.stack([each[layer] for each in found])) for layer in self._units}
 
@@ -159,30 +138,17 @@ class SyntheticTarget:
         return {layer: self._layer(layer, key, detections) for layer in self._units}
 
     def _concepts(self, layers: Iterable[str]) -> Iterable[str]:
-        """Returns the distinct concepts of layers in the order of their first occurrence."""
         return dict.fromkeys(concept for layer in layers for unit in self._units[layer] for concept in unit)
 
     def _layer(self, layer: str, image: str, detections: Mapping[DetectionKey, ConceptDetection]) -> Response:
         return np.stack([self._map(layer, index, image, detections) for index in range(len(self._units[layer]))])
 
     def _map(self, layer: str, index: int, image: str, detections: Mapping[DetectionKey, ConceptDetection]) -> Map:
-        """Returns the activation map of a unit.
-
-        Args:
-            layer: Layer of the unit.
-            index: Index of the unit.
-            image: Digest of the image.
-            detections: The detections of the unit's concepts in the image.
-        """
         concepts = [detections[image, concept] for concept in self.concepts(layer, index)]
         return combine(layer, concepts, self._rules, f"{image} {layer} {index}")
 
     def _detect(self, views: Mapping[DetectionKey, Pixels]) -> dict[DetectionKey, ConceptDetection]:
-        """Returns the detections of concepts in images, from the cache or by running the detector and the segmenter.
-
-        Args:
-            views: The resized image, by the cache key of each detection that is requested.
-        """
+        """From the cache, or by running detector and segmenter. `views` has the resized image of each detection."""
         detections = {key: self._cache[key] for key in views if key in self._cache}
         missing = [key for key in views if key not in detections]
         with service_errors("the synthetic target"):
@@ -195,26 +161,21 @@ class SyntheticTarget:
     def _segment(
         self, boxes: Mapping[DetectionKey, Detections], views: Mapping[DetectionKey, Pixels]
     ) -> dict[DetectionKey, ConceptDetection]:
-        """Segments the boxes of several concepts in one image in one call, and returns the resulting detections.
-
-        Args:
-            boxes: The boxes of each concept, by cache key.
-            views: The resized image, by cache key.
-        """
+        """Segments the boxes of several concepts in one image in one call."""
         image = views[next(iter(boxes))]
         masks = self._segmenter.masks(image, [concept.corners for concept in boxes.values()])
         return {
             key: ConceptDetection(
                 boxes=len(concept.scores),
                 activation=activation(concept.scores, self._rules),
-                mask=small_mask(mask, self._rules),
+                mask=reduce_mask(mask, self._rules),
             )
             for (key, concept), mask in zip(boxes.items(), masks, strict=True)
         }
 
 
 def _squashed(pixels: Pixels) -> Pixels:
-    """Resizes the whole image to SIZE x SIZE pixels. Its proportions are lost, in both presets."""
     if pixels.shape[:2] == (SIZE, SIZE):
         return pixels
+    # Proportions are lost, in both presets.
     return np.asarray(Image.fromarray(pixels).resize((SIZE, SIZE), Image.Resampling.LANCZOS))

@@ -1,4 +1,4 @@
-"""Lists of synthetic units with the concepts to which each unit responds."""
+"""Lists of synthetic units with the concepts to which each responds."""
 
 import json
 import re
@@ -10,51 +10,39 @@ from openmaia.core.errors import UsageError
 from openmaia.core.paths import user_path
 
 SyntheticMode = Literal["mono", "or", "and", "andnot"]
-"""Mode of a unit: it responds to one concept (mono), to either of two (or), or to one if another is present (and) or
+"""A unit responds to one concept (mono), to either of two (or), or to the first if the second is present (and) or
 absent (andnot)."""
 
-MODES: tuple[SyntheticMode, ...] = ("mono", "or", "and")
-"""The modes of the units of the published MAIA code and of the MAIA paper."""
+MODES: tuple[SyntheticMode, ...] = ("mono", "or", "and")  # of published units
+# The published MAIA code has `andnot` as well, but neither it nor the paper has units of this mode.
 OWN_MODES: tuple[SyntheticMode, ...] = (*MODES, "andnot")
-"""The modes of units that a config defines. The published MAIA code has `andnot` as well, but neither it nor the paper
-has units of this mode."""
 
 Concepts = tuple[str, ...]
-"""The concepts of a unit: one for the mode `mono`, otherwise two. An `and` or `andnot` unit responds to the first
-if the second is present (`and`) or absent (`andnot`)."""
+"""One for `mono`, otherwise two."""
 
+# They can be part of a file name, and contain no `_`, which joins two concepts in a label.
 CONCEPT = re.compile(r"[^\W_](?:[^\W_]|[ '-]){0,79}")
-"""Matches valid concepts. They can be part of a file name and contain no `_`, which joins two concepts in a label."""
 
 SyntheticUnits = Mapping[str, tuple[Concepts, ...]]
-"""The concepts of all units of each layer, by index. The layers are named after the modes."""
+"""The concepts of all units of each layer, by index. Layers are named after modes."""
 
 IMAGE_SUFFIXES = (".png", ".jpg", ".jpeg", ".webp")
 
 
 def read(preset: str) -> SyntheticUnits:
-    """Returns the concepts of the units of a preset, by layer. Each layer is named after the mode of its units.
-
-    A unit of the mode `mono` responds to one concept, `or` to either of two concepts, and `and` to a concept if another
-    one is present.
-
-    Args:
-        preset: `repo` (47 `mono`, 18 `or` and 20 `and` units) or `paper` (45 `mono`, 24 `or` and 19 `and` units).
-    """
+    """Returns the units of `repo` (47 `mono`, 18 `or`, 20 `and`) or `paper` (45, 24, 19)."""
     lists = json.loads((Path(__file__).parent / "units.json").read_text())[preset]
     return {mode: tuple(tuple(concepts) for concepts in lists[mode]) for mode in MODES}
 
 
-def configured_units(mode: str, labels: Sequence[str], folder: str) -> SyntheticUnits:
-    """Returns the units that a config defines instead of a preset, in one layer that is named after their mode.
-
-    Exactly one of `labels` and `folder` must be given.
+def read_units(mode: str, labels: Sequence[str], folder: str) -> SyntheticUnits:
+    """Returns the units that a config defines instead of a preset, in one layer. Exactly one of labels and folder must
+    be given.
 
     Args:
-        mode: Mode of the units, one of `OWN_MODES`.
-        labels: The concepts of a single unit. Empty if a folder is given.
-        folder: A folder with one subfolder of images, LABEL or LABEL1_LABEL2, for each unit, as in MAIA's data.
-            Units are sorted by the names of their folders. Empty if labels are given.
+        labels: The concepts of a single unit.
+        folder: It has one subfolder of images, LABEL or LABEL1_LABEL2, for each unit, as MAIA's data. Units are sorted
+            by the names of their folders.
 
     Raises:
         UsageError: The mode, the labels or the folder cannot be used.
@@ -96,12 +84,7 @@ def _checked(concepts: Concepts, mode: str, key: str) -> Concepts:
 
 
 def truth(layer: str, concepts: Concepts) -> str:
-    """Returns the true description of a unit, such as "cheese or lemon".
-
-    Args:
-        layer: The layer of the unit. It is named after the mode, which determines how the concepts are combined.
-        concepts: The concepts of the unit.
-    """
+    """Returns the true description of a unit, such as "cheese or lemon"."""
     match layer:
         case "or":
             return " or ".join(concepts)
@@ -114,14 +97,8 @@ def truth(layer: str, concepts: Concepts) -> str:
 
 
 def slots(layer: str, concepts: Concepts) -> tuple[str, ...]:
-    """Returns a text for each of the alternatives that excite a unit on their own.
-
-    A unit of the mode `or` has two alternatives, its concepts. Any other unit has one, such as "cheese and lemon".
-
-    Args:
-        layer: The layer of the unit, which is named after its mode.
-        concepts: The concepts of the unit.
-    """
+    """Returns a text for each alternative that excites a unit on its own: two for `or`, otherwise one, such as "cheese
+    and lemon"."""
     match layer:
         case "or":
             return concepts
