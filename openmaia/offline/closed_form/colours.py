@@ -8,7 +8,7 @@ import numpy.typing as npt
 from openmaia.offline.closed_form.view import GRID, DetectorInput, EvidenceMap, PixelMask, cells
 
 ConceptDetector = Callable[[DetectorInput], EvidenceMap]
-"""Computes the evidence for a concept in an image, shape (GRID, GRID), between 0 and 1."""
+"""Computes the evidence for a concept, shape (GRID, GRID), between 0 and 1."""
 
 SIDES = {
     "top": (slice(0, 4), slice(None)),
@@ -67,17 +67,12 @@ def hue(
 
 
 def neutral(darkest: float, brightest: float) -> ConceptDetector:
-    """Returns a detector of grey pixels (with nearly equal channels) whose value (HSV) is in a range."""
+    """Returns a detector of pixels with nearly equal channels whose value (HSV) is in a range."""
     return lambda image: cells(_within(image.hsv[2], (darkest, brightest)) & (np.ptp(image.rgb, axis=2) < 0.1))
 
 
 def at_side(detector: ConceptDetector, side: str) -> ConceptDetector:
-    """Returns a detector of a concept that fills one side of the image and is missing elsewhere.
-
-    Args:
-        detector: The detector of the concept anywhere in the image.
-        side: top, bottom, left or right.
-    """
+    """Returns a detector of a concept that fills one of SIDES and is missing elsewhere."""
 
     def detect(image: DetectorInput) -> EvidenceMap:
         evidence = detector(image)
@@ -91,7 +86,7 @@ def at_side(detector: ConceptDetector, side: str) -> ConceptDetector:
 
 
 def lab(rgb: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
-    """Converts colours from sRGB (values between 0 and 1, channels last) to CIELAB for the illuminant D65 (IEC 61966-2-1)."""
+    """Converts sRGB (between 0 and 1, channels last) to CIELAB for the illuminant D65 (IEC 61966-2-1)."""
     linear = np.where(rgb > 0.04045, ((rgb + 0.055) / 1.055) ** 2.4, rgb / 12.92)
     matrix = np.array([[0.4124, 0.3576, 0.1805], [0.2126, 0.7152, 0.0722], [0.0193, 0.1192, 0.9505]])
     xyz = linear @ (matrix / matrix.sum(axis=1, keepdims=True)).T

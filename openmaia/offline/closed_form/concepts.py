@@ -1,9 +1,7 @@
-"""The concepts that activate closed-form units (synthetic units), each with its detector.
+"""The concepts that activate closed-form units, each with its detector.
 
-`ConceptTable.inside` holds those for which the vocabulary of the scripted experimenter has a word. `ConceptTable.outside` holds
-those for which it has neither a word nor a more general word, so that the right answer is to abstain. For each of CONCEPTS,
-at least one packaged image of the explore split, the half that agents see, gives evidence of 0.5. Scenes are not among the
-concepts, because no detector in this package distinguishes sand from snow.
+For each of CONCEPTS, at least one packaged image of the explore split gives evidence of 0.5. Scenes are not among them,
+because no detector in this package distinguishes sand from snow.
 """
 
 from collections.abc import Mapping
@@ -16,8 +14,6 @@ from openmaia.offline.closed_form.shapes import NAMES, count, shape
 
 
 class Sort(StrEnum):
-    """The category of a concept (a property of images)."""
-
     COLOUR = "colour"
     TEXTURE = "texture"
     SHAPE = "shape"
@@ -28,8 +24,6 @@ class Sort(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Concept:
-    """A property of images that a detector measures."""
-
     name: str
     sort: Sort
     detector: ConceptDetector
@@ -37,15 +31,12 @@ class Concept:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConceptTable:
-    """Concepts by name, in two groups: those that the scripted experimenter can name, and those that it cannot name.
-
-    The scripted experimenter is an agent without a language model. It names concepts with a fixed vocabulary.
-    """
+    """Concepts by name."""
 
     inside: Mapping[str, Concept]
-    """The concepts for which the vocabulary has a word."""
+    """Those for which the offline vocabulary has a word."""
     outside: Mapping[str, Concept]
-    """The concepts for which the vocabulary has neither a word nor a more general word."""
+    """Those for which it has neither a word nor a more general word, so that the right answer is to abstain."""
 
 
 COLOURS: Mapping[str, ConceptDetector] = {
@@ -87,7 +78,6 @@ _ON_SIDES = {
 
 
 def _concepts(colours: Mapping[str, ConceptDetector]) -> ConceptTable:
-    """Returns all concepts, with these detectors of colours."""
     inside = (
         *(_concept(name, Sort.COLOUR, colours[name]) for name in colours if name not in OUTSIDE_COLOURS),
         *(_concept(name, Sort.TEXTURE, detector) for name, detector in TEXTURES.items()),
@@ -113,10 +103,10 @@ def _concept(name: str, sort: Sort, detector: ConceptDetector) -> Concept:
 
 
 CONCEPTS = _concepts(COLOURS)
-"""The concepts of all closed-form units but the held-out ones (for measurements only). Colours are ranges of hue."""
+"""Those of all units but the held-out ones. Colours are ranges of hue."""
 HELD_OUT_CONCEPTS = _concepts({name: named(name) for name in NAMED_COLOURS})
-"""The concepts of the held-out units: those of CONCEPTS with another palette, the colours of a survey."""
+"""Those of the held-out units: the same with the colours of a survey."""
 INSIDE, OUTSIDE = CONCEPTS.inside, CONCEPTS.outside
 
 WIDER: Mapping[str, tuple[str, ...]] = {"rings": ("circle",)}
-"""General concepts, each with its special cases. No unit combines a general concept with its special case."""
+"""General concepts with their special cases. No unit combines the two."""

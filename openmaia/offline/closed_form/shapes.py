@@ -34,9 +34,7 @@ def shape(name: str) -> ConceptDetector:
 def count(low: int, high: int) -> ConceptDetector:
     """Returns a detector of images in which `low` to `high` separate regions stand out from an even background.
 
-    Tiny regions are not counted. The detector divides the image into a grid of cells, and returns the evidence in each
-    cell. It is 0 in all cells if the number of regions is not in the range. Otherwise, it is the share of the cell that
-    a single region covers (the largest of these shares).
+    Tiny regions are not counted. The evidence in a cell is the largest share of it that a single region covers.
     """
 
     def detect(image: DetectorInput) -> EvidenceMap:
@@ -50,7 +48,7 @@ def count(low: int, high: int) -> ConceptDetector:
 
 @cache
 def template(name: str) -> PixelMask:
-    """Returns a mask (TEMPLATE, TEMPLATE) of the figure `name`, such as "circle", which touches all four sides."""
+    """Returns a mask (TEMPLATE, TEMPLATE) that touches all four sides."""
     image = Image.new("L", (TEMPLATE, TEMPLATE), 0)
     draw, last, third = ImageDraw.Draw(image), TEMPLATE - 1, TEMPLATE // 3
     match name:

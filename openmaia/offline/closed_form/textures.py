@@ -14,15 +14,15 @@ from openmaia.offline.closed_form.colours import ConceptDetector
 from openmaia.offline.closed_form.view import CELL, GRID, SIDE, DetectorInput, EvidenceMap, everywhere
 
 WINDOW = SIDE // 2
+# First row or column of the windows, in both directions.
 STARTS = (0, WINDOW // 2, WINDOW)
-"""First row or column of the windows in which patterns are detected, in both directions."""
 
 Windows = npt.NDArray[np.float32]
-"""Grey windows of an image, shape (n, WINDOW, WINDOW)."""
+"""Shape (n, WINDOW, WINDOW)."""
 
 
 def stripes(direction: str) -> ConceptDetector:
-    """Returns a detector of stripes in a direction: horizontal, vertical or diagonal (both diagonals)."""
+    """Returns a detector of horizontal, vertical or diagonal stripes (both diagonals)."""
 
     def detect(image: DetectorInput) -> EvidenceMap:
         if direction == "diagonal":
@@ -33,13 +33,8 @@ def stripes(direction: str) -> ConceptDetector:
 
 
 def _striped(windows: Windows, axis: int) -> EvidenceMap:
-    """Returns the evidence for stripes.
-
-    Args:
-        windows: Shape (n, WINDOW, WINDOW).
-        axis: The axis that is averaged to get the profile across the stripes: 1 for vertical stripes, 2 for horizontal
-            ones. 0 means the same as 1 and is used for sheared windows.
-    """
+    # `axis` is averaged to get the profile across the stripes: 1 for vertical ones, 2 for horizontal ones, 0 for
+    # sheared windows.
     profile = windows.mean(axis=axis or 1)
     share = profile.var(axis=1) / (windows.var(axis=(1, 2)) + 1e-6)
     return _spread(_step(share, 0.55, 0.85) * _contrast(windows) * _repeats(profile))
@@ -48,8 +43,7 @@ def _striped(windows: Windows, axis: int) -> EvidenceMap:
 def grid(image: DetectorInput) -> EvidenceMap:
     """Detects a grid of thin lines.
 
-    The row means and the column means of a window (a quarter of the image) must each explain a part of its variance,
-    and together most of it.
+    Row means and column means of a window must each explain a part of its variance, and together most of it.
     """
     windows = _windows(image.grey)
     total = windows.var(axis=(1, 2)) + 1e-6
@@ -100,10 +94,8 @@ def rings(image: DetectorInput) -> EvidenceMap:
 
 
 def _centre(grey: EvidenceMap) -> tuple[float, float]:
-    """Returns the likely centre of rings, (row, column) in pixels, clipped to the middle half of the image.
-
-    It is the point nearest to the lines along all gradients, by least squares weighted by the squared gradients.
-    """
+    # The point nearest to the lines along all gradients, by least squares weighted by the squared gradients; it is
+    # clipped to the middle half of the image.
     down, right = np.gradient(ndimage.gaussian_filter(grey, 1.0))
     across = np.stack([-right.ravel(), down.ravel()])  # perpendicular to the gradient, (row, column)
     rows, columns = np.mgrid[:SIDE, :SIDE]
@@ -144,7 +136,7 @@ def _windows(grey: EvidenceMap, side: int = WINDOW) -> Windows:
 
 
 def _sheared(grey: EvidenceMap) -> Windows:
-    """Returns windows that are sheared so that diagonals become columns."""
+    # Diagonals become columns.
     rows, columns = np.mgrid[:WINDOW, :WINDOW]
     return np.stack(
         [grey[y + rows, np.clip(x + WINDOW // 2 + columns - rows + 14, 0, SIDE - 1)] for y in STARTS for x in STARTS]
@@ -152,10 +144,7 @@ def _sheared(grey: EvidenceMap) -> Windows:
 
 
 def _repeats(profile: npt.NDArray[np.floating]) -> npt.NDArray[np.float32]:
-    """Returns the evidence that profiles, shape (n, length), repeat; shape (n,).
-
-    It is 0 for up to two crossings of the middle between the lowest and the highest value, and 1 for five or more.
-    """
+    # 0 for up to two crossings of the middle between lowest and highest value, 1 for five or more.
     middle = (profile.max(axis=1) + profile.min(axis=1)) / 2
     above = profile > middle[:, None]
     crossings = (above[:, 1:] != above[:, :-1]).sum(axis=1)
@@ -171,7 +160,7 @@ def _step(values: npt.NDArray[np.floating] | np.floating, low: float, high: floa
 
 
 def _spread(evidence: npt.NDArray[np.float32]) -> EvidenceMap:
-    """Converts one value per window to a map. A cell gets the largest value of the windows that contain it."""
+    # A cell gets the largest value of the windows that contain it.
     evidence_map = np.zeros((GRID, GRID), dtype=np.float32)
     side = WINDOW // CELL
     for number, value in enumerate(evidence):

@@ -12,52 +12,48 @@ from scipy import ndimage
 from openmaia.core.images import Pixels
 
 SIZE = 224
-"""Side of the detectors' input in pixels."""
 GRID = 14
-"""Number of cells per side of an evidence map."""
+# Side of the image from which statistics are computed.
 SIDE = 112
-"""Side in pixels of the image from which statistics are computed."""
 CELL = SIDE // GRID
 
 EvidenceMap = npt.NDArray[np.float32]
 """Evidence for a concept, shape (GRID, GRID), or an intermediate result of shape (SIDE, SIDE)."""
 PixelMask = npt.NDArray[np.bool_]
-"""Mask of an image, shape (SIDE, SIDE), or a part of it."""
+"""Shape (SIDE, SIDE), or a part of it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ForegroundRegion:
-    """A connected region of an image that differs from an even background."""
+    """A connected region that differs from an even background."""
 
     mask: PixelMask
-    """The pixels of this region, an array with the shape of the image."""
+    """With the shape of the image."""
     box: tuple[int, int, int, int]
-    """Bounding box (top, left, bottom, right) in pixels; bottom and right are exclusive."""
+    """Top, left, bottom, right in pixels; bottom and right are exclusive."""
 
     @property
     def cut(self) -> PixelMask:
-        """The mask of this region in its bounding box, shape (bottom - top, right - left)."""
+        """The mask in its bounding box, shape (bottom - top, right - left)."""
         top, left, bottom, right = self.box
         return self.mask[top:bottom, left:right]
 
 
 class DetectorInput:
-    """One image as the detectors see it. A detector is a formula that finds a concept, such as a colour or a shape.
-
-    What several detectors need, such as colours in HSV and the regions of the foreground, is computed on first use.
+    """One image as the detectors see it. What several of them need is computed on first use.
 
     Args:
-        view: The resized image, shape (SIZE, SIZE, 3), uint8.
+        view: Shape (SIZE, SIZE, 3), uint8.
     """
 
     def __init__(self, view: Pixels):
         self.view = view
         self.memo: dict[str, Any] = {}
-        """Cached results of expensive computations for this image, by a cache key."""
+        """Results of detectors, by a key of theirs."""
 
     @cached_property
     def rgb(self) -> npt.NDArray[np.float32]:
-        """The image in reduced size, shape (SIDE, SIDE, 3), values between 0 and 1."""
+        """Shape (SIDE, SIDE, 3), values between 0 and 1."""
         return np.asarray(Image.fromarray(self.view).reduce(SIZE // SIDE)).astype(np.float32) / np.float32(255)
 
     @cached_property
@@ -72,16 +68,12 @@ class DetectorInput:
 
     @cached_property
     def grey(self) -> EvidenceMap:
-        """The mean of the three channels, shape (SIDE, SIDE)."""
+        """Shape (SIDE, SIDE)."""
         return self.rgb.mean(axis=2, dtype=np.float32)
 
     @cached_property
     def regions(self) -> tuple[ForegroundRegion, ...]:
-        """The regions that stand out from the background.
-
-        The colour of the background is that of the image's border. There are no regions if the border is not nearly
-        uniform in colour.
-        """
+        """Regions that differ from the colour of the border. There are none if the border is not nearly uniform."""
         edge = np.concatenate([self.rgb[:4], self.rgb[-4:], self.rgb[:, :4].swapaxes(0, 1)], axis=0).reshape(-1, 3)
         background = np.median(edge, axis=0)
         if np.mean(np.abs(edge - background).max(axis=1) < 0.15) < 0.8:
@@ -96,27 +88,17 @@ class DetectorInput:
 
 
 def cells(values: npt.NDArray[np.generic]) -> EvidenceMap:
-    """Converts values for each pixel to an evidence map, the evidence for a concept in each cell of a grid.
-
-    Args:
-        values: The values, shape (SIDE, SIDE).
-
-    Returns:
-        The mean value of each cell, shape (GRID, GRID).
-    """
+    """Returns the mean of each cell, shape (GRID, GRID), of values of shape (SIDE, SIDE)."""
     return values.astype(np.float32).reshape(GRID, CELL, GRID, CELL).mean(axis=(1, 3))
 
 
 def everywhere(evidence: float) -> EvidenceMap:
-    """Returns an evidence map with the same value in each cell, for a concept that concerns the whole image.
-
-    An evidence map holds the evidence for a concept in each cell of a grid over the image, from 0 to 1.
-    """
+    """Returns an evidence map with the same value in each cell, for a concept that concerns the whole image."""
     return np.full((GRID, GRID), np.clip(evidence, 0, 1), dtype=np.float32)
 
 
 def resized(pixels: Pixels) -> Pixels:
-    """Resizes an image to SIZE x SIZE, whatever its aspect ratio. This is the preprocessing of closed-form targets."""
+    """Resizes an image to SIZE x SIZE, whatever its aspect ratio."""
     if pixels.shape[:2] == (SIZE, SIZE):
         return pixels
     return np.asarray(Image.fromarray(pixels).resize((SIZE, SIZE), Image.Resampling.BICUBIC))
