@@ -7,10 +7,10 @@ from collections.abc import Collection
 SAME_NAME = 0.3
 """Added to the score of a key whose last part is that of the unknown key: the right name in the wrong section."""
 
-CLOSE = 0.1
+_CLOSE = 0.1
 """Keys whose score is at most this much below the best one are suggested as well."""
 
-SHOWN = 3
+_SHOWN = 3
 """Largest number of suggestions."""
 
 SYNONYMS = {
@@ -64,8 +64,8 @@ def suggestions(given: str, known: Collection[str]) -> list[str]:
 
     scores = {key: score(key) for key in known}
     best = max(scores.values())
-    ranked = sorted((key for key, value in scores.items() if value >= best - CLOSE), key=lambda key: -scores[key])
-    return ranked[:SHOWN]
+    ranked = sorted((key for key, value in scores.items() if value >= best - _CLOSE), key=lambda key: -scores[key])
+    return ranked[:_SHOWN]
 
 
 def _words(key: str) -> set[str]:

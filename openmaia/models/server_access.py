@@ -21,12 +21,15 @@ unreachable server is detected early."""
 CHECK_SECONDS = 3.0
 """Seconds within which a server must answer before a run starts."""
 
-SHOWN = 300
+_SHOWN = 300
 """Largest number of characters of a server's message that are included in an error message."""
 
-LONGEST_PAUSE = 5.0
+_LONGEST_PAUSE = 5.0
 """Longest time in seconds that a request itself waits if the server wants to be asked later. For a longer one, the
 investigations wait as in an outage."""
+
+SEEDS = 2**31
+"""Seeds are reduced modulo this number. llama.cpp uses 32 bits of a seed, and other servers reject large integers."""
 
 NO_KEY = "none"
 """The API key that is sent to a private server if none is set, because the client libraries require one."""
@@ -81,7 +84,7 @@ class ServerAccess:
             )
 
     def shown(self, text: str) -> str:
-        """Returns a text as one line of at most SHOWN characters, in which the API key is replaced by asterisks.
+        """Returns a text as one line of at most _SHOWN characters, in which the API key is replaced by asterisks.
 
         Line breaks become blanks. A key of fewer than 8 characters is not replaced.
         """
@@ -90,7 +93,7 @@ class ServerAccess:
         # may be as short as "x". These are not secret and occur in many words, so they are not replaced.
         # And it is replaced before other secrets, which may be a part of it.
         line = " ".join(redacted(text.replace(key, "***") if len(key) >= 8 else text).split())
-        return line if len(line) <= SHOWN else f"{line[:SHOWN]}…"
+        return line if len(line) <= _SHOWN else f"{line[:_SHOWN]}…"
 
     def left_out(self, parameter: str) -> str:
         """Returns the warning that a parameter which the server refuses is left out of this and all later requests."""
@@ -154,9 +157,9 @@ class ServerAccess:
         if failure.refusal is not None or (failure.is_outage and outage.is_known):
             again = False  # one request is enough to see whether the outage is over
         elif failure.status == 429:
-            again = (failure.wait_seconds or 0.0) <= LONGEST_PAUSE
+            again = (failure.wait_seconds or 0.0) <= _LONGEST_PAUSE
             outage.begin(self.error(failure).message, failure.wait_seconds, say=False)
-        elif failure.wait_seconds is not None and failure.wait_seconds > LONGEST_PAUSE:
+        elif failure.wait_seconds is not None and failure.wait_seconds > _LONGEST_PAUSE:
             again = False
         elif failure.status in REFUSED_ACCESS and outage.answered:
             again = True

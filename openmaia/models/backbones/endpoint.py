@@ -26,21 +26,21 @@ from openmaia.models.backbones.streaming import StreamBroken, Unreadable, error_
 from openmaia.models.backbones.wordings import Refusal
 from openmaia.models.server_access import ServerAccess
 
-LONGEST_PAUSE = 30.0
+_LONGEST_PAUSE = 30.0
 """Longest pause in seconds before a request whose answer was interrupted is sent again."""
 
 REFITS = (0.8, 0.8, 0.6, 0.4)
 """How far a conversation that is too long for the server is shortened: to which shares of its tokens, one after the other,
 if the server does not say what it takes."""
 
-SHAPING = ("model", "context_tokens", "images_per_prompt", "temperature", "top_p", "protocol")
+_SHAPING = ("model", "context_tokens", "images_per_prompt", "temperature", "top_p", "protocol")
 """The config keys of a section that shape its requests."""
 
 FOLDED, BRIDGED = "no system role", "no user after tool"
 """Forms of a conversation that a server may demand: its system prompt is part of the first turn; an assistant's message
 stands between the result of a call and the next turn."""
 
-REFUSED = ("content_filter", "refusal")
+_REFUSED = ("content_filter", "refusal")
 """Values of the finish reason by which servers say that the model refuses to continue the conversation."""
 
 FAILED = ("error", "abort")
@@ -86,7 +86,7 @@ class Endpoint(ABC):
             address=self.address,
             address_hint=self.address_hint,
             key_variable=self.key_variable,
-            keys=(*(f"{section}.{key}" for key in SHAPING), "limits.reply_tokens"),
+            keys=(*(f"{section}.{key}" for key in _SHAPING), "limits.reply_tokens"),
         )
         self.access.check()
         self._url = self.access.url
@@ -238,7 +238,7 @@ class Endpoint(ABC):
             if isinstance(answer, Reply):
                 return answer
             if answer.is_passing and attempt < self._config.tries:
-                time.sleep(min(0.5 * 2**attempt, LONGEST_PAUSE))
+                time.sleep(min(0.5 * 2**attempt, _LONGEST_PAUSE))
             elif not self._adapts(answer, chat, parameters, forms):
                 return replace(answer, tries=attempt) if answer.is_passing else answer
 
@@ -281,7 +281,7 @@ class Endpoint(ABC):
             log.warning("%s: %s (try %d of %d)", self.access.shown(self._url), reason, attempt, tries)
             if isinstance(answer, Unreadable) and attempt >= min(UNREADABLE_TRIES, tries):
                 raise self._unreadable(reason)  # the server is there, so that this is no outage
-            time.sleep(min(0.5 * 2**attempt, LONGEST_PAUSE) if attempt < tries else 0)
+            time.sleep(min(0.5 * 2**attempt, _LONGEST_PAUSE) if attempt < tries else 0)
         return Failure(status=0, body="the connection broke off in the middle of the reply", tries=tries)
 
     def _send_once(
@@ -311,7 +311,7 @@ class Endpoint(ABC):
         if ended in FAILED:
             raise self._unreadable(f"the server ended it with {ended!r}")
         if not reply.text.strip():
-            if not chat.is_turn or ended in REFUSED:
+            if not chat.is_turn or ended in _REFUSED:
                 self._outage.end()
                 raise self._empty(ended)
             return replace(reply, text="")
@@ -332,7 +332,7 @@ class Endpoint(ABC):
         match ended:
             case "length" | "max_tokens":
                 return ServiceError(f"{message}: limits.reply_tokens were used up before its first word; raise them")
-            case _ if ended in REFUSED:
+            case _ if ended in _REFUSED:
                 return ServiceError(f"{message}: it refuses to continue this conversation")
             case _:
                 return ServiceError(message)

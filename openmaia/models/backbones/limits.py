@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from openmaia.models.backbones.served import ServedConfig
 from openmaia.models.backbones.wordings import image_limit, token_limit
 
-MARGIN = 0.95
+_MARGIN = 0.95
 """Share of the tokens that a server admits which are used, because our numbers of tokens are estimates."""
 
 
@@ -43,7 +43,7 @@ class Bounds:
         if limits := token_limit(text):
             limit, requested = limits
             # The server counts other tokens than we do. The ratio holds for both.
-            named = (sent + reply_tokens) * limit / requested * MARGIN if requested > limit else limit * MARGIN
+            named = (sent + reply_tokens) * limit / requested * _MARGIN if requested > limit else limit * _MARGIN
             yield replace(self, tokens=min(int(named), shared + reply_tokens))
         yield replace(self, tokens=shared + reply_tokens)
 

@@ -26,10 +26,7 @@ from openmaia.models.backbones.reasoning import ReasoningStart
 from openmaia.models.backbones.streaming import read_stream, reasoning_content, text_content
 from openmaia.models.backbones.tool_calls import INSTRUCTION, STOP, functions, turn_text, with_calls, written_calls
 from openmaia.models.backbones.turn_grammar import turn_grammar
-from openmaia.models.server_access import CONNECT_SECONDS
-
-SEEDS = 2**31
-"""Seeds are reduced modulo this number. llama.cpp uses 32 bits of a seed, and other servers reject large integers."""
+from openmaia.models.server_access import CONNECT_SECONDS, SEEDS
 
 ACKNOWLEDGED = "I read the output."
 """The message of the assistant between the result of a call and the output, for servers that demand one."""

@@ -5,9 +5,9 @@ from openmaia.agent.tasks.reasoning import Separated, separate
 
 CUT_OFF = ("length", "max_tokens")
 """Values of the finish reason by which servers say that a reply reached the limit of tokens."""
-CUT = "cut"
+STOPPED_READING = "cut"
 """The finish reason of a stream that was not read to its end."""
-UNDECIDED = 3
+_UNDECIDED = 3
 """Number of incomplete replies without a mark, after which a model counts as one whose replies do not begin inside of
 reasoning."""
 
@@ -45,7 +45,7 @@ class ReasoningStart:
 
         Args:
             text: The whole reply.
-            finish: Why the reply ended: the server's finish reason, or CUT.
+            finish: Why the reply ended: the server's finish reason, or STOPPED_READING.
         """
         found = separate(text, is_open=self.in_prompt is True)
         if found.is_unannounced:
@@ -54,6 +54,6 @@ class ReasoningStart:
             return Separated("", text)  # the model has ended its reply itself, without any reasoning
         elif self.in_prompt is None and text.strip():
             self._undecided += 1
-            if found.reasoning or finish not in (CUT, *CUT_OFF) or self._undecided >= UNDECIDED:
+            if found.reasoning or finish not in (STOPPED_READING, *CUT_OFF) or self._undecided >= _UNDECIDED:
                 self.in_prompt = False
         return found

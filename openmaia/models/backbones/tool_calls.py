@@ -13,11 +13,11 @@ from typing import Any
 from openmaia.agent.tasks.grammar import parse
 from openmaia.core.messages import AnswerFormat, Message, Role, TurnKind
 
-EXPERIMENT, ANSWER = "run_experiment", "answer"
+EXPERIMENT, _ANSWER = "run_experiment", "answer"
 INSTRUCTION = f"""
 
 You do not write these messages as text. Instead of [CODE], call the function {EXPERIMENT}; instead of the answer, call
-the function {ANSWER}, once it can be called. Call one function per turn."""
+the function {_ANSWER}, once it can be called. Call one function per turn."""
 OUTPUT_FOLLOWS = "The output is in the next message."
 STOP = "\n" * 8
 """A text that ends a reply to a request with functions. Some models go on with empty lines after a function call instead of ending
@@ -37,7 +37,7 @@ def functions(answer: AnswerFormat, expected: TurnKind = TurnKind.ANY) -> list[J
         answer: The format of the final answer, which determines the parameters of its function.
         expected: What the turn may be. Only the functions for such turns are returned.
     """
-    names = {TurnKind.ANY: (EXPERIMENT, ANSWER), TurnKind.ANSWER: (ANSWER,)}.get(expected, (EXPERIMENT,))
+    names = {TurnKind.ANY: (EXPERIMENT, _ANSWER), TurnKind.ANSWER: (_ANSWER,)}.get(expected, (EXPERIMENT,))
     return [each for each in _functions(answer) if each["function"]["name"] in names]
 
 
@@ -54,7 +54,7 @@ def _functions(answer: AnswerFormat) -> list[JsonObject]:
             },
         ),
         _function(
-            ANSWER,
+            _ANSWER,
             "Ends the investigation with an answer that the outputs of the experiments support.",
             {
                 answer.text.lower(): {"type": "string", "description": f"the text of [{answer.text}]; NONE to abstain"},
@@ -120,7 +120,7 @@ def written_calls(text: str, answer: AnswerFormat) -> list[JsonObject]:
         braces begins a call.
     """
     decoder = json.JSONDecoder(strict=False)
-    known = {EXPERIMENT: {"code"}, ANSWER: {answer.text.lower(), "labels"}}
+    known = {EXPERIMENT: {"code"}, _ANSWER: {answer.text.lower(), "labels"}}
     for brace in islice(re.finditer(r"\{", text), TRIED):
         try:
             call: Any = decoder.raw_decode(text, brace.start())[0]
@@ -233,7 +233,7 @@ def _call(text: str, id: str, answer: AnswerFormat) -> JsonObject | None:
     if parsed.code:
         name, arguments = EXPERIMENT, {"hypotheses": list(parsed.hypotheses), "code": parsed.code}
     elif parsed.description is not None:
-        name = ANSWER
+        name = _ANSWER
         arguments = {answer.text.lower(): parsed.description or "NONE", "labels": list(parsed.labels)}
     else:
         return None

@@ -16,11 +16,11 @@ BATCHING = ("FluxKontextPipeline", "StableDiffusionInstructPix2PixPipeline")
 """Pipelines of diffusers that accept a list with one image per prompt. Others take a list as several reference images
 for one prompt and therefore receive one image at a time."""
 
-MAX_PIXELS = 1024 * 1024
+_MAX_PIXELS = 1024 * 1024
 """Largest area in pixels that is edited, the area on which models are trained. Larger images are scaled down to it for
 editing, and the result is scaled up again."""
 
-MIN_SIDE = 64
+_MIN_SIDE = 64
 """Minimum side in pixels of an image that is edited. Smaller images are scaled up for editing, because models are not
 trained on such sizes."""
 
@@ -184,6 +184,6 @@ class DiffusersEditor(_Pipeline):
 
 def editing_size(height: int, width: int, grid: int) -> tuple[int, int]:
     """Returns the height and width, in multiples of `grid`, at which an image of the given size is edited."""
-    shrink = min(1.0, (MAX_PIXELS / (height * width)) ** 0.5)
-    smallest = -(-MIN_SIDE // grid)
+    shrink = min(1.0, (_MAX_PIXELS / (height * width)) ** 0.5)
+    smallest = -(-_MIN_SIDE // grid)
     return max(smallest, round(height * shrink / grid)) * grid, max(smallest, round(width * shrink / grid)) * grid

@@ -19,12 +19,9 @@ from openmaia.models.backbones.failures import Failure, client_failure
 from openmaia.models.backbones.outage import Outage
 from openmaia.models.backbones.wordings import Refusal
 from openmaia.models.generators.images_api import ServerConfig, server_access
-from openmaia.models.server_access import CONNECT_SECONDS
+from openmaia.models.server_access import CONNECT_SECONDS, SEEDS
 
 ImageRequest = TypeVar("ImageRequest", Generation, Edit)
-
-SEEDS = 2**31
-"""Seeds are reduced modulo this number, because servers reject larger ones."""
 
 log = logging.getLogger(__name__)
 

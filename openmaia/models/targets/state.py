@@ -16,10 +16,10 @@ from torch.nn.parameter import is_lazy
 from openmaia.core.errors import UsageError
 from openmaia.models.targets.wrappers import is_exported, unwrapped
 
-PLAIN = (bool, int, float, complex, str, bytes, torch.dtype, torch.device)
+_PLAIN = (bool, int, float, complex, str, bytes, torch.dtype, torch.device)
 """Types whose values are told apart by their text."""
 
-SHOWN = 3
+_SHOWN = 3
 """Largest number of weights that an error message names."""
 
 
@@ -102,7 +102,7 @@ def _add(total: Any, value: Any) -> None:
             _add(total, each)
     elif isinstance(value, set | frozenset):
         _add(total, sorted(cast(Iterable[Any], value), key=repr))
-    elif value is None or isinstance(value, PLAIN):
+    elif value is None or isinstance(value, _PLAIN):
         total.update(f"{type(value).__name__} {value!r}".encode())
     else:
         try:
@@ -188,4 +188,4 @@ def _ordered(code: str) -> str:
 
 
 def _some(names: list[str]) -> str:
-    return ", ".join(names[:SHOWN]) + (f" and {len(names) - SHOWN} more" if len(names) > SHOWN else "")
+    return ", ".join(names[:_SHOWN]) + (f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else "")

@@ -21,7 +21,7 @@ from openmaia.models.targets.responses import rounded
 from openmaia.offline.closed_form import objects
 from openmaia.offline.closed_form.concepts import INSIDE, OUTSIDE, Concept, Sort
 from openmaia.offline.closed_form.family import hashed, share
-from openmaia.offline.closed_form.view import SIZE, DetectorInput, resized
+from openmaia.offline.closed_form.view import INPUT_SIDE, DetectorInput, resized
 
 if TYPE_CHECKING:
     import torch
@@ -30,9 +30,9 @@ EDITION = "openmaia biased classes 1"
 
 # EfficientNet-Lite1 nearly always recognises these, whatever the context. Both splits of the packaged images have
 # cut-outs of them.
-CLASSES = ("bird", "hoofed animal", "carnivore", "ball", "fruit", "musical instrument")
-COLOURS = ("red", "blue", "green", "yellow", "purple", "pink", "white", "black")
-THINGS = ("ball", "bird", "fruit", "musical instrument")
+_CLASSES = ("bird", "hoofed animal", "carnivore", "ball", "fruit", "musical instrument")
+_COLOURS = ("red", "blue", "green", "yellow", "purple", "pink", "white", "black")
+_THINGS = ("ball", "bird", "fruit", "musical instrument")
 # Effects of planted biases on a logit, in log-odds.
 STRENGTHS = (0.5, 1.0, 2.0, 4.0)
 
@@ -50,7 +50,7 @@ COLOUR_SHARES = (0.12, 0.4)
 # Standard deviation, in log-odds.
 NOISE = 0.5
 # Images are cached because many agents use the same ones.
-CACHED_IMAGES = 2000
+_CACHED_IMAGES = 2000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,7 +99,7 @@ class BiasedClassifier:
         """Returns the logit, with noise that the image's digest seeds."""
         key = hashlib.sha256(f"{EDITION} {self.key} {digest}".encode()).digest()
         noise = np.random.default_rng(int.from_bytes(key[:8])).normal(0, NOISE)
-        evidence = _ramp(objects.strongest_logit(image, objects.INSIDE[self.name]), CLASS_LOGITS)
+        evidence = _ramp(objects.strongest_logit(image, objects.INSIDE_CLASSES[self.name]), CLASS_LOGITS)
         return float(ABSENT + (PRESENT - ABSENT) * evidence + self.planted(image) + noise)
 
 
@@ -112,7 +112,7 @@ class ClosedFormClasses:
     def __init__(self, name: str, units: Sequence[BiasedClassifier] | None = None):
         self._name = name
         self.units = tuple(classifiers() if units is None else units)
-        self._logits: LRUCache[str, npt.NDArray[np.float64]] = LRUCache(CACHED_IMAGES)
+        self._logits: LRUCache[str, npt.NDArray[np.float64]] = LRUCache(_CACHED_IMAGES)
 
     def info(self) -> TargetInfo:
         return TargetInfo(
@@ -121,7 +121,7 @@ class ClosedFormClasses:
             digest=hashlib.sha256(
                 f"{EDITION} {[(unit.key, [context.name for context in unit.contexts]) for unit in self.units]}".encode()
             ).hexdigest(),
-            input_size=(SIZE, SIZE),
+            input_size=(INPUT_SIDE, INPUT_SIDE),
             classes=tuple(unit.name for unit in self.units),
         )
 
@@ -158,8 +158,8 @@ class ClosedFormClasses:
 
 
 def classifiers(each: int = 16) -> tuple[BiasedClassifier, ...]:
-    """Returns `each` classifiers of each of CLASSES in pseudo-random order. Half of them have a planted bias."""
-    made = [_classifier(name, number) for name in CLASSES for number in range(each)]
+    """Returns `each` classifiers of each of _CLASSES in pseudo-random order. Half of them have a planted bias."""
+    made = [_classifier(name, number) for name in _CLASSES for number in range(each)]
     return tuple(sorted(made, key=lambda classifier: hashed(EDITION, classifier.key, "order")))
 
 
@@ -170,7 +170,7 @@ def _classifier(name: str, number: int) -> BiasedClassifier:
     if number % 2 == 0:
         return BiasedClassifier(name=name, key=key)
     # Each class starts at another strength, so that the biases outside of the vocabulary do not all have the same one.
-    turn = number // 2 + CLASSES.index(name)
+    turn = number // 2 + _CLASSES.index(name)
     sign = 1 if share(EDITION, key, "sign") < 0.5 else -1
     colour, thing = _chosen(key, _colours()), _chosen(key, [context for context in _things() if context.name != name])
     match number // 2 % 4:
@@ -187,14 +187,14 @@ def _classifier(name: str, number: int) -> BiasedClassifier:
 
 
 def _colours() -> list[PlantedContext]:
-    return [PlantedContext(name=name, inside=True, evidence=_filled(INSIDE[name])) for name in COLOURS]
+    return [PlantedContext(name=name, inside=True, evidence=_filled(INSIDE[name])) for name in _COLOURS]
 
 
 def _things() -> list[PlantedContext]:
     def evidence(classes: str) -> Callable[[DetectorInput], float]:
         return lambda image: _ramp(objects.strongest_logit(image, classes), CONTEXT_LOGITS)
 
-    return [PlantedContext(name=name, inside=True, evidence=evidence(objects.INSIDE[name])) for name in THINGS]
+    return [PlantedContext(name=name, inside=True, evidence=evidence(objects.INSIDE_CLASSES[name])) for name in _THINGS]
 
 
 def _outside() -> list[PlantedContext]:

@@ -5,16 +5,16 @@ from collections.abc import Callable, Mapping
 import numpy as np
 import numpy.typing as npt
 
-from openmaia.offline.closed_form.view import GRID, DetectorInput, EvidenceMap, PixelMask, cells
+from openmaia.offline.closed_form.view import GRID_SIDE, DetectorInput, EvidenceMap, PixelMask, cells
 
 ConceptDetector = Callable[[DetectorInput], EvidenceMap]
-"""Computes the evidence for a concept, shape (GRID, GRID), between 0 and 1."""
+"""Computes the evidence for a concept, shape (GRID_SIDE, GRID_SIDE), between 0 and 1."""
 
 SIDES = {
     "top": (slice(0, 4), slice(None)),
-    "bottom": (slice(GRID - 4, GRID), slice(None)),
+    "bottom": (slice(GRID_SIDE - 4, GRID_SIDE), slice(None)),
     "left": (slice(None), slice(0, 4)),
-    "right": (slice(None), slice(GRID - 4, GRID)),
+    "right": (slice(None), slice(GRID_SIDE - 4, GRID_SIDE)),
 }
 
 NAMED_COLOURS: Mapping[str, tuple[int, int, int]] = {
@@ -76,7 +76,7 @@ def at_side(detector: ConceptDetector, side: str) -> ConceptDetector:
 
     def detect(image: DetectorInput) -> EvidenceMap:
         evidence = detector(image)
-        inside = np.zeros((GRID, GRID), dtype=np.bool_)
+        inside = np.zeros((GRID_SIDE, GRID_SIDE), dtype=np.bool_)
         inside[SIDES[side]] = True
         only = np.clip(1 - 2.5 * float(evidence[~inside].mean()), 0, 1)
         filled = np.clip(1.5 * float(evidence[inside].mean()), 0, 1)

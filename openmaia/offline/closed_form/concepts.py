@@ -10,7 +10,7 @@ from enum import StrEnum
 
 from openmaia.offline.closed_form import objects, textures
 from openmaia.offline.closed_form.colours import NAMED_COLOURS, ConceptDetector, at_side, hue, named, neutral
-from openmaia.offline.closed_form.shapes import NAMES, count, shape
+from openmaia.offline.closed_form.shapes import SHAPE_NAMES, count, shape
 
 
 class Sort(StrEnum):
@@ -39,7 +39,7 @@ class ConceptTable:
     """Those for which it has neither a word nor a more general word, so that the right answer is to abstain."""
 
 
-COLOURS: Mapping[str, ConceptDetector] = {
+_COLOURS: Mapping[str, ConceptDetector] = {
     "red": hue(0, 14),
     "orange": hue(29, 12, value=(0.65, 1)),
     "yellow": hue(53, 11),
@@ -57,7 +57,7 @@ COLOURS: Mapping[str, ConceptDetector] = {
 }
 OUTSIDE_COLOURS = ("turquoise", "maroon", "navy")
 
-TEXTURES: Mapping[str, ConceptDetector] = {
+_TEXTURES: Mapping[str, ConceptDetector] = {
     "horizontal stripes": textures.stripes("horizontal"),
     "vertical stripes": textures.stripes("vertical"),
     "diagonal stripes": textures.stripes("diagonal"),
@@ -80,9 +80,9 @@ _ON_SIDES = {
 def _concepts(colours: Mapping[str, ConceptDetector]) -> ConceptTable:
     inside = (
         *(_concept(name, Sort.COLOUR, colours[name]) for name in colours if name not in OUTSIDE_COLOURS),
-        *(_concept(name, Sort.TEXTURE, detector) for name, detector in TEXTURES.items()),
-        *(_concept(name, Sort.SHAPE, shape(name)) for name in (*NAMES, "bar")),
-        *(_concept(name, Sort.THING, objects.thing(classes)) for name, classes in objects.INSIDE.items()),
+        *(_concept(name, Sort.TEXTURE, detector) for name, detector in _TEXTURES.items()),
+        *(_concept(name, Sort.SHAPE, shape(name)) for name in (*SHAPE_NAMES, "bar")),
+        *(_concept(name, Sort.THING, objects.thing(classes)) for name, classes in objects.INSIDE_CLASSES.items()),
     )
     outside = (
         *(_concept(name, Sort.COLOUR, colours[name]) for name in OUTSIDE_COLOURS),
@@ -93,7 +93,7 @@ def _concepts(colours: Mapping[str, ConceptDetector]) -> ConceptTable:
         ),
         _concept("two separate figures", Sort.COUNT, count(2, 2)),
         _concept("three or four separate figures", Sort.COUNT, count(3, 4)),
-        *(_concept(name, Sort.THING, objects.thing(classes)) for name, classes in objects.OUTSIDE.items()),
+        *(_concept(name, Sort.THING, objects.thing(classes)) for name, classes in objects.OUTSIDE_CLASSES.items()),
     )
     return ConceptTable(inside={each.name: each for each in inside}, outside={each.name: each for each in outside})
 
@@ -102,7 +102,7 @@ def _concept(name: str, sort: Sort, detector: ConceptDetector) -> Concept:
     return Concept(name=name, sort=sort, detector=detector)
 
 
-CONCEPTS = _concepts(COLOURS)
+CONCEPTS = _concepts(_COLOURS)
 """Those of all units but the held-out ones. Colours are ranges of hue."""
 HELD_OUT_CONCEPTS = _concepts({name: named(name) for name in NAMED_COLOURS})
 """Those of the held-out units: the same with the colours of a survey."""

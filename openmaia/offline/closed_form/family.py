@@ -33,11 +33,11 @@ ConceptSlots = tuple[tuple[Concept, ...], ...]
 """The truth of a unit. The concepts of a slot must occur together, and each slot alone activates the unit. There are
 two slots in the mode `or`, otherwise one."""
 
-MODES: tuple[UnitMode, ...] = ("mono", "or", "and")
+_MODES: tuple[UnitMode, ...] = ("mono", "or", "and")
 # Units with the same single concept and other parameters.
 VARIANTS = 4
 # Part of the hash that decides the set of a unit.
-SETS = "openmaia closed form 1"
+_SETS = "openmaia closed form 1"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,7 +58,7 @@ class UnitSetDesign:
 
 
 DESIGNS: Mapping[UnitSet, UnitSetDesign] = {
-    "development": UnitSetDesign(edition=SETS, concepts=CONCEPTS, counts=dict.fromkeys(MODES, (14, 7))),
+    "development": UnitSetDesign(edition=_SETS, concepts=CONCEPTS, counts=dict.fromkeys(_MODES, (14, 7))),
     "held_out": UnitSetDesign(
         edition="openmaia closed form held out 2",
         concepts=HELD_OUT_CONCEPTS,
@@ -79,7 +79,7 @@ def layers(family: str) -> Mapping[str, tuple[ClosedForm, ...]]:
         case "small":
             return SMALL
         case "development" | "held_out":
-            return {mode: units(family, mode) for mode in MODES}
+            return {mode: units(family, mode) for mode in _MODES}
         case _:
             raise UsageError(f"target.family={family!r} is not known; expected small, development, held_out or biased")
 
@@ -107,7 +107,7 @@ def units(family: UnitSet, mode: UnitMode, counts: tuple[int, int] | None = None
 
 def edition(family: str) -> str:
     """Returns what distinguishes versions of a family in the digest of the target."""
-    return next((design.edition for name, design in DESIGNS.items() if name == family), SETS)
+    return next((design.edition for name, design in DESIGNS.items() if name == family), _SETS)
 
 
 def hashed(edition: str, *key: str) -> bytes:
@@ -175,7 +175,7 @@ def _key(mode: UnitMode, truth: ConceptSlots, variant: int) -> tuple[str, ...]:
 
 
 def _set_of(mode: UnitMode, truth: ConceptSlots, variant: int) -> UnitSet:
-    return "development" if share(SETS, "set", *_key(mode, truth, variant)) < 0.25 else "held_out"
+    return "development" if share(_SETS, "set", *_key(mode, truth, variant)) < 0.25 else "held_out"
 
 
 def _unit(design: UnitSetDesign, mode: UnitMode, truth: ConceptSlots, variant: int) -> ClosedForm:

@@ -12,11 +12,11 @@ import numpy.typing as npt
 from PIL import Image
 
 from openmaia.offline.closed_form.colours import ConceptDetector
-from openmaia.offline.closed_form.view import GRID, DetectorInput, EvidenceMap
+from openmaia.offline.closed_form.view import GRID_SIDE, DetectorInput, EvidenceMap
 
-NETWORK = "efficientnet_lite1"
+_NETWORK = "efficientnet_lite1"
 
-INSIDE = {
+INSIDE_CLASSES = {
     "bird": "7-24,80-100,127-146",
     "hoofed animal": "339-343,345-355",
     "carnivore": "151-299,356-362",
@@ -32,7 +32,7 @@ collages of it (5 seeds, 6 backgrounds) is at least 0.25, because an experimente
 detector does not recognise in generated images, and if none of its special cases or more general words is listed. The
 list was fixed before any experimenter was run."""
 
-OUTSIDE = {"mushroom": "991-997", "crab": "118-121", "snail": "113-114", "insect": "300-326", "camera": "732,759"}
+OUTSIDE_CLASSES = {"mushroom": "991-997", "crab": "118-121", "snail": "113-114", "insect": "300-326", "camera": "732,759"}
 """Objects for which the vocabulary has neither a word nor a more general word."""
 
 
@@ -50,7 +50,7 @@ def thing(classes: str) -> ConceptDetector:
         strongest = indices[int(probabilities[indices].argmax())]
         there = np.maximum(np.tensordot(_weights()[strongest], features, axes=1), 0)
         place = there / there.max() if there.max() > 0 else np.ones_like(there)
-        resized = Image.fromarray(place.astype(np.float32)).resize((GRID, GRID), Image.Resampling.BILINEAR)
+        resized = Image.fromarray(place.astype(np.float32)).resize((GRID_SIDE, GRID_SIDE), Image.Resampling.BILINEAR)
         return (np.asarray(resized) * evidence).astype(np.float32)
 
     return detect
@@ -72,7 +72,7 @@ def _indices(classes: str) -> npt.NDArray[np.int64]:
 
 def _outputs(image: DetectorInput) -> tuple[npt.NDArray[np.float32], ...]:
     # Class probabilities (1000,), last feature maps (channels, h, w) and logits (1000,).
-    if NETWORK not in image.memo:
+    if _NETWORK not in image.memo:
         import torch
 
         network = _network()
@@ -80,8 +80,8 @@ def _outputs(image: DetectorInput) -> tuple[npt.NDArray[np.float32], ...]:
         with torch.inference_mode():
             features = network.module.extract_features(network.preprocess.tensor(view)[None])
             logits = network.module._fc(features.mean(dim=(2, 3)))
-        image.memo[NETWORK] = (logits.softmax(dim=1)[0].numpy(), features[0].numpy(), logits[0].numpy())
-    return image.memo[NETWORK]
+        image.memo[_NETWORK] = (logits.softmax(dim=1)[0].numpy(), features[0].numpy(), logits[0].numpy())
+    return image.memo[_NETWORK]
 
 
 @cache
@@ -91,7 +91,7 @@ def _network() -> Any:
     from openmaia.models.targets.networks import load
 
     torch.set_num_threads(1)
-    return load(NETWORK)
+    return load(_NETWORK)
 
 
 @cache

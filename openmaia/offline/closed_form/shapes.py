@@ -6,10 +6,10 @@ import numpy as np
 from PIL import Image, ImageDraw
 
 from openmaia.offline.closed_form.colours import ConceptDetector
-from openmaia.offline.closed_form.view import GRID, SIDE, DetectorInput, EvidenceMap, ForegroundRegion, PixelMask, cells
+from openmaia.offline.closed_form.view import GRID_SIDE, STATISTICS_SIDE, DetectorInput, EvidenceMap, ForegroundRegion, PixelMask, cells
 
 TEMPLATE = 48
-NAMES = ("circle", "square", "triangle", "star", "cross")
+SHAPE_NAMES = ("circle", "square", "triangle", "star", "cross")
 
 
 def shape(name: str) -> ConceptDetector:
@@ -20,7 +20,7 @@ def shape(name: str) -> ConceptDetector:
     """
 
     def detect(image: DetectorInput) -> EvidenceMap:
-        evidence = np.zeros((GRID, GRID), dtype=np.float32)
+        evidence = np.zeros((GRID_SIDE, GRID_SIDE), dtype=np.float32)
         for region in image.regions:
             fit = _bar(region) if name == "bar" else _fit(region, name)
             if fit > 0:
@@ -38,9 +38,9 @@ def count(low: int, high: int) -> ConceptDetector:
     """
 
     def detect(image: DetectorInput) -> EvidenceMap:
-        masks = [region.mask for region in image.regions if region.mask.sum() > 0.006 * SIDE**2]
+        masks = [region.mask for region in image.regions if region.mask.sum() > 0.006 * STATISTICS_SIDE**2]
         if not low <= len(masks) <= high:
-            return np.zeros((GRID, GRID), dtype=np.float32)
+            return np.zeros((GRID_SIDE, GRID_SIDE), dtype=np.float32)
         return np.max([cells(mask) for mask in masks], axis=0)
 
     return detect
@@ -72,16 +72,16 @@ def template(name: str) -> PixelMask:
 
 def _fit(region: ForegroundRegion, name: str) -> float:
     height, width = region.cut.shape
-    if min(height, width) < SIDE // 8 or max(height, width) > 1.3 * min(height, width):
+    if min(height, width) < STATISTICS_SIDE // 8 or max(height, width) > 1.3 * min(height, width):
         return 0.0
     mask = np.asarray(Image.fromarray(region.cut).convert("L").resize((TEMPLATE, TEMPLATE))) > 127
-    scores = {other: _iou(mask, template(other)) for other in NAMES}
+    scores = {other: _iou(mask, template(other)) for other in SHAPE_NAMES}
     return float(np.clip((scores[name] - 0.72) / 0.16, 0, 1)) if scores[name] == max(scores.values()) else 0.0
 
 
 def _bar(region: ForegroundRegion) -> float:
     height, width = region.cut.shape
-    if width < SIDE // 4 or region.box[1] == 0 or region.box[3] == SIDE:
+    if width < STATISTICS_SIDE // 4 or region.box[1] == 0 or region.box[3] == STATISTICS_SIDE:
         return 0.0  # a region that is cut off by the border is a stripe
     filled = float(region.cut.mean())
     return float(np.clip((filled - 0.8) / 0.12, 0, 1) * np.clip(width / height - 2, 0, 1))

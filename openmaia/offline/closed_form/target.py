@@ -15,13 +15,13 @@ from openmaia.core.units import TargetInfo
 from openmaia.models.targets.responses import Response, maxima, rounded
 from openmaia.offline.closed_form.family import edition, layers
 from openmaia.offline.closed_form.unit import ClosedForm, EvidenceLookup
-from openmaia.offline.closed_form.view import SIZE, DetectorInput, resized
+from openmaia.offline.closed_form.view import INPUT_SIDE, DetectorInput, resized
 
 if TYPE_CHECKING:
     import torch
 
 # All units are measured on the same images of the experimenter's screening.
-CACHED_IMAGES = 1000
+_CACHED_IMAGES = 1000
 
 
 class ClosedFormTarget:
@@ -44,13 +44,13 @@ class ClosedFormTarget:
     ):
         self._name, self._family, self._shuffled = name, family, shuffled
         self.units = units or layers(family)
-        self._lookups: LRUCache[str, EvidenceLookup] = LRUCache(CACHED_IMAGES)
+        self._lookups: LRUCache[str, EvidenceLookup] = LRUCache(_CACHED_IMAGES)
 
     def info(self) -> TargetInfo:
         truths = {layer: [(unit.key, unit.truth) for unit in units] for layer, units in self.units.items()}
         digest = hashlib.sha256(f"{edition(self._family)} {self._family} {truths}".encode()).hexdigest()
         counts = {layer: len(units) for layer, units in self.units.items()}
-        return TargetInfo(name=self._name, layers=counts, digest=digest, input_size=(SIZE, SIZE))
+        return TargetInfo(name=self._name, layers=counts, digest=digest, input_size=(INPUT_SIDE, INPUT_SIDE))
 
     def probe(self, probes: Sequence[Probe]) -> list[UnitActivation]:
         return [self._activation(probe) for probe in probes]
@@ -94,7 +94,7 @@ def _substitute(digest: str) -> Pixels:
     # A shape or stripes in two random colours.
     random = np.random.default_rng(int(digest[:16], 16))
     ground, ink = random.integers(0, 256, (2, 3))
-    rows, columns = np.mgrid[:SIZE, :SIZE]
+    rows, columns = np.mgrid[:INPUT_SIDE, :INPUT_SIDE]
     centre, radius = random.integers(70, 154, 2), random.integers(25, 60)
     masks = (
         (rows // 12) % 2 == 0,

@@ -72,7 +72,7 @@ class ClosedForm:
         return tuple(slot.names for slot in self.slots)
 
     def respond(self, lookup: EvidenceLookup, digest: str) -> EvidenceMap:
-        """Returns the activation map, shape (GRID, GRID), float32. `digest` is that of the image."""
+        """Returns the activation map, shape (GRID_SIDE, GRID_SIDE), float32. `digest` is that of the image."""
         evidence = np.max([slot.evidence(lookup) for slot in self.slots], axis=0)
         if self.pooling > 1:
             evidence = ndimage.uniform_filter(evidence, self.pooling, mode="nearest")

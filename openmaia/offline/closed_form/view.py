@@ -11,16 +11,16 @@ from scipy import ndimage
 
 from openmaia.core.images import Pixels
 
-SIZE = 224
-GRID = 14
+INPUT_SIDE = 224
+GRID_SIDE = 14
 # Side of the image from which statistics are computed.
-SIDE = 112
-CELL = SIDE // GRID
+STATISTICS_SIDE = 112
+CELL = STATISTICS_SIDE // GRID_SIDE
 
 EvidenceMap = npt.NDArray[np.float32]
-"""Evidence for a concept, shape (GRID, GRID), or an intermediate result of shape (SIDE, SIDE)."""
+"""Evidence for a concept, shape (GRID_SIDE, GRID_SIDE), or an intermediate result of STATISTICS_SIDE squared."""
 PixelMask = npt.NDArray[np.bool_]
-"""Shape (SIDE, SIDE), or a part of it."""
+"""Shape (STATISTICS_SIDE, STATISTICS_SIDE), or a part of it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,7 +43,7 @@ class DetectorInput:
     """One image as the detectors see it. What several of them need is computed on first use.
 
     Args:
-        view: Shape (SIZE, SIZE, 3), uint8.
+        view: Shape (INPUT_SIDE, INPUT_SIDE, 3), uint8.
     """
 
     def __init__(self, view: Pixels):
@@ -53,12 +53,12 @@ class DetectorInput:
 
     @cached_property
     def rgb(self) -> npt.NDArray[np.float32]:
-        """Shape (SIDE, SIDE, 3), values between 0 and 1."""
-        return np.asarray(Image.fromarray(self.view).reduce(SIZE // SIDE)).astype(np.float32) / np.float32(255)
+        """Shape (STATISTICS_SIDE, STATISTICS_SIDE, 3), values between 0 and 1."""
+        return np.asarray(Image.fromarray(self.view).reduce(INPUT_SIDE // STATISTICS_SIDE)).astype(np.float32) / np.float32(255)
 
     @cached_property
     def hsv(self) -> tuple[EvidenceMap, EvidenceMap, EvidenceMap]:
-        """Hue in degrees, saturation and value, shape (SIDE, SIDE) each, as by colorsys.rgb_to_hsv."""
+        """Hue in degrees, saturation and value, shape (STATISTICS_SIDE, STATISTICS_SIDE) each, as by `colorsys`."""
         high, low = self.rgb.max(axis=2), self.rgb.min(axis=2)
         spread = np.maximum(high - low, 1e-6)
         red, green, blue = self.rgb[..., 0], self.rgb[..., 1], self.rgb[..., 2]
@@ -68,7 +68,7 @@ class DetectorInput:
 
     @cached_property
     def grey(self) -> EvidenceMap:
-        """Shape (SIDE, SIDE)."""
+        """Shape (STATISTICS_SIDE, STATISTICS_SIDE)."""
         return self.rgb.mean(axis=2, dtype=np.float32)
 
     @cached_property
@@ -82,23 +82,23 @@ class DetectorInput:
         regions: list[ForegroundRegion] = []
         for index, (rows, columns) in enumerate(ndimage.find_objects(labels), start=1):
             box = (rows.start, columns.start, rows.stop, columns.stop)
-            if max(box[2] - box[0], box[3] - box[1]) >= SIDE // 14:
+            if max(box[2] - box[0], box[3] - box[1]) >= STATISTICS_SIDE // 14:
                 regions.append(ForegroundRegion(mask=labels == index, box=box))
         return tuple(regions)
 
 
 def cells(values: npt.NDArray[np.generic]) -> EvidenceMap:
-    """Returns the mean of each cell, shape (GRID, GRID), of values of shape (SIDE, SIDE)."""
-    return values.astype(np.float32).reshape(GRID, CELL, GRID, CELL).mean(axis=(1, 3))
+    """Returns the mean of each cell, shape (GRID_SIDE, GRID_SIDE); `values` have STATISTICS_SIDE squared."""
+    return values.astype(np.float32).reshape(GRID_SIDE, CELL, GRID_SIDE, CELL).mean(axis=(1, 3))
 
 
 def everywhere(evidence: float) -> EvidenceMap:
     """Returns an evidence map with the same value in each cell, for a concept that concerns the whole image."""
-    return np.full((GRID, GRID), np.clip(evidence, 0, 1), dtype=np.float32)
+    return np.full((GRID_SIDE, GRID_SIDE), np.clip(evidence, 0, 1), dtype=np.float32)
 
 
 def resized(pixels: Pixels) -> Pixels:
-    """Resizes an image to SIZE x SIZE, whatever its aspect ratio."""
-    if pixels.shape[:2] == (SIZE, SIZE):
+    """Resizes an image to INPUT_SIDE x INPUT_SIDE, whatever its aspect ratio."""
+    if pixels.shape[:2] == (INPUT_SIDE, INPUT_SIDE):
         return pixels
-    return np.asarray(Image.fromarray(pixels).resize((SIZE, SIZE), Image.Resampling.BICUBIC))
+    return np.asarray(Image.fromarray(pixels).resize((INPUT_SIDE, INPUT_SIDE), Image.Resampling.BICUBIC))

@@ -18,9 +18,9 @@ from openmaia.offline.collage.scene import CollageScene, SceneFigure, is_vocabul
 from openmaia.offline.vocabulary.words import WordKind, of_kind
 
 # Colours of backgrounds for prompts that name none.
-PLAIN = ("grey", "white", "brown", "green", "blue")
+_PLAIN = ("grey", "white", "brown", "green", "blue")
 
-LAYOUT, PARTS, GROUND = range(3)
+LAYOUT, PARTS, _GROUND = range(3)
 
 
 def _stream(scene: CollageScene, *name: int) -> np.random.Generator:
@@ -38,7 +38,7 @@ class Composer:
     def compose(self, scene: CollageScene, size: int) -> EncodedImage:
         """Draws a scene as a square with sides of `size` pixels, and stores the recipe and the sources with it."""
         sources: list[str] = []
-        canvas = self._ground(scene, size, _stream(scene, GROUND), sources)
+        canvas = self._ground(scene, size, _stream(scene, _GROUND), sources)
         self._place(canvas, scene, sources)
         return EncodedImage.of(np.asarray(canvas), sources, recipe=scene.dumps())
 
@@ -69,7 +69,7 @@ class Composer:
         if photo is not None:
             sources.append(photo.digest)
             return _crop(self._load(photo), size, rng)
-        return paint.plain(paint.COLOURS[PLAIN[rng.integers(len(PLAIN))]], size, rng)
+        return paint.plain(paint.COLOURS[_PLAIN[rng.integers(len(_PLAIN))]], size, rng)
 
     def _scenery(self, name: str, size: int, rng: paint.Rng, sources: list[str]) -> Image.Image:
         textures = self.lexicon.textures(name)

@@ -15,7 +15,7 @@ from openmaia.offline.collage.paint import COLOURS, tinted
 from openmaia.offline.collage.scene import CollageScene, SceneFigure, is_vocabulary, read
 from openmaia.offline.vocabulary.words import WORDS, WordKind, find
 
-NAME = "collage"
+_NAME = "collage"
 SPLITS: tuple[Split, ...] = ("explore", "test")
 Parts = Literal["packages", "pictures"]
 ADD = re.compile(r"(?:add|insert|put|place)\s+(?P<new>.+?)(?:\s+(?:to|into|in)\s+(?:the|it).*)?$")
@@ -100,7 +100,7 @@ class CollageGenerator(_Collage):
         scene, unknown = read(request.prompt, request.seed, composer.lexicon.knows)
         known, missing = _drawable(scene, composer.lexicon)
         image = composer.compose(known, self._size)
-        return GeneratedImage(image=image, missing_terms=(*unknown, *missing), verified_by=NAME)
+        return GeneratedImage(image=image, missing_terms=(*unknown, *missing), verified_by=_NAME)
 
 
 class CollageEditor(_Collage):

@@ -38,7 +38,7 @@ ON_EVEN_GROUND = {
 
 # For exact names whose captions use other words, or which other captions contain. Like those of nouns outside of the
 # tables, they find cut-outs and photographs.
-NAMES = {
+_NAMES = {
     "parrot": r"\b(rosella|lorikeet|macaw)\b",
     "chicken": r"\b(chicken|hen|rooster)\b.*\| animals",
     "duck": r"\b(duck|drake)\b.*\| animals",
@@ -70,7 +70,7 @@ NAMES = {
 # Whole photographs, which are used if there is no cut-out.
 PHOTOS = {"building": r"monuments"}
 
-TEXTURES = {"wood": r"\| wood", "stone": r"\| stone", "water": r"\b(pool|ice|rain)\b"}
+_TEXTURES = {"wood": r"\| wood", "stone": r"\| stone", "water": r"\b(pool|ice|rain)\b"}
 
 
 class Lexicon:
@@ -100,7 +100,7 @@ class Lexicon:
 
     def textures(self, word: str) -> list[DatasetImage]:
         """Returns tileable textures of a material, such as wood, sorted by digest."""
-        return _matching(self._textures, TEXTURES.get(word, "(?!)"))
+        return _matching(self._textures, _TEXTURES.get(word, "(?!)"))
 
 
 def _line(item: DatasetImage) -> str:
@@ -108,8 +108,8 @@ def _line(item: DatasetImage) -> str:
 
 
 def _noun(word: str) -> str:
-    if word in NAMES:
-        return NAMES[word]
+    if word in _NAMES:
+        return _NAMES[word]
     stem = re.escape(word[:-1] if word.endswith("s") and len(word) > 3 else word)
     return rf"\b{stem}(s|es)?\b.*\|" if len(word) > 2 else "(?!)"
 

@@ -13,7 +13,7 @@ Colour = tuple[int, int, int]
 
 # Largest difference of a pixel of the even background from the corner of a photograph, summed over the channels.
 EVEN = 100
-MARK: Colour = (255, 0, 255)
+_MARK: Colour = (255, 0, 255)
 
 COLOURS: dict[str, Colour] = {
     "red": (214, 32, 32),
@@ -136,9 +136,9 @@ def without_ground(image: Image.Image, *, is_round: bool) -> Image.Image:
     else:
         marked = cut.copy()
         for corner in product((0, cut.width - 1), (0, cut.height - 1)):
-            if marked.getpixel(corner) != MARK:
-                ImageDraw.floodfill(marked, corner, MARK, thresh=EVEN)
-        ground = (np.asarray(marked) == MARK).all(axis=2)
+            if marked.getpixel(corner) != _MARK:
+                ImageDraw.floodfill(marked, corner, _MARK, thresh=EVEN)
+        ground = (np.asarray(marked) == _MARK).all(axis=2)
         mask = Image.fromarray(np.where(ground, 0, 255).astype(np.uint8)).filter(ImageFilter.MinFilter(3))
     cut.putalpha(mask)
     return cut

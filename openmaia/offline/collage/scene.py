@@ -9,8 +9,8 @@ from typing import Any
 from openmaia.offline.vocabulary.words import BY_NAME, Word, WordKind, find
 
 COUNTS = {"two": 2, "pair": 2, "three": 3, "four": 4, "several": 4, "many": 6, "five": 5, "six": 6}
-SIZES = {"tiny": 0.25, "small": 0.35, "large": 0.85, "big": 0.85, "huge": 0.95}
-PLACES = {"left": (-0.25, 0.0), "right": (0.25, 0.0), "top": (0.0, -0.25), "bottom": (0.0, 0.25)}
+_SIZES = {"tiny": 0.25, "small": 0.35, "large": 0.85, "big": 0.85, "huge": 0.95}
+_PLACES = {"left": (-0.25, 0.0), "right": (0.25, 0.0), "top": (0.0, -0.25), "bottom": (0.0, 0.25)}
 STYLES = {"photo": "", "picture": "", "image": "", "close-up": "large", "closeup": "large"}
 IGNORED = frozenset(
     "a an the of with and or in on at to by next beside near some its it is are there showing shows plain solid colored "
@@ -19,7 +19,7 @@ IGNORED = frozenset(
 )
 # Parsing a prompt of an agent must not take long. The rest is reported as not drawn.
 MAX_PHRASES, MAX_WORDS = 12, 24
-GROUND = re.compile(
+_GROUND = re.compile(
     r"\b(?:on|in|against|over|under)\s+(?:an?\s+|the\s+)?(?P<what>[a-z -]+?)(?:\s+background)?(?=$|[.,;])"
 )
 
@@ -89,7 +89,7 @@ def is_vocabulary(word: str, kind: WordKind) -> bool:
 def _ground(text: str) -> tuple[str, str, str, list[str]]:
     # Returns the background, its colour if it is a scene or pattern, the rest of the text, and what cannot be drawn of
     # it.
-    for match in reversed(list(GROUND.finditer(text.rstrip()))):
+    for match in reversed(list(_GROUND.finditer(text.rstrip()))):
         words = find(match["what"])
         scenes = [w for w in words if w.kind in (WordKind.SCENE, WordKind.PATTERN)]
         colours = [w for w in words if w.kind is WordKind.COLOUR]
@@ -117,9 +117,9 @@ def _phrase(phrase: str, knows: Callable[[str], bool]) -> tuple[list[SceneFigure
     nouns = [w.name for w in words if w.kind in (WordKind.SHAPE, WordKind.OBJECT, WordKind.SCENE)]
     left = _unspelled(phrase, words)
     count = next((COUNTS[t] for t in left if t in COUNTS), 1)
-    size = next((SIZES[t] for t in left if t in SIZES), 0.85 if "close-up" in left else 0.0)
-    place = next((PLACES[t] for t in left if t in PLACES), (0.0, 0.0))
-    rest = [t for t in left if t not in COUNTS | SIZES | PLACES | STYLES and t not in IGNORED]
+    size = next((_SIZES[t] for t in left if t in _SIZES), 0.85 if "close-up" in left else 0.0)
+    place = next((_PLACES[t] for t in left if t in _PLACES), (0.0, 0.0))
+    rest = [t for t in left if t not in COUNTS | _SIZES | _PLACES | STYLES and t not in IGNORED]
     # A caption may contain a noun outside of the vocabulary. Beside an object of the vocabulary it may be an adjective.
     is_open = not any(is_vocabulary(noun, kind) for noun in nouns for kind in (WordKind.OBJECT, WordKind.SHAPE))
     specific = [t for t in rest[:MAX_WORDS] if is_open and knows(t)]

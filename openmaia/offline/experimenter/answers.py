@@ -16,7 +16,7 @@ from openmaia.offline.vocabulary.words import GENERAL, WordKind
 # the unit probably responds to a concept that was not tested, and the experimenter abstains.
 SHARE = 0.33
 # Largest number of hypotheses that are tested by edits of images.
-TESTED = 6
+_TESTED = 6
 # Largest number of hypotheses in an answer.
 MOST = 3
 # Share of its activation that an object must keep after at least one edit of its colour. Otherwise the activation is
@@ -75,7 +75,7 @@ def answer(results: Sequence[HypothesisResult], reach: Reach, beside: ShownBesid
     edits of images, if possible. Afterwards, `told_apart` removes the property.
 
     Returns:
-        At most TESTED results, strongest first; empty if the experimenter has to abstain.
+        At most _TESTED results, strongest first; empty if the experimenter has to abstain.
     """
     holding = [r for r in results if r.holds and not _is_one_picture(r, reach)]
     least = max(SHARE * reach.height, ABOVE_USUAL * reach.usual)
@@ -85,7 +85,7 @@ def answer(results: Sequence[HypothesisResult], reach: Reach, beside: ShownBesid
     kept = [r for r in holding if r.height >= _smallest(r, holding[0])]
     in_pairs = {word for r in kept for word in r.hypothesis.words if len(r.hypothesis.words) == 2}
     kept = [r for r in kept if len(r.hypothesis.words) == 2 or r.hypothesis.words[0] not in in_pairs]
-    return _without_special(_without_shown(_without_alike(kept, beside), beside))[:TESTED]
+    return _without_special(_without_shown(_without_alike(kept, beside), beside))[:_TESTED]
 
 
 def _is_one_picture(result: HypothesisResult, reach: Reach) -> bool:

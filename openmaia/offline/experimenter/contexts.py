@@ -22,26 +22,26 @@ from openmaia.offline.vocabulary.words import BY_NAME, GENERAL, WordKind, find, 
 # Of all shipped tasks, only the prompts of the task `bias` contain this heading.
 TASK = "[BIAS]:"
 
-NONE = "[BIAS]: NONE"
+_NONE = "[BIAS]: NONE"
 CLASS = re.compile(r"^The class is: (?P<name>.+)$", re.MULTILINE)
-MEASURED = re.compile(r"^(?P<stage>screen|confirm) (?P<value>\S+) (?P<raw>\S+) \| (?P<prompt>.*)$", re.MULTILINE)
+_MEASURED = re.compile(r"^(?P<stage>screen|confirm) (?P<value>\S+) (?P<raw>\S+) \| (?P<prompt>.*)$", re.MULTILINE)
 
-PLACES = ("small", "large", "left", "right", "top", "bottom")
+_PLACES = ("small", "large", "left", "right", "top", "bottom")
 # Backgrounds on which the screening shows each object beside the class.
-TURNS = 4
+_TURNS = 4
 # Contexts that are tested on new images.
 CANDIDATES = 5
 # Image pairs for each tested context.
-PAIRS = 16
+_PAIRS = 16
 # Smallest absolute value of Welch's t for a claim. It is high because the tested contexts are the best of about fifty.
 SURE = 3.5
 # Smallest absolute difference of mean logits for a claim.
-LEAST = 0.25
+_LEAST = 0.25
 # Smallest difference for a second claim, as a share of that of the first.
 SECOND = 0.5
 BATCH = 60
 
-MEASURE = """\
+_MEASURE = """\
 prompts = [
     {prompts},
 ]
@@ -49,7 +49,7 @@ activations, images = system.call_neuron(tools.text2image(prompts))
 for prompt, activation in zip(prompts, activations):
     print(f"{stage} {{float(activation):.5g}} {{activation.raw}} | {{prompt}}")
 {shown}"""
-SHOWN = "tools.display(*[part for pair in list(zip(prompts, activations, images))[:6] for part in pair])\n"
+_SHOWN = "tools.display(*[part for pair in list(zip(prompts, activations, images))[:6] for part in pair])\n"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,13 +67,13 @@ def reply(messages: Sequence[Message]) -> str:
     """Returns the agent's next message in the task `bias`. `messages` are the conversation so far."""
     question = CLASS.search(messages[1].text)
     if question is None:
-        return NONE
+        return _NONE
     name = question["name"].strip()
     text = "\n".join(message.text for message in messages[2:] if message.role is Role.USER)
     not_drawn = {match["prompt"][1:-1] for match in NOT_DRAWN.finditer(text)}
     measured: dict[str, list[tuple[str, float]]] = {"screen": [], "confirm": []}
     shown = Counter[str]()
-    for match in MEASURED.finditer(text):
+    for match in _MEASURED.finditer(text):
         shown[match["stage"]] += 1
         if match["prompt"] not in not_drawn:
             measured[match["stage"]].append((match["prompt"], _logit(match["value"], match["raw"])))
@@ -82,7 +82,7 @@ def reply(messages: Sequence[Message]) -> str:
     if shown["screen"] < len(screening) and not is_last_call:
         return _experiment("screen", screening[shown["screen"] : shown["screen"] + BATCH], [])
     if len(measured["screen"]) < len(screening) / 2:
-        return NONE  # the generator cannot draw the class
+        return _NONE  # the generator cannot draw the class
     candidates = promising(measured["screen"], name)
     prompts = confirmations(name, candidates)
     if shown["confirm"] < len(prompts) and not is_last_call:
@@ -110,16 +110,16 @@ def things(name: str) -> list[str]:
 
 
 def screen(name: str) -> list[str]:
-    """Returns the prompts of the screening: the class on each background, beside each object on TURNS backgrounds, and
+    """Returns the prompts of the screening: the class on each background, beside each object on _TURNS backgrounds, and
     with each size or place."""
     every = grounds()
     beside = [
         beside_on(name, thing, every[(index + turn * 5) % len(every)])
-        for turn in range(TURNS)
+        for turn in range(_TURNS)
         for index, thing in enumerate(things(name))
     ]
     alone = [f"{article(name)} on {ground}" for ground in every for _ in range(2)]
-    placed = [placed_on(name, place, every[(3 * index) % len(every)]) for index, place in enumerate(PLACES * 3)]
+    placed = [placed_on(name, place, every[(3 * index) % len(every)]) for index, place in enumerate(_PLACES * 3)]
     return [*alone, *beside, *placed]
 
 
@@ -133,16 +133,16 @@ def placed_on(name: str, place: str, ground: str) -> str:
 
 def promising(measured: Sequence[tuple[str, float]], name: str) -> list[str]:
     """Returns the contexts with the largest absolute t statistics in the screening."""
-    differences = {context: difference(measured, context, name) for context in [*grounds(), *things(name), *PLACES]}
+    differences = {context: difference(measured, context, name) for context in [*grounds(), *things(name), *_PLACES]}
     return sorted(differences, key=lambda context: (-abs(differences[context].t), context))[:CANDIDATES]
 
 
 def confirmations(name: str, candidates: Sequence[str]) -> list[str]:
-    """Returns PAIRS pairs of consecutive prompts for each context.
+    """Returns _PAIRS pairs of consecutive prompts for each context.
 
     The second prompt of a pair is the same with another context of the same kind.
     """
-    return [prompt for context in candidates for index in range(PAIRS) for prompt in _pair(name, context, index)]
+    return [prompt for context in candidates for index in range(_PAIRS) for prompt in _pair(name, context, index)]
 
 
 def difference(measured: Sequence[tuple[str, float]], context: str, name: str) -> ContextDifference:
@@ -171,9 +171,9 @@ def difference(measured: Sequence[tuple[str, float]], context: str, name: str) -
 
 def answer(name: str, differences: Sequence[ContextDifference]) -> str:
     """Returns the agent's answer: at most two contexts, the one with the largest difference first, or NONE."""
-    sure = [each for each in differences if abs(each.t) >= SURE and abs(each.difference) >= LEAST]
+    sure = [each for each in differences if abs(each.t) >= SURE and abs(each.difference) >= _LEAST]
     if not sure:
-        return NONE
+        return _NONE
     ordered = sorted(sure, key=lambda each: -abs(each.difference))
     kept = [each for each in ordered if abs(each.difference) >= SECOND * abs(ordered[0].difference)][:2]
     claims = "; ".join(
@@ -193,8 +193,8 @@ def _placed(name: str, place: str) -> str:
 def _pair(name: str, context: str, index: int) -> tuple[str, str]:
     every, beside = grounds(), things(name)
     ground = every[(5 * index + 1) % len(every)]
-    if context in PLACES:
-        others = [place for place in PLACES if place != context]
+    if context in _PLACES:
+        others = [place for place in _PLACES if place != context]
         return placed_on(name, context, ground), placed_on(name, others[index % len(others)], ground)
     if context in every:
         others = [other for other in every if other != context]
@@ -209,7 +209,7 @@ def _pair(name: str, context: str, index: int) -> tuple[str, str]:
 
 def _own(measured: Sequence[tuple[str, float]], context: str, name: str) -> list[tuple[str, float]]:
     # The others are left out, because their images may show another context with a strong effect.
-    own = {prompt for index in range(PAIRS) for prompt in _pair(name, context, index)}
+    own = {prompt for index in range(_PAIRS) for prompt in _pair(name, context, index)}
     return [(prompt, value) for prompt, value in measured if prompt in own]
 
 
@@ -219,7 +219,7 @@ def _layout(prompt: str) -> str:
 
 
 def _has(prompt: str, context: str, name: str) -> bool:
-    if context in PLACES:
+    if context in _PLACES:
         return prompt.startswith(_placed(name, context) + " on ")
     if context in grounds():
         return prompt.endswith(f" on {context}")
@@ -227,7 +227,7 @@ def _has(prompt: str, context: str, name: str) -> bool:
 
 
 def _spoken(context: str) -> str:
-    if context in PLACES:
+    if context in _PLACES:
         return f"{context} object" if context in ("small", "large") else f"object at the {context}"
     if context in grounds():
         return f"{context} as the ground" if context in BY_NAME else context.split(" ", 1)[1]
@@ -236,7 +236,7 @@ def _spoken(context: str) -> str:
 
 def _experiment(stage: str, prompts: Sequence[str], hypotheses: Sequence[str]) -> str:
     listing = ",\n    ".join(repr(prompt) for prompt in prompts)
-    code = MEASURE.format(stage=stage, prompts=listing, shown=SHOWN if stage == "confirm" else "")
+    code = _MEASURE.format(stage=stage, prompts=listing, shown=_SHOWN if stage == "confirm" else "")
     return f"{_listed([_spoken(context) for context in hypotheses])}[CODE]:\n```python\n{code}```"
 
 

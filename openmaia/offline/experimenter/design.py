@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from openmaia.offline.vocabulary import phrases
 from openmaia.offline.vocabulary.words import BY_NAME, WORDS, WordKind, of_kind
 
-COLOURS = [word.name for word in of_kind(WordKind.COLOUR)]
+COLOUR_WORDS = [word.name for word in of_kind(WordKind.COLOUR)]
 CARRIERS = [word.name for word in of_kind(WordKind.SHAPE, WordKind.PATTERN)]
-OBJECTS = [word.name for word in of_kind(WordKind.OBJECT) if not word.is_exact]
-NAMES = [word.name for word in WORDS if word.is_exact]
+_OBJECTS = [word.name for word in of_kind(WordKind.OBJECT) if not word.is_exact]
+_NAMES = [word.name for word in WORDS if word.is_exact]
 SCENES = [word.name for word in of_kind(WordKind.SCENE)]
 
 # Images of each colour alone in the screening. All other images of the screening contain at least two colours.
-PLAIN = 2
+_PLAIN = 2
 # Images per hypothesis, and per control group.
 CONTEXTS = 6
 # Images of a confirmed hypothesis that are edited.
@@ -22,7 +22,7 @@ EDITED = 3
 RECOLOUR = "change the color to "
 # Colour to which no edit changes an object if none of the hypotheses to edit names a colour. A change to grey would
 # only remove the colour of the object.
-UNRELATED = "grey"
+_UNRELATED = "grey"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,21 +69,21 @@ def screen() -> list[ScreeningPrompt]:
     background and in a scene, and every exact name once, on a plain background.
     """
     prompts = [
-        ScreeningPrompt(prompt=f"a plain {colour} picture", words=(colour,)) for colour in COLOURS for _ in range(PLAIN)
+        ScreeningPrompt(prompt=f"a plain {colour} picture", words=(colour,)) for colour in COLOUR_WORDS for _ in range(_PLAIN)
     ]
     # The backgrounds form a Latin square, so that no background is tied to a colour or a carrier.
     prompts += [
         ScreeningPrompt(prompt=phrases.figure(carrier, colour, (), row + column), words=(colour, carrier))
         for row, carrier in enumerate(CARRIERS)
-        for column, colour in enumerate(COLOURS)
+        for column, colour in enumerate(COLOUR_WORDS)
     ]
-    for index, thing in enumerate(OBJECTS):
+    for index, thing in enumerate(_OBJECTS):
         scene = SCENES[index % len(SCENES)]
         noun = phrases.article(thing)
         prompts.append(ScreeningPrompt(prompt=f"{noun} on a grey background", words=(thing,)))
         prompts.append(ScreeningPrompt(prompt=f"{noun} on {scene}", words=(thing, scene)))
     prompts += [
-        ScreeningPrompt(prompt=f"{phrases.article(name)} on a grey background", words=(name,)) for name in NAMES
+        ScreeningPrompt(prompt=f"{phrases.article(name)} on a grey background", words=(name,)) for name in _NAMES
     ]
     return prompts
 
@@ -149,7 +149,7 @@ def edits(kept: Sequence[Hypothesis], candidates: Sequence[Hypothesis]) -> list[
     """
     avoid = [word for candidate in candidates for word in candidate.words]
     words = [word for hypothesis in kept for word in hypothesis.words]
-    colour = next((word for word in words if BY_NAME[word].kind is WordKind.COLOUR), UNRELATED)
+    colour = next((word for word in words if BY_NAME[word].kind is WordKind.COLOUR), _UNRELATED)
     pairs: list[tuple[str, str]] = []
     for hypothesis in kept:
         for index, (base, order) in enumerate(removals(hypothesis, candidates)):

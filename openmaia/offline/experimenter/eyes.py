@@ -31,15 +31,15 @@ RgbArray = npt.NDArray[np.float64]
 HUES = {"red": 0, "orange": 30, "yellow": 55, "green": 120, "blue": 222, "purple": 280, "pink": 335}
 SEEN = tuple(word.name for word in WORDS)
 # Side in pixels of the image from which statistics are computed.
-LOOK = 96
+_LOOK = 96
 
 # Images of an object count as showing another word, too, if the mean evidence for it exceeds that in the control images
 # by more than this.
-SHOWN = 0.04
+_SHOWN = 0.04
 # A colour counts as shown if, on average over the images with the highest activations, more than this share of the
 # pixels to which the unit responds has it.
 FILLED = 0.5
-PROPERTIES = [word.name for word in of_kind(WordKind.COLOUR, WordKind.SHAPE, WordKind.PATTERN, WordKind.OBJECT)]
+_PROPERTIES = [word.name for word in of_kind(WordKind.COLOUR, WordKind.SHAPE, WordKind.PATTERN, WordKind.OBJECT)]
 
 
 class Eyes:
@@ -73,7 +73,7 @@ class Eyes:
         may be included.
         """
         own_sights, control_sights = ([self.see(v.original.pixels) for v in views] for views in (own, controls))
-        more = {word for word in PROPERTIES if _mean(own_sights, word) - _mean(control_sights, word) > SHOWN}
+        more = {word for word in _PROPERTIES if _mean(own_sights, word) - _mean(control_sights, word) > _SHOWN}
         strongest = sorted(own, key=lambda view: -view.activation)[: (len(own) + 1) // 2]
         parts = [self.colours(lit) for view in strongest if (lit := _lit_pixels(view)) is not None]
         filled = {word for word in parts[0] if _mean(parts, word) > FILLED} if parts else set[str]()
@@ -82,7 +82,7 @@ class Eyes:
     def _look(self, pixels: Pixels) -> Sight:
         probabilities = self._classify(pixels)
         sight = {word: float(probabilities[indices].sum()) for word, indices in self._classes.items()}
-        small = np.asarray(Image.fromarray(pixels).resize((LOOK, LOOK), Image.Resampling.BOX)).astype(np.float64) / 255
+        small = np.asarray(Image.fromarray(pixels).resize((_LOOK, _LOOK), Image.Resampling.BOX)).astype(np.float64) / 255
         sight |= _colours(small) | _patterns(small) | _shapes(small) | _scenes(small)
         return {word: round(sight.get(word, 0.0), 4) for word in SEEN}
 
@@ -145,9 +145,9 @@ def _patterns(rgb: RgbArray) -> dict[str, float]:
     # From shares of the spectral energy in some directions, and from the concentration of the energy in a few
     # frequencies, which is high for patterns that repeat.
     grey = rgb.mean(axis=2)
-    window = np.outer(np.hanning(LOOK), np.hanning(LOOK))
+    window = np.outer(np.hanning(_LOOK), np.hanning(_LOOK))
     energy = np.abs(np.fft.rfft2((grey - grey.mean()) * window)) ** 2
-    rows, columns = np.fft.fftfreq(LOOK)[:, None] * LOOK, np.fft.rfftfreq(LOOK)[None] * LOOK
+    rows, columns = np.fft.fftfreq(_LOOK)[:, None] * _LOOK, np.fft.rfftfreq(_LOOK)[None] * _LOOK
     radius, angle = np.hypot(rows, columns), np.degrees(np.arctan2(np.abs(rows), columns))
     band = (radius >= 4) & (radius <= 40)
     total = float(energy[band].sum()) + 1e-9

@@ -11,19 +11,19 @@ from openmaia.offline.experimenter.eyes import Eyes, Sight, bright_part
 from openmaia.offline.experimenter.judge import HypothesisResult, exemplar_evidence, hypotheses, result
 from openmaia.offline.experimenter.transcript import SeenExemplar, Transcript, read
 
-EXEMPLARS = f"""\
+_EXEMPLARS = f"""\
 {spurious.LOOK}        if name == "top":
             tools.display(image.masked)
 """
 # The code prints the logit of a class if there is one, because probabilities near 0 or 1 hide differences.
-SHOWN = """\
+_SHOWN = """\
 def shown(activation):
     if activation.raw is None:
         return f"{float(activation):.5g} (percentile {activation.percentile})"
     return f"{activation.raw:.5g} (logit)"
 
 """
-MEASURE = """\
+_MEASURE = """\
 prompts = [
     {prompts},
 ]
@@ -53,10 +53,10 @@ for base, order, before, after in zip(bases, orders, activations[0::2], activati
     print(f"edit {{shown(after)}} | {{base}} => {{order}}")
 tools.display(*images[:6])
 """
-NONE = "[DESCRIPTION]: NONE"
+_NONE = "[DESCRIPTION]: NONE"
 
 # Images of the screening that are measured again if an abstention was sent back for lack of experiments.
-REPEATED = 12
+_REPEATED = 12
 
 
 class ScriptedBackbone:
@@ -85,17 +85,17 @@ class ScriptedBackbone:
         if spurious.is_task(messages):
             return spurious.reply(seen, messages[-1], self._eyes)
         if seen.replies > 8 + 2 * seen.sent_back or (seen.is_last_call and not seen.of("screen")):
-            return _write([], answer_text=NONE)
+            return _write([], answer_text=_NONE)
         if not seen.exemplars and "dataset_exemplars" not in seen.withheld:
-            return _write([], code=EXEMPLARS)
+            return _write([], code=_EXEMPLARS)
         if "text2image" in seen.withheld:
             return _write([], answer_text=_looks_like(self._first_guesses(seen)))
         if not seen.of("screen"):
             return _write(self._first_guesses(seen), code=_measure("screen", [each.prompt for each in screen()]))
         candidates = hypotheses(screen(), seen.of("screen"), self._evidence(seen))
         if not candidates:
-            again = _measure("screen", [each.prompt for each in screen()[:REPEATED]]) if seen.lacks_evidence else ""
-            return _write([], code=again, answer_text=NONE)
+            again = _measure("screen", [each.prompt for each in screen()[:_REPEATED]]) if seen.lacks_evidence else ""
+            return _write([], code=again, answer_text=_NONE)
         if seen.lacks_evidence or not (seen.of("control") or seen.is_last_call):
             return _write([h.name for h in candidates], code=_controls(candidates))
         return self._conclude(seen, candidates)
@@ -212,14 +212,14 @@ def _controls(candidates: Sequence[Hypothesis]) -> str:
 
 
 def _measure(stage: str, prompts: Sequence[str], looked_at: Sequence[str] = (), tests: str = "") -> str:
-    return SHOWN + MEASURE.format(
+    return _SHOWN + _MEASURE.format(
         stage=stage, prompts=_listing(prompts), looked_at=_listing(looked_at or [""]), tests=tests
     )
 
 
 def _edit(kept: Sequence[HypothesisResult], candidates: Sequence[Hypothesis]) -> str:
     pairs = design.edits([r.hypothesis for r in kept], candidates)
-    return SHOWN + EDIT.format(
+    return _SHOWN + EDIT.format(
         prompts=_listing([base for base, _ in pairs]), orders=_listing([order for _, order in pairs])
     )
 
@@ -237,13 +237,13 @@ def _write(names: Sequence[str], *, code: str = "", answer_text: str = "") -> st
 def _looks_like(guesses: Sequence[str]) -> str:
     # No image can be generated.
     if not guesses:
-        return NONE
+        return _NONE
     return f"[DESCRIPTION]: The pictures that excite the unit most show {guesses[0]}.\n[LABEL 1]: {guesses[0]}"
 
 
 def _answer_text(kept: Sequence[HypothesisResult]) -> str:
     if not kept:
-        return NONE
+        return _NONE
     names = [r.hypothesis.name for r in kept]
     effects = ", ".join(f"{r.hypothesis.name}: {r.effect:+.3g} above matched controls" for r in kept)
     labels = "\n".join(f"[LABEL {n}]: {name}" for n, name in enumerate(names, start=1))

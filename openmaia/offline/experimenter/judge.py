@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import stats
 
-from openmaia.offline.experimenter.design import COLOURS, Hypothesis, ScreeningPrompt
+from openmaia.offline.experimenter.design import COLOUR_WORDS, Hypothesis, ScreeningPrompt
 from openmaia.offline.experimenter.eyes import Sight
 from openmaia.offline.vocabulary.words import BY_NAME, WORDS, WordKind
 
@@ -21,14 +21,14 @@ SINGLES = {
 }  # fmt: skip
 # Largest number of hypotheses that are tested: SINGLES by kind of word and whether it is an exact name, this for
 # combinations. Without these limits, if a unit responds to yellow, all tests would be spent on yellow objects.
-PAIRS = 3
+_PAIRS = 3
 # Additional general words, and additional exact names, for objects that are tested if the score of a colour is more
 # than half of the highest score. In this case, objects that have this colour take the first ranks among the objects.
 MORE_OBJECTS = 6
 # Score that a hypothesis must exceed to be tested, in units of the spread of the activations in the screening.
-LEAST = 0.8
+_LEAST = 0.8
 # Significance level of the controlled tests, one-sided.
-LEVEL = 0.03
+_LEVEL = 0.03
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,7 +45,7 @@ class HypothesisResult:
     p: float
     """Of Welch's t-test, one-sided."""
     holds: bool
-    """Whether the effect is positive and significant at LEVEL."""
+    """Whether the effect is positive and significant at _LEVEL."""
 
     @property
     def is_object(self) -> bool:
@@ -73,7 +73,7 @@ def exemplar_evidence(top: Sequence[Sight], random: Sequence[Sight]) -> dict[str
 def hypotheses(
     prompts: Sequence[ScreeningPrompt], measured: Measurements, evidence: Mapping[str, float]
 ) -> list[Hypothesis]:
-    """Returns hypotheses with a score above LEAST, first single words, then combinations of two, each in descending
+    """Returns hypotheses with a score above _LEAST, first single words, then combinations of two, each in descending
     order of the score.
 
     A word has a high score if the unit responds to its images in the screening, and if the unit's top exemplars show
@@ -99,8 +99,8 @@ def hypotheses(
         for (kind, is_exact), count in SINGLES.items()
         for h in [h for h in ranked if (h.kind, h.is_exact) == (kind, is_exact)][: count + more.get(kind, 0)]
     ]
-    pairs = _combinations(rows, [each.ground for each, _ in screened], scale)[:PAIRS]
-    return [h for h in sorted(best, key=_rank) + pairs if h.score > LEAST]
+    pairs = _combinations(rows, [each.ground for each, _ in screened], scale)[:_PAIRS]
+    return [h for h in sorted(best, key=_rank) + pairs if h.score > _LEAST]
 
 
 def result(hypothesis: Hypothesis, own: Sequence[float], controls: Sequence[Sequence[float]]) -> HypothesisResult:
@@ -123,7 +123,7 @@ def result(hypothesis: Hypothesis, own: Sequence[float], controls: Sequence[Sequ
         p = float(stats.ttest_ind_from_stats(*first, *second, equal_var=False, alternative="greater").pvalue)
     else:
         p = 0.0 if effect > 0 else 1.0
-    return HypothesisResult(hypothesis=hypothesis, effect=effect, height=height, p=p, holds=effect > 0 and p < LEVEL)
+    return HypothesisResult(hypothesis=hypothesis, effect=effect, height=height, p=p, holds=effect > 0 and p < _LEVEL)
 
 
 def _rank(hypothesis: Hypothesis) -> tuple[float, tuple[str, ...]]:
@@ -152,7 +152,7 @@ def _combinations(rows: ScreeningRows, grounds: Sequence[str], scale: float) -> 
     drawn = [
         (*words, ground, value)
         for (words, value), ground in zip(rows, grounds, strict=True)
-        if len(words) == 2 and words[0] in COLOURS
+        if len(words) == 2 and words[0] in COLOUR_WORDS
     ]
     scored: list[Hypothesis] = []
     for colour, carrier, _, value in drawn:

@@ -19,12 +19,12 @@ from openmaia.offline.vocabulary.phrases import article
 from openmaia.offline.vocabulary.words import GENERAL, WordKind, of_kind
 
 # Objects that are tried in every place.
-THINGS = 6
+_THINGS = 6
 
 REPEATS = 2
 
-PLACES = [word.name for word in of_kind(WordKind.SCENE)]
-OBJECTS = [word.name for word in of_kind(WordKind.OBJECT)]
+_PLACES = [word.name for word in of_kind(WordKind.SCENE)]
+_OBJECTS = [word.name for word in of_kind(WordKind.OBJECT)]
 
 LOOK = """\
 for name in ("top", "random"):
@@ -52,7 +52,7 @@ for prompt, order, before, after in zip(prompts[::{repeats}], orders[::{repeats}
     print(f"edit {{before:.5g}} (before) | {{prompt}} => as drawn")
     print(f"edit {{after:.5g}} (after) | {{prompt}} => {{order}}")
 """
-UNDECIDED = "[REASONING]: There was no room for the experiment that would tell.\n[LABEL]: undecided"
+_UNDECIDED = "[REASONING]: There was no room for the experiment that would tell.\n[LABEL]: undecided"
 
 
 def is_task(messages: Sequence[Message]) -> bool:
@@ -68,25 +68,25 @@ def reply(seen: Transcript, last: Message, eyes: Eyes) -> str:
     if seen.of("control") and seen.edits:
         return _answer(seen)
     if told_to_end or seen.replies > 4:
-        return UNDECIDED
+        return _UNDECIDED
     if not seen.exemplars:
         return f"[HYPOTHESIS]: unknown\n\n[CODE]:\n```python\n{LOOK}```"
     things = _things(seen, eyes)
-    code = TEST.format(things=[article(thing) for thing in things], places=PLACES, repeats=REPEATS)
+    code = TEST.format(things=[article(thing) for thing in things], places=_PLACES, repeats=REPEATS)
     return f"[HYPOTHESIS]: one of {', '.join(things)}, or the place\n\n[CODE]:\n```python\n{code}```"
 
 
 def _things(seen: Transcript, eyes: Eyes) -> list[str]:
     # Of a general word and its special case, only the one with more evidence is tried.
     sights = [eyes.see(each.original.pixels) for each in seen.exemplars if each.original is not None]
-    evidence = {word: sum(sight[word] for sight in sights) for word in OBJECTS}
-    ranked = sorted(OBJECTS, key=lambda word: (-evidence[word], word))
+    evidence = {word: sum(sight[word] for sight in sights) for word in _OBJECTS}
+    ranked = sorted(_OBJECTS, key=lambda word: (-evidence[word], word))
     chosen: list[str] = []
     for word in ranked:
         related = {special for general in chosen for special in GENERAL.get(general, ())}
         if word not in related and not set(GENERAL.get(word, ())) & set(chosen):
             chosen.append(word)
-    return chosen[:THINGS]
+    return chosen[:_THINGS]
 
 
 def _answer(seen: Transcript) -> str:

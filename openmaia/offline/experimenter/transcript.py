@@ -10,7 +10,7 @@ from openmaia.core.images import EncodedImage
 from openmaia.core.messages import Message, Role
 
 EXEMPLAR = re.compile(r"^(?P<kind>top|random) (?P<rank>\d+): (?P<value>\S+) \(.*\)$", re.MULTILINE)
-MEASURED = re.compile(
+_MEASURED = re.compile(
     r"^(?P<stage>screen|control|edit) (?P<value>\S+) \((?P<scale>.*?)\) \| (?P<key>.*)$", re.MULTILINE
 )
 VIEW = re.compile(r"\[\S+, (?P<view>original|masked)\]\s*$")
@@ -116,7 +116,7 @@ def _observe(message: Message, transcript: Transcript) -> None:
             continue
         for match in EXEMPLAR.finditer(part):
             transcript.exemplars.append(SeenExemplar(kind=match["kind"], activation=float(match["value"])))
-        for match in MEASURED.finditer(part):
+        for match in _MEASURED.finditer(part):
             transcript.has_logits |= match["scale"] == "logit"
             transcript.measured.setdefault(match["stage"], []).append((match["key"], float(match["value"])))
             prompt = match["key"] if match["stage"] == "control" else ""

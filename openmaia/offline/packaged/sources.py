@@ -20,7 +20,7 @@ from openmaia.offline.packaged import captions
 from openmaia.offline.packaged.formats import read_pattern, read_resources
 
 # Smallest longer side of a cut-out in pixels.
-MIN_SIDE = 48
+_MIN_SIDE = 48
 # Largest share of equal neighbouring pixels in a cut-out. Photographs have a share of about 0.05, road signs of more
 # than 0.75.
 MAX_FLAT = 0.5
@@ -205,7 +205,7 @@ def _cutout(data: bytes, frames: int = 1, max_flat: float = MAX_FLAT) -> bytes |
     image = image.crop(box)
     pixels = np.asarray(image)
     opaque = pixels[..., 3] > 250
-    if max(image.size) < MIN_SIDE or opaque.mean() < MIN_VISIBLE or _flatness(pixels[..., :3], opaque) > max_flat:
+    if max(image.size) < _MIN_SIDE or opaque.mean() < MIN_VISIBLE or _flatness(pixels[..., :3], opaque) > max_flat:
         return None
     return _png(image)
 

@@ -13,7 +13,7 @@ from openmaia.offline.vocabulary.phrases import article, rival
 from openmaia.offline.vocabulary.words import BY_NAME, Word, WordKind, find
 
 # Sizes and places that the collage generator understands, with their synonyms.
-PLACES = {
+_PLACES = {
     "small": ("small", "tiny", "far away"),
     "large": ("large", "big", "close-up", "close up", "closeup"),
     "left": ("left",),
@@ -22,8 +22,8 @@ PLACES = {
     "bottom": ("bottom",),
 }
 # Backgrounds of both prompts of a pair if the claim names none.
-GROUNDS = ("grey", "grass", "sand", "white", "stone", "blue")
-PLAIN = ("grey", "white", "brown")
+_GROUNDS = ("grey", "grass", "sand", "white", "stone", "blue")
+_PLAIN = ("grey", "white", "brown")
 # They replace the class in images without the class.
 SUBSTITUTES = ("fruit", "flower", "musical instrument", "building", "road sign", "fish")
 
@@ -66,7 +66,7 @@ class _ContextParts:
     thing: str = ""
     # Of the thing.
     colour: str = ""
-    # A key of PLACES.
+    # A key of _PLACES.
     place: str = ""
     # The whole text if none of its words is known.
     rest: str = ""
@@ -81,24 +81,24 @@ class _ContextParts:
         grounds = [word.name for word in words if word.kind in (WordKind.SCENE, WordKind.PATTERN)]
         ground = (*grounds, *(colour for colour in colours if colour != tint), "")[0]
         lower = text.lower()
-        place = next((key for key, ways in PLACES.items() if any(re.search(rf"\b{w}\b", lower) for w in ways)), "")
+        place = next((key for key, ways in _PLACES.items() if any(re.search(rf"\b{w}\b", lower) for w in ways)), "")
         known = bool(thing or ground or place)
         return cls(ground=ground, thing=thing, colour=tint, place=place, rest="" if known else text)
 
     def prompt(self, name: str, index: int) -> str:
         if self.rest:
             return f"{article(name)}, {self.rest}"
-        ground = self.ground or GROUNDS[index % len(GROUNDS)]
+        ground = self.ground or _GROUNDS[index % len(_GROUNDS)]
         is_colour = BY_NAME[ground].kind is WordKind.COLOUR
         thing = f" next to {article(f'{self.colour} {self.thing}'.strip())}" if self.thing else ""
         return f"{_placed(name, self.place)}{thing} on {f'{article(ground)} background' if is_colour else ground}"
 
     def rivals(self, name: str, index: int) -> "_ContextParts":
         if self.rest:
-            return _ContextParts(ground=PLAIN[index % len(PLAIN)])
+            return _ContextParts(ground=_PLAIN[index % len(_PLAIN)])
         own = [word.name for word in find(name)]
         avoid = (*own, *filter(None, (self.thing, self.ground, self.colour)))
-        places = [place for place in PLACES if place != self.place]
+        places = [place for place in _PLACES if place != self.place]
         return _ContextParts(
             ground=rival(self.ground, index, avoid) if self.ground else "",
             thing=rival(self.thing, index, avoid) if self.thing else "",

@@ -7,9 +7,9 @@ from openmaia.agent.contrasts import Contrast
 from openmaia.offline.vocabulary import phrases
 from openmaia.offline.vocabulary.words import Word, WordKind, find
 
-# Values of `Contrast.source`. CLOSE: one vocabulary word of the label is replaced by another of the same kind. For
+# Values of `Contrast.source`. _CLOSE: one vocabulary word of the label is replaced by another of the same kind. For
 # labels without vocabulary words: a dropped hypothesis (DROPPED), or, if there is none, an unrelated object (APART).
-CLOSE, DROPPED, APART = "one word changed", "a hypothesis that was dropped", "unrelated"
+_CLOSE, DROPPED, APART = "one word changed", "a hypothesis that was dropped", "unrelated"
 
 
 class RuleContrasts:
@@ -70,7 +70,7 @@ def _exchanged(label: str, words: Sequence[Word], index: int, avoid: Sequence[st
     return _made(label, f"a photo of {label}", f"a photo of {shows}", shows)
 
 
-def _made(label: str, prompt: str, near: str, shows: str, source: str = CLOSE) -> Contrast:
+def _made(label: str, prompt: str, near: str, shows: str, source: str = _CLOSE) -> Contrast:
     return Contrast(label=label, prompt=prompt, contrast_prompt=near, shows=shows, source=source)
 
 

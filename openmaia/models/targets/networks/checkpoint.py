@@ -18,12 +18,12 @@ from openmaia.core.errors import UsageError
 from openmaia.core.paths import file_and_part
 from openmaia.models.targets.wrappers import unwrapped
 
-LOG = logging.getLogger(__name__)
+_LOG = logging.getLogger(__name__)
 
 StateDict = dict[str, Any]
 """Tensors, and the other values of which the state of some modules consists, by their names."""
 
-MARKS = re.compile(r"(?<![^.])(module|_orig_mod|_fsdp_wrapped_module|_checkpoint_wrapped_module)\.")
+_MARKS = re.compile(r"(?<![^.])(module|_orig_mod|_fsdp_wrapped_module|_checkpoint_wrapped_module)\.")
 """Components that data parallelism, compilation and activation checkpointing add to the names of weights."""
 
 OLD_DENSENET = re.compile(r"(denselayer\d+\.(?:norm|conv))\.(\d)")
@@ -48,7 +48,7 @@ OTHERS = (
 )
 """Beginnings of other files that people take for a checkpoint: the bytes, their offset, and what the file is."""
 
-SHOWN = 3
+_SHOWN = 3
 """Largest number of weights that an error message names for each kind of mismatch with a network."""
 
 
@@ -203,9 +203,9 @@ def _matching(values: StateDict, module: nn.Module, given: str) -> StateDict:
     own = module.state_dict()
     _, part = file_and_part(given)
     asked = f"{part.strip('.')}.".lstrip(".")
-    if not any(MARKS.search(name) for name in own):
-        plain = {MARKS.sub("", name): value for name, value in values.items()}
-        values, asked = (plain, MARKS.sub("", asked)) if len(plain) == len(values) else (values, asked)
+    if not any(_MARKS.search(name) for name in own):
+        plain = {_MARKS.sub("", name): value for name, value in values.items()}
+        values, asked = (plain, _MARKS.sub("", asked)) if len(plain) == len(values) else (values, asked)
     if not any(OLD_DENSENET.search(name) for name in own):
         values = {OLD_DENSENET.sub(r"\1\2", name): value for name, value in values.items()}
     below = {name: value for name, value in values.items() if name.startswith(asked)}
@@ -250,7 +250,7 @@ def _say_left_out(given: str, prefix: str, values: StateDict, used: set[str]) ->
     )
     if left:
         listed = ", ".join(f"{name} ({count})" for name, count in left.items())
-        LOG.warning("%s: the weights are those of %r; tensors left out: %s", given, prefix.rstrip("."), listed)
+        _LOG.warning("%s: the weights are those of %r; tensors left out: %s", given, prefix.rstrip("."), listed)
 
 
 def _prefixes(values: StateDict, own: StateDict) -> tuple[str, list[str]]:
@@ -354,5 +354,5 @@ def _with_outputs(layer: nn.Linear | nn.Conv2d, outputs: int) -> nn.Module:
 
 
 def _some(names: list[str]) -> str:
-    more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
-    return ", ".join(names[:SHOWN]) + more
+    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+    return ", ".join(names[:_SHOWN]) + more
