@@ -44,9 +44,8 @@ class ConfigAssembly:
         The protocols, such as `Target` and `Generator`, are in `openmaia.core.services`.
 
         Args:
-            role: The service: "target" (the network under study), "generator" and "editor" (they make the agent's
-                images), "backbone" (the model that plays the agent) or "test_generator" (it makes the images on which
-                descriptions are tested).
+            role: The service: "target", "generator", "editor", "backbone" or "test_generator" (it makes the images on
+                which descriptions are tested).
             config: The config of the run.
         """
         from openmaia.assembly import hosts
@@ -55,10 +54,8 @@ class ConfigAssembly:
 
     @boundary()
     def concurrency(self, role: str, config: "Config") -> int:
-        """Returns how many calls a replica of a service answers concurrently, or 0 if it takes one batch after another.
-
-        A replica is a process that holds one copy of the model. See `host` for the arguments.
-        """
+        """Returns how many calls a replica of a service answers concurrently, or 0 if it takes one batch after
+        another."""
         from openmaia.assembly import hosts
 
         return hosts.concurrency(role, config)

@@ -32,15 +32,15 @@ def services(
 
     A claimed bias is a context in which a classifier is said to score a class higher or lower. The writer writes pairs
     of prompts, with the claimed context and without it. The matcher generates an image for each prompt and scores it
-    with the classifier. If the generator cannot tell whether an image shows the class, a judge decides, if the
-    config selects one.
+    with the classifier. If the generator cannot tell whether an image shows the class, a judge decides, if the config
+    selects one.
 
     Args:
         config: The config of the run.
         generator: Makes the images.
         target: The classifier.
-        backbone: The model that plays the agent, if it is loaded already. It is used if the config chooses the same
-            model to write the prompts.
+        backbone: The agent's backbone, if it is loaded already. It is used if the config chooses the same model to
+            write the prompts.
     """
     model = language_model(config, backbone)
     generator = PatientGenerator(generator=generator, minutes=config.backbone.outage_minutes)

@@ -21,7 +21,7 @@ def store_claims(run: Run, paths: Sequence[str], info: TargetInfo) -> tuple[list
         run: The run.
         paths: The sources of the claims: CSV tables, labels that `openmaia import-maia` imported, or other run
             directories, such as one with a person's investigations.
-        info: The layers and classes of the run's target, the network under study.
+        info: The layers and classes of the run's target.
 
     Returns:
         (runs, sentence). `runs` has one run for each method whose claims about these units are stored, including those

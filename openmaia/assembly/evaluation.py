@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 def in_process(config: Config) -> EvaluationServices:
     """Builds all services of an evaluation, which tests descriptions of units, in this process.
 
-    The mean and standard deviation of each unit's activations are read from its stored exemplars (the dataset images
-    that excite it most). Missing exemplars are not computed.
+    The mean and standard deviation of each unit's activations are read from its stored exemplars. Missing exemplars are
+    not computed.
     """
     store = ExemplarStore.at(
         config.paths.exemplars, config.target.name, config.exemplars.dataset or config.pictures.kind

@@ -15,7 +15,7 @@ def worker(
     target: "targets.ReadableTarget | None" = None,
     dataset: ImageDataset | None = None,
 ) -> ExemplarWorker:
-    """Returns an object that computes exemplars, the dataset images that excite each unit most.
+    """Returns an object that computes exemplars.
 
     The target network and the dataset images are loaded if they are not given. See `make` for the arguments.
     """
@@ -31,8 +31,6 @@ def make(
     dataset: ImageDataset | None = None,
 ) -> ExemplarStore:
     """Computes the missing exemplars of layers, and returns the store of exemplars.
-
-    Exemplars are the dataset images that excite a unit most.
 
     Args:
         config: The config of the run.

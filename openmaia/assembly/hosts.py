@@ -15,8 +15,7 @@ def host(role: str, config: Config) -> Any:
     The protocols, such as `Target` and `Generator`, are in `openmaia.core.services`.
 
     Args:
-        role: The service: "target" (the network under study), "generator" and "editor" (they make the agent's
-            images), "backbone" (the model that plays the agent) or "test_generator" (it makes the images on which
+        role: The service: "target", "generator", "editor", "backbone" or "test_generator" (it makes the images on which
             descriptions are tested).
         config: The config of the run.
     """

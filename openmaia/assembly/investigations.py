@@ -37,15 +37,15 @@ BYTES_PER_TOKEN = 3
 def services(
     config: Config, store: ExemplarStore, *, measured: Target | None = None, agent: Backbone | None = None
 ) -> Services:
-    """Loads the models of an investigation (the work of the agent on one unit) in this process.
+    """Loads the models of an investigation in this process.
 
     Every request to a model is counted in the field `ledger` of the returned object, with its duration and GPU time.
 
     Args:
         config: The config of the run.
-        store: The stored exemplars (the dataset images that excite a unit most).
-        measured: The target (the network under study), if it is loaded already.
-        agent: The backbone (the model that plays the agent), if it is loaded already.
+        store: The stored exemplars.
+        measured: The target, if it is loaded already.
+        agent: The backbone, if it is loaded already.
     """
     ledger, gpus = UsageLedger(), config.pools
     return Services(
@@ -59,10 +59,7 @@ def services(
 
 
 def options(config: Config) -> InvestigationOptions:
-    """Returns the settings of the agent's investigations, such as the largest number of turns.
-
-    An investigation is the work of the agent on one unit.
-    """
+    """Returns the settings of the agent's investigations, such as the largest number of turns."""
     box = config.sandbox
     return InvestigationOptions(
         config=to_dict(config),
@@ -112,11 +109,9 @@ def output_bytes(config: Config) -> int:
 
 
 def contrasts(config: Config) -> Contrasts | None:
-    """Returns the rules that write prompts to test the labels of an answer (short names of what a unit responds to).
+    """Returns the rules that write prompts to test the labels of an answer, as contrasts.
 
-    They write prompts in pairs: one shows a label, and the other is a near miss. The near miss is the same scene with
-    one thing changed, so that the label no longer holds. Returns None if a language model plays the agent, because it
-    writes these prompts itself.
+    Returns None if a language model plays the agent, because it writes these prompts itself.
     """
     if of_config(config.backbone).reads_prompts:
         return None

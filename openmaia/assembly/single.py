@@ -35,14 +35,12 @@ class SingleUnit:
     options: InvestigationOptions
     """The settings of the investigation, such as the largest number of turns."""
     store: ExemplarStore
-    """The exemplars: the dataset images that excite each unit most."""
+    """The exemplars of the unit's layer."""
     dataset: ImageDataset
     """The images from which exemplars are selected, and photographs for the test of the description."""
 
     def evaluate(self, record: "Record") -> "Evaluation":
         """Tests the description in a record with new images, as `openmaia evaluate` does for a run with one unit.
-
-        A record is the stored result of an investigation.
 
         Raises:
             ServiceError: A service failed.
@@ -71,7 +69,7 @@ def one_unit(spec: str, info: TargetInfo, scope: Scope = Scope.UNIT) -> Unit:
 
     Args:
         spec: The text. For the scope LAYER it is the name of a layer, and for NETWORK it is ignored.
-        info: The layers and classes of the target, the network under study.
+        info: The layers and classes of the target.
         scope: Whether a unit, a whole layer or the whole network is investigated.
 
     Raises:
@@ -95,8 +93,6 @@ def prepare(
 ) -> SingleUnit:
     """Loads the models and images for investigating one unit, and computes missing exemplars of the unit's layer.
 
-    Exemplars are the dataset images that excite a unit most.
-
     Args:
         config: The config of the run.
         spec: The unit, such as "layer4=122".
@@ -104,7 +100,7 @@ def prepare(
         progress: Called with the numbers of finished and of all images while exemplars are computed.
         target: The target, if it is loaded already.
         dataset: The images, if they are loaded already.
-        backbone: The backbone (the model that plays the agent), if it is loaded already.
+        backbone: The backbone, if it is loaded already.
 
     Raises:
         UsageError: The specification does not name exactly one unit, or something that the config names is missing.

@@ -1,7 +1,4 @@
-"""Runs sweeps on Ray with the objects that their configs describe.
-
-A sweep is the execution of one config: the investigations of all its units, and the tests of their descriptions.
-"""
+"""Runs sweeps on Ray with the objects that their configs describe."""
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -24,9 +21,8 @@ if TYPE_CHECKING:
 def run_sweeps(configs: Sequence[Config], view: "Progress") -> "list[SweepOutcome]":
     """Runs the pending investigations of several configs together, and tests their descriptions.
 
-    A sweep is the execution of all investigations of one config. Each investigation is the work of the agent on one
-    unit. Descriptions are tested by the predictive protocol, which measures a unit on images that are generated from
-    its description, and on control images.
+    Descriptions are tested by the predictive protocol, which measures a unit on images that are generated from its
+    description, and on control images.
 
     Args:
         configs: One config for each sweep.
@@ -64,8 +60,6 @@ def _validate(configs: Sequence[Config]) -> None:
 
 def run_ablation(configs: Mapping[str, Config], view: "Progress") -> dict[str, Run]:
     """Investigates the same units several times, each time with another set of tools for the agent.
-
-    A sweep is the execution of all investigations with one tool set.
 
     Args:
         configs: The config of each sweep, by the name of its tool set.
@@ -112,8 +106,6 @@ def compute_exemplars(
     config: Config, progress: "ProgressCallback", say: Callable[[str], None] = lambda line: None
 ) -> "ExemplarStore":
     """Computes the missing exemplars of all layers of the target network on Ray, and returns the store of exemplars.
-
-    Exemplars are the dataset images that excite a unit most.
 
     Args:
         config: The config of the run.
