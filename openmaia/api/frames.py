@@ -8,8 +8,8 @@ import pandas as pd
 from openmaia.reporting.browser.unit.captions import Captions
 from openmaia.runs.records import Record
 
-IMAGES = ("turn", "call", "image", "prompt", "hypothesis", "activation", "percentile", "picture")
-TURNS = (
+_IMAGES = ("turn", "call", "image", "prompt", "hypothesis", "activation", "percentile", "picture")
+_TURNS = (
     "turn", "status", "hypotheses", "code", "reply", "reasoning", "observation", "calls", "images", "prompt_tokens", "generated_tokens",
     "seconds",
 )  # fmt: skip
@@ -35,7 +35,7 @@ def images(record: Record) -> pd.DataFrame:
     Args:
         record: The record of the investigation.
     """
-    return pd.DataFrame(list(_images(record)), columns=list(IMAGES))
+    return pd.DataFrame(list(_images(record)), columns=list(_IMAGES))
 
 
 def turns(record: Record) -> pd.DataFrame:
@@ -75,7 +75,7 @@ def turns(record: Record) -> pd.DataFrame:
         }
         for turn in record.turns
     ]
-    return pd.DataFrame(rows, columns=list(TURNS))
+    return pd.DataFrame(rows, columns=list(_TURNS))
 
 
 def _images(record: Record) -> Iterator[dict[str, Any]]:

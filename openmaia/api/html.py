@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from openmaia.api.result import UnitResult
 
 _SIDE = 112
-PAGE_BYTES = 1_500_000
+_PAGE_BYTES = 1_500_000
 """Of the images of one result, which are stored in the notebook."""
 _EXEMPLARS, _HIGHEST, _LOWEST, _PAIRS = 8, 12, 6, 6
 """Numbers of images in the sections of a result."""
@@ -48,7 +48,7 @@ class GridSection:
 
 def render_result(result: "UnitResult") -> str:
     """Returns a result as HTML: the description, its test, and images with prompts and activations."""
-    record, thumbnails = result.record, Thumbnails(PAGE_BYTES)
+    record, thumbnails = result.record, Thumbnails(_PAGE_BYTES)
     sections = [
         GridSection(title="Dataset images with the highest activations", tiles=_exemplars(result, thumbnails)),
         *_measured(record, thumbnails),
@@ -89,7 +89,7 @@ def render_grids(title: str, lines: Sequence[str], sections: Sequence[GridSectio
 
 def render_parts(parts: Sequence[Part]) -> str:
     """Returns texts and images in their order as HTML. A text in square brackets is the caption of the next image."""
-    return render_grids("", (), list(_sections(parts, Thumbnails(PAGE_BYTES))))
+    return render_grids("", (), list(_sections(parts, Thumbnails(_PAGE_BYTES))))
 
 
 def show(result: "UnitResult") -> None:

@@ -16,7 +16,7 @@ from openmaia.core.services import Backbone
 from openmaia.datasets.library import ImageDataset
 from openmaia.datasets.memory import MemoryImages
 from openmaia.exemplars.compute import ProgressCallback, list_images
-from openmaia.models.targets.network import PYTHON, NetworkConfig, declared, given_preprocess, passed
+from openmaia.models.targets.network import PYTHON_PREFIX, NetworkConfig, declared, given_preprocess, passed
 
 if TYPE_CHECKING:
     from openmaia.models.targets.preprocess import Preprocessing, TargetNetwork
@@ -99,7 +99,7 @@ def _record_preprocess(target: NetworkConfig, preprocess: "Preprocessing") -> No
 def _target(target: Any, network: "TargetNetwork") -> "targets.ReadableTarget":
     from openmaia.models.targets.borrowed import device_of
 
-    return passed(target, network, device_of(network) if target.network.startswith(PYTHON) else "")
+    return passed(target, network, device_of(network) if target.network.startswith(PYTHON_PREFIX) else "")
 
 
 def _name_exemplars(

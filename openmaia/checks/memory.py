@@ -33,8 +33,6 @@ def main_memory() -> int:
 def gpu_count(config: Config, gpus: int) -> list[Check]:
     """Compares the GPUs that the pools of a config request with the number of this machine's GPUs.
 
-    A pool is the group of processes that hold copies of one model. Each of these processes is a replica.
-
     Returns:
         The result of the comparison. It is an error if a pool requests more than one GPU per replica, but no whole
         number. Otherwise the list is empty if no pool requests a GPU, or if the run uses an existing cluster.

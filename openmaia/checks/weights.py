@@ -24,7 +24,7 @@ from openmaia.core.paths import nearest_existing
 from openmaia.models.hub import hub_errors, located
 from openmaia.models.weights import WeightSource
 
-SECONDS = 3.0
+_SECONDS = 3.0
 """Seconds within which the hub must answer."""
 
 THREADS = 8
@@ -150,10 +150,10 @@ def _published(source: WeightSource) -> tuple[dict[str, list[DryRunFileInfo]], M
 
     The numbers of weights come from the hub. They are empty if the hub does not know them.
     """
-    info = HfApi().model_info(source.given, revision=source.revision, timeout=SECONDS)
+    info = HfApi().model_info(source.given, revision=source.revision, timeout=_SECONDS)
 
     def look(name: str) -> DryRunFileInfo:
-        return hf_hub_download(source.given, name, revision=info.sha, etag_timeout=SECONDS, dry_run=True)
+        return hf_hub_download(source.given, name, revision=info.sha, etag_timeout=_SECONDS, dry_run=True)
 
     parts = source.files(sibling.rfilename for sibling in info.siblings or [])
     with ThreadPoolExecutor(THREADS) as threads:

@@ -1,7 +1,7 @@
 """Ends a command cleanly and within a time limit after Ctrl-C or SIGTERM.
 
 The first signal raises KeyboardInterrupt in the main thread. The process ends at once after a second signal, or if the
-main thread has not ended within a time limit (GRACE), for example because it waits inside a library. Ending at once
+main thread has not ended within a time limit (_GRACE), for example because it waits inside a library. Ending at once
 loses no data: the files of a run are complete at any time, and child processes end with the process.
 """
 
@@ -14,7 +14,7 @@ import time
 from types import FrameType
 from typing import NoReturn
 
-GRACE = 12.0
+_GRACE = 12.0
 """Time limit in seconds for a clean end. Job schedulers send SIGKILL after 15 seconds or more."""
 
 STOPPED = 3
@@ -48,8 +48,8 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
 
 def _watch(reader: int) -> None:
     first = _next(reader, None)
-    while time.monotonic() < first + GRACE:
-        again = _next(reader, first + GRACE - time.monotonic())
+    while time.monotonic() < first + _GRACE:
+        again = _next(reader, first + _GRACE - time.monotonic())
         if again > first + TOGETHER:
             break
     end_at_once("stopped at once; run the same command again to continue", STOPPED)

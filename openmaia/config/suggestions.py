@@ -8,9 +8,9 @@ from collections.abc import Collection
 SAME_NAME = 0.3
 
 # Keys whose score is at most this much below the best one are suggested as well.
-CLOSE = 0.1
+_CLOSE = 0.1
 
-SHOWN = 3
+_SHOWN = 3
 
 # The words that config keys use, by words that users may write.
 SYNONYMS = {
@@ -56,8 +56,8 @@ def suggest(given: str, known: Collection[str]) -> list[str]:
 
     scores = {key: score(key) for key in known}
     best = max(scores.values())
-    ranked = sorted((key for key, value in scores.items() if value >= best - CLOSE), key=lambda key: -scores[key])
-    return ranked[:SHOWN]
+    ranked = sorted((key for key, value in scores.items() if value >= best - _CLOSE), key=lambda key: -scores[key])
+    return ranked[:_SHOWN]
 
 
 def _words(key: str) -> set[str]:

@@ -12,7 +12,7 @@ MAX_JSON = 256 * 2**20  # bytes; characters of a text
 MAX_YAML = 4 * 2**20  # likewise
 
 # Code that copies or prints a document calls itself at each level.
-MAX_DEPTH = 100
+_MAX_DEPTH = 100
 
 MAX_NODES = 50_000  # values of a YAML document, each alias written out
 
@@ -26,17 +26,17 @@ def parse_json(data: bytes | str) -> Any:
     except RecursionError:
         raise ValueError(_TOO_DEEP) from None
     brackets = (b"[", b"{") if isinstance(data, bytes) else ("[", "{")
-    if sum(data.count(cast(Any, bracket)) for bracket in brackets) > MAX_DEPTH and _is_deep(value):
+    if sum(data.count(cast(Any, bracket)) for bracket in brackets) > _MAX_DEPTH and _is_deep(value):
         raise ValueError(_TOO_DEEP)
     return value
 
 
-_TOO_DEEP = f"it is nested more than {MAX_DEPTH} levels deep"
+_TOO_DEEP = f"it is nested more than {_MAX_DEPTH} levels deep"
 
 
 def _is_deep(value: Any) -> bool:
     level = [value]
-    for _ in range(MAX_DEPTH):
+    for _ in range(_MAX_DEPTH):
         level = [item for each in level for item in _items(each)]
         if not level:
             return False
@@ -54,7 +54,7 @@ class _Loader(yaml.SafeLoader):
 
     def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
         self.depth += 1
-        if self.depth > MAX_DEPTH:
+        if self.depth > _MAX_DEPTH:
             raise ValueError(_TOO_DEEP)
         node = super().compose_node(parent, index)
         self.depth -= 1
@@ -121,7 +121,7 @@ def _measure(node: yaml.Node, sizes: dict[int, tuple[int, int]], above: set[int]
         return known
     if id(node) in above:
         raise ValueError("an alias stands for something that contains it")
-    if len(above) > MAX_DEPTH:
+    if len(above) > _MAX_DEPTH:
         raise ValueError(_TOO_DEEP)
     above.add(id(node))
     parts: list[yaml.Node] = []
@@ -132,7 +132,7 @@ def _measure(node: yaml.Node, sizes: dict[int, tuple[int, int]], above: set[int]
     measured = [_measure(part, sizes, above) for part in parts]
     above.discard(id(node))
     depth = 1 + max((depth for _, depth in measured), default=0)
-    if depth > MAX_DEPTH:
+    if depth > _MAX_DEPTH:
         raise ValueError(_TOO_DEEP)
     sizes[id(node)] = 1 + sum(size for size, _ in measured), depth
     return sizes[id(node)]

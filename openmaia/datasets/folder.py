@@ -9,7 +9,7 @@ from pathlib import Path
 
 from openmaia.core.errors import UsageError
 from openmaia.datasets import metadata
-from openmaia.datasets.index import FILE as INDEX_FILE
+from openmaia.datasets.index import INDEX_FILE
 from openmaia.datasets.reading import (
     MAX_BYTES,
     SkipReason,
@@ -109,7 +109,7 @@ class ImageFolder:
         names = {os.fspath(path): path for path in files}
         missing = metadata.find_missing({*names, *map(os.fspath, outside)}, lambda path: _content(names.get(path)))
         return [
-            *(FileSource(path) for path in files if path.name not in metadata.NAMES),
+            *(FileSource(path) for path in files if path.name not in metadata.METADATA_FILES),
             *(UnusableSource(str(path), SkipReason.OUTSIDE) for path in outside),
             *(UnusableSource(path, SkipReason.MISSING) for path in missing),
         ]

@@ -160,7 +160,7 @@ def _is_image_folder(images: HuggingFaceImages) -> bool:
     names = [name.lower() for name in _found(images, place)]
     if not is_own:
         return not any(name.endswith((*shards.ARCHIVES, ".zip")) for name in names)
-    others = (name for name in names if PurePosixPath(name).name not in metadata.NAMES)
+    others = (name for name in names if PurePosixPath(name).name not in metadata.METADATA_FILES)
     return any(map(has_image_suffix, names)) and not any(name.endswith(_TABLES) for name in others)
 
 
@@ -295,9 +295,9 @@ def _data(images: HuggingFaceImages) -> dict[str, Any]:
 def _check_folder(images: HuggingFaceImages) -> None:
     """Raises UsageError for a folder that the library would take for a pattern."""
     folder = user_path(images.dataset)
-    if remote.MAGIC & set(str(folder.absolute())) and folder.is_dir():
+    if remote.WILDCARDS & set(str(folder.absolute())) and folder.is_dir():
         raise UsageError(
-            f"{images.root} cannot be loaded: its path has one of the characters {' '.join(sorted(remote.MAGIC))}; set "
+            f"{images.root} cannot be loaded: its path has one of the characters {' '.join(sorted(remote.WILDCARDS))}; set "
             f"pictures.dataset=parquet (or webdataset) pictures.data={images.dataset}, or rename the folder"
         )
 

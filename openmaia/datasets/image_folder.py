@@ -52,7 +52,7 @@ def _found(place: str) -> list[ImageSource]:
         return list(ImageFolder(user_path(place).absolute()).sources())
     paths = remote.find(place)
     missing = metadata.find_missing(paths, remote.read) if is_folder(place) else []
-    images = (path for path in paths if PurePosixPath(path).name not in metadata.NAMES)
+    images = (path for path in paths if PurePosixPath(path).name not in metadata.METADATA_FILES)
     return [
         *(RemoteFile(path) if is_url(path) else FileSource(Path(path)) for path in images),
         *(UnusableSource(path, SkipReason.MISSING) for path in missing),

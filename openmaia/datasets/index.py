@@ -12,7 +12,7 @@ from openmaia.core.errors import StoreError, UsageError
 ImageKind = Literal["photo", "cutout", "texture"]
 """A photograph, an object on a transparent background, or a texture."""
 
-FILE = "index.json"
+INDEX_FILE = "index.json"
 _FORMAT = "openmaia-pictures-1"
 
 
@@ -34,7 +34,7 @@ def write(root: Path, entries: Iterable[IndexEntry], packages: dict[str, str]) -
     """Writes index.json. `packages` maps the names of Debian or pip packages to their versions."""
     files = [asdict(entry) for entry in sorted(entries, key=lambda entry: entry.path)]
     document = {"format": _FORMAT, "packages": packages, "files": files}
-    (root / FILE).write_text(json.dumps(document, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
+    (root / INDEX_FILE).write_text(json.dumps(document, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
 
 
 def load(root: Path) -> dict[str, IndexEntry]:
@@ -45,7 +45,7 @@ def load(root: Path) -> dict[str, IndexEntry]:
         UsageError: The folder cannot be read.
     """
     try:
-        text = (root / FILE).read_text(encoding="utf-8", errors="replace")
+        text = (root / INDEX_FILE).read_text(encoding="utf-8", errors="replace")
     except (FileNotFoundError, NotADirectoryError):
         return {}
     except OSError as error:
@@ -57,7 +57,7 @@ def load(root: Path) -> dict[str, IndexEntry]:
     try:
         return {entry.path: entry for entry in map(_entry, parse_json(text)["files"])}
     except (LookupError, TypeError, ValueError) as error:
-        raise StoreError(f"{root / FILE} is damaged: {error}; remove the folder and prepare it again") from error
+        raise StoreError(f"{root / INDEX_FILE} is damaged: {error}; remove the folder and prepare it again") from error
 
 
 def _entry(record: dict[str, Any]) -> IndexEntry:

@@ -24,7 +24,7 @@ from openmaia.datasets.scanning import ImageSource
 _KEYS = ("image", "img", "pixel_values", "jpg", "png")
 """Names under which datasets keep the image of an item that is a mapping."""
 
-COLUMNS = (*_KEYS, "path", "file", "filename", "file_name", "filepath", "file_path", "image_path", "url")
+_COLUMNS = (*_KEYS, "path", "file", "filename", "file_name", "filepath", "file_path", "image_path", "url")
 """Names of the column of a table that holds images or their files."""
 
 _MOST = 100_000
@@ -130,7 +130,7 @@ def _items(given: Any) -> IndexedImages:
 
 
 def _values(given: Mapping[Any, Any]) -> IndexedImages:
-    column = next((given[key] for key in COLUMNS if key in given), None)
+    column = next((given[key] for key in _COLUMNS if key in given), None)
     if isinstance(column, list | tuple | np.ndarray):  # a batch of columns
         return _items(column)
     values = list(given.values())
@@ -144,7 +144,7 @@ def _column(table: Any) -> IndexedImages:
     names = list(map(str, getattr(table, "column_names", table.columns)))
     if hasattr(table, "features") and hasattr(table, "__len__"):  # a dataset of Hugging Face
         return table
-    found = [name for name in COLUMNS if name in names] or (names if len(names) == 1 else [])
+    found = [name for name in _COLUMNS if name in names] or (names if len(names) == 1 else [])
     if hasattr(table, "features"):  # a stream
         return _items(iter(table))
     if not found:

@@ -10,7 +10,7 @@ import posixpath
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, cast
 
-NAMES = frozenset({"metadata.csv", "metadata.jsonl", "metadata.parquet"})
+METADATA_FILES = frozenset({"metadata.csv", "metadata.jsonl", "metadata.parquet"})
 
 
 def find_missing(files: Iterable[str], read: Callable[[str], bytes | None]) -> list[str]:
@@ -23,7 +23,7 @@ def find_missing(files: Iterable[str], read: Callable[[str], bytes | None]) -> l
     present = set(files)
     listed: dict[str, None] = {}
     for path in sorted(present):
-        if posixpath.basename(path) in NAMES:
+        if posixpath.basename(path) in METADATA_FILES:
             text = (read(path) or b"").decode("utf-8-sig", errors="replace")
             listed |= dict.fromkeys(
                 f"{posixpath.dirname(path)}/{posixpath.normpath(name)}" for name in _listed(path, text)

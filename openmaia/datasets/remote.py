@@ -14,7 +14,7 @@ from openmaia.core.errors import UsageError
 from openmaia.core.paths import user_path
 from openmaia.datasets.reading import MAX_BYTES, SkipReason, UnusableImage, check_bytes
 
-MAGIC = frozenset("*?[")
+WILDCARDS = frozenset("*?[")
 """Characters that make a path that does not exist a pattern."""
 
 
@@ -94,7 +94,9 @@ def find(place: str, suffixes: Iterable[str] = ()) -> list[str]:
             found = [path]
         else:
             found = (
-                [each for each in files.glob(_pattern(files, path)) if files.isfile(each)] if MAGIC & set(path) else []
+                [each for each in files.glob(_pattern(files, path)) if files.isfile(each)]
+                if WILDCARDS & set(path)
+                else []
             )
     except Exception as error:  # file systems fail in many ways
         remedy = f"; pip install {error.name}" if isinstance(error, ImportError) and error.name else ""
@@ -114,7 +116,7 @@ def _pattern(files: Any, path: str) -> str:
     """Returns a pattern in which the folders that exist under their very names stand for themselves."""
     parts = path.split("/")
     known = 0
-    while known < len(parts) - 1 and (not MAGIC & set(parts[known]) or files.isdir("/".join(parts[: known + 1]))):
+    while known < len(parts) - 1 and (not WILDCARDS & set(parts[known]) or files.isdir("/".join(parts[: known + 1]))):
         known += 1
     return "/".join([*map(escape, parts[:known]), *parts[known:]])
 

@@ -14,7 +14,7 @@ from openmaia.runs import tables
 from openmaia.runs.further import further_evaluations
 from openmaia.runs.ids import InvestigationId
 from openmaia.runs.parquet import check_record
-from openmaia.runs.run import RANDOM_WORDS, TESTED, Run
+from openmaia.runs.run import RANDOM_WORDS, TEST_FOLDERS, Run
 
 DAMAGED = "damaged"
 
@@ -41,7 +41,7 @@ def damaged_files(run: Run) -> list[DamagedFile]:
     """Returns unreadable records, followed by tests that do not count. Only the footers of the files are checked."""
     records = list(_damaged(run, "records"))
     unreadable = {each.investigation for each in records}
-    tests = [each for folder in TESTED for each in _damaged(run, folder)]
+    tests = [each for folder in TEST_FOLDERS for each in _damaged(run, folder)]
     return [*records, *(each for each in tests if not (each.is_foreign and each.investigation in unreadable))]
 
 
@@ -66,7 +66,7 @@ def _damaged(run: Run, folder: str) -> Iterator[DamagedFile]:
 
 def foreign_tests(run: Run) -> str:
     """Returns a sentence about the stored tests that do not belong to the records; empty if all do."""
-    found = [(each, reason) for folder in TESTED for each, reason in sorted(run.misfits(folder).items())]
+    found = [(each, reason) for folder in TEST_FOLDERS for each, reason in sorted(run.misfits(folder).items())]
     if not found:
         return ""
     first, reason = found[0]
@@ -100,7 +100,7 @@ def _first_word(damaged: DamagedFile) -> set[str]:
 
 
 def _move_tests(run: Run, investigation: InvestigationId) -> None:
-    for folder in TESTED:
+    for folder in TEST_FOLDERS:
         name = f"{folder}/{investigation.path}.parquet"
         if folder == RANDOM_WORDS:  # these trials are those of a layer
             continue

@@ -29,7 +29,7 @@ from openmaia.evaluation.storage import StoredTrials, compute_stamp
 from openmaia.evaluation.trials import Stimulus, Trial
 from openmaia.runs.run import Run
 
-FILE = "faithfulness.json"
+FAITHFULNESS_FILE = "faithfulness.json"
 _INTERVALS = ("auc", "other", "difference")
 _PARTNERS = 2
 """Other units whose images are the control of a unit."""
@@ -199,13 +199,13 @@ def write_faithfulness(run: Run, faithfulness: Faithfulness) -> None:
     """Stores the effects in the run directory."""
     units = [asdict(each) | _interval_lists(each) for each in faithfulness.units]
     document: dict[str, Any] = _interval_lists(faithfulness) | {"units": units, "stamp": compute_stamp(run, 0)}
-    run.files.write(FILE, json.dumps(document, ensure_ascii=False).encode(errors="replace"))
+    run.files.write(FAITHFULNESS_FILE, json.dumps(document, ensure_ascii=False).encode(errors="replace"))
 
 
 def read_faithfulness(run: Run) -> Faithfulness | None:
     """Reads the stored effects; None if they are missing, damaged, or older than the run's evaluations."""
     try:
-        stored: dict[str, Any] | None = run.files.read_json(FILE)
+        stored: dict[str, Any] | None = run.files.read_json(FAITHFULNESS_FILE)
         return None if stored is None or stored.pop("stamp") != compute_stamp(run, 0) else _restored(stored)
     except (StoreError, TypeError, KeyError, ValueError):
         return None

@@ -28,7 +28,7 @@ from openmaia.evaluation.claims import Claim, read_claims
 from openmaia.evaluation.scores import RESAMPLES
 from openmaia.runs.run import InvestigationId, Run
 
-FILE = "truth.json"
+TRUTH_FILE = "truth.json"
 
 
 KnownTruths = Mapping[Unit, tuple[str, ...]]
@@ -147,12 +147,14 @@ def _scores(by: str, matches: Sequence[TruthMatch], resamples: int) -> TruthScor
 
 def write_truth(run: Run, matches: Sequence[TruthMatch]) -> None:
     """Stores the result of `match_truth` in the run directory."""
-    run.files.write(FILE, json.dumps([asdict(each) for each in matches], ensure_ascii=False).encode(errors="replace"))
+    run.files.write(
+        TRUTH_FILE, json.dumps([asdict(each) for each in matches], ensure_ascii=False).encode(errors="replace")
+    )
 
 
 def has_truth(run: Run) -> bool:
     """Returns whether `write_truth` has stored a file, which may contain no matches."""
-    return run.files.exists(FILE)
+    return run.files.exists(TRUTH_FILE)
 
 
 def read_truth(run: Run) -> list[TruthMatch]:
@@ -160,7 +162,7 @@ def read_truth(run: Run) -> list[TruthMatch]:
     missing or damaged.
     """
     try:
-        stored: Any = run.files.read_json(FILE) or []
+        stored: Any = run.files.read_json(TRUTH_FILE) or []
     except StoreError:
         return []
     if find_mistyped(stored, list[TruthMatch]) is not None:

@@ -58,7 +58,7 @@ def _all(files: Files, name: str) -> Iterator[EncodedImage]:
             for index in range(reader.num_record_batches):
                 for row in reader.get_batch(index).to_pylist():
                     yield EncodedImage(data=row["data"], sources=tuple(row["sources"]))
-    except tables.DAMAGED as error:
+    except tables.READ_ERRORS as error:
         path = files.path(name)
         folder = path.rpartition("/")[0]
         raise StoreError(f"{path} is damaged: {error}; remove {folder} to start the passes anew") from error
@@ -74,6 +74,6 @@ def read(files: Files, name: str, numbers: Sequence[int]) -> dict[int, EncodedIm
                 batch: Any = reader.get_batch(number // _BATCH)
                 data, sources = batch.column(0)[number % _BATCH], batch.column(1)[number % _BATCH]
                 images[number] = EncodedImage(data=data.as_py(), sources=tuple(sources.as_py()))
-    except (*tables.DAMAGED, IndexError) as error:
+    except (*tables.READ_ERRORS, IndexError) as error:
         raise StoreError(f"{files.path(name)} cannot be read: {error}") from error
     return images

@@ -15,7 +15,7 @@ from openmaia.core.errors import ServiceError, UsageError
 from openmaia.core.images import EncodedImage, Pixels, ViewBox, flatten
 from openmaia.datasets.library import DatasetImage
 
-LARGEST = 640
+LONGEST_SIDE = 640
 """Longest side in pixels to which images are shrunk for the network. No supported network has larger inputs."""
 
 _THREADS = min(os.cpu_count() or 1, 8)
@@ -82,7 +82,7 @@ class ImageLoader:
             image = item.load()
         except ValueError as error:
             raise UsageError(f"an image was changed while exemplars were computed ({error}); start again") from error
-        image.thumbnail((LARGEST, LARGEST))
+        image.thumbnail((LONGEST_SIDE, LONGEST_SIDE))
         pixels = np.asarray(flatten(image))
         view, box = self._view(pixels)
         kept = EncodedImage.of(pixels, [item.digest], for_keeping=True) if encoded else None

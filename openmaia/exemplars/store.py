@@ -37,14 +37,14 @@ from openmaia.runs import tables
 from openmaia.runs.files import Files, safe, unsafe
 from openmaia.runs.records import dumps
 
-VERSION = 6
+STORE_VERSION = 6
 
 _CHANGED = {"pictures": "the pictures changed", "component": "the keys or the code of the target changed"}
 """What is said about facts whose values tell a user nothing."""
 
 KINDS: tuple[ExemplarKind, ...] = ("top", "bottom", "random", "ladder")
 
-ROWS = pa.schema(
+ROW_SCHEMA = pa.schema(
     [
         ("unit", pa.int32()),
         ("kind", pa.int8()),
@@ -100,7 +100,7 @@ class ExemplarStore:
         if manifest is None:
             self.write_manifest(facts)
             return
-        wanted = {**(manifest if manifest.get("imported") else facts), "version": VERSION}
+        wanted = {**(manifest if manifest.get("imported") else facts), "version": STORE_VERSION}
         # A fact that is false or empty is as good as absent: a target that gets a switch keeps the exemplars without it.
         keys = wanted.keys() | manifest.keys()
         differing = sorted(key for key in keys if (wanted.get(key) or None) != (manifest.get(key) or None))
@@ -116,7 +116,7 @@ class ExemplarStore:
 
     def write_manifest(self, facts: Mapping[str, Any]) -> None:
         """Writes manifest.json, or replaces it."""
-        self.files.write("manifest.json", dumps({**facts, "version": VERSION}).encode())
+        self.files.write("manifest.json", dumps({**facts, "version": STORE_VERSION}).encode())
 
     def manifest(self) -> dict[str, Any] | None:
         """Returns the facts of manifest.json and the version of the format. None if the store is new.
@@ -135,7 +135,7 @@ class ExemplarStore:
         Raises:
             StoreError: The manifest is damaged.
         """
-        return (self.manifest() or {}).get("version") == VERSION
+        return (self.manifest() or {}).get("version") == STORE_VERSION
 
     def layers(self) -> list[str]:
         """Returns the names of the layers that have exemplars."""
@@ -165,7 +165,7 @@ class ExemplarStore:
         name = f"{safe(layer)}.rows.parquet"
         data = self.files.read(name)
         columns = ("unit", "kind", "activation")
-        rows = [] if data is None else tables.load(data, self.files.path(name), columns, ROWS)[0]
+        rows = [] if data is None else tables.load(data, self.files.path(name), columns, ROW_SCHEMA)[0]
         top: defaultdict[int, list[float]] = defaultdict(list)
         for row in rows:
             if KINDS[row["kind"]] == "top":
@@ -208,11 +208,11 @@ class ExemplarStore:
 
         image_table.write(self.files, name, images())
         rows.sort(key=lambda row: row["unit"])
-        self.write_rows(layer, pa.Table.from_pylist(rows, schema=ROWS), name)
+        self.write_rows(layer, pa.Table.from_pylist(rows, schema=ROW_SCHEMA), name)
         self.write_units(layer, pack_units(written, name))
 
     def write_rows(self, layer: str, rows: pa.Table, pictures_file: str) -> None:
-        """Writes the exemplars of a layer, a table with the schema ROWS sorted by unit, whose images are stored already."""
+        """Writes the exemplars of a layer, a table with the schema ROW_SCHEMA sorted by unit, whose images are stored already."""
         units: Any = rows.column("unit").unique()
         group = max(len(rows) * _UNITS_PER_GROUP // max(len(units), 1), 1)
         with self.files.writing(f"{safe(layer)}.rows.parquet") as stream:
@@ -230,12 +230,12 @@ class ExemplarStore:
         """
         stem = safe(unit.layer)
         if not self.is_current():
-            raise StoreError(f"{self.files.root} holds no exemplars of version {VERSION}")
+            raise StoreError(f"{self.files.root} holds no exemplars of version {STORE_VERSION}")
         found, _ = tables.select(self.files, f"{stem}.units.parquet", "unit", unit.index, _UNITS)
         if not found:
             raise StoreError(f"{self.files.root} holds no exemplars of {unit}")
         name = f"{stem}.rows.parquet"
-        rows, header = tables.select(self.files, name, "unit", unit.index, ROWS)
+        rows, header = tables.select(self.files, name, "unit", unit.index, ROW_SCHEMA)
         pictures: Any = header.get("pictures")
         if not isinstance(pictures, str) or "/" in pictures:
             raise StoreError(f"{self.files.path(name)} names no file with its images")
@@ -253,13 +253,13 @@ def pack_units(units: Iterable[UnitExemplars], pictures_file: str) -> bytes:
 
 
 def _header(pictures_file: str) -> dict[str, Any]:
-    return {"version": VERSION, "pictures": pictures_file, "quantiles": QUANTILES}
+    return {"version": STORE_VERSION, "pictures": pictures_file, "quantiles": QUANTILES}
 
 
 def row(
     unit: int, kind: ExemplarKind, rank: int, activation: float, image: int, box: ViewBox, small: Map | None
 ) -> dict[str, Any]:
-    """Returns the table row (see ROWS) of one exemplar."""
+    """Returns the table row (see ROW_SCHEMA) of one exemplar."""
     return {
         "unit": unit,
         "kind": KINDS.index(kind),

@@ -19,10 +19,10 @@ from openmaia.core.errors import StoreError
 from openmaia.core.services import UnitExemplars
 from openmaia.exemplars import image_table
 from openmaia.exemplars.passes import Kept, Places
-from openmaia.exemplars.store import ROWS, ExemplarStore, pack_maps, pack_units
+from openmaia.exemplars.store import ROW_SCHEMA, ExemplarStore, pack_maps, pack_units
 from openmaia.runs import tables
 
-_LAYERED = pa.schema([pa.field("layer", pa.int32()), *ROWS])
+_LAYERED = pa.schema([pa.field("layer", pa.int32()), *ROW_SCHEMA])
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +104,7 @@ class Work:
         table = tables.matching(self.store.files, name, "layer", layer).drop_columns(["layer"])
         at = table.schema.get_field_index("picture")
         numbers: Any = table.column(at).to_numpy()
-        return table.set_column(at, ROWS.field("picture"), pa.array(numbers + start))
+        return table.set_column(at, ROW_SCHEMA.field("picture"), pa.array(numbers + start))
 
 
 def _table(images: Sequence[Kept]) -> pa.Table:

@@ -23,8 +23,8 @@ from openmaia.interop.labels import Label, TestedPrompts
 from openmaia.interop.reading import Refused
 from openmaia.runs.files import unsafe
 
-FILES = ("history.json", "experiment.html", "description.txt", "label.txt", "eval_results.json")
-MARKS = FILES[:3]
+ANSWER_FILES = ("history.json", "experiment.html", "description.txt", "label.txt", "eval_results.json")
+MARKS = ANSWER_FILES[:3]
 """A folder that contains one of these files counts as the folder of an investigated unit."""
 
 _NOTE_BYTES = 1_000_000

@@ -25,7 +25,7 @@ from openmaia.interop import masks, reading
 from openmaia.interop.reading import Refused
 from openmaia.runs.files import safe
 
-FILES = ("images.npy", "masks.npy", "activations.csv", "thresholds.csv", "ids.csv", "units.npy")
+EXEMPLAR_FILES = ("images.npy", "masks.npy", "activations.csv", "thresholds.csv", "ids.csv", "units.npy")
 SYNTHETIC = "synthetic_neurons"
 
 _MAX_SIDE = 16_383

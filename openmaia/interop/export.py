@@ -19,7 +19,7 @@ from openmaia.exemplars.store import ExemplarStore
 from openmaia.interop import masks
 from openmaia.runs.files import Files, safe, unsafe
 
-SIDE = 224
+_SIDE = 224
 """Side in pixels to which the parts of images that the network sees are scaled if their sizes in a layer differ."""
 
 
@@ -37,7 +37,7 @@ class ExportedLayer:
     @property
     def size(self) -> tuple[int, int]:
         """(height, width) to which all images of the layer are scaled."""
-        return next(iter(self.sizes)) if len(self.sizes) == 1 else (SIDE, SIDE)
+        return next(iter(self.sizes)) if len(self.sizes) == 1 else (_SIDE, _SIDE)
 
     @property
     def complete(self) -> bool:
@@ -98,7 +98,7 @@ def _export_layer(store: ExemplarStore, layer: str, folder: Path, progress: Call
     except BaseException:
         shutil.rmtree(temporary, ignore_errors=True)
         raise
-    scaled = f"images of {len(extent.sizes)} sizes, scaled to {SIDE}; " if len(extent.sizes) > 1 else ""
+    scaled = f"images of {len(extent.sizes)} sizes, scaled to {_SIDE}; " if len(extent.sizes) > 1 else ""
     rows = "" if extent.complete else "; units.npy holds the units of the rows"
     return f"{target}/{layer}: {scaled}{len(extent.units)} units, {extent.k} each -> {folder}{rows}"
 

@@ -100,10 +100,10 @@ class Importer:
             folders[:] = sorted(name for name in folders if not name.startswith("."))
             if {"images.npy", "masks.npy"} & set(names):
                 layers.append(folder)
-                known.update(exemplars.FILES)
+                known.update(exemplars.EXEMPLAR_FILES)
             if set(answers.MARKS) & set(names):
                 units.append(folder)
-                known.update(answers.FILES)
+                known.update(answers.ANSWER_FILES)
             if any(name.endswith(".units.parquet") for name in names):  # a store of ours
                 known.add("manifest.json")
             files += [folder / name for name in sorted(names) if name not in known]

@@ -14,7 +14,7 @@ import numpy.typing as npt
 from openmaia.core.images import upsample
 from openmaia.core.services import Map
 
-SIDE = 56
+_SIDE = 56
 """Largest number of cells per side of a map that is made from a mask.
 
 Measured with masks of 224 x 224 pixels from maps of white noise, the worst case: the recovered mask has an IoU with the
@@ -31,14 +31,14 @@ def normalize(mask: npt.NDArray[Any]) -> npt.NDArray[np.float32]:
 
 
 def to_map(covered: npt.NDArray[np.float32], activation: float, threshold: float) -> Map:
-    """Converts a mask to an activation map, of at most SIDE cells per side, from which `from_map` approximately recovers it.
+    """Converts a mask to an activation map, of at most _SIDE cells per side, from which `from_map` approximately recovers it.
 
     Args:
         covered: The mask with values from 0 to 1, shape (height, width).
         activation: The unit's activation on the exemplar.
         threshold: The unit's mask threshold.
     """
-    height, width = (min(length, SIDE) for length in covered.shape)
+    height, width = (min(length, _SIDE) for length in covered.shape)
     share = upsample(covered, height, width)
     cells = share
     if share.shape != covered.shape:

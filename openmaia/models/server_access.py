@@ -19,10 +19,13 @@ CONNECT_SECONDS = 10.0
 
 CHECK_SECONDS = 3.0  # for an answer before a run starts
 
-SHOWN = 300  # characters of a server's message
+_SHOWN = 300  # characters of a server's message
 
 # For which a request itself waits. If the server wants more, the investigations wait as in an outage.
-LONGEST_PAUSE = 5.0
+_LONGEST_PAUSE = 5.0
+
+# Seeds are reduced modulo this number. llama.cpp uses 32 bits of a seed, and other servers reject large integers.
+SEEDS = 2**31
 
 # For private servers: the client libraries require a key.
 NO_KEY = "none"
@@ -70,13 +73,13 @@ class ServerAccess:
             )
 
     def shown(self, text: str) -> str:
-        """Returns one line of at most SHOWN characters, without the API key if that has 8 characters or more."""
+        """Returns one line of at most _SHOWN characters, without the API key if that has 8 characters or more."""
         key = self.key()
         # The key is replaced before the text is cut, because a part of a key is secret, too. Keys of private servers
         # may be as short as "x". These are not secret and occur in many words, so they are not replaced.
         # And it is replaced before other secrets, which may be a part of it.
         line = " ".join(redacted(text.replace(key, "***") if len(key) >= 8 else text).split())
-        return line if len(line) <= SHOWN else f"{line[:SHOWN]}…"
+        return line if len(line) <= _SHOWN else f"{line[:_SHOWN]}…"
 
     def left_out(self, parameter: str) -> str:
         """Returns the warning that a refused parameter is left out of this and all later requests."""
@@ -136,9 +139,9 @@ class ServerAccess:
         if failure.refusal is not None or (failure.is_outage and outage.is_known):
             again = False  # one request is enough to see whether the outage is over
         elif failure.status == 429:
-            again = (failure.wait_seconds or 0.0) <= LONGEST_PAUSE
+            again = (failure.wait_seconds or 0.0) <= _LONGEST_PAUSE
             outage.begin(self.error(failure).message, failure.wait_seconds, say=False)
-        elif failure.wait_seconds is not None and failure.wait_seconds > LONGEST_PAUSE:
+        elif failure.wait_seconds is not None and failure.wait_seconds > _LONGEST_PAUSE:
             again = False
         elif failure.status in REFUSED_ACCESS and outage.answered:
             again = True

@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from openmaia.core.errors import UsageError
 
-INSTALL = 'pip install -e ".[embedding]"'
+_INSTALL = 'pip install -e ".[embedding]"'
 
 TextEmbedding = Callable[[Sequence[str]], npt.NDArray[np.float32]]
 """Returns rows of unit length, shape (texts, dimensions). Raises ValueError if there are no texts."""
@@ -22,7 +22,7 @@ def load_text_embedding(model: str) -> TextEmbedding:
         import transformers
         from sentence_transformers import SentenceTransformer
     except ImportError as error:
-        raise UsageError(f"sentence-transformers is not installed ({error}); install it: {INSTALL}") from error
+        raise UsageError(f"sentence-transformers is not installed ({error}); install it: {_INSTALL}") from error
     transformers.utils.logging.disable_progress_bar()
     try:
         loaded: Any = SentenceTransformer(model, trust_remote_code=False)

@@ -9,7 +9,7 @@ from openmaia.config.schema import Config
 from openmaia.core.errors import UsageError
 from openmaia.runs.files import safe
 from openmaia.runs.results import EVALUATIONS
-from openmaia.runs.run import EXTENSIBLE, TESTED, Run
+from openmaia.runs.run import EXTENSIBLE, TEST_FOLDERS, Run
 
 
 def further_evaluation(run: Run, name: str) -> Run:
@@ -57,7 +57,7 @@ def configure(further: Run, config: Config) -> None:
     """
     is_new = not further.files.exists("config.yaml")
     changed = [] if is_new else differing_keys(extended(further.config(), to_dict(config)), to_dict(config))
-    if changed and any(further.files.names(folder) for folder in TESTED):
+    if changed and any(further.files.names(folder) for folder in TEST_FOLDERS):
         raise UsageError(
             f"{further.files.root} holds an evaluation of another config: {', '.join(changed)} differ. "
             "Give another name (--as NAME), or undo the change"

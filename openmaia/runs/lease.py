@@ -37,7 +37,7 @@ LEASE_SECONDS = 60.0
 _SETTLE = 1.0
 """Time in seconds after which a process on a file system without locks looks whether its lease was overwritten."""
 
-FILE = "driver.json"
+LEASE_FILE = "driver.json"
 
 _LOG = logging.getLogger(__name__)
 
@@ -74,7 +74,7 @@ class Lease:
         with _locked(self.files):
             holder = _holder(self.files)
             if holder is None or holder.token == self.token:
-                self.files.delete(FILE)
+                self.files.delete(LEASE_FILE)
 
 
 @contextmanager
@@ -210,7 +210,7 @@ def _may_live(files: Files, holder: _Holder, seconds: float) -> bool:
 
 
 def _silence(files: Files, holder: _Holder) -> float:
-    path, now = files.path(FILE), time.monotonic()
+    path, now = files.path(LEASE_FILE), time.monotonic()
     data, since = _seen.get(path, (b"", now))
     if data != holder.data:
         _seen[path] = holder.data, now
@@ -239,7 +239,7 @@ def _is_quiet(files: Files, holder: _Holder, seconds: float) -> bool:
 def _write(files: Files, token: str) -> None:
     pid = os.getpid()
     holder = {"host": socket.gethostname(), "machine": _machine(), "pid": pid, "started": _started(pid), "token": token}
-    files.write(FILE, dumps(holder | {"beat": time.monotonic_ns()}).encode())
+    files.write(LEASE_FILE, dumps(holder | {"beat": time.monotonic_ns()}).encode())
 
 
 @contextmanager
@@ -273,7 +273,7 @@ _KINDS: dict[str, Any] = {"host": str, "pid": int, "started": str, "token": str}
 
 def _holder(files: Files) -> _Holder | None:
     """Returns the content of the lease file, or None if it is missing or damaged: the driver will soon write it again."""
-    data = files.read(FILE)
+    data = files.read(LEASE_FILE)
     try:
         held: Any = parse_json(data or b"null")
     except ValueError:

@@ -13,7 +13,7 @@ from openmaia.runs.ids import InvestigationId
 from openmaia.runs.records import dumps
 from openmaia.runs.run import Run
 
-FILE = "progress.json"
+_FILE = "progress.json"
 
 EVERY = 2.0
 """Minimum time in seconds between two writes of the progress file."""
@@ -50,7 +50,7 @@ class ProgressFile:
         ]
         text = dumps({"time": now, "began": self._began, "ended": self.ended, "running": rows})
         try:
-            self._run.investigations.write(FILE, text.encode())
+            self._run.investigations.write(_FILE, text.encode())
         except StoreError:
             return  # nothing depends on the file, and the next write may succeed
         self._written = now
@@ -58,7 +58,7 @@ class ProgressFile:
     def close(self) -> None:
         """Deletes the progress file."""
         try:
-            self._run.investigations.delete(FILE)
+            self._run.investigations.delete(_FILE)
         except OSError:
             return
 
@@ -78,12 +78,12 @@ class DriverProgress:
 def read(run: Run) -> DriverProgress | None:
     """Reads the progress file of a run. None if it is missing, damaged or outdated."""
     try:
-        values: Any = parse_json(run.investigations.read(FILE) or b"null")
+        values: Any = parse_json(run.investigations.read(_FILE) or b"null")
     except ValueError:
         return None
     if find_mistyped(values, _Progress) is not None or not run.is_driven():
         return None
-    path = run.investigations.path(FILE)
+    path = run.investigations.path(_FILE)
     if abs(time.time() - values["time"]) > _STALE and _seen.setdefault(path, values["time"]) == values["time"]:
         return None
     running = {

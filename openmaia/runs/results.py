@@ -31,7 +31,7 @@ SIGNIFICANCE = "significance.parquet"
 EVALUATIONS = "evaluations"
 EXTENSIBLE = ("units", "replicates", "target.layers")
 """Config keys that can be changed to add investigations to a run."""
-ANSWER = ("target", "layer", "index", "replicate", "description", "labels", "drawn")
+_ANSWER = ("target", "layer", "index", "replicate", "description", "labels", "drawn")
 """Keys of the summary of a record on which a test of its description depends."""
 
 SIGNIFICANCE_SCHEMA = pa.schema(
@@ -254,9 +254,9 @@ class RunResults:
 def basis(row: Mapping[str, Any], identity: str) -> str:
     """Returns a digest of all that the test of a description depends on. A test with another digest does not count.
 
-    `row` has the keys in ANSWER, and `identity` is that of `RunResults.identity`.
+    `row` has the keys in _ANSWER, and `identity` is that of `RunResults.identity`.
     """
-    answer = [row[key] for key in ANSWER]
+    answer = [row[key] for key in _ANSWER]
     return hashlib.sha256(dumps([answer, identity]).encode(errors="surrogatepass")).hexdigest()[:32]
 
 

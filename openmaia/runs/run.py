@@ -26,7 +26,7 @@ from openmaia.runs.results import EVALUATION, EVALUATIONS, EXTENSIBLE, RANDOM_WO
 
 SUMMARY = "summary.parquet"
 """It is absent while a command works on the run."""
-TESTED = (EVALUATION, TRIALS, RANDOM_WORDS, "bias")
+TEST_FOLDERS = (EVALUATION, TRIALS, RANDOM_WORDS, "bias")
 """Folders of a run with tests of its descriptions, which depend on the section `evaluate` of the config."""
 
 
@@ -92,7 +92,7 @@ class Run(RunResults):
                 f"{self.files.root} holds a run of another config: {', '.join(science)} differ. "
                 "Give the run another name (name=…), or undo the change"
             )
-        if refused and any(self.files.names(folder) for folder in TESTED):
+        if refused and any(self.files.names(folder) for folder in TEST_FOLDERS):
             raise UsageError(
                 f"{self.files.root} was evaluated with another config: {', '.join(refused)} differ. Undo the change, or "
                 "keep a second evaluation beside the first: "

@@ -19,10 +19,10 @@ TableRow = dict[str, Any]
 
 HEADER = b"openmaia"
 
-LARGEST = 8 * 2**30
+_LARGEST = 8 * 2**30
 """Largest size in bytes of the unpacked pages of a file that is read as a whole, and its largest number of rows."""
 
-DAMAGED = (OSError, pa.ArrowException, ValueError)
+READ_ERRORS = (OSError, pa.ArrowException, ValueError)
 """Exceptions that pyarrow raises for a damaged file. Text that is not UTF-8 raises ValueError."""
 
 
@@ -81,14 +81,14 @@ def load(
             _check_schema(file.schema_arrow, _as_read(schema))
         table: pa.Table = file.read(columns=None if columns is None else list(columns), use_threads=False)
         return table.to_pylist(), _header(table.schema.metadata, name)
-    except DAMAGED as error:
+    except READ_ERRORS as error:
         raise StoreError(f"{name} is a damaged Parquet file: {error}") from error
 
 
 def _check_size(metadata: Any) -> None:
-    """Raises ValueError if the pages of a file would take more than LARGEST in memory: compression can hide that."""
+    """Raises ValueError if the pages of a file would take more than _LARGEST in memory: compression can hide that."""
     size = sum(metadata.row_group(group).total_byte_size for group in range(metadata.num_row_groups))
-    if size > LARGEST or metadata.num_rows > LARGEST:
+    if size > _LARGEST or metadata.num_rows > _LARGEST:
         raise ValueError(f"it unpacks to {size:,} bytes in {metadata.num_rows:,} rows, which is too much to be true")
 
 
@@ -121,7 +121,7 @@ def header(files: Files, name: str) -> TableRow:
         with files.open(name) as stream:
             # `pq.read_schema` also makes a map of all columns, which takes longer than the reading.
             schema = ParquetFileFormat().inspect(stream)  # pyright: ignore[reportArgumentType, reportUnknownMemberType]
-    except DAMAGED as error:
+    except READ_ERRORS as error:
         raise StoreError(
             f"{files.path(name)} is damaged, or not a Parquet file of OpenMAIA: {' '.join(str(error).split())}"
         ) from error
@@ -155,7 +155,7 @@ def matching(files: Files, name: str, column: str, value: int, schema: pa.Schema
             )
             rows = table.filter(pa.array(np.asarray(table.column(field)) == value))
             return rows.replace_schema_metadata(file.schema_arrow.metadata)
-    except DAMAGED as error:
+    except READ_ERRORS as error:
         raise StoreError(f"{files.path(name)} cannot be read: {error}") from error
 
 

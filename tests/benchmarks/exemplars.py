@@ -31,7 +31,7 @@ from openmaia.distributed import exemplars as remote
 from openmaia.distributed.cluster.connection import cluster
 from openmaia.exemplars import compute as exemplars
 from openmaia.exemplars import passes
-from openmaia.exemplars.loading import LARGEST
+from openmaia.exemplars.loading import LONGEST_SIDE
 from openmaia.exemplars.store import ExemplarStore
 from openmaia.models.targets.hooked import NetworkTarget
 from openmaia.offline.packaged.library import fetch
@@ -101,7 +101,7 @@ def seconds(work: Callable[[], object]) -> float:
 def decoded(items: list[exemplars.DatasetImage]) -> Iterator[Pixels]:
     for item in items:
         image = item.load()
-        image.thumbnail((LARGEST, LARGEST))
+        image.thumbnail((LONGEST_SIDE, LONGEST_SIDE))
         yield np.asarray(flatten(image))
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from openmaia.config.loading import load
 from openmaia.core.units import Unit
-from openmaia.evaluation.analysis.summary import FILE as POOLED
+from openmaia.evaluation.analysis.summary import EVALUATION_FILE as POOLED
 from openmaia.evaluation.storage import compute_stamp
 from openmaia.runs import tables
 from openmaia.runs.parquet import write_record

@@ -16,7 +16,12 @@ from openmaia.core.errors import UsageError
 from openmaia.core.images import EncodedImage
 from openmaia.core.units import Unit
 from openmaia.evaluation.analysis.statistics import auc
-from openmaia.evaluation.faithfulness import FILE, measure_faithfulness, read_faithfulness, write_faithfulness
+from openmaia.evaluation.faithfulness import (
+    FAITHFULNESS_FILE,
+    measure_faithfulness,
+    read_faithfulness,
+    write_faithfulness,
+)
 from openmaia.evaluation.run import evaluate_run
 from openmaia.evaluation.services import EvaluationDesign, EvaluationServices
 from openmaia.evaluation.storage import StoredTrials
@@ -102,7 +107,7 @@ def test_stored_faithfulness_is_read_and_shown(run: Run, target: NetworkTarget, 
     assert "rose" in shown and "colours/2" in shown
     run.files.delete("evaluation/t/colours/2-0.parquet")
     assert read_faithfulness(run) is None
-    run.files.write(FILE, b'{"units": [{}]}')
+    run.files.write(FAITHFULNESS_FILE, b'{"units": [{}]}')
     assert read_faithfulness(run) is None
 
 

@@ -15,7 +15,7 @@ from openmaia.evaluation.analysis.agreement import ClaimPair, WordOverlap
 from openmaia.evaluation.claims import Claim
 from openmaia.evaluation.run import evaluate_run
 from openmaia.evaluation.services import EvaluationDesign, EvaluationServices
-from openmaia.evaluation.truth import FILE, TruthMatch, match_truth, read_truth, truth_scores
+from openmaia.evaluation.truth import TRUTH_FILE, TruthMatch, match_truth, read_truth, truth_scores
 from openmaia.runs.run import Run
 from tests.conftest import REPOSITORY
 from tests.evaluation.test_run import make_run
@@ -130,7 +130,7 @@ def test_evaluated_run_shows_how_its_labels_match(
     )
     evaluate_run(run, known, EvaluationDesign(n=1, random=0, random_words=0))
     assert [each.exact for each in read_truth(run)] == [True, False, False]
-    run.files.delete(FILE)
+    run.files.delete(TRUTH_FILE)
     evaluate_run(run, known, EvaluationDesign(n=1, random=0, random_words=0))
     assert [each.hits for each in read_truth(run)] == [1, 0, 0], "an evaluated run gets what it lacks"
     show(str(run.files.local))
@@ -148,5 +148,5 @@ def test_evaluated_run_shows_how_its_labels_match(
     report([str(run.files.local)])
     page = (Path(str(run.files.local)) / "report/papers.html").read_text()
     assert "Labels against known truth" in page and "<b>" not in page
-    run.files.write(FILE, b"[1")
+    run.files.write(TRUTH_FILE, b"[1")
     assert read_truth(run) == []

@@ -13,7 +13,7 @@ from openmaia.core.errors import UsageError
 from openmaia.core.images import EncodedImage
 from openmaia.core.services import Exemplar, UnitExemplars
 from openmaia.core.units import Unit
-from openmaia.exemplars.store import VERSION, ExemplarStore
+from openmaia.exemplars.store import STORE_VERSION, ExemplarStore
 from openmaia.interop import labels
 from openmaia.interop.export import export
 from openmaia.interop.importing import Importer
@@ -196,7 +196,7 @@ def test_computed_exemplars_are_not_mixed_with_imported(tmp_path: Path):
     report = Importer(str(tmp_path / "in"), str(tmp_path / "out")).run()
     assert report.imported == []
     assert [line.split(":")[0] for line in report.refused] == ["net/imagenet/layer4"]
-    assert store.manifest() == {"target": "net", "network": "ab", "version": VERSION}
+    assert store.manifest() == {"target": "net", "network": "ab", "version": STORE_VERSION}
 
 
 def test_single_target_may_be_renamed(tmp_path: Path):

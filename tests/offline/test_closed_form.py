@@ -15,7 +15,7 @@ from openmaia.offline.closed_form.colours import NAMED_COLOURS, hue, lab, named
 from openmaia.offline.closed_form.concepts import INSIDE, OUTSIDE, Sort
 from openmaia.offline.closed_form.family import layers, units
 from openmaia.offline.closed_form.target import ClosedFormTarget
-from openmaia.offline.closed_form.view import SIDE, SIZE, DetectorInput
+from openmaia.offline.closed_form.view import INPUT_SIDE, STATISTICS_SIDE, DetectorInput
 from openmaia.offline.collage import paint
 from openmaia.offline.vocabulary.words import BY_NAME
 from tests.helpers.images import sample_image
@@ -27,14 +27,14 @@ GREY = (128, 128, 128)
 
 
 def plain(rgb: tuple[int, int, int]) -> Image.Image:
-    return Image.new("RGB", (SIZE, SIZE), rgb)
+    return Image.new("RGB", (INPUT_SIDE, INPUT_SIDE), rgb)
 
 
 def stripes(horizontal: bool, ink: tuple[int, int, int] = (20, 20, 20)) -> Image.Image:
     image = plain((240, 240, 240))
     draw = ImageDraw.Draw(image)
-    for at in range(0, SIZE, 24):
-        draw.rectangle([0, at, SIZE, at + 11] if horizontal else [at, 0, at + 11, SIZE], fill=ink)
+    for at in range(0, INPUT_SIDE, 24):
+        draw.rectangle([0, at, INPUT_SIDE, at + 11] if horizontal else [at, 0, at + 11, INPUT_SIDE], fill=ink)
     return image
 
 
@@ -101,7 +101,12 @@ def test_a_unit_rises_for_its_concept_and_for_nothing_else(layer: str, index: in
 
 @pytest.mark.parametrize(("centre", "width"), [(0, 14), (120, 40), (225, 25)])
 def test_a_colours_evidence_is_the_share_of_pixels_of_its_hue(centre: int, width: int):
-    pixels = np.random.default_rng(centre).integers(0, 256, (SIDE, SIDE, 3), dtype=np.uint8).repeat(2, 0).repeat(2, 1)
+    pixels = (
+        np.random.default_rng(centre)
+        .integers(0, 256, (STATISTICS_SIDE, STATISTICS_SIDE, 3), dtype=np.uint8)
+        .repeat(2, 0)
+        .repeat(2, 1)
+    )
     expected = np.zeros((16, 16))
     for row in range(16):
         for column in range(16):
@@ -118,7 +123,7 @@ DRAWN = [c.name for c in INSIDE.values() if c.sort in (Sort.TEXTURE, Sort.SHAPE)
 def drawing(name: str) -> DetectorInput:
     random = np.random.default_rng(1)
     if INSIDE[name].sort is Sort.TEXTURE:
-        image = paint.pattern(name, paint.COLOURS["red"], paint.COLOURS["white"], SIZE, random)
+        image = paint.pattern(name, paint.COLOURS["red"], paint.COLOURS["white"], INPUT_SIDE, random)
     else:
         image = plain(GREY)
         stamp = paint.shape(name, plain(COLOURS["red"]), 130, random)
@@ -135,7 +140,7 @@ def test_detectors_find_their_own_drawing_only(name: str):
 
 def test_side_detector_ignores_the_colour_elsewhere():
     image = plain(GREY)
-    image.paste(COLOURS["blue"], (0, 0, SIZE, 64))
+    image.paste(COLOURS["blue"], (0, 0, INPUT_SIDE, 64))
     assert OUTSIDE["blue only at the top"].detector(DetectorInput(np.asarray(image))).max() > 0.8
     assert OUTSIDE["blue only at the top"].detector(DetectorInput(np.asarray(image.rotate(180)))).max() == 0
     assert OUTSIDE["blue only at the top"].detector(DetectorInput(np.asarray(plain(COLOURS["blue"])))).max() == 0

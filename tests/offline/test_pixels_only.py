@@ -20,7 +20,7 @@ from openmaia.core.services import Backbone
 from openmaia.datasets.folder import FileSource
 from openmaia.datasets.library import DatasetImage
 from openmaia.exemplars.compute import list_images
-from openmaia.exemplars.loading import LARGEST
+from openmaia.exemplars.loading import LONGEST_SIDE
 from openmaia.exemplars.store import ExemplarStore
 from tests.helpers.dissecting import dissect
 from tests.helpers.samples import comparable
@@ -64,7 +64,7 @@ def scrambled(items: Sequence[DatasetImage], folder: Path) -> list[DatasetImage]
 
 def shown(item: DatasetImage) -> EncodedImage:
     image = item.load()
-    image.thumbnail((LARGEST, LARGEST))
+    image.thumbnail((LONGEST_SIDE, LONGEST_SIDE))
     return EncodedImage.of(np.asarray(flatten(image)), [item.digest])
 
 

@@ -16,7 +16,7 @@ from openmaia.evaluation.analysis.verdict import run_verdicts
 from openmaia.reporting.browser import write_report
 from openmaia.reporting.browser.rows import RunSummary, make_rows, summarize_run
 from openmaia.reporting.browser.unit.observation import DISPLAYED
-from openmaia.reporting.browser.unit.pictures import PREFIX, PagePictures
+from openmaia.reporting.browser.unit.pictures import DATA_URI_PREFIX, PagePictures
 from openmaia.runs.run import Run
 from openmaia.runs.state import state
 from tests.conftest import REPOSITORY
@@ -52,7 +52,7 @@ def test_only_own_scripts_and_no_handlers(report: Path):
             assert (path.parent / script["src"]).resolve().parent == report / "report/assets"
         assert all(not name.startswith("on") for _, attributes in page.elements for name in attributes)
         assert all("style" not in attributes for _, attributes in page.elements)
-        assert all(image.get("src", PREFIX).startswith(PREFIX) for image in page.all("img"))
+        assert all(image.get("src", DATA_URI_PREFIX).startswith(DATA_URI_PREFIX) for image in page.all("img"))
 
 
 def test_hostile_text_is_shown_as_it_is(tmp_path: Path):

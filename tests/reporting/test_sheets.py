@@ -19,8 +19,8 @@ from openmaia.core.units import Unit
 from openmaia.exemplars.store import ExemplarStore
 from openmaia.reporting.browser import write_report
 from openmaia.reporting.browser.sheets import render_sheet, write_sheets
-from openmaia.reporting.browser.strips import SIDE
-from openmaia.reporting.browser.unit.pictures import PREFIX
+from openmaia.reporting.browser.strips import STRIP_SIDE
+from openmaia.reporting.browser.unit.pictures import DATA_URI_PREFIX
 from openmaia.runs.files import safe
 from openmaia.runs.run import Run
 from tests.reporting.making import HOSTILE, Page, run
@@ -86,8 +86,8 @@ def reported(folder: Path, **options: str) -> Page:
 
 def images(page: Page) -> list[Image.Image]:
     sources = [image["src"] for image in page.all("img")]
-    assert all(source.startswith(PREFIX) for source in sources)
-    return [Image.open(io.BytesIO(base64.b64decode(source.removeprefix(PREFIX)))) for source in sources]
+    assert all(source.startswith(DATA_URI_PREFIX) for source in sources)
+    return [Image.open(io.BytesIO(base64.b64decode(source.removeprefix(DATA_URI_PREFIX)))) for source in sources]
 
 
 # -- what a sheet shows --------------------------------------------------------------------------------------------------
@@ -111,7 +111,7 @@ def test_images_are_small_webp_the_highest_first(tmp_path: Path):
     shown = images(page)
     assert len(shown) == 2 * 10
     assert {image.format for image in shown} == {"WEBP"}
-    assert {image.size for image in shown} == {(SIDE, SIDE)}
+    assert {image.size for image in shown} == {(STRIP_SIDE, STRIP_SIDE)}
     brightness = [np.asarray(image)[:4].mean() for image in shown[:10]]
     assert brightness == sorted(brightness), "white(0) has the shortest bar"
 

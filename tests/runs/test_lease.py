@@ -18,7 +18,7 @@ import pytest
 
 from openmaia.core.errors import StoreError, UsageError
 from openmaia.runs.files import Files
-from openmaia.runs.lease import FILE, is_held, take
+from openmaia.runs.lease import LEASE_FILE, is_held, take
 
 HOLDER = """
 import sys, time
@@ -66,7 +66,7 @@ def holder(files: Files) -> Iterator["subprocess.Popen[bytes]"]:
 def write_lease(files: Files, **changes: Any) -> None:
     """The lease of a driver on another host."""
     values = {"host": "elsewhere", "machine": "m", "pid": 1, "started": "1", "beat": 1, "token": "t"} | changes
-    files.write(FILE, json.dumps(values).encode())
+    files.write(LEASE_FILE, json.dumps(values).encode())
 
 
 @contextmanager
@@ -89,7 +89,7 @@ def beating(files: Files, **changes: Any) -> Generator[None]:
 
 
 def lease(files: Files) -> dict[str, Any]:
-    return json.loads(files.read(FILE) or b"{}")
+    return json.loads(files.read(LEASE_FILE) or b"{}")
 
 
 def test_second_driver_is_refused_and_told_who_drives(files: Files, holder: "subprocess.Popen[bytes]"):
@@ -193,14 +193,14 @@ def test_one_of_many_simultaneous_drivers_gets_the_lease(files: Files):
 
 def test_renewed_lease_has_another_content(files: Files):
     held = take(files)
-    before = files.read(FILE)
+    before = files.read(LEASE_FILE)
     held.renew()
-    assert files.read(FILE) != before
+    assert files.read(LEASE_FILE) != before
 
 
 def test_released_lease_is_free(files: Files):
     take(files).release()
-    assert files.read(FILE) is None
+    assert files.read(LEASE_FILE) is None
 
 
 def test_driver_that_was_taken_over_is_told(files: Files):
@@ -232,6 +232,6 @@ HELD = {"host": "h", "pid": 1, "started": "1", "token": "t"}
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "{}", "[" * 100_000, *(json.dumps(HELD | each) for each in WRONG)])
 def test_damaged_lease_does_not_lock_the_run(files: Files, text: str):
-    files.write(FILE, text.encode())
+    files.write(LEASE_FILE, text.encode())
     take(files)
     assert lease(files)["pid"] == os.getpid()

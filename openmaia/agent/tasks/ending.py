@@ -18,7 +18,7 @@ def ending(text: str, is_turn: bool) -> tuple[int, Cut] | None:
     """Returns where a text has to be cut, as a number of characters, and why; None if the model may go on writing.
 
     Every text is cut after a few copies of a passage that it repeats, and a turn (`is_turn`) after its first
-    experiment, a code block that calls a tool.
+    experiment.
     """
     if is_turn and (end := _end_of_experiment(text)):
         return end, Cut.EXPERIMENT

@@ -8,7 +8,7 @@ from markupsafe import Markup
 
 from openmaia.apps.bias.effects import BiasVerdict
 from openmaia.apps.bias.run import read_tests
-from openmaia.apps.bias.stored import FAILURES, TESTS, StoredImage, StoredTest
+from openmaia.apps.bias.stored import BIAS_TESTS, FAILURES, StoredImage, StoredTest
 from openmaia.core.components import stored_remark
 from openmaia.core.images import EncodedImage
 from openmaia.reporting.browser.pages import APPLICATIONS, render
@@ -25,7 +25,7 @@ _CARDS, _GALLERY = f"{APPLICATIONS}/biases.html", f"{APPLICATIONS}/failure modes
 _PAIRS = 6
 """Pairs of a card whose scores differ most in the claimed direction, and as many whose scores differ least."""
 _SIDE = 144
-PAGE_BYTES = 6_000_000
+_PAGE_BYTES = 6_000_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,7 +33,7 @@ class ImageTile:
     """An image of a page."""
 
     uri: str
-    """A data URI; empty if the page would exceed PAGE_BYTES with it."""
+    """A data URI; empty if the page would exceed _PAGE_BYTES with it."""
     image: StoredImage
 
 
@@ -83,14 +83,14 @@ def write_pages(run: Run, verdicts: Sequence[BiasVerdict]) -> None:
         "backbone": config["backbone"]["kind"],
         "backbone_remark": stored_remark(config["backbone"], "backbone"),
     }
-    thumbnails = Thumbnails(PAGE_BYTES)
-    cards = [card for test in read_tests(run, TESTS) for card in _cards(test, verdicts, pages, thumbnails)]
+    thumbnails = Thumbnails(_PAGE_BYTES)
+    cards = [card for test in read_tests(run, BIAS_TESTS) for card in _cards(test, verdicts, pages, thumbnails)]
     cards.sort(key=lambda card: (not card.verdict.supported, -abs(card.verdict.effect.claimed)))
-    silent = sorted({test.name for test in read_tests(run, TESTS, light=True) if not test.effects})
+    silent = sorted({test.name for test in read_tests(run, BIAS_TESTS, light=True) if not test.effects})
     facts_of_cards = {"cards": cards, "silent": silent, "has_gallery": bool(failures)}
     run.files.write(f"report/{_CARDS}", render("biases.html.j2", _PACKAGE, **facts_of_cards, **facts))
     if failures:
-        thumbnails = Thumbnails(PAGE_BYTES)
+        thumbnails = Thumbnails(_PAGE_BYTES)
         sections = [section for test in failures for section in _sections(test, pages, thumbnails)]
         page = render("failures.html.j2", _PACKAGE, sections=sections, **facts)
         run.files.write(f"report/{_GALLERY}", page)

@@ -10,8 +10,8 @@ from openmaia.apps.bias.effects import BiasVerdict, ContextEffect, decide, estim
 from openmaia.apps.bias.failures import FailureMode, find_failures
 from openmaia.apps.bias.matched import MatchedPair, Matcher
 from openmaia.apps.bias.stored import (
+    BIAS_TESTS,
     FAILURES,
-    TESTS,
     VERDICTS,
     StoredTest,
     dump_failures,
@@ -47,7 +47,7 @@ class BiasDesign:
 
 def is_tested(run: Run) -> bool:
     """Returns whether all claims in the records of a run are tested and judged."""
-    return run.done() <= run.belonging(TESTS) and run.files.exists(VERDICTS)
+    return run.done() <= run.belonging(BIAS_TESTS) and run.files.exists(VERDICTS)
 
 
 def put_to_test(
@@ -64,7 +64,7 @@ def put_to_test(
     Raises:
         ServiceError: A service failed for good.
     """
-    untested = sorted(run.done() - run.belonging(TESTS))
+    untested = sorted(run.done() - run.belonging(BIAS_TESTS))
     if untested:
         # The p-values of a run are adjusted together: new records may change any verdict, and so where errors are searched.
         run.files.delete(VERDICTS)
@@ -75,7 +75,7 @@ def put_to_test(
         unit, name = investigation.unit, names[investigation.unit.index]
         answer = read_claim(run, investigation)
         tested = [measure_claim(unit, name, label, writer, matcher, design) for label in answer.labels]
-        run.write_artifact(TESTS, investigation, dump_test(answer, name, tested))
+        run.write_artifact(BIAS_TESTS, investigation, dump_test(answer, name, tested))
 
     with ThreadPoolExecutor(design.at_once) as pool:
         for done, _ in enumerate(pool.map(test, untested), start=1):
@@ -112,13 +112,13 @@ def measure_claim(
 
 def judged(run: Run, design: BiasDesign) -> list[BiasVerdict]:
     """Returns a verdict on each tested claim of a run from the stored effects, ordered by unit."""
-    tests = read_tests(run, TESTS, light=True)
+    tests = read_tests(run, BIAS_TESTS, light=True)
     effects = [(test.investigation, test.name, each) for test in tests for each in test.effects]
     return decide(effects, design.rate, design.smallest)
 
 
 def read_tests(run: Run, folder: str, *, light: bool = False) -> Iterator[StoredTest]:
-    """Reads the files of TESTS or FAILURES (`folder`) of a run, ordered by unit; with `light` without images."""
+    """Reads the files of BIAS_TESTS or FAILURES (`folder`) of a run, ordered by unit; with `light` without images."""
     for investigation in sorted(run.artifacts(folder)):
         data = run.artifact(folder, investigation)
         if data is not None:

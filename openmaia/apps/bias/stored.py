@@ -19,7 +19,7 @@ from openmaia.runs import tables
 from openmaia.runs.run import InvestigationId
 
 _VERSION = 3
-TESTS, FAILURES, VERDICTS = "bias", "bias-failures", "bias.json"
+BIAS_TESTS, FAILURES, VERDICTS = "bias", "bias-failures", "bias.json"
 
 _SCHEMA = pa.schema(
     [
@@ -112,7 +112,7 @@ def read_test(data: bytes, *, light: bool = False) -> StoredTest:
     if header.get("version") != _VERSION:
         raise StoreError(
             f"a test of a bias has version {header.get('version')}, and this OpenMAIA reads version {_VERSION}: remove the "
-            f"folders {TESTS}/ and {FAILURES}/ of the run to have them made again"
+            f"folders {BIAS_TESTS}/ and {FAILURES}/ of the run to have them made again"
         )
     wrong = (key for key, hint in _HEADER.items() if key not in header or find_mistyped(header[key], hint) is not None)
     if (key := next(wrong, None)) is not None:

@@ -22,7 +22,7 @@ from openmaia.config.studies import SpuriousConfig
 _THREADS = os.cpu_count()
 """Concurrent fits. Threads suffice, because scikit-learn's solvers release the interpreter's lock."""
 
-ROWS = ("original", "l1", "random", "l1_n", "agent", "probe", "balanced", "balanced_n")
+TABLE_ROWS = ("original", "l1", "random", "l1_n", "agent", "probe", "balanced", "balanced_n")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -62,7 +62,7 @@ class StudyResult:
     probe: tuple[int, ...]
     """The candidates that the factorial probe found selective."""
     rows: Mapping[str, SelectionScore]
-    """By the names in `scoring.ROWS`."""
+    """By the names in `scoring.TABLE_ROWS`."""
 
     @property
     def agreement(self) -> int:

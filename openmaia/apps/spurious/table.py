@@ -7,7 +7,7 @@ from statistics import median
 import numpy as np
 from scipy import stats
 
-from openmaia.apps.spurious.scoring import ROWS
+from openmaia.apps.spurious.scoring import TABLE_ROWS
 from openmaia.apps.spurious.study import StudyResult
 from openmaia.reporting.figures.table import DataTable
 
@@ -32,7 +32,7 @@ PUBLISHED = {
     "balanced_n": PublishedFigure(units=22, accuracy=0.865),
 }
 
-NAMES = {
+_NAMES = {
     "original": ("All", "Original model"),
     "l1": ("l1 top {units}", "All"),
     "random": ("l1 top {units}", "Random"),
@@ -83,9 +83,9 @@ class SelectionRow:
     name: str
     """One of `scoring.ROWS`."""
     subset: str
-    """See NAMES."""
+    """See _NAMES."""
     selection: str
-    """See NAMES."""
+    """See _NAMES."""
     is_balanced: bool
     """Whether the row is fitted on balanced validation sets."""
     units: float | None
@@ -115,7 +115,7 @@ class SpuriousTable:
 
 def table(results: Sequence[StudyResult], units: int) -> SpuriousTable:
     """Computes the table from the results of all classifiers. `units` is the number of units in the row `l1`."""
-    rows = tuple(_row(name, results, units) for name in ROWS)
+    rows = tuple(_row(name, results, units) for name in TABLE_ROWS)
     by_name = {row.name: row.by_seed for row in rows}
     differences: dict[str, SeedEstimate] = {}
     for name in _COMPARED:
@@ -149,7 +149,7 @@ def _row(name: str, results: Sequence[StudyResult], units: int) -> SelectionRow:
     scores = [result.rows.get(name) for result in results]
     present = [score for score in scores if score is not None]
     draws = [value for score in present for value in score.accuracies if len(score.accuracies) > 1]
-    subset, selection = NAMES[name]
+    subset, selection = _NAMES[name]
     return SelectionRow(
         name=name,
         subset=subset.format(units=units),

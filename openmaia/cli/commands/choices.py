@@ -14,15 +14,14 @@ if TYPE_CHECKING:
 def write_page(runs: Sequence[str], page: Path, truth: str = "") -> None:
     """Writes an HTML page on which people choose between two labels for each unit (two-alternative forced choice).
 
-    A label is a text that says what a unit responds to. The answer key, which says where each label comes from, is
-    written into the directory of the first run.
+    The answer key, which says where each label comes from, is written into the directory of the first run.
 
     Args:
         runs: The directories of two runs whose labels are compared, or of one run whose labels are compared with those
             of other units.
         page: The file to write.
         truth: A table of true labels, or an imported labels.jsonl. People compare the labels with the true ones. If it
-            is empty, they compare them with exemplars, the dataset images that excite the unit most.
+            is empty, they compare them with exemplars.
 
     Raises:
         UsageError: The file exists or cannot be written, or the runs give nothing to choose between.

@@ -110,8 +110,6 @@ def text_embedding(model: str) -> "TextEmbedding | None":
 def print_failures(outcome: "SweepOutcome") -> bool:
     """Prints the causes of failed investigations and the damaged files of a sweep.
 
-    A sweep is the execution of all investigations of one config.
-
     Returns:
         Whether an investigation failed, or a file is damaged.
     """
@@ -184,8 +182,7 @@ def repeat_damaged(run: "Run", *, records: bool) -> None:
 
     Args:
         run: The run.
-        records: Whether to move damaged records (the results of investigations), too, so that their units are
-            investigated again.
+        records: Whether to move damaged records, too, so that their units are investigated again.
 
     Raises:
         UsageError: Another command works on the run.

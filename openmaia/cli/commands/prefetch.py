@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from openmaia.cli.commands.common import ConfigSources, fail
 
-SECONDS = 6 * 3600.0
+_SECONDS = 6 * 3600.0
 """Time limit in seconds for the downloads of all nodes."""
 
 
@@ -34,7 +34,7 @@ def prefetch(config: ConfigSources) -> None:
         from openmaia.distributed.cluster.nodes import alive, label, run_on
 
         with cluster(settings):
-            answers = run_on(alive(), fetch, lambda node: wanted, SECONDS)
+            answers = run_on(alive(), fetch, lambda node: wanted, _SECONDS)
             failures = [
                 failure
                 for node, lines, problem in answers

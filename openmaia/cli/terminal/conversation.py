@@ -37,8 +37,6 @@ LineT = TypeVar("LineT")
 class ConversationView:
     """Prints turns of an investigation, and writes the images that they display as files.
 
-    A turn is a reply of the agent, and the output of the experiment that it contains, if any.
-
     Args:
         files: The run directory, into which the images are written.
     """

@@ -16,7 +16,7 @@ from openmaia.evaluation.truth import read_truth, truth_scores
 from openmaia.reporting.figures.papers import published
 from openmaia.runs.run import Run
 
-SHOWN = {
+_SHOWN = {
     "auc_minus_other": "AUC, own minus other units'",
     "auc_worst": "AUC of each unit's worst label",
     "z_difference": "mean difference, in standard deviations",
@@ -38,7 +38,7 @@ PROTOCOLS = {
 """Scores of other projects' protocols, on the same units and images."""
 
 
-KINDS = ((OWN, "their own", "auc"), (SHUFFLED, "other units'", "auc_other"), (RANDOM, "random words", "auc_words"))
+_KINDS = ((OWN, "their own", "auc"), (SHUFFLED, "other units'", "auc_other"), (RANDOM, "random words", "auc_words"))
 """Kinds of descriptions that units are tested with, with a short title for 80 columns and the name of their AUC."""
 
 
@@ -56,7 +56,7 @@ def show_scores(run: Run, resamples: int) -> None:
         return
     outcomes = ", ".join(f"{count} {outcome}" for outcome, count in scores.outcomes.items())
     columns = ("of tested descriptions", "mean", "95 % interval", "n", "sanity")
-    show_table(f"evaluation of {run.name}: {outcomes}", columns, _score_rows(scores, SHOWN))
+    show_table(f"evaluation of {run.name}: {outcomes}", columns, _score_rows(scores, _SHOWN))
     chance = scores.measures["chance"].mean
     if chance == chance:
         say(f"identification by chance: {chance:.4f} for the highest")
@@ -90,7 +90,7 @@ def show_supported(run: Run, scores: PooledScores) -> None:
             format_interval(scores.measures[f"{measure}_all"]),
             "n/a" if name not in shares else "{:.0%} ({:.0%} to {:.0%})".format(*shares[name]),
         )
-        for name, title, measure in KINDS
+        for name, title, measure in _KINDS
     ]
     columns = ("descriptions", f"AUC, {measured} tested", f"AUC, all {counted}", "supported")
     show_table(f"what the descriptions of {run.name} are worth, beside wrong ones", columns, cells)

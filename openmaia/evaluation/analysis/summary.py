@@ -16,7 +16,7 @@ from openmaia.evaluation.scores import COUNTED, SIZES, Evaluation, flat, raw_gro
 from openmaia.evaluation.storage import StoredTrials, compute_stamp
 from openmaia.runs.run import Run
 
-FILE = "evaluation.json"
+EVALUATION_FILE = "evaluation.json"
 
 _WHOLE = ""
 """Stands for all layers, where other keys are names of layers."""
@@ -93,7 +93,7 @@ def run_scores(run: Run, resamples: int) -> PooledScores:
         cached["layers"] = {layer: _to_json(means) for layer, means in scores.activations.layers.items()}
         cached["layer_units"] = scores.activations.units
         with suppress(StoreError):  # of a run directory that may only be read, they are computed each time
-            run.files.write(FILE, json.dumps(cached).encode())
+            run.files.write(EVALUATION_FILE, json.dumps(cached).encode())
     return PooledScores(
         units=cached["units"],
         outcomes=cached["outcomes"],
@@ -109,7 +109,7 @@ def run_scores(run: Run, resamples: int) -> PooledScores:
 
 def _cached(run: Run) -> dict[str, Any]:
     try:
-        stored: Any = run.files.read_json(FILE)
+        stored: Any = run.files.read_json(EVALUATION_FILE)
     except StoreError:
         return {}
     return cast(dict[str, Any], stored) if isinstance(stored, dict) else {}

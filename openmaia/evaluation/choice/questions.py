@@ -25,7 +25,7 @@ _MAX_EXEMPLARS = 10
 _IMAGE_SIZE = 192
 """Pixels of the longer side of an exemplar on a page."""
 
-OWN, FOREIGN = "own", "of another unit"
+OWN_UNIT, FOREIGN = "own", "of another unit"
 _UNSEEN = "their records show no exemplars, or are damaged"
 
 
@@ -48,7 +48,7 @@ class ChoicePairs:
     """The pairs of two methods."""
 
     methods: tuple[str, str]
-    """OWN and FOREIGN (texts of the same run about other units) if only one run is given."""
+    """OWN_UNIT and FOREIGN (texts of the same run about other units) if only one run is given."""
     pairs: tuple[ChoicePair, ...]
     left_out: Mapping[str, int]
     """Investigations of the first run for which there is no pair, by the reason."""
@@ -96,7 +96,7 @@ def choice_pairs(runs: Sequence[tuple[Run, str]], truths: Mapping[tuple[str, int
     """
     if len(runs) > 2:
         raise UsageError(f"{len(runs)} runs were given; a choice is between the labels of two runs, or within one")
-    methods = (OWN, FOREIGN) if len(runs) == 1 else (runs[0][1], runs[1][1])
+    methods = (OWN_UNIT, FOREIGN) if len(runs) == 1 else (runs[0][1], runs[1][1])
     first = _statements(runs[0][0])
     second = _foreign(first) if len(runs) == 1 else _statements(runs[1][0])
     pairs: list[ChoicePair] = []

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from openmaia.core.images import EncodedImage
 from openmaia.core.messages import Chat, Message, Part, Role
 
-BYTES_PER_TOKEN = 3.5  # estimated, as the two below
+_BYTES_PER_TOKEN = 3.5  # estimated, as the two below
 
 PART_TOKENS = 4  # what a chat template adds around a text
 
@@ -69,7 +69,7 @@ def _encodable(text: str) -> str:
 
 def text_tokens(text: str) -> int:
     """Estimates the tokens of a text."""
-    return math.ceil(len(text.encode("utf-8", "replace")) / BYTES_PER_TOKEN) + PART_TOKENS
+    return math.ceil(len(text.encode("utf-8", "replace")) / _BYTES_PER_TOKEN) + PART_TOKENS
 
 
 def image_tokens(image: EncodedImage) -> int:

@@ -26,20 +26,20 @@ from openmaia.models.backbones.streaming import StreamBroken, Unreadable, error_
 from openmaia.models.backbones.wordings import Refusal
 from openmaia.models.server_access import ServerAccess
 
-LONGEST_PAUSE = 30.0  # seconds before an interrupted request is sent again
+_LONGEST_PAUSE = 30.0  # seconds before an interrupted request is sent again
 
 # To these shares of its tokens a conversation is shortened, one after the other, if a server that refuses it as too
 # long does not say what it takes.
 REFITS = (0.8, 0.8, 0.6, 0.4)
 
-SHAPING = ("model", "context_tokens", "images_per_prompt", "temperature", "top_p", "protocol")  # shape a request
+_SHAPING = ("model", "context_tokens", "images_per_prompt", "temperature", "top_p", "protocol")  # shape a request
 
 FOLDED, BRIDGED = "no system role", "no user after tool"
 """Forms of a conversation that a server may demand: the system prompt is part of the first turn; an assistant's message
 stands between the result of a call and the next turn."""
 
 # Finish reasons: the model refuses to go on, or the server could not complete the reply.
-REFUSED = ("content_filter", "refusal")
+_REFUSED = ("content_filter", "refusal")
 
 FAILED = ("error", "abort")
 
@@ -79,7 +79,7 @@ class Endpoint(ABC):
             address=self.address,
             address_hint=self.address_hint,
             key_variable=self.key_variable,
-            keys=(*(f"{section}.{key}" for key in SHAPING), "limits.reply_tokens"),
+            keys=(*(f"{section}.{key}" for key in _SHAPING), "limits.reply_tokens"),
         )
         self.access.check()
         self._url = self.access.url
@@ -218,7 +218,7 @@ class Endpoint(ABC):
             if isinstance(answer, Reply):
                 return answer
             if answer.is_passing and attempt < self._config.tries:
-                time.sleep(min(0.5 * 2**attempt, LONGEST_PAUSE))
+                time.sleep(min(0.5 * 2**attempt, _LONGEST_PAUSE))
             elif not self._adapts(answer, chat, parameters, forms):
                 return replace(answer, tries=attempt) if answer.is_passing else answer
 
@@ -255,7 +255,7 @@ class Endpoint(ABC):
             log.warning("%s: %s (try %d of %d)", self.access.shown(self._url), reason, attempt, tries)
             if isinstance(answer, Unreadable) and attempt >= min(UNREADABLE_TRIES, tries):
                 raise self._unreadable(reason)  # the server is there, so that this is no outage
-            time.sleep(min(0.5 * 2**attempt, LONGEST_PAUSE) if attempt < tries else 0)
+            time.sleep(min(0.5 * 2**attempt, _LONGEST_PAUSE) if attempt < tries else 0)
         return Failure(status=0, body="the connection broke off in the middle of the reply", tries=tries)
 
     def _send_once(
@@ -285,7 +285,7 @@ class Endpoint(ABC):
         if ended in FAILED:
             raise self._unreadable(f"the server ended it with {ended!r}")
         if not reply.text.strip():
-            if not chat.is_turn or ended in REFUSED:
+            if not chat.is_turn or ended in _REFUSED:
                 self._outage.end()
                 raise self._empty(ended)
             return replace(reply, text="")
@@ -306,7 +306,7 @@ class Endpoint(ABC):
         match ended:
             case "length" | "max_tokens":
                 return ServiceError(f"{message}: limits.reply_tokens were used up before its first word; raise them")
-            case _ if ended in REFUSED:
+            case _ if ended in _REFUSED:
                 return ServiceError(f"{message}: it refuses to continue this conversation")
             case _:
                 return ServiceError(message)

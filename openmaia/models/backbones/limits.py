@@ -7,7 +7,7 @@ from openmaia.models.backbones.served import ServedConfig
 from openmaia.models.backbones.wordings import image_limit, token_limit
 
 # Our numbers of tokens are estimates.
-MARGIN = 0.95
+_MARGIN = 0.95
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,7 +36,7 @@ class Bounds:
         if limits := token_limit(text):
             limit, requested = limits
             # The server counts other tokens than we do. The ratio holds for both.
-            named = (sent + reply_tokens) * limit / requested * MARGIN if requested > limit else limit * MARGIN
+            named = (sent + reply_tokens) * limit / requested * _MARGIN if requested > limit else limit * _MARGIN
             yield replace(self, tokens=min(int(named), shared + reply_tokens))
         yield replace(self, tokens=shared + reply_tokens)
 

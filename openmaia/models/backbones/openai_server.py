@@ -33,10 +33,7 @@ from openmaia.models.backbones.tool_calls import (
     functions,
 )
 from openmaia.models.backbones.turn_grammar import turn_grammar
-from openmaia.models.server_access import CONNECT_SECONDS
-
-# llama.cpp uses 32 bits of a seed, and other servers reject large integers.
-SEEDS = 2**31
+from openmaia.models.server_access import CONNECT_SECONDS, SEEDS
 
 ACKNOWLEDGED = "I read the output."  # for servers that demand a message between the result of a call and the output
 

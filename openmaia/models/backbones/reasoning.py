@@ -4,10 +4,10 @@ from openmaia.agent.tasks.ending import ending
 from openmaia.agent.tasks.reasoning import Separated, separate
 
 CUT_OFF = ("length", "max_tokens")  # finish reasons: the limit of tokens was reached
-CUT = "cut"
+STOPPED_READING = "cut"
 """The finish reason of a stream that was not read to its end."""
 # Incomplete replies without a mark, after which replies count as not beginning inside of reasoning.
-UNDECIDED = 3
+_UNDECIDED = 3
 
 
 class ReasoningStart:
@@ -37,7 +37,7 @@ class ReasoningStart:
 
     def separate(self, text: str, finish: str) -> Separated:
         """Separates reasoning from the text of a whole reply, and learns from it. `finish` is the server's finish
-        reason, or CUT."""
+        reason, or STOPPED_READING."""
         found = separate(text, is_open=self.in_prompt is True)
         if found.is_unannounced:
             self.in_prompt = True
@@ -45,6 +45,6 @@ class ReasoningStart:
             return Separated("", text)  # the model has ended its reply itself, without any reasoning
         elif self.in_prompt is None and text.strip():
             self._undecided += 1
-            if found.reasoning or finish not in (CUT, *CUT_OFF) or self._undecided >= UNDECIDED:
+            if found.reasoning or finish not in (STOPPED_READING, *CUT_OFF) or self._undecided >= _UNDECIDED:
                 self.in_prompt = False
         return found

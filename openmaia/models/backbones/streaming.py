@@ -14,7 +14,7 @@ from openmaia.agent.tasks.ending import ending
 from openmaia.core.images import EncodedImage
 from openmaia.core.messages import Chat, Message
 from openmaia.models.backbones.chat_format import image_tokens, text_tokens
-from openmaia.models.backbones.reasoning import CUT, ReasoningStart
+from openmaia.models.backbones.reasoning import STOPPED_READING, ReasoningStart
 from openmaia.models.backbones.tool_calls import StreamedCalls
 
 CHECKED = 80
@@ -48,7 +48,7 @@ def read_stream(
     A body that is no event stream is returned as it is: some servers stream no replies.
 
     Reading stops early when the text repeats itself, at `stop`, and, if the reply is a turn, after its first
-    experiment; but never inside of reasoning. The finish reason is then CUT. If an event reports an error, `{"error":
+    experiment; but never inside of reasoning. The finish reason is then STOPPED_READING. If an event reports an error, `{"error":
     …}` is returned. If no event has the format of the API, the first one is returned.
 
     Args:
@@ -173,7 +173,7 @@ class _Reply:
             found = ending(self.calls.first["arguments"], is_turn=False) is not None
         if not found:
             return False
-        self.finish = self.finish or CUT
+        self.finish = self.finish or STOPPED_READING
         return True
 
     def json(self, sent: Sequence[Message]) -> str:

@@ -10,11 +10,11 @@ from typing import Any
 from openmaia.agent.tasks.grammar import parse
 from openmaia.core.messages import AnswerFormat, Message, Role, TurnKind
 
-EXPERIMENT, ANSWER = "run_experiment", "answer"
+EXPERIMENT, _ANSWER = "run_experiment", "answer"
 INSTRUCTION = f"""
 
 You do not write these messages as text. Instead of [CODE], call the function {EXPERIMENT}; instead of the answer, call
-the function {ANSWER}, once it can be called. Call one function per turn."""
+the function {_ANSWER}, once it can be called. Call one function per turn."""
 OUTPUT_FOLLOWS = "The output is in the next message."
 # Some models go on with empty lines after a call instead of ending their reply. A call never has so many in a row, even
 # if its code is not escaped as JSON.
@@ -27,7 +27,7 @@ JsonObject = dict[str, Any]
 def functions(answer: AnswerFormat, expected: TurnKind = TurnKind.ANY) -> list[JsonObject]:
     """Returns the definitions of the functions for the expected kinds of turns, in the format of the chat completions
     API."""
-    names = {TurnKind.ANY: (EXPERIMENT, ANSWER), TurnKind.ANSWER: (ANSWER,)}.get(expected, (EXPERIMENT,))
+    names = {TurnKind.ANY: (EXPERIMENT, _ANSWER), TurnKind.ANSWER: (_ANSWER,)}.get(expected, (EXPERIMENT,))
     return [each for each in _functions(answer) if each["function"]["name"] in names]
 
 
@@ -44,7 +44,7 @@ def _functions(answer: AnswerFormat) -> list[JsonObject]:
             },
         ),
         _function(
-            ANSWER,
+            _ANSWER,
             "Ends the investigation with an answer that the outputs of the experiments support.",
             {
                 answer.text.lower(): {"type": "string", "description": f"the text of [{answer.text}]; NONE to abstain"},
@@ -93,7 +93,7 @@ def find_calls(text: str, answer: AnswerFormat) -> list[JsonObject]:
     `parameters`, or beside the name. Line breaks in strings need not be escaped.
     """
     decoder = json.JSONDecoder(strict=False)
-    known = {EXPERIMENT: {"code"}, ANSWER: {answer.text.lower(), "labels"}}
+    known = {EXPERIMENT: {"code"}, _ANSWER: {answer.text.lower(), "labels"}}
     for brace in islice(re.finditer(r"\{", text), TRIED):
         try:
             call: Any = decoder.raw_decode(text, brace.start())[0]
@@ -190,7 +190,7 @@ def _call(text: str, id: str, answer: AnswerFormat) -> JsonObject | None:
     if parsed.code:
         name, arguments = EXPERIMENT, {"hypotheses": list(parsed.hypotheses), "code": parsed.code}
     elif parsed.description is not None:
-        name = ANSWER
+        name = _ANSWER
         arguments = {answer.text.lower(): parsed.description or "NONE", "labels": list(parsed.labels)}
     else:
         return None

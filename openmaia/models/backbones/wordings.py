@@ -68,7 +68,7 @@ NO_IMAGES = _pattern(
 _IMAGE_SIZE = _pattern(
     r"\b(?:image|file)s?\b[^.\n]{0,50}(?:\bsizes?\b|dimension|pixel|\bbytes\b|[KM]i?B\b|resolution|width|height|aspect|too (?:large|small|big))"
 )
-IMAGES = _pattern(
+_IMAGES = _pattern(
     rf"{_MOST}[^.\n]{{0,60}}\b{_IMAGE}",
     rf"\b{_IMAGE}[^\n]{{0,60}}?(?:{_MOST}|> ?\d)",
     r"\b(?:one|a single|1) image(?! size)|too_many_(?:images|media)|image_limit|max_images|images_per",
@@ -92,7 +92,7 @@ CONTEXT = _pattern(
     r"\bmax(?:imum)?(?: of)? \d+ tokens|\blength of messages\b",
     "超长|上下文|输入长度|长度超",
 )
-ROLES = _pattern(
+_ROLES = _pattern(
     rf"\b(?:system|developer)\b.{{0,30}}\b(?:roles?|messages?|prompts?|instructions?)\b.{{0,40}}(?:{_NOT} (?:be )?|un|in)(?:supported|allow|enabled|accept|valid|permit|used)",
     r"\b(?:no|cannot use|can't use)\b[^.\n]{0,15}\bsystem (?:roles?|prompts?|messages?)|\bsystem\b['\"`]* is not one of",
     r"supported roles|(?:invalid|unsupported) value:? ['\"`]system|\bsystem\b['\"`]* parameter is not|\broles?\b[^.\n]{0,30}\bgot ['\"`]?system",
@@ -178,11 +178,11 @@ def refusal(text: str, status: int) -> Refusal | None:
         return Refusal.IMAGES
     if REPLY.search(text) and not _INPUT.search(text):
         return Refusal.REPLY
-    return Refusal.ROLES if ROLES.search(text) else Refusal.CONTEXT if CONTEXT.search(text) else None
+    return Refusal.ROLES if _ROLES.search(text) else Refusal.CONTEXT if CONTEXT.search(text) else None
 
 
 def _is_about_images(text: str) -> bool:
-    return IMAGES.search(text) is not None and _IMAGE_SIZE.search(text) is None
+    return _IMAGES.search(text) is not None and _IMAGE_SIZE.search(text) is None
 
 
 def refused_parameter(text: str, blamed: str | None, parameters: Iterable[str], *, surely: bool) -> str | None:

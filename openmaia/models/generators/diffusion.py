@@ -16,10 +16,10 @@ from openmaia.models.weights import DENOISERS, NF4, TEXT_ENCODERS, WeightSource
 BATCHING = ("FluxKontextPipeline", "StableDiffusionInstructPix2PixPipeline")
 
 # The area on which models are trained. Larger images are scaled down for editing, and the result up again.
-MAX_PIXELS = 1024 * 1024
+_MAX_PIXELS = 1024 * 1024
 
 # Smaller images are scaled up for editing, because models are not trained on such sides.
-MIN_SIDE = 64
+_MIN_SIDE = 64
 
 
 @dataclass
@@ -176,6 +176,6 @@ class DiffusersEditor(_Pipeline):
 
 def editing_size(height: int, width: int, grid: int) -> tuple[int, int]:
     """Returns the height and width, in multiples of `grid`, at which an image of a given size is edited."""
-    shrink = min(1.0, (MAX_PIXELS / (height * width)) ** 0.5)
-    smallest = -(-MIN_SIDE // grid)
+    shrink = min(1.0, (_MAX_PIXELS / (height * width)) ** 0.5)
+    smallest = -(-_MIN_SIDE // grid)
     return max(smallest, round(height * shrink / grid)) * grid, max(smallest, round(width * shrink / grid)) * grid

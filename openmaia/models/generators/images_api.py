@@ -18,7 +18,7 @@ from openmaia.core.services import Edit, GeneratedImage, Generation
 from openmaia.models.generators.resizing import resize
 from openmaia.models.server_access import ServerAccess, server_check
 
-SHAPING = ("model", "request_size", "quality", "seed", "arguments")
+_SHAPING = ("model", "request_size", "quality", "seed", "arguments")
 
 # A missing term of what the server refuses to draw.
 REFUSED = "everything (the server refuses this text)"
@@ -72,7 +72,7 @@ def server_access(config: ImageServerConfig, key: str) -> ServerAccess:
         address="https://api.openai.com/v1",
         address_hint="the base_url of most servers ends with /v1",
         key_variable="OPENAI_API_KEY",
-        keys=tuple(f"{key}.{each}" for each in SHAPING),
+        keys=tuple(f"{key}.{each}" for each in _SHAPING),
     )
 
 

@@ -19,12 +19,11 @@ from openmaia.models.backbones.failures import Failure, client_failure
 from openmaia.models.backbones.outage import Outage
 from openmaia.models.backbones.wordings import Refusal
 from openmaia.models.generators.images_api import ImageServerConfig, server_access
-from openmaia.models.server_access import CONNECT_SECONDS
+from openmaia.models.server_access import CONNECT_SECONDS, SEEDS
 
 ImageRequest = TypeVar("ImageRequest", Generation, Edit)
 
 # Servers reject larger ones.
-SEEDS = 2**31
 
 log = logging.getLogger(__name__)
 

@@ -23,7 +23,7 @@ from openmaia.models.targets.responses import Response, maxima, rounded
 from openmaia.models.targets.state import check_state, network_state, weights_digest
 from openmaia.models.targets.wrappers import check_hookable, unwrap
 
-LOGITS = "output (raw)"
+_LOGITS = "output (raw)"
 """Key of a classifier's logits in `Responses`, beside the probabilities at OUTPUT. No layer that users can select."""
 
 # Agents often measure the same images for many units.
@@ -226,7 +226,7 @@ class NetworkTarget:
         if self._meaning not in (OutputMeaning.SOFTMAX, OutputMeaning.SIGMOID):
             return responses
         # Exemplars and probes both read the probabilities, so that an output has one unit of measurement.
-        return responses | {OUTPUT: activations(self._meaning, responses[OUTPUT]), LOGITS: responses[OUTPUT]}
+        return responses | {OUTPUT: activations(self._meaning, responses[OUTPUT]), _LOGITS: responses[OUTPUT]}
 
     def _output_meaning(self, layout: OutputLayout) -> tuple[OutputMeaning, str]:
         """Returns the meaning, and a sentence about it if it was found out."""
@@ -260,8 +260,8 @@ class NetworkTarget:
             response = directions.unit(responses[directions.layer], unit.index)
         else:
             response = responses[unit.layer][unit.index]
-        if unit.layer == OUTPUT and LOGITS in responses:
-            return UnitActivation(value=rounded(response), raw=rounded(responses[LOGITS][unit.index]), box=box)
+        if unit.layer == OUTPUT and _LOGITS in responses:
+            return UnitActivation(value=rounded(response), raw=rounded(responses[_LOGITS][unit.index]), box=box)
         if response.ndim < 2:
             return UnitActivation(value=rounded(response.max()), box=box)
         small: Map = np.ascontiguousarray(response)

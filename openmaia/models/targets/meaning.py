@@ -33,10 +33,10 @@ PASSING = (
 NN = "torch.nn.modules"
 
 # Their output may be the logits of classes. A network that ends with another module is no classifier.
-LOGITS = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Bilinear)
+_LOGITS = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Bilinear)
 
 # Of the sum of a row that consists of probabilities. Half precision has 3 digits.
-TOLERANCE = 1e-3
+_TOLERANCE = 1e-3
 
 
 def understand(outputs: torch.Tensor, last: Sequence[tuple[nn.Module, torch.Tensor]]) -> tuple[OutputMeaning, str]:
@@ -63,11 +63,11 @@ def understand(outputs: torch.Tensor, last: Sequence[tuple[nn.Module, torch.Tens
         return OutputMeaning.VALUES, "a single output may be a logit as well as the value of a regression"
     if bool(((values >= 0) & (values <= 1)).all()):
         return OutputMeaning.VALUES, "they lie between 0 and 1, and do not sum to 1"
-    if bool(((values.norm(dim=1) - 1).abs() < TOLERANCE).all()):
+    if bool(((values.norm(dim=1) - 1).abs() < _TOLERANCE).all()):
         return OutputMeaning.VALUES, "they are vectors of length 1"
-    if not isinstance(module, LOGITS) and any(each.__module__.startswith(NN) for each in type(module).__mro__[:-2]):
+    if not isinstance(module, _LOGITS) and any(each.__module__.startswith(NN) for each in type(module).__mro__[:-2]):
         return OutputMeaning.VALUES, f"the network ends with {kind}"
-    if isinstance(module, LOGITS) and logits is not None and _proportional(logits, values):
+    if isinstance(module, _LOGITS) and logits is not None and _proportional(logits, values):
         why = f"the network ends with {kind}, and classes are taken to exclude each other (if not, set target.output=sigmoid)"
         return OutputMeaning.SOFTMAX, why
     raise UsageError(
@@ -101,7 +101,7 @@ def check(meaning: OutputMeaning, outputs: torch.Tensor) -> None:
     why = ""
     if meaning in (OutputMeaning.SOFTMAX, OutputMeaning.SIGMOID) and outputs.shape[1] > 1 and _sum_to_one(outputs):
         why = "the outputs are probabilities already, as they sum to 1; expected probabilities"
-    elif meaning is OutputMeaning.PROBABILITIES and (low < -TOLERANCE or high > 1 + TOLERANCE):
+    elif meaning is OutputMeaning.PROBABILITIES and (low < -_TOLERANCE or high > 1 + _TOLERANCE):
         why = f"the outputs lie between {low:.3g} and {high:.3g}; expected softmax or sigmoid (logits), or values"
     if why:
         raise UsageError(f"target.output={meaning}: {why}")
@@ -142,7 +142,7 @@ class LastModules:
 
 def _sum_to_one(values: torch.Tensor) -> bool:
     rows = values.double()
-    return bool((rows >= -TOLERANCE).all() and ((rows.sum(dim=1) - 1).abs() < TOLERANCE).all())
+    return bool((rows >= -_TOLERANCE).all() and ((rows.sum(dim=1) - 1).abs() < _TOLERANCE).all())
 
 
 def _per_image(before: torch.Tensor, values: torch.Tensor) -> torch.Tensor | None:

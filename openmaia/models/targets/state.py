@@ -16,9 +16,9 @@ from torch.nn.parameter import is_lazy
 from openmaia.core.errors import UsageError
 from openmaia.models.targets.wrappers import is_exported, unwrap
 
-PLAIN = (bool, int, float, complex, str, bytes, torch.dtype, torch.device)  # told apart by their text
+_PLAIN = (bool, int, float, complex, str, bytes, torch.dtype, torch.device)  # told apart by their text
 
-SHOWN = 3
+_SHOWN = 3
 
 
 def check_state(module: nn.Module) -> None:
@@ -100,7 +100,7 @@ def _add(total: Any, value: Any) -> None:
             _add(total, each)
     elif isinstance(value, set | frozenset):
         _add(total, sorted(cast(Iterable[Any], value), key=repr))
-    elif value is None or isinstance(value, PLAIN):
+    elif value is None or isinstance(value, _PLAIN):
         total.update(f"{type(value).__name__} {value!r}".encode())
     else:
         try:
@@ -183,4 +183,4 @@ def _ordered(code: str) -> str:
 
 
 def _some(names: list[str]) -> str:
-    return ", ".join(names[:SHOWN]) + (f" and {len(names) - SHOWN} more" if len(names) > SHOWN else "")
+    return ", ".join(names[:_SHOWN]) + (f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else "")

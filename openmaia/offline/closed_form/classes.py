@@ -1,13 +1,8 @@
 """Synthetic classifiers with a known (planted) bias, whose logits are formulas over the evidence of detectors.
 
-The logit of a class increases with the evidence of EfficientNet-Lite1 for the class. In a biased classifier, the
-evidence for a planted context, such as red or a ball, raises or lowers this logit. The evidence for the class saturates
-well below the evidence that an object of the class usually gives. This removes most of EfficientNet-Lite1's own
-sensitivity to the surroundings of the object. What remains of it makes the unbiased classifiers as difficult for an
-agent as those of real networks. All random choices derive from a hash.
-
-Some classifiers have two planted contexts that interact: each alone has a third of their joint effect. A quarter of the
-planted biases concern contexts for which the vocabulary of the scripted experimenter has no word.
+The logit of a class increases with the evidence of EfficientNet-Lite1 for it. In a biased classifier, the evidence for
+a context raises or lowers this logit. Two contexts of one classifier interact: each alone has a third of their joint
+effect.
 """
 
 import hashlib
@@ -26,49 +21,50 @@ from openmaia.models.targets.responses import rounded
 from openmaia.offline.closed_form import objects
 from openmaia.offline.closed_form.concepts import INSIDE, OUTSIDE, Concept, Sort
 from openmaia.offline.closed_form.family import hashed, share
-from openmaia.offline.closed_form.view import SIZE, DetectorInput, resized
+from openmaia.offline.closed_form.view import INPUT_SIDE, DetectorInput, resized
 
 if TYPE_CHECKING:
     import torch
 
 EDITION = "openmaia biased classes 1"
 
-CLASSES = ("bird", "hoofed animal", "carnivore", "ball", "fruit", "musical instrument")
-"""Classes that EfficientNet-Lite1 nearly always recognises, whatever the context. Both splits of the packaged images
-have cut-outs of them."""
-COLOURS = ("red", "blue", "green", "yellow", "purple", "pink", "white", "black")
-THINGS = ("ball", "bird", "fruit", "musical instrument")
+# EfficientNet-Lite1 nearly always recognises these, whatever the context. Both splits of the packaged images have
+# cut-outs of them.
+_CLASSES = ("bird", "hoofed animal", "carnivore", "ball", "fruit", "musical instrument")
+_COLOURS = ("red", "blue", "green", "yellow", "purple", "pink", "white", "black")
+_THINGS = ("ball", "bird", "fruit", "musical instrument")
+# Effects of planted biases on a logit, in log-odds.
 STRENGTHS = (0.5, 1.0, 2.0, 4.0)
-"""Effects of planted biases on a logit, in log-odds."""
 
+# The logit without evidence for the class, and with full evidence, before bias and noise are added.
 ABSENT, PRESENT = -2.0, 0.4
-"""A classifier's logit without evidence for its class, and with full evidence, before bias and noise are added."""
+# EfficientNet-Lite1's highest logit among the ImageNet classes of a class, at which the evidence is 0 and 1; linear in
+# between. It saturates well below what an object of the class usually gives, which removes most of that network's own
+# sensitivity to the surroundings. The rest makes unbiased classifiers as difficult for an agent as those of real
+# networks.
 CLASS_LOGITS = (1.0, 3.0)
-"""Limits of EfficientNet-Lite1's highest logit among the ImageNet classes that belong to a class. The evidence for the
-class is 0 up to the first limit, 1 from the second, and linear in between."""
+# The same for an object that is a planted context.
 CONTEXT_LOGITS = (2.5, 4.5)
-"""Limits like CLASS_LOGITS for an object that is a planted context (it biases a classifier)."""
+# The same for a colour that is a planted context: limits of its share of the image.
 COLOUR_SHARES = (0.12, 0.4)
-"""Limits like CLASS_LOGITS for a colour that is a planted context. They apply to the share of the image with the
-colour."""
+# Standard deviation, in log-odds.
 NOISE = 0.5
-"""Standard deviation of the noise that is added to the logit of each image, in log-odds."""
-CACHED_IMAGES = 2000
-"""Number of images whose logits are cached, because many agents use the same images."""
+# Images are cached because many agents use the same ones.
+_CACHED_IMAGES = 2000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlantedContext:
-    """A context, such as red or a ball, that can raise or lower the logit of a biased classifier."""
+    """A context, such as red or a ball, that raises or lowers the logit of a biased classifier."""
 
     name: str
     inside: bool
-    """Whether the scripted experimenter's vocabulary has a word for it."""
+    """Whether the offline vocabulary has a word for it."""
     evidence: Callable[[DetectorInput], float]
-    """Computes the evidence for the context in an image, between 0 and 1."""
+    """Between 0 and 1."""
 
     def of(self, image: DetectorInput) -> float:
-        """Returns the evidence for the context in an image. It is computed once per image for all classifiers."""
+        """Returns the evidence in an image, computed once per image for all classifiers."""
         key = f"context {self.name}"
         if key not in image.memo:
             image.memo[key] = self.evidence(image)
@@ -77,88 +73,71 @@ class PlantedContext:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BiasedClassifier:
-    """A synthetic classifier of one class, with or without a planted bias.
-
-    With a planted bias, the logit of the class also depends on a context, such as red or a ball.
-    """
+    """A synthetic classifier of one class, with or without a planted bias."""
 
     name: str
     contexts: tuple[PlantedContext, ...] = ()
-    """The planted contexts: none, one, or two that interact."""
+    """None, one, or two that interact."""
     strength: float = 0.0
-    """The planted effect in log-odds, with its sign."""
+    """In log-odds, with its sign."""
     key: str = ""
-    """A text that seeds the noise together with the digest of the image."""
+    """Seeds the noise together with the digest of the image."""
 
     @property
     def inside(self) -> bool:
-        """Whether the vocabulary of the scripted experimenter has words for all planted contexts of this classifier."""
+        """Whether the offline vocabulary has words for all planted contexts."""
         return all(context.inside for context in self.contexts)
 
     def planted(self, image: DetectorInput) -> float:
-        """Returns the amount that the planted bias adds to the logit of an image."""
+        """Returns what the planted bias adds to the logit."""
         evidence = [context.of(image) for context in self.contexts]
         if not evidence:
             return 0.0
         return self.strength * (evidence[0] if len(evidence) == 1 else max(evidence) / 3 + min(evidence) * 2 / 3)
 
     def logit(self, image: DetectorInput, digest: str) -> float:
-        """Returns the classifier's logit for an image, with pseudo-random noise.
-
-        Args:
-            image: The image.
-            digest: The digest of the image, which seeds the noise.
-        """
+        """Returns the logit, with noise that the image's digest seeds."""
         key = hashlib.sha256(f"{EDITION} {self.key} {digest}".encode()).digest()
         noise = np.random.default_rng(int.from_bytes(key[:8])).normal(0, NOISE)
-        evidence = _ramp(objects.strongest_logit(image, objects.INSIDE[self.name]), CLASS_LOGITS)
+        evidence = _ramp(objects.strongest_logit(image, objects.INSIDE_CLASSES[self.name]), CLASS_LOGITS)
         return float(ABSENT + (PRESENT - ABSENT) * evidence + self.planted(image) + noise)
 
 
 class ClosedFormClasses:
-    """A target (network under study) whose units are synthetic classifiers, in the single layer OUTPUT.
-
-    The classifiers are independent: their probabilities do not add up to 1.
-
-    Args:
-        name: The name of the target.
-        units: The classifiers. None selects those that the function `classifiers` returns.
-    """
+    """A target whose units are synthetic classifiers, in the single layer OUTPUT. Their probabilities do not add up to
+    1."""
 
     batch = 1
-    """Number of images that `responses` takes best."""
 
     def __init__(self, name: str, units: Sequence[BiasedClassifier] | None = None):
         self._name = name
         self.units = tuple(classifiers() if units is None else units)
-        self._logits: LRUCache[str, npt.NDArray[np.float64]] = LRUCache(CACHED_IMAGES)
+        self._logits: LRUCache[str, npt.NDArray[np.float64]] = LRUCache(_CACHED_IMAGES)
 
     def info(self) -> TargetInfo:
-        """Returns properties of the target (network under study), such as its name and the class of each output."""
         return TargetInfo(
             name=self._name,
             layers={OUTPUT: len(self.units)},
             digest=hashlib.sha256(
                 f"{EDITION} {[(unit.key, [context.name for context in unit.contexts]) for unit in self.units]}".encode()
             ).hexdigest(),
-            input_size=(SIZE, SIZE),
+            input_size=(INPUT_SIDE, INPUT_SIDE),
             classes=tuple(unit.name for unit in self.units),
         )
 
     def probe(self, probes: Sequence[Probe]) -> list[UnitActivation]:
-        """Returns the activation that each probe requests: a unit's probability and logit on one image."""
+        """Returns probabilities, with logits as `raw`."""
         return [self._activation(probe) for probe in probes]
 
     def respond(self, probes: Sequence[LayerProbe]) -> list[npt.NDArray[np.float64]]:
-        """Returns for each probe the probabilities of all outputs on the image of the probe, shape (units,)."""
         return [np.array([rounded(p) for p in _sigmoid(self._of(probe.image)).tolist()]) for probe in probes]
 
     def view(self, pixels: Pixels) -> tuple[Pixels, ViewBox]:
-        """Returns the image unchanged, because the logits' noise depends on its digest, and a box that covers all of it."""
+        """Returns the image unchanged, because the logits' noise depends on its digest."""
         return pixels, whole(pixels)
 
     def responses(self, views: Sequence[Pixels]) -> "dict[str, torch.Tensor]":
-        """Returns the probabilities of all classifiers, shape (images, units), by the only layer, OUTPUT."""
+        """Returns the probabilities, shape (images, units), by the only layer, OUTPUT."""
         # Here, because processes that only probe the target need no PyTorch.
         import torch
 
@@ -171,7 +150,6 @@ class ClosedFormClasses:
         return UnitActivation(value=rounded(value), raw=rounded(raw), box=whole(probe.image.pixels))
 
     def _of(self, image: EncodedImage) -> npt.NDArray[np.float64]:
-        """Returns the logits of all outputs for an image, shape (units,)."""
         key = image.digest
         if key not in self._logits:
             view = DetectorInput(resized(image.pixels))
@@ -180,26 +158,19 @@ class ClosedFormClasses:
 
 
 def classifiers(each: int = 16) -> tuple[BiasedClassifier, ...]:
-    """Returns synthetic classifiers of all CLASSES in pseudo-random order. Half of them have a planted bias.
-
-    Args:
-        each: The number of classifiers of each class.
-    """
-    made = [_classifier(name, number) for name in CLASSES for number in range(each)]
+    """Returns `each` classifiers of each of _CLASSES in pseudo-random order. Half of them have a planted bias."""
+    made = [_classifier(name, number) for name in _CLASSES for number in range(each)]
     return tuple(sorted(made, key=lambda classifier: hashed(EDITION, classifier.key, "order")))
 
 
 def _classifier(name: str, number: int) -> BiasedClassifier:
-    """Returns one of the classifiers of the class `name`, which `number` selects.
-
-    Classifiers with odd numbers have a planted bias, with the strengths in rotation. A quarter of these have a context
-    outside of the vocabulary, another quarter two contexts that interact, and the others one context in the vocabulary.
-    """
+    # Odd numbers have a planted bias: a quarter outside of the vocabulary, a quarter two that interact, the others one
+    # inside.
     key = f"{name}/{number}"
     if number % 2 == 0:
         return BiasedClassifier(name=name, key=key)
     # Each class starts at another strength, so that the biases outside of the vocabulary do not all have the same one.
-    turn = number // 2 + CLASSES.index(name)
+    turn = number // 2 + _CLASSES.index(name)
     sign = 1 if share(EDITION, key, "sign") < 0.5 else -1
     colour, thing = _chosen(key, _colours()), _chosen(key, [context for context in _things() if context.name != name])
     match number // 2 % 4:
@@ -216,21 +187,18 @@ def _classifier(name: str, number: int) -> BiasedClassifier:
 
 
 def _colours() -> list[PlantedContext]:
-    return [PlantedContext(name=name, inside=True, evidence=_filled(INSIDE[name])) for name in COLOURS]
+    return [PlantedContext(name=name, inside=True, evidence=_filled(INSIDE[name])) for name in _COLOURS]
 
 
 def _things() -> list[PlantedContext]:
     def evidence(classes: str) -> Callable[[DetectorInput], float]:
         return lambda image: _ramp(objects.strongest_logit(image, classes), CONTEXT_LOGITS)
 
-    return [PlantedContext(name=name, inside=True, evidence=evidence(objects.INSIDE[name])) for name in THINGS]
+    return [PlantedContext(name=name, inside=True, evidence=evidence(objects.INSIDE_CLASSES[name])) for name in _THINGS]
 
 
 def _outside() -> list[PlantedContext]:
-    """Returns the contexts outside of the vocabulary.
-
-    Numbers of figures are left out, because their detectors also respond to any ordinary object beside the class.
-    """
+    # Numbers of figures are left out, because their detectors also respond to any ordinary object beside the class.
     return [
         PlantedContext(
             name=concept.name,

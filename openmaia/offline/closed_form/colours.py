@@ -5,16 +5,16 @@ from collections.abc import Callable, Mapping
 import numpy as np
 import numpy.typing as npt
 
-from openmaia.offline.closed_form.view import GRID, DetectorInput, EvidenceMap, PixelMask, cells
+from openmaia.offline.closed_form.view import GRID_SIDE, DetectorInput, EvidenceMap, PixelMask, cells
 
 ConceptDetector = Callable[[DetectorInput], EvidenceMap]
-"""Computes the evidence for a concept in an image, shape (GRID, GRID), between 0 and 1."""
+"""Computes the evidence for a concept, shape (GRID_SIDE, GRID_SIDE), between 0 and 1."""
 
 SIDES = {
     "top": (slice(0, 4), slice(None)),
-    "bottom": (slice(GRID - 4, GRID), slice(None)),
+    "bottom": (slice(GRID_SIDE - 4, GRID_SIDE), slice(None)),
     "left": (slice(None), slice(0, 4)),
-    "right": (slice(None), slice(GRID - 4, GRID)),
+    "right": (slice(None), slice(GRID_SIDE - 4, GRID_SIDE)),
 }
 
 NAMED_COLOURS: Mapping[str, tuple[int, int, int]] = {
@@ -67,21 +67,16 @@ def hue(
 
 
 def neutral(darkest: float, brightest: float) -> ConceptDetector:
-    """Returns a detector of grey pixels (with nearly equal channels) whose value (HSV) is in a range."""
+    """Returns a detector of pixels with nearly equal channels whose value (HSV) is in a range."""
     return lambda image: cells(_within(image.hsv[2], (darkest, brightest)) & (np.ptp(image.rgb, axis=2) < 0.1))
 
 
 def at_side(detector: ConceptDetector, side: str) -> ConceptDetector:
-    """Returns a detector of a concept that fills one side of the image and is missing elsewhere.
-
-    Args:
-        detector: The detector of the concept anywhere in the image.
-        side: top, bottom, left or right.
-    """
+    """Returns a detector of a concept that fills one of SIDES and is missing elsewhere."""
 
     def detect(image: DetectorInput) -> EvidenceMap:
         evidence = detector(image)
-        inside = np.zeros((GRID, GRID), dtype=np.bool_)
+        inside = np.zeros((GRID_SIDE, GRID_SIDE), dtype=np.bool_)
         inside[SIDES[side]] = True
         only = np.clip(1 - 2.5 * float(evidence[~inside].mean()), 0, 1)
         filled = np.clip(1.5 * float(evidence[inside].mean()), 0, 1)
@@ -91,7 +86,7 @@ def at_side(detector: ConceptDetector, side: str) -> ConceptDetector:
 
 
 def lab(rgb: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
-    """Converts colours from sRGB (values between 0 and 1, channels last) to CIELAB for the illuminant D65 (IEC 61966-2-1)."""
+    """Converts sRGB (between 0 and 1, channels last) to CIELAB for the illuminant D65 (IEC 61966-2-1)."""
     linear = np.where(rgb > 0.04045, ((rgb + 0.055) / 1.055) ** 2.4, rgb / 12.92)
     matrix = np.array([[0.4124, 0.3576, 0.1805], [0.2126, 0.7152, 0.0722], [0.0193, 0.1192, 0.9505]])
     xyz = linear @ (matrix / matrix.sum(axis=1, keepdims=True)).T

@@ -7,8 +7,8 @@ from typing import Any, ClassVar, Literal
 from openmaia.core.components import Site, TargetComponent, TargetConfig
 from openmaia.core.units import TargetInfo, Unit
 
+# The family whose units are classes.
 CLASSIFIERS = "biased"
-"""The family whose units are classes."""
 
 
 @dataclass
@@ -30,7 +30,6 @@ class ClosedForms(TargetComponent):
 
     @classmethod
     def build(cls, config: ClosedFormConfig, site: Site) -> Any:
-        """Returns a `ClosedFormTarget` or, for the family of classifiers, `ClosedFormClasses`."""
         if config.family == CLASSIFIERS:
             from openmaia.offline.closed_form.classes import ClosedFormClasses
 

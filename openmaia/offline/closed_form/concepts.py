@@ -1,9 +1,7 @@
-"""The concepts that activate closed-form units (synthetic units), each with its detector.
+"""The concepts that activate closed-form units, each with its detector.
 
-`ConceptTable.inside` holds those for which the vocabulary of the scripted experimenter has a word. `ConceptTable.outside` holds
-those for which it has neither a word nor a more general word, so that the right answer is to abstain. For each of CONCEPTS,
-at least one packaged image of the explore split, the half that agents see, gives evidence of 0.5. Scenes are not among the
-concepts, because no detector in this package distinguishes sand from snow.
+For each of CONCEPTS, at least one packaged image of the explore split gives evidence of 0.5. Scenes are not among them,
+because no detector in this package distinguishes sand from snow.
 """
 
 from collections.abc import Mapping
@@ -12,12 +10,10 @@ from enum import StrEnum
 
 from openmaia.offline.closed_form import objects, textures
 from openmaia.offline.closed_form.colours import NAMED_COLOURS, ConceptDetector, at_side, hue, named, neutral
-from openmaia.offline.closed_form.shapes import NAMES, count, shape
+from openmaia.offline.closed_form.shapes import SHAPE_NAMES, count, shape
 
 
 class Sort(StrEnum):
-    """The category of a concept (a property of images)."""
-
     COLOUR = "colour"
     TEXTURE = "texture"
     SHAPE = "shape"
@@ -28,8 +24,6 @@ class Sort(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Concept:
-    """A property of images that a detector measures."""
-
     name: str
     sort: Sort
     detector: ConceptDetector
@@ -37,18 +31,15 @@ class Concept:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConceptTable:
-    """Concepts by name, in two groups: those that the scripted experimenter can name, and those that it cannot name.
-
-    The scripted experimenter is an agent without a language model. It names concepts with a fixed vocabulary.
-    """
+    """Concepts by name."""
 
     inside: Mapping[str, Concept]
-    """The concepts for which the vocabulary has a word."""
+    """Those for which the offline vocabulary has a word."""
     outside: Mapping[str, Concept]
-    """The concepts for which the vocabulary has neither a word nor a more general word."""
+    """Those for which it has neither a word nor a more general word, so that the right answer is to abstain."""
 
 
-COLOURS: Mapping[str, ConceptDetector] = {
+_COLOURS: Mapping[str, ConceptDetector] = {
     "red": hue(0, 14),
     "orange": hue(29, 12, value=(0.65, 1)),
     "yellow": hue(53, 11),
@@ -66,7 +57,7 @@ COLOURS: Mapping[str, ConceptDetector] = {
 }
 OUTSIDE_COLOURS = ("turquoise", "maroon", "navy")
 
-TEXTURES: Mapping[str, ConceptDetector] = {
+_TEXTURES: Mapping[str, ConceptDetector] = {
     "horizontal stripes": textures.stripes("horizontal"),
     "vertical stripes": textures.stripes("vertical"),
     "diagonal stripes": textures.stripes("diagonal"),
@@ -87,12 +78,11 @@ _ON_SIDES = {
 
 
 def _concepts(colours: Mapping[str, ConceptDetector]) -> ConceptTable:
-    """Returns all concepts, with these detectors of colours."""
     inside = (
         *(_concept(name, Sort.COLOUR, colours[name]) for name in colours if name not in OUTSIDE_COLOURS),
-        *(_concept(name, Sort.TEXTURE, detector) for name, detector in TEXTURES.items()),
-        *(_concept(name, Sort.SHAPE, shape(name)) for name in (*NAMES, "bar")),
-        *(_concept(name, Sort.THING, objects.thing(classes)) for name, classes in objects.INSIDE.items()),
+        *(_concept(name, Sort.TEXTURE, detector) for name, detector in _TEXTURES.items()),
+        *(_concept(name, Sort.SHAPE, shape(name)) for name in (*SHAPE_NAMES, "bar")),
+        *(_concept(name, Sort.THING, objects.thing(classes)) for name, classes in objects.INSIDE_CLASSES.items()),
     )
     outside = (
         *(_concept(name, Sort.COLOUR, colours[name]) for name in OUTSIDE_COLOURS),
@@ -103,7 +93,7 @@ def _concepts(colours: Mapping[str, ConceptDetector]) -> ConceptTable:
         ),
         _concept("two separate figures", Sort.COUNT, count(2, 2)),
         _concept("three or four separate figures", Sort.COUNT, count(3, 4)),
-        *(_concept(name, Sort.THING, objects.thing(classes)) for name, classes in objects.OUTSIDE.items()),
+        *(_concept(name, Sort.THING, objects.thing(classes)) for name, classes in objects.OUTSIDE_CLASSES.items()),
     )
     return ConceptTable(inside={each.name: each for each in inside}, outside={each.name: each for each in outside})
 
@@ -112,11 +102,11 @@ def _concept(name: str, sort: Sort, detector: ConceptDetector) -> Concept:
     return Concept(name=name, sort=sort, detector=detector)
 
 
-CONCEPTS = _concepts(COLOURS)
-"""The concepts of all closed-form units but the held-out ones (for measurements only). Colours are ranges of hue."""
+CONCEPTS = _concepts(_COLOURS)
+"""Those of all units but the held-out ones. Colours are ranges of hue."""
 HELD_OUT_CONCEPTS = _concepts({name: named(name) for name in NAMED_COLOURS})
-"""The concepts of the held-out units: those of CONCEPTS with another palette, the colours of a survey."""
+"""Those of the held-out units: the same with the colours of a survey."""
 INSIDE, OUTSIDE = CONCEPTS.inside, CONCEPTS.outside
 
 WIDER: Mapping[str, tuple[str, ...]] = {"rings": ("circle",)}
-"""General concepts, each with its special cases. No unit combines a general concept with its special case."""
+"""General concepts with their special cases. No unit combines the two."""

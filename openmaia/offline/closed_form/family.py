@@ -1,12 +1,11 @@
-"""Families of closed-form units, whose activations are formulas: `small` for tests, `development` and `held_out`.
+"""Families of closed-form units: `small` for tests, `development` and `held_out`.
 
-The last two are disjoint sets of units. The scripted experimenter may be tuned on `development`; `held_out` is only for
-measurements. The truth of a unit is what activates it: a single concept (mode `mono`), any of two concepts (`or`), or
-two concepts together (`and`). A hash decides the set of a unit. In the modes `or` and `and` it is a hash of the truth,
-so that the sets share no truth. In the mode `mono` there are too few concepts for that. Each concept has several
-variants there (with another pooling, exponent and leak, see `ClosedForm`), and these are divided between the sets. In
-each mode, a third of the units has a truth for which the experimenter's vocabulary has no word. About half of the held-out
-units respond to an object, alone or with another concept, and their colours are defined by another palette.
+The last two are disjoint. The scripted experimenter may be tuned on `development`; `held_out` is only for measurements.
+The truth of a unit is a single concept (mode `mono`), any of two (`or`), or two together (`and`). In `or` and `and` a
+hash of the truth decides the set of a unit, so that the sets share no truth. In `mono` there are too few concepts for
+that: each has several variants (with another pooling, exponent and leak, see `ClosedForm`), which are divided between
+the sets. In each mode, a third of the units has a truth for which the offline vocabulary has no word. About half of the
+held-out units respond to an object, alone or with another concept.
 """
 
 import hashlib
@@ -31,38 +30,35 @@ from openmaia.offline.closed_form.unit import ClosedForm, Leak, Slot
 UnitSet = Literal["development", "held_out"]
 UnitMode = Literal["mono", "or", "and"]
 ConceptSlots = tuple[tuple[Concept, ...], ...]
-"""The truth of a unit, that is, what activates it. A slot holds concepts that must occur together. There is one slot in
-the modes `mono` and `and`. There are two in the mode `or`, and each of them alone activates the unit."""
+"""The truth of a unit. The concepts of a slot must occur together, and each slot alone activates the unit. There are
+two slots in the mode `or`, otherwise one."""
 
-MODES: tuple[UnitMode, ...] = ("mono", "or", "and")
+_MODES: tuple[UnitMode, ...] = ("mono", "or", "and")
+# Units with the same single concept and other parameters.
 VARIANTS = 4
-"""Number of variants (units with other parameters) of each single concept."""
-SETS = "openmaia closed form 1"
-"""Part of the hash that decides the set of a unit (`development` or `held_out`)."""
+# Part of the hash that decides the set of a unit.
+_SETS = "openmaia closed form 1"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnitSetDesign:
-    """How the units of one set, `development` or `held_out`, are selected.
-
-    The fields call what activates a unit its truth.
-    """
+    """How the units of one set are selected."""
 
     edition: str
     """Part of the hashes that draw the units and their parameters. A new edition gives other units."""
     concepts: ConceptTable
     counts: Mapping[UnitMode, tuple[int, int]]
-    """Number of units in each mode: with a truth inside of the experimenter's vocabulary, and outside of it."""
+    """Number of units inside and outside of the vocabulary, by mode."""
     objects: float = 0.0
     """Share of the units of each mode, inside and outside of the vocabulary, that is reserved for truths with an
-    object. These units come first. The others are drawn from all remaining truths, so that the share of units with an
-    object may be larger. It is smaller if there are too few such truths."""
+    object. The others are drawn from all remaining truths, so that the share may be larger. It is smaller if there are
+    too few such truths."""
     has_grounds: bool = False
-    """Whether objects on a background of one colour are also among the pairs of concepts inside of the vocabulary."""
+    """Whether objects on a background of one colour are among the pairs inside of the vocabulary."""
 
 
 DESIGNS: Mapping[UnitSet, UnitSetDesign] = {
-    "development": UnitSetDesign(edition=SETS, concepts=CONCEPTS, counts=dict.fromkeys(MODES, (14, 7))),
+    "development": UnitSetDesign(edition=_SETS, concepts=CONCEPTS, counts=dict.fromkeys(_MODES, (14, 7))),
     "held_out": UnitSetDesign(
         edition="openmaia closed form held out 2",
         concepts=HELD_OUT_CONCEPTS,
@@ -74,13 +70,7 @@ DESIGNS: Mapping[UnitSet, UnitSetDesign] = {
 
 
 def layers(family: str) -> Mapping[str, tuple[ClosedForm, ...]]:
-    """Returns the units of a family, a set of units whose activations are formulas, by mode.
-
-    The mode says what activates a unit: a single concept (`mono`), any of two concepts (`or`), or two concepts together
-    (`and`). The target has one layer for each mode.
-
-    Args:
-        family: `small`, `development` or `held_out`.
+    """Returns the units of a family by mode. The target has one layer for each mode.
 
     Raises:
         UsageError: The family is unknown.
@@ -89,24 +79,18 @@ def layers(family: str) -> Mapping[str, tuple[ClosedForm, ...]]:
         case "small":
             return SMALL
         case "development" | "held_out":
-            return {mode: units(family, mode) for mode in MODES}
+            return {mode: units(family, mode) for mode in _MODES}
         case _:
             raise UsageError(f"target.family={family!r} is not known; expected small, development, held_out or biased")
 
 
 def units(family: UnitSet, mode: UnitMode, counts: tuple[int, int] | None = None) -> tuple[ClosedForm, ...]:
-    """Returns those units of a family, a set of units whose activations are formulas, that have the given mode.
+    """Returns the units of a family and mode: those inside of the vocabulary, then those outside.
 
-    The units form two groups. The vocabulary of the scripted experimenter has words for what activates the units of the
-    first group, but not for what activates the units of the second group. Each group begins with units that respond to
-    an object. `UnitSetDesign.objects` defines their share. Apart from this, the order is pseudo-random: units are
-    sorted by a hash.
+    Each group begins with the units that respond to an object. Apart from this, units are sorted by a hash.
 
     Args:
-        family: The family.
-        mode: What activates the units: one concept (`mono`), any of two (`or`), or two together (`and`).
-        counts: The maximum numbers of units in the first and in the second group. None selects the numbers that the
-            design of the family defines.
+        counts: The maximum number of units in each group. None selects those of the family's design.
     """
     design = DESIGNS[family]
     chosen: list[ClosedForm] = []
@@ -122,35 +106,22 @@ def units(family: UnitSet, mode: UnitMode, counts: tuple[int, int] | None = None
 
 
 def edition(family: str) -> str:
-    """Returns the name of the version of a family (a set of units whose activations are formulas).
-
-    It is part of the digest of the target, so that the targets of two versions have different digests.
-    """
-    return next((design.edition for name, design in DESIGNS.items() if name == family), SETS)
+    """Returns what distinguishes versions of a family in the digest of the target."""
+    return next((design.edition for name, design in DESIGNS.items() if name == family), _SETS)
 
 
 def hashed(edition: str, *key: str) -> bytes:
-    """Returns a SHA-256 digest from which pseudo-random choices are derived.
-
-    Args:
-        edition: The name of a version of the units. Another version gives other digests.
-        key: The parts of a text that identifies the choice.
-    """
+    """Returns the SHA-256 digest from which the pseudo-random choice that `key` identifies is derived."""
     return hashlib.sha256("\x00".join((edition, *key)).encode()).digest()
 
 
 def share(edition: str, *key: str) -> float:
-    """Returns a pseudo-random number, uniformly distributed between 0 and 1. Equal arguments give the same number.
-
-    Args:
-        edition: The name of a version of the units. Another version gives other numbers.
-        key: The parts of a text that identifies the choice for which the number is used.
-    """
+    """Returns a pseudo-random number, uniformly distributed between 0 and 1. Equal arguments give the same number."""
     return int.from_bytes(hashed(edition, *key)[:6]) / 2**48
 
 
 def _at_most_twice(keys: Sequence[tuple[ConceptSlots, int]]) -> list[tuple[ConceptSlots, int]]:
-    """Returns the keys (truth, variant) in their order, but only the first two of each truth."""
+    # The first two variants of each truth.
     counts = Counter[tuple[str, ...]]()
     kept: list[tuple[ConceptSlots, int]] = []
     for truth, variant in keys:
@@ -163,7 +134,6 @@ def _at_most_twice(keys: Sequence[tuple[ConceptSlots, int]]) -> list[tuple[Conce
 def _with_objects(
     keys: Sequence[tuple[ConceptSlots, int]], count: int, objects: float
 ) -> list[tuple[ConceptSlots, int]]:
-    """Returns the first keys, so many of them with an object as the share `objects` of `count` says, if there are so many."""
     having = [key for key in keys if any(concept.sort is Sort.THING for slot in key[0] for concept in slot)]
     first = having[: round(objects * count)]
     rest = [key for key in keys if key not in first]
@@ -181,12 +151,8 @@ def _truths(mode: UnitMode, concepts: Sequence[Concept], design: UnitSetDesign) 
 
 
 def _pairs(concepts: Sequence[Concept], design: UnitSetDesign) -> Iterator[tuple[Concept, ...]]:
-    """Returns the pairs of concepts for the mode `and`.
-
-    Of concepts inside of the vocabulary, a pair is a colour and a texture or shape and, if the design says so, a common
-    background colour and an object. Outside of it, a pair is a common background colour and an object, a number of
-    figures, or a colour at a side of the image.
-    """
+    # Inside of the vocabulary: a colour and a texture or shape, and a common background and an object if the design
+    # says so. Outside: a common background and an object, a number of figures, or a colour at a side.
     colours = [concept for concept in concepts if concept.sort is Sort.COLOUR]
     carriers = [concept for concept in concepts if concept.sort in (Sort.TEXTURE, Sort.SHAPE)]
     grounds = [design.concepts.inside[name] for name in ("white", "grey", "black", "green")]
@@ -209,7 +175,7 @@ def _key(mode: UnitMode, truth: ConceptSlots, variant: int) -> tuple[str, ...]:
 
 
 def _set_of(mode: UnitMode, truth: ConceptSlots, variant: int) -> UnitSet:
-    return "development" if share(SETS, "set", *_key(mode, truth, variant)) < 0.25 else "held_out"
+    return "development" if share(_SETS, "set", *_key(mode, truth, variant)) < 0.25 else "held_out"
 
 
 def _unit(design: UnitSetDesign, mode: UnitMode, truth: ConceptSlots, variant: int) -> ClosedForm:
@@ -235,6 +201,7 @@ def _exact(*slots: tuple[str, ...]) -> ClosedForm:
     return ClosedForm(slots=tuple(Slot(concepts=tuple(INSIDE[name] for name in slot)) for slot in slots))
 
 
+# For tests and for a first look.
 SMALL: Mapping[str, tuple[ClosedForm, ...]] = {
     "mono": tuple(
         _exact((name,)) for name in ("red", "green", "blue", "horizontal stripes", "vertical stripes", "circle")
@@ -246,4 +213,3 @@ SMALL: Mapping[str, tuple[ClosedForm, ...]] = {
     ),
     "and": (_exact(("red", "circle")), _exact(("blue", "horizontal stripes")), _exact(("green", "square"))),
 }
-"""Twelve units without noise, for tests and for a first look."""

@@ -1,8 +1,7 @@
-"""Detectors of objects, from the class outputs of EfficientNet-Lite1, which the project uses for nothing else.
+"""Detectors of objects, from the class outputs of EfficientNet-Lite1.
 
-The scripted experimenter uses EfficientNet-Lite2, and the target of the demo is EfficientNet-Lite0. The table of words
-and ImageNet classes in this module is independent of the experimenter's table. It holds only words for which ImageNet
-has classes.
+The project uses this network for nothing else: the scripted experimenter sees with EfficientNet-Lite2, and the target
+of the demo is EfficientNet-Lite0. This table of ImageNet classes is independent of the experimenter's.
 """
 
 from functools import cache
@@ -13,11 +12,11 @@ import numpy.typing as npt
 from PIL import Image
 
 from openmaia.offline.closed_form.colours import ConceptDetector
-from openmaia.offline.closed_form.view import GRID, DetectorInput, EvidenceMap
+from openmaia.offline.closed_form.view import GRID_SIDE, DetectorInput, EvidenceMap
 
-NETWORK = "efficientnet_lite1"
+_NETWORK = "efficientnet_lite1"
 
-INSIDE = {
+INSIDE_CLASSES = {
     "bird": "7-24,80-100,127-146",
     "hoofed animal": "339-343,345-355",
     "carnivore": "151-299,356-362",
@@ -28,20 +27,26 @@ INSIDE = {
     "802-803,817,820,829,847,864,866-867,870,874",
     "tool": "477,491,512,549,587,596,600,623,677,726,740,783-784,792",
 }
-"""Words of the vocabulary with the indices of their ImageNet classes. A word is listed if the mean probability of its
-classes on collages of it (5 seeds, 6 backgrounds) is at least 0.25, because an experimenter cannot find a concept that
-the detector does not recognise in generated images. In addition, none of its special cases or more general words is
-listed. The list was fixed before any experimenter was run."""
+"""Words of the vocabulary with their ImageNet classes. A word is listed if the mean probability of its classes on
+collages of it (5 seeds, 6 backgrounds) is at least 0.25, because an experimenter cannot find a concept that the
+detector does not recognise in generated images, and if none of its special cases or more general words is listed. The
+list was fixed before any experimenter was run."""
 
-OUTSIDE = {"mushroom": "991-997", "crab": "118-121", "snail": "113-114", "insect": "300-326", "camera": "732,759"}
-"""Objects, with their ImageNet classes, for which the vocabulary has neither a word nor a more general word."""
+OUTSIDE_CLASSES = {
+    "mushroom": "991-997",
+    "crab": "118-121",
+    "snail": "113-114",
+    "insect": "300-326",
+    "camera": "732,759",
+}
+"""Objects for which the vocabulary has neither a word nor a more general word."""
 
 
 def thing(classes: str) -> ConceptDetector:
-    """Returns a detector of a group of ImageNet classes, given by their indices, such as "7-24,80-100".
+    """Returns a detector of a group of ImageNet classes, such as "7-24,80-100".
 
-    The detector returns a map of the evidence for these classes. The map is the class activation map (Zhou et al. 2016)
-    of the most probable of the classes, scaled to a maximum of 1 and multiplied by the total probability of the classes.
+    The evidence is the class activation map (Zhou et al. 2016) of the most probable of the classes, scaled to a maximum
+    of 1 and multiplied by the total probability of the classes.
     """
     indices = _indices(classes)
 
@@ -51,14 +56,14 @@ def thing(classes: str) -> ConceptDetector:
         strongest = indices[int(probabilities[indices].argmax())]
         there = np.maximum(np.tensordot(_weights()[strongest], features, axes=1), 0)
         place = there / there.max() if there.max() > 0 else np.ones_like(there)
-        resized = Image.fromarray(place.astype(np.float32)).resize((GRID, GRID), Image.Resampling.BILINEAR)
+        resized = Image.fromarray(place.astype(np.float32)).resize((GRID_SIDE, GRID_SIDE), Image.Resampling.BILINEAR)
         return (np.asarray(resized) * evidence).astype(np.float32)
 
     return detect
 
 
 def strongest_logit(image: DetectorInput, classes: str) -> float:
-    """Returns the highest logit of EfficientNet-Lite1 among ImageNet classes with indices such as "7-24,80-100".
+    """Returns the highest logit among ImageNet classes, such as "7-24,80-100".
 
     Unlike a probability, it does not fall if there are other objects.
     """
@@ -72,8 +77,8 @@ def _indices(classes: str) -> npt.NDArray[np.int64]:
 
 
 def _outputs(image: DetectorInput) -> tuple[npt.NDArray[np.float32], ...]:
-    """Returns class probabilities (1000,), last feature maps (channels, h, w) and logits (1000,), cached per image."""
-    if NETWORK not in image.memo:
+    # Class probabilities (1000,), last feature maps (channels, h, w) and logits (1000,).
+    if _NETWORK not in image.memo:
         import torch
 
         network = _network()
@@ -81,8 +86,8 @@ def _outputs(image: DetectorInput) -> tuple[npt.NDArray[np.float32], ...]:
         with torch.inference_mode():
             features = network.module.extract_features(network.preprocess.tensor(view)[None])
             logits = network.module._fc(features.mean(dim=(2, 3)))
-        image.memo[NETWORK] = (logits.softmax(dim=1)[0].numpy(), features[0].numpy(), logits[0].numpy())
-    return image.memo[NETWORK]
+        image.memo[_NETWORK] = (logits.softmax(dim=1)[0].numpy(), features[0].numpy(), logits[0].numpy())
+    return image.memo[_NETWORK]
 
 
 @cache
@@ -92,7 +97,7 @@ def _network() -> Any:
     from openmaia.models.targets.networks import load
 
     torch.set_num_threads(1)
-    return load(NETWORK)
+    return load(_NETWORK)
 
 
 @cache

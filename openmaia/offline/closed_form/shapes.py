@@ -6,10 +6,18 @@ import numpy as np
 from PIL import Image, ImageDraw
 
 from openmaia.offline.closed_form.colours import ConceptDetector
-from openmaia.offline.closed_form.view import GRID, SIDE, DetectorInput, EvidenceMap, ForegroundRegion, PixelMask, cells
+from openmaia.offline.closed_form.view import (
+    GRID_SIDE,
+    STATISTICS_SIDE,
+    DetectorInput,
+    EvidenceMap,
+    ForegroundRegion,
+    PixelMask,
+    cells,
+)
 
 TEMPLATE = 48
-NAMES = ("circle", "square", "triangle", "star", "cross")
+SHAPE_NAMES = ("circle", "square", "triangle", "star", "cross")
 
 
 def shape(name: str) -> ConceptDetector:
@@ -20,7 +28,7 @@ def shape(name: str) -> ConceptDetector:
     """
 
     def detect(image: DetectorInput) -> EvidenceMap:
-        evidence = np.zeros((GRID, GRID), dtype=np.float32)
+        evidence = np.zeros((GRID_SIDE, GRID_SIDE), dtype=np.float32)
         for region in image.regions:
             fit = _bar(region) if name == "bar" else _fit(region, name)
             if fit > 0:
@@ -34,15 +42,13 @@ def shape(name: str) -> ConceptDetector:
 def count(low: int, high: int) -> ConceptDetector:
     """Returns a detector of images in which `low` to `high` separate regions stand out from an even background.
 
-    Tiny regions are not counted. The detector divides the image into a grid of cells, and returns the evidence in each
-    cell. It is 0 in all cells if the number of regions is not in the range. Otherwise, it is the share of the cell that
-    a single region covers (the largest of these shares).
+    Tiny regions are not counted. The evidence in a cell is the largest share of it that a single region covers.
     """
 
     def detect(image: DetectorInput) -> EvidenceMap:
-        masks = [region.mask for region in image.regions if region.mask.sum() > 0.006 * SIDE**2]
+        masks = [region.mask for region in image.regions if region.mask.sum() > 0.006 * STATISTICS_SIDE**2]
         if not low <= len(masks) <= high:
-            return np.zeros((GRID, GRID), dtype=np.float32)
+            return np.zeros((GRID_SIDE, GRID_SIDE), dtype=np.float32)
         return np.max([cells(mask) for mask in masks], axis=0)
 
     return detect
@@ -50,7 +56,7 @@ def count(low: int, high: int) -> ConceptDetector:
 
 @cache
 def template(name: str) -> PixelMask:
-    """Returns a mask (TEMPLATE, TEMPLATE) of the figure `name`, such as "circle", which touches all four sides."""
+    """Returns a mask (TEMPLATE, TEMPLATE) that touches all four sides."""
     image = Image.new("L", (TEMPLATE, TEMPLATE), 0)
     draw, last, third = ImageDraw.Draw(image), TEMPLATE - 1, TEMPLATE // 3
     match name:
@@ -74,16 +80,16 @@ def template(name: str) -> PixelMask:
 
 def _fit(region: ForegroundRegion, name: str) -> float:
     height, width = region.cut.shape
-    if min(height, width) < SIDE // 8 or max(height, width) > 1.3 * min(height, width):
+    if min(height, width) < STATISTICS_SIDE // 8 or max(height, width) > 1.3 * min(height, width):
         return 0.0
     mask = np.asarray(Image.fromarray(region.cut).convert("L").resize((TEMPLATE, TEMPLATE))) > 127
-    scores = {other: _iou(mask, template(other)) for other in NAMES}
+    scores = {other: _iou(mask, template(other)) for other in SHAPE_NAMES}
     return float(np.clip((scores[name] - 0.72) / 0.16, 0, 1)) if scores[name] == max(scores.values()) else 0.0
 
 
 def _bar(region: ForegroundRegion) -> float:
     height, width = region.cut.shape
-    if width < SIDE // 4 or region.box[1] == 0 or region.box[3] == SIDE:
+    if width < STATISTICS_SIDE // 4 or region.box[1] == 0 or region.box[3] == STATISTICS_SIDE:
         return 0.0  # a region that is cut off by the border is a stripe
     filled = float(region.cut.mean())
     return float(np.clip((filled - 0.8) / 0.12, 0, 1) * np.clip(width / height - 2, 0, 1))

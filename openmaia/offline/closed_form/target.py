@@ -1,4 +1,4 @@
-"""A target of closed-form units with the same interface as a network."""
+"""A target of closed-form units."""
 
 import hashlib
 from collections.abc import Mapping, Sequence
@@ -15,28 +15,24 @@ from openmaia.core.units import TargetInfo
 from openmaia.models.targets.responses import Response, maxima, rounded
 from openmaia.offline.closed_form.family import edition, layers
 from openmaia.offline.closed_form.unit import ClosedForm, EvidenceLookup
-from openmaia.offline.closed_form.view import SIZE, DetectorInput, resized
+from openmaia.offline.closed_form.view import INPUT_SIDE, DetectorInput, resized
 
 if TYPE_CHECKING:
     import torch
 
-CACHED_IMAGES = 1000
-"""Number of images whose evidence maps are cached. In a run, all units are measured on the same images of the
-scripted experimenter's first experiment, the screening."""
+# All units are measured on the same images of the experimenter's screening.
+_CACHED_IMAGES = 1000
 
 
 class ClosedFormTarget:
-    """A target (network under study) whose units are formulas over the pixels.
+    """A target whose units are formulas over the pixels.
 
     Args:
-        name: The name of the target.
-        family: The name of a predefined set of units, such as `small` (see `family.layers`).
         shuffled: Whether to replace every image by an unrelated one, as a control.
-        units: The units by layer. None selects those of the family.
+        units: By layer. None selects those of the family.
     """
 
     batch = 1
-    """Number of images that `responses` takes best."""
 
     def __init__(
         self,
@@ -48,33 +44,26 @@ class ClosedFormTarget:
     ):
         self._name, self._family, self._shuffled = name, family, shuffled
         self.units = units or layers(family)
-        self._lookups: LRUCache[str, EvidenceLookup] = LRUCache(CACHED_IMAGES)
+        self._lookups: LRUCache[str, EvidenceLookup] = LRUCache(_CACHED_IMAGES)
 
     def info(self) -> TargetInfo:
-        """Returns the name, the layers, a digest and the input size of the target.
-
-        In the predefined families there are three layers. Their units respond to a single concept (`mono`), to either
-        of two concepts (`or`), or to two concepts together (`and`).
-        """
         truths = {layer: [(unit.key, unit.truth) for unit in units] for layer, units in self.units.items()}
         digest = hashlib.sha256(f"{edition(self._family)} {self._family} {truths}".encode()).hexdigest()
         counts = {layer: len(units) for layer, units in self.units.items()}
-        return TargetInfo(name=self._name, layers=counts, digest=digest, input_size=(SIZE, SIZE))
+        return TargetInfo(name=self._name, layers=counts, digest=digest, input_size=(INPUT_SIDE, INPUT_SIDE))
 
     def probe(self, probes: Sequence[Probe]) -> list[UnitActivation]:
-        """Returns the activation of each probe's unit on its image: the maximum of the activation map, and the map."""
         return [self._activation(probe) for probe in probes]
 
     def respond(self, probes: Sequence[LayerProbe]) -> list[npt.NDArray[np.float64]]:
-        """Returns the activations of all units of a layer for each probe, shape (units,)."""
         return [maxima(self._layer(probe.layer, probe.image)) for probe in probes]
 
     def view(self, pixels: Pixels) -> tuple[Pixels, ViewBox]:
-        """Returns the image unchanged, because the units' noise depends on its digest, and a box that covers all of it."""
+        """Returns the image unchanged, because the units' noise depends on its digest."""
         return pixels, whole(pixels)
 
     def responses(self, views: Sequence[Pixels]) -> "dict[str, torch.Tensor]":
-        """Returns the activation maps of all units on images, shape (images, units, h, w), by layer."""
+        """Returns activation maps, shape (images, units, h, w), by layer."""
         # Here, because processes that only probe the target need no PyTorch.
         import torch
 
@@ -93,7 +82,7 @@ class ClosedFormTarget:
         return UnitActivation(value=rounded(activations.max()), map=activations, box=whole(probe.image.pixels))
 
     def _lookup(self, image: EncodedImage) -> EvidenceLookup:
-        """Returns a function from concepts to their evidence maps in an image. Each map is computed once, on demand."""
+        # Each map is computed once, on demand.
         key = image.digest
         if key not in self._lookups:
             view = DetectorInput(_substitute(key) if self._shuffled else resized(image.pixels))
@@ -102,10 +91,10 @@ class ClosedFormTarget:
 
 
 def _substitute(digest: str) -> Pixels:
-    """Returns an image that depends only on a digest: a shape or stripes in two random colours."""
+    # A shape or stripes in two random colours.
     random = np.random.default_rng(int(digest[:16], 16))
     ground, ink = random.integers(0, 256, (2, 3))
-    rows, columns = np.mgrid[:SIZE, :SIZE]
+    rows, columns = np.mgrid[:INPUT_SIDE, :INPUT_SIDE]
     centre, radius = random.integers(70, 154, 2), random.integers(25, 60)
     masks = (
         (rows // 12) % 2 == 0,

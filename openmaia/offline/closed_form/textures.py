@@ -11,18 +11,18 @@ import numpy.typing as npt
 from scipy import ndimage
 
 from openmaia.offline.closed_form.colours import ConceptDetector
-from openmaia.offline.closed_form.view import CELL, GRID, SIDE, DetectorInput, EvidenceMap, everywhere
+from openmaia.offline.closed_form.view import CELL, GRID_SIDE, STATISTICS_SIDE, DetectorInput, EvidenceMap, everywhere
 
-WINDOW = SIDE // 2
-STARTS = (0, WINDOW // 2, WINDOW)
-"""First row or column of the windows in which patterns are detected, in both directions."""
+_WINDOW = STATISTICS_SIDE // 2
+# First row or column of the windows, in both directions.
+STARTS = (0, _WINDOW // 2, _WINDOW)
 
 Windows = npt.NDArray[np.float32]
-"""Grey windows of an image, shape (n, WINDOW, WINDOW)."""
+"""Shape (n, _WINDOW, _WINDOW)."""
 
 
 def stripes(direction: str) -> ConceptDetector:
-    """Returns a detector of stripes in a direction: horizontal, vertical or diagonal (both diagonals)."""
+    """Returns a detector of horizontal, vertical or diagonal stripes (both diagonals)."""
 
     def detect(image: DetectorInput) -> EvidenceMap:
         if direction == "diagonal":
@@ -33,13 +33,8 @@ def stripes(direction: str) -> ConceptDetector:
 
 
 def _striped(windows: Windows, axis: int) -> EvidenceMap:
-    """Returns the evidence for stripes.
-
-    Args:
-        windows: Shape (n, WINDOW, WINDOW).
-        axis: The axis that is averaged to get the profile across the stripes: 1 for vertical stripes, 2 for horizontal
-            ones. 0 means the same as 1 and is used for sheared windows.
-    """
+    # `axis` is averaged to get the profile across the stripes: 1 for vertical ones, 2 for horizontal ones, 0 for
+    # sheared windows.
     profile = windows.mean(axis=axis or 1)
     share = profile.var(axis=1) / (windows.var(axis=(1, 2)) + 1e-6)
     return _spread(_step(share, 0.55, 0.85) * _contrast(windows) * _repeats(profile))
@@ -48,8 +43,7 @@ def _striped(windows: Windows, axis: int) -> EvidenceMap:
 def grid(image: DetectorInput) -> EvidenceMap:
     """Detects a grid of thin lines.
 
-    The row means and the column means of a window (a quarter of the image) must each explain a part of its variance,
-    and together most of it.
+    Row means and column means of a window must each explain a part of its variance, and together most of it.
     """
     windows = _windows(image.grey)
     total = windows.var(axis=(1, 2)) + 1e-6
@@ -61,8 +55,8 @@ def grid(image: DetectorInput) -> EvidenceMap:
 
 def checkerboard(image: DetectorInput) -> EvidenceMap:
     """Detects a checkerboard: one singular value dominates, and row and column means explain little of the variance."""
-    halved = image.grey.reshape(SIDE // 2, 2, SIDE // 2, 2).mean(axis=(1, 3))
-    windows = _windows(halved, WINDOW // 2)
+    halved = image.grey.reshape(STATISTICS_SIDE // 2, 2, STATISTICS_SIDE // 2, 2).mean(axis=(1, 3))
+    windows = _windows(halved, _WINDOW // 2)
     centred = windows - windows.mean(axis=(1, 2), keepdims=True)
     total = (centred**2).sum(axis=(1, 2)) + 1e-6
     additive = (windows.mean(axis=2).var(axis=1) + windows.mean(axis=1).var(axis=1)) / (total / windows[0].size)
@@ -86,10 +80,10 @@ def rings(image: DetectorInput) -> EvidenceMap:
     Most of the variance must be explained by the distance from a centre, and the mean values at increasing distances
     must rise and fall repeatedly.
     """
-    rows, columns = np.mgrid[:SIDE, :SIDE]
+    rows, columns = np.mgrid[:STATISTICS_SIDE, :STATISTICS_SIDE]
     top, left = _centre(image.grey)
     radius = np.hypot(rows - top, columns - left).astype(np.int64)
-    inside = radius < SIDE // 2
+    inside = radius < STATISTICS_SIDE // 2
     values, groups = image.grey[inside], radius[inside]
     sizes = np.bincount(groups)
     profile = np.bincount(groups, values) / np.maximum(sizes, 1)
@@ -100,16 +94,14 @@ def rings(image: DetectorInput) -> EvidenceMap:
 
 
 def _centre(grey: EvidenceMap) -> tuple[float, float]:
-    """Returns the likely centre of rings, (row, column) in pixels, clipped to the middle half of the image.
-
-    It is the point nearest to the lines along all gradients, by least squares weighted by the squared gradients.
-    """
+    # The point nearest to the lines along all gradients, by least squares weighted by the squared gradients; it is
+    # clipped to the middle half of the image.
     down, right = np.gradient(ndimage.gaussian_filter(grey, 1.0))
     across = np.stack([-right.ravel(), down.ravel()])  # perpendicular to the gradient, (row, column)
-    rows, columns = np.mgrid[:SIDE, :SIDE]
+    rows, columns = np.mgrid[:STATISTICS_SIDE, :STATISTICS_SIDE]
     moment = across @ across.T + 1e-6 * np.eye(2)
     projected = across[0] * rows.ravel() + across[1] * columns.ravel()
-    top, left = np.clip(np.linalg.solve(moment, across @ projected), SIDE // 4, 3 * SIDE // 4)
+    top, left = np.clip(np.linalg.solve(moment, across @ projected), STATISTICS_SIDE // 4, 3 * STATISTICS_SIDE // 4)
     return float(top), float(left)
 
 
@@ -127,7 +119,7 @@ def _spots(grey: EvidenceMap, bright: bool) -> float:
     whole = [
         (rows, columns, labels[rows, columns] == index)
         for index, (rows, columns) in enumerate(ndimage.find_objects(labels), start=1)
-        if rows.start > 0 and columns.start > 0 and rows.stop < SIDE and columns.stop < SIDE
+        if rows.start > 0 and columns.start > 0 and rows.stop < STATISTICS_SIDE and columns.stop < STATISTICS_SIDE
     ]
     spots = [box for _, _, box in whole if box.sum() >= 9]
     if len(spots) < 5:
@@ -138,24 +130,25 @@ def _spots(grey: EvidenceMap, bright: bool) -> float:
     return float(np.clip((np.mean(round_) - 0.3) / 0.4, 0, 1)) * even
 
 
-def _windows(grey: EvidenceMap, side: int = WINDOW) -> Windows:
-    starts = [start * side // WINDOW for start in STARTS]
+def _windows(grey: EvidenceMap, side: int = _WINDOW) -> Windows:
+    starts = [start * side // _WINDOW for start in STARTS]
     return np.stack([grey[y : y + side, x : x + side] for y in starts for x in starts])
 
 
 def _sheared(grey: EvidenceMap) -> Windows:
-    """Returns windows that are sheared so that diagonals become columns."""
-    rows, columns = np.mgrid[:WINDOW, :WINDOW]
+    # Diagonals become columns.
+    rows, columns = np.mgrid[:_WINDOW, :_WINDOW]
     return np.stack(
-        [grey[y + rows, np.clip(x + WINDOW // 2 + columns - rows + 14, 0, SIDE - 1)] for y in STARTS for x in STARTS]
+        [
+            grey[y + rows, np.clip(x + _WINDOW // 2 + columns - rows + 14, 0, STATISTICS_SIDE - 1)]
+            for y in STARTS
+            for x in STARTS
+        ]
     )
 
 
 def _repeats(profile: npt.NDArray[np.floating]) -> npt.NDArray[np.float32]:
-    """Returns the evidence that profiles, shape (n, length), repeat; shape (n,).
-
-    It is 0 for up to two crossings of the middle between the lowest and the highest value, and 1 for five or more.
-    """
+    # 0 for up to two crossings of the middle between lowest and highest value, 1 for five or more.
     middle = (profile.max(axis=1) + profile.min(axis=1)) / 2
     above = profile > middle[:, None]
     crossings = (above[:, 1:] != above[:, :-1]).sum(axis=1)
@@ -171,9 +164,9 @@ def _step(values: npt.NDArray[np.floating] | np.floating, low: float, high: floa
 
 
 def _spread(evidence: npt.NDArray[np.float32]) -> EvidenceMap:
-    """Converts one value per window to a map. A cell gets the largest value of the windows that contain it."""
-    evidence_map = np.zeros((GRID, GRID), dtype=np.float32)
-    side = WINDOW // CELL
+    # A cell gets the largest value of the windows that contain it.
+    evidence_map = np.zeros((GRID_SIDE, GRID_SIDE), dtype=np.float32)
+    side = _WINDOW // CELL
     for number, value in enumerate(evidence):
         y, x = (STARTS[part] // CELL for part in divmod(number, len(STARTS)))
         part = evidence_map[y : y + side, x : x + side]

@@ -1,10 +1,7 @@
-"""A closed-form unit: a synthetic unit whose activation is a formula over the evidence for concepts in an image.
+"""A closed-form unit, whose activation is a formula over the evidence for concepts in an image.
 
-The truth of a unit is one or more slots. A slot holds the concepts that must occur together, and each slot alone
-activates the unit. Like the activations of networks, those of closed-form units are graded and noisy: evidence is
-raised to an exponent and scaled by a gain, the second slot has a slightly lower weight than the first, and a concept
-that is not part of the truth (the leak) adds to the activation. The noise depends on the digest of the image and on the
-unit's key. One part of it is proportional to the activation, and the other is additive.
+Like the activations of networks, those of closed-form units are graded and noisy. One part of the noise is proportional
+to the activation, the other is additive. It depends on the digest of the image and on the unit's key.
 """
 
 import hashlib
@@ -18,7 +15,6 @@ from openmaia.offline.closed_form.concepts import Concept
 from openmaia.offline.closed_form.view import EvidenceMap
 
 EvidenceLookup = Callable[[Concept], EvidenceMap]
-"""Returns the evidence map of a concept in one image."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,18 +26,10 @@ class Slot:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The names of the slot's concepts, which must occur together to activate the unit."""
         return tuple(concept.name for concept in self.concepts)
 
     def evidence(self, lookup: EvidenceLookup) -> EvidenceMap:
-        """Returns a map of the evidence that all concepts of the slot occur together in an image.
-
-        Its value in each cell is the smallest evidence for any of the concepts, multiplied by the weight of the slot.
-        If there are several concepts, the evidence map of each is first dilated by one cell.
-
-        Args:
-            lookup: Returns the evidence map of a concept, which tells where the image shows it.
-        """
+        """Returns the smallest evidence for any of the concepts in each cell, multiplied by the weight."""
         maps = [lookup(concept) for concept in self.concepts]
         if len(maps) > 1:
             # A figure and its background, or the colours of a pattern, lie in neighbouring cells, not in the same ones.
@@ -51,7 +39,7 @@ class Slot:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Leak:
-    """A concept that adds a little to a synthetic unit's activation. A correct description of the unit does not name it."""
+    """A concept that adds a little to the activation. A correct description does not name it."""
 
     concept: Concept
     weight: float
@@ -59,40 +47,32 @@ class Leak:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClosedForm:
-    """A synthetic unit whose activation map is computed from evidence maps, which tell where an image shows a concept.
+    """A unit whose activation map is computed from evidence maps.
 
-    A slot holds concepts that must occur together. In each cell of the map, only the slot with the strongest evidence
-    counts. This evidence is averaged over neighbouring cells (`pooling`) and raised to the power `exponent`. Then a
-    little evidence for another concept (`leak`) is added, noise is applied, and the result is multiplied by `gain`.
+    In each cell only the slot with the strongest evidence counts. This evidence is averaged over neighbouring cells
+    (`pooling`) and raised to the power `exponent`. Then the leak is added, noise is applied, and the result is
+    multiplied by `gain`.
     """
 
     slots: tuple[Slot, ...]
     pooling: int = 1
-    """Side of the square of cells over which an evidence map is averaged."""
+    """Side of the square of cells."""
     exponent: float = 1.0
     gain: float = 1.0
     noise: float = 0.0
-    """Standard deviation of the additive noise as a share of the gain; that of the proportional noise is three
-    times as large."""
+    """Standard deviation of the additive noise as a share of the gain; that of the proportional noise is three times as
+    large."""
     leak: Leak | None = None
     key: str = ""
-    """A text that seeds the noise together with the digest of the image."""
+    """Seeds the noise together with the digest of the image."""
 
     @property
     def truth(self) -> tuple[tuple[str, ...], ...]:
-        """What activates the unit: one or more slots, each given by the names of its concepts.
-
-        The concepts of a slot must occur together. Each slot alone activates the unit.
-        """
+        """The names of the concepts, by slot."""
         return tuple(slot.names for slot in self.slots)
 
     def respond(self, lookup: EvidenceLookup, digest: str) -> EvidenceMap:
-        """Returns the activation map for an image, shape (GRID, GRID), float32.
-
-        Args:
-            lookup: Returns the evidence map of a concept in the image.
-            digest: The digest of the image, which seeds the noise.
-        """
+        """Returns the activation map, shape (GRID_SIDE, GRID_SIDE), float32. `digest` is that of the image."""
         evidence = np.max([slot.evidence(lookup) for slot in self.slots], axis=0)
         if self.pooling > 1:
             evidence = ndimage.uniform_filter(evidence, self.pooling, mode="nearest")

@@ -11,58 +11,56 @@ from scipy import ndimage
 
 from openmaia.core.images import Pixels
 
-SIZE = 224
-"""Side of the detectors' input in pixels."""
-GRID = 14
-"""Number of cells per side of an evidence map."""
-SIDE = 112
-"""Side in pixels of the image from which statistics are computed."""
-CELL = SIDE // GRID
+INPUT_SIDE = 224
+GRID_SIDE = 14
+# Side of the image from which statistics are computed.
+STATISTICS_SIDE = 112
+CELL = STATISTICS_SIDE // GRID_SIDE
 
 EvidenceMap = npt.NDArray[np.float32]
-"""Evidence for a concept, shape (GRID, GRID), or an intermediate result of shape (SIDE, SIDE)."""
+"""Evidence for a concept, shape (GRID_SIDE, GRID_SIDE), or an intermediate result of STATISTICS_SIDE squared."""
 PixelMask = npt.NDArray[np.bool_]
-"""Mask of an image, shape (SIDE, SIDE), or a part of it."""
+"""Shape (STATISTICS_SIDE, STATISTICS_SIDE), or a part of it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ForegroundRegion:
-    """A connected region of an image that differs from an even background."""
+    """A connected region that differs from an even background."""
 
     mask: PixelMask
-    """The pixels of this region, an array with the shape of the image."""
+    """With the shape of the image."""
     box: tuple[int, int, int, int]
-    """Bounding box (top, left, bottom, right) in pixels; bottom and right are exclusive."""
+    """Top, left, bottom, right in pixels; bottom and right are exclusive."""
 
     @property
     def cut(self) -> PixelMask:
-        """The mask of this region in its bounding box, shape (bottom - top, right - left)."""
+        """The mask in its bounding box, shape (bottom - top, right - left)."""
         top, left, bottom, right = self.box
         return self.mask[top:bottom, left:right]
 
 
 class DetectorInput:
-    """One image as the detectors see it. A detector is a formula that finds a concept, such as a colour or a shape.
-
-    What several detectors need, such as colours in HSV and the regions of the foreground, is computed on first use.
+    """One image as the detectors see it. What several of them need is computed on first use.
 
     Args:
-        view: The resized image, shape (SIZE, SIZE, 3), uint8.
+        view: Shape (INPUT_SIDE, INPUT_SIDE, 3), uint8.
     """
 
     def __init__(self, view: Pixels):
         self.view = view
         self.memo: dict[str, Any] = {}
-        """Cached results of expensive computations for this image, by a cache key."""
+        """Results of detectors, by a key of theirs."""
 
     @cached_property
     def rgb(self) -> npt.NDArray[np.float32]:
-        """The image in reduced size, shape (SIDE, SIDE, 3), values between 0 and 1."""
-        return np.asarray(Image.fromarray(self.view).reduce(SIZE // SIDE)).astype(np.float32) / np.float32(255)
+        """Shape (STATISTICS_SIDE, STATISTICS_SIDE, 3), values between 0 and 1."""
+        return np.asarray(Image.fromarray(self.view).reduce(INPUT_SIDE // STATISTICS_SIDE)).astype(
+            np.float32
+        ) / np.float32(255)
 
     @cached_property
     def hsv(self) -> tuple[EvidenceMap, EvidenceMap, EvidenceMap]:
-        """Hue in degrees, saturation and value, shape (SIDE, SIDE) each, as by colorsys.rgb_to_hsv."""
+        """Hue in degrees, saturation and value, shape (STATISTICS_SIDE, STATISTICS_SIDE) each, as by `colorsys`."""
         high, low = self.rgb.max(axis=2), self.rgb.min(axis=2)
         spread = np.maximum(high - low, 1e-6)
         red, green, blue = self.rgb[..., 0], self.rgb[..., 1], self.rgb[..., 2]
@@ -72,16 +70,12 @@ class DetectorInput:
 
     @cached_property
     def grey(self) -> EvidenceMap:
-        """The mean of the three channels, shape (SIDE, SIDE)."""
+        """Shape (STATISTICS_SIDE, STATISTICS_SIDE)."""
         return self.rgb.mean(axis=2, dtype=np.float32)
 
     @cached_property
     def regions(self) -> tuple[ForegroundRegion, ...]:
-        """The regions that stand out from the background.
-
-        The colour of the background is that of the image's border. There are no regions if the border is not nearly
-        uniform in colour.
-        """
+        """Regions that differ from the colour of the border. There are none if the border is not nearly uniform."""
         edge = np.concatenate([self.rgb[:4], self.rgb[-4:], self.rgb[:, :4].swapaxes(0, 1)], axis=0).reshape(-1, 3)
         background = np.median(edge, axis=0)
         if np.mean(np.abs(edge - background).max(axis=1) < 0.15) < 0.8:
@@ -90,33 +84,23 @@ class DetectorInput:
         regions: list[ForegroundRegion] = []
         for index, (rows, columns) in enumerate(ndimage.find_objects(labels), start=1):
             box = (rows.start, columns.start, rows.stop, columns.stop)
-            if max(box[2] - box[0], box[3] - box[1]) >= SIDE // 14:
+            if max(box[2] - box[0], box[3] - box[1]) >= STATISTICS_SIDE // 14:
                 regions.append(ForegroundRegion(mask=labels == index, box=box))
         return tuple(regions)
 
 
 def cells(values: npt.NDArray[np.generic]) -> EvidenceMap:
-    """Converts values for each pixel to an evidence map, the evidence for a concept in each cell of a grid.
-
-    Args:
-        values: The values, shape (SIDE, SIDE).
-
-    Returns:
-        The mean value of each cell, shape (GRID, GRID).
-    """
-    return values.astype(np.float32).reshape(GRID, CELL, GRID, CELL).mean(axis=(1, 3))
+    """Returns the mean of each cell, shape (GRID_SIDE, GRID_SIDE); `values` have STATISTICS_SIDE squared."""
+    return values.astype(np.float32).reshape(GRID_SIDE, CELL, GRID_SIDE, CELL).mean(axis=(1, 3))
 
 
 def everywhere(evidence: float) -> EvidenceMap:
-    """Returns an evidence map with the same value in each cell, for a concept that concerns the whole image.
-
-    An evidence map holds the evidence for a concept in each cell of a grid over the image, from 0 to 1.
-    """
-    return np.full((GRID, GRID), np.clip(evidence, 0, 1), dtype=np.float32)
+    """Returns an evidence map with the same value in each cell, for a concept that concerns the whole image."""
+    return np.full((GRID_SIDE, GRID_SIDE), np.clip(evidence, 0, 1), dtype=np.float32)
 
 
 def resized(pixels: Pixels) -> Pixels:
-    """Resizes an image to SIZE x SIZE, whatever its aspect ratio. This is the preprocessing of closed-form targets."""
-    if pixels.shape[:2] == (SIZE, SIZE):
+    """Resizes an image to INPUT_SIDE x INPUT_SIDE, whatever its aspect ratio."""
+    if pixels.shape[:2] == (INPUT_SIDE, INPUT_SIDE):
         return pixels
-    return np.asarray(Image.fromarray(pixels).resize((SIZE, SIZE), Image.Resampling.BICUBIC))
+    return np.asarray(Image.fromarray(pixels).resize((INPUT_SIDE, INPUT_SIDE), Image.Resampling.BICUBIC))

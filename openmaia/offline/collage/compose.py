@@ -1,4 +1,4 @@
-"""Draws scenes (parsed prompts) as collages.
+"""Draws scenes as collages.
 
 The layout, the choice of the images of the figures, and the background use separate random streams of the seed.
 Therefore two scenes with the same seed that differ in a noun agree in size, place and background, and are a matched
@@ -17,10 +17,10 @@ from openmaia.offline.collage.lexicon import Lexicon
 from openmaia.offline.collage.scene import CollageScene, SceneFigure, is_vocabulary
 from openmaia.offline.vocabulary.words import WordKind, of_kind
 
-PLAIN = ("grey", "white", "brown", "green", "blue")
-"""Colours of backgrounds for prompts that name none."""
+# Colours of backgrounds for prompts that name none.
+_PLAIN = ("grey", "white", "brown", "green", "blue")
 
-LAYOUT, PARTS, GROUND = range(3)
+LAYOUT, PARTS, _GROUND = range(3)
 
 
 def _stream(scene: CollageScene, *name: int) -> np.random.Generator:
@@ -28,11 +28,7 @@ def _stream(scene: CollageScene, *name: int) -> np.random.Generator:
 
 
 class Composer:
-    """Draws scenes (parsed prompts) as collages of images of one split of a dataset.
-
-    Args:
-        lexicon: Finds the images that show a word.
-    """
+    """Draws scenes with the images of one split."""
 
     def __init__(self, lexicon: Lexicon):
         self.lexicon = lexicon
@@ -40,12 +36,9 @@ class Composer:
         self._cut = lru_cache(maxsize=64)(_cut)
 
     def compose(self, scene: CollageScene, size: int) -> EncodedImage:
-        """Draws a scene as a square with sides of `size` pixels.
-
-        The result holds the scene (`recipe`) and the digests of the images in it (`sources`).
-        """
+        """Draws a scene as a square with sides of `size` pixels, and stores the recipe and the sources with it."""
         sources: list[str] = []
-        canvas = self._ground(scene, size, _stream(scene, GROUND), sources)
+        canvas = self._ground(scene, size, _stream(scene, _GROUND), sources)
         self._place(canvas, scene, sources)
         return EncodedImage.of(np.asarray(canvas), sources, recipe=scene.dumps())
 
@@ -56,7 +49,7 @@ class Composer:
         return EncodedImage.of(np.asarray(canvas), sources)
 
     def _place(self, canvas: Image.Image, scene: CollageScene, sources: list[str]) -> None:
-        """Draws the figures. Each has its own random stream, so that replacing one does not change the others."""
+        # Each figure has its own random stream, so that replacing one does not change the others.
         size = min(canvas.size)
         left, top = (canvas.width - size) / 2, (canvas.height - size) / 2
         for index, (figure, (x, y, side)) in enumerate(zip(scene.figures, layout(scene, size), strict=True)):
@@ -76,7 +69,7 @@ class Composer:
         if photo is not None:
             sources.append(photo.digest)
             return _crop(self._load(photo), size, rng)
-        return paint.plain(paint.COLOURS[PLAIN[rng.integers(len(PLAIN))]], size, rng)
+        return paint.plain(paint.COLOURS[_PLAIN[rng.integers(len(_PLAIN))]], size, rng)
 
     def _scenery(self, name: str, size: int, rng: paint.Rng, sources: list[str]) -> Image.Image:
         textures = self.lexicon.textures(name)
@@ -92,10 +85,8 @@ class Composer:
         return paint.ground(name, size, rng)
 
     def _photo(self, scene: CollageScene, rng: paint.Rng) -> DatasetImage | None:
-        """Returns a photograph that shows the scene as a whole, or None.
-
-        Only a scene with a single figure that has no colour, and for which there is no cut-out, has such a photograph.
-        """
+        # Only a scene with a single figure that has no colour, and for which there is no cut-out, is shown by a
+        # photograph as a whole.
         if len(scene.figures) != 1 or scene.figures[0].colour or self.lexicon.cutouts(scene.figures[0].what):
             return None
         photos = self.lexicon.photos(scene.figures[0].what)
@@ -132,10 +123,7 @@ class Composer:
 
 
 def layout(scene: CollageScene, size: int) -> list[tuple[float, float, int]]:
-    """Returns for each figure of a scene (x of its centre, y of its centre, length of its longer side) in pixels.
-
-    `size` is the side of the drawn image in pixels.
-    """
+    """Returns x and y of its centre and the length of its longer side, in pixels, for each figure."""
     rng, count = _stream(scene, LAYOUT), len(scene.figures)
     usual = (0.0, 0.66, 0.48, 0.40)[min(count, 3)] if count < 4 else 0.32
     columns = 1 if count == 1 else 2 if count < 5 else 3
@@ -155,11 +143,7 @@ def _in_colour(colour: str, scenery: Image.Image) -> Image.Image:
 
 
 def _inks(colour: str, rng: paint.Rng) -> tuple[paint.Colour, paint.Colour]:
-    """Returns a foreground and a background colour for a pattern.
-
-    The foreground is `colour`, or a random colour if that is empty. The background is drawn at random from those of
-    white, black and grey that differ enough from the foreground in brightness.
-    """
+    # The background needs to differ enough from the foreground in brightness.
     names = sorted(paint.COLOURS)
     ink = paint.COLOURS[colour or names[rng.integers(len(names))]]
     papers = [paint.COLOURS[name] for name in ("white", "black", "grey")]
@@ -168,7 +152,7 @@ def _inks(colour: str, rng: paint.Rng) -> tuple[paint.Colour, paint.Colour]:
 
 
 def _crop(image: Image.Image, size: int, rng: paint.Rng) -> Image.Image:
-    """Crops a random square of at least 80 % of the shorter side, and resizes it."""
+    # At least 80 % of the shorter side.
     side = min(image.size) * rng.uniform(0.8, 1.0)
     x, y = rng.uniform(0, image.width - side), rng.uniform(0, image.height - side)
     return flatten(image).resize((size, size), Image.Resampling.BICUBIC, box=(x, y, x + side, y + side))

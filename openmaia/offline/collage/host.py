@@ -1,4 +1,4 @@
-"""Implements the services Generator and Editor by collages."""
+"""Implements generator and editor by collages."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -15,25 +15,24 @@ from openmaia.offline.collage.paint import COLOURS, tinted
 from openmaia.offline.collage.scene import CollageScene, SceneFigure, is_vocabulary, read
 from openmaia.offline.vocabulary.words import WORDS, WordKind, find
 
-NAME = "collage"
+_NAME = "collage"
 SPLITS: tuple[Split, ...] = ("explore", "test")
 Parts = Literal["packages", "pictures"]
 ADD = re.compile(r"(?:add|insert|put|place)\s+(?P<new>.+?)(?:\s+(?:to|into|in)\s+(?:the|it).*)?$")
 
 
+# Changes of the background, but not of a figure in it, such as "change the circle in the background to a star".
 BACKGROUND = re.compile(
     r"(?:change|replace|set|make)\s+the\s+(?:(?:(?!(?:in|on|at|against|near|behind)\b)[a-z-]+\s+){1,4})?"
     r"background\s+(?:to|with|by|into)?\s*(?P<new>.+)$"
 )
-"""Matches an instruction to change the background, but not one to change a figure in the background, such as "change
-the circle in the background to a star"."""
 
 
 class CollageVocabulary:
     """The words of the offline vocabulary.
 
-    The generator also draws other nouns in captions of its images. They do not count, because often one half of the images
-    has none of them.
+    The generator also draws other nouns in captions of its images. They do not count, because often one half of the
+    images has none of them.
     """
 
     words = tuple(word.name for word in WORDS)
@@ -80,12 +79,7 @@ def _parts(config: CollageConfig | CollageEditorConfig, site: Site) -> ImageData
 
 
 class CollageGenerator(_Collage):
-    """Draws prompts as collages.
-
-    Args:
-        library: The images of which collages are made. A request names the split from which they are taken.
-        size: Side of the generated images in pixels.
-    """
+    """Draws prompts as collages of the images of the split that a request names. `size` is their side in pixels."""
 
     Config: ClassVar = CollageConfig
     vocabulary = CollageVocabulary()
@@ -99,7 +93,6 @@ class CollageGenerator(_Collage):
         return cls(_parts(config, site), config.size)
 
     def generate(self, requests: Sequence[Generation]) -> list[GeneratedImage]:
-        """Returns one collage for each request. Its `missing_terms` are the words of the prompt that were not drawn."""
         return [self._generate(request) for request in requests]
 
     def _generate(self, request: Generation) -> GeneratedImage:
@@ -107,16 +100,13 @@ class CollageGenerator(_Collage):
         scene, unknown = read(request.prompt, request.seed, composer.lexicon.knows)
         known, missing = _drawable(scene, composer.lexicon)
         image = composer.compose(known, self._size)
-        return GeneratedImage(image=image, missing_terms=(*unknown, *missing), verified_by=NAME)
+        return GeneratedImage(image=image, missing_terms=(*unknown, *missing), verified_by=_NAME)
 
 
 class CollageEditor(_Collage):
-    """Edits collages: applies an instruction to the scene (parsed prompt) of a collage, and draws the scene again.
+    """Applies an instruction to the scene of a collage, and draws the scene again.
 
     Images that are not collages can only be changed in two ways: by adding figures, or by tinting the whole image.
-
-    Args:
-        library: The images of which collages are made. A request names the split from which they are taken.
     """
 
     Config: ClassVar = CollageEditorConfig
@@ -136,10 +126,6 @@ class CollageEditor(_Collage):
             yield f"generator.parts={drawn} and {site.key}.parts={config.parts}: give both the same value"
 
     def edit(self, requests: Sequence[Edit]) -> list[GeneratedImage]:
-        """Returns for each request its image, changed according to its instruction.
-
-        The `missing_terms` of the result are the words of the instruction that were not understood or not drawn.
-        """
         return [self._edit(request) for request in requests]
 
     def _edit(self, request: Edit) -> GeneratedImage:
@@ -168,8 +154,6 @@ class CollageEditor(_Collage):
 
 
 def _changed(scene: CollageScene, text: str, lexicon: Lexicon) -> tuple[CollageScene, tuple[str, ...]]:
-    """Applies an instruction to a scene. Returns the new scene, and the words that were not understood or drawn."""
-
     def parsed(phrase: str) -> tuple[CollageScene, tuple[str, ...]]:
         return read(phrase, scene.seed, lexicon.knows)
 
@@ -212,7 +196,7 @@ def _with_ground_in(colour: str, scene: CollageScene, text: str) -> tuple[Collag
 
 
 def _replaced(figures: tuple[SceneFigure, ...], old: str, new: tuple[SceneFigure, ...]) -> tuple[SceneFigure, ...]:
-    """Replaces the figure named `old`, or else the first figure. The first new figure takes over its size and place."""
+    # Without a figure of that name, the first one is replaced. The new figure takes over size and place.
     if not figures:
         return new
     index = next((i for i, figure in enumerate(figures) if _is_named(figure, old)), 0)
@@ -239,7 +223,7 @@ def _new_colour(text: str) -> str:
 
 
 def _drawable(scene: CollageScene, lexicon: Lexicon) -> tuple[CollageScene, list[str]]:
-    """Removes the figures of which the split has no image. Returns the scene, and the nouns of the removed figures."""
+    # The split may have no image of a noun.
     drawn = (WordKind.SHAPE, WordKind.SCENE)
     nouns = [figure.what for figure in scene.figures if figure.what]
     missing = [noun for noun in nouns if not any(word.kind in drawn for word in find(noun)) and not lexicon.knows(noun)]

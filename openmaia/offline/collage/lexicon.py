@@ -1,4 +1,4 @@
-"""Maps words to the packaged images (of Debian or pip packages) that show them."""
+"""Maps words to the packaged images that show them."""
 
 import re
 from collections.abc import Sequence
@@ -7,6 +7,7 @@ from pathlib import Path
 from openmaia.core.services import Split
 from openmaia.datasets.library import DatasetImage, ImageDataset
 
+# Searched in "caption | category", in lower case, of cut-outs.
 CUTOUTS = {
     "bird": r"\| animals/birds",
     "poultry": r"\b(chicken|hen|rooster|turkey|guinea fowl|duck|drake|gander)\b.*\| animals/birds",
@@ -28,16 +29,16 @@ CUTOUTS = {
     "planet": r"space/(planets|moon)",
     "road sign": r"(?<!cone\.) \| town/roadsigns",
 }
-"""Regular expressions by word. They are searched in "caption | category", in lower case, of a cut-out (an object with a
-transparent background)."""
 
+# File names of photographs of one object on an even ground, which serve as cut-outs.
 ON_EVEN_GROUND = {
     "ball": ("baseball", "volleyball"),
     "wrench": ("cuttingtool", "plier1", "plier2", "plier3", "plier4"),
 }
-"""File names of photographs of one object on an even ground, which serve as cut-outs, by word."""
 
-NAMES = {
+# For exact names whose captions use other words, or which other captions contain. Like those of nouns outside of the
+# tables, they find cut-outs and photographs.
+_NAMES = {
     "parrot": r"\b(rosella|lorikeet|macaw)\b",
     "chicken": r"\b(chicken|hen|rooster)\b.*\| animals",
     "duck": r"\b(duck|drake)\b.*\| animals",
@@ -65,24 +66,17 @@ NAMES = {
     "castle": r"\b(castle|castillo|chateau).*\| monuments",
     "temple": r"\btemple\b.*\| monuments",
 }
-"""Regular expressions for exact names whose captions use other words, or which other captions contain. Like those of
-nouns outside of the tables, they find cut-outs and photographs."""
 
+# Whole photographs, which are used if there is no cut-out.
 PHOTOS = {"building": r"monuments"}
-"""Regular expressions for whole photographs by word, which are used if there is no cut-out."""
 
-TEXTURES = {"wood": r"\| wood", "stone": r"\| stone", "water": r"\b(pool|ice|rain)\b"}
+_TEXTURES = {"wood": r"\| wood", "stone": r"\| stone", "water": r"\b(pool|ice|rain)\b"}
 
 
 class Lexicon:
-    """Finds the packaged images that show what a word names.
+    """Finds the packaged images of a split that show what a word names.
 
-    The tables CUTOUTS, NAMES and PHOTOS define how the images for a word are found. A noun that is in none of them, such
-    as "toucan", is searched in the captions. A cut-out is an image of an object with a transparent background.
-
-    Args:
-        library: The packaged images.
-        split: The part of the images that is searched: `explore` or `test`.
+    A noun that is in none of the tables, such as "toucan", is searched in the captions.
     """
 
     def __init__(self, library: ImageDataset, split: Split):
@@ -91,25 +85,22 @@ class Lexicon:
         self._textures = [(_line(item), item) for item in library.textures(split)]
 
     def knows(self, word: str) -> bool:
-        """Returns whether any cut-out or photograph shows what the word names."""
+        """Returns whether any cut-out or photograph shows the word."""
         return bool(self.cutouts(word) or self.photos(word))
 
     def cutouts(self, word: str) -> list[DatasetImage]:
-        """Returns the cut-outs of objects that a word names, sorted by digest.
-
-        They include photographs of one object on an even background, which serve as cut-outs.
-        """
+        """Returns cut-outs, and photographs of one object on an even background, sorted by digest."""
         photographed = [item for _, item in self._photos if Path(item.source.name).stem in ON_EVEN_GROUND.get(word, ())]
         matching = _matching(self._cutouts, CUTOUTS.get(word) or _noun(word))
         return sorted([*matching, *photographed], key=lambda item: item.digest)
 
     def photos(self, word: str) -> list[DatasetImage]:
-        """Returns the photographs of what a word names, sorted by digest."""
+        """Returns photographs, sorted by digest."""
         return _matching(self._photos, PHOTOS.get(word) or ("(?!)" if word in CUTOUTS else _noun(word)))
 
     def textures(self, word: str) -> list[DatasetImage]:
-        """Returns the tileable textures of the material that a word names, such as wood, sorted by digest."""
-        return _matching(self._textures, TEXTURES.get(word, "(?!)"))
+        """Returns tileable textures of a material, such as wood, sorted by digest."""
+        return _matching(self._textures, _TEXTURES.get(word, "(?!)"))
 
 
 def _line(item: DatasetImage) -> str:
@@ -117,8 +108,8 @@ def _line(item: DatasetImage) -> str:
 
 
 def _noun(word: str) -> str:
-    if word in NAMES:
-        return NAMES[word]
+    if word in _NAMES:
+        return _NAMES[word]
     stem = re.escape(word[:-1] if word.endswith("s") and len(word) > 3 else word)
     return rf"\b{stem}(s|es)?\b.*\|" if len(word) > 2 else "(?!)"
 

@@ -11,10 +11,9 @@ from openmaia.core.images import flatten
 Rng = np.random.Generator
 Colour = tuple[int, int, int]
 
+# Largest difference of a pixel of the even background from the corner of a photograph, summed over the channels.
 EVEN = 100
-"""Largest difference of a pixel from the corner of a photograph, summed over the channels, for which it counts as part
-of the even background."""
-MARK: Colour = (255, 0, 255)
+_MARK: Colour = (255, 0, 255)
 
 COLOURS: dict[str, Colour] = {
     "red": (214, 32, 32),
@@ -44,7 +43,7 @@ GROUNDS: dict[str, tuple[Colour, Colour, tuple[int, int]]] = {
 
 
 def ground(name: str, size: int, rng: Rng) -> Image.Image:
-    """Draws the background for a scene word, one of the keys of GROUNDS."""
+    """Draws the background for one of the keys of GROUNDS."""
     dark, light, (columns, rows) = GROUNDS[name]
     coarse = _noise(size, max(columns // 4, 2), max(rows // 4, 2), rng)
     mixed = 0.65 * _noise(size, columns, rows, rng) + 0.35 * coarse
@@ -68,7 +67,7 @@ def plain(colour: Colour, size: int, rng: Rng) -> Image.Image:
 
 
 def pattern(name: str, ink: Colour, paper: Colour, size: int, rng: Rng) -> Image.Image:
-    """Draws a pattern, such as "dots", in the colours `ink` (foreground) and `paper`; any other name gives noise."""
+    """Draws a pattern; a name that is none gives noise."""
     period = int(rng.integers(size // 12, size // 7))
     rows, columns = np.mgrid[:size, :size] + rng.integers(0, period)
     half, wide = period // 2, 2 * period
@@ -94,7 +93,7 @@ def pattern(name: str, ink: Colour, paper: Colour, size: int, rng: Rng) -> Image
 
 
 def shape(name: str, fill: Image.Image, side: int, rng: Rng) -> Image.Image:
-    """Cuts a shape, such as "circle", out of the image `fill`. Returns RGBA; an unknown name gives a star."""
+    """Cuts a shape out of the image `fill`. Returns RGBA; a name that is no shape gives a star."""
     scale = 4
     big = side * scale
     mask = Image.new("L", (big, big), 0)
@@ -126,9 +125,9 @@ def without_ground(image: Image.Image, *, is_round: bool) -> Image.Image:
     """Makes the even background of a photograph transparent. Returns RGBA.
 
     Args:
-        image: A photograph of one object.
         is_round: Whether the object is round and fills the photograph. Then everything outside of the largest ellipse
-            is background. Otherwise the background is what has the colour of the corners and is connected with them.
+            is background.
+            Otherwise the background is what has the colour of the corners and is connected with them.
     """
     cut = flatten(image)
     if is_round:
@@ -137,16 +136,16 @@ def without_ground(image: Image.Image, *, is_round: bool) -> Image.Image:
     else:
         marked = cut.copy()
         for corner in product((0, cut.width - 1), (0, cut.height - 1)):
-            if marked.getpixel(corner) != MARK:
-                ImageDraw.floodfill(marked, corner, MARK, thresh=EVEN)
-        ground = (np.asarray(marked) == MARK).all(axis=2)
+            if marked.getpixel(corner) != _MARK:
+                ImageDraw.floodfill(marked, corner, _MARK, thresh=EVEN)
+        ground = (np.asarray(marked) == _MARK).all(axis=2)
         mask = Image.fromarray(np.where(ground, 0, 255).astype(np.uint8)).filter(ImageFilter.MinFilter(3))
     cut.putalpha(mask)
     return cut
 
 
 def tinted(image: Image.Image, colour: Colour) -> Image.Image:
-    """Returns a copy of an image in shades of one colour. The transparency is kept."""
+    """Returns a copy in shades of one colour. The transparency is kept."""
     rgba = image.convert("RGBA")
     values = np.asarray(rgba).astype(np.float64)
     grey = values[..., :3].mean(axis=2, keepdims=True) / 255
@@ -158,7 +157,7 @@ def tinted(image: Image.Image, colour: Colour) -> Image.Image:
 
 
 def _noise(size: int, columns: int, rows: int, rng: Rng) -> npt.NDArray[np.float64]:
-    """Returns noise of shape (size, size), mostly between 0 and 1: rows x columns random values, scaled up smoothly."""
+    # Mostly between 0 and 1: rows x columns random values, scaled up smoothly.
     cells = Image.fromarray(rng.random((rows, columns)).astype(np.float32))
     return np.asarray(cells.resize((size, size), Image.Resampling.BICUBIC)).astype(np.float64)
 

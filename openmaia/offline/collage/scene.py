@@ -1,4 +1,4 @@
-"""Parses a prompt into a scene (figures and background of a collage), which is stored as the recipe of the image."""
+"""Parses a prompt into a scene, which is stored as the recipe of the image."""
 
 import json
 import re
@@ -9,18 +9,17 @@ from typing import Any
 from openmaia.offline.vocabulary.words import BY_NAME, Word, WordKind, find
 
 COUNTS = {"two": 2, "pair": 2, "three": 3, "four": 4, "several": 4, "many": 6, "five": 5, "six": 6}
-SIZES = {"tiny": 0.25, "small": 0.35, "large": 0.85, "big": 0.85, "huge": 0.95}
-PLACES = {"left": (-0.25, 0.0), "right": (0.25, 0.0), "top": (0.0, -0.25), "bottom": (0.0, 0.25)}
+_SIZES = {"tiny": 0.25, "small": 0.35, "large": 0.85, "big": 0.85, "huge": 0.95}
+_PLACES = {"left": (-0.25, 0.0), "right": (0.25, 0.0), "top": (0.0, -0.25), "bottom": (0.0, 0.25)}
 STYLES = {"photo": "", "picture": "", "image": "", "close-up": "large", "closeup": "large"}
 IGNORED = frozenset(
     "a an the of with and or in on at to by next beside near some its it is are there showing shows plain solid colored "
     "coloured background surface against over under front close up middle center centre corner side shape shaped pattern "
     "patterned texture scene view that this object objects thing things one single very filled full".split()
 )
+# Parsing a prompt of an agent must not take long. The rest is reported as not drawn.
 MAX_PHRASES, MAX_WORDS = 12, 24
-"""Limits on the phrases of a prompt and on the unknown words of a phrase that are parsed, because parsing a prompt of
-an agent must not take long. The rest is reported as not drawn."""
-GROUND = re.compile(
+_GROUND = re.compile(
     r"\b(?:on|in|against|over|under)\s+(?:an?\s+|the\s+)?(?P<what>[a-z -]+?)(?:\s+background)?(?=$|[.,;])"
 )
 
@@ -30,48 +29,39 @@ class SceneFigure:
     """An object or a shape in a collage."""
 
     what: str
-    """A word of the vocabulary, another noun, or an empty string for any shape."""
+    """A word of the vocabulary, another noun, or "" for any shape."""
     colour: str = ""
     pattern: str = ""
     size: float = 0.0
-    """Size as a share of the side of the image; 0 for the usual size."""
+    """As a share of the side of the image; 0 for the usual size."""
     place: tuple[float, float] = (0.0, 0.0)
     """Shift of the centre (right, down) as shares of the side of the image."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CollageScene:
-    """The content of a collage: its figures, its background and its seed."""
-
     figures: tuple[SceneFigure, ...]
     ground: str = ""
-    """The background: a scene word such as grass, a colour, a pattern, or an empty string for any background."""
+    """A scene word such as grass, a colour, a pattern, or "" for any background."""
     ground_colour: str = ""
-    """The colour of the background if that is a scene or a pattern; empty for any colour."""
+    """Of a scene or a pattern; "" for any colour."""
     seed: int = 0
 
     def dumps(self) -> str:
-        """Serializes the scene as JSON."""
         return json.dumps(asdict(self), sort_keys=True)
 
     @classmethod
     def loads(cls, recipe: str) -> "CollageScene":
-        """Parses a scene from the JSON that `dumps` returns."""
         values: dict[str, Any] = json.loads(recipe)
         values["figures"] = tuple(SceneFigure(**f | {"place": tuple(f["place"])}) for f in values["figures"])
         return cls(**values)
 
 
 def read(prompt: str, seed: int, knows: Callable[[str], bool]) -> tuple[CollageScene, tuple[str, ...]]:
-    """Parses a prompt into a scene: the figures and the background of a collage.
+    """Parses a prompt into a scene. Returns the words and phrases that cannot be drawn, too.
 
     Args:
-        prompt: Any text.
-        seed: Decides sizes, places and the choice of images when the scene is drawn. It does not change what is parsed.
         knows: Returns whether there is an image that shows a noun.
-
-    Returns:
-        The scene, and the words and phrases of the prompt that cannot be drawn.
     """
     text = " " + re.sub(r"[^a-z0-9 ,.;-]+", " ", prompt.lower()).strip() + " "
     ground, ground_colour, text, unknown = _ground(text)
@@ -93,17 +83,13 @@ def read(prompt: str, seed: int, knows: Callable[[str], bool]) -> tuple[CollageS
 
 
 def is_vocabulary(word: str, kind: WordKind) -> bool:
-    """Returns whether a word is a word of this kind in the offline vocabulary."""
     return word in BY_NAME and BY_NAME[word].kind is kind
 
 
 def _ground(text: str) -> tuple[str, str, str, list[str]]:
-    """Returns the background that a text names, its colour if it is a scene or pattern, and the rest of the text.
-
-    The first two are empty strings if the text does not name them. Last come the words about the background that
-    cannot be drawn.
-    """
-    for match in reversed(list(GROUND.finditer(text.rstrip()))):
+    # Returns the background, its colour if it is a scene or pattern, the rest of the text, and what cannot be drawn of
+    # it.
+    for match in reversed(list(_GROUND.finditer(text.rstrip()))):
         words = find(match["what"])
         scenes = [w for w in words if w.kind in (WordKind.SCENE, WordKind.PATTERN)]
         colours = [w for w in words if w.kind is WordKind.COLOUR]
@@ -119,13 +105,11 @@ def _ground(text: str) -> tuple[str, str, str, list[str]]:
 
 
 def _unspelled(phrase: str, words: Sequence[Word]) -> list[str]:
-    """Returns the words of a phrase that are not a part of these words of the vocabulary."""
     spelled = {part for w in words for name in (w.name, *w.aliases) for part in re.split("[ -]", name)}
     return [t for t in re.findall(r"[a-z-]+|\d+", phrase) if not any(t in (p, p + "s", p + "es") for p in spelled)]
 
 
 def _phrase(phrase: str, knows: Callable[[str], bool]) -> tuple[list[SceneFigure], list[str]]:
-    """Returns the figures that a phrase names, and its unknown words."""
     words = find(phrase)
     colours = [w.name for w in words if w.kind is WordKind.COLOUR]
     patterns = [w.name for w in words if w.kind is WordKind.PATTERN]
@@ -133,9 +117,9 @@ def _phrase(phrase: str, knows: Callable[[str], bool]) -> tuple[list[SceneFigure
     nouns = [w.name for w in words if w.kind in (WordKind.SHAPE, WordKind.OBJECT, WordKind.SCENE)]
     left = _unspelled(phrase, words)
     count = next((COUNTS[t] for t in left if t in COUNTS), 1)
-    size = next((SIZES[t] for t in left if t in SIZES), 0.85 if "close-up" in left else 0.0)
-    place = next((PLACES[t] for t in left if t in PLACES), (0.0, 0.0))
-    rest = [t for t in left if t not in COUNTS | SIZES | PLACES | STYLES and t not in IGNORED]
+    size = next((_SIZES[t] for t in left if t in _SIZES), 0.85 if "close-up" in left else 0.0)
+    place = next((_PLACES[t] for t in left if t in _PLACES), (0.0, 0.0))
+    rest = [t for t in left if t not in COUNTS | _SIZES | _PLACES | STYLES and t not in IGNORED]
     # A caption may contain a noun outside of the vocabulary. Beside an object of the vocabulary it may be an adjective.
     is_open = not any(is_vocabulary(noun, kind) for noun in nouns for kind in (WordKind.OBJECT, WordKind.SHAPE))
     specific = [t for t in rest[:MAX_WORDS] if is_open and knows(t)]

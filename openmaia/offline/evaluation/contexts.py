@@ -1,7 +1,6 @@
 """The contexts in which test prompts show vocabulary words.
 
-A context is a size, a place and a background, and, if the words need them, a figure and a colour. The contexts differ
-from those in which the scripted experimenter shows words when it investigates a unit.
+They differ from those in which the scripted experimenter shows words when it investigates a unit.
 """
 
 from collections.abc import Iterator, Sequence
@@ -15,8 +14,7 @@ LAYOUTS = (
     *product(("", "small"), ("", "at the left", "at the right", "at the top", "at the bottom")),
     ("large", ""),
 )
-"""Pairs (size, place) of the first figure in a prompt. Large figures are only in the centre, because elsewhere they
-would be cropped."""
+"""Size and place of the first figure. Large figures are only in the centre, because elsewhere they would be cropped."""
 
 COLOURS_OF_SCENES = {
     "grass": ("green",),
@@ -28,12 +26,12 @@ COLOURS_OF_SCENES = {
     "stone": ("grey",),
     "brick": ("red", "orange", "brown"),
 }
-"""The colours that images of a scene show. Prompts that test or avoid one of these colours do not use the scene."""
+"""Prompts that test or avoid one of these colours do not use the scene."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PromptContext:
-    """The parts of a test prompt around the vocabulary words that are tested, such as a size and a background.
+    """The parts of a test prompt around the words that are tested.
 
     A part is empty if one of the tested words takes its place, or if the prompt does not mention it.
     """
@@ -41,14 +39,13 @@ class PromptContext:
     size: str = ""
     place: str = ""
     ground: str = ""
-    """The background: a colour or a scene."""
+    """A colour or a scene."""
     ink: str = ""
-    """The colour of a shape or a pattern."""
+    """Of a shape or a pattern."""
     figure: str = ""
-    """The figure in front of a pattern or a scene, or the shape that has a colour."""
+    """In front of a pattern or a scene, or the shape that has a colour."""
 
     def prompt(self, names: Sequence[str]) -> str:
-        """Returns the prompt that shows the vocabulary words `names` in this context."""
         colours, patterns, shapes, objects, scenes = (_of_kind(names, kind) for kind in WordKind)
         tint = colours[0] if colours else self.ink
         figures = [*objects, *shapes] or [self.figure]
@@ -62,14 +59,9 @@ class PromptContext:
 
 
 def contexts(names: Sequence[str], avoid: Sequence[str]) -> list[PromptContext]:
-    """Returns all contexts in which a prompt can show the given vocabulary words together.
+    """Returns all contexts in which a prompt can show these vocabulary words together, without the words in `avoid`.
 
-    A context is the rest of the prompt, such as a size, a place and a background. It remains usable if the words are
-    replaced by others of the same kinds.
-
-    Args:
-        names: The words that the prompt shows.
-        avoid: Words that a context must not contain.
+    A context remains usable if the words are replaced by others of the same kinds.
     """
     return [context for context in _combinations(names, avoid) if context.ink != context.ground or not context.ink]
 
@@ -92,7 +84,7 @@ def _combinations(names: Sequence[str], avoid: Sequence[str]) -> Iterator[Prompt
 
 
 def _names(kind: WordKind, avoid: Sequence[str]) -> list[str]:
-    """Returns the words of a kind that are not in `avoid`, or all of them if none is left."""
+    # All of them if none is left.
     names = [word.name for word in of_kind(kind)]
     return [name for name in names if name not in avoid] or names
 

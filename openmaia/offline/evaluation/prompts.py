@@ -20,29 +20,26 @@ from openmaia.offline.evaluation.contexts import PromptContext, contexts
 from openmaia.offline.vocabulary.phrases import article, rivals
 from openmaia.offline.vocabulary.words import WORDS, Word, WordKind, covers, find, of_kind, relatives
 
+# Random neutral prompts that are tried for one positive prompt before it is skipped.
 DRAWS = 50
-"""Number of random neutral prompts that are tried for one positive prompt (of a label) before it is skipped."""
 
+# For labels outside of the vocabulary.
 PHRASES = ("a photo of {}", "a picture of {}", "an image of {}", "a photo that shows {}", "a picture that shows {}")
-"""Templates of prompts for labels outside of the vocabulary."""
 
 
+# Kinds of words of unrelated prompts, in rotation.
 UNRELATED = (
     WordKind.OBJECT, WordKind.COLOUR, WordKind.OBJECT, WordKind.SHAPE, WordKind.SCENE, WordKind.PATTERN
 )  # fmt: skip
-"""The kinds of words that unrelated prompts (which depend on no description) show in rotation."""
 
 
 class RulePromptWriter:
-    """Writes prompts for images that test the description of a unit, by fixed rules and without a language model.
-
-    A claim consists of the description and its labels, the short names of what excites the unit. The prompts are made
-    from the labels or, if there are none, from the description."""
+    """Writes test prompts from the labels of a claim, or from its description if it has none."""
 
     name = "rules (no language model)"
     words = tuple(word.name for word in WORDS if not word.is_exact)
-    """Random descriptions consist of these words. Exact names are none of them: of most there is a single picture to test
-    with, and their AUCs would say what that picture does."""
+    """Random descriptions consist of these words. Exact names are none of them: of most there is a single picture to
+    test with, and their AUCs would say what that picture does."""
 
     def write(
         self,
@@ -52,7 +49,8 @@ class RulePromptWriter:
         explored: ExploredPrompts = frozenset(),
         written: Sequence[StimulusPrompt] = (),
     ) -> list[StimulusPrompt]:
-        """Writes matched prompts in the same order: a neutral prompt shows other words in the context of its positive one.
+        """Writes matched prompts in the same order: a neutral prompt shows other words in the context of its positive
+        one.
 
         Raises:
             UnansweredQuestion: All prompts that the rules yield are in `explored`.
@@ -65,23 +63,17 @@ class RulePromptWriter:
         return seed_pairs([(pair.label, pair.positive, pair.neutral) for pair in pairs], run_seed, earlier)
 
     def unrelated(self, n: int, run_seed: int) -> list[str]:
-        """Returns n prompts about random words of the vocabulary. They do not depend on any description."""
         return unrelated_prompts(n, run_seed)
 
     def related(self, claim: Claim, prompts: Sequence[str]) -> frozenset[int]:
-        """Returns the indices of the prompts with a vocabulary word that the claim's description or labels contain, or with
-        a more general word or a special case of one."""
+        """Returns the indices of prompts with a word of the claim, or with a more general word or a special case of
+        one."""
         named = relatives(word.name for text in (claim.description, *claim.labels) for word in find(text))
         return frozenset(n for n, prompt in enumerate(prompts) if named & {word.name for word in find(prompt)})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PromptPair:
-    """Two prompts for images that test a label, the short name of what a unit responds to.
-
-    The positive prompt shows the label. The neutral prompt shows other words in the same context.
-    """
-
     label: str
     positive: str
     neutral: str
@@ -90,17 +82,10 @@ class PromptPair:
 def write_pairs(
     labels: Sequence[str], n: int, run_seed: int = 0, explored: ExploredPrompts = frozenset()
 ) -> list[PromptPair]:
-    """Writes pairs of prompts for images that test the labels of a description.
+    """Writes pairs of a positive and a neutral prompt, for the labels in rotation.
 
-    The positive prompt of a pair shows a label. The neutral prompt shows other words in the same context. The pairs
-    take the labels in rotation. A prompt is used again only if no new pair of prompts was found for its label.
-
-    Args:
-        labels: The labels, short names of what a unit responds to.
-        n: The number of pairs. There are fewer if all prompts of a label are in `explored`.
-        run_seed: The seed of the run.
-        explored: The prompts that the agent used in its investigation, as `openmaia.evaluation.analysis.overlap.fold`
-            returns them. None of them occurs in the result.
+    A prompt is used again only if no new pair was found for its label. There are fewer than `n` pairs if all prompts of
+    a label are in `explored`, which `openmaia.evaluation.analysis.overlap.fold` has folded.
     """
     avoid = [word.name for label in labels for word in find(label)]
     uses = Counter[str]()
@@ -116,15 +101,8 @@ PairRule = tuple[str, Callable[[], str]]
 def _pairs(
     label: str, avoid: Sequence[str], run_seed: int, explored: ExploredPrompts, uses: Counter[str]
 ) -> Iterator[PromptPair]:
-    """Yields pairs for one label without end, but none if all of its prompts are in `explored`.
-
-    Args:
-        label: The label.
-        avoid: The vocabulary words of all labels, which neutral prompts must not show.
-        run_seed: The seed of the run.
-        explored: Prompts that must not be used, as `openmaia.evaluation.analysis.overlap.fold` returns them.
-        uses: How often each folded prompt was used so far, for any label. The least used ones come first.
-    """
+    # Without end, but none if all prompts are in `explored`. `uses` counts folded prompts of all labels; the least used
+    # come first.
     random = Random(seed(run_seed, "evaluate", f"prompts of {label}", 0))
     rules = _worded(label, avoid, random) if covers(label) else _quoted(label, avoid, random)
     rules = [rule for rule in rules if fold(rule[0]) not in explored]
@@ -143,11 +121,8 @@ def _pairs(
 
 
 def _worded(label: str, avoid: Sequence[str], random: Random) -> list[PairRule]:
-    """Returns rules for a label that consists of vocabulary words.
-
-    The neutral prompts replace all words of the label. An image with only the colour of a label such as "red circle"
-    would not be a neutral image, but a hard negative.
-    """
+    # Neutral prompts replace all words of the label. An image with only the colour of a label such as "red circle"
+    # would be a hard negative.
     names = _shown(find(label))
     others = [rivals(name, avoid) for name in names]
 
@@ -162,12 +137,8 @@ def _worded(label: str, avoid: Sequence[str], random: Random) -> list[PairRule]:
 
 
 def _shown(words: Sequence[Word]) -> list[str]:
-    """Returns those words of a label that one prompt can show together.
-
-    These are the first colour with the first shape or pattern, if the label has both. Otherwise they are all objects,
-    with the first colour and the first scene. Without objects it is only the first scene, or else the first word.
-    """
-
+    # What one prompt can show together: the first colour with the first shape or pattern; otherwise all objects with
+    # the first colour and the first scene; without objects only the first scene, or else the first word.
     def of(*kinds: WordKind) -> list[str]:
         return [word.name for word in words if word.kind in kinds]
 
@@ -181,10 +152,8 @@ def _shown(words: Sequence[Word]) -> list[str]:
 
 
 def _quoted(label: str, avoid: Sequence[str], random: Random) -> list[PairRule]:
-    """Returns rules for a label outside of the vocabulary. Neutral prompts show an object of the vocabulary instead.
-
-    The prompts name backgrounds, unless the label itself may name one.
-    """
+    # Neutral prompts show an object of the vocabulary instead. Prompts name backgrounds, unless the label itself may
+    # name one.
     everything = [word.name for word in of_kind(WordKind.OBJECT)]
     objects = [name for name in everything if name not in relatives(avoid)] or everything
     has_ground = any(word.kind in (WordKind.SCENE, WordKind.PATTERN) for word in find(label))
@@ -198,10 +167,7 @@ def _quoted(label: str, avoid: Sequence[str], random: Random) -> list[PairRule]:
 
 
 def unrelated_prompts(n: int, run_seed: int = 0) -> list[str]:
-    """Writes n different prompts about random words of the vocabulary, which depend on no description.
-
-    The kinds of the words (object, colour and so on) rotate in the order of UNRELATED.
-    """
+    """Writes n different prompts, whose kinds of words rotate in the order of UNRELATED."""
     random = Random(seed(run_seed, "evaluate", "unrelated prompts", 0))
     prompts: dict[str, None] = {}
     while len(prompts) < n:

@@ -25,7 +25,6 @@ class Rules(Component):
 
     @staticmethod
     def terms(text: str) -> frozenset[str]:
-        """Returns the words by which two texts are compared."""
         from openmaia.offline.evaluation.terms import vocabulary_terms
 
         return vocabulary_terms(text)

@@ -1,4 +1,4 @@
-"""Extracts the terms of a text, for comparisons of texts by their words."""
+"""Extracts the terms by which texts are compared."""
 
 import re
 
@@ -9,10 +9,8 @@ Terms = frozenset[str]
 
 
 def vocabulary_terms(text: str) -> Terms:
-    """Returns the terms of a text: the vocabulary words in it, and all other words except stop words.
-
-    A synonym of a vocabulary word is replaced by that word. The other words are in lower case.
-    """
+    """Returns the vocabulary words in a text, for synonyms as well, and all other words in lower case except stop
+    words."""
     words = find(text)
     spelled = {part for word in words for name in (word.name, *word.aliases) for part in _tokens(name)}
     others = [

@@ -10,8 +10,6 @@ from openmaia.models.targets.network import pip_packages
 
 @dataclass
 class EyesConfig:
-    """The key of what sees with the eyes."""
-
     eyes: str = "efficientnet_lite2"
     """The classifier that recognises objects. It must not be the target."""
 

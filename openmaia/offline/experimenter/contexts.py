@@ -1,10 +1,10 @@
 """Plays the agent in the task `bias` by a script: finds contexts that raise or lower a classifier's score of a class.
 
 A context is a background, an object beside the class, or the size or place of the class. The script measures the class
-in many contexts (the stage `screen`). It tests the few contexts with the clearest differences on new images against
-other contexts of the same kind (the stage `confirm`), and claims up to two of them. It uses logits if there are any,
-because probabilities near 0 or 1 hide differences. It does not analyse images: it assumes that they show their prompt
-unless the generator reports that it could not draw a part of it.
+in many contexts (the stage `screen`). It tests those with the clearest differences on new images against other contexts
+of the same kind (the stage `confirm`), and claims up to two of them. It uses logits if there are any, because
+probabilities near 0 or 1 hide differences. It does not analyse images: it assumes that they show their prompt unless
+the generator reports that it could not draw a part of it.
 """
 
 import re
@@ -19,30 +19,29 @@ from openmaia.offline.experimenter.transcript import NOT_DRAWN
 from openmaia.offline.vocabulary.phrases import article
 from openmaia.offline.vocabulary.words import BY_NAME, GENERAL, WordKind, find, of_kind
 
+# Of all shipped tasks, only the prompts of the task `bias` contain this heading.
 TASK = "[BIAS]:"
-"""The heading of the answer. Of all shipped tasks, only the prompts of the task `bias` contain it."""
 
-NONE = "[BIAS]: NONE"
+_NONE = "[BIAS]: NONE"
 CLASS = re.compile(r"^The class is: (?P<name>.+)$", re.MULTILINE)
-MEASURED = re.compile(r"^(?P<stage>screen|confirm) (?P<value>\S+) (?P<raw>\S+) \| (?P<prompt>.*)$", re.MULTILINE)
+_MEASURED = re.compile(r"^(?P<stage>screen|confirm) (?P<value>\S+) (?P<raw>\S+) \| (?P<prompt>.*)$", re.MULTILINE)
 
-PLACES = ("small", "large", "left", "right", "top", "bottom")
-TURNS = 4
-"""Number of backgrounds on which the screening shows each object beside the class."""
+_PLACES = ("small", "large", "left", "right", "top", "bottom")
+# Backgrounds on which the screening shows each object beside the class.
+_TURNS = 4
+# Contexts that are tested on new images.
 CANDIDATES = 5
-"""Number of contexts that are tested on new images."""
-PAIRS = 16
-"""Number of image pairs for each tested context."""
+# Image pairs for each tested context.
+_PAIRS = 16
+# Smallest absolute value of Welch's t for a claim. It is high because the tested contexts are the best of about fifty.
 SURE = 3.5
-"""Smallest absolute value of Welch's t for which a context is claimed. It is high because the five tested contexts are
-the best of about fifty in the screening."""
-LEAST = 0.25
-"""Smallest absolute difference of the mean logits with and without a context for which the context is claimed."""
+# Smallest absolute difference of mean logits for a claim.
+_LEAST = 0.25
+# Smallest difference for a second claim, as a share of that of the first.
 SECOND = 0.5
-"""Smallest absolute difference of mean logits for a second claim, as a share of the difference of the first claim."""
 BATCH = 60
 
-MEASURE = """\
+_MEASURE = """\
 prompts = [
     {prompts},
 ]
@@ -50,39 +49,31 @@ activations, images = system.call_neuron(tools.text2image(prompts))
 for prompt, activation in zip(prompts, activations):
     print(f"{stage} {{float(activation):.5g}} {{activation.raw}} | {{prompt}}")
 {shown}"""
-SHOWN = "tools.display(*[part for pair in list(zip(prompts, activations, images))[:6] for part in pair])\n"
+_SHOWN = "tools.display(*[part for pair in list(zip(prompts, activations, images))[:6] for part in pair])\n"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContextDifference:
-    """The difference of a classifier's logits between images of a class with a context (such as snow) and without."""
+    """The difference of a classifier's logits between images of a class with a context and without."""
 
     context: str
     difference: float
-    """Mean logit of the images with the context minus that of the images without it."""
+    """Mean logit of the images with the context minus that of the others."""
     t: float
-    """Welch's t statistic of the difference."""
+    """Welch's t statistic."""
 
 
 def reply(messages: Sequence[Message]) -> str:
-    """Returns the agent's next message in the task `bias`: code of an experiment, or the answer.
-
-    The first experiment (screening) measures the class in many contexts. The second one (confirmation) measures the
-    contexts with the clearest effects again, on new images.
-
-    Args:
-        messages: The conversation so far: the system prompt, the question with the name of the class, then replies and
-            the outputs of their code, from which the measurements are read.
-    """
+    """Returns the agent's next message in the task `bias`. `messages` are the conversation so far."""
     question = CLASS.search(messages[1].text)
     if question is None:
-        return NONE
+        return _NONE
     name = question["name"].strip()
     text = "\n".join(message.text for message in messages[2:] if message.role is Role.USER)
     not_drawn = {match["prompt"][1:-1] for match in NOT_DRAWN.finditer(text)}
     measured: dict[str, list[tuple[str, float]]] = {"screen": [], "confirm": []}
     shown = Counter[str]()
-    for match in MEASURED.finditer(text):
+    for match in _MEASURED.finditer(text):
         shown[match["stage"]] += 1
         if match["prompt"] not in not_drawn:
             measured[match["stage"]].append((match["prompt"], _logit(match["value"], match["raw"])))
@@ -91,7 +82,7 @@ def reply(messages: Sequence[Message]) -> str:
     if shown["screen"] < len(screening) and not is_last_call:
         return _experiment("screen", screening[shown["screen"] : shown["screen"] + BATCH], [])
     if len(measured["screen"]) < len(screening) / 2:
-        return NONE  # the generator cannot draw the class
+        return _NONE  # the generator cannot draw the class
     candidates = promising(measured["screen"], name)
     prompts = confirmations(name, candidates)
     if shown["confirm"] < len(prompts) and not is_last_call:
@@ -106,11 +97,10 @@ def grounds() -> list[str]:
 
 
 def things(name: str) -> list[str]:
-    """Returns the objects of the vocabulary that prompts show beside the class `name`.
+    """Returns the objects that prompts show beside the class `name`.
 
-    The class itself, exact names, the most general words such as "mammal", and words that are related to the class are
-    left out. Words are related if they belong to the same general word. For example, "carnivore" is related to "cow",
-    because both are mammals.
+    The class itself, exact names, the most general words such as "mammal", and words that belong to the same general
+    word as the class are left out: "carnivore" beside "cow", because both are mammals.
     """
     named = {word.name for word in find(name)}
     related = {w for wide, narrow in GENERAL.items() if named & {wide, *narrow} for w in (wide, *narrow)}
@@ -120,73 +110,47 @@ def things(name: str) -> list[str]:
 
 
 def screen(name: str) -> list[str]:
-    """Returns the prompts of the screening, the first experiment.
-
-    They show the class on each background, beside each object on several backgrounds, and with each size or place.
-    """
+    """Returns the prompts of the screening: the class on each background, beside each object on _TURNS backgrounds, and
+    with each size or place."""
     every = grounds()
     beside = [
         beside_on(name, thing, every[(index + turn * 5) % len(every)])
-        for turn in range(TURNS)
+        for turn in range(_TURNS)
         for index, thing in enumerate(things(name))
     ]
     alone = [f"{article(name)} on {ground}" for ground in every for _ in range(2)]
-    placed = [placed_on(name, place, every[(3 * index) % len(every)]) for index, place in enumerate(PLACES * 3)]
+    placed = [placed_on(name, place, every[(3 * index) % len(every)]) for index, place in enumerate(_PLACES * 3)]
     return [*alone, *beside, *placed]
 
 
 def beside_on(name: str, thing: str, ground: str) -> str:
-    """Returns a prompt that shows the class `name` beside an object on a background."""
     return f"{article(name)} next to {article(thing)} on {ground}"
 
 
 def placed_on(name: str, place: str, ground: str) -> str:
-    """Returns a prompt that shows the class `name` on a background, with a size or place (`place`, one of PLACES)."""
     return f"{_placed(name, place)} on {ground}"
 
 
 def promising(measured: Sequence[tuple[str, float]], name: str) -> list[str]:
-    """Returns the five contexts (CANDIDATES) with the clearest effects in the screening, the first experiment.
-
-    These are the contexts with the largest absolute t statistics. A context is a background, an object beside the
-    class, or a size or place of the class.
-
-    Args:
-        measured: The (prompt, logit) pairs of the screening.
-        name: The name of the class.
-    """
-    differences = {context: difference(measured, context, name) for context in [*grounds(), *things(name), *PLACES]}
+    """Returns the contexts with the largest absolute t statistics in the screening."""
+    differences = {context: difference(measured, context, name) for context in [*grounds(), *things(name), *_PLACES]}
     return sorted(differences, key=lambda context: (-abs(differences[context].t), context))[:CANDIDATES]
 
 
 def confirmations(name: str, candidates: Sequence[str]) -> list[str]:
-    """Returns the prompts of the confirmation, the second experiment, which tests contexts on new images.
+    """Returns _PAIRS pairs of consecutive prompts for each context.
 
-    The list holds 16 pairs (PAIRS) of consecutive prompts for each context. The first prompt of a pair shows the
-    class in this context. The second prompt is the same with another context of the same kind, such as another
-    background.
-
-    Args:
-        name: The name of the class.
-        candidates: The contexts to test.
+    The second prompt of a pair is the same with another context of the same kind.
     """
-    return [prompt for context in candidates for index in range(PAIRS) for prompt in _pair(name, context, index)]
+    return [prompt for context in candidates for index in range(_PAIRS) for prompt in _pair(name, context, index)]
 
 
 def difference(measured: Sequence[tuple[str, float]], context: str, name: str) -> ContextDifference:
     """Compares the logits of images with and without a context.
 
-    Some images show the class alone, others show it beside an object. The mean logits of these two groups may differ.
-    Therefore the mean logit of each group is first subtracted from the logits of its images.
-
-    Args:
-        measured: Pairs (prompt, logit), one for each image. The prompt says whether its image shows the context.
-        context: A background of `grounds`, an object of `things`, or a size or place of `PLACES`, such as "sand".
-        name: The name of the class.
-
-    Returns:
-        The difference of the mean logits and its t statistic. Both are 0 if fewer than two images show the context, or
-        if fewer than two do not show it.
+    Images of the class alone and beside an object may differ in their mean. Therefore the mean logit of each of these
+    two groups is first subtracted. Difference and t are 0 if fewer than two images show the context, or if fewer than
+    two do not.
     """
     layouts: dict[str, list[float]] = {}
     for prompt, value in measured:
@@ -206,15 +170,10 @@ def difference(measured: Sequence[tuple[str, float]], context: str, name: str) -
 
 
 def answer(name: str, differences: Sequence[ContextDifference]) -> str:
-    """Returns the agent's answer: the contexts, at most two, that raise or lower the score of the class `name`.
-
-    A context is claimed if the absolute value of its t statistic is at least SURE and that of its difference is at
-    least LEAST. The context with the largest difference comes first. A second context needs at least the share SECOND
-    of this largest difference. If no context is claimed, the answer is that there is no bias.
-    """
-    sure = [each for each in differences if abs(each.t) >= SURE and abs(each.difference) >= LEAST]
+    """Returns the agent's answer: at most two contexts, the one with the largest difference first, or NONE."""
+    sure = [each for each in differences if abs(each.t) >= SURE and abs(each.difference) >= _LEAST]
     if not sure:
-        return NONE
+        return _NONE
     ordered = sorted(sure, key=lambda each: -abs(each.difference))
     kept = [each for each in ordered if abs(each.difference) >= SECOND * abs(ordered[0].difference)][:2]
     claims = "; ".join(
@@ -234,8 +193,8 @@ def _placed(name: str, place: str) -> str:
 def _pair(name: str, context: str, index: int) -> tuple[str, str]:
     every, beside = grounds(), things(name)
     ground = every[(5 * index + 1) % len(every)]
-    if context in PLACES:
-        others = [place for place in PLACES if place != context]
+    if context in _PLACES:
+        others = [place for place in _PLACES if place != context]
         return placed_on(name, context, ground), placed_on(name, others[index % len(others)], ground)
     if context in every:
         others = [other for other in every if other != context]
@@ -249,21 +208,18 @@ def _pair(name: str, context: str, index: int) -> tuple[str, str]:
 
 
 def _own(measured: Sequence[tuple[str, float]], context: str, name: str) -> list[tuple[str, float]]:
-    """Returns those measurements whose prompts `confirmations` wrote to test this context.
-
-    The others are left out, because their images may show another context with a strong effect.
-    """
-    own = {prompt for index in range(PAIRS) for prompt in _pair(name, context, index)}
+    # The others are left out, because their images may show another context with a strong effect.
+    own = {prompt for index in range(_PAIRS) for prompt in _pair(name, context, index)}
     return [(prompt, value) for prompt, value in measured if prompt in own]
 
 
 def _layout(prompt: str) -> str:
-    """Returns the layout of a prompt: "beside" for two objects, which are drawn smaller, otherwise "alone"."""
+    # Two objects are drawn smaller than one.
     return "beside" if " next to " in prompt else "alone"
 
 
 def _has(prompt: str, context: str, name: str) -> bool:
-    if context in PLACES:
+    if context in _PLACES:
         return prompt.startswith(_placed(name, context) + " on ")
     if context in grounds():
         return prompt.endswith(f" on {context}")
@@ -271,7 +227,7 @@ def _has(prompt: str, context: str, name: str) -> bool:
 
 
 def _spoken(context: str) -> str:
-    if context in PLACES:
+    if context in _PLACES:
         return f"{context} object" if context in ("small", "large") else f"object at the {context}"
     if context in grounds():
         return f"{context} as the ground" if context in BY_NAME else context.split(" ", 1)[1]
@@ -280,7 +236,7 @@ def _spoken(context: str) -> str:
 
 def _experiment(stage: str, prompts: Sequence[str], hypotheses: Sequence[str]) -> str:
     listing = ",\n    ".join(repr(prompt) for prompt in prompts)
-    code = MEASURE.format(stage=stage, prompts=listing, shown=SHOWN if stage == "confirm" else "")
+    code = _MEASURE.format(stage=stage, prompts=listing, shown=_SHOWN if stage == "confirm" else "")
     return f"{_listed([_spoken(context) for context in hypotheses])}[CODE]:\n```python\n{code}```"
 
 

@@ -1,8 +1,4 @@
-"""Designs the three kinds of experiments of the scripted experimenter.
-
-These are the screening, which shows all words of the vocabulary in a factorial design; controls, which replace one word
-of a hypothesis; and edits of images of a hypothesis.
-"""
+"""Designs the experiments of the scripted experimenter: the screening, controls and edits."""
 
 import re
 from collections.abc import Sequence
@@ -11,51 +7,48 @@ from dataclasses import dataclass
 from openmaia.offline.vocabulary import phrases
 from openmaia.offline.vocabulary.words import BY_NAME, WORDS, WordKind, of_kind
 
-COLOURS = [word.name for word in of_kind(WordKind.COLOUR)]
+COLOUR_WORDS = [word.name for word in of_kind(WordKind.COLOUR)]
 CARRIERS = [word.name for word in of_kind(WordKind.SHAPE, WordKind.PATTERN)]
-OBJECTS = [word.name for word in of_kind(WordKind.OBJECT) if not word.is_exact]
-NAMES = [word.name for word in WORDS if word.is_exact]
+_OBJECTS = [word.name for word in of_kind(WordKind.OBJECT) if not word.is_exact]
+_NAMES = [word.name for word in WORDS if word.is_exact]
 SCENES = [word.name for word in of_kind(WordKind.SCENE)]
 
-PLAIN = 2
-"""Number of images of each colour alone in the screening. All other images of the screening contain at least two
-colours."""
+# Images of each colour alone in the screening. All other images of the screening contain at least two colours.
+_PLAIN = 2
+# Images per hypothesis, and per control group.
 CONTEXTS = 6
-"""Number of images per hypothesis, and per control group (with one word replaced)."""
+# Images of a confirmed hypothesis that are edited.
 EDITED = 3
-"""Number of images of a confirmed hypothesis that are edited."""
 RECOLOUR = "change the color to "
-UNRELATED = "grey"
-"""Colour to which no edit changes an object if none of the hypotheses to edit names a colour. A change to grey would
-only remove the colour of the object."""
+# Colour to which no edit changes an object if none of the hypotheses to edit names a colour. A change to grey would
+# only remove the colour of the object.
+_UNRELATED = "grey"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScreeningPrompt:
-    """A prompt of the screening (the first experiment) and the vocabulary words that vary in it."""
+    """A prompt of the screening and the vocabulary words that vary in it."""
 
     prompt: str
     words: tuple[str, ...]
 
     @property
     def ground(self) -> str:
-        """The colour of the background, or an empty string if the prompt names none."""
+        """The colour of the background, "" if the prompt names none."""
         match = re.search(r" on a (\w+) background$", self.prompt)
         return match[1] if match else ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hypothesis:
-    """A concept (one word), or a shape or pattern in a colour (two words), to which the unit may respond."""
+    """One word, or a shape or pattern in a colour (two words), to which the unit may respond."""
 
     words: tuple[str, ...]
     score: float
-    """Strength of the evidence, in units of the spread of the activations in the screening (the first experiment).
-    Hypotheses are ranked by it."""
+    """Strength of the evidence, in units of the spread of the activations in the screening."""
 
     @property
     def name(self) -> str:
-        """The words of the hypothesis as one label, such as "red circle"."""
         return " ".join(self.words)
 
     @property
@@ -65,50 +58,43 @@ class Hypothesis:
 
     @property
     def kind(self) -> WordKind:
-        """The kind of the first word, such as object.
-
-        It is colour for all hypotheses with two words, such as "red circle".
-        """
+        """The kind of the first word: colour for all hypotheses with two words."""
         return BY_NAME[self.words[0]].kind
 
 
 def screen() -> list[ScreeningPrompt]:
-    """Returns the prompts of the screening, the first experiment on a unit.
+    """Returns the prompts of the screening.
 
-    Together they show every colour of the vocabulary alone and with every shape and pattern. They also show every
-    general word for objects on a plain background and in a scene, and every exact name once, on a plain background.
+    Together they show every colour alone and with every shape and pattern, every general word for objects on a plain
+    background and in a scene, and every exact name once, on a plain background.
     """
     prompts = [
-        ScreeningPrompt(prompt=f"a plain {colour} picture", words=(colour,)) for colour in COLOURS for _ in range(PLAIN)
+        ScreeningPrompt(prompt=f"a plain {colour} picture", words=(colour,))
+        for colour in COLOUR_WORDS
+        for _ in range(_PLAIN)
     ]
     # The backgrounds form a Latin square, so that no background is tied to a colour or a carrier.
     prompts += [
         ScreeningPrompt(prompt=phrases.figure(carrier, colour, (), row + column), words=(colour, carrier))
         for row, carrier in enumerate(CARRIERS)
-        for column, colour in enumerate(COLOURS)
+        for column, colour in enumerate(COLOUR_WORDS)
     ]
-    for index, thing in enumerate(OBJECTS):
+    for index, thing in enumerate(_OBJECTS):
         scene = SCENES[index % len(SCENES)]
         noun = phrases.article(thing)
         prompts.append(ScreeningPrompt(prompt=f"{noun} on a grey background", words=(thing,)))
         prompts.append(ScreeningPrompt(prompt=f"{noun} on {scene}", words=(thing, scene)))
     prompts += [
-        ScreeningPrompt(prompt=f"{phrases.article(name)} on a grey background", words=(name,)) for name in NAMES
+        ScreeningPrompt(prompt=f"{phrases.article(name)} on a grey background", words=(name,)) for name in _NAMES
     ]
     return prompts
 
 
 def groups(hypothesis: Hypothesis, others: Sequence[Hypothesis]) -> list[list[str]]:
-    """Returns the prompts that test a hypothesis, and those of its controls.
+    """Returns CONTEXTS prompts that test a hypothesis, and as many of a control group for each of its words.
 
-    Args:
-        hypothesis: The hypothesis.
-        others: All hypotheses under test. If `hypothesis` has a single word, all prompts avoid the words of the others.
-
-    Returns:
-        Lists of six prompts (CONTEXTS). The first list shows the hypothesis. Each further list is a control group,
-        whose prompts replace one word by another of its kind. There is one control group for each word of the
-        hypothesis.
+    The prompts of a control group replace one word by another of its kind. If the hypothesis has a single word, all
+    prompts avoid the words of `others`.
     """
     avoid = [word for other in others for word in other.words]
     if len(hypothesis.words) == 1:
@@ -131,24 +117,19 @@ def groups(hypothesis: Hypothesis, others: Sequence[Hypothesis]) -> list[list[st
 
 
 def looked_at(candidates: Sequence[Hypothesis]) -> list[str]:
-    """Returns the prompts whose images the experimenter displays.
+    """Returns the prompts whose images the experimenter displays: those about objects and scenes, and of their
+    controls.
 
-    These are the prompts of the candidates (hypotheses) about objects and scenes, and of their controls. Their images
-    are displayed because they contain colours and shapes that the prompts do not name.
+    Their images contain colours and shapes that the prompts do not name.
     """
     things = [h for h in candidates if h.kind in (WordKind.OBJECT, WordKind.SCENE)]
     return list(dict.fromkeys(p for h in things for group in groups(h, candidates) for p in group))
 
 
 def removals(hypothesis: Hypothesis, candidates: Sequence[Hypothesis]) -> list[tuple[str, str]]:
-    """Plans three edits (EDITED) of images that show what a hypothesis names.
+    """Plans EDITED edits that replace what the first word of a hypothesis names by another thing of its kind.
 
-    Each edit replaces what the first word of the hypothesis names (an object, shape, pattern, scene or colour) by
-    another thing of this kind. If the hypothesis is right, the edit lowers the activation.
-
-    Args:
-        hypothesis: The hypothesis.
-        candidates: All hypotheses under test. The edits avoid adding anything that they name.
+    If the hypothesis is right, they lower the activation. They add nothing that a candidate names.
 
     Returns:
         Pairs: the prompt from which the image is generated, and the instruction for its edit.
@@ -163,22 +144,14 @@ def removals(hypothesis: Hypothesis, candidates: Sequence[Hypothesis]) -> list[t
 
 
 def edits(kept: Sequence[Hypothesis], candidates: Sequence[Hypothesis]) -> list[tuple[str, str]]:
-    """Plans edits of images that test hypotheses.
+    """Plans edits of images that test hypotheses, as pairs like those of `removals`.
 
-    For each hypothesis, three edits remove what its first word names (see `removals`). If the hypothesis is about an
-    object, each of them is followed by an edit of the same image that changes the object's colour. If the hypothesis is
-    right, the removal lowers the activation, and the change of colour lowers it only a little.
-
-    Args:
-        kept: The hypotheses to test. Their tests against controls were positive.
-        candidates: All hypotheses that were tested against controls. No edit adds anything that they name.
-
-    Returns:
-        Pairs: the prompt from which the image is generated, and the instruction for its edit.
+    For an object, each removal is followed by an edit of the same image that changes the object's colour. If the
+    hypothesis is right, the latter lowers the activation only a little.
     """
     avoid = [word for candidate in candidates for word in candidate.words]
     words = [word for hypothesis in kept for word in hypothesis.words]
-    colour = next((word for word in words if BY_NAME[word].kind is WordKind.COLOUR), UNRELATED)
+    colour = next((word for word in words if BY_NAME[word].kind is WordKind.COLOUR), _UNRELATED)
     pairs: list[tuple[str, str]] = []
     for hypothesis in kept:
         for index, (base, order) in enumerate(removals(hypothesis, candidates)):

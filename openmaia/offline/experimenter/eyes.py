@@ -1,8 +1,8 @@
 """Detects vocabulary words in images for the scripted experimenter.
 
-The evidence for an object is its class probability in a classification network, which is not the network under study.
-The evidence for colours, patterns, shapes and scenes is computed by image statistics. The only input is the pixels of
-an image, without its caption, its file name or the recipe from which it was drawn.
+The evidence for an object is its class probability in a classification network, which is not the target. The evidence
+for colours, patterns, shapes and scenes is computed by image statistics. The only input is the pixels of an image,
+without its caption, its file name or the recipe from which it was drawn.
 """
 
 import json
@@ -26,28 +26,24 @@ Sight = Mapping[str, float]
 """Evidence that an image shows a word, between 0 and 1, by word."""
 
 RgbArray = npt.NDArray[np.float64]
-"""An image, shape (height, width, 3), values between 0 and 1."""
+"""Shape (height, width, 3), values between 0 and 1."""
 
 HUES = {"red": 0, "orange": 30, "yellow": 55, "green": 120, "blue": 222, "purple": 280, "pink": 335}
 SEEN = tuple(word.name for word in WORDS)
-LOOK = 96
-"""Side in pixels of the image from which statistics are computed."""
+# Side in pixels of the image from which statistics are computed.
+_LOOK = 96
 
-SHOWN = 0.04
-"""Images of an object count as showing another word, too, if the mean evidence for that word exceeds its mean evidence
-in the control images by more than this."""
+# Images of an object count as showing another word, too, if the mean evidence for it exceeds that in the control images
+# by more than this.
+_SHOWN = 0.04
+# A colour counts as shown if, on average over the images with the highest activations, more than this share of the
+# pixels to which the unit responds has it.
 FILLED = 0.5
-"""`Eyes.shown_beside` counts a colour as shown if, on average over the images with the highest activations, more than
-this share of the pixels to which the unit responds has the colour."""
-PROPERTIES = [word.name for word in of_kind(WordKind.COLOUR, WordKind.SHAPE, WordKind.PATTERN, WordKind.OBJECT)]
+_PROPERTIES = [word.name for word in of_kind(WordKind.COLOUR, WordKind.SHAPE, WordKind.PATTERN, WordKind.OBJECT)]
 
 
 class Eyes:
-    """Computes the evidence for each vocabulary word in an image: how strongly the image shows what the word names.
-
-    Args:
-        classify: The network that recognises objects.
-    """
+    """Computes the evidence for each vocabulary word in an image."""
 
     def __init__(self, classify: ImageClassifier):
         self._classify = classify
@@ -56,35 +52,28 @@ class Eyes:
         self._sights: LRUCache[str, Sight] = LRUCache(4096)
 
     def see(self, pixels: Pixels) -> Sight:
-        """Returns for each vocabulary word how strongly an image shows what it names (the evidence), from 0 to 1.
-
-        Results are cached by the digest of the pixels.
-        """
+        """Returns the evidence for each vocabulary word, cached by the digest of the pixels."""
         key = digest(pixels)
         if key not in self._sights:
             self._sights[key] = self._look(pixels)
         return self._sights[key]
 
     def colours(self, pixels: Pixels) -> Sight:
-        """Returns the evidence for each colour in an image: the approximate share of the pixels that have it.
+        """Returns the evidence for each colour: the approximate share of the pixels that have it.
 
-        This does not run the network that recognises objects. `pixels` has the shape (height, width, 3), of any size.
+        It does not run the network. `pixels` has the shape (height, width, 3), of any size.
         """
         return _colours(pixels.astype(np.float64) / 255)
 
     def shown_beside(self, own: Sequence[ControlView], controls: Sequence[ControlView]) -> frozenset[str]:
-        """Returns the words for what images of an object or scene show besides it, such as a colour.
+        """Returns the words for what images of an object or scene show besides it.
 
         A word for a property or an object is included if these images show it more than the control images do. A colour
         is also included if it fills the parts of these images that activate the unit. The word for the object itself
         may be included.
-
-        Args:
-            own: The displayed images of the object or scene.
-            controls: The displayed control images, which show something else in the place of the object or scene.
         """
         own_sights, control_sights = ([self.see(v.original.pixels) for v in views] for views in (own, controls))
-        more = {word for word in PROPERTIES if _mean(own_sights, word) - _mean(control_sights, word) > SHOWN}
+        more = {word for word in _PROPERTIES if _mean(own_sights, word) - _mean(control_sights, word) > _SHOWN}
         strongest = sorted(own, key=lambda view: -view.activation)[: (len(own) + 1) // 2]
         parts = [self.colours(lit) for view in strongest if (lit := _lit_pixels(view)) is not None]
         filled = {word for word in parts[0] if _mean(parts, word) > FILLED} if parts else set[str]()
@@ -93,7 +82,9 @@ class Eyes:
     def _look(self, pixels: Pixels) -> Sight:
         probabilities = self._classify(pixels)
         sight = {word: float(probabilities[indices].sum()) for word, indices in self._classes.items()}
-        small = np.asarray(Image.fromarray(pixels).resize((LOOK, LOOK), Image.Resampling.BOX)).astype(np.float64) / 255
+        small = (
+            np.asarray(Image.fromarray(pixels).resize((_LOOK, _LOOK), Image.Resampling.BOX)).astype(np.float64) / 255
+        )
         sight |= _colours(small) | _patterns(small) | _shapes(small) | _scenes(small)
         return {word: round(sight.get(word, 0.0), 4) for word in SEEN}
 
@@ -101,18 +92,13 @@ class Eyes:
 def lit_part(pixels: Pixels, masked: Pixels) -> npt.NDArray[np.bool_]:
     """Returns the mask of the part of an image to which a unit responds, shape (height, width), eroded by two pixels.
 
-    Args:
-        pixels: The image.
-        masked: The same image, darkened in the parts to which the unit does not respond.
+    In `masked`, the other parts are darkened.
     """
     return ndimage.binary_erosion(np.abs(pixels.astype(np.int16) - masked).max(axis=2) <= 2, iterations=2)
 
 
 def bright_part(pixels: Pixels, masked: Pixels) -> Pixels:
-    """Crops an image to the bounding box of the part to which a unit responds.
-
-    Returns the image itself if this part is tiny or nearly the whole image. The arguments are those of `lit_part`.
-    """
+    """Crops an image to the bounding box of its `lit_part`, unless this is tiny or nearly the whole image."""
     lit = lit_part(pixels, masked)
     if not 0.005 < lit.mean() < 0.9:
         return pixels
@@ -122,10 +108,7 @@ def bright_part(pixels: Pixels, masked: Pixels) -> Pixels:
 
 
 def _lit_pixels(view: ControlView) -> Pixels | None:
-    """Returns the pixels to which the unit responds, shape (n, 1, 3).
-
-    None if the view has no masked rendering, or if these are nearly no or nearly all pixels of the image.
-    """
+    # Shape (n, 1, 3). Nearly no or nearly all pixels say nothing about a part.
     if view.masked is None or view.masked.pixels.shape != view.original.pixels.shape:
         return None
     lit = lit_part(view.original.pixels, view.masked.pixels)
@@ -161,15 +144,12 @@ def _colours(rgb: RgbArray) -> dict[str, float]:
 
 
 def _patterns(rgb: RgbArray) -> dict[str, float]:
-    """Returns the evidence for each pattern.
-
-    It is computed from the shares of the spectral energy in some directions, and from the concentration of the energy
-    in a few frequencies, which is high for patterns that repeat.
-    """
+    # From shares of the spectral energy in some directions, and from the concentration of the energy in a few
+    # frequencies, which is high for patterns that repeat.
     grey = rgb.mean(axis=2)
-    window = np.outer(np.hanning(LOOK), np.hanning(LOOK))
+    window = np.outer(np.hanning(_LOOK), np.hanning(_LOOK))
     energy = np.abs(np.fft.rfft2((grey - grey.mean()) * window)) ** 2
-    rows, columns = np.fft.fftfreq(LOOK)[:, None] * LOOK, np.fft.rfftfreq(LOOK)[None] * LOOK
+    rows, columns = np.fft.fftfreq(_LOOK)[:, None] * _LOOK, np.fft.rfftfreq(_LOOK)[None] * _LOOK
     radius, angle = np.hypot(rows, columns), np.degrees(np.arctan2(np.abs(rows), columns))
     band = (radius >= 4) & (radius <= 40)
     total = float(energy[band].sum()) + 1e-9
@@ -194,7 +174,7 @@ def _patterns(rgb: RgbArray) -> dict[str, float]:
 
 
 def _shapes(rgb: RgbArray) -> dict[str, float]:
-    """Returns the evidence for each shape, from the largest figure on an even background; empty if there is none."""
+    # From the largest figure on an even background.
     border = np.concatenate([rgb[:4].reshape(-1, 3), rgb[-4:].reshape(-1, 3)])
     ground = np.median(border, axis=0)
     labels, count = ndimage.label(np.abs(rgb - ground).max(axis=2) > 0.15)
@@ -224,7 +204,7 @@ def _shapes(rgb: RgbArray) -> dict[str, float]:
 
 
 def _scenes(rgb: RgbArray) -> dict[str, float]:
-    """Returns the evidence for each scene, from the mean colour and the roughness of the border of the image."""
+    # From the mean colour and the roughness of the border.
     frame = np.concatenate([rgb[:12].reshape(-1, 3), rgb[-12:].reshape(-1, 3), rgb[:, :12].reshape(-1, 3)])
     red, green, blue = frame.mean(axis=0)
     rough = min(float(frame.std(axis=0).mean()) / 0.08, 1.0)

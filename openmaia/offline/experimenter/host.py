@@ -1,4 +1,4 @@
-"""The scripted experimenter as a Backbone: it reads the messages, selects a stage, and writes code or the answer."""
+"""The scripted experimenter as a backbone: it reads the messages, selects a stage, and writes code or the answer."""
 
 import statistics
 from collections.abc import Sequence
@@ -11,19 +11,19 @@ from openmaia.offline.experimenter.eyes import Eyes, Sight, bright_part
 from openmaia.offline.experimenter.judge import HypothesisResult, exemplar_evidence, hypotheses, result
 from openmaia.offline.experimenter.transcript import SeenExemplar, Transcript, read
 
-EXEMPLARS = f"""\
+_EXEMPLARS = f"""\
 {spurious.LOOK}        if name == "top":
             tools.display(image.masked)
 """
-SHOWN = """\
+# The code prints the logit of a class if there is one, because probabilities near 0 or 1 hide differences.
+_SHOWN = """\
 def shown(activation):
     if activation.raw is None:
         return f"{float(activation):.5g} (percentile {activation.percentile})"
     return f"{activation.raw:.5g} (logit)"
 
 """
-"""Prints the logit of a class if there is one, because probabilities near 0 or 1 hide differences."""
-MEASURE = """\
+_MEASURE = """\
 prompts = [
     {prompts},
 ]
@@ -53,28 +53,23 @@ for base, order, before, after in zip(bases, orders, activations[0::2], activati
     print(f"edit {{shown(after)}} | {{base}} => {{order}}")
 tools.display(*images[:6])
 """
-NONE = "[DESCRIPTION]: NONE"
+_NONE = "[DESCRIPTION]: NONE"
 
-REPEATED = 12
-"""Number of images of the first experiment that are drawn and measured again if an abstention was rejected for lack of
-experiments."""
+# Images of the screening that are measured again if an abstention was sent back for lack of experiments.
+_REPEATED = 12
 
 
 class ScriptedBackbone:
-    """The scripted experimenter, an agent without a language model.
+    """The scripted experimenter.
 
     It ignores the seed of a request, because its replies are not random. It also answers requests to describe images
     (those without a system prompt) with the words that it detects in them.
-
-    Args:
-        eyes: The detector of vocabulary words in images.
     """
 
     def __init__(self, eyes: Eyes):
         self._eyes = eyes
 
     def reply(self, chats: Sequence[Chat]) -> list[Reply]:
-        """Returns the next message of each conversation."""
         return [self._reply(chat) for chat in chats]
 
     def _reply(self, chat: Chat) -> Reply:
@@ -90,23 +85,22 @@ class ScriptedBackbone:
         if spurious.is_task(messages):
             return spurious.reply(seen, messages[-1], self._eyes)
         if seen.replies > 8 + 2 * seen.sent_back or (seen.is_last_call and not seen.of("screen")):
-            return _write([], answer_text=NONE)
+            return _write([], answer_text=_NONE)
         if not seen.exemplars and "dataset_exemplars" not in seen.withheld:
-            return _write([], code=EXEMPLARS)
+            return _write([], code=_EXEMPLARS)
         if "text2image" in seen.withheld:
             return _write([], answer_text=_looks_like(self._first_guesses(seen)))
         if not seen.of("screen"):
             return _write(self._first_guesses(seen), code=_measure("screen", [each.prompt for each in screen()]))
         candidates = hypotheses(screen(), seen.of("screen"), self._evidence(seen))
         if not candidates:
-            again = _measure("screen", [each.prompt for each in screen()[:REPEATED]]) if seen.lacks_evidence else ""
-            return _write([], code=again, answer_text=NONE)
+            again = _measure("screen", [each.prompt for each in screen()[:_REPEATED]]) if seen.lacks_evidence else ""
+            return _write([], code=again, answer_text=_NONE)
         if seen.lacks_evidence or not (seen.of("control") or seen.is_last_call):
             return _write([h.name for h in candidates], code=_controls(candidates))
         return self._conclude(seen, candidates)
 
     def _conclude(self, seen: Transcript, candidates: Sequence[Hypothesis]) -> str:
-        """Returns code that edits images of the remaining hypotheses, or the answer if that is done or not possible."""
         others = [value for _, value in seen.of("control")]
         if not seen.has_logits:  # the activations of exemplars are probabilities
             others += [exemplar.activation for exemplar in seen.exemplars]
@@ -122,11 +116,7 @@ class ScriptedBackbone:
         return exemplar_evidence(top, random)
 
     def _sights(self, exemplars: Sequence[SeenExemplar]) -> list[Sight]:
-        """Returns the evidence for each word in each displayed exemplar.
-
-        It is computed for the whole image, and, if it is known, for the part where the unit responds. The larger value
-        of the two counts.
-        """
+        # The larger value of the whole image and of the part where the unit responds counts.
         sights: list[Sight] = []
         for exemplar in exemplars:
             if exemplar.original is None:
@@ -156,7 +146,6 @@ class ScriptedBackbone:
         return _strongest(self._evidence(seen), 6, 0.3)
 
     def _view(self, message: Message) -> str:
-        """Describes images as a viewer does: names the words with the most evidence."""
         sights = [self._eyes.see(image.pixels) for image in message.images]
         if not sights:
             return "No image was given."
@@ -185,28 +174,15 @@ def _results(seen: Transcript, candidates: Sequence[Hypothesis]) -> list[Hypothe
 def _confirmed(
     kept: Sequence[HypothesisResult], candidates: Sequence[Hypothesis], seen: Transcript
 ) -> list[HypothesisResult]:
-    """Returns the results that the edits confirm.
-
-    Objects that owe their activation to their colour are left out, and so are concepts whose removal from images does
-    not lower the activation. If the latter holds for all concepts, the strongest one stays, because edits may fail.
-    """
+    # If removal lowers the activation for no concept, the strongest one stays, because edits may fail.
     usual = statistics.median(value for _, value in seen.of("screen"))
     others = [r for r in kept if not _owes_to_colour(r, candidates, seen, usual)]
     return [r for r in others if _falls(r, candidates, seen)] or others[:1]
 
 
 def _owes_to_colour(r: HypothesisResult, candidates: Sequence[Hypothesis], seen: Transcript, usual: float) -> bool:
-    """Returns whether the activation for an object is due to its colour.
-
-    This is so if every edit of its colour leaves less than the share RETAINED of the activation above `usual`. Edits of
-    images with a low activation before the edit (see RECOGNISED) do not count. The result is False without edits.
-
-    Args:
-        r: The result of the hypothesis.
-        candidates: All hypotheses under test.
-        seen: What the investigation has shown so far.
-        usual: The median activation of the screening.
-    """
+    # So it is if every edit of its colour leaves less than RETAINED of the activation above `usual`, the median of the
+    # screening.
     if not r.is_object:
         return False
     bases = {base for base, _ in design.removals(r.hypothesis, candidates)}
@@ -217,17 +193,13 @@ def _owes_to_colour(r: HypothesisResult, candidates: Sequence[Hypothesis], seen:
 
 
 def _falls(r: HypothesisResult, candidates: Sequence[Hypothesis], seen: Transcript) -> bool:
-    """Returns whether the edits that remove the concept lower the activation on average. True without such edits."""
     removals = design.removals(r.hypothesis, candidates)
     edits = [edit for edit in seen.edits if (edit.base, edit.order) in removals]
     return not edits or sum(edit.before - edit.after for edit in edits) > 0
 
 
 def _controls(candidates: Sequence[Hypothesis]) -> str:
-    """Returns the code that measures the images of all hypotheses and of their control groups.
-
-    It marks each image with the name of the hypothesis that it tests, or with `not NAME` if it is a control.
-    """
+    # The code marks each image with the name of the hypothesis that it tests, or with `not NAME` if it is a control.
     shots = [
         (prompt, f"not {h.name}" if number else h.name)
         for h in candidates
@@ -240,14 +212,14 @@ def _controls(candidates: Sequence[Hypothesis]) -> str:
 
 
 def _measure(stage: str, prompts: Sequence[str], looked_at: Sequence[str] = (), tests: str = "") -> str:
-    return SHOWN + MEASURE.format(
+    return _SHOWN + _MEASURE.format(
         stage=stage, prompts=_listing(prompts), looked_at=_listing(looked_at or [""]), tests=tests
     )
 
 
 def _edit(kept: Sequence[HypothesisResult], candidates: Sequence[Hypothesis]) -> str:
     pairs = design.edits([r.hypothesis for r in kept], candidates)
-    return SHOWN + EDIT.format(
+    return _SHOWN + EDIT.format(
         prompts=_listing([base for base, _ in pairs]), orders=_listing([order for _, order in pairs])
     )
 
@@ -263,15 +235,15 @@ def _write(names: Sequence[str], *, code: str = "", answer_text: str = "") -> st
 
 
 def _looks_like(guesses: Sequence[str]) -> str:
-    """Returns the answer if no image can be generated: the first guess (most evidence in the exemplars), or NONE."""
+    # No image can be generated.
     if not guesses:
-        return NONE
+        return _NONE
     return f"[DESCRIPTION]: The pictures that excite the unit most show {guesses[0]}.\n[LABEL 1]: {guesses[0]}"
 
 
 def _answer_text(kept: Sequence[HypothesisResult]) -> str:
     if not kept:
-        return NONE
+        return _NONE
     names = [r.hypothesis.name for r in kept]
     effects = ", ".join(f"{r.hypothesis.name}: {r.effect:+.3g} above matched controls" for r in kept)
     labels = "\n".join(f"[LABEL {n}]: {name}" for n, name in enumerate(names, start=1))

@@ -1,7 +1,4 @@
-"""Derives hypotheses from the screening, and tests them by controlled measurements.
-
-The screening is the first experiment, which measures the unit on images of all words of the vocabulary.
-"""
+"""Derives hypotheses from the screening, and tests them by controlled measurements."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -9,12 +6,12 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import stats
 
-from openmaia.offline.experimenter.design import COLOURS, Hypothesis, ScreeningPrompt
+from openmaia.offline.experimenter.design import COLOUR_WORDS, Hypothesis, ScreeningPrompt
 from openmaia.offline.experimenter.eyes import Sight
 from openmaia.offline.vocabulary.words import BY_NAME, WORDS, WordKind
 
 Measurements = Sequence[tuple[str, float]]
-"""Pairs (prompt, activation of the unit)."""
+"""Pairs (prompt, activation)."""
 ScreeningRows = Sequence[tuple[tuple[str, ...], float]]
 """Pairs (words that vary in a prompt of the screening, activation)."""
 
@@ -22,25 +19,21 @@ SINGLES = {
     (WordKind.COLOUR, False): 3, (WordKind.PATTERN, False): 2, (WordKind.SHAPE, False): 2, (WordKind.SCENE, False): 1,
     (WordKind.OBJECT, False): 5, (WordKind.OBJECT, True): 5,
 }  # fmt: skip
-PAIRS = 3
-"""Largest number of hypotheses that are tested: SINGLES by kind of word and whether it is an exact name, PAIRS for
-combinations. Without these limits, if a unit responds to yellow, all tests would be spent on yellow objects."""
+# Largest number of hypotheses that are tested: SINGLES by kind of word and whether it is an exact name, this for
+# combinations. Without these limits, if a unit responds to yellow, all tests would be spent on yellow objects.
+_PAIRS = 3
+# Additional general words, and additional exact names, for objects that are tested if the score of a colour is more
+# than half of the highest score. In this case, objects that have this colour take the first ranks among the objects.
 MORE_OBJECTS = 6
-"""Number of additional general words, and of additional exact names, for objects that are tested if the score of a colour is
-more than half of the highest score of all words. In this case, objects that have this colour take the first ranks among the
-objects."""
-LEAST = 0.8
-"""Score that a hypothesis must exceed to be tested, in units of the spread of the activations in the screening."""
-LEVEL = 0.03
-"""Significance level of the controlled tests, one-sided."""
+# Score that a hypothesis must exceed to be tested, in units of the spread of the activations in the screening.
+_LEAST = 0.8
+# Significance level of the controlled tests, one-sided.
+_LEVEL = 0.03
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HypothesisResult:
-    """The result of the test of a hypothesis against control images.
-
-    A control image shows another word in the place of one word of the hypothesis.
-    """
+    """The result of the test of a hypothesis against its control groups."""
 
     hypothesis: Hypothesis
     effect: float
@@ -50,27 +43,22 @@ class HypothesisResult:
     """The effect. For an object, it is computed from the upper third of the activations of the images of the
     hypothesis, because a network does not recognise the object in every drawn image."""
     p: float
-    """One-sided p-value of Welch's t-test."""
+    """Of Welch's t-test, one-sided."""
     holds: bool
-    """Whether the effect is positive and significant at LEVEL."""
+    """Whether the effect is positive and significant at _LEVEL."""
 
     @property
     def is_object(self) -> bool:
-        """Whether the hypothesis is that the unit responds to an object (such as a dog), not to a colour or shape."""
         return self.hypothesis.kind is WordKind.OBJECT
 
 
 def exemplar_evidence(top: Sequence[Sight], random: Sequence[Sight]) -> dict[str, float]:
-    """Finds the vocabulary words that the top exemplars (images that excite a unit most) show more than random images.
-
-    Args:
-        top: For each top exemplar, the evidence from 0 to 1 that it shows a word, by word.
-        random: The evidence in each random image, in the same form.
+    """Finds the words that top exemplars show more than random images.
 
     Returns:
-        For each word, the mean evidence in top exemplars minus that in random images, divided by the pooled standard
-        deviation plus 0.05, and clipped to the range from -2 to 4. All values are 0 if there are no top exemplars or no
-        random images.
+        By word, the mean evidence in top exemplars minus that in random images, divided by the pooled standard
+            deviation plus 0.05, and
+        clipped to the range from -2 to 4. All values are 0 if there are no top exemplars or no random images.
     """
     if not top or not random:
         return {word.name: 0.0 for word in WORDS}
@@ -85,17 +73,12 @@ def exemplar_evidence(top: Sequence[Sight], random: Sequence[Sight]) -> dict[str
 def hypotheses(
     prompts: Sequence[ScreeningPrompt], measured: Measurements, evidence: Mapping[str, float]
 ) -> list[Hypothesis]:
-    """Returns hypotheses about what excites the unit, first single words, then combinations of two words.
+    """Returns hypotheses with a score above _LEAST, first single words, then combinations of two, each in descending
+    order of the score.
 
-    Both lists are in descending order of the score. A word has a high score if the unit responds to its images in the
-    screening (the first experiment), and if the unit's top exemplars show it. The score of a combination depends only
-    on the screening. Only hypotheses with a score above LEAST are returned, and their number is limited by SINGLES and
-    PAIRS. There are none if the screening has no measurements.
-
-    Args:
-        prompts: The prompts of the screening.
-        measured: The measurements of all experiments. Only those of `prompts` are used.
-        evidence: The result of `exemplar_evidence`.
+    A word has a high score if the unit responds to its images in the screening, and if the unit's top exemplars show
+    it. The score of a combination depends only on the screening. Of `measured`, only measurements of `prompts` are
+    used.
     """
     known = {each.prompt: each for each in prompts}
     screened = [(known[prompt], value) for prompt, value in measured if prompt in known]
@@ -116,22 +99,16 @@ def hypotheses(
         for (kind, is_exact), count in SINGLES.items()
         for h in [h for h in ranked if (h.kind, h.is_exact) == (kind, is_exact)][: count + more.get(kind, 0)]
     ]
-    pairs = _combinations(rows, [each.ground for each, _ in screened], scale)[:PAIRS]
-    return [h for h in sorted(best, key=_rank) + pairs if h.score > LEAST]
+    pairs = _combinations(rows, [each.ground for each, _ in screened], scale)[:_PAIRS]
+    return [h for h in sorted(best, key=_rank) + pairs if h.score > _LEAST]
 
 
 def result(hypothesis: Hypothesis, own: Sequence[float], controls: Sequence[Sequence[float]]) -> HypothesisResult:
-    """Tests whether the unit's activations on images of a hypothesis exceed those on its control images.
+    """Tests by Welch's t-test whether the activations on images of a hypothesis exceed those of its control group with
+    the highest mean.
 
-    Control images show another word in the place of one word of the hypothesis. They form one group for each word that
-    is replaced. Welch's t-test (scipy.stats.ttest_ind_from_stats) compares the images of the hypothesis with the group
-    that has the highest mean activation. Groups with fewer than two images are ignored. If no group remains, or if the
-    hypothesis has fewer than two images, the hypothesis does not hold, and its effect is 0.
-
-    Args:
-        hypothesis: The words to which the unit may respond.
-        own: The activations on the images of the hypothesis.
-        controls: The activations on the images of each control group.
+    Groups with fewer than two images are ignored. If no group remains, or if the hypothesis has fewer than two images,
+    it does not hold, and its effect is 0.
     """
     groups = [group for group in controls if len(group) > 1]
     if len(own) < 2 or not groups:
@@ -146,7 +123,7 @@ def result(hypothesis: Hypothesis, own: Sequence[float], controls: Sequence[Sequ
         p = float(stats.ttest_ind_from_stats(*first, *second, equal_var=False, alternative="greater").pvalue)
     else:
         p = 0.0 if effect > 0 else 1.0
-    return HypothesisResult(hypothesis=hypothesis, effect=effect, height=height, p=p, holds=effect > 0 and p < LEVEL)
+    return HypothesisResult(hypothesis=hypothesis, effect=effect, height=height, p=p, holds=effect > 0 and p < _LEVEL)
 
 
 def _rank(hypothesis: Hypothesis) -> tuple[float, tuple[str, ...]]:
@@ -154,11 +131,9 @@ def _rank(hypothesis: Hypothesis) -> tuple[float, tuple[str, ...]]:
 
 
 def _main_effects(rows: ScreeningRows) -> dict[str, float]:
-    """Returns for each word the mean activation of its images minus the median of images of the same sort.
-
-    The sorts are plain colours, coloured shapes and patterns, objects on a plain background, and objects in scenes. A
-    word that occurs in several sorts gets the mean over them.
-    """
+    # The mean activation of a word's images minus the median of images of the same sort: plain colours, coloured shapes
+    # and patterns, objects on a plain background, and objects in scenes. A word that occurs in several sorts gets the
+    # mean over them.
     sorts: dict[tuple[WordKind, int], list[tuple[tuple[str, ...], float]]] = {}
     for words, value in rows:
         sorts.setdefault((BY_NAME[words[0]].kind, len(words)), []).append((words, value))
@@ -171,21 +146,13 @@ def _main_effects(rows: ScreeningRows) -> dict[str, float]:
 
 
 def _combinations(rows: ScreeningRows, grounds: Sequence[str], scale: float) -> list[Hypothesis]:
-    """Returns the combinations of a colour and a shape or pattern with their scores, strongest first.
-
-    The value of a combination is the average of the activation on its own image and of the mean over all images that
-    show both words, even if the colour is that of the background. Its score is the excess of this value over the mean
-    for the colour in other combinations and that for the shape or pattern, whichever is higher, divided by `scale`.
-
-    Args:
-        rows: The words and activations of the screening.
-        grounds: The colour of the background for each row.
-        scale: The spread of the activations in the screening.
-    """
+    # The value of a combination is the average of the activation on its own image and of the mean over all images that
+    # show both words, even if the colour is that of the background. Its score is the excess of this value over the mean
+    # for the colour in other combinations and that for the shape or pattern, whichever is higher, divided by `scale`.
     drawn = [
         (*words, ground, value)
         for (words, value), ground in zip(rows, grounds, strict=True)
-        if len(words) == 2 and words[0] in COLOURS
+        if len(words) == 2 and words[0] in COLOUR_WORDS
     ]
     scored: list[Hypothesis] = []
     for colour, carrier, _, value in drawn:

@@ -1,10 +1,10 @@
 """Plays the agent in the task `spurious` by a script: decides whether a unit is selective for an object or spurious.
 
-A spurious unit responds to something that comes along with objects, such as their background. The script measures
-images of objects in places (scenes), and the same images after an edit has removed the object. The places are all
-scenes of the vocabulary, and the objects are those that the displayed exemplars seem to show. As in a two-way analysis
-of variance, the unit is selective if its activation depends more on the object than on the place. In addition, removing
-the object with the highest activations must take away more than half of their excess over the median activation.
+The script measures images of objects in places (scenes), and the same images after an edit has removed the object. The
+places are all scenes of the vocabulary, and the objects are those that the displayed exemplars seem to show. As in a
+two-way analysis of variance, the unit is selective if its activation depends more on the object than on the place. In
+addition, removing the object with the highest activations must take away more than half of their excess over the median
+activation.
 """
 
 from collections.abc import Mapping, Sequence
@@ -18,13 +18,13 @@ from openmaia.offline.experimenter.transcript import Transcript
 from openmaia.offline.vocabulary.phrases import article
 from openmaia.offline.vocabulary.words import GENERAL, WordKind, of_kind
 
-THINGS = 6
-"""Number of objects that are tried in every place. They are those for which the exemplars give the most evidence."""
+# Objects that are tried in every place.
+_THINGS = 6
 
 REPEATS = 2
 
-PLACES = [word.name for word in of_kind(WordKind.SCENE)]
-OBJECTS = [word.name for word in of_kind(WordKind.OBJECT)]
+_PLACES = [word.name for word in of_kind(WordKind.SCENE)]
+_OBJECTS = [word.name for word in of_kind(WordKind.OBJECT)]
 
 LOOK = """\
 for name in ("top", "random"):
@@ -52,55 +52,44 @@ for prompt, order, before, after in zip(prompts[::{repeats}], orders[::{repeats}
     print(f"edit {{before:.5g}} (before) | {{prompt}} => as drawn")
     print(f"edit {{after:.5g}} (after) | {{prompt}} => {{order}}")
 """
-UNDECIDED = "[REASONING]: There was no room for the experiment that would tell.\n[LABEL]: undecided"
+_UNDECIDED = "[REASONING]: There was no room for the experiment that would tell.\n[LABEL]: undecided"
 
 
 def is_task(messages: Sequence[Message]) -> bool:
-    """Returns whether the messages ask the question of the task `spurious`: is a unit selective for an object?"""
     return any("[LABEL]: SELECTIVE or SPURIOUS" in message.text for message in messages[1:2])
 
 
 def reply(seen: Transcript, last: Message, eyes: Eyes) -> str:
-    """Returns the agent's next message in the task `spurious`: code of an experiment, or the answer.
+    """Returns the agent's next message in the task `spurious`.
 
-    The first message displays exemplars, the second measures images of objects in places, and the third is the answer.
     The answer is "undecided" if the conversation has to end before the measurements.
-
-    Args:
-        seen: The measurements and images in the messages so far.
-        last: The latest message.
-        eyes: The detector of vocabulary words.
     """
     told_to_end = seen.replies > 0 and "[LABEL]: SELECTIVE" in last.text
     if seen.of("control") and seen.edits:
         return _answer(seen)
     if told_to_end or seen.replies > 4:
-        return UNDECIDED
+        return _UNDECIDED
     if not seen.exemplars:
         return f"[HYPOTHESIS]: unknown\n\n[CODE]:\n```python\n{LOOK}```"
     things = _things(seen, eyes)
-    code = TEST.format(things=[article(thing) for thing in things], places=PLACES, repeats=REPEATS)
+    code = TEST.format(things=[article(thing) for thing in things], places=_PLACES, repeats=REPEATS)
     return f"[HYPOTHESIS]: one of {', '.join(things)}, or the place\n\n[CODE]:\n```python\n{code}```"
 
 
 def _things(seen: Transcript, eyes: Eyes) -> list[str]:
-    """Returns the THINGS objects with the most evidence in the displayed exemplars.
-
-    Of a general word and its special case, only the one with more evidence is returned.
-    """
+    # Of a general word and its special case, only the one with more evidence is tried.
     sights = [eyes.see(each.original.pixels) for each in seen.exemplars if each.original is not None]
-    evidence = {word: sum(sight[word] for sight in sights) for word in OBJECTS}
-    ranked = sorted(OBJECTS, key=lambda word: (-evidence[word], word))
+    evidence = {word: sum(sight[word] for sight in sights) for word in _OBJECTS}
+    ranked = sorted(_OBJECTS, key=lambda word: (-evidence[word], word))
     chosen: list[str] = []
     for word in ranked:
         related = {special for general in chosen for special in GENERAL.get(general, ())}
         if word not in related and not set(GENERAL.get(word, ())) & set(chosen):
             chosen.append(word)
-    return chosen[:THINGS]
+    return chosen[:_THINGS]
 
 
 def _answer(seen: Transcript) -> str:
-    """Returns the answer, which follows from the measured activations by the rule in the docstring of the module."""
     cells: dict[tuple[str, str], list[float]] = {}
     for key, value in seen.of("control"):
         thing, _, place = key.partition(" on ")
@@ -123,7 +112,7 @@ def _answer(seen: Transcript) -> str:
 
 
 def _table(means: Mapping[tuple[str, str], float]) -> npt.NDArray[np.float64]:
-    """Returns the mean activations, shape (objects, places). A cell that could not be drawn gets the median of all."""
+    # A cell that could not be drawn gets the median of all.
     things, places = (list(dict.fromkeys(cell[side] for cell in means)) for side in (0, 1))
     middle = float(np.median(list(means.values())))
     return np.array([[means.get((thing, place), middle) for place in places] for thing in things])

@@ -1,7 +1,4 @@
-"""Reads the measurements and the displayed images out of the messages of an investigation.
-
-The scripted experimenter prints its measurements in a fixed format, and the outputs come back to it as messages.
-"""
+"""Reads the measurements and the displayed images out of the messages of an investigation."""
 
 import re
 from collections.abc import Sequence
@@ -12,7 +9,7 @@ from openmaia.core.images import EncodedImage
 from openmaia.core.messages import Message, Role
 
 EXEMPLAR = re.compile(r"^(?P<kind>top|random) (?P<rank>\d+): (?P<value>\S+) \(.*\)$", re.MULTILINE)
-MEASURED = re.compile(
+_MEASURED = re.compile(
     r"^(?P<stage>screen|control|edit) (?P<value>\S+) \((?P<scale>.*?)\) \| (?P<key>.*)$", re.MULTILINE
 )
 NOT_DRAWN = re.compile(r"^note: could not draw .* of (?P<prompt>'.*'|\".*\")$", re.MULTILINE)
@@ -25,11 +22,8 @@ WITHHELD = re.compile(r"^Not available in this investigation: (.*)$", re.MULTILI
 
 @dataclass(slots=True)
 class SeenExemplar:
-    """A dataset image, from the top exemplars or chosen at random (`kind`), with the unit's activation on it.
-
-    The images `original` and `masked` are None if they were not displayed. In `masked`, the parts to which the unit
-    does not respond are dark.
-    """
+    """A top or random exemplar (`kind`). Images that were not displayed are None. In `masked`, parts to which the unit
+    does not respond are dark."""
 
     kind: str
     activation: float
@@ -39,11 +33,7 @@ class SeenExemplar:
 
 @dataclass(slots=True)
 class ControlView:
-    """A generated image, with the unit's activation on it, from an experiment that tests a hypothesis.
-
-    The experiment measures and displays images of the hypothesis and control images. In the copy `masked`, the parts to
-    which the unit does not respond are dark.
-    """
+    """A displayed image of a hypothesis or of one of its controls."""
 
     activation: float
     original: EncodedImage
@@ -55,7 +45,7 @@ class EditEffect:
     """A unit's activations on an image before and after an edit."""
 
     base: str
-    """The prompt of the image before the edit."""
+    """The prompt of the image."""
     order: str
     """The editing instruction."""
     before: float
@@ -64,73 +54,48 @@ class EditEffect:
 
 @dataclass(slots=True)
 class Transcript:
-    """The content of one unit's conversation, as far as the scripted experimenter uses it.
-
-    It holds the displayed images, the measured activations, and the state of the conversation.
-    """
+    """The content of a conversation, as far as the scripted experimenter uses it."""
 
     exemplars: list[SeenExemplar] = field(default_factory=list[SeenExemplar])
     views: dict[str, list[ControlView]] = field(default_factory=dict[str, list[ControlView]])
     """Displayed images from tests of hypotheses against controls, by prompt."""
     measured: dict[str, list[tuple[str, float]]] = field(default_factory=dict[str, list[tuple[str, float]]])
-    """Pairs (key, activation) by stage: `screen` (first experiment), `control` (tests of hypotheses) or `edit`. The key
-    is a prompt, and for an edit `PROMPT => INSTRUCTION`, or `PROMPT => as drawn` for the image before the edit."""
+    """Pairs (key, activation) by stage: `screen`, `control` or `edit`. The key is a prompt, and for an edit `PROMPT =>
+    INSTRUCTION`, or `PROMPT => as drawn` for the image before the edit."""
     has_logits: bool = False
     """Whether the unit is a class whose logits were measured. The activations of exemplars are then probabilities."""
     not_drawn: set[str] = field(default_factory=set[str])
     """Prompts that the generator could not draw completely."""
     withheld: frozenset[str] = frozenset()
-    """Names of the tools that the agent may not use in this investigation."""
+    """Tools that the agent may not use."""
     replies: int = 0
-    """Number of the agent's messages so far."""
     sent_back: int = 0
-    """Number of answers that were rejected for lack of evidence."""
     lacks_evidence: bool = False
-    """Whether the latest message rejects an answer for lack of evidence."""
+    """Whether the latest message sends an answer back."""
     is_last_call: bool = False
     """Whether the latest message demands the final answer."""
 
     def views_of(self, prompt: str) -> list[ControlView]:
-        """Returns the images that were generated from a prompt and displayed in experiments that test a hypothesis.
-
-        If the generator could not draw the prompt completely, the returned list is empty.
-        """
+        """Returns the displayed images of a prompt; none if the generator could not draw it completely."""
         return [] if prompt in self.not_drawn else self.views.get(prompt, [])
 
     @property
     def edits(self) -> list[EditEffect]:
-        """The edits of images in the conversation, each with the unit's activations before and after it.
-
-        The two activations are found by their order, because the experiment prints the activation on each image
-        directly before the one on its edited version.
-        """
         return [
+            # The experiment prints the activation on each image directly before the one on its edited version.
             EditEffect(base=key.partition(" => ")[0], order=key.partition(" => ")[2], before=before, after=after)
             for (as_drawn, before), (key, after) in pairwise(self.of("edit"))
             if as_drawn.endswith(" => as drawn") and not key.endswith(" => as drawn")
         ]
 
     def of(self, stage: str) -> list[tuple[str, float]]:
-        """Returns the unit's activations that were measured in one stage of the investigation.
-
-        Prompts that the generator could not draw completely are left out.
-
-        Args:
-            stage: `screen` (the first experiment), `control` (tests of hypotheses) or `edit`.
-
-        Returns:
-            Pairs (key, activation). The key says which image was measured, see `measured`.
-        """
+        """Returns what was measured in a stage, without prompts that the generator could not draw completely."""
         rows = self.measured.get(stage, [])
         return [(key, value) for key, value in rows if key.split(" => ")[0] not in self.not_drawn]
 
 
 def read(messages: Sequence[Message]) -> Transcript:
-    """Reads the messages of an investigation and returns their content as a transcript.
-
-    Args:
-        messages: The system prompt, the question, then alternately the agent's replies and the outputs of their code.
-    """
+    """Reads the messages of an investigation."""
     transcript = Transcript(replies=sum(message.role is Role.ASSISTANT for message in messages))
     withheld = WITHHELD.search(messages[0].text) if messages else None
     transcript.withheld = frozenset(re.findall(r"tools\.(\w+)", withheld[1])) if withheld else frozenset()
@@ -152,7 +117,7 @@ def _observe(message: Message, transcript: Transcript) -> None:
             continue
         for match in EXEMPLAR.finditer(part):
             transcript.exemplars.append(SeenExemplar(kind=match["kind"], activation=float(match["value"])))
-        for match in MEASURED.finditer(part):
+        for match in _MEASURED.finditer(part):
             transcript.has_logits |= match["scale"] == "logit"
             transcript.measured.setdefault(match["stage"], []).append((match["key"], float(match["value"])))
             prompt = match["key"] if match["stage"] == "control" else ""
@@ -162,7 +127,7 @@ def _observe(message: Message, transcript: Transcript) -> None:
 
 
 def _attach(image: EncodedImage, view: str, prompt: str, transcript: Transcript) -> None:
-    """Stores a displayed image with the images of `prompt`, or, if that is empty, with the latest exemplar."""
+    # An image without a prompt belongs to the latest exemplar.
     if prompt and view == "masked":
         transcript.views[prompt][-1].masked = image
     elif prompt:

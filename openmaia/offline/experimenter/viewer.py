@@ -1,7 +1,4 @@
-"""A viewer, which describes images to a backbone that takes no images, without a vision-language model.
-
-It puts the results of a classifier and of image statistics into words.
-"""
+"""A viewer without a vision-language model: it puts the results of a classifier and of image statistics into words."""
 
 from collections.abc import Sequence
 
@@ -12,20 +9,20 @@ from openmaia.core.messages import Chat, Reply
 from openmaia.offline.experimenter.eyes import Eyes, ImageClassifier, bright_part, lit_part
 from openmaia.offline.vocabulary.words import WordKind, of_kind
 
-CLASSES = 3
-"""Largest number of classes that are named for an image."""
+# Largest number of classes that are named for an image.
+_CLASSES = 3
 LEAST_PROBABILITY = 0.08
+# For a colour, a pattern, a shape or a scene that is named.
 LEAST_EVIDENCE = 0.25
-"""Smallest evidence for a colour, a pattern, a shape or a scene that is named."""
 
-PROPERTIES = [word.name for word in of_kind(WordKind.COLOUR, WordKind.PATTERN, WordKind.SHAPE, WordKind.SCENE)]
+_PROPERTIES = [word.name for word in of_kind(WordKind.COLOUR, WordKind.PATTERN, WordKind.SHAPE, WordKind.SCENE)]
 
 
 class EyesViewer:
     """Names what a classifier recognises in images, and their colours, patterns, shapes and scenes.
 
     Args:
-        classify: The classifier. It must not be the network under study.
+        classify: The classifier. It must not be the target.
         labels: The names of its classes.
     """
 
@@ -33,7 +30,7 @@ class EyesViewer:
         self._classify, self._labels, self._eyes = classify, labels, Eyes(classify)
 
     def reply(self, chats: Sequence[Chat]) -> list[Reply]:
-        """Returns a description of the images of each chat.
+        """Describes the images of each chat.
 
         A chat may consist of two images: an image, and a copy of it that is darkened where a unit does not respond.
         Then the part that is not darkened is described, too.
@@ -50,17 +47,16 @@ class EyesViewer:
 
     def _words(self, pixels: Pixels) -> str:
         probabilities = self._classify(pixels)
-        best = [int(i) for i in np.argsort(-probabilities, kind="stable")[:CLASSES]]
+        best = [int(i) for i in np.argsort(-probabilities, kind="stable")[:_CLASSES]]
         classes = [f"{self._labels[i]} ({probabilities[i]:.2f})" for i in best if probabilities[i] >= LEAST_PROBABILITY]
         sight = self._eyes.see(pixels)
         properties = sorted(
-            (word for word in PROPERTIES if sight[word] >= LEAST_EVIDENCE), key=lambda word: -sight[word]
+            (word for word in _PROPERTIES if sight[word] >= LEAST_EVIDENCE), key=lambda word: -sight[word]
         )
         return ", ".join([*classes, *(f"{word} ({sight[word]:.2f})" for word in properties[:3])]) or "nothing clear"
 
 
 def _is_masked(original: Pixels, masked: Pixels) -> bool:
-    """Whether the second image is the first one, darkened in places."""
     return (
         original.shape == masked.shape and bool(lit_part(original, masked).any()) and bool((masked <= original).all())
     )

@@ -18,16 +18,14 @@ def fetch(packages: Sequence[str], work: Path, progress: Callable[[str], None]) 
     """Downloads and unpacks packages.
 
     Args:
-        packages: Names of packages.
         work: An empty folder for the downloads and the unpacked packages.
-        progress: Called with a message for each step.
 
     Returns:
         By package name, the folder with its unpacked files. Packages that are not in the archive of this system are
-        left out.
+            left out.
 
     Raises:
-        ServiceError: If apt is not installed or cannot reach an archive.
+        ServiceError: apt is not installed or cannot reach an archive.
     """
     if shutil.which("apt-get") is None or shutil.which("dpkg-deb") is None:
         raise ServiceError("apt-get and dpkg-deb are not installed")
@@ -48,12 +46,12 @@ def fetch(packages: Sequence[str], work: Path, progress: Callable[[str], None]) 
 
 
 def version(tree: Path) -> str:
-    """Returns the version of the package that `fetch` unpacked into the folder `tree`."""
+    """Returns the version of the package that `fetch` unpacked into `tree`."""
     return (tree / "VERSION").read_text(encoding="utf-8")
 
 
 def _private(root: Path) -> list[str]:
-    """Returns apt options for package lists and caches below `root`. The sources and keys are still the system's."""
+    # The sources and keys are still the system's.
     for folder in ("lists/partial", "cache/archives/partial"):
         (root / folder).mkdir(parents=True, exist_ok=True)
     settings = {
@@ -69,19 +67,7 @@ def _private(root: Path) -> list[str]:
 
 
 def _download(package: str, options: list[str], work: Path) -> Path | None:
-    """Downloads a package with separate package lists, or if that fails, with those of the system.
-
-    Args:
-        package: The name of the package.
-        options: The apt options that select the separate lists (see `_private`).
-        work: The folder for the download.
-
-    Returns:
-        The downloaded file, or None if neither lists contain the package.
-
-    Raises:
-        ServiceError: The download failed for another reason.
-    """
+    # Separate package lists first, then those of the system. None if neither contain the package.
     outputs: list[str] = []
     for lists in (options, []):
         outputs.append(_run(["apt-get", *lists, "download", package], work, DOWNLOAD_SECONDS))
@@ -103,7 +89,7 @@ def _unpack(archive: Path, tree: Path) -> Path:
 
 
 def _run(command: list[str], folder: Path, seconds: int) -> str:
-    """Runs a command and returns its output. Callers check the resulting files instead of the exit code."""
+    # Callers check the resulting files instead of the exit code.
     environment = {**os.environ, "LC_ALL": "C", "DEBIAN_FRONTEND": "noninteractive"}
     try:
         done = subprocess.run(

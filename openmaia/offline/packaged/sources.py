@@ -19,19 +19,21 @@ from openmaia.datasets.index import ImageKind
 from openmaia.offline.packaged import captions
 from openmaia.offline.packaged.formats import read_pattern, read_resources
 
-MIN_SIDE = 48
-"""Smallest longer side of a cut-out in pixels."""
+# Smallest longer side of a cut-out in pixels.
+_MIN_SIDE = 48
+# Largest share of equal neighbouring pixels in a cut-out. Photographs have a share of about 0.05, road signs of more
+# than 0.75.
 MAX_FLAT = 0.5
-"""Largest share of equal neighbouring pixels in a cut-out; with a larger one, it counts as a drawing. Photographs have
-a share of about 0.05, road signs of more than 0.75."""
+# Smallest share of opaque pixels in a cut-out, which excludes glows, ghosts and glass.
 MIN_VISIBLE = 0.05
-"""Smallest share of opaque pixels in a cut-out, which excludes glows, ghosts and glass."""
 
 _DRAWN = frozenset(
     {"cartoon", "symbols", "flags", "faces", "body_parts", "hats", "easter", "hanukkah", "newyears", "plastic"}
 )
 _DRAWN_STAMPS = frozenset({"seasonal/christmas/Santa", "seasonal/christmas/candy_cane", "seasonal/christmas/tree"})
 
+# By folder: category, and a template of captions, in which `{}` stands for the file name. Without a template the
+# caption is made from the file name alone (see `captions.photo`).
 _GCOMPRIS_PHOTOS = {
     "categorization/resource/images/fishes": ("animals/fish", ""),
     "categorization/resource/images/tools": ("tools", ""),
@@ -48,11 +50,10 @@ _GCOMPRIS_PHOTOS = {
         for place in ("usa", "egypt", "india", "france", "germany", "wonders")
     },
 }
-"""By folder: the category of its images, and a template of their captions, in which `{}` stands for the file name. An
-empty template stands for a caption from the file name alone (see `captions.photo`)."""
 
 _GCOMPRIS_FISH = {"manta": "A manta ray.", "shark1": "A shark.", "butfish": "A butterflyfish.", "teeth": "A piranha."}
 
+# Kind, category and caption, by package and folder.
 _INSTALLED: dict[tuple[str, str], dict[str, tuple[ImageKind, str, str]]] = {
     ("skimage", "data"): {
         "astronaut.png": ("photo", "people", "An astronaut."),
@@ -72,7 +73,6 @@ _INSTALLED: dict[tuple[str, str], dict[str, tuple[ImageKind, str, str]]] = {
         "flower.jpg": ("photo", "plants", "A flower."),
     },
 }
-"""Kind, category and caption of the natural images in pip packages, by package and folder."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,17 +88,10 @@ class PackagedImage:
     caption: str
     package: str
     data: bytes
-    """The bytes of the file to write."""
 
 
 def stamps(share: Path) -> Iterator[PackagedImage]:
-    """Yields Tux Paint's stamps, which are cut-outs: objects with a transparent background.
-
-    The first line of a stamp's text file is its English caption.
-
-    Args:
-        share: The folder usr/share of the unpacked package.
-    """
+    """Yields Tux Paint's stamps, which are cut-outs. The first line of a stamp's text file is its English caption."""
     root = share / "tuxpaint" / "stamps"
     for path in sorted(root.rglob("*.png")):
         relative = path.relative_to(root)
@@ -115,11 +108,7 @@ def stamps(share: Path) -> Iterator[PackagedImage]:
 
 
 def gcompris(share: Path) -> Iterator[PackagedImage]:
-    """Yields the photographs in the package of GCompris (learning games), and its cut-outs of fish and planets.
-
-    Args:
-        share: The folder usr/share of the unpacked package.
-    """
+    """Yields the photographs of GCompris (learning games), and its cut-outs of fish and planets."""
     activities = {folder.split("/")[0] for folder in _GCOMPRIS_PHOTOS} | {"solar_system"}
     for activity in sorted(activities):
         archive = share / "gcompris-qt" / "rcc" / f"{activity}.rcc"
@@ -131,11 +120,7 @@ def gcompris(share: Path) -> Iterator[PackagedImage]:
 
 
 def backgrounds(share: Path) -> Iterator[PackagedImage]:
-    """Yields the nature photographs among the desktop backgrounds of MATE. Its other backgrounds are drawings.
-
-    Args:
-        share: The folder usr/share of the unpacked package.
-    """
+    """Yields the nature photographs among the desktop backgrounds of MATE. Its other backgrounds are drawings."""
     for path in sorted((share / "backgrounds" / "mate" / "nature").glob("*.jpg")):
         yield PackagedImage(
             kind="photo", category="nature", name=path.stem, suffix=path.suffix, caption=captions.photo(path.stem),
@@ -144,11 +129,7 @@ def backgrounds(share: Path) -> Iterator[PackagedImage]:
 
 
 def patterns(share: Path) -> Iterator[PackagedImage]:
-    """Yields GIMP's tileable patterns, except those in the folder Legacy, which are drawings.
-
-    Args:
-        share: The folder usr/share of the unpacked package.
-    """
+    """Yields GIMP's tileable patterns, except those in the folder Legacy, which are drawings."""
     for root in sorted((share / "gimp").glob("*/patterns")):
         for path in sorted(root.rglob("*.pat")):
             folder = path.parent.relative_to(root).as_posix()
@@ -165,7 +146,7 @@ SOURCES: dict[str, Callable[[Path], Iterator[PackagedImage]]] = {
     "mate-backgrounds": backgrounds,
     "gimp-data": patterns,
 }
-"""The function that yields the images in the folder usr/share of a Debian package, by package."""
+"""By Debian package: yields the images in its folder usr/share."""
 
 
 def installed() -> Iterator[PackagedImage]:
@@ -213,20 +194,8 @@ def _gcompris_image(path: PurePosixPath, data: bytes) -> PackagedImage | None:
 
 
 def _cutout(data: bytes, frames: int = 1, max_flat: float = MAX_FLAT) -> bytes | None:
-    """Crops the first frame of an image to its visible part.
-
-    Args:
-        data: The image file.
-        frames: The number of frames of equal width, side by side.
-        max_flat: The largest result of `_flatness` that is accepted. 1 accepts all images, such as photographs in which
-            lossy compression has made neighbouring pixels equal.
-
-    Returns:
-        A PNG file. None if the visible part is too small (MIN_SIDE, MIN_VISIBLE) or its flatness exceeds `max_flat`.
-
-    Raises:
-        ValueError: The file is damaged.
-    """
+    # The first of `frames` frames of equal width, cropped to its visible part. `max_flat` of 1 accepts all images, such
+    # as photographs in which lossy compression has made neighbouring pixels equal.
     decode(data)  # raises ValueError for a damaged file
     image = Image.open(io.BytesIO(data)).convert("RGBA")
     image = image.crop((0, 0, image.width // frames, image.height))
@@ -236,13 +205,13 @@ def _cutout(data: bytes, frames: int = 1, max_flat: float = MAX_FLAT) -> bytes |
     image = image.crop(box)
     pixels = np.asarray(image)
     opaque = pixels[..., 3] > 250
-    if max(image.size) < MIN_SIDE or opaque.mean() < MIN_VISIBLE or _flatness(pixels[..., :3], opaque) > max_flat:
+    if max(image.size) < _MIN_SIDE or opaque.mean() < MIN_VISIBLE or _flatness(pixels[..., :3], opaque) > max_flat:
         return None
     return _png(image)
 
 
 def _flatness(colours: Pixels, opaque: npt.NDArray[np.bool_]) -> float:
-    """Returns the share of pairs of horizontally adjacent opaque pixels of exactly the same colour; 1 without pairs."""
+    # The share of horizontally adjacent opaque pixels of exactly the same colour; 1 without pairs.
     both = opaque[:, 1:] & opaque[:, :-1]
     same = (colours[:, 1:] == colours[:, :-1]).all(axis=-1)
     return float(same[both].mean()) if both.any() else 1.0

@@ -1,8 +1,7 @@
-"""Writes pairs of prompts that test a claim: that a context, such as snow, changes a classifier's score of a class.
+"""Writes pairs of prompts that test whether a context, such as snow, changes a classifier's score of a class.
 
-This is done by rules over the vocabulary. The first prompt of a pair shows the class in the claimed context, and the
-second shows it in another context of the same kind. Both name equally many objects. Only the part that the claim names
-differs: `next to a ball` becomes `next to a tool`.
+The second prompt of a pair shows the class in another context of the same kind. Only the part that the claim names
+differs: `next to a ball` becomes `next to a tool`. Both name equally many objects.
 """
 
 import re
@@ -13,7 +12,8 @@ from openmaia.apps.bias.contexts import ClaimedContext, ContextPrompts, with_see
 from openmaia.offline.vocabulary.phrases import article, rival
 from openmaia.offline.vocabulary.words import BY_NAME, Word, WordKind, find
 
-PLACES = {
+# Sizes and places that the collage generator understands, with their synonyms.
+_PLACES = {
     "small": ("small", "tiny", "far away"),
     "large": ("large", "big", "close-up", "close up", "closeup"),
     "left": ("left",),
@@ -21,20 +21,18 @@ PLACES = {
     "top": ("top",),
     "bottom": ("bottom",),
 }
-"""Sizes and places that the collage generator understands, with their synonyms."""
-GROUNDS = ("grey", "grass", "sand", "white", "stone", "blue")
-"""Backgrounds, used in rotation, of both prompts of a pair if the claim names no background."""
-PLAIN = ("grey", "white", "brown")
+# Backgrounds of both prompts of a pair if the claim names none.
+_GROUNDS = ("grey", "grass", "sand", "white", "stone", "blue")
+_PLAIN = ("grey", "white", "brown")
+# They replace the class in images without the class.
 SUBSTITUTES = ("fruit", "flower", "musical instrument", "building", "road sign", "fish")
-"""Objects that replace the class in images without the class."""
 
 
 class RuleContextWriter:
-    """Writes prompts that test whether a context, such as snow, biases a classifier, without a language model.
+    """Writes prompts that test a claimed context, without a language model.
 
-    It recognises vocabulary words, sizes and places in the text of a context, and combines them with the class in a
-    prompt. If it recognises nothing, the prompt is `a CLASS, CONTEXT` with the text of the context. The image generator
-    then reports words that it cannot draw.
+    It combines the vocabulary words, sizes and places that it recognises in the text of the context with the class. If
+    it recognises nothing, the prompt is `a CLASS, CONTEXT`. The generator then reports words that it cannot draw.
     """
 
     name = "rules (no language model)"
@@ -42,15 +40,7 @@ class RuleContextWriter:
     def write(
         self, name: str, context: ClaimedContext, n: int, run_seed: int, *, absent: bool = False
     ) -> list[ContextPrompts]:
-        """Returns pairs of prompts. The first prompt of a pair shows the claimed context, the second another context.
-
-        Args:
-            name: The name of the class.
-            context: The context that is claimed to change the score of the class.
-            n: The number of pairs.
-            run_seed: The seed from which the seeds of the images are derived.
-            absent: Whether all prompts show another object instead of one of the class.
-        """
+        """With `absent`, all prompts show another object instead of one of the class."""
         parts = _ContextParts.read(name, context.text)
         subjects = [_substitute(name, index) for index in range(n)] if absent else [name] * n
         pairs = [
@@ -62,27 +52,24 @@ class RuleContextWriter:
 def is_exact_name(name: str) -> bool:
     """Returns whether the name of a class contains no vocabulary word merely as a synonym.
 
-    A synonym does not distinguish the class from related ones. For example, `bull` is a synonym of the vocabulary word
-    `cow`, so that prompts with `bull` give images of any cow. The result for `bull` is therefore False. It is True
-    for a name without vocabulary words.
+    A synonym does not distinguish the class from related ones: `bull` is one of `cow`, so that prompts with `bull` give
+    images of any cow. The result is True for a name without vocabulary words.
     """
     return all(word.name in name.lower() for word in find(name))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _ContextParts:
-    """The parts of a context that prompts can name. Parts that the context does not mention are empty."""
-
+    # A scene, a pattern or a colour.
     ground: str = ""
-    """The background: a scene, a pattern or a colour."""
+    # An object or shape beside the class.
     thing: str = ""
-    """An object or shape beside the class."""
+    # Of the thing.
     colour: str = ""
-    """The colour of this object or shape."""
+    # A key of _PLACES.
     place: str = ""
-    """The size or the place of the class, a key of PLACES."""
+    # The whole text if none of its words is known.
     rest: str = ""
-    """The whole text if none of its words is known."""
 
     @classmethod
     def read(cls, name: str, text: str) -> "_ContextParts":
@@ -94,29 +81,24 @@ class _ContextParts:
         grounds = [word.name for word in words if word.kind in (WordKind.SCENE, WordKind.PATTERN)]
         ground = (*grounds, *(colour for colour in colours if colour != tint), "")[0]
         lower = text.lower()
-        place = next((key for key, ways in PLACES.items() if any(re.search(rf"\b{w}\b", lower) for w in ways)), "")
+        place = next((key for key, ways in _PLACES.items() if any(re.search(rf"\b{w}\b", lower) for w in ways)), "")
         known = bool(thing or ground or place)
         return cls(ground=ground, thing=thing, colour=tint, place=place, rest="" if known else text)
 
     def prompt(self, name: str, index: int) -> str:
         if self.rest:
             return f"{article(name)}, {self.rest}"
-        ground = self.ground or GROUNDS[index % len(GROUNDS)]
+        ground = self.ground or _GROUNDS[index % len(_GROUNDS)]
         is_colour = BY_NAME[ground].kind is WordKind.COLOUR
         thing = f" next to {article(f'{self.colour} {self.thing}'.strip())}" if self.thing else ""
         return f"{_placed(name, self.place)}{thing} on {f'{article(ground)} background' if is_colour else ground}"
 
     def rivals(self, name: str, index: int) -> "_ContextParts":
-        """Returns the context with every part that it mentions replaced by the index-th other word of the same kind.
-
-        The new words are not words of the class `name`. A context without known words is replaced by a plain
-        background.
-        """
         if self.rest:
-            return _ContextParts(ground=PLAIN[index % len(PLAIN)])
+            return _ContextParts(ground=_PLAIN[index % len(_PLAIN)])
         own = [word.name for word in find(name)]
         avoid = (*own, *filter(None, (self.thing, self.ground, self.colour)))
-        places = [place for place in PLACES if place != self.place]
+        places = [place for place in _PLACES if place != self.place]
         return _ContextParts(
             ground=rival(self.ground, index, avoid) if self.ground else "",
             thing=rival(self.thing, index, avoid) if self.thing else "",
@@ -126,7 +108,7 @@ class _ContextParts:
 
 
 def _qualifies(colour: str, thing: str, words: Sequence[Word], text: str) -> bool:
-    """Returns whether a colour belongs to the thing, as in `a red ball`, and not to the background."""
+    # As in `a red ball`: otherwise the colour belongs to the background.
     spellings = next(((word.name, *word.aliases) for word in words if word.name == thing), ())
     return any(re.search(rf"\b{colour}\s+{re.escape(spelling)}", text.lower()) for spelling in spellings)
 

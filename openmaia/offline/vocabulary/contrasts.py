@@ -1,8 +1,4 @@
-"""Changes one word of a prompt that shows a label, so that the new prompt shows something similar, but not the label.
-
-This is done by rules over a fixed vocabulary. With a language model as the backbone, `openmaia.agent.contrasts` asks that
-model for such pairs of prompts instead.
-"""
+"""Makes contrasts by rules over the vocabulary: the near miss changes one word."""
 
 import re
 from collections.abc import Sequence
@@ -11,31 +7,19 @@ from openmaia.agent.contrasts import Contrast
 from openmaia.offline.vocabulary import phrases
 from openmaia.offline.vocabulary.words import Word, WordKind, find
 
-CLOSE, DROPPED, APART = "one word changed", "a hypothesis that was dropped", "unrelated"
-"""Values of `Contrast.source`, which say what the second prompt of a contrast shows. CLOSE: the label with one of its
-vocabulary words replaced by another of the same kind. If the label contains no vocabulary word: a hypothesis that the
-agent has rejected (DROPPED), or, if there is none, an unrelated object (APART)."""
+# Values of `Contrast.source`. _CLOSE: one vocabulary word of the label is replaced by another of the same kind. For
+# labels without vocabulary words: a dropped hypothesis (DROPPED), or, if there is none, an unrelated object (APART).
+_CLOSE, DROPPED, APART = "one word changed", "a hypothesis that was dropped", "unrelated"
 
 
 class RuleContrasts:
-    """Finds contrasts (pairs of prompts of which only the first shows a label) without a language model.
-
-    Implements `agent.contrasts.Contrasts` for the scripted backbone.
-    """
+    """Finds contrasts without a language model."""
 
     def find(self, labels: Sequence[str], dropped: Sequence[str], n: int) -> list[Contrast]:
-        """Returns contrasts, which are pairs of prompts that test the labels of an answer.
+        """Returns n contrasts for the labels in rotation, or one for each label if there are more.
 
-        The first prompt of a contrast shows a label. The second prompt shows a near miss: something similar that the
-        label does not name.
-
-        Args:
-            labels: The labels of the agent's answer, for which contrasts are made in rotation. Near misses avoid their
-                vocabulary words.
-            dropped: Hypotheses that the agent has rejected. They are the near misses of labels without vocabulary
-                words.
-            n: The number of contrasts. If there are more labels, one contrast per label is returned. If n is 0, or if
-                there are no labels, the result is empty.
+        Near misses avoid the vocabulary words of all labels. Dropped hypotheses are the near misses of labels without
+        vocabulary words. The result is empty if n is 0 or there are no labels.
         """
         avoid = [word.name for label in labels for word in find(label)]
         return [
@@ -65,7 +49,7 @@ def _contrast(label: str, index: int, avoid: Sequence[str], dropped: Sequence[st
 
 
 def _half_changed(label: str, colour: str, carrier: str, index: int, avoid: Sequence[str]) -> Contrast:
-    """Returns a contrast that changes the colour of a shape or pattern (even `index`) or the shape or pattern (odd)."""
+    # The colour with an even `index`, the shape or pattern with an odd one.
     other_colour, other_carrier = colour, carrier
     if index % 2:
         other_carrier = phrases.rival(carrier, index, avoid)
@@ -78,7 +62,6 @@ def _half_changed(label: str, colour: str, carrier: str, index: int, avoid: Sequ
 
 
 def _exchanged(label: str, words: Sequence[Word], index: int, avoid: Sequence[str]) -> Contrast:
-    """Returns a contrast that replaces one word of the label by another of its kind. `index` selects the word."""
     word = words[index % len(words)]
     spellings = sorted((word.name, *word.aliases), key=len, reverse=True)
     patterns = [re.compile(rf"\b{re.escape(spelling)}(?:e?s)?\b", re.IGNORECASE) for spelling in spellings]
@@ -87,12 +70,11 @@ def _exchanged(label: str, words: Sequence[Word], index: int, avoid: Sequence[st
     return _made(label, f"a photo of {label}", f"a photo of {shows}", shows)
 
 
-def _made(label: str, prompt: str, near: str, shows: str, source: str = CLOSE) -> Contrast:
+def _made(label: str, prompt: str, near: str, shows: str, source: str = _CLOSE) -> Contrast:
     return Contrast(label=label, prompt=prompt, contrast_prompt=near, shows=shows, source=source)
 
 
 def _says_more(label: str, words: Sequence[Word]) -> bool:
-    """Returns whether a label has words besides its vocabulary words `words` and words such as "a" or "pattern"."""
     known = {part for word in words for name in (word.name, *word.aliases) for part in re.findall(r"[a-z]+", name)}
     return any(
         not {token, token.removesuffix("s"), token.removesuffix("es")} & known

@@ -12,40 +12,31 @@ def article(noun: str) -> str:
 
 
 def figure(carrier: str, colour: str, avoid: Sequence[str] = (), index: int = 0) -> str:
-    """Returns a prompt for a coloured pattern, or for a coloured shape on a neutral background.
-
-    Args:
-        carrier: The pattern or shape.
-        colour: Its colour.
-        avoid: Colours that the background must not have.
-        index: Selects one of the remaining backgrounds.
-    """
+    """Returns a prompt for a coloured pattern, or for a coloured shape on a neutral background whose colour is not in
+    `avoid`."""
     if BY_NAME[carrier].kind is WordKind.PATTERN:
         return f"{colour} {carrier}"
     return f"{article(colour)} {carrier} on a {_ground((*avoid, colour), index)} background"
 
 
 def _ground(avoid: Sequence[str], index: int) -> str:
-    """Returns the index-th neutral colour that is not in `avoid`."""
     left = _left(("grey", "white", "black", "brown"), avoid)
     return left[index % len(left)]
 
 
 def _left(names: Sequence[str], avoid: Sequence[str]) -> list[str]:
-    """Returns the names that are not in `avoid`, or all names if none is left."""
+    # All names if none is left.
     return [name for name in names if name not in avoid] or list(names)
 
 
 def single(word: str, index: int, avoid: Sequence[str] = ()) -> str:
-    """Returns a prompt that shows what a vocabulary word names, in a context.
+    """Returns a prompt that shows what a vocabulary word names, in a context: an object on a background, a colour as a
+    shape.
 
-    For example, the context of an object is a background, and the context of a colour is a shape. All words of one kind
-    (such as all colours) have the same list of contexts. Two words of one kind can therefore be compared: call the
-    function for each word, with the same `index` and with both words in `avoid`. The two prompts then differ only in
-    the words and their articles.
+    All words of one kind have the same list of contexts. To compare two of them, call the function for each, with the
+    same `index` and both words in `avoid`: the two prompts then differ only in the words and their articles.
 
     Args:
-        word: The vocabulary word.
         index: Selects the context, modulo their number.
         avoid: Words that the context must not contain, as far as others are left.
     """
@@ -69,11 +60,10 @@ def single(word: str, index: int, avoid: Sequence[str] = ()) -> str:
 
 
 def rivals(word: str, avoid: Sequence[str]) -> list[str]:
-    """Returns words that can replace `word` in a prompt: other words of its kind, such as other colours.
+    """Returns words of the same kind that can replace `word` in a prompt.
 
-    The words in `avoid` are left out. Words that are related to `word` or to a word in `avoid` are left out, too: a
-    general word and all of its special cases (see GENERAL) are related. If no word is left, all other words of the kind
-    are returned.
+    Those in `avoid`, and general words and special cases (see GENERAL) of any of these are left out, unless no word
+    would be left.
     """
     close = {*avoid, word}
     for general, narrower in GENERAL.items():
@@ -83,13 +73,9 @@ def rivals(word: str, avoid: Sequence[str]) -> list[str]:
 
 
 def rival(word: str, index: int, avoid: Sequence[str]) -> str:
-    """Returns a word that can replace `word` in a prompt: one of those that `rivals` returns, such as another colour.
+    """Returns one of `rivals`: the `index`-th, modulo their number, in a pseudo-random order that depends on `word`.
 
-    Args:
-        word: The word to replace.
-        index: Selects the result, modulo the number of candidates, from a pseudo-random order that depends on `word`.
-        avoid: Words that must not be returned. For a colour, the colour of the background that `figure` draws for this
-            `index` is avoided as well.
+    For a colour, the colour of the background that `figure` draws for this `index` is avoided as well.
     """
     close = list(avoid)
     if BY_NAME[word].kind is WordKind.COLOUR:

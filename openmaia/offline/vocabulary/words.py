@@ -1,9 +1,8 @@
 """The closed vocabulary of the offline services: words, their kinds and their synonyms.
 
-The collage generator maps words to images that show them. A general word for objects, such as "bird", has at least four
-images in both halves of the packaged images, the explore and the test split. An exact name, such as "owl", has at least
-one in each. An object of which only one half has an image is no word, because no image could test it that the agent has
-not seen. The module `openmaia.offline.experimenter.eyes` maps the pixels of an image to evidence that a word is visible.
+A general word for objects, such as "bird", has at least four images in both splits of the packaged images. An exact
+name, such as "owl", has at least one in each. An object of which only one split has an image is no word, because no
+image could test it that the agent has not seen.
 """
 
 import re
@@ -14,8 +13,6 @@ from functools import lru_cache
 
 
 class WordKind(StrEnum):
-    """The kind of thing that a word names."""
-
     COLOUR = "colour"
     PATTERN = "pattern"
     SHAPE = "shape"
@@ -33,11 +30,11 @@ class Word:
     wider: str = ""
     """The next more general word, if the vocabulary has one."""
     is_exact: bool = False
-    """Whether it is an exact name, of which the packaged images may have a single image in each half."""
+    """Whether the packaged images may have a single image of it in each split."""
 
 
 def _words(kind: WordKind, table: str, *, is_exact: bool = False) -> Iterator[Word]:
-    """Yields the words of a table, in which `NAME < WIDER, ALIAS, ALIAS` is a word. Words are separated by semicolons."""
+    # In `table`, `NAME < WIDER, ALIAS, ALIAS` is a word. Words are separated by semicolons.
     for row in table.split(";"):
         first, *aliases = (part.strip() for part in row.split(","))
         name, _, wider = (part.strip() for part in first.partition("<"))
@@ -90,7 +87,7 @@ BY_NAME: Mapping[str, Word] = {word.name: word for word in WORDS}
 
 
 def wider(name: str) -> list[str]:
-    """Returns the more general words for what a word names, the next one first."""
+    """Returns the more general words, the next one first."""
     found: list[str] = []
     while above := BY_NAME[found[-1] if found else name].wider:
         found.append(above)
@@ -100,11 +97,10 @@ def wider(name: str) -> list[str]:
 GENERAL: Mapping[str, tuple[str, ...]] = {
     general: narrower for general in BY_NAME if (narrower := tuple(name for name in BY_NAME if general in wider(name)))
 }
-"""General words of the vocabulary, each with all words for its special cases."""
+"""General words, each with all words for its special cases."""
 
 
 def of_kind(*kinds: WordKind) -> list[Word]:
-    """Returns the words of these kinds in the vocabulary, in the order of WORDS."""
     return [word for word in WORDS if word.kind in kinds]
 
 
@@ -113,12 +109,12 @@ def relatives(names: Iterable[str]) -> set[str]:
     return {other for name in names for other in (name, *wider(name), *GENERAL.get(name, ()))}
 
 
+# A label may contain these besides words of the vocabulary and still be covered by it.
 FILLERS = frozenset(
     "a an and any at background backgrounds beside by color colored colors colour coloured colours front image images in near "
     "next object objects of on or pattern patterns photo photos picture pictures scene scenes shape shapes some the thing "
     "things to with".split()
 )
-"""Words that a label may contain in addition to those of the vocabulary and still be covered by it (see `covers`)."""
 
 
 def find(text: str) -> list[Word]:
@@ -130,7 +126,7 @@ def find(text: str) -> list[Word]:
 
 
 def covers(text: str) -> bool:
-    """Returns whether a text has vocabulary words, and besides them only FILLERS, such as articles and "image"."""
+    """Returns whether a text has vocabulary words, and besides them only FILLERS."""
     words, rest = _find(text)
     is_latin = not re.search(r"[^\W\d_a-z]", text.lower())
     return bool(words) and is_latin and set(re.findall(r"[a-z]+", rest)) <= FILLERS
@@ -138,7 +134,7 @@ def covers(text: str) -> bool:
 
 @lru_cache(maxsize=4096)
 def _find(text: str) -> tuple[tuple[Word, ...], str]:
-    """Returns the vocabulary words in a text, and the text in lower case with underscores in their place."""
+    # Returns the rest of the text, too: in lower case, with underscores in place of the words.
     matches: dict[str, tuple[int, Word]] = {}
     rest = " " + re.sub(r"[^a-z-]+", " ", text.lower()) + " "
     for name, expression, word in _NAMES:
@@ -150,10 +146,7 @@ def _find(text: str) -> tuple[tuple[Word, ...], str]:
 
 
 def _names(words: Sequence[Word]) -> list[tuple[str, re.Pattern[str], Word]]:
-    """Returns each spelling with its regular expression and its word, the longest spelling first.
-
-    The expressions are compiled only once, because there are more of them than the cache of the module `re` holds.
-    """
+    # Longest spelling first. Compiled once, because there are more expressions than the cache of the module `re` holds.
     spelled = [
         (name, re.compile(rf"(?<=[ -]){re.escape(name)}(?:e?s)?(?=[ -])"), word)
         for word in words

@@ -17,7 +17,7 @@ from openmaia.runs.state import STATES
 
 SHARD = 2_000
 """Rows of the table in each data file with texts."""
-VERDICTS = tuple(verdict.value for verdict in Verdict)
+_VERDICTS = tuple(verdict.value for verdict in Verdict)
 _STATE_NAMES = tuple(state.value for state in STATES)
 _CONTROL_NAMES = tuple(CONTROLS.values())
 
@@ -54,8 +54,8 @@ def _position(value: str, names: Sequence[str]) -> int | None:
     return names.index(value) if value in names else None
 
 
-COLUMNS: Mapping[str, DataColumn] = {
-    "verdict": DataColumn(title="Verdict", value=lambda row: VERDICTS.index(row.verdict.verdict.value), names=VERDICTS, visible=True),
+_COLUMNS: Mapping[str, DataColumn] = {
+    "verdict": DataColumn(title="Verdict", value=lambda row: _VERDICTS.index(row.verdict.verdict.value), names=_VERDICTS, visible=True),
     "worst": DataColumn(title="Worst control", value=_of_worst("auc"), visible=True, score=True, hint="AUC against the control that the description tells apart worst, with its 95 % interval"),
     "low": DataColumn(title="", value=_of_worst("low")),
     "high": DataColumn(title="", value=_of_worst("high")),
@@ -108,7 +108,7 @@ def _table(rows: Sequence[UnitRow], version: str, strips: Callable[[UnitRow], bo
         "page": {"values": [int(bool(row.header)) for row in rows]},
         "strip": {"values": [int(strips(row)) for row in rows]},
     }
-    for name, column in COLUMNS.items():
+    for name, column in _COLUMNS.items():
         facts = {key: getattr(column, key) for key in ("title", "hint", "names", "visible", "score")}
         columns[name] = {key: value for key, value in facts.items() if value} | {
             "values": [column.value(row) for row in rows]
@@ -117,7 +117,7 @@ def _table(rows: Sequence[UnitRow], version: str, strips: Callable[[UnitRow], bo
         "version": version,
         "places": [dict(zip(("run", "target", "layer", "folder"), place, strict=True)) for place in places],
         "columns": columns,
-        "order": list(COLUMNS),
+        "order": list(_COLUMNS),
         "shard": SHARD,
         "shards": -(-len(rows) // SHARD),
     }

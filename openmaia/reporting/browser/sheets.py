@@ -11,7 +11,7 @@ from openmaia.core.units import Unit
 from openmaia.exemplars.store import ExemplarStore
 from openmaia.reporting.browser.pages import hash_templates, render
 from openmaia.reporting.browser.rows import UnitRow
-from openmaia.reporting.browser.strips import COLUMNS, SIDE, make_strips
+from openmaia.reporting.browser.strips import STRIP_COLUMNS, STRIP_SIDE, make_strips
 from openmaia.reporting.browser.thumbnails import Thumbnails
 from openmaia.runs.files import safe
 from openmaia.runs.records import dumps
@@ -52,7 +52,7 @@ class Sheet:
         paths = (root / f"{safe(self.layer)}.{name}.parquet" for name in ("units", "rows"))
         times = [path.stat().st_mtime_ns if path.exists() else 0 for path in paths]
         links = [[unit.index, self.links.get(unit)] for unit in self.units]
-        return dumps([hash_templates(), COLUMNS, SIDE, times, links, self.number, self.of, self.run])
+        return dumps([hash_templates(), STRIP_COLUMNS, STRIP_SIDE, times, links, self.number, self.of, self.run])
 
     def rendered(self) -> bytes:
         """Renders the page as HTML."""

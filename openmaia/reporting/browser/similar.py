@@ -19,7 +19,7 @@ NEIGHBOURS = 5
 _LEAST_OF_WORDS, _LEAST_OF_EMBEDDINGS = 0.2, 0.5
 """The smallest cosine of similar descriptions: of TF-IDF vectors, where it is 0 without a common word, and of
 embeddings, where it is seldom 0."""
-SHARD = 400
+_SHARD = 400
 """Approximate number of units in a data file."""
 _CHUNK = 200
 """Number of descriptions that are compared with all others at once, to bound the memory."""
@@ -27,7 +27,7 @@ _CHUNK = 200
 
 def name_similar_file(page: str, count: int) -> str:
     """Returns the name of a page's data file. The number of files depends on `count`, that of all investigations."""
-    shards = 1 << max(0, (count // SHARD).bit_length())
+    shards = 1 << max(0, (count // _SHARD).bit_length())
     return f"similar-{zlib.crc32(page.encode()) % shards}.js"
 
 

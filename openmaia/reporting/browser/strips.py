@@ -15,8 +15,8 @@ from openmaia.exemplars.store import ExemplarStore
 from openmaia.reporting.browser.thumbnails import Thumbnails
 from openmaia.reporting.browser.unit.pictures import MISSING, OUTLINE_SIDE, Picture, trace, trace_frame
 
-COLUMNS = 10
-SIDE = 96
+STRIP_COLUMNS = 10
+STRIP_SIDE = 96
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,7 +60,7 @@ def make_strips(
 
 def _strip(store: ExemplarStore, unit: Unit, thumbnails: Thumbnails, href: str) -> ExemplarStrip:
     exemplars = store.read(unit)
-    shown = exemplars.of_kind("top")[:COLUMNS]
+    shown = exemplars.of_kind("top")[:STRIP_COLUMNS]
     return ExemplarStrip(
         unit=exemplars.unit,
         href=href,
@@ -73,7 +73,7 @@ def _strip(store: ExemplarStore, unit: Unit, thumbnails: Thumbnails, href: str) 
 
 def _tile(exemplar: Exemplar, threshold: float, thumbnails: Thumbnails) -> ExemplarTile:
     image = Image.fromarray(exemplar.image.pixels)
-    image.thumbnail((SIDE, SIDE))
+    image.thumbnail((STRIP_SIDE, STRIP_SIDE))
     uri, outline = thumbnails.of(image), ""
     if exemplar.map is not None:
         outline = trace(_field(exemplar, exemplar.map, threshold), threshold)

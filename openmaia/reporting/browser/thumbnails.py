@@ -8,7 +8,7 @@ from PIL import Image, ImageOps
 
 from openmaia.core.images import EncodedImage, Rendering, decode, draw_outline
 from openmaia.reporting.browser.unit.claims import find_exemplar_images
-from openmaia.reporting.browser.unit.pictures import PREFIX
+from openmaia.reporting.browser.unit.pictures import DATA_URI_PREFIX
 from openmaia.runs.records import Record
 
 _TOP, _TOP_SIDE = 4, 64
@@ -116,4 +116,4 @@ def _masked(small: Image.Image, mask: Image.Image | None, rendering: Rendering) 
 def _encoded(image: Image.Image) -> str:
     buffer = io.BytesIO()
     image.save(buffer, "WEBP", quality=62, method=1)
-    return PREFIX + base64.b64encode(buffer.getvalue()).decode()
+    return DATA_URI_PREFIX + base64.b64encode(buffer.getvalue()).decode()

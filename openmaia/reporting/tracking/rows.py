@@ -79,10 +79,10 @@ def make_thumbnail(record: Record) -> Image.Image | None:
     """Returns the top exemplars side by side as one image, or None if the agent requested none."""
     # The browser loads matplotlib.
     from openmaia.reporting.browser.thumbnails import Thumbnails, make_thumbnails
-    from openmaia.reporting.browser.unit.pictures import PREFIX
+    from openmaia.reporting.browser.unit.pictures import DATA_URI_PREFIX
 
     uris = make_thumbnails(record, Thumbnails(1_000_000))
-    images = [Image.open(io.BytesIO(base64.b64decode(uri.removeprefix(PREFIX)))) for uri in uris]
+    images = [Image.open(io.BytesIO(base64.b64decode(uri.removeprefix(DATA_URI_PREFIX)))) for uri in uris]
     if not images:
         return None
     sheet = Image.new("RGB", (sum(image.width for image in images), max(image.height for image in images)), "white")

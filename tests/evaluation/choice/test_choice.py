@@ -27,7 +27,7 @@ from openmaia.evaluation.choice.answers import (
 from openmaia.evaluation.choice.page import render_page
 from openmaia.evaluation.choice.questions import (
     FOREIGN,
-    OWN,
+    OWN_UNIT,
     AnswerKey,
     ChoicePairs,
     QuestionSource,
@@ -68,7 +68,7 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> ChoicePairs:
 
 
 def test_pairs_within_a_run_use_the_next_unit(found: ChoicePairs):
-    assert found.methods == (OWN, FOREIGN)
+    assert found.methods == (OWN_UNIT, FOREIGN)
     assert [one.texts for one in found.pairs] == [("dogs", "cats"), ("cats", "cups"), ("cups", "dogs")]
     assert found.left_out == {"without labels": 1}
 
@@ -168,7 +168,7 @@ def test_page_reveals_nothing(found: ChoicePairs):
     """Two pages of one run, from which the answers differ, differ in nothing but random names and orders."""
     questions, key = make_blind(found)
     html = render_page(questions, key.name).decode()
-    for word in ("secret", f'"{OWN}"', FOREIGN, '"first"', '"unit"', '"index"', "methods", "replicate"):
+    for word in ("secret", f'"{OWN_UNIT}"', FOREIGN, '"first"', '"unit"', '"index"', "methods", "replicate"):
         assert word not in html
     questions = json.loads(html.split('id="questions">')[1].split("</script>")[0])
     assert set(questions) == {"page", "pictures", "items"}

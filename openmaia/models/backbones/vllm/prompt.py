@@ -18,7 +18,7 @@ from openmaia.core.messages import Message, Part, Role, assistant, system, user
 from openmaia.models.backbones.chat_format import alternate, base64_png
 
 # Joined texts may have more tokens than separate ones.
-MARGIN = 32
+_MARGIN = 32
 
 TAIL = 16  # tokens at the end of a prompt that may hold the opening mark of reasoning
 
@@ -133,7 +133,7 @@ class PromptRenderer:
         later = await self._ids([user("x"), assistant("x"), user("x")])
         letter = self._tokenizer.encode("x", add_special_tokens=False)
         self._turn = max((len(later) - len(first)) // 2 - len(letter), 0)
-        self.opening = max(len(first) - len(letter) - self._turn, 0) + MARGIN
+        self.opening = max(len(first) - len(letter) - self._turn, 0) + _MARGIN
         # Only the token directly after the reply ends it: some templates write special tokens before the reply as well.
         reply = [*first, *letter]
         after = later[len(reply) : len(reply) + 1] if later[: len(reply)] == reply else []

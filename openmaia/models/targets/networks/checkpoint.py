@@ -18,13 +18,13 @@ from openmaia.core.errors import UsageError
 from openmaia.core.paths import file_and_part
 from openmaia.models.targets.wrappers import unwrap
 
-LOG = logging.getLogger(__name__)
+_LOG = logging.getLogger(__name__)
 
 StateDict = dict[str, Any]
 """Tensors, and the other values of which the state of some modules consists."""
 
 # Data parallelism, compilation and activation checkpointing add these to the names of weights.
-MARKS = re.compile(r"(?<![^.])(module|_orig_mod|_fsdp_wrapped_module|_checkpoint_wrapped_module)\.")
+_MARKS = re.compile(r"(?<![^.])(module|_orig_mod|_fsdp_wrapped_module|_checkpoint_wrapped_module)\.")
 
 # torchvision's DenseNet files are older than its modules: denselayer1.norm.1 became denselayer1.norm1.
 OLD_DENSENET = re.compile(r"(denselayer\d+\.(?:norm|conv))\.(\d)")
@@ -47,7 +47,7 @@ OTHERS = (
     (b"<", 0, "a web page, such as the answer to a failed download"),
 )
 
-SHOWN = 3
+_SHOWN = 3
 
 
 def load_checkpoint(module: nn.Module, given: str) -> None:
@@ -188,9 +188,9 @@ def _matching(values: StateDict, module: nn.Module, given: str) -> StateDict:
     own = module.state_dict()
     _, part = file_and_part(given)
     asked = f"{part.strip('.')}.".lstrip(".")
-    if not any(MARKS.search(name) for name in own):
-        plain = {MARKS.sub("", name): value for name, value in values.items()}
-        values, asked = (plain, MARKS.sub("", asked)) if len(plain) == len(values) else (values, asked)
+    if not any(_MARKS.search(name) for name in own):
+        plain = {_MARKS.sub("", name): value for name, value in values.items()}
+        values, asked = (plain, _MARKS.sub("", asked)) if len(plain) == len(values) else (values, asked)
     if not any(OLD_DENSENET.search(name) for name in own):
         values = {OLD_DENSENET.sub(r"\1\2", name): value for name, value in values.items()}
     below = {name: value for name, value in values.items() if name.startswith(asked)}
@@ -235,7 +235,7 @@ def _say_left_out(given: str, prefix: str, values: StateDict, used: set[str]) ->
     )
     if left:
         listed = ", ".join(f"{name} ({count})" for name, count in left.items())
-        LOG.warning("%s: the weights are those of %r; tensors left out: %s", given, prefix.rstrip("."), listed)
+        _LOG.warning("%s: the weights are those of %r; tensors left out: %s", given, prefix.rstrip("."), listed)
 
 
 def _prefixes(values: StateDict, own: StateDict) -> tuple[str, list[str]]:
@@ -328,5 +328,5 @@ def _with_outputs(layer: nn.Linear | nn.Conv2d, outputs: int) -> nn.Module:
 
 
 def _some(names: list[str]) -> str:
-    more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
-    return ", ".join(names[:SHOWN]) + more
+    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+    return ", ".join(names[:_SHOWN]) + more

@@ -16,7 +16,7 @@ from openmaia.core.errors import UsageError
 from openmaia.models.targets.meaning import OutputMeaning
 from openmaia.models.targets.preprocess import Preprocess, TargetNetwork, verify
 
-LOADING_ERRORS = (OSError, ValueError, RuntimeError, KeyError, SafetensorError, pickle.UnpicklingError)
+_LOADING_ERRORS = (OSError, ValueError, RuntimeError, KeyError, SafetensorError, pickle.UnpicklingError)
 
 
 def load(model: str, pretrained: bool) -> TargetNetwork:
@@ -40,7 +40,7 @@ def load(model: str, pretrained: bool) -> TargetNetwork:
             module, missing = _pretrained(kind, model)
         else:
             module = kind.from_config(config, trust_remote_code=False)
-    except LOADING_ERRORS as error:
+    except _LOADING_ERRORS as error:
         raise UsageError(
             f"target.network='hf:{model}' cannot be loaded: {str(error)[:400]}. Give an id that the hub has, or a folder "
             "with config.json, preprocessor_config.json and model.safetensors; a gated model needs an accepted licence "

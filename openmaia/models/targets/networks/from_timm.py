@@ -21,7 +21,7 @@ from openmaia.core.errors import UsageError
 from openmaia.models.targets.meaning import OutputMeaning
 from openmaia.models.targets.preprocess import Preprocess, TargetNetwork, verify
 
-RESAMPLING = {
+_RESAMPLING = {
     "nearest": Image.Resampling.NEAREST,
     "bilinear": Image.Resampling.BILINEAR,
     "bicubic": Image.Resampling.BICUBIC,
@@ -88,7 +88,7 @@ def _preprocess(name: str, module: torch.nn.Module) -> Preprocess:
     ours = Preprocess(
         size=tuple(config["input_size"][1:]),
         crop=config["crop_pct"],
-        resample=RESAMPLING.get(config["interpolation"], Image.Resampling.BICUBIC),
+        resample=_RESAMPLING.get(config["interpolation"], Image.Resampling.BICUBIC),
         mean=tuple(config["mean"]),
         std=tuple(config["std"]),
         squash=config["crop_mode"] == "squash",

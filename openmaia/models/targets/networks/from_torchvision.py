@@ -22,7 +22,7 @@ from openmaia.models.targets.preprocess import Preprocess, TargetNetwork, verify
 PUBLISHED_WEIGHTS = {"resnet152": "IMAGENET1K_V1"}
 """Those of the published MAIA experiments are our default, although torchvision's default is newer."""
 
-RESAMPLING = {
+_RESAMPLING = {
     InterpolationMode.NEAREST: Image.Resampling.NEAREST,
     InterpolationMode.BILINEAR: Image.Resampling.BILINEAR,
     InterpolationMode.BICUBIC: Image.Resampling.BICUBIC,
@@ -104,7 +104,7 @@ def _preprocess(name: str, transforms: Any) -> Preprocess:
     ours = Preprocess(
         size=(crop, crop),
         crop=crop / resize,
-        resample=RESAMPLING[transforms.interpolation],
+        resample=_RESAMPLING[transforms.interpolation],
         mean=tuple(transforms.mean),
         std=tuple(transforms.std),
     )

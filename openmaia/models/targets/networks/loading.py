@@ -11,7 +11,7 @@ import torch
 from openmaia.core.errors import UsageError
 from openmaia.core.images import Pixels
 from openmaia.core.importing import import_object
-from openmaia.models.targets.network import RANDOM
+from openmaia.models.targets.network import RANDOM_WEIGHTS
 from openmaia.models.targets.networks.checkpoint import load_checkpoint
 from openmaia.models.targets.networks.efficientnet import EFFICIENTNETS, load_efficientnet
 from openmaia.models.targets.preprocess import (
@@ -50,7 +50,7 @@ def load(
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         network = _network(name, not weights, preset, given)
-    if weights not in ("", RANDOM):
+    if weights not in ("", RANDOM_WEIGHTS):
         load_checkpoint(network.module, weights)
     check_state(network.module)
     network.module.eval().requires_grad_(False)

@@ -15,7 +15,7 @@ from openmaia.models.targets.responses import rounded
 from openmaia.models.targets.state import weights_digest
 from openmaia.models.targets.synthetic.loading import load
 
-KEY = "target.detector"
+_KEY = "target.detector"
 
 BoxCorners = npt.NDArray[np.float64]
 """Left, top, right and bottom as fractions of the image's width and height, shape (boxes, 4). A box may extend beyond
@@ -52,7 +52,7 @@ class GroundingDino:
         self._threshold, self._device = threshold, device or default_device()
         self._batch = batch or (16 if self._device.type == "cuda" else 1)
         self._model, processor = load(
-            KEY,
+            _KEY,
             model,
             "grounding-dino",
             "IDEA-Research/grounding-dino-tiny",
@@ -63,7 +63,7 @@ class GroundingDino:
         self._tokenizer: Any = getattr(processor, "tokenizer")  # noqa: B009
         self._image_processor: Any = getattr(processor, "image_processor")  # noqa: B009
         self.digest = weights_digest(self._model.state_dict().items())
-        move_to_device(self._model, self._device, f"{KEY}={model!r}")
+        move_to_device(self._model, self._device, f"{_KEY}={model!r}")
 
     def detect(self, pairs: Sequence[tuple[Pixels, str]]) -> list[Detections]:
         """Returns the detections for each (image, concept). All images must have the same size. They are not resized."""

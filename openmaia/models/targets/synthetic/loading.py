@@ -10,7 +10,7 @@ from transformers import AutoConfig, PreTrainedModel, ProcessorMixin
 from openmaia.core.errors import UsageError
 
 # For unknown ids, gated or damaged files, and a hub that cannot be reached.
-LOADING_ERRORS = (OSError, ValueError, KeyError, TypeError, RuntimeError, ImportError, SafetensorError, EOFError)
+_LOADING_ERRORS = (OSError, ValueError, KeyError, TypeError, RuntimeError, ImportError, SafetensorError, EOFError)
 
 
 def load(
@@ -35,14 +35,14 @@ def load(
     )
     try:
         architecture = AutoConfig.from_pretrained(given).model_type
-    except LOADING_ERRORS as error:
+    except _LOADING_ERRORS as error:
         raise _unusable(key, given, "cannot be read", advice, error) from error
     if architecture != kind:
         raise UsageError(f"{key}={given!r} is a model of type {architecture!r}; {advice}")
     try:
         loaded, report = model(given, dtype=torch.float32, output_loading_info=True)
         loaded_processor = processor(given)
-    except LOADING_ERRORS as error:
+    except _LOADING_ERRORS as error:
         raise _unusable(key, given, "cannot be loaded", advice, error) from error
     # transformers initialises missing weights at random and does not raise.
     if missing := sorted(report["missing_keys"]):

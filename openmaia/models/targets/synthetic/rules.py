@@ -39,7 +39,7 @@ SIZE = 224
 GRID = 56
 """Cells per side of the maps: SIZE / 4. SAM, too, predicts masks at a quarter of the side of its input."""
 
-CELL = SIZE // GRID
+_CELL = SIZE // GRID
 
 ConceptMask = npt.NDArray[np.bool_]
 
@@ -108,7 +108,7 @@ def reduce_mask(mask: ConceptMask, rules: SyntheticRules) -> ConceptMask:
     """
     if rules.dilations:
         mask = ndimage.binary_dilation(mask, ELLIPSE, iterations=rules.dilations)
-    covered = mask.reshape(GRID, CELL, GRID, CELL).mean(axis=(1, 3))
+    covered = mask.reshape(GRID, _CELL, GRID, _CELL).mean(axis=(1, 3))
     return (covered > 0) & (covered >= min(0.5, covered.max()))
 
 

@@ -15,7 +15,7 @@ from openmaia.models.targets.synthetic.detector import BoxCorners
 from openmaia.models.targets.synthetic.loading import load
 from openmaia.models.targets.synthetic.rules import ConceptMask
 
-KEY = "target.segmenter"
+_KEY = "target.segmenter"
 
 # Of SAM's mask decoder: each mask has 1024 x 1024 floats.
 BOXES_PER_PASS = 32
@@ -39,12 +39,12 @@ class SamSegmenter:
         """Loads a model from the hub or a folder. Raises UsageError if it cannot be loaded or is not a SAM."""
         self._device = device or default_device()
         loaded, processor = load(
-            KEY, model, "sam", "facebook/sam-vit-huge", SamModel.from_pretrained, SamProcessor.from_pretrained
+            _KEY, model, "sam", "facebook/sam-vit-huge", SamModel.from_pretrained, SamProcessor.from_pretrained
         )
         self._model: Any = loaded
         self._image_processor: Any = getattr(processor, "image_processor")  # noqa: B009 - as in the detector
         self.digest = weights_digest(loaded.state_dict().items())
-        move_to_device(loaded, self._device, f"{KEY}={model!r}")
+        move_to_device(loaded, self._device, f"{_KEY}={model!r}")
 
     @torch.inference_mode()
     def masks(self, image: Pixels, groups: Sequence[BoxCorners]) -> list[ConceptMask]:

@@ -12,7 +12,7 @@ from openmaia.reporting.browser.unit.observation import ImageView, Viewer
 from openmaia.reporting.browser.unit.scored import EvaluationView, ScoredImage
 from openmaia.runs.records import ImageEntry, Record, Turn
 
-_TESTED, _SUPPORTING, EXEMPLARS = 6, 4, 8
+_TESTED, _SUPPORTING, _EXEMPLARS = 6, 4, 8
 """Maximum numbers of images: of the test of a label, of a supporting turn, and of exemplars."""
 
 
@@ -122,7 +122,7 @@ def find_top_entries(record: Record) -> Sequence[ImageEntry]:
     return ()
 
 
-def show_exemplars(record: Record, viewer: Viewer, count: int = EXEMPLARS) -> tuple[ImageView, ...]:
+def show_exemplars(record: Record, viewer: Viewer, count: int = _EXEMPLARS) -> tuple[ImageView, ...]:
     """Returns at most `count` top exemplars, outlined."""
     return tuple(viewer.measured_image(entry) for entry in find_top_entries(record)[:count])
 

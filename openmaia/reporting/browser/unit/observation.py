@@ -11,7 +11,7 @@ from openmaia.runs.records import ImageEntry, ToolCall, Turn
 
 _LINES = 30
 """Number of lines of a printed text that are not collapsed."""
-DISPLAYED, MEASURED = 16, 8
+DISPLAYED, _MEASURED = 16, 8
 """Numbers of images shown: of the displayed ones of a turn, and the measured ones of a call. The others are listed in
 words, so that a page stays small however many images an experiment makes."""
 
@@ -122,8 +122,8 @@ class Viewer:
             if ordered:
                 yield MeasuredImages(
                     tool=call.name,
-                    first=tuple(self.measured_image(entry, with_mask=False) for entry in ordered[:MEASURED]),
-                    rest="\n".join(map(self._line, ordered[MEASURED:])),
+                    first=tuple(self.measured_image(entry, with_mask=False) for entry in ordered[:_MEASURED]),
+                    rest="\n".join(map(self._line, ordered[_MEASURED:])),
                     count=len(ordered),
                 )
 

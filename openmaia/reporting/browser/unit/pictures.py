@@ -12,11 +12,11 @@ from PIL import Image
 
 from openmaia.core.images import EncodedImage, PixelBox
 
-SIDE = 1000
+_SIDE = 1000
 """Side of the square in which outlines are drawn. Coordinates are whole numbers, which is fast to format."""
 OUTLINE_SIDE = 48
 """Rows and columns of the grid on which an outline is traced."""
-PREFIX = "data:image/webp;base64,"
+DATA_URI_PREFIX = "data:image/webp;base64,"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,7 +28,7 @@ class Picture:
     uri: str = ""
     """The data URI at the first occurrence; empty at later ones, to which the page's script copies it."""
     outline: str = ""
-    """The outline of the mask as an SVG path in a square of side SIDE; empty without a mask."""
+    """The outline of the mask as an SVG path in a square of side _SIDE; empty without a mask."""
     frame: str = ""
     """The edge of the part that the network sees, as such a path; empty if this is the whole image or unknown."""
 
@@ -68,7 +68,7 @@ class PagePictures:
     def _embedded(self, digest: str, image: EncodedImage) -> str:
         self._shown[digest] = None
         try:
-            uri = Markup(PREFIX + base64.b64encode(image.webp()).decode())  # Nothing in it has to be escaped.
+            uri = Markup(DATA_URI_PREFIX + base64.b64encode(image.webp()).decode())  # Nothing in it has to be escaped.
         except ValueError:
             return ""
         if len(uri) > self.left:
@@ -86,18 +86,18 @@ class PagePictures:
 
 
 def trace_frame(seen: PixelBox | None, size: tuple[int, int]) -> str:
-    """Returns the edge of a part of an image as an SVG path in a square of side SIDE; empty for None.
+    """Returns the edge of a part of an image as an SVG path in a square of side _SIDE; empty for None.
 
     `size` is width and height of the image.
     """
     if seen is None:
         return ""
-    left, top, right, bottom = (edge * SIDE // side for edge, side in zip(seen, size * 2, strict=True))
+    left, top, right, bottom = (edge * _SIDE // side for edge, side in zip(seen, size * 2, strict=True))
     return f"M{left} {top}H{right}V{bottom}H{left}Z"
 
 
 def trace_mask(mask: bytes, width: int, height: int) -> str:
-    """Returns the outline of a mask (one bit per pixel, packed row by row) as an SVG path in a square of side SIDE.
+    """Returns the outline of a mask (one bit per pixel, packed row by row) as an SVG path in a square of side _SIDE.
 
     Empty if the mask does not fit the size, or covers nothing.
     """
@@ -127,14 +127,14 @@ def _axes(side: int) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
 
 def trace(field: npt.NDArray[np.float32], level: float) -> str:
     """Returns the outline of the area in which a square field, (n, n), exceeds a level, as an SVG path in a square of
-    side SIDE."""
+    side _SIDE."""
     # A frame closes the outline at the border of the image.
     framed = np.full((len(field) + 2, len(field) + 2), min(level - 1, float(field.min())))
     framed[1:-1, 1:-1] = field
     lines = _generator(framed).lines(level)
-    scale, edge = SIDE / len(field), SIDE // 160
+    scale, edge = _SIDE / len(field), _SIDE // 160
     parts: list[str] = []
     for line in lines:
-        points = np.clip((np.asarray(line)[::2] - 0.5) * scale, edge, SIDE - edge).astype(int).ravel().tolist()
+        points = np.clip((np.asarray(line)[::2] - 0.5) * scale, edge, _SIDE - edge).astype(int).ravel().tolist()
         parts.append(f"M{' '.join(map(str, points))}Z")  # After M, further points are ends of lines.
     return "".join(parts)
