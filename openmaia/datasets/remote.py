@@ -94,7 +94,9 @@ def find(place: str, suffixes: Iterable[str] = ()) -> list[str]:
             found = [path]
         else:
             found = (
-                [each for each in files.glob(_pattern(files, path)) if files.isfile(each)] if WILDCARDS & set(path) else []
+                [each for each in files.glob(_pattern(files, path)) if files.isfile(each)]
+                if WILDCARDS & set(path)
+                else []
             )
     except Exception as error:  # file systems fail in many ways
         remedy = f"; pip install {error.name}" if isinstance(error, ImportError) and error.name else ""

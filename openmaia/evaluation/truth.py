@@ -147,7 +147,9 @@ def _scores(by: str, matches: Sequence[TruthMatch], resamples: int) -> TruthScor
 
 def write_truth(run: Run, matches: Sequence[TruthMatch]) -> None:
     """Stores the result of `match_truth` in the run directory."""
-    run.files.write(TRUTH_FILE, json.dumps([asdict(each) for each in matches], ensure_ascii=False).encode(errors="replace"))
+    run.files.write(
+        TRUTH_FILE, json.dumps([asdict(each) for each in matches], ensure_ascii=False).encode(errors="replace")
+    )
 
 
 def has_truth(run: Run) -> bool:

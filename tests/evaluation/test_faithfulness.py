@@ -16,7 +16,12 @@ from openmaia.core.errors import UsageError
 from openmaia.core.images import EncodedImage
 from openmaia.core.units import Unit
 from openmaia.evaluation.analysis.statistics import auc
-from openmaia.evaluation.faithfulness import FAITHFULNESS_FILE, measure_faithfulness, read_faithfulness, write_faithfulness
+from openmaia.evaluation.faithfulness import (
+    FAITHFULNESS_FILE,
+    measure_faithfulness,
+    read_faithfulness,
+    write_faithfulness,
+)
 from openmaia.evaluation.run import evaluate_run
 from openmaia.evaluation.services import EvaluationDesign, EvaluationServices
 from openmaia.evaluation.storage import StoredTrials

@@ -8,7 +8,7 @@ from markupsafe import Markup
 
 from openmaia.apps.bias.effects import BiasVerdict
 from openmaia.apps.bias.run import read_tests
-from openmaia.apps.bias.stored import FAILURES, BIAS_TESTS, StoredImage, StoredTest
+from openmaia.apps.bias.stored import BIAS_TESTS, FAILURES, StoredImage, StoredTest
 from openmaia.core.components import stored_remark
 from openmaia.core.images import EncodedImage
 from openmaia.reporting.browser.pages import APPLICATIONS, render

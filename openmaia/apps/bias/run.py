@@ -10,8 +10,8 @@ from openmaia.apps.bias.effects import BiasVerdict, ContextEffect, decide, estim
 from openmaia.apps.bias.failures import FailureMode, find_failures
 from openmaia.apps.bias.matched import MatchedPair, Matcher
 from openmaia.apps.bias.stored import (
-    FAILURES,
     BIAS_TESTS,
+    FAILURES,
     VERDICTS,
     StoredTest,
     dump_failures,

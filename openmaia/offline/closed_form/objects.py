@@ -32,7 +32,13 @@ collages of it (5 seeds, 6 backgrounds) is at least 0.25, because an experimente
 detector does not recognise in generated images, and if none of its special cases or more general words is listed. The
 list was fixed before any experimenter was run."""
 
-OUTSIDE_CLASSES = {"mushroom": "991-997", "crab": "118-121", "snail": "113-114", "insect": "300-326", "camera": "732,759"}
+OUTSIDE_CLASSES = {
+    "mushroom": "991-997",
+    "crab": "118-121",
+    "snail": "113-114",
+    "insect": "300-326",
+    "camera": "732,759",
+}
 """Objects for which the vocabulary has neither a word nor a more general word."""
 
 

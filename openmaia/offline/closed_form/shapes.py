@@ -6,7 +6,15 @@ import numpy as np
 from PIL import Image, ImageDraw
 
 from openmaia.offline.closed_form.colours import ConceptDetector
-from openmaia.offline.closed_form.view import GRID_SIDE, STATISTICS_SIDE, DetectorInput, EvidenceMap, ForegroundRegion, PixelMask, cells
+from openmaia.offline.closed_form.view import (
+    GRID_SIDE,
+    STATISTICS_SIDE,
+    DetectorInput,
+    EvidenceMap,
+    ForegroundRegion,
+    PixelMask,
+    cells,
+)
 
 _TEMPLATE = 48
 SHAPE_NAMES = ("circle", "square", "triangle", "star", "cross")

@@ -139,7 +139,11 @@ def _sheared(grey: EvidenceMap) -> Windows:
     # Diagonals become columns.
     rows, columns = np.mgrid[:_WINDOW, :_WINDOW]
     return np.stack(
-        [grey[y + rows, np.clip(x + _WINDOW // 2 + columns - rows + 14, 0, STATISTICS_SIDE - 1)] for y in _STARTS for x in _STARTS]
+        [
+            grey[y + rows, np.clip(x + _WINDOW // 2 + columns - rows + 14, 0, STATISTICS_SIDE - 1)]
+            for y in _STARTS
+            for x in _STARTS
+        ]
     )
 
 

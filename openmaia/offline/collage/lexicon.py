@@ -90,7 +90,8 @@ class Lexicon:
 
     def cutouts(self, word: str) -> list[DatasetImage]:
         """Returns cut-outs, and photographs of one object on an even background, sorted by digest."""
-        photographed = [item for _, item in self._photos if Path(item.source.name).stem in _ON_EVEN_GROUND.get(word, ())]
+        names = _ON_EVEN_GROUND.get(word, ())
+        photographed = [item for _, item in self._photos if Path(item.source.name).stem in names]
         matching = _matching(self._cutouts, _CUTOUTS.get(word) or _noun(word))
         return sorted([*matching, *photographed], key=lambda item: item.digest)
 

@@ -69,7 +69,9 @@ def screen() -> list[ScreeningPrompt]:
     background and in a scene, and every exact name once, on a plain background.
     """
     prompts = [
-        ScreeningPrompt(prompt=f"a plain {colour} picture", words=(colour,)) for colour in COLOUR_WORDS for _ in range(_PLAIN)
+        ScreeningPrompt(prompt=f"a plain {colour} picture", words=(colour,))
+        for colour in COLOUR_WORDS
+        for _ in range(_PLAIN)
     ]
     # The backgrounds form a Latin square, so that no background is tied to a colour or a carrier.
     prompts += [

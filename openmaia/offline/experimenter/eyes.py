@@ -82,7 +82,8 @@ class Eyes:
     def _look(self, pixels: Pixels) -> Sight:
         probabilities = self._classify(pixels)
         sight = {word: float(probabilities[indices].sum()) for word, indices in self._classes.items()}
-        small = np.asarray(Image.fromarray(pixels).resize((_LOOK, _LOOK), Image.Resampling.BOX)).astype(np.float64) / 255
+        resized = Image.fromarray(pixels).resize((_LOOK, _LOOK), Image.Resampling.BOX)
+        small = np.asarray(resized).astype(np.float64) / 255
         sight |= _colours(small) | _patterns(small) | _shapes(small) | _scenes(small)
         return {word: round(sight.get(word, 0.0), 4) for word in _SEEN}
 

@@ -48,7 +48,8 @@ class EyesViewer:
     def _words(self, pixels: Pixels) -> str:
         probabilities = self._classify(pixels)
         best = [int(i) for i in np.argsort(-probabilities, kind="stable")[:_CLASSES]]
-        classes = [f"{self._labels[i]} ({probabilities[i]:.2f})" for i in best if probabilities[i] >= _LEAST_PROBABILITY]
+        likely = [i for i in best if probabilities[i] >= _LEAST_PROBABILITY]
+        classes = [f"{self._labels[i]} ({probabilities[i]:.2f})" for i in likely]
         sight = self._eyes.see(pixels)
         properties = sorted(
             (word for word in _PROPERTIES if sight[word] >= _LEAST_EVIDENCE), key=lambda word: -sight[word]
