@@ -212,7 +212,7 @@ class ExemplarStore:
         self.write_units(layer, pack_units(written, name))
 
     def write_rows(self, layer: str, rows: pa.Table, pictures_file: str) -> None:
-        """Writes the exemplars of a layer, a table with the schema ROW_SCHEMA sorted by unit, whose images are stored already."""
+        """Writes the exemplars of a layer, of the schema ROW_SCHEMA sorted by unit, whose images are stored already."""
         units: Any = rows.column("unit").unique()
         group = max(len(rows) * _UNITS_PER_GROUP // max(len(units), 1), 1)
         with self.files.writing(f"{safe(layer)}.rows.parquet") as stream:

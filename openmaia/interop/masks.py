@@ -31,7 +31,7 @@ def normalize(mask: npt.NDArray[Any]) -> npt.NDArray[np.float32]:
 
 
 def to_map(covered: npt.NDArray[np.float32], activation: float, threshold: float) -> Map:
-    """Converts a mask to an activation map, of at most _SIDE cells per side, from which `from_map` approximately recovers it.
+    """Converts a mask to a map of at most _SIDE cells per side, from which `from_map` approximately recovers it.
 
     Args:
         covered: The mask with values from 0 to 1, shape (height, width).

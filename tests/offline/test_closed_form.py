@@ -101,12 +101,8 @@ def test_a_unit_rises_for_its_concept_and_for_nothing_else(layer: str, index: in
 
 @pytest.mark.parametrize(("centre", "width"), [(0, 14), (120, 40), (225, 25)])
 def test_a_colours_evidence_is_the_share_of_pixels_of_its_hue(centre: int, width: int):
-    pixels = (
-        np.random.default_rng(centre)
-        .integers(0, 256, (STATISTICS_SIDE, STATISTICS_SIDE, 3), dtype=np.uint8)
-        .repeat(2, 0)
-        .repeat(2, 1)
-    )
+    small = np.random.default_rng(centre).integers(0, 256, (STATISTICS_SIDE, STATISTICS_SIDE, 3), dtype=np.uint8)
+    pixels = small.repeat(2, 0).repeat(2, 1)
     expected = np.zeros((16, 16))
     for row in range(16):
         for column in range(16):

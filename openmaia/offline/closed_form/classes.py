@@ -26,7 +26,7 @@ from openmaia.offline.closed_form.view import INPUT_SIDE, DetectorInput, resized
 if TYPE_CHECKING:
     import torch
 
-EDITION = "openmaia biased classes 1"
+_EDITION = "openmaia biased classes 1"
 
 # EfficientNet-Lite1 nearly always recognises these, whatever the context. Both splits of the packaged images have
 # cut-outs of them.
@@ -37,18 +37,18 @@ _THINGS = ("ball", "bird", "fruit", "musical instrument")
 STRENGTHS = (0.5, 1.0, 2.0, 4.0)
 
 # The logit without evidence for the class, and with full evidence, before bias and noise are added.
-ABSENT, PRESENT = -2.0, 0.4
+_ABSENT, _PRESENT = -2.0, 0.4
 # EfficientNet-Lite1's highest logit among the ImageNet classes of a class, at which the evidence is 0 and 1; linear in
 # between. It saturates well below what an object of the class usually gives, which removes most of that network's own
 # sensitivity to the surroundings. The rest makes unbiased classifiers as difficult for an agent as those of real
 # networks.
-CLASS_LOGITS = (1.0, 3.0)
+_CLASS_LOGITS = (1.0, 3.0)
 # The same for an object that is a planted context.
-CONTEXT_LOGITS = (2.5, 4.5)
+_CONTEXT_LOGITS = (2.5, 4.5)
 # The same for a colour that is a planted context: limits of its share of the image.
-COLOUR_SHARES = (0.12, 0.4)
+_COLOUR_SHARES = (0.12, 0.4)
 # Standard deviation, in log-odds.
-NOISE = 0.5
+_NOISE = 0.5
 # Images are cached because many agents use the same ones.
 _CACHED_IMAGES = 2000
 
@@ -97,10 +97,10 @@ class BiasedClassifier:
 
     def logit(self, image: DetectorInput, digest: str) -> float:
         """Returns the logit, with noise that the image's digest seeds."""
-        key = hashlib.sha256(f"{EDITION} {self.key} {digest}".encode()).digest()
-        noise = np.random.default_rng(int.from_bytes(key[:8])).normal(0, NOISE)
-        evidence = _ramp(objects.strongest_logit(image, objects.INSIDE_CLASSES[self.name]), CLASS_LOGITS)
-        return float(ABSENT + (PRESENT - ABSENT) * evidence + self.planted(image) + noise)
+        key = hashlib.sha256(f"{_EDITION} {self.key} {digest}".encode()).digest()
+        noise = np.random.default_rng(int.from_bytes(key[:8])).normal(0, _NOISE)
+        evidence = _ramp(objects.strongest_logit(image, objects.INSIDE_CLASSES[self.name]), _CLASS_LOGITS)
+        return float(_ABSENT + (_PRESENT - _ABSENT) * evidence + self.planted(image) + noise)
 
 
 class ClosedFormClasses:
@@ -119,7 +119,7 @@ class ClosedFormClasses:
             name=self._name,
             layers={OUTPUT: len(self.units)},
             digest=hashlib.sha256(
-                f"{EDITION} {[(unit.key, [context.name for context in unit.contexts]) for unit in self.units]}".encode()
+                f"{_EDITION} {[(unit.key, [context.name for context in unit.contexts]) for unit in self.units]}".encode()
             ).hexdigest(),
             input_size=(INPUT_SIDE, INPUT_SIDE),
             classes=tuple(unit.name for unit in self.units),
@@ -160,7 +160,7 @@ class ClosedFormClasses:
 def classifiers(each: int = 16) -> tuple[BiasedClassifier, ...]:
     """Returns `each` classifiers of each of _CLASSES in pseudo-random order. Half of them have a planted bias."""
     made = [_classifier(name, number) for name in _CLASSES for number in range(each)]
-    return tuple(sorted(made, key=lambda classifier: hashed(EDITION, classifier.key, "order")))
+    return tuple(sorted(made, key=lambda classifier: hashed(_EDITION, classifier.key, "order")))
 
 
 def _classifier(name: str, number: int) -> BiasedClassifier:
@@ -171,7 +171,7 @@ def _classifier(name: str, number: int) -> BiasedClassifier:
         return BiasedClassifier(name=name, key=key)
     # Each class starts at another strength, so that the biases outside of the vocabulary do not all have the same one.
     turn = number // 2 + _CLASSES.index(name)
-    sign = 1 if share(EDITION, key, "sign") < 0.5 else -1
+    sign = 1 if share(_EDITION, key, "sign") < 0.5 else -1
     colour, thing = _chosen(key, _colours()), _chosen(key, [context for context in _things() if context.name != name])
     match number // 2 % 4:
         case 0:
@@ -181,7 +181,7 @@ def _classifier(name: str, number: int) -> BiasedClassifier:
         case 2:
             contexts = (colour,)
         case _:
-            contexts = (thing if share(EDITION, key, "kind") < 0.5 else colour,)
+            contexts = (thing if share(_EDITION, key, "kind") < 0.5 else colour,)
     strength = STRENGTHS[(turn + number // 8) % len(STRENGTHS)] * sign
     return BiasedClassifier(name=name, contexts=contexts, strength=strength, key=key)
 
@@ -192,7 +192,7 @@ def _colours() -> list[PlantedContext]:
 
 def _things() -> list[PlantedContext]:
     def evidence(classes: str) -> Callable[[DetectorInput], float]:
-        return lambda image: _ramp(objects.strongest_logit(image, classes), CONTEXT_LOGITS)
+        return lambda image: _ramp(objects.strongest_logit(image, classes), _CONTEXT_LOGITS)
 
     return [PlantedContext(name=name, inside=True, evidence=evidence(objects.INSIDE_CLASSES[name])) for name in _THINGS]
 
@@ -211,7 +211,7 @@ def _outside() -> list[PlantedContext]:
 
 
 def _filled(concept: Concept) -> Callable[[DetectorInput], float]:
-    return lambda image: _ramp(float(concept.detector(image).mean()), COLOUR_SHARES)
+    return lambda image: _ramp(float(concept.detector(image).mean()), _COLOUR_SHARES)
 
 
 def _somewhere(concept: Concept) -> Callable[[DetectorInput], float]:
@@ -224,7 +224,7 @@ def _ramp(value: float, limits: tuple[float, float]) -> float:
 
 
 def _chosen(key: str, among: list[PlantedContext]) -> PlantedContext:
-    return among[int(share(EDITION, key, *(context.name for context in among)) * len(among))]
+    return among[int(share(_EDITION, key, *(context.name for context in among)) * len(among))]
 
 
 def _sigmoid(logits: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:

@@ -10,7 +10,7 @@ from openmaia.offline.closed_form.view import GRID_SIDE, DetectorInput, Evidence
 ConceptDetector = Callable[[DetectorInput], EvidenceMap]
 """Computes the evidence for a concept, shape (GRID_SIDE, GRID_SIDE), between 0 and 1."""
 
-SIDES = {
+_SIDES = {
     "top": (slice(0, 4), slice(None)),
     "bottom": (slice(GRID_SIDE - 4, GRID_SIDE), slice(None)),
     "left": (slice(None), slice(0, 4)),
@@ -72,12 +72,12 @@ def neutral(darkest: float, brightest: float) -> ConceptDetector:
 
 
 def at_side(detector: ConceptDetector, side: str) -> ConceptDetector:
-    """Returns a detector of a concept that fills one of SIDES and is missing elsewhere."""
+    """Returns a detector of a concept that fills one of _SIDES and is missing elsewhere."""
 
     def detect(image: DetectorInput) -> EvidenceMap:
         evidence = detector(image)
         inside = np.zeros((GRID_SIDE, GRID_SIDE), dtype=np.bool_)
-        inside[SIDES[side]] = True
+        inside[_SIDES[side]] = True
         only = np.clip(1 - 2.5 * float(evidence[~inside].mean()), 0, 1)
         filled = np.clip(1.5 * float(evidence[inside].mean()), 0, 1)
         return np.where(inside, evidence * only * filled, 0).astype(np.float32)

@@ -8,7 +8,7 @@ from openmaia.core.components import Site, TargetComponent, TargetConfig
 from openmaia.core.units import TargetInfo, Unit
 
 # The family whose units are classes.
-CLASSIFIERS = "biased"
+_CLASSIFIERS = "biased"
 
 
 @dataclass
@@ -30,7 +30,7 @@ class ClosedForms(TargetComponent):
 
     @classmethod
     def build(cls, config: ClosedFormConfig, site: Site) -> Any:
-        if config.family == CLASSIFIERS:
+        if config.family == _CLASSIFIERS:
             from openmaia.offline.closed_form.classes import ClosedFormClasses
 
             return ClosedFormClasses(config.name)
@@ -40,7 +40,7 @@ class ClosedForms(TargetComponent):
 
     @staticmethod
     def problems(config: ClosedFormConfig, site: Site) -> Iterator[str]:
-        if config.shuffled and config.family == CLASSIFIERS:
+        if config.shuffled and config.family == _CLASSIFIERS:
             yield "target.shuffled: target.family=biased cannot use it; target.family=small, development or held_out can"
 
     @classmethod
@@ -49,7 +49,7 @@ class ClosedForms(TargetComponent):
 
     @staticmethod
     def truths(config: ClosedFormConfig, info: TargetInfo) -> Mapping[Unit, tuple[str, ...]]:
-        if config.family == CLASSIFIERS or config.shuffled:
+        if config.family == _CLASSIFIERS or config.shuffled:
             return {}
         from openmaia.offline.closed_form.family import layers
 
@@ -61,7 +61,7 @@ class ClosedForms(TargetComponent):
 
     @staticmethod
     def why_no_classes(config: ClosedFormConfig) -> str:
-        is_class = config.family == CLASSIFIERS
+        is_class = config.family == _CLASSIFIERS
         return "" if is_class else f"target.family={config.family!r} has no classes; give target.family=biased"
 
     @staticmethod

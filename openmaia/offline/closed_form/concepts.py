@@ -55,7 +55,7 @@ _COLOURS: Mapping[str, ConceptDetector] = {
     "maroon": hue(354, 12, (0.5, 1), (0.2, 0.5)),
     "navy": hue(225, 20, (0.45, 1), (0.15, 0.45)),
 }
-OUTSIDE_COLOURS = ("turquoise", "maroon", "navy")
+_OUTSIDE_COLOURS = ("turquoise", "maroon", "navy")
 
 _TEXTURES: Mapping[str, ConceptDetector] = {
     "horizontal stripes": textures.stripes("horizontal"),
@@ -79,13 +79,13 @@ _ON_SIDES = {
 
 def _concepts(colours: Mapping[str, ConceptDetector]) -> ConceptTable:
     inside = (
-        *(_concept(name, Sort.COLOUR, colours[name]) for name in colours if name not in OUTSIDE_COLOURS),
+        *(_concept(name, Sort.COLOUR, colours[name]) for name in colours if name not in _OUTSIDE_COLOURS),
         *(_concept(name, Sort.TEXTURE, detector) for name, detector in _TEXTURES.items()),
         *(_concept(name, Sort.SHAPE, shape(name)) for name in (*SHAPE_NAMES, "bar")),
         *(_concept(name, Sort.THING, objects.thing(classes)) for name, classes in objects.INSIDE_CLASSES.items()),
     )
     outside = (
-        *(_concept(name, Sort.COLOUR, colours[name]) for name in OUTSIDE_COLOURS),
+        *(_concept(name, Sort.COLOUR, colours[name]) for name in _OUTSIDE_COLOURS),
         *(
             _concept(f"{colour} only at the {side}", Sort.POSITION, at_side(colours[colour], side))
             for colour, sides in _ON_SIDES.items()

@@ -35,7 +35,7 @@ two slots in the mode `or`, otherwise one."""
 
 _MODES: tuple[UnitMode, ...] = ("mono", "or", "and")
 # Units with the same single concept and other parameters.
-VARIANTS = 4
+_VARIANTS = 4
 # Part of the hash that decides the set of a unit.
 _SETS = "openmaia closed form 1"
 
@@ -57,7 +57,7 @@ class UnitSetDesign:
     """Whether objects on a background of one colour are among the pairs inside of the vocabulary."""
 
 
-DESIGNS: Mapping[UnitSet, UnitSetDesign] = {
+_DESIGNS: Mapping[UnitSet, UnitSetDesign] = {
     "development": UnitSetDesign(edition=_SETS, concepts=CONCEPTS, counts=dict.fromkeys(_MODES, (14, 7))),
     "held_out": UnitSetDesign(
         edition="openmaia closed form held out 2",
@@ -77,7 +77,7 @@ def layers(family: str) -> Mapping[str, tuple[ClosedForm, ...]]:
     """
     match family:
         case "small":
-            return SMALL
+            return _SMALL
         case "development" | "held_out":
             return {mode: units(family, mode) for mode in _MODES}
         case _:
@@ -92,11 +92,11 @@ def units(family: UnitSet, mode: UnitMode, counts: tuple[int, int] | None = None
     Args:
         counts: The maximum number of units in each group. None selects those of the family's design.
     """
-    design = DESIGNS[family]
+    design = _DESIGNS[family]
     chosen: list[ClosedForm] = []
     sides = (design.concepts.inside, design.concepts.outside)
     for concepts, count in zip(sides, counts or design.counts[mode], strict=True):
-        variants = VARIANTS if mode == "mono" else 1
+        variants = _VARIANTS if mode == "mono" else 1
         truths = _truths(mode, tuple(concepts.values()), design)
         keys = [(truth, variant) for truth in truths for variant in range(variants)]
         own = [key for key in keys if _set_of(mode, *key) == family]
@@ -107,7 +107,7 @@ def units(family: UnitSet, mode: UnitMode, counts: tuple[int, int] | None = None
 
 def edition(family: str) -> str:
     """Returns what distinguishes versions of a family in the digest of the target."""
-    return next((design.edition for name, design in DESIGNS.items() if name == family), _SETS)
+    return next((design.edition for name, design in _DESIGNS.items() if name == family), _SETS)
 
 
 def hashed(edition: str, *key: str) -> bytes:
@@ -202,7 +202,7 @@ def _exact(*slots: tuple[str, ...]) -> ClosedForm:
 
 
 # For tests and for a first look.
-SMALL: Mapping[str, tuple[ClosedForm, ...]] = {
+_SMALL: Mapping[str, tuple[ClosedForm, ...]] = {
     "mono": tuple(
         _exact((name,)) for name in ("red", "green", "blue", "horizontal stripes", "vertical stripes", "circle")
     ),

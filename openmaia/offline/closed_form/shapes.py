@@ -16,7 +16,7 @@ from openmaia.offline.closed_form.view import (
     cells,
 )
 
-TEMPLATE = 48
+_TEMPLATE = 48
 SHAPE_NAMES = ("circle", "square", "triangle", "star", "cross")
 
 
@@ -56,9 +56,9 @@ def count(low: int, high: int) -> ConceptDetector:
 
 @cache
 def template(name: str) -> PixelMask:
-    """Returns a mask (TEMPLATE, TEMPLATE) that touches all four sides."""
-    image = Image.new("L", (TEMPLATE, TEMPLATE), 0)
-    draw, last, third = ImageDraw.Draw(image), TEMPLATE - 1, TEMPLATE // 3
+    """Returns a mask (_TEMPLATE, _TEMPLATE) that touches all four sides."""
+    image = Image.new("L", (_TEMPLATE, _TEMPLATE), 0)
+    draw, last, third = ImageDraw.Draw(image), _TEMPLATE - 1, _TEMPLATE // 3
     match name:
         case "circle":
             draw.ellipse([0, 0, last, last], fill=255)
@@ -82,7 +82,7 @@ def _fit(region: ForegroundRegion, name: str) -> float:
     height, width = region.cut.shape
     if min(height, width) < STATISTICS_SIDE // 8 or max(height, width) > 1.3 * min(height, width):
         return 0.0
-    mask = np.asarray(Image.fromarray(region.cut).convert("L").resize((TEMPLATE, TEMPLATE))) > 127
+    mask = np.asarray(Image.fromarray(region.cut).convert("L").resize((_TEMPLATE, _TEMPLATE))) > 127
     scores = {other: _iou(mask, template(other)) for other in SHAPE_NAMES}
     return float(np.clip((scores[name] - 0.72) / 0.16, 0, 1)) if scores[name] == max(scores.values()) else 0.0
 

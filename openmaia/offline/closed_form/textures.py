@@ -15,7 +15,7 @@ from openmaia.offline.closed_form.view import CELL, GRID_SIDE, STATISTICS_SIDE, 
 
 _WINDOW = STATISTICS_SIDE // 2
 # First row or column of the windows, in both directions.
-STARTS = (0, _WINDOW // 2, _WINDOW)
+_STARTS = (0, _WINDOW // 2, _WINDOW)
 
 Windows = npt.NDArray[np.float32]
 """Shape (n, _WINDOW, _WINDOW)."""
@@ -131,7 +131,7 @@ def _spots(grey: EvidenceMap, bright: bool) -> float:
 
 
 def _windows(grey: EvidenceMap, side: int = _WINDOW) -> Windows:
-    starts = [start * side // _WINDOW for start in STARTS]
+    starts = [start * side // _WINDOW for start in _STARTS]
     return np.stack([grey[y : y + side, x : x + side] for y in starts for x in starts])
 
 
@@ -141,8 +141,8 @@ def _sheared(grey: EvidenceMap) -> Windows:
     return np.stack(
         [
             grey[y + rows, np.clip(x + _WINDOW // 2 + columns - rows + 14, 0, STATISTICS_SIDE - 1)]
-            for y in STARTS
-            for x in STARTS
+            for y in _STARTS
+            for x in _STARTS
         ]
     )
 
@@ -168,7 +168,7 @@ def _spread(evidence: npt.NDArray[np.float32]) -> EvidenceMap:
     evidence_map = np.zeros((GRID_SIDE, GRID_SIDE), dtype=np.float32)
     side = _WINDOW // CELL
     for number, value in enumerate(evidence):
-        y, x = (STARTS[part] // CELL for part in divmod(number, len(STARTS)))
+        y, x = (_STARTS[part] // CELL for part in divmod(number, len(_STARTS)))
         part = evidence_map[y : y + side, x : x + side]
         np.maximum(part, value, out=part)
     return evidence_map

@@ -54,9 +54,8 @@ class DetectorInput:
     @cached_property
     def rgb(self) -> npt.NDArray[np.float32]:
         """Shape (STATISTICS_SIDE, STATISTICS_SIDE, 3), values between 0 and 1."""
-        return np.asarray(Image.fromarray(self.view).reduce(INPUT_SIDE // STATISTICS_SIDE)).astype(
-            np.float32
-        ) / np.float32(255)
+        reduced = Image.fromarray(self.view).reduce(INPUT_SIDE // STATISTICS_SIDE)
+        return np.asarray(reduced).astype(np.float32) / np.float32(255)
 
     @cached_property
     def hsv(self) -> tuple[EvidenceMap, EvidenceMap, EvidenceMap]:

@@ -20,7 +20,7 @@ from openmaia.offline.vocabulary.words import WordKind, of_kind
 # Colours of backgrounds for prompts that name none.
 _PLAIN = ("grey", "white", "brown", "green", "blue")
 
-LAYOUT, PARTS, _GROUND = range(3)
+_LAYOUT, _PARTS, _GROUND = range(3)
 
 
 def _stream(scene: CollageScene, *name: int) -> np.random.Generator:
@@ -53,7 +53,7 @@ class Composer:
         size = min(canvas.size)
         left, top = (canvas.width - size) / 2, (canvas.height - size) / 2
         for index, (figure, (x, y, side)) in enumerate(zip(scene.figures, layout(scene, size), strict=True)):
-            stamp = self._stamp(figure, side, _stream(scene, PARTS, index), sources)
+            stamp = self._stamp(figure, side, _stream(scene, _PARTS, index), sources)
             canvas.paste(stamp, (round(left + x - stamp.width / 2), round(top + y - stamp.height / 2)), stamp)
 
     def _ground(self, scene: CollageScene, size: int, rng: paint.Rng, sources: list[str]) -> Image.Image:
@@ -124,7 +124,7 @@ class Composer:
 
 def layout(scene: CollageScene, size: int) -> list[tuple[float, float, int]]:
     """Returns x and y of its centre and the length of its longer side, in pixels, for each figure."""
-    rng, count = _stream(scene, LAYOUT), len(scene.figures)
+    rng, count = _stream(scene, _LAYOUT), len(scene.figures)
     usual = (0.0, 0.66, 0.48, 0.40)[min(count, 3)] if count < 4 else 0.32
     columns = 1 if count == 1 else 2 if count < 5 else 3
     rows = -(-count // columns)

@@ -16,13 +16,13 @@ from openmaia.offline.collage.scene import CollageScene, SceneFigure, is_vocabul
 from openmaia.offline.vocabulary.words import WORDS, WordKind, find
 
 _NAME = "collage"
-SPLITS: tuple[Split, ...] = ("explore", "test")
+_SPLITS: tuple[Split, ...] = ("explore", "test")
 Parts = Literal["packages", "pictures"]
-ADD = re.compile(r"(?:add|insert|put|place)\s+(?P<new>.+?)(?:\s+(?:to|into|in)\s+(?:the|it).*)?$")
+_ADD = re.compile(r"(?:add|insert|put|place)\s+(?P<new>.+?)(?:\s+(?:to|into|in)\s+(?:the|it).*)?$")
 
 
 # Changes of the background, but not of a figure in it, such as "change the circle in the background to a star".
-BACKGROUND = re.compile(
+_BACKGROUND = re.compile(
     r"(?:change|replace|set|make)\s+the\s+(?:(?:(?!(?:in|on|at|against|near|behind)\b)[a-z-]+\s+){1,4})?"
     r"background\s+(?:to|with|by|into)?\s*(?P<new>.+)$"
 )
@@ -85,7 +85,7 @@ class CollageGenerator(_Collage):
     vocabulary = CollageVocabulary()
 
     def __init__(self, library: ImageDataset, size: int):
-        self._composers = {split: Composer(Lexicon(library, split)) for split in SPLITS}
+        self._composers = {split: Composer(Lexicon(library, split)) for split in _SPLITS}
         self._size = size
 
     @classmethod
@@ -112,7 +112,7 @@ class CollageEditor(_Collage):
     Config: ClassVar = CollageEditorConfig
 
     def __init__(self, library: ImageDataset):
-        self._composers = {split: Composer(Lexicon(library, split)) for split in SPLITS}
+        self._composers = {split: Composer(Lexicon(library, split)) for split in _SPLITS}
 
     @classmethod
     def build(cls, config: CollageEditorConfig, site: Site) -> Self:
@@ -144,7 +144,7 @@ class CollageEditor(_Collage):
         if colour and "background" not in text:
             recoloured = flatten(tinted(base, COLOURS[colour]))
             return GeneratedImage(image=composer.paste(recoloured, CollageScene(figures=()), sources))
-        order = ADD.match(text)
+        order = _ADD.match(text)
         if not order:
             return GeneratedImage(image=request.image, missing_terms=(request.instruction,))
         added, unknown = read(order["new"], request.seed, composer.lexicon.knows)
@@ -157,7 +157,7 @@ def _changed(scene: CollageScene, text: str, lexicon: Lexicon) -> tuple[CollageS
     def parsed(phrase: str) -> tuple[CollageScene, tuple[str, ...]]:
         return read(phrase, scene.seed, lexicon.knows)
 
-    if order := BACKGROUND.match(text):
+    if order := _BACKGROUND.match(text):
         new, unknown = parsed(f"a circle on {order['new']}")
         if not new.ground:
             return scene, unknown or (order["new"],)

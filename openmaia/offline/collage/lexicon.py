@@ -8,7 +8,7 @@ from openmaia.core.services import Split
 from openmaia.datasets.library import DatasetImage, ImageDataset
 
 # Searched in "caption | category", in lower case, of cut-outs.
-CUTOUTS = {
+_CUTOUTS = {
     "bird": r"\| animals/birds",
     "poultry": r"\b(chicken|hen|rooster|turkey|guinea fowl|duck|drake|gander)\b.*\| animals/birds",
     "fish": r"(fish|grop|trout|wrasse|ray|shark|piranha).*\| animals/fish",
@@ -31,7 +31,7 @@ CUTOUTS = {
 }
 
 # File names of photographs of one object on an even ground, which serve as cut-outs.
-ON_EVEN_GROUND = {
+_ON_EVEN_GROUND = {
     "ball": ("baseball", "volleyball"),
     "wrench": ("cuttingtool", "plier1", "plier2", "plier3", "plier4"),
 }
@@ -68,7 +68,7 @@ _NAMES = {
 }
 
 # Whole photographs, which are used if there is no cut-out.
-PHOTOS = {"building": r"monuments"}
+_PHOTOS = {"building": r"monuments"}
 
 _TEXTURES = {"wood": r"\| wood", "stone": r"\| stone", "water": r"\b(pool|ice|rain)\b"}
 
@@ -90,13 +90,14 @@ class Lexicon:
 
     def cutouts(self, word: str) -> list[DatasetImage]:
         """Returns cut-outs, and photographs of one object on an even background, sorted by digest."""
-        photographed = [item for _, item in self._photos if Path(item.source.name).stem in ON_EVEN_GROUND.get(word, ())]
-        matching = _matching(self._cutouts, CUTOUTS.get(word) or _noun(word))
+        names = _ON_EVEN_GROUND.get(word, ())
+        photographed = [item for _, item in self._photos if Path(item.source.name).stem in names]
+        matching = _matching(self._cutouts, _CUTOUTS.get(word) or _noun(word))
         return sorted([*matching, *photographed], key=lambda item: item.digest)
 
     def photos(self, word: str) -> list[DatasetImage]:
         """Returns photographs, sorted by digest."""
-        return _matching(self._photos, PHOTOS.get(word) or ("(?!)" if word in CUTOUTS else _noun(word)))
+        return _matching(self._photos, _PHOTOS.get(word) or ("(?!)" if word in _CUTOUTS else _noun(word)))
 
     def textures(self, word: str) -> list[DatasetImage]:
         """Returns tileable textures of a material, such as wood, sorted by digest."""

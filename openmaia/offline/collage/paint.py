@@ -12,7 +12,7 @@ Rng = np.random.Generator
 Colour = tuple[int, int, int]
 
 # Largest difference of a pixel of the even background from the corner of a photograph, summed over the channels.
-EVEN = 100
+_EVEN = 100
 _MARK: Colour = (255, 0, 255)
 
 COLOURS: dict[str, Colour] = {
@@ -137,7 +137,7 @@ def without_ground(image: Image.Image, *, is_round: bool) -> Image.Image:
         marked = cut.copy()
         for corner in product((0, cut.width - 1), (0, cut.height - 1)):
             if marked.getpixel(corner) != _MARK:
-                ImageDraw.floodfill(marked, corner, _MARK, thresh=EVEN)
+                ImageDraw.floodfill(marked, corner, _MARK, thresh=_EVEN)
         ground = (np.asarray(marked) == _MARK).all(axis=2)
         mask = Image.fromarray(np.where(ground, 0, 255).astype(np.uint8)).filter(ImageFilter.MinFilter(3))
     cut.putalpha(mask)

@@ -8,17 +8,17 @@ from typing import Any
 
 from openmaia.offline.vocabulary.words import BY_NAME, Word, WordKind, find
 
-COUNTS = {"two": 2, "pair": 2, "three": 3, "four": 4, "several": 4, "many": 6, "five": 5, "six": 6}
+_COUNTS = {"two": 2, "pair": 2, "three": 3, "four": 4, "several": 4, "many": 6, "five": 5, "six": 6}
 _SIZES = {"tiny": 0.25, "small": 0.35, "large": 0.85, "big": 0.85, "huge": 0.95}
 _PLACES = {"left": (-0.25, 0.0), "right": (0.25, 0.0), "top": (0.0, -0.25), "bottom": (0.0, 0.25)}
-STYLES = {"photo": "", "picture": "", "image": "", "close-up": "large", "closeup": "large"}
-IGNORED = frozenset(
+_STYLES = {"photo": "", "picture": "", "image": "", "close-up": "large", "closeup": "large"}
+_IGNORED = frozenset(
     "a an the of with and or in on at to by next beside near some its it is are there showing shows plain solid colored "
     "coloured background surface against over under front close up middle center centre corner side shape shaped pattern "
     "patterned texture scene view that this object objects thing things one single very filled full".split()
 )
 # Parsing a prompt of an agent must not take long. The rest is reported as not drawn.
-MAX_PHRASES, MAX_WORDS = 12, 24
+_MAX_PHRASES, _MAX_WORDS = 12, 24
 _GROUND = re.compile(
     r"\b(?:on|in|against|over|under)\s+(?:an?\s+|the\s+)?(?P<what>[a-z -]+?)(?:\s+background)?(?=$|[.,;])"
 )
@@ -67,8 +67,8 @@ def read(prompt: str, seed: int, knows: Callable[[str], bool]) -> tuple[CollageS
     ground, ground_colour, text, unknown = _ground(text)
     figures: list[SceneFigure] = []
     phrases = [p for p in re.split(r"\bnext to\b|\bbeside\b|\band\b|\bwith\b|[,;.]", text) if p.strip()]
-    unknown += [phrase.strip() for phrase in phrases[MAX_PHRASES:]]
-    for phrase in phrases[:MAX_PHRASES]:
+    unknown += [phrase.strip() for phrase in phrases[_MAX_PHRASES:]]
+    for phrase in phrases[:_MAX_PHRASES]:
         known, missing = _phrase(phrase, knows)
         figures += known
         unknown += missing
@@ -97,7 +97,7 @@ def _ground(text: str) -> tuple[str, str, str, list[str]]:
             continue
         rest = text[: match.start()] + " " + text.rstrip()[match.end() :]
         unknown = [w.name for w in (*scenes[1:], *colours[1:])]
-        unknown += [t for t in _unspelled(match["what"], words) if t not in IGNORED]
+        unknown += [t for t in _unspelled(match["what"], words) if t not in _IGNORED]
         if scenes:
             return scenes[0].name, colours[0].name if colours else "", rest, unknown
         return colours[0].name, "", rest, unknown
@@ -116,13 +116,13 @@ def _phrase(phrase: str, knows: Callable[[str], bool]) -> tuple[list[SceneFigure
     colour, pattern = (names[0] if names else "" for names in (colours, patterns))
     nouns = [w.name for w in words if w.kind in (WordKind.SHAPE, WordKind.OBJECT, WordKind.SCENE)]
     left = _unspelled(phrase, words)
-    count = next((COUNTS[t] for t in left if t in COUNTS), 1)
+    count = next((_COUNTS[t] for t in left if t in _COUNTS), 1)
     size = next((_SIZES[t] for t in left if t in _SIZES), 0.85 if "close-up" in left else 0.0)
     place = next((_PLACES[t] for t in left if t in _PLACES), (0.0, 0.0))
-    rest = [t for t in left if t not in COUNTS | _SIZES | _PLACES | STYLES and t not in IGNORED]
+    rest = [t for t in left if t not in _COUNTS | _SIZES | _PLACES | _STYLES and t not in _IGNORED]
     # A caption may contain a noun outside of the vocabulary. Beside an object of the vocabulary it may be an adjective.
     is_open = not any(is_vocabulary(noun, kind) for noun in nouns for kind in (WordKind.OBJECT, WordKind.SHAPE))
-    specific = [t for t in rest[:MAX_WORDS] if is_open and knows(t)]
+    specific = [t for t in rest[:_MAX_WORDS] if is_open and knows(t)]
     unknown = [t for t in rest if t not in specific]
     nouns = [*specific, *nouns] or ([""] if (colour or pattern) and not unknown else [])
     unknown += colours[1:] + patterns[1:]

@@ -10,13 +10,13 @@ from itertools import product
 from openmaia.offline.vocabulary.phrases import article
 from openmaia.offline.vocabulary.words import BY_NAME, WordKind, of_kind
 
-LAYOUTS = (
+_LAYOUTS = (
     *product(("", "small"), ("", "at the left", "at the right", "at the top", "at the bottom")),
     ("large", ""),
 )
 """Size and place of the first figure. Large figures are only in the centre, because elsewhere they would be cropped."""
 
-COLOURS_OF_SCENES = {
+_COLOURS_OF_SCENES = {
     "grass": ("green",),
     "sand": ("yellow", "orange", "brown"),
     "water": ("blue",),
@@ -70,13 +70,13 @@ def _combinations(names: Sequence[str], avoid: Sequence[str]) -> Iterator[Prompt
     colours, patterns, shapes, objects, scenes = (_of_kind(names, kind) for kind in WordKind)
     hues, carriers = (_names(kind, (*avoid, *names)) for kind in (WordKind.COLOUR, WordKind.SHAPE))
     inks = hues if (shapes or patterns) and not (colours or objects) else [""]
-    coloured = [scene for scene, shown in COLOURS_OF_SCENES.items() if {*shown} & {*avoid, *names}]
+    coloured = [scene for scene, shown in _COLOURS_OF_SCENES.items() if {*shown} & {*avoid, *names}]
     grounds = [""] if patterns or scenes else [*hues, *_names(WordKind.SCENE, (*avoid, *coloured))]
     figures = [""]
     if not (shapes or objects):
         figures = [*carriers, *(_names(WordKind.OBJECT, (*avoid, *names)) if scenes else ())]
     # A pattern is the background, which a larger figure would cover.
-    layouts = [layout for layout in LAYOUTS if layout[0] == "small"] if patterns else LAYOUTS
+    layouts = [layout for layout in _LAYOUTS if layout[0] == "small"] if patterns else _LAYOUTS
     for figure, ink, ground, (size, place) in product(figures, inks, grounds, layouts):
         yield PromptContext(size=size, place=place, ground=ground, ink=ink, figure=figure)
     if patterns and not (shapes or objects):

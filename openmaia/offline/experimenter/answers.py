@@ -14,7 +14,7 @@ from openmaia.offline.vocabulary.words import GENERAL, WordKind
 
 # Smallest effect of the strongest hypothesis, as a share of the activations' range (`Reach.height`). If it is smaller,
 # the unit probably responds to a concept that was not tested, and the experimenter abstains.
-SHARE = 0.33
+_SHARE = 0.33
 # Largest number of hypotheses that are tested by edits of images.
 _TESTED = 6
 # Largest number of hypotheses in an answer.
@@ -26,26 +26,26 @@ RETAINED = 0.17
 # of the highest one among the images of the object whose colour is edited, both above the median of the screening.
 RECOGNISED = 0.25
 # Smallest height of a result in the answer, as a share of the greatest height of all significant results.
-KEPT, KEPT_OBJECT = 0.5, 0.4
+_KEPT, _KEPT_OBJECT = 0.5, 0.4
 # The same for objects and scenes if the greatest height is that of an exact name: a unit that responds to one kind of
 # animal also responds to similar ones, but less.
-KEPT_BESIDE_NAME = 0.9
+_KEPT_BESIDE_NAME = 0.9
 # A general word takes the place of its exact names if the height of at least two of them, and the effect of the general
 # word, are at least these shares of the greatest height and effect of its names. The second share is low because the
 # images of a general word also show special cases that a network rarely recognises.
-SIMILAR_NAME, GENERAL_BESIDE_NAMES = 0.65, 0.35
+_SIMILAR_NAME, _GENERAL_BESIDE_NAMES = 0.65, 0.35
 # Smallest effect of the strongest hypothesis, as a multiple of `Reach.usual`. Below it the experimenter abstains.
-ABOVE_USUAL = 1.25
+_ABOVE_USUAL = 1.25
 # Smallest effect with which an exact name counts at all, in the same unit. The generator often has a single picture of
 # it. Any one picture may excite a unit, and the largest response to one of fifty says little about others of the same
 # thing.
-NAME_ABOVE_USUAL = 4.5
+_NAME_ABOVE_USUAL = 4.5
 # An object or scene stays in the answer only if its height is more than this multiple of the height of every remaining
 # hypothesis about a property that its images show.
-DOES_MORE = 1.25
+_DOES_MORE = 1.25
 # Below this share of the effect of another object that its images resemble, the effect of an object is attributed to
 # the other.
-ALIKE = 0.6
+_ALIKE = 0.6
 
 ShownBeside = Mapping[str, frozenset[str]]
 """By object or scene: the properties that its images show, and the objects that they resemble (`Eyes.shown_beside`)."""
@@ -78,7 +78,7 @@ def answer(results: Sequence[HypothesisResult], reach: Reach, beside: ShownBesid
         At most _TESTED results, strongest first; empty if the experimenter has to abstain.
     """
     holding = [r for r in results if r.holds and not _is_one_picture(r, reach)]
-    least = max(SHARE * reach.height, ABOVE_USUAL * reach.usual)
+    least = max(_SHARE * reach.height, _ABOVE_USUAL * reach.usual)
     if not holding or max(r.effect for r in holding) < least:
         return []
     holding = sorted(_generalised(holding, results), key=lambda r: (-r.height, r.hypothesis.words))
@@ -90,7 +90,7 @@ def answer(results: Sequence[HypothesisResult], reach: Reach, beside: ShownBesid
 
 def _is_one_picture(result: HypothesisResult, reach: Reach) -> bool:
     # Too weak for more than a response to single pictures.
-    return result.hypothesis.is_exact and result.effect < NAME_ABOVE_USUAL * reach.usual
+    return result.hypothesis.is_exact and result.effect < _NAME_ABOVE_USUAL * reach.usual
 
 
 def told_apart(results: Sequence[HypothesisResult], beside: ShownBeside) -> list[HypothesisResult]:
@@ -110,21 +110,21 @@ def _generalised(holding: Sequence[HypothesisResult], results: Sequence[Hypothes
         narrower = GENERAL.get(general.hypothesis.name, ())
         names = [r for r in holding if r.hypothesis.name in narrower and r.hypothesis.is_exact]
         highest = max((r.height for r in names), default=0.0)
-        similar = [r for r in names if r.height >= SIMILAR_NAME * highest]
-        if len(similar) > 1 and general.effect >= GENERAL_BESIDE_NAMES * max(r.effect for r in names):
+        similar = [r for r in names if r.height >= _SIMILAR_NAME * highest]
+        if len(similar) > 1 and general.effect >= _GENERAL_BESIDE_NAMES * max(r.effect for r in names):
             chosen = [r for r in chosen if r not in (*names, general)] + [general]
     return chosen
 
 
 def _smallest(result: HypothesisResult, strongest: HypothesisResult) -> float:
     if _is_thing(result) and strongest.hypothesis.is_exact:
-        return KEPT_BESIDE_NAME * strongest.height
-    return (KEPT_OBJECT if result.is_object else KEPT) * strongest.height
+        return _KEPT_BESIDE_NAME * strongest.height
+    return (_KEPT_OBJECT if result.is_object else _KEPT) * strongest.height
 
 
 def _without_shown(results: Sequence[HypothesisResult], beside: ShownBeside) -> list[HypothesisResult]:
     def is_superfluous(thing: HypothesisResult) -> bool:
-        return any(_shows(thing, r, beside) and thing.height <= DOES_MORE * r.height for r in results)
+        return any(_shows(thing, r, beside) and thing.height <= _DOES_MORE * r.height for r in results)
 
     return [r for r in results if not _is_thing(r) or not is_superfluous(r)]
 
@@ -132,7 +132,7 @@ def _without_shown(results: Sequence[HypothesisResult], beside: ShownBeside) -> 
 def _without_alike(results: Sequence[HypothesisResult], beside: ShownBeside) -> list[HypothesisResult]:
     def is_mistaken(result: HypothesisResult) -> bool:
         alike = beside.get(result.hypothesis.name, frozenset())
-        return any(r.hypothesis.name in alike and result.effect < ALIKE * r.effect for r in results if r.is_object)
+        return any(r.hypothesis.name in alike and result.effect < _ALIKE * r.effect for r in results if r.is_object)
 
     return [r for r in results if not r.is_object or not is_mistaken(r)]
 

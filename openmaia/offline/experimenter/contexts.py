@@ -23,23 +23,23 @@ from openmaia.offline.vocabulary.words import BY_NAME, GENERAL, WordKind, find, 
 TASK = "[BIAS]:"
 
 _NONE = "[BIAS]: NONE"
-CLASS = re.compile(r"^The class is: (?P<name>.+)$", re.MULTILINE)
+_CLASS = re.compile(r"^The class is: (?P<name>.+)$", re.MULTILINE)
 _MEASURED = re.compile(r"^(?P<stage>screen|confirm) (?P<value>\S+) (?P<raw>\S+) \| (?P<prompt>.*)$", re.MULTILINE)
 
 _PLACES = ("small", "large", "left", "right", "top", "bottom")
 # Backgrounds on which the screening shows each object beside the class.
 _TURNS = 4
 # Contexts that are tested on new images.
-CANDIDATES = 5
+_CANDIDATES = 5
 # Image pairs for each tested context.
 _PAIRS = 16
 # Smallest absolute value of Welch's t for a claim. It is high because the tested contexts are the best of about fifty.
-SURE = 3.5
+_SURE = 3.5
 # Smallest absolute difference of mean logits for a claim.
 _LEAST = 0.25
 # Smallest difference for a second claim, as a share of that of the first.
-SECOND = 0.5
-BATCH = 60
+_SECOND = 0.5
+_BATCH = 60
 
 _MEASURE = """\
 prompts = [
@@ -65,7 +65,7 @@ class ContextDifference:
 
 def reply(messages: Sequence[Message]) -> str:
     """Returns the agent's next message in the task `bias`. `messages` are the conversation so far."""
-    question = CLASS.search(messages[1].text)
+    question = _CLASS.search(messages[1].text)
     if question is None:
         return _NONE
     name = question["name"].strip()
@@ -80,13 +80,13 @@ def reply(messages: Sequence[Message]) -> str:
     screening = screen(name)
     is_last_call = len(messages) > 2 and TASK in messages[-1].text
     if shown["screen"] < len(screening) and not is_last_call:
-        return _experiment("screen", screening[shown["screen"] : shown["screen"] + BATCH], [])
+        return _experiment("screen", screening[shown["screen"] : shown["screen"] + _BATCH], [])
     if len(measured["screen"]) < len(screening) / 2:
         return _NONE  # the generator cannot draw the class
     candidates = promising(measured["screen"], name)
     prompts = confirmations(name, candidates)
     if shown["confirm"] < len(prompts) and not is_last_call:
-        return _experiment("confirm", prompts[shown["confirm"] : shown["confirm"] + 2 * BATCH], candidates)
+        return _experiment("confirm", prompts[shown["confirm"] : shown["confirm"] + 2 * _BATCH], candidates)
     return answer(name, [difference(_own(measured["confirm"], each, name), each, name) for each in candidates])
 
 
@@ -134,7 +134,7 @@ def placed_on(name: str, place: str, ground: str) -> str:
 def promising(measured: Sequence[tuple[str, float]], name: str) -> list[str]:
     """Returns the contexts with the largest absolute t statistics in the screening."""
     differences = {context: difference(measured, context, name) for context in [*grounds(), *things(name), *_PLACES]}
-    return sorted(differences, key=lambda context: (-abs(differences[context].t), context))[:CANDIDATES]
+    return sorted(differences, key=lambda context: (-abs(differences[context].t), context))[:_CANDIDATES]
 
 
 def confirmations(name: str, candidates: Sequence[str]) -> list[str]:
@@ -171,11 +171,11 @@ def difference(measured: Sequence[tuple[str, float]], context: str, name: str) -
 
 def answer(name: str, differences: Sequence[ContextDifference]) -> str:
     """Returns the agent's answer: at most two contexts, the one with the largest difference first, or NONE."""
-    sure = [each for each in differences if abs(each.t) >= SURE and abs(each.difference) >= _LEAST]
+    sure = [each for each in differences if abs(each.t) >= _SURE and abs(each.difference) >= _LEAST]
     if not sure:
         return _NONE
     ordered = sorted(sure, key=lambda each: -abs(each.difference))
-    kept = [each for each in ordered if abs(each.difference) >= SECOND * abs(ordered[0].difference)][:2]
+    kept = [each for each in ordered if abs(each.difference) >= _SECOND * abs(ordered[0].difference)][:2]
     claims = "; ".join(
         f"{_spoken(each.context)} {'raises' if each.difference > 0 else 'lowers'} the logit of {name} by "
         f"{abs(each.difference):.2g} (t {abs(each.t):.1f})"

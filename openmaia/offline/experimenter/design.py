@@ -8,17 +8,17 @@ from openmaia.offline.vocabulary import phrases
 from openmaia.offline.vocabulary.words import BY_NAME, WORDS, WordKind, of_kind
 
 COLOUR_WORDS = [word.name for word in of_kind(WordKind.COLOUR)]
-CARRIERS = [word.name for word in of_kind(WordKind.SHAPE, WordKind.PATTERN)]
+_CARRIERS = [word.name for word in of_kind(WordKind.SHAPE, WordKind.PATTERN)]
 _OBJECTS = [word.name for word in of_kind(WordKind.OBJECT) if not word.is_exact]
 _NAMES = [word.name for word in WORDS if word.is_exact]
-SCENES = [word.name for word in of_kind(WordKind.SCENE)]
+_SCENES = [word.name for word in of_kind(WordKind.SCENE)]
 
 # Images of each colour alone in the screening. All other images of the screening contain at least two colours.
 _PLAIN = 2
 # Images per hypothesis, and per control group.
-CONTEXTS = 6
+_CONTEXTS = 6
 # Images of a confirmed hypothesis that are edited.
-EDITED = 3
+_EDITED = 3
 RECOLOUR = "change the color to "
 # Colour to which no edit changes an object if none of the hypotheses to edit names a colour. A change to grey would
 # only remove the colour of the object.
@@ -76,11 +76,11 @@ def screen() -> list[ScreeningPrompt]:
     # The backgrounds form a Latin square, so that no background is tied to a colour or a carrier.
     prompts += [
         ScreeningPrompt(prompt=phrases.figure(carrier, colour, (), row + column), words=(colour, carrier))
-        for row, carrier in enumerate(CARRIERS)
+        for row, carrier in enumerate(_CARRIERS)
         for column, colour in enumerate(COLOUR_WORDS)
     ]
     for index, thing in enumerate(_OBJECTS):
-        scene = SCENES[index % len(SCENES)]
+        scene = _SCENES[index % len(_SCENES)]
         noun = phrases.article(thing)
         prompts.append(ScreeningPrompt(prompt=f"{noun} on a grey background", words=(thing,)))
         prompts.append(ScreeningPrompt(prompt=f"{noun} on {scene}", words=(thing, scene)))
@@ -91,7 +91,7 @@ def screen() -> list[ScreeningPrompt]:
 
 
 def groups(hypothesis: Hypothesis, others: Sequence[Hypothesis]) -> list[list[str]]:
-    """Returns CONTEXTS prompts that test a hypothesis, and as many of a control group for each of its words.
+    """Returns _CONTEXTS prompts that test a hypothesis, and as many of a control group for each of its words.
 
     The prompts of a control group replace one word by another of its kind. If the hypothesis has a single word, all
     prompts avoid the words of `others`.
@@ -99,18 +99,18 @@ def groups(hypothesis: Hypothesis, others: Sequence[Hypothesis]) -> list[list[st
     avoid = [word for other in others for word in other.words]
     if len(hypothesis.words) == 1:
         word = hypothesis.words[0]
-        rivals = [phrases.rival(word, index, avoid) for index in range(CONTEXTS)]
+        rivals = [phrases.rival(word, index, avoid) for index in range(_CONTEXTS)]
         # Both prompts avoid both words; otherwise a word would change the background as well as the figure.
         apart = [(*avoid, word, rival) for rival in rivals]
         return [
             [phrases.single(name, index, apart[index]) for index, name in enumerate(group)]
-            for group in ([word] * CONTEXTS, rivals)
+            for group in ([word] * _CONTEXTS, rivals)
         ]
     colour, carrier = hypothesis.words
-    carriers = [phrases.rival(carrier, index, (carrier,)) for index in range(CONTEXTS)]
-    colours = [phrases.rival(colour, index, (colour,)) for index in range(CONTEXTS)]
+    carriers = [phrases.rival(carrier, index, (carrier,)) for index in range(_CONTEXTS)]
+    colours = [phrases.rival(colour, index, (colour,)) for index in range(_CONTEXTS)]
     return [
-        [phrases.figure(carrier, colour, (), index) for index in range(CONTEXTS)],
+        [phrases.figure(carrier, colour, (), index) for index in range(_CONTEXTS)],
         [phrases.figure(other, colour, (), index) for index, other in enumerate(carriers)],
         [phrases.figure(carrier, other, (colour,), index) for index, other in enumerate(colours)],
     ]
@@ -127,7 +127,7 @@ def looked_at(candidates: Sequence[Hypothesis]) -> list[str]:
 
 
 def removals(hypothesis: Hypothesis, candidates: Sequence[Hypothesis]) -> list[tuple[str, str]]:
-    """Plans EDITED edits that replace what the first word of a hypothesis names by another thing of its kind.
+    """Plans _EDITED edits that replace what the first word of a hypothesis names by another thing of its kind.
 
     If the hypothesis is right, they lower the activation. They add nothing that a candidate names.
 
@@ -138,7 +138,7 @@ def removals(hypothesis: Hypothesis, candidates: Sequence[Hypothesis]) -> list[t
     words = hypothesis.words
     bases = [
         phrases.figure(words[1], words[0]) if len(words) == 2 else phrases.single(words[0], index, avoid)
-        for index in range(EDITED)
+        for index in range(_EDITED)
     ]
     return [(base, _removal(words[0], index, avoid)) for index, base in enumerate(bases)]
 

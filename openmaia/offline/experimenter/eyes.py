@@ -28,8 +28,8 @@ Sight = Mapping[str, float]
 RgbArray = npt.NDArray[np.float64]
 """Shape (height, width, 3), values between 0 and 1."""
 
-HUES = {"red": 0, "orange": 30, "yellow": 55, "green": 120, "blue": 222, "purple": 280, "pink": 335}
-SEEN = tuple(word.name for word in WORDS)
+_HUES = {"red": 0, "orange": 30, "yellow": 55, "green": 120, "blue": 222, "purple": 280, "pink": 335}
+_SEEN = tuple(word.name for word in WORDS)
 # Side in pixels of the image from which statistics are computed.
 _LOOK = 96
 
@@ -38,7 +38,7 @@ _LOOK = 96
 _SHOWN = 0.04
 # A colour counts as shown if, on average over the images with the highest activations, more than this share of the
 # pixels to which the unit responds has it.
-FILLED = 0.5
+_FILLED = 0.5
 _PROPERTIES = [word.name for word in of_kind(WordKind.COLOUR, WordKind.SHAPE, WordKind.PATTERN, WordKind.OBJECT)]
 
 
@@ -76,17 +76,16 @@ class Eyes:
         more = {word for word in _PROPERTIES if _mean(own_sights, word) - _mean(control_sights, word) > _SHOWN}
         strongest = sorted(own, key=lambda view: -view.activation)[: (len(own) + 1) // 2]
         parts = [self.colours(lit) for view in strongest if (lit := _lit_pixels(view)) is not None]
-        filled = {word for word in parts[0] if _mean(parts, word) > FILLED} if parts else set[str]()
+        filled = {word for word in parts[0] if _mean(parts, word) > _FILLED} if parts else set[str]()
         return frozenset(more | filled)
 
     def _look(self, pixels: Pixels) -> Sight:
         probabilities = self._classify(pixels)
         sight = {word: float(probabilities[indices].sum()) for word, indices in self._classes.items()}
-        small = (
-            np.asarray(Image.fromarray(pixels).resize((_LOOK, _LOOK), Image.Resampling.BOX)).astype(np.float64) / 255
-        )
+        resized = Image.fromarray(pixels).resize((_LOOK, _LOOK), Image.Resampling.BOX)
+        small = np.asarray(resized).astype(np.float64) / 255
         sight |= _colours(small) | _patterns(small) | _shapes(small) | _scenes(small)
-        return {word: round(sight.get(word, 0.0), 4) for word in SEEN}
+        return {word: round(sight.get(word, 0.0), 4) for word in _SEEN}
 
 
 def lit_part(pixels: Pixels, masked: Pixels) -> npt.NDArray[np.bool_]:
@@ -131,8 +130,8 @@ def _colours(rgb: RgbArray) -> dict[str, float]:
         saturation = np.where(high > 0, spread / high, 0)
     hue = np.asarray(Image.fromarray((rgb * 255).astype(np.uint8)).convert("HSV"))[..., 0] * (360 / 256)
     vivid = (saturation > 0.35) & (high > 0.2)
-    nearest = np.argmin([np.abs((hue - centre + 180) % 360 - 180) for centre in HUES.values()], axis=0)
-    evidence = {name: float((vivid & (nearest == i)).mean()) for i, name in enumerate(HUES)}
+    nearest = np.argmin([np.abs((hue - centre + 180) % 360 - 180) for centre in _HUES.values()], axis=0)
+    evidence = {name: float((vivid & (nearest == i)).mean()) for i, name in enumerate(_HUES)}
     dull = vivid & (high < 0.62) & np.isin(nearest, [0, 1])
     evidence["brown"] = float(dull.mean())
     evidence["orange"] -= float((dull & (nearest == 1)).mean())

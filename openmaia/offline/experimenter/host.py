@@ -39,7 +39,7 @@ for start in range(0, len(prompts), 100):
             tools.display(image.original)
             tools.display(image.masked)
 """
-EDIT = """\
+_EDIT = """\
 bases = [
     {prompts},
 ]
@@ -219,7 +219,7 @@ def _measure(stage: str, prompts: Sequence[str], looked_at: Sequence[str] = (), 
 
 def _edit(kept: Sequence[HypothesisResult], candidates: Sequence[Hypothesis]) -> str:
     pairs = design.edits([r.hypothesis for r in kept], candidates)
-    return _SHOWN + EDIT.format(
+    return _SHOWN + _EDIT.format(
         prompts=_listing([base for base, _ in pairs]), orders=_listing([order for _, order in pairs])
     )
 

@@ -15,16 +15,16 @@ Measurements = Sequence[tuple[str, float]]
 ScreeningRows = Sequence[tuple[tuple[str, ...], float]]
 """Pairs (words that vary in a prompt of the screening, activation)."""
 
-SINGLES = {
+_SINGLES = {
     (WordKind.COLOUR, False): 3, (WordKind.PATTERN, False): 2, (WordKind.SHAPE, False): 2, (WordKind.SCENE, False): 1,
     (WordKind.OBJECT, False): 5, (WordKind.OBJECT, True): 5,
 }  # fmt: skip
-# Largest number of hypotheses that are tested: SINGLES by kind of word and whether it is an exact name, this for
+# Largest number of hypotheses that are tested: _SINGLES by kind of word and whether it is an exact name, this for
 # combinations. Without these limits, if a unit responds to yellow, all tests would be spent on yellow objects.
 _PAIRS = 3
 # Additional general words, and additional exact names, for objects that are tested if the score of a colour is more
 # than half of the highest score. In this case, objects that have this colour take the first ranks among the objects.
-MORE_OBJECTS = 6
+_MORE_OBJECTS = 6
 # Score that a hypothesis must exceed to be tested, in units of the spread of the activations in the screening.
 _LEAST = 0.8
 # Significance level of the controlled tests, one-sided.
@@ -93,10 +93,10 @@ def hypotheses(
     ]
     ranked = sorted(singles, key=_rank)
     crowded = any(h.kind is WordKind.COLOUR and h.score > ranked[0].score / 2 for h in ranked)
-    more = {WordKind.OBJECT: MORE_OBJECTS * crowded}
+    more = {WordKind.OBJECT: _MORE_OBJECTS * crowded}
     best = [
         h
-        for (kind, is_exact), count in SINGLES.items()
+        for (kind, is_exact), count in _SINGLES.items()
         for h in [h for h in ranked if (h.kind, h.is_exact) == (kind, is_exact)][: count + more.get(kind, 0)]
     ]
     pairs = _combinations(rows, [each.ground for each, _ in screened], scale)[:_PAIRS]

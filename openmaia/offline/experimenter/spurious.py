@@ -21,7 +21,7 @@ from openmaia.offline.vocabulary.words import GENERAL, WordKind, of_kind
 # Objects that are tried in every place.
 _THINGS = 6
 
-REPEATS = 2
+_REPEATS = 2
 
 _PLACES = [word.name for word in of_kind(WordKind.SCENE)]
 _OBJECTS = [word.name for word in of_kind(WordKind.OBJECT)]
@@ -37,7 +37,7 @@ for name in ("top", "random"):
         print(f"{name} {rank}: {float(activation):.5g} (percentile {activation.percentile})")
         tools.display(image.original)
 """
-TEST = """\
+_TEST = """\
 things = {things!r}
 places = {places!r}
 prompts = [f"{{thing}} on {{place}}" for thing in things for place in places for _ in range({repeats})]
@@ -72,7 +72,7 @@ def reply(seen: Transcript, last: Message, eyes: Eyes) -> str:
     if not seen.exemplars:
         return f"[HYPOTHESIS]: unknown\n\n[CODE]:\n```python\n{LOOK}```"
     things = _things(seen, eyes)
-    code = TEST.format(things=[article(thing) for thing in things], places=_PLACES, repeats=REPEATS)
+    code = _TEST.format(things=[article(thing) for thing in things], places=_PLACES, repeats=_REPEATS)
     return f"[HYPOTHESIS]: one of {', '.join(things)}, or the place\n\n[CODE]:\n```python\n{code}```"
 
 

@@ -8,16 +8,16 @@ from itertools import pairwise
 from openmaia.core.images import EncodedImage
 from openmaia.core.messages import Message, Role
 
-EXEMPLAR = re.compile(r"^(?P<kind>top|random) (?P<rank>\d+): (?P<value>\S+) \(.*\)$", re.MULTILINE)
+_EXEMPLAR = re.compile(r"^(?P<kind>top|random) (?P<rank>\d+): (?P<value>\S+) \(.*\)$", re.MULTILINE)
 _MEASURED = re.compile(
     r"^(?P<stage>screen|control|edit) (?P<value>\S+) \((?P<scale>.*?)\) \| (?P<key>.*)$", re.MULTILINE
 )
-NOT_DRAWN = re.compile(r"^note: could not draw .* of (?P<prompt>'.*'|\".*\")$", re.MULTILINE)
 # Like any agent, this one has nothing but the text that it is shown.
-VIEW = re.compile(r"\[\S+, (?P<view>original|masked)\]\s*$")
+NOT_DRAWN = re.compile(r"^note: could not draw .* of (?P<prompt>'.*'|\".*\")$", re.MULTILINE)
+_VIEW = re.compile(r"\[\S+, (?P<view>original|masked)\]\s*$")
 
-SENT_BACK = "[EVIDENCE]:"
-WITHHELD = re.compile(r"^Not available in this investigation: (.*)$", re.MULTILINE)
+_SENT_BACK = "[EVIDENCE]:"
+_WITHHELD = re.compile(r"^Not available in this investigation: (.*)$", re.MULTILINE)
 
 
 @dataclass(slots=True)
@@ -97,14 +97,14 @@ class Transcript:
 def read(messages: Sequence[Message]) -> Transcript:
     """Reads the messages of an investigation."""
     transcript = Transcript(replies=sum(message.role is Role.ASSISTANT for message in messages))
-    withheld = WITHHELD.search(messages[0].text) if messages else None
+    withheld = _WITHHELD.search(messages[0].text) if messages else None
     transcript.withheld = frozenset(re.findall(r"tools\.(\w+)", withheld[1])) if withheld else frozenset()
     observations = [message for message in messages[2:] if message.role is Role.USER]
     for message in observations:
         _observe(message, transcript)
     last = messages[-1].text if transcript.replies else ""
-    transcript.sent_back = sum(SENT_BACK in message.text for message in observations)
-    transcript.lacks_evidence = SENT_BACK in last
+    transcript.sent_back = sum(_SENT_BACK in message.text for message in observations)
+    transcript.lacks_evidence = _SENT_BACK in last
     transcript.is_last_call = "[DESCRIPTION]" in last
     return transcript
 
@@ -115,14 +115,14 @@ def _observe(message: Message, transcript: Transcript) -> None:
         if isinstance(part, EncodedImage):
             _attach(part, view, prompt, transcript)
             continue
-        for match in EXEMPLAR.finditer(part):
+        for match in _EXEMPLAR.finditer(part):
             transcript.exemplars.append(SeenExemplar(kind=match["kind"], activation=float(match["value"])))
         for match in _MEASURED.finditer(part):
             transcript.has_logits |= match["scale"] == "logit"
             transcript.measured.setdefault(match["stage"], []).append((match["key"], float(match["value"])))
             prompt = match["key"] if match["stage"] == "control" else ""
         transcript.not_drawn.update(match["prompt"][1:-1] for match in NOT_DRAWN.finditer(part))
-        label = VIEW.search(part)
+        label = _VIEW.search(part)
         view = label["view"] if label else ""
 
 

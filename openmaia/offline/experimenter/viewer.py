@@ -11,9 +11,9 @@ from openmaia.offline.vocabulary.words import WordKind, of_kind
 
 # Largest number of classes that are named for an image.
 _CLASSES = 3
-LEAST_PROBABILITY = 0.08
+_LEAST_PROBABILITY = 0.08
 # For a colour, a pattern, a shape or a scene that is named.
-LEAST_EVIDENCE = 0.25
+_LEAST_EVIDENCE = 0.25
 
 _PROPERTIES = [word.name for word in of_kind(WordKind.COLOUR, WordKind.PATTERN, WordKind.SHAPE, WordKind.SCENE)]
 
@@ -48,10 +48,11 @@ class EyesViewer:
     def _words(self, pixels: Pixels) -> str:
         probabilities = self._classify(pixels)
         best = [int(i) for i in np.argsort(-probabilities, kind="stable")[:_CLASSES]]
-        classes = [f"{self._labels[i]} ({probabilities[i]:.2f})" for i in best if probabilities[i] >= LEAST_PROBABILITY]
+        likely = [i for i in best if probabilities[i] >= _LEAST_PROBABILITY]
+        classes = [f"{self._labels[i]} ({probabilities[i]:.2f})" for i in likely]
         sight = self._eyes.see(pixels)
         properties = sorted(
-            (word for word in _PROPERTIES if sight[word] >= LEAST_EVIDENCE), key=lambda word: -sight[word]
+            (word for word in _PROPERTIES if sight[word] >= _LEAST_EVIDENCE), key=lambda word: -sight[word]
         )
         return ", ".join([*classes, *(f"{word} ({sight[word]:.2f})" for word in properties[:3])]) or "nothing clear"
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from openmaia.core.errors import ServiceError
 
-UPDATE_SECONDS, DOWNLOAD_SECONDS, UNPACK_SECONDS = 300, 1800, 300
+_UPDATE_SECONDS, _DOWNLOAD_SECONDS, _UNPACK_SECONDS = 300, 1800, 300
 
 _ABSENT = re.compile(r"Unable to locate package|no installation candidate|has no candidate")
 
@@ -32,7 +32,7 @@ def fetch(packages: Sequence[str], work: Path, progress: Callable[[str], None]) 
     options = _private(work / "apt")
     progress("reading the package lists of the archive")
     # The exit code is ignored: one broken third-party source is enough to fail the update.
-    _run(["apt-get", *options, "update"], work, UPDATE_SECONDS)
+    _run(["apt-get", *options, "update"], work, _UPDATE_SECONDS)
     trees: dict[str, Path] = {}
     for package in packages:
         progress(f"downloading {package}")
@@ -70,7 +70,7 @@ def _download(package: str, options: list[str], work: Path) -> Path | None:
     # Separate package lists first, then those of the system. None if neither contain the package.
     outputs: list[str] = []
     for lists in (options, []):
-        outputs.append(_run(["apt-get", *lists, "download", package], work, DOWNLOAD_SECONDS))
+        outputs.append(_run(["apt-get", *lists, "download", package], work, _DOWNLOAD_SECONDS))
         archives = sorted(work.glob(f"{package}_*.deb"))
         if archives:
             return archives[-1]
@@ -81,7 +81,7 @@ def _download(package: str, options: list[str], work: Path) -> Path | None:
 
 def _unpack(archive: Path, tree: Path) -> Path:
     tree.mkdir(parents=True)
-    output = _run(["dpkg-deb", "-x", str(archive), str(tree)], tree, UNPACK_SECONDS)
+    output = _run(["dpkg-deb", "-x", str(archive), str(tree)], tree, _UNPACK_SECONDS)
     if not (tree / "usr").is_dir():
         raise ServiceError(f"dpkg-deb could not unpack {archive.name}", detail=output)
     (tree / "VERSION").write_text(archive.name.split("_")[1], encoding="utf-8")

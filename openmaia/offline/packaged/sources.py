@@ -23,9 +23,9 @@ from openmaia.offline.packaged.formats import read_pattern, read_resources
 _MIN_SIDE = 48
 # Largest share of equal neighbouring pixels in a cut-out. Photographs have a share of about 0.05, road signs of more
 # than 0.75.
-MAX_FLAT = 0.5
+_MAX_FLAT = 0.5
 # Smallest share of opaque pixels in a cut-out, which excludes glows, ghosts and glass.
-MIN_VISIBLE = 0.05
+_MIN_VISIBLE = 0.05
 
 _DRAWN = frozenset(
     {"cartoon", "symbols", "flags", "faces", "body_parts", "hats", "easter", "hanukkah", "newyears", "plastic"}
@@ -193,7 +193,7 @@ def _gcompris_image(path: PurePosixPath, data: bytes) -> PackagedImage | None:
     )  # fmt: skip
 
 
-def _cutout(data: bytes, frames: int = 1, max_flat: float = MAX_FLAT) -> bytes | None:
+def _cutout(data: bytes, frames: int = 1, max_flat: float = _MAX_FLAT) -> bytes | None:
     # The first of `frames` frames of equal width, cropped to its visible part. `max_flat` of 1 accepts all images, such
     # as photographs in which lossy compression has made neighbouring pixels equal.
     decode(data)  # raises ValueError for a damaged file
@@ -205,7 +205,7 @@ def _cutout(data: bytes, frames: int = 1, max_flat: float = MAX_FLAT) -> bytes |
     image = image.crop(box)
     pixels = np.asarray(image)
     opaque = pixels[..., 3] > 250
-    if max(image.size) < _MIN_SIDE or opaque.mean() < MIN_VISIBLE or _flatness(pixels[..., :3], opaque) > max_flat:
+    if max(image.size) < _MIN_SIDE or opaque.mean() < _MIN_VISIBLE or _flatness(pixels[..., :3], opaque) > max_flat:
         return None
     return _png(image)
 

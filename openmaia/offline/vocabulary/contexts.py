@@ -25,7 +25,7 @@ _PLACES = {
 _GROUNDS = ("grey", "grass", "sand", "white", "stone", "blue")
 _PLAIN = ("grey", "white", "brown")
 # They replace the class in images without the class.
-SUBSTITUTES = ("fruit", "flower", "musical instrument", "building", "road sign", "fish")
+_SUBSTITUTES = ("fruit", "flower", "musical instrument", "building", "road sign", "fish")
 
 
 class RuleContextWriter:
@@ -121,5 +121,5 @@ def _placed(name: str, place: str) -> str:
 
 def _substitute(name: str, index: int) -> str:
     own = {word.name for word in find(name)} | {name}
-    left = [other for other in SUBSTITUTES if other not in own]
+    left = [other for other in _SUBSTITUTES if other not in own]
     return left[index % len(left)]

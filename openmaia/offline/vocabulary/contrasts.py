@@ -8,8 +8,8 @@ from openmaia.offline.vocabulary import phrases
 from openmaia.offline.vocabulary.words import Word, WordKind, find
 
 # Values of `Contrast.source`. _CLOSE: one vocabulary word of the label is replaced by another of the same kind. For
-# labels without vocabulary words: a dropped hypothesis (DROPPED), or, if there is none, an unrelated object (APART).
-_CLOSE, DROPPED, APART = "one word changed", "a hypothesis that was dropped", "unrelated"
+# labels without vocabulary words: a dropped hypothesis (_DROPPED), or, if there is none, an unrelated object (APART).
+_CLOSE, _DROPPED, APART = "one word changed", "a hypothesis that was dropped", "unrelated"
 
 
 class RuleContrasts:
@@ -32,7 +32,7 @@ def _contrast(label: str, index: int, avoid: Sequence[str], dropped: Sequence[st
     words = find(label)
     if not words:
         near = dropped[index % len(dropped)] if dropped else phrases.rival("tool", index, ())
-        return _made(label, f"a photo of {label}", f"a photo of {near}", near, DROPPED if dropped else APART)
+        return _made(label, f"a photo of {label}", f"a photo of {near}", near, _DROPPED if dropped else APART)
     colour = next((w.name for w in words if w.kind is WordKind.COLOUR), "")
     carrier = next((w.name for w in words if w.kind in (WordKind.SHAPE, WordKind.PATTERN)), "")
     if _says_more(label, words):

@@ -110,7 +110,7 @@ def relatives(names: Iterable[str]) -> set[str]:
 
 
 # A label may contain these besides words of the vocabulary and still be covered by it.
-FILLERS = frozenset(
+_FILLERS = frozenset(
     "a an and any at background backgrounds beside by color colored colors colour coloured colours front image images in near "
     "next object objects of on or pattern patterns photo photos picture pictures scene scenes shape shapes some the thing "
     "things to with".split()
@@ -126,10 +126,10 @@ def find(text: str) -> list[Word]:
 
 
 def covers(text: str) -> bool:
-    """Returns whether a text has vocabulary words, and besides them only FILLERS."""
+    """Returns whether a text has vocabulary words, and besides them only _FILLERS."""
     words, rest = _find(text)
     is_latin = not re.search(r"[^\W\d_a-z]", text.lower())
-    return bool(words) and is_latin and set(re.findall(r"[a-z]+", rest)) <= FILLERS
+    return bool(words) and is_latin and set(re.findall(r"[a-z]+", rest)) <= _FILLERS
 
 
 @lru_cache(maxsize=4096)

@@ -55,7 +55,9 @@ def _position(value: str, names: Sequence[str]) -> int | None:
 
 
 _COLUMNS: Mapping[str, DataColumn] = {
-    "verdict": DataColumn(title="Verdict", value=lambda row: _VERDICTS.index(row.verdict.verdict.value), names=_VERDICTS, visible=True),
+    "verdict": DataColumn(
+        title="Verdict", value=lambda row: _VERDICTS.index(row.verdict.verdict.value), names=_VERDICTS, visible=True
+    ),
     "worst": DataColumn(title="Worst control", value=_of_worst("auc"), visible=True, score=True, hint="AUC against the control that the description tells apart worst, with its 95 % interval"),
     "low": DataColumn(title="", value=_of_worst("low")),
     "high": DataColumn(title="", value=_of_worst("high")),
