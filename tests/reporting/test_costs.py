@@ -18,7 +18,8 @@ from openmaia.core.services import GeneratedImage, Generation, Probe, Services, 
 from openmaia.core.units import Unit
 from openmaia.distributed.pools.handles import Pools
 from openmaia.distributed.pools.replica import Replica
-from openmaia.reporting.browser.rows import make_rows, summarize_run
+from openmaia.reporting.browser.rows import summarize_run
+from openmaia.reporting.tables import make_rows
 from openmaia.reporting.totals import costs
 from openmaia.runs.parquet import read_record, read_turn, write_record, write_turn
 from openmaia.runs.run import Run

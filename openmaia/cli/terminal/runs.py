@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Sequence
 from datetime import timedelta
 from itertools import islice
-from typing import Any
 
 from rich.console import Group, RenderableType
 from rich.live import Live
@@ -24,14 +23,15 @@ from openmaia.core.units import Unit
 from openmaia.evaluation.analysis.findings import findings
 from openmaia.evaluation.analysis.sanity import notes
 from openmaia.evaluation.analysis.summary import run_scores
-from openmaia.evaluation.analysis.verdict import UnitVerdict, Verdict, run_verdicts
+from openmaia.evaluation.analysis.verdict import Verdict, run_verdicts
 from openmaia.evaluation.truth import read_truth
 from openmaia.exemplars.store import ExemplarStore
 from openmaia.reporting.conduct import AgentConduct
+from openmaia.reporting.tables import UnitRow, make_rows
 from openmaia.runs.claimed import with_claim_runs
 from openmaia.runs.further import further_evaluations
 from openmaia.runs.run import Run
-from openmaia.runs.state import RunCounts, RunningInvestigation, counts, rows
+from openmaia.runs.state import RunCounts, RunningInvestigation, counts
 
 SECONDS = 2.0
 """Seconds between two readings of a run directory that is watched."""
@@ -148,9 +148,8 @@ def running_table(running: Sequence[RunningInvestigation], shown: int) -> Table:
     table = Table("running", "turn", "age", box=None, padding=(0, 2, 0, 0))
     oldest = sorted(running, key=lambda each: (-(each.seconds or 0), each.investigation))
     for each in oldest[:shown]:
-        replicate = f" #{each.investigation.replicate}" if each.investigation.replicate else ""
         age = "interrupted" if each.seconds is None else str(timedelta(seconds=round(each.seconds)))
-        table.add_row(Text(f"{each.investigation.unit}{replicate}"), str(each.turn), age)
+        table.add_row(Text(str(each.investigation)), str(each.turn), age)
     if len(running) > shown:
         table.add_row(f"{len(running) - shown} more", "", "")
     return table
@@ -184,16 +183,15 @@ def show_units(run: Run, resamples: int, *, overall: bool = True) -> None:
             means over all units. Otherwise only the units that the run investigates first are printed.
     """
     state = counts(run)
-    verdicts = run_verdicts(run, None if overall else run.plan()[:SHOWN_UNITS])
-    chosen = sorted(verdicts, key=lambda each: verdicts[each].rank)[:SHOWN_UNITS]
-    shown = list(rows(run, chosen))
-    has_sizes = any(row["z_positive"] is not None for row in shown)
+    rows = make_rows(run, run.name, investigations=None if overall else run.plan()[:SHOWN_UNITS])
+    shown = sorted(rows, key=lambda row: row.verdict.rank)[:SHOWN_UNITS]
+    has_sizes = any(row.scores.get("z_positive") is not None for row in shown)
     columns = ("unit", "verdict", "why", "labels", "against", "AUC", "low", *(["SD"] if has_sizes else []))
-    cells = [_cells(row, verdicts[each], has_sizes) for each, row in zip(chosen, shown, strict=True)]
-    is_short = all(len(str(row[0])) <= SHORT_NAME for row in cells)
+    cells = [_cells(row, has_sizes) for row in shown]
+    is_short = all(len(row.name) <= SHORT_NAME for row in shown)
     wrapped = {"labels"} if is_short else {"unit", "labels"}
     show_table(f"run {run.name}", columns, cells, left=5, whole=set(columns) - wrapped, tight=has_sizes)
-    if any(each.worst for each in verdicts.values()):
+    if any(row.verdict.worst for row in rows):
         sizes = ". SD: mean activation on its images, in standard deviations of the dataset" if has_sizes else ""
         say(
             "AUC: against the control that the description beats least; low: the lower end of its 95 % interval. 0.5 is "
@@ -203,7 +201,7 @@ def show_units(run: Run, resamples: int, *, overall: bool = True) -> None:
     if state.planned > SHOWN_UNITS:
         more = state.planned - SHOWN_UNITS
         say(f"{more} units more: openmaia show {shlex.quote(run.files.root)} --json, or summary.parquet there")
-    if any(row["auc"] is not None for row in shown) and (texts := notes(("auc", "auc_minus_other", "difference"))):
+    if any(row.scores.get("auc") is not None for row in shown) and (texts := notes(("auc", "auc_minus_other", "difference"))):
         say(f"by our sanity tests {'; '.join(texts)}", dim=True)
     if not overall:
         return
@@ -227,18 +225,18 @@ def show_findings(runs: Sequence[tuple[Run, int]]) -> None:
             say(f"{run.name}: {sentence}" if len(runs) > 1 else sentence[0].upper() + sentence[1:])
 
 
-def _cells(row: dict[str, Any], verdict: UnitVerdict, has_sizes: bool) -> list[str | Text]:
-    worst = verdict.worst
-    name = row["stop"] if verdict.verdict is Verdict.NOT_TESTED else verdict.verdict.value
+def _cells(row: UnitRow, has_sizes: bool) -> list[str | Text]:
+    verdict, worst, size = row.verdict, row.verdict.worst, row.scores.get("z_positive")
+    name = row.stop if verdict.verdict is Verdict.NOT_TESTED else verdict.verdict.value
     return [
-        f"{row['layer']}/{row['index']}" + (f" #{row['replicate']}" if row["replicate"] else ""),
+        row.name,
         Text(name, style=VERDICT_STYLES[verdict.verdict]),
         verdict.why,
-        "; ".join(row["labels"])[:60],
+        "; ".join(row.header.get("labels", ()))[:60],
         CONTROL_NAMES[worst.key] if worst else "",
         f"{worst.auc:.2f}" if worst else "n/a",
         f"{worst.low:.2f}" if worst else "n/a",
-        *(["n/a" if row["z_positive"] is None else f"{row['z_positive']:+.1f}"] if has_sizes else []),
+        *(["n/a" if size is None else f"{size:+.1f}"] if has_sizes else []),
     ]
 
 

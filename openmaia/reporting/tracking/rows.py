@@ -13,6 +13,7 @@ from openmaia.evaluation.scores import SIZES
 from openmaia.reporting.figures.agents import RecordSummary
 from openmaia.reporting.tracking.series import make_plain
 from openmaia.runs.records import Record, dumps
+from openmaia.runs.run import InvestigationId
 
 CONDUCT = ("experiments", "tracebacks", "sent_back")
 """Counts that tell how well the agent works."""
@@ -44,7 +45,7 @@ def make_point(summary: RecordSummary, number: int) -> dict[str, Any]:
     values |= {
         "number": number,
         _COST: _gpu_seconds(summary),
-        "name": _name(summary),
+        "name": _text(InvestigationId.of_row(summary).name),
         "target": _text(summary["target"]),
         "stop": summary["stop"],
     }
@@ -65,7 +66,7 @@ def make_cells(summary: RecordSummary, scores: Mapping[str, Any], image: Any) ->
         **verdict.columns,
         "mark": _MARKS[verdict.verdict],
         "exemplars": image,
-        "unit": _name(summary),
+        "unit": InvestigationId.of_row(summary).name,
         _COST: _gpu_seconds(summary),
         "labels": "; ".join(summary["labels"]),
         "tool_calls": sum(tools.values()),
@@ -95,11 +96,6 @@ def make_thumbnail(record: Record) -> Image.Image | None:
 
 def _gpu_seconds(summary: RecordSummary) -> float:
     return sum(usage["gpu_seconds"] for usage in summary["spent"].values())
-
-
-def _name(summary: RecordSummary) -> str:
-    replicate = f" #{summary['replicate']}" if summary["replicate"] else ""
-    return _text(f"{summary['layer']}/{summary['index']}{replicate}")
 
 
 def _text(value: str) -> str:

@@ -6,7 +6,7 @@ from typing import Any, cast
 from openmaia.core.errors import StoreError
 from openmaia.evaluation.scores import SIZE_OF
 from openmaia.reporting.browser.pages import render
-from openmaia.reporting.browser.rows import UnitRow
+from openmaia.reporting.tables import UnitRow
 from openmaia.reporting.browser.thumbnails import make_strip
 from openmaia.reporting.browser.unit.captions import Captions
 from openmaia.reporting.browser.unit.claims import make_claim_views, show_exemplars
