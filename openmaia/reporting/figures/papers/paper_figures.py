@@ -13,11 +13,12 @@ from matplotlib.figure import Figure
 
 from openmaia.evaluation.analysis.sanity import warning
 from openmaia.evaluation.analysis.summary import MeanActivations
+from openmaia.reporting.figures import style
 from openmaia.reporting.figures.papers import published
 from openmaia.reporting.figures.papers.measured import TITLES, MeasuredRun
 from openmaia.reporting.figures.papers.published import AVERAGE, PublishedLevel
 from openmaia.reporting.figures.row_chart import ChartRow, RowMark, bar_key, point_key, row_chart
-from openmaia.reporting.figures.style import NEUTRAL, POSITIVE, RUNS, png, svg
+from openmaia.reporting.figures.style import NEUTRAL, POSITIVE, RUNS, svg
 from openmaia.reporting.figures.table import DataTable, TableCell
 
 _OURS, _PAPER = "ours", "paper"
@@ -45,10 +46,11 @@ class PaperFigure:
         """The figure as SVG."""
         return svg(self.figure, self.title)
 
-    def documents(self) -> Iterator[tuple[str, bytes]]:
-        """Yields name and content of each file: SVG, PNG, CSV and LaTeX."""
+    def documents(self, *, png: bool = True) -> Iterator[tuple[str, bytes]]:
+        """Yields name and content of each file: SVG, CSV, LaTeX and, with `png`, PNG."""
         yield f"{self.name}.svg", self.svg.encode()
-        yield f"{self.name}.png", png(self.figure)
+        if png:
+            yield f"{self.name}.png", style.png(self.figure)
         yield f"{self.name}.csv", self.table.csv()
         yield f"{self.name}.tex", self.table.latex()
 
