@@ -12,11 +12,11 @@ from openmaia.apps.bias.stored import FAILURES, TESTS, StoredImage, StoredTest
 from openmaia.core.components import stored_remark
 from openmaia.core.images import EncodedImage
 from openmaia.reporting.browser.pages import APPLICATIONS, render
-from openmaia.reporting.tables import make_rows
 from openmaia.reporting.browser.thumbnails import Thumbnails
 from openmaia.reporting.figures.charts import value_strips
 from openmaia.reporting.figures.style import svg
 from openmaia.reporting.image_models import image_model
+from openmaia.reporting.tables import make_rows
 from openmaia.runs.run import InvestigationId, Run
 
 _PACKAGE = "openmaia.apps.bias"

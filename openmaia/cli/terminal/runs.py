@@ -201,7 +201,9 @@ def show_units(run: Run, resamples: int, *, overall: bool = True) -> None:
     if state.planned > SHOWN_UNITS:
         more = state.planned - SHOWN_UNITS
         say(f"{more} units more: openmaia show {shlex.quote(run.files.root)} --json, or summary.parquet there")
-    if any(row.scores.get("auc") is not None for row in shown) and (texts := notes(("auc", "auc_minus_other", "difference"))):
+    if any(row.scores.get("auc") is not None for row in shown) and (
+        texts := notes(("auc", "auc_minus_other", "difference"))
+    ):
         say(f"by our sanity tests {'; '.join(texts)}", dim=True)
     if not overall:
         return

@@ -5,12 +5,8 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
-from openmaia.reporting.figures.agents import (
-    AgentStatistics,
-    make_convergence_table,
-    make_lengths_table,
-    make_usage_table,
-)
+from openmaia.evaluation.analysis.agents import AgentStatistics
+from openmaia.reporting.figures.agents import make_convergence_table, make_lengths_table, make_usage_table
 from openmaia.reporting.figures.charts import draw_count_columns, draw_share_bars
 from openmaia.reporting.figures.style import svg
 from openmaia.reporting.figures.table import DataTable
@@ -61,7 +57,7 @@ def make_chart_files(charts: AgentCharts) -> dict[str, bytes]:
 def _usage(statistics: AgentStatistics) -> AgentChart | None:
     if not statistics.usage:
         return None
-    shown = dict(list(statistics.usage.items())[:_MAX_TOOLS])
+    shown = {tool: share.mean for tool, share in list(statistics.usage.items())[:_MAX_TOOLS]}
     more = len(statistics.usage) - len(shown)
     return AgentChart(
         name="tools",

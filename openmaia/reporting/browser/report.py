@@ -13,11 +13,11 @@ from openmaia.reporting.browser.cards import CARDS, CARDS_BESIDE, choose_cards
 from openmaia.reporting.browser.compare import render_comparison
 from openmaia.reporting.browser.pages import APPLICATIONS, render
 from openmaia.reporting.browser.rows import RunSummary, summarize_run
-from openmaia.reporting.tables import UnitRow, make_rows
 from openmaia.reporting.browser.sheets import RunSheets, find_sheets
 from openmaia.reporting.browser.similar import name_similar_file
 from openmaia.reporting.browser.unit.page import Neighbours, UnitPage
 from openmaia.reporting.browser.unit.pictures import PagePictures
+from openmaia.reporting.tables import UnitRow, make_rows
 from openmaia.runs.files import safe
 from openmaia.runs.run import EVALUATION, Run
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
+from openmaia.evaluation.analysis.agents import AgentStatistics, compute_statistics
 from openmaia.evaluation.analysis.bootstrap import Interval, mean_interval
 from openmaia.evaluation.analysis.findings import findings
 from openmaia.evaluation.analysis.reliability import Reliability, read_reliability
@@ -13,7 +14,6 @@ from openmaia.evaluation.analysis.selective import RiskCoverage
 from openmaia.evaluation.analysis.summary import PooledScores, run_scores
 from openmaia.evaluation.analysis.verdict import Verdict
 from openmaia.evaluation.truth import read_truth
-from openmaia.reporting.figures.agents import AgentStatistics, compute_statistics
 from openmaia.reporting.figures.charts import ScorePair, draw_risk_coverage, draw_score_pairs
 from openmaia.reporting.figures.style import svg
 from openmaia.reporting.image_models import image_model

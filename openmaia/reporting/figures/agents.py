@@ -1,70 +1,12 @@
-"""Statistics of the agents of a run: use of tools and lengths, as in figure 2 of the OpenMAIA paper, and convergence."""
+"""Tables of the statistics of agents."""
 
-from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from statistics import median
-from typing import Any
-
+from openmaia.evaluation.analysis.agents import AgentStatistics
 from openmaia.reporting.figures.table import DataTable
-
-RecordSummary = Mapping[str, Any]
-"""What `openmaia.runs.summary.summary` returns."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ConversationLength:
-    """The investigations with a certain number of turns."""
-
-    turns: int
-    messages: tuple[int, int]
-    """Their least and largest number of messages."""
-    investigations: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AgentStatistics:
-    """Statistics of the agents of all finished investigations."""
-
-    investigations: int
-    usage: Mapping[str, float]
-    """For each tool the share of investigations that called it, in descending order."""
-    calls: Mapping[str, int]
-    lengths: tuple[ConversationLength, ...]
-    """An entry for each number of turns that occurs, in ascending order."""
-    converged: Mapping[int, int]
-    """The number of investigations by the turn, from 1, in which they converged (see `Record.converged`)."""
-    unlisted: int
-    """The number of investigations with labels that never converged."""
-    turns: float | None
-    """Median; None without investigations."""
-    messages: float | None
-    """Median; None if no record has this number."""
-    convergence: float | None
-    """Median turn of those in `converged`."""
-
-
-def compute_statistics(summaries: Sequence[RecordSummary]) -> AgentStatistics:
-    """Computes the statistics. A summary of an earlier version may lack a field, and is left out there."""
-    known = [summary for summary in summaries if summary.get("messages") is not None]
-    turns = [summary["converged"] for summary in known if summary["converged"] is not None]
-    calls = sum((Counter[str](summary["tools"]) for summary in summaries), Counter[str]())
-    return AgentStatistics(
-        investigations=len(summaries),
-        usage=_usage(summaries),
-        calls=dict(sorted(calls.items())),
-        lengths=_lengths(known),
-        converged=dict(sorted(Counter(turns).items())),
-        unlisted=sum(summary["converged"] is None and bool(summary["labels"]) for summary in known),
-        turns=_median([summary["turns"] for summary in summaries]),
-        messages=_median([summary["messages"] for summary in known]),
-        convergence=_median(turns),
-    )
 
 
 def make_usage_table(statistics: AgentStatistics) -> DataTable:
     """Returns a table of how many investigations used each tool, and how often."""
-    rows = tuple((tool, share, statistics.calls[tool]) for tool, share in statistics.usage.items())
+    rows = tuple((tool, share.mean, statistics.calls[tool]) for tool, share in statistics.usage.items())
     return DataTable(columns=("tool", "share_of_investigations", "calls"), rows=rows)
 
 
@@ -79,23 +21,3 @@ def make_convergence_table(statistics: AgentStatistics) -> DataTable:
     never did."""
     rows = (*statistics.converged.items(), (None, statistics.unlisted))
     return DataTable(columns=("turn", "investigations"), rows=rows)
-
-
-def _usage(summaries: Sequence[RecordSummary]) -> dict[str, float]:
-    counts = Counter(tool for summary in summaries for tool in summary["tools"])
-    ranked = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
-    return {tool: count / len(summaries) for tool, count in ranked}
-
-
-def _lengths(summaries: Sequence[RecordSummary]) -> tuple[ConversationLength, ...]:
-    by_turns: dict[int, list[int]] = {}
-    for summary in summaries:
-        by_turns.setdefault(summary["turns"], []).append(summary["messages"])
-    return tuple(
-        ConversationLength(turns=turns, messages=(min(messages), max(messages)), investigations=len(messages))
-        for turns, messages in sorted(by_turns.items())
-    )
-
-
-def _median(values: Sequence[float]) -> float | None:
-    return median(values) if values else None

@@ -8,9 +8,9 @@ from typing import Any
 from PIL import Image
 
 from openmaia.core.text import printable
+from openmaia.evaluation.analysis.agents import RecordSummary
 from openmaia.evaluation.analysis.verdict import Verdict, judge
 from openmaia.evaluation.scores import SIZES
-from openmaia.reporting.figures.agents import RecordSummary
 from openmaia.reporting.totals import costs
 from openmaia.reporting.tracking.series import make_plain
 from openmaia.runs.records import Record, dumps

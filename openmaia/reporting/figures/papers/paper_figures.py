@@ -172,7 +172,9 @@ def _mark(
 
 
 def _usage(runs: Sequence[MeasuredRun]) -> PaperFigure:
-    usages = [(run, RUNS[number % len(RUNS)], run.usage()) for number, run in enumerate(runs)]
+    usages = [
+        (run, RUNS[number % len(RUNS)], dict(sorted(run.agents.usage.items()))) for number, run in enumerate(runs)
+    ]
     totals: Counter[str] = Counter()
     for *_, usage in usages:
         totals.update({tool: share.mean for tool, share in usage.items()})
@@ -189,7 +191,7 @@ def _usage(runs: Sequence[MeasuredRun]) -> PaperFigure:
             if tool in usage
         ]
     rows = tuple(
-        (_OURS, run.backbone, run.name, tool, share.mean, share.low, share.high, len(run.summaries))
+        (_OURS, run.backbone, run.name, tool, share.mean, share.low, share.high, run.agents.investigations)
         for run, _, usage in usages
         for tool, share in usage.items()
     )
@@ -211,8 +213,8 @@ def _lengths(runs: Sequence[MeasuredRun]) -> PaperFigure:
     panel = [ChartRow(label="Turns", is_heading=True)]
     rows: list[tuple[TableCell, ...]] = []
     for number, run in enumerate(runs):
-        if count := len(run.summaries):
-            turns = run.turns()
+        if turns := run.turns:
+            count = run.agents.investigations
             mark = _mark(turns.mean, turns.low, turns.high, RUNS[number % len(RUNS)])
             panel.append(ChartRow(label=run.agent_label, text=f"{turns.mean:.1f} (n = {count})", marks=(mark,)))
             rows.append((_OURS, run.backbone, run.name, "", turns.mean, turns.low, turns.high, count, ""))
