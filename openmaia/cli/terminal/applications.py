@@ -34,10 +34,7 @@ def _bias(verdict: BiasVerdict) -> list[str]:
 
 
 def show_spurious(table: SpuriousTable) -> None:
-    """Prints our results for Table 2 of the MAIA paper, and those of the paper in a separate column.
-
-    The rows are classifiers that use all units or only selected ones, to rely less on spurious features.
-    """
+    """Prints our results for Table 2 of the MAIA paper, and those of the paper in a separate column."""
     say(f"accuracy with the places of the training: {_accuracy(table.seen)}; exchanged: {_accuracy(table.shifted)}")
     cells = [
         (

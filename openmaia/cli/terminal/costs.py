@@ -32,13 +32,7 @@ def _listed(times: Sequence[ServiceTime], is_on_gpus: bool) -> str:
 
 
 def show_workload(config: Config, work: Workload, units: str) -> None:
-    """Prints the numbers on which an estimate is based.
-
-    Args:
-        config: The config of the sweep.
-        work: What its investigations ask of the services.
-        units: Says how the number of units was determined.
-    """
+    """Prints the numbers on which an estimate is based. `units` says how the number of units was determined."""
     say(f"units: {units}")
     say(f"service times: {work.source}")
     for service, pool in work.timed.items():
@@ -59,9 +53,7 @@ def show_workload(config: Config, work: Workload, units: str) -> None:
 def show_unknown(components: Sequence[str], units: str) -> None:
     """Prints that there is no estimate, because the times of some components are not known.
 
-    Args:
-        components: The settings that choose these components.
-        units: Says how the number of units was determined.
+    `components` are the settings that choose them, and `units` says how the number of units was determined.
     """
     say(f"units: {units}")
     say(f"no duration: no service times are known for {', '.join(components)}")

@@ -13,7 +13,7 @@ from openmaia.runs import progress
 from openmaia.runs.run import Run
 from openmaia.runs.state import RunningInvestigation
 
-SHOWN = 8
+_SHOWN = 8
 """Largest number of investigations that are shown."""
 
 
@@ -31,7 +31,7 @@ def running_investigations(runs: Sequence[Run]) -> Callable[[], RenderableType |
         if console.is_terminal and time.monotonic() >= read_at + SECONDS:
             try:
                 running = [each for run in runs for each in _running(run)]
-                shown = running_table(running, SHOWN) if running else None
+                shown = running_table(running, _SHOWN) if running else None
             except (OSError, StoreError):
                 shown = None  # the run directory cannot be reached for the moment
             read_at = time.monotonic()
@@ -44,7 +44,7 @@ def _running(run: Run) -> list[RunningInvestigation]:
     driver = progress.read(run)
     now = driver.now if driver else 0.0
     began = sorted(driver.running.items(), key=lambda item: item[1]) if driver else []
-    turns = [len(run.files.names(f"journal/{investigation.path}")) for investigation, _ in began[:SHOWN]]
+    turns = [len(run.files.names(f"journal/{investigation.path}")) for investigation, _ in began[:_SHOWN]]
     turns += [0] * (len(began) - len(turns))
     return [
         RunningInvestigation(investigation=investigation, turn=turn + 1, seconds=now - since)
