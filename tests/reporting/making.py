@@ -174,7 +174,9 @@ def run(
     answers: int = 2,
 ) -> Run:
     """The first units are answered and evaluated; of the three after them one is at a limit, one failed, one pending."""
-    config = load([f"name={name}", "units=all", "target.name=net", f"target.layers=[{layer}]", f"paths.runs={folder}"])
+    config = load(
+        [f"name={name}", "units=all", "target.name=net", f"target.layers=[{json.dumps(layer)}]", f"paths.runs={folder}"]
+    )
     made = Run.create(config)
     units = [Unit(target=text[:120] if "<" in text else "net", layer=layer, index=n) for n in range(answers + 3)]
     made.set_plan(units, 1)

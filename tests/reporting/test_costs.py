@@ -3,6 +3,7 @@
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict
 from pathlib import Path
 from threading import Barrier
 
@@ -179,6 +180,13 @@ def test_totals_add_up_over_investigations():
 def test_without_records_nothing_was_spent():
     found = costs([])
     assert (found.investigations, found.gpu_seconds, dict(found.services)) == (0, 0, {})
+
+
+def test_time_of_a_service_is_that_of_its_gpus_if_it_has_some():
+    spent = {"backbone": ServiceUsage(requests=2, seconds=2.5, gpu_seconds=5.0), "target": ServiceUsage(requests=4, seconds=0.5)}  # fmt: skip
+    found = costs([header(samples.record()) | {"spent": {service: asdict(usage) for service, usage in spent.items()}}])
+    times = {each.service: (each.seconds, each.is_on_gpus) for each in found.times}
+    assert times == {"backbone": (5.0, True), "target": (0.5, False)}
 
 
 def test_the_summary_has_a_column_for_each_cost(tmp_path: Path):
