@@ -9,6 +9,17 @@ from openmaia.core.services import ServiceUsage
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ServiceTime:
+    """The time that a service worked for investigations. Requests of a batch share its time equally."""
+
+    service: str
+    requests: int
+    seconds: float
+    is_on_gpus: bool
+    """Whether `seconds` are those of GPUs. Otherwise they are those of replicas."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Costs:
     """The costs of one investigation, or of all investigations of a run."""
 
@@ -26,6 +37,19 @@ class Costs:
     def gpu_seconds(self) -> float:
         """The GPU-seconds of all services."""
         return sum(usage.gpu_seconds for usage in self.services.values())
+
+    @property
+    def times(self) -> tuple[ServiceTime, ...]:
+        """The time of each service."""
+        return tuple(
+            ServiceTime(
+                service=service,
+                requests=usage.requests,
+                seconds=usage.gpu_seconds or usage.seconds,
+                is_on_gpus=usage.gpu_seconds > 0,
+            )
+            for service, usage in self.services.items()
+        )
 
 
 def costs(headers: Sequence[Mapping[str, Any]]) -> Costs:

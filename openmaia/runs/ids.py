@@ -16,6 +16,18 @@ class InvestigationId:
     unit: Unit
     replicate: int
 
+    def __str__(self) -> str:
+        return f"{self.unit}{self._suffix}"
+
+    @property
+    def name(self) -> str:
+        """Layer and index, and the number of the replicate unless it is 0."""
+        return f"{self.unit.layer}/{self.unit.index}{self._suffix}"
+
+    @property
+    def _suffix(self) -> str:
+        return f" #{self.replicate}" if self.replicate else ""
+
     @property
     def path(self) -> str:
         """`target/layer/index-replicate`, the path of the investigation's files without folder and suffix."""

@@ -1,6 +1,6 @@
 """The state of a run and of each of its investigations, from the run directory alone."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from enum import StrEnum
@@ -156,20 +156,12 @@ def states(
     return {each: state_of(each) for each in dict.fromkeys(investigations)}
 
 
-def rows(run: Run, investigations: Sequence[InvestigationId] | None = None) -> Iterator[dict[str, Any]]:
-    """Yields a row for each of the investigations that `states` returns: unit, state, answer and scores, as JSON types.
-
-    The key `stop` holds the state, one of STATES.
-    """
-    found = states(run, investigations)
-    scores = run.scores(list(found))
-    for each, one in found.items():
-        yield _row(each, one, scores.get(each, {}))
-
-
 def state(run: Run) -> dict[str, Any]:
-    """Returns the state of a run as JSON types: its investigations, counted by state, and in `units` a row for each."""
-    current = counts(run)
+    """Returns the state of a run as JSON types: its investigations, counted by state, and in `units` a row for each.
+
+    The key `stop` of a row holds its state, one of STATES.
+    """
+    current, scores = counts(run), run.scores()
     return {
         "name": current.name,
         "pending": current.pending,
@@ -179,7 +171,7 @@ def state(run: Run) -> dict[str, Any]:
         "evaluated": len(run.evaluated()),
         "per_second": current.per_second,
         "seconds_left": current.seconds_left,
-        "units": list(rows(run)),
+        "units": [_row(each, one, scores.get(each, {})) for each, one in states(run).items()],
     }
 
 

@@ -18,11 +18,11 @@ from openmaia.evaluation.analysis.verdict import judge
 from openmaia.reporting.browser.data import SHARD, make_data_files
 from openmaia.reporting.browser.pages import ASSETS, read_assets
 from openmaia.reporting.browser.report import Report
-from openmaia.reporting.browser.rows import UnitRow, make_rows
 from openmaia.reporting.browser.serve import LiveSite
 from openmaia.reporting.browser.similar import SimilarDescriptions, name_similar_file
 from openmaia.reporting.browser.unit.page import render_unit
 from openmaia.reporting.browser.write import PAGE_BYTES
+from openmaia.reporting.tables import UnitRow, make_rows
 from openmaia.runs.ids import InvestigationId
 from openmaia.runs.run import Run
 from tests.benchmarks.large_run import large_run
@@ -129,7 +129,7 @@ def _opened(tab: Tab, index: Path) -> dict[str, Any]:
     actions = {
         "type_letter": type_text.format("r"),
         "type_words": type_text.format("red unit 97 -blue"),
-        "type_numbers": type_text.format("shuffled>0.2 turns>1"),
+        "type_numbers": type_text.format("other>0.2 turns>1"),
         "type_nothing": type_text.format(""),
         "sort_first": header.format("Shuffled"),
         "sort_again": header.format("Shuffled"),

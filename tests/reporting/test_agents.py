@@ -6,10 +6,12 @@ import io
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 
+import pytest
+
 from openmaia.config.loading import load
 from openmaia.core.units import Unit
+from openmaia.evaluation.analysis.agents import compute_statistics
 from openmaia.reporting.browser import write_report
-from openmaia.reporting.figures.agents import compute_statistics
 from openmaia.runs.summary import summary
 from tests.reporting.making import HOSTILE, Page, record, run, turn
 
@@ -56,8 +58,17 @@ def test_tokens_of_a_record_are_kept_by_kind():
 def test_usage_counts_an_investigation_once_however_often_it_called():
     one = summary(record(UNIT, CONFIG)) | {"tools": {"display": 40, "edit_images": 1}}
     found = compute_statistics([one, one | {"tools": {"display": 1}}])
-    assert found.usage == {"display": 1.0, "edit_images": 0.5}
+    assert {tool: share.mean for tool, share in found.usage.items()} == {"display": 1.0, "edit_images": 0.5}
     assert found.calls == {"display": 41, "edit_images": 1}
+
+
+def test_usage_has_wilsons_interval():
+    """Of 10 investigations in 12, by the formula of Wilson (1927) with z = 1.96."""
+    p, n, z = 10 / 12, 12, 1.959964
+    centre, half = (p + z * z / (2 * n)) / (1 + z * z / n), z * (p * (1 - p) / n + z * z / (4 * n * n)) ** 0.5 / (1 + z * z / n)  # fmt: skip
+    one = summary(record(UNIT, CONFIG)) | {"tools": {"display": 1}}
+    found = compute_statistics([one] * 10 + [one | {"tools": {}}] * 2).usage["display"]
+    assert (found.mean, found.low, found.high) == pytest.approx((p, centre - half, centre + half), abs=1e-5)
 
 
 def test_tables_and_figures_lie_beside_the_report(tmp_path: Path):

@@ -3,6 +3,7 @@
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict
 from pathlib import Path
 from threading import Barrier
 
@@ -18,7 +19,8 @@ from openmaia.core.services import GeneratedImage, Generation, Probe, Services, 
 from openmaia.core.units import Unit
 from openmaia.distributed.pools.handles import Pools
 from openmaia.distributed.pools.replica import Replica
-from openmaia.reporting.browser.rows import make_rows, summarize_run
+from openmaia.reporting.browser.rows import summarize_run
+from openmaia.reporting.tables import make_rows
 from openmaia.reporting.totals import costs
 from openmaia.runs.parquet import read_record, read_turn, write_record, write_turn
 from openmaia.runs.run import Run
@@ -178,6 +180,13 @@ def test_totals_add_up_over_investigations():
 def test_without_records_nothing_was_spent():
     found = costs([])
     assert (found.investigations, found.gpu_seconds, dict(found.services)) == (0, 0, {})
+
+
+def test_time_of_a_service_is_that_of_its_gpus_if_it_has_some():
+    spent = {"backbone": ServiceUsage(requests=2, seconds=2.5, gpu_seconds=5.0), "target": ServiceUsage(requests=4, seconds=0.5)}  # fmt: skip
+    found = costs([header(samples.record()) | {"spent": {service: asdict(usage) for service, usage in spent.items()}}])
+    times = {each.service: (each.seconds, each.is_on_gpus) for each in found.times}
+    assert times == {"backbone": (5.0, True), "target": (0.5, False)}
 
 
 def test_the_summary_has_a_column_for_each_cost(tmp_path: Path):

@@ -14,9 +14,10 @@ from openmaia.agent.tasks.grammar import parse
 from openmaia.evaluation.analysis.sanity import NAMES, measured_results, warning
 from openmaia.evaluation.analysis.verdict import run_verdicts
 from openmaia.reporting.browser import write_report
-from openmaia.reporting.browser.rows import RunSummary, make_rows, summarize_run
+from openmaia.reporting.browser.rows import RunSummary, summarize_run
 from openmaia.reporting.browser.unit.observation import DISPLAYED
 from openmaia.reporting.browser.unit.pictures import DATA_URI_PREFIX, PagePictures
+from openmaia.reporting.tables import make_rows
 from openmaia.runs.run import Run
 from openmaia.runs.state import state
 from tests.conftest import REPOSITORY

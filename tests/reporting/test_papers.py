@@ -13,7 +13,7 @@ from openmaia.core.units import Unit
 from openmaia.evaluation.analysis.sanity import warning
 from openmaia.reporting.browser import write_report
 from openmaia.reporting.figures.papers import published
-from openmaia.reporting.figures.papers.measured import measured, name_tool_set, recognize_network, share
+from openmaia.reporting.figures.papers.measured import measured, name_tool_set, recognize_network
 from openmaia.reporting.figures.papers.paper_figures import PaperFigure, paper_figures
 from openmaia.runs.run import InvestigationId, Run
 from tests.helpers.samples import store_evaluation
@@ -154,14 +154,6 @@ def test_published_turns_are_hollow_bars_that_say_how_vague_they_are(made: dict[
 def test_usage_is_ours_alone_and_says_so(made: dict[str, PaperFigure]):
     assert {row["source"] for row in rows(made["figure-2b"])} == {"ours"}
     assert "plot without numbers" in made["figure-2b"].table.notes[0]
-
-
-def test_share_has_wilsons_interval():
-    """Of 10 hits in 12, by the formula of Wilson (1927) with z = 1.96."""
-    p, n, z = 10 / 12, 12, 1.959964
-    centre, half = (p + z * z / (2 * n)) / (1 + z * z / n), z * (p * (1 - p) / n + z * z / (4 * n * n)) ** 0.5 / (1 + z * z / n)  # fmt: skip
-    found = share([True] * 10 + [False] * 2)
-    assert (found.mean, found.low, found.high) == pytest.approx((p, centre - half, centre + half), abs=1e-5)
 
 
 def test_metric_that_fails_a_sanity_test_is_marked_under_the_figure(made: dict[str, PaperFigure]):

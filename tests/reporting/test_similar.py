@@ -16,9 +16,9 @@ from openmaia.core.errors import UsageError
 from openmaia.core.units import Unit
 from openmaia.models.text_embedding import TextEmbedding, load_text_embedding
 from openmaia.reporting.browser.report import Report
-from openmaia.reporting.browser.rows import UnitRow
 from openmaia.reporting.browser.serve import application
 from openmaia.reporting.browser.similar import NEIGHBOURS, SimilarDescriptions
+from openmaia.reporting.tables import UnitRow
 from tests.reporting.making import record, run
 
 TEXTS = ["a striped pattern", "stripes", "a steam locomotive", "railway engines", "a checkered pattern"]

@@ -69,6 +69,13 @@ class BiasVerdict:
     """P-value adjusted for all tests of the run (Benjamini and Hochberg); None without a test."""
     supported: bool
 
+    @property
+    def outcome(self) -> str:
+        """Whether the test supports the claim, or why there was none, in a word or two."""
+        if self.effect.score is None:
+            return self.effect.outcome
+        return "supported" if self.supported else "not supported"
+
 
 def estimate_effect(
     context: ClaimedContext, pairs: Sequence[MatchedPair], name: str, resamples: int, writer: str = ""

@@ -7,16 +7,16 @@ from typing import Any
 from markupsafe import Markup
 
 from openmaia.apps.bias.effects import BiasVerdict
-from openmaia.apps.bias.run import read_tests
+from openmaia.apps.bias.run import classes_without_claim, read_tests
 from openmaia.apps.bias.stored import BIAS_TESTS, FAILURES, StoredImage, StoredTest
 from openmaia.core.components import stored_remark
 from openmaia.core.images import EncodedImage
 from openmaia.reporting.browser.pages import APPLICATIONS, render
-from openmaia.reporting.browser.rows import make_rows
 from openmaia.reporting.browser.thumbnails import Thumbnails
 from openmaia.reporting.figures.charts import value_strips
 from openmaia.reporting.figures.style import svg
 from openmaia.reporting.image_models import image_model
+from openmaia.reporting.tables import make_rows
 from openmaia.runs.run import InvestigationId, Run
 
 _PACKAGE = "openmaia.apps.bias"
@@ -86,8 +86,7 @@ def write_pages(run: Run, verdicts: Sequence[BiasVerdict]) -> None:
     thumbnails = Thumbnails(_PAGE_BYTES)
     cards = [card for test in read_tests(run, BIAS_TESTS) for card in _cards(test, verdicts, pages, thumbnails)]
     cards.sort(key=lambda card: (not card.verdict.supported, -abs(card.verdict.effect.claimed)))
-    silent = sorted({test.name for test in read_tests(run, BIAS_TESTS, light=True) if not test.effects})
-    facts_of_cards = {"cards": cards, "silent": silent, "has_gallery": bool(failures)}
+    facts_of_cards = {"cards": cards, "silent": classes_without_claim(run), "has_gallery": bool(failures)}
     run.files.write(f"report/{_CARDS}", render("biases.html.j2", _PACKAGE, **facts_of_cards, **facts))
     if failures:
         thumbnails = Thumbnails(_PAGE_BYTES)

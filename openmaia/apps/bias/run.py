@@ -117,6 +117,11 @@ def judged(run: Run, design: BiasDesign) -> list[BiasVerdict]:
     return decide(effects, design.rate, design.smallest)
 
 
+def classes_without_claim(run: Run) -> list[str]:
+    """Returns the names of the classes for which the agents of a run claimed nothing."""
+    return sorted({test.name for test in read_tests(run, BIAS_TESTS, light=True) if not test.effects})
+
+
 def read_tests(run: Run, folder: str, *, light: bool = False) -> Iterator[StoredTest]:
     """Reads the files of BIAS_TESTS or FAILURES (`folder`) of a run, ordered by unit; with `light` without images."""
     for investigation in sorted(run.artifacts(folder)):

@@ -114,8 +114,7 @@ def print_failures(outcome: "SweepOutcome") -> bool:
         Whether an investigation failed, or a file is damaged.
     """
     failures, root = outcome.failed, redacted(outcome.run.files.root)
-    names = {each: f"{each.unit} #{each.replicate}" if each.replicate else str(each.unit) for each in failures}
-    for line in failure_lines({names[each]: cause for each, cause in failures.items()}):
+    for line in failure_lines({str(each): cause for each, cause in failures.items()}):
         print(line, file=sys.stderr)
     if failures and not outcome.done:
         print(f"failed: all {len(failures)} investigations of {root}, so that it holds no description", file=sys.stderr)

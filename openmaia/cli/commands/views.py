@@ -105,12 +105,8 @@ def figures(
 
     Example: openmaia figures runs/demo --to figures
     """
-    from openmaia.evaluation.analysis.comparison import compare_runs
     from openmaia.reporting.browser.report import named
-    from openmaia.reporting.figures.differences import difference_table
-    from openmaia.reporting.figures.papers.measured import measured
-    from openmaia.reporting.figures.papers.paper_figures import paper_figures
-    from openmaia.reporting.figures.truths import truth_tables
+    from openmaia.reporting.figures.papers.beside import set_beside_papers
     from openmaia.runs.claimed import with_claim_runs
     from openmaia.runs.files import Files
     from openmaia.runs.run import Run
@@ -118,17 +114,10 @@ def figures(
     folder = Files(to)
     folder.create()
     opened = list(named(with_claim_runs(map(Run.open, runs))))
-    measurements = [measured(run, name) for run, name in opened]
-    drawn = paper_figures(measurements)
-    documents = [document for figure in drawn for document in figure.documents()]
-    if len(opened) > 1:
-        table = difference_table(compare_runs(opened, min(one.resamples for one in measurements)))
-        documents += [("differences.csv", table.csv()), ("differences.tex", table.latex())]
-    for name, table in truth_tables(opened).items():
-        documents += [(f"{name}.csv", table.csv()), (f"{name}.tex", table.latex())]
-    for name, data in documents:
+    found = set_beside_papers(opened)
+    for name, data in found.files(png=True):
         folder.write(name, data)
-    print(f"{len(drawn)} figures and tables, each as PNG, SVG, CSV and LaTeX: {Path(folder.path(''))}")
+    print(f"{len(found.figures)} figures and tables, each as PNG, SVG, CSV and LaTeX: {Path(folder.path(''))}")
     for run, _ in opened:
         print_damage(run)
 

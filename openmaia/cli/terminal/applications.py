@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from openmaia.apps.bias.effects import BiasVerdict
+from openmaia.apps.bias.run import classes_without_claim
 from openmaia.apps.spurious.table import SeedEstimate, SpuriousTable
 from openmaia.cli.terminal.output import format_interval, say, show_table
 from openmaia.runs.run import Run
@@ -16,7 +17,7 @@ def show_biases(verdicts: Sequence[BiasVerdict], run: Run) -> None:
         show_table(f"biases of {run.name}", columns, map(_bias, verdicts), left=len(columns), whole=whole)
         by = ", ".join(sorted({name for verdict in verdicts for name in verdict.effect.confirmed_by}))
         say(f"score, logit: with the context minus without it, on matched images; class confirmed by: {by}", dim=True)
-    silent = len(run.done()) - len({verdict.investigation for verdict in verdicts})
+    silent = len(classes_without_claim(run))
     say(f"{silent} classes without a claim" if silent != 1 else "1 class without a claim")
 
 
@@ -28,15 +29,12 @@ def _bias(verdict: BiasVerdict) -> list[str]:
         f"{effect.score.mean:+.3f}" if effect.score else "",
         format_interval(effect.raw, "+.2f"),
         "" if verdict.adjusted is None else f"{verdict.adjusted:.2g}",
-        "supported" if verdict.supported else "not supported" if effect.score else effect.outcome,
+        verdict.outcome,
     ]
 
 
 def show_spurious(table: SpuriousTable) -> None:
-    """Prints our results for Table 2 of the MAIA paper, and those of the paper in a separate column.
-
-    The rows are classifiers that use all units or only selected ones, to rely less on spurious features.
-    """
+    """Prints our results for Table 2 of the MAIA paper, and those of the paper in a separate column."""
     say(f"accuracy with the places of the training: {_accuracy(table.seen)}; exchanged: {_accuracy(table.shifted)}")
     cells = [
         (

@@ -6,7 +6,7 @@ from openmaia.cli.terminal.output import console, say, show_table
 from openmaia.config.schema import Config
 from openmaia.reporting.costs.estimate import Estimate, PoolWork, count_tested_images
 from openmaia.reporting.costs.workload import Workload
-from openmaia.reporting.totals import costs
+from openmaia.reporting.totals import ServiceTime, costs
 from openmaia.runs.run import Run
 
 _AGENTS = "ray.investigations"
@@ -18,24 +18,21 @@ def show_costs(run: Run) -> None:
     total = costs(run.headers())
     if not total.investigations:
         return
-    seconds = {
-        service: usage.gpu_seconds if total.gpu_seconds else usage.seconds for service, usage in total.services.items()
-    }
-    services = ", ".join(f"{service} {spent:,.1f}" for service, spent in seconds.items())
+    of_gpus, of_replicas = (_listed(total.times, is_on_gpus) for is_on_gpus in (True, False))
+    seconds = {"GPU-seconds": of_gpus, "replica-seconds": of_replicas or ("" if of_gpus else "none")}
+    spent = "; ".join(f"{unit}: {services}" for unit, services in seconds.items() if services)
     say(
-        f"investigations: {'GPU-seconds' if total.gpu_seconds else 'replica-seconds'}: {services or 'none'}; "
-        f"tokens: {total.prompt_tokens:,} prompt ({total.cached_tokens:,} cached), {total.generated_tokens:,} generated"
+        f"investigations: {spent}; tokens: {total.prompt_tokens:,} prompt ({total.cached_tokens:,} cached), "
+        f"{total.generated_tokens:,} generated"
     )
 
 
-def show_workload(config: Config, work: Workload, units: str) -> None:
-    """Prints the numbers on which an estimate is based.
+def _listed(times: Sequence[ServiceTime], is_on_gpus: bool) -> str:
+    return ", ".join(f"{each.service} {each.seconds:,.1f}" for each in times if each.is_on_gpus is is_on_gpus)
 
-    Args:
-        config: The config of the sweep.
-        work: What its investigations ask of the services.
-        units: Says how the number of units was determined.
-    """
+
+def show_workload(config: Config, work: Workload, units: str) -> None:
+    """Prints the numbers on which an estimate is based. `units` says how the number of units was determined."""
     say(f"units: {units}")
     say(f"service times: {work.source}")
     for service, pool in work.timed.items():
@@ -56,9 +53,7 @@ def show_workload(config: Config, work: Workload, units: str) -> None:
 def show_unknown(components: Sequence[str], units: str) -> None:
     """Prints that there is no estimate, because the times of some components are not known.
 
-    Args:
-        components: The settings that choose these components.
-        units: Says how the number of units was determined.
+    `components` are the settings that choose them, and `units` says how the number of units was determined.
     """
     say(f"units: {units}")
     say(f"no duration: no service times are known for {', '.join(components)}")

@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Sequence
 from datetime import timedelta
 from itertools import islice
-from typing import Any
 
 from rich.console import Group, RenderableType
 from rich.live import Live
@@ -24,22 +23,23 @@ from openmaia.core.units import Unit
 from openmaia.evaluation.analysis.findings import findings
 from openmaia.evaluation.analysis.sanity import notes
 from openmaia.evaluation.analysis.summary import run_scores
-from openmaia.evaluation.analysis.verdict import UnitVerdict, Verdict, run_verdicts
+from openmaia.evaluation.analysis.verdict import Verdict, run_verdicts
 from openmaia.evaluation.truth import read_truth
 from openmaia.exemplars.store import ExemplarStore
 from openmaia.reporting.conduct import AgentConduct
+from openmaia.reporting.tables import UnitRow, make_rows
 from openmaia.runs.claimed import with_claim_runs
 from openmaia.runs.further import further_evaluations
 from openmaia.runs.run import Run
-from openmaia.runs.state import RunCounts, RunningInvestigation, counts, rows
+from openmaia.runs.state import RunCounts, RunningInvestigation, counts
 
 SECONDS = 2.0
 """Seconds between two readings of a run directory that is watched."""
 
-SHOWN_UNITS = 40
-SHORT_NAME = 16
+_SHOWN_UNITS = 40
+_SHORT_NAME = 16
 """Longest name of a unit that is never broken: the other columns leave so much room in a terminal of 80 columns."""
-SHOWN_RUNNING = 20
+_SHOWN_RUNNING = 20
 """Largest number of running investigations, and of failures, that are shown."""
 
 READ_EVALUATIONS = 1000
@@ -49,12 +49,8 @@ READ_EVALUATIONS = 1000
 def show_state(run: Run, resamples: int) -> None:
     """Prints the progress of a run, and its units with the verdicts on their descriptions.
 
-    Also prints what else was measured: the agreement of repeated investigations, the effects of ablating units, the
-    match with what the units are known to respond to, and the comparison with other methods' descriptions of them.
-
-    Args:
-        run: The run.
-        resamples: The number of bootstrap resamples for intervals.
+    Also prints what else was measured: the agreement of replicates, the effects of ablating units, the match with what
+    the units are known to respond to, and the comparison with other methods' descriptions of them.
     """
     from openmaia.reporting.browser.report import named
 
@@ -75,12 +71,7 @@ def show_state(run: Run, resamples: int) -> None:
 
 
 def show_conduct(name: str, conduct: AgentConduct) -> None:
-    """Prints counts that show how well the agents of a run follow the protocol of an investigation.
-
-    Args:
-        name: The name of the run.
-        conduct: The counts, over all finished investigations of the run.
-    """
+    """Prints counts that show how well the agents of the run `name` follow the protocol of an investigation."""
     investigations, turns, experiments = (
         max(n, 1) for n in (conduct.investigations, conduct.turns, conduct.experiments)
     )
@@ -137,8 +128,8 @@ def _state(run: Run, state: RunCounts) -> RenderableType:
     if state.per_second is not None:
         parts.append(Text(f"{state.per_second * 60:.3g} investigations a minute"))
     if state.running:
-        parts.append(running_table(state.running, SHOWN_RUNNING))
-    failures = islice(run.failures().items(), SHOWN_RUNNING) if state.failed else ()
+        parts.append(running_table(state.running, _SHOWN_RUNNING))
+    failures = islice(run.failures().items(), _SHOWN_RUNNING) if state.failed else ()
     parts += [Text(f"failed: {each.unit}: {first_line(cause)}", style="red") for each, cause in failures]
     return Group(*parts)
 
@@ -148,15 +139,14 @@ def running_table(running: Sequence[RunningInvestigation], shown: int) -> Table:
     table = Table("running", "turn", "age", box=None, padding=(0, 2, 0, 0))
     oldest = sorted(running, key=lambda each: (-(each.seconds or 0), each.investigation))
     for each in oldest[:shown]:
-        replicate = f" #{each.investigation.replicate}" if each.investigation.replicate else ""
         age = "interrupted" if each.seconds is None else str(timedelta(seconds=round(each.seconds)))
-        table.add_row(Text(f"{each.investigation.unit}{replicate}"), str(each.turn), age)
+        table.add_row(Text(str(each.investigation)), str(each.turn), age)
     if len(running) > shown:
         table.add_row(f"{len(running) - shown} more", "", "")
     return table
 
 
-VERDICT_STYLES = {
+_VERDICT_STYLES = {
     Verdict.SUPPORTED: "green",
     Verdict.UNDECIDED: "yellow",
     Verdict.NOT_SUPPORTED: "red",
@@ -165,7 +155,7 @@ VERDICT_STYLES = {
     Verdict.FAILED: "bold red",
 }
 
-CONTROL_NAMES = {
+_CONTROL_NAMES = {
     "auc": "neutral",
     "auc_against": "others",
     "auc_unrelated": "unrelated",
@@ -177,33 +167,31 @@ CONTROL_NAMES = {
 def show_units(run: Run, resamples: int, *, overall: bool = True) -> None:
     """Prints units of a run with their labels, the verdict on each description, and its AUC against the worst control.
 
-    Args:
-        run: The run.
-        resamples: The number of bootstrap resamples for intervals.
-        overall: Whether to read the evaluations of all units. If so, the units with the best verdicts are printed, and
-            means over all units. Otherwise only the units that the run investigates first are printed.
+    With `overall`, the evaluations of all units are read: the units with the best verdicts are printed, and means over
+    all units. Otherwise only the units that the run investigates first are printed.
     """
     state = counts(run)
-    verdicts = run_verdicts(run, None if overall else run.plan()[:SHOWN_UNITS])
-    chosen = sorted(verdicts, key=lambda each: verdicts[each].rank)[:SHOWN_UNITS]
-    shown = list(rows(run, chosen))
-    has_sizes = any(row["z_positive"] is not None for row in shown)
+    rows = make_rows(run, run.name, investigations=None if overall else run.plan()[:_SHOWN_UNITS])
+    shown = sorted(rows, key=lambda row: row.verdict.rank)[:_SHOWN_UNITS]
+    has_sizes = any(row.scores.get("z_positive") is not None for row in shown)
     columns = ("unit", "verdict", "why", "labels", "against", "AUC", "low", *(["SD"] if has_sizes else []))
-    cells = [_cells(row, verdicts[each], has_sizes) for each, row in zip(chosen, shown, strict=True)]
-    is_short = all(len(str(row[0])) <= SHORT_NAME for row in cells)
+    cells = [_cells(row, has_sizes) for row in shown]
+    is_short = all(len(row.name) <= _SHORT_NAME for row in shown)
     wrapped = {"labels"} if is_short else {"unit", "labels"}
     show_table(f"run {run.name}", columns, cells, left=5, whole=set(columns) - wrapped, tight=has_sizes)
-    if any(each.worst for each in verdicts.values()):
+    if any(row.verdict.worst for row in rows):
         sizes = ". SD: mean activation on its images, in standard deviations of the dataset" if has_sizes else ""
         say(
             "AUC: against the control that the description beats least; low: the lower end of its 95 % interval. 0.5 is "
             f"chance{sizes}",
             dim=True,
         )
-    if state.planned > SHOWN_UNITS:
-        more = state.planned - SHOWN_UNITS
+    if state.planned > _SHOWN_UNITS:
+        more = state.planned - _SHOWN_UNITS
         say(f"{more} units more: openmaia show {shlex.quote(run.files.root)} --json, or summary.parquet there")
-    if any(row["auc"] is not None for row in shown) and (texts := notes(("auc", "auc_minus_other", "difference"))):
+    if any(row.scores.get("auc") is not None for row in shown) and (
+        texts := notes(("auc", "auc_minus_other", "difference"))
+    ):
         say(f"by our sanity tests {'; '.join(texts)}", dim=True)
     if not overall:
         return
@@ -216,29 +204,25 @@ def show_units(run: Run, resamples: int, *, overall: bool = True) -> None:
 
 
 def show_findings(runs: Sequence[tuple[Run, int]]) -> None:
-    """Prints what runs found, those with units of known truth first.
-
-    Args:
-        runs: Each run with its number of bootstrap resamples.
-    """
+    """Prints what runs found, those with units of known truth first. Each run has its number of bootstrap resamples."""
     for run, resamples in sorted(runs, key=lambda each: not read_truth(each[0])):
         scores = run_scores(run, resamples)
         for sentence in findings(run, run_verdicts(run), scores if scores.units else None):
             say(f"{run.name}: {sentence}" if len(runs) > 1 else sentence[0].upper() + sentence[1:])
 
 
-def _cells(row: dict[str, Any], verdict: UnitVerdict, has_sizes: bool) -> list[str | Text]:
-    worst = verdict.worst
-    name = row["stop"] if verdict.verdict is Verdict.NOT_TESTED else verdict.verdict.value
+def _cells(row: UnitRow, has_sizes: bool) -> list[str | Text]:
+    verdict, worst, size = row.verdict, row.verdict.worst, row.scores.get("z_positive")
+    name = row.stop if verdict.verdict is Verdict.NOT_TESTED else verdict.verdict.value
     return [
-        f"{row['layer']}/{row['index']}" + (f" #{row['replicate']}" if row["replicate"] else ""),
-        Text(name, style=VERDICT_STYLES[verdict.verdict]),
+        row.name,
+        Text(name, style=_VERDICT_STYLES[verdict.verdict]),
         verdict.why,
-        "; ".join(row["labels"])[:60],
-        CONTROL_NAMES[worst.key] if worst else "",
+        "; ".join(row.header.get("labels", ()))[:60],
+        _CONTROL_NAMES[worst.key] if worst else "",
         f"{worst.auc:.2f}" if worst else "n/a",
         f"{worst.low:.2f}" if worst else "n/a",
-        *(["n/a" if row["z_positive"] is None else f"{row['z_positive']:+.1f}"] if has_sizes else []),
+        *(["n/a" if size is None else f"{size:+.1f}"] if has_sizes else []),
     ]
 
 

@@ -8,12 +8,11 @@ from openmaia.evaluation.analysis.comparison import MEASURES, PairedDifference, 
 from openmaia.evaluation.analysis.reliability import read_reliability
 from openmaia.evaluation.analysis.sanity import warning
 from openmaia.evaluation.analysis.selective import COVERAGES
-from openmaia.evaluation.analysis.significance import OWN, RANDOM, SHUFFLED, supported_shares
 from openmaia.evaluation.analysis.summary import PooledScores, run_scores
 from openmaia.evaluation.choice.answers import ChoiceScore
-from openmaia.evaluation.scores import SIZES
 from openmaia.evaluation.truth import read_truth, truth_scores
 from openmaia.reporting.figures.papers import published
+from openmaia.reporting.tables import describe_kinds, mean_sizes
 from openmaia.runs.run import Run
 
 _SHOWN = {
@@ -36,10 +35,6 @@ PROTOCOLS = {
     "detection_correlation": "simulation by yes or no, correlation",
 }
 """Scores of other projects' protocols, on the same units and images."""
-
-
-_KINDS = ((OWN, "their own", "auc"), (SHUFFLED, "other units'", "auc_other"), (RANDOM, "random words", "auc_words"))
-"""Kinds of descriptions that units are tested with, with a short title for 80 columns and the name of their AUC."""
 
 
 def show_scores(run: Run, resamples: int) -> None:
@@ -79,18 +74,18 @@ def show_supported(run: Run, scores: PooledScores) -> None:
 
     Prints nothing if the run has no stored shares.
     """
-    shares = supported_shares(run)
-    if not shares:
+    kinds = describe_kinds(run, scores)
+    if not any(kind.supported for kind in kinds):
         return
     measured, counted = scores.counts["auc"], scores.counts["auc_all"]
     cells = [
         (
-            title,
-            format_interval(scores.measures[measure]),
-            format_interval(scores.measures[f"{measure}_all"]),
-            "n/a" if name not in shares else "{:.0%} ({:.0%} to {:.0%})".format(*shares[name]),
+            kind.title,
+            format_interval(kind.auc),
+            format_interval(kind.auc_all),
+            "{:.0%} ({:.0%} to {:.0%})".format(*kind.supported) if kind.supported else "n/a",
         )
-        for name, title, measure in _KINDS
+        for kind in kinds
     ]
     columns = ("descriptions", f"AUC, {measured} tested", f"AUC, all {counted}", "supported")
     show_table(f"what the descriptions of {run.name} are worth, beside wrong ones", columns, cells)
@@ -102,8 +97,7 @@ def show_sizes(scores: PooledScores) -> None:
     """Prints the mean activations in standard deviations of the dataset. Prints nothing if they are not known."""
     count = scores.counts["z_positive"]
     if count:
-        means = {images: scores.measures[name].mean for name, images in SIZES.items()}
-        listed = ", ".join(f"{images} {mean:+.2f}" for images, mean in means.items() if mean == mean)
+        listed = ", ".join(f"{images} {mean:+.2f}" for images, mean in mean_sizes(scores).items())
         say(f"mean activation of {count} units, in standard deviations of the dataset: {listed}")
 
 

@@ -5,12 +5,7 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
-from openmaia.reporting.figures.agents import (
-    AgentStatistics,
-    make_convergence_table,
-    make_lengths_table,
-    make_usage_table,
-)
+from openmaia.evaluation.analysis.agents import AgentStatistics
 from openmaia.reporting.figures.charts import draw_count_columns, draw_share_bars
 from openmaia.reporting.figures.style import svg
 from openmaia.reporting.figures.table import DataTable
@@ -61,14 +56,14 @@ def make_chart_files(charts: AgentCharts) -> dict[str, bytes]:
 def _usage(statistics: AgentStatistics) -> AgentChart | None:
     if not statistics.usage:
         return None
-    shown = dict(list(statistics.usage.items())[:_MAX_TOOLS])
+    shown = {tool: share.mean for tool, share in list(statistics.usage.items())[:_MAX_TOOLS]}
     more = len(statistics.usage) - len(shown)
     return AgentChart(
         name="tools",
         caption="Investigations that used each tool at least once",
         note=f"of {_investigations(statistics.investigations)}" + (f"; {more} more tools in the table" if more else ""),
         svg=svg(draw_share_bars(shown), "Share of investigations that used each tool at least once"),
-        table=make_usage_table(statistics),
+        table=_usage_table(statistics),
     )
 
 
@@ -84,7 +79,7 @@ def _lengths(statistics: AgentStatistics) -> AgentChart | None:
         caption="Length of a conversation",
         note=f"median {statistics.turns:g} turns, {statistics.messages:g} messages",
         svg=svg(chart, "Number of investigations by number of turns and messages"),
-        table=make_lengths_table(statistics),
+        table=_lengths_table(statistics),
     )
 
 
@@ -98,7 +93,7 @@ def _convergence(statistics: AgentStatistics) -> AgentChart | None:
         caption="Turn in which the final hypothesis first appeared",
         note="; ".join(_convergence_notes(statistics)),
         svg=svg(chart, "Number of investigations by the turn whose hypotheses first held the final labels"),
-        table=make_convergence_table(statistics),
+        table=_convergence_table(statistics),
     )
 
 
@@ -107,6 +102,22 @@ def _convergence_notes(statistics: AgentStatistics) -> Iterator[str]:
         yield f"median turn {statistics.convergence:g}"
     if statistics.unlisted:
         yield f"{_investigations(statistics.unlisted)} listed it never in these words"
+
+
+def _usage_table(statistics: AgentStatistics) -> DataTable:
+    rows = tuple((tool, share.mean, statistics.calls[tool]) for tool, share in statistics.usage.items())
+    return DataTable(columns=("tool", "share_of_investigations", "calls"), rows=rows)
+
+
+def _lengths_table(statistics: AgentStatistics) -> DataTable:
+    rows = tuple((length.turns, *length.messages, length.investigations) for length in statistics.lengths)
+    return DataTable(columns=("turns", "messages_least", "messages_most", "investigations"), rows=rows)
+
+
+def _convergence_table(statistics: AgentStatistics) -> DataTable:
+    """The last row counts investigations with labels that never converged."""
+    rows = (*statistics.converged.items(), (None, statistics.unlisted))
+    return DataTable(columns=("turn", "investigations"), rows=rows)
 
 
 def _investigations(count: int) -> str:

@@ -5,11 +5,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from openmaia.core.errors import StoreError
-from openmaia.reporting.browser.rows import RunSummary, UnitRow
+from openmaia.reporting.browser.rows import RunSummary
 from openmaia.reporting.browser.unit.captions import Captions
 from openmaia.reporting.browser.unit.claims import show_exemplars
 from openmaia.reporting.browser.unit.observation import ImageView, Viewer
 from openmaia.reporting.browser.unit.pictures import PagePictures, Picture
+from openmaia.reporting.tables import UnitRow
 from openmaia.runs import tables
 from openmaia.runs.records import Record
 from openmaia.runs.run import Run

@@ -4,7 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from openmaia.reporting.browser.pages import render
-from openmaia.reporting.browser.rows import RunSummary, UnitRow
+from openmaia.reporting.browser.rows import RunSummary
+from openmaia.reporting.tables import UnitRow
 from openmaia.runs.run import InvestigationId
 
 _SHOWN = 500

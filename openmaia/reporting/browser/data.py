@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from openmaia.evaluation.analysis.verdict import CONTROLS, Verdict
-from openmaia.reporting.browser.rows import RunSummary, UnitRow
+from openmaia.reporting.browser.rows import RunSummary
+from openmaia.reporting.tables import UnitRow
 from openmaia.runs.records import dumps
 from openmaia.runs.state import STATES
 
@@ -67,7 +68,7 @@ _COLUMNS: Mapping[str, DataColumn] = {
     "q": DataColumn(title="q", value=lambda row: _rounded(row.verdict.q), visible=True, hint="p adjusted for the number of descriptions of the run"),
     "p": DataColumn(title="p", value=lambda row: _rounded(row.verdict.p), hint="From a permutation of descriptions within the layer"),
     "auc": DataColumn(title="AUC", value=_of_scores("auc"), score=True, hint="Images of the description against matched neutral images"),
-    "shuffled": DataColumn(title="Shuffled", value=_of_scores("auc_other"), visible=True, score=True, hint="Control: the AUC of the descriptions of other units of the layer for this unit"),
+    "other": DataColumn(title="Other units'", value=_of_scores("auc_other"), visible=True, score=True, hint="Control: the AUC of the descriptions of other units of the layer for this unit"),
     "photographs": DataColumn(title="Photographs", value=_of_scores("auc_random"), score=True, hint="AUC against photographs"),
     "unrelated": DataColumn(title="Unrelated", value=_of_scores("auc_unrelated"), score=True, hint="AUC against images of unrelated prompts"),
     "own_sd": DataColumn(title="Own, SD", value=_of_scores("z_positive"), visible=True, hint="Mean activation on images of the description, in standard deviations of the dataset"),

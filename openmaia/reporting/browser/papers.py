@@ -2,13 +2,10 @@
 
 from collections.abc import Sequence
 
-from openmaia.evaluation.analysis.comparison import MEASURES, compare_runs
+from openmaia.evaluation.analysis.comparison import MEASURES
 from openmaia.evaluation.analysis.sanity import warning
 from openmaia.reporting.browser.pages import render
-from openmaia.reporting.figures.differences import difference_table
-from openmaia.reporting.figures.papers.measured import measured
-from openmaia.reporting.figures.papers.paper_figures import paper_figures
-from openmaia.reporting.figures.truths import truth_tables
+from openmaia.reporting.figures.papers.beside import set_beside_papers
 from openmaia.runs.claimed import with_claim_runs
 from openmaia.runs.run import Run
 
@@ -26,30 +23,17 @@ def make_papers_files(runs: Sequence[tuple[Run, str]], tabs: Sequence[tuple[str,
     runs = [
         (each, name if each is run else f"{name}: {each.name}") for run, name in runs for each in with_claim_runs([run])
     ]
-    measurements = [measured(run, name) for run, name in runs]
-    comparisons = compare_runs(runs, min(one.resamples for one in measurements)) if len(runs) > 1 else []
-    figures = paper_figures(measurements)
-    made: dict[str, bytes] = {}
-    for figure in figures:
-        made[f"{_FOLDER}{figure.name}.svg"] = figure.svg.encode()
-        made[f"{_FOLDER}{figure.name}.csv"] = figure.table.csv()
-        made[f"{_FOLDER}{figure.name}.tex"] = figure.table.latex()
-    if comparisons:
-        table = difference_table(comparisons)
-        made |= {f"{_FOLDER}differences.csv": table.csv(), f"{_FOLDER}differences.tex": table.latex()}
-    truths = truth_tables(runs)
-    for name, table in truths.items():
-        made |= {f"{_FOLDER}{name}.csv": table.csv(), f"{_FOLDER}{name}.tex": table.latex()}
-    made["papers.html"] = render(
+    found = set_beside_papers(runs)
+    page = render(
         "papers.html.j2",
         top="",
         pages=tabs,
-        runs=measurements,
-        figures=figures,
-        comparisons=comparisons,
-        truths=truths,
+        runs=found.runs,
+        figures=found.figures,
+        comparisons=found.comparisons,
+        truths=found.truths,
         folder=_FOLDER,
         measures=MEASURES,
         warnings={measure: warning(measure) for measure in MEASURES},
     )
-    return made
+    return {f"{_FOLDER}{name}": data for name, data in found.files(png=False)} | {"papers.html": page}

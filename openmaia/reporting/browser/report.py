@@ -8,16 +8,16 @@ from typing import Any
 
 from openmaia.evaluation.analysis.sanity import NAMES, measured_results, warning
 from openmaia.evaluation.analysis.verdict import Verdict
-from openmaia.evaluation.scores import SIZES
 from openmaia.reporting.browser.agents import AgentCharts, draw_agent_charts
 from openmaia.reporting.browser.cards import CARDS, CARDS_BESIDE, choose_cards
 from openmaia.reporting.browser.compare import render_comparison
 from openmaia.reporting.browser.pages import APPLICATIONS, render
-from openmaia.reporting.browser.rows import RunSummary, UnitRow, make_rows, summarize_run
+from openmaia.reporting.browser.rows import RunSummary, summarize_run
 from openmaia.reporting.browser.sheets import RunSheets, find_sheets
 from openmaia.reporting.browser.similar import name_similar_file
 from openmaia.reporting.browser.unit.page import Neighbours, UnitPage
 from openmaia.reporting.browser.unit.pictures import PagePictures
+from openmaia.reporting.tables import UnitRow, make_rows
 from openmaia.runs.files import safe
 from openmaia.runs.run import EVALUATION, Run
 
@@ -96,7 +96,6 @@ class Report:
             layers=sorted({row.unit.layer for one in shown for row in one.rows}),
             counts=[(name, count) for name, count in counts if count],
             cards=gallery,
-            sizes=SIZES,
             pages=self.tabs,
             live=self.live,
         )

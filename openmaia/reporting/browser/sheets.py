@@ -10,9 +10,9 @@ from openmaia.core.paths import user_path
 from openmaia.core.units import Unit
 from openmaia.exemplars.store import ExemplarStore
 from openmaia.reporting.browser.pages import hash_templates, render
-from openmaia.reporting.browser.rows import UnitRow
 from openmaia.reporting.browser.strips import STRIP_COLUMNS, STRIP_SIDE, make_strips
 from openmaia.reporting.browser.thumbnails import Thumbnails
+from openmaia.reporting.tables import UnitRow
 from openmaia.runs.files import safe
 from openmaia.runs.records import dumps
 from openmaia.runs.run import Run

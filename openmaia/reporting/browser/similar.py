@@ -12,7 +12,7 @@ from sklearn.feature_extraction.text import TfidfVectorizer  # pyright: ignore[r
 
 from openmaia.models.text_embedding import TextEmbedding
 from openmaia.reporting.browser.data import make_call
-from openmaia.reporting.browser.rows import UnitRow
+from openmaia.reporting.tables import UnitRow
 from openmaia.runs.records import dumps
 
 NEIGHBOURS = 5

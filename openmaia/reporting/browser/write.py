@@ -18,10 +18,11 @@ from openmaia.reporting.browser.data import make_data_files
 from openmaia.reporting.browser.pages import ASSETS, hash_templates, read_assets
 from openmaia.reporting.browser.papers import make_papers_files
 from openmaia.reporting.browser.report import Report, read_times
-from openmaia.reporting.browser.rows import RunSummary, UnitRow
+from openmaia.reporting.browser.rows import RunSummary
 from openmaia.reporting.browser.sheets import Sheet
 from openmaia.reporting.browser.similar import SimilarDescriptions
 from openmaia.reporting.browser.unit.page import UnitPage, render_unit
+from openmaia.reporting.tables import UnitRow
 from openmaia.runs.files import Files
 from openmaia.runs.records import dumps
 from openmaia.runs.run import Run

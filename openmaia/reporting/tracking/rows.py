@@ -8,11 +8,13 @@ from typing import Any
 from PIL import Image
 
 from openmaia.core.text import printable
+from openmaia.evaluation.analysis.agents import RecordSummary
 from openmaia.evaluation.analysis.verdict import Verdict, judge
 from openmaia.evaluation.scores import SIZES
-from openmaia.reporting.figures.agents import RecordSummary
+from openmaia.reporting.totals import costs
 from openmaia.reporting.tracking.series import make_plain
 from openmaia.runs.records import Record, dumps
+from openmaia.runs.run import InvestigationId
 
 CONDUCT = ("experiments", "tracebacks", "sent_back")
 """Counts that tell how well the agent works."""
@@ -43,8 +45,8 @@ def make_point(summary: RecordSummary, number: int) -> dict[str, Any]:
     values: dict[str, Any] = {field: summary[field] for field in _NUMBERS if summary.get(field) is not None}
     values |= {
         "number": number,
-        _COST: _gpu_seconds(summary),
-        "name": _name(summary),
+        _COST: costs([summary]).gpu_seconds,
+        "name": _text(InvestigationId.of_row(summary).name),
         "target": _text(summary["target"]),
         "stop": summary["stop"],
     }
@@ -65,8 +67,8 @@ def make_cells(summary: RecordSummary, scores: Mapping[str, Any], image: Any) ->
         **verdict.columns,
         "mark": _MARKS[verdict.verdict],
         "exemplars": image,
-        "unit": _name(summary),
-        _COST: _gpu_seconds(summary),
+        "unit": InvestigationId.of_row(summary).name,
+        _COST: costs([summary]).gpu_seconds,
         "labels": "; ".join(summary["labels"]),
         "tool_calls": sum(tools.values()),
         "calls_by_tool": dumps(dict(tools)),
@@ -91,15 +93,6 @@ def make_thumbnail(record: Record) -> Image.Image | None:
         sheet.paste(image, (left, 0))
         left += image.width
     return sheet
-
-
-def _gpu_seconds(summary: RecordSummary) -> float:
-    return sum(usage["gpu_seconds"] for usage in summary["spent"].values())
-
-
-def _name(summary: RecordSummary) -> str:
-    replicate = f" #{summary['replicate']}" if summary["replicate"] else ""
-    return _text(f"{summary['layer']}/{summary['index']}{replicate}")
 
 
 def _text(value: str) -> str:

@@ -19,8 +19,8 @@ from openmaia.agent.loop import InvestigationResult
 from openmaia.config.schema import Config
 from openmaia.core.errors import OpenMaiaError, StoreError, UsageError
 from openmaia.core.paths import user_path
+from openmaia.evaluation.analysis.agents import RecordSummary, compute_statistics
 from openmaia.evaluation.analysis.verdict import judge
-from openmaia.reporting.figures.agents import RecordSummary, compute_statistics
 from openmaia.reporting.tracking import rows
 from openmaia.reporting.tracking.series import Counters, LiveSeries, make_plain
 from openmaia.reporting.tracking.wandb_run import WandbRun, end_service
@@ -189,7 +189,7 @@ class Tracker:
     def _agents(self) -> dict[str, float]:
         statistics = compute_statistics(list(self._summaries.values()))
         values: dict[str, float | None] = {
-            f"used/{make_plain(tool)}": share for tool, share in statistics.usage.items()
+            f"used/{make_plain(tool)}": share.mean for tool, share in statistics.usage.items()
         }
         values |= {f"length/{length.turns:03d}_turns": length.investigations for length in statistics.lengths}
         if summaries := self._summaries.values():

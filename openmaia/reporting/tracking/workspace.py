@@ -8,7 +8,7 @@ from typing import Any
 
 from openmaia.config.machine import POOLS
 from openmaia.core.errors import ServiceError, UsageError
-from openmaia.reporting.figures.agents import compute_statistics
+from openmaia.evaluation.analysis.agents import compute_statistics
 from openmaia.reporting.tracking.rows import CONDUCT
 from openmaia.reporting.tracking.series import TOKENS, make_plain
 from openmaia.reporting.tracking.wandb_run import INSTALL, STATE, read_state

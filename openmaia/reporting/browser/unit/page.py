@@ -6,7 +6,6 @@ from typing import Any, cast
 from openmaia.core.errors import StoreError
 from openmaia.evaluation.scores import SIZE_OF
 from openmaia.reporting.browser.pages import render
-from openmaia.reporting.browser.rows import UnitRow
 from openmaia.reporting.browser.thumbnails import make_strip
 from openmaia.reporting.browser.unit.captions import Captions
 from openmaia.reporting.browser.unit.claims import make_claim_views, show_exemplars
@@ -16,6 +15,7 @@ from openmaia.reporting.browser.unit.observation import Viewer
 from openmaia.reporting.browser.unit.pictures import PagePictures
 from openmaia.reporting.browser.unit.scored import make_evaluation_view
 from openmaia.reporting.image_models import image_model
+from openmaia.reporting.tables import UnitRow
 from openmaia.reporting.totals import costs
 from openmaia.runs.records import Record, Stop
 from openmaia.runs.run import Run

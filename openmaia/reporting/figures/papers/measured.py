@@ -2,14 +2,12 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from statistics import fmean
 from typing import Any, cast
 
 from openmaia.core.components import TargetComponent, stored
+from openmaia.evaluation.analysis.agents import AgentStatistics, RecordSummary, compute_statistics
 from openmaia.evaluation.analysis.bootstrap import Interval, mean_interval
-from openmaia.evaluation.analysis.statistics import wilson
 from openmaia.evaluation.analysis.summary import LayerActivations, run_scores
-from openmaia.reporting.figures.agents import RecordSummary
 from openmaia.reporting.figures.papers import published
 from openmaia.reporting.image_models import image_model, name_image_model
 from openmaia.runs.run import Run
@@ -44,7 +42,9 @@ class MeasuredRun:
     """The word "protocol" and `evaluate.preset`, which selects the test prompts."""
     levels: LayerActivations
     """Mean activations on positive and neutral images."""
-    summaries: tuple[RecordSummary, ...]
+    agents: AgentStatistics
+    turns: Interval | None
+    """Mean number of turns; None without investigations."""
     resamples: int
 
     @property
@@ -67,27 +67,13 @@ class MeasuredRun:
         layers = published.units().get(self.network)
         return None if layers is None else len(layers.get(layer, frozenset()) & set(self.levels.units.get(layer, ())))
 
-    def turns(self) -> Interval:
-        """Returns the mean number of turns with its bootstrap interval."""
-        return mean_interval([float(summary["turns"]) for summary in self.summaries], self.resamples)
-
-    def usage(self) -> dict[str, Interval]:
-        """Returns for each tool the share of investigations that called it, with Wilson's interval."""
-        names = sorted({str(tool) for summary in self.summaries for tool in summary["tools"]})
-        return {tool: share([tool in summary["tools"] for summary in self.summaries]) for tool in names}
-
-
-def share(hits: Sequence[bool]) -> Interval:
-    """Returns the share of true values in `hits`, which must not be empty, with Wilson's 95 % interval."""
-    low, high = wilson(fmean(hits), len(hits))
-    return Interval(mean=fmean(hits), low=low, high=high)
-
 
 def measured(run: Run, name: str) -> MeasuredRun:
     """Reads what figures show of a run. If `target` in its config is damaged, `network` and `target` are empty."""
     config = run.config()
     evaluate = config["evaluate"]
-    summaries = tuple(run.headers())
+    summaries = run.headers()
+    turns = [float(summary["turns"]) for summary in summaries]
     configured: object = config.get("target")
     target = cast(Mapping[str, Any], configured if isinstance(configured, dict) else {})
     return MeasuredRun(
@@ -99,7 +85,8 @@ def measured(run: Run, name: str) -> MeasuredRun:
         tools=name_tool_set(config),
         protocol=f"protocol {evaluate['preset']}",
         levels=run_scores(run, evaluate["bootstrap"]).activations,
-        summaries=summaries,
+        agents=compute_statistics(summaries),
+        turns=mean_interval(turns, evaluate["bootstrap"]) if turns else None,
         resamples=evaluate["bootstrap"],
     )
 

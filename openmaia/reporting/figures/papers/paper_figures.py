@@ -13,11 +13,12 @@ from matplotlib.figure import Figure
 
 from openmaia.evaluation.analysis.sanity import warning
 from openmaia.evaluation.analysis.summary import MeanActivations
+from openmaia.reporting.figures import style
 from openmaia.reporting.figures.papers import published
 from openmaia.reporting.figures.papers.measured import TITLES, MeasuredRun
 from openmaia.reporting.figures.papers.published import AVERAGE, PublishedLevel
 from openmaia.reporting.figures.row_chart import ChartRow, RowMark, bar_key, point_key, row_chart
-from openmaia.reporting.figures.style import NEUTRAL, POSITIVE, RUNS, png, svg
+from openmaia.reporting.figures.style import NEUTRAL, POSITIVE, RUNS, svg
 from openmaia.reporting.figures.table import DataTable, TableCell
 
 _OURS, _PAPER = "ours", "paper"
@@ -45,10 +46,11 @@ class PaperFigure:
         """The figure as SVG."""
         return svg(self.figure, self.title)
 
-    def documents(self) -> Iterator[tuple[str, bytes]]:
-        """Yields name and content of each file: SVG, PNG, CSV and LaTeX."""
+    def documents(self, *, png: bool = True) -> Iterator[tuple[str, bytes]]:
+        """Yields name and content of each file: SVG, CSV, LaTeX and, with `png`, PNG."""
         yield f"{self.name}.svg", self.svg.encode()
-        yield f"{self.name}.png", png(self.figure)
+        if png:
+            yield f"{self.name}.png", style.png(self.figure)
         yield f"{self.name}.csv", self.table.csv()
         yield f"{self.name}.tex", self.table.latex()
 
@@ -170,7 +172,9 @@ def _mark(
 
 
 def _usage(runs: Sequence[MeasuredRun]) -> PaperFigure:
-    usages = [(run, RUNS[number % len(RUNS)], run.usage()) for number, run in enumerate(runs)]
+    usages = [
+        (run, RUNS[number % len(RUNS)], dict(sorted(run.agents.usage.items()))) for number, run in enumerate(runs)
+    ]
     totals: Counter[str] = Counter()
     for *_, usage in usages:
         totals.update({tool: share.mean for tool, share in usage.items()})
@@ -187,7 +191,7 @@ def _usage(runs: Sequence[MeasuredRun]) -> PaperFigure:
             if tool in usage
         ]
     rows = tuple(
-        (_OURS, run.backbone, run.name, tool, share.mean, share.low, share.high, len(run.summaries))
+        (_OURS, run.backbone, run.name, tool, share.mean, share.low, share.high, run.agents.investigations)
         for run, _, usage in usages
         for tool, share in usage.items()
     )
@@ -209,8 +213,8 @@ def _lengths(runs: Sequence[MeasuredRun]) -> PaperFigure:
     panel = [ChartRow(label="Turns", is_heading=True)]
     rows: list[tuple[TableCell, ...]] = []
     for number, run in enumerate(runs):
-        if count := len(run.summaries):
-            turns = run.turns()
+        if turns := run.turns:
+            count = run.agents.investigations
             mark = _mark(turns.mean, turns.low, turns.high, RUNS[number % len(RUNS)])
             panel.append(ChartRow(label=run.agent_label, text=f"{turns.mean:.1f} (n = {count})", marks=(mark,)))
             rows.append((_OURS, run.backbone, run.name, "", turns.mean, turns.low, turns.high, count, ""))

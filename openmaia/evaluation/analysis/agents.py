@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
-from openmaia.reporting.figures.table import DataTable
+from openmaia.evaluation.analysis.bootstrap import Interval
+from openmaia.evaluation.analysis.statistics import wilson
 
 RecordSummary = Mapping[str, Any]
 """What `openmaia.runs.summary.summary` returns."""
@@ -27,8 +28,8 @@ class AgentStatistics:
     """Statistics of the agents of all finished investigations."""
 
     investigations: int
-    usage: Mapping[str, float]
-    """For each tool the share of investigations that called it, in descending order."""
+    usage: Mapping[str, Interval]
+    """For each tool the share of investigations that called it, in descending order, with Wilson's interval."""
     calls: Mapping[str, int]
     lengths: tuple[ConversationLength, ...]
     """An entry for each number of turns that occurs, in ascending order."""
@@ -62,29 +63,15 @@ def compute_statistics(summaries: Sequence[RecordSummary]) -> AgentStatistics:
     )
 
 
-def make_usage_table(statistics: AgentStatistics) -> DataTable:
-    """Returns a table of how many investigations used each tool, and how often."""
-    rows = tuple((tool, share, statistics.calls[tool]) for tool, share in statistics.usage.items())
-    return DataTable(columns=("tool", "share_of_investigations", "calls"), rows=rows)
-
-
-def make_lengths_table(statistics: AgentStatistics) -> DataTable:
-    """Returns a table with a row for each number of turns."""
-    rows = tuple((length.turns, *length.messages, length.investigations) for length in statistics.lengths)
-    return DataTable(columns=("turns", "messages_least", "messages_most", "investigations"), rows=rows)
-
-
-def make_convergence_table(statistics: AgentStatistics) -> DataTable:
-    """Returns a table of how many investigations converged in each turn. The last row counts those with labels that
-    never did."""
-    rows = (*statistics.converged.items(), (None, statistics.unlisted))
-    return DataTable(columns=("turn", "investigations"), rows=rows)
-
-
-def _usage(summaries: Sequence[RecordSummary]) -> dict[str, float]:
+def _usage(summaries: Sequence[RecordSummary]) -> dict[str, Interval]:
     counts = Counter(tool for summary in summaries for tool in summary["tools"])
     ranked = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
-    return {tool: count / len(summaries) for tool, count in ranked}
+    return {tool: _share(count, len(summaries)) for tool, count in ranked}
+
+
+def _share(hits: int, n: int) -> Interval:
+    low, high = wilson(hits / n, n)
+    return Interval(mean=hits / n, low=low, high=high)
 
 
 def _lengths(summaries: Sequence[RecordSummary]) -> tuple[ConversationLength, ...]:
