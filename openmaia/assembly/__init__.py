@@ -1,8 +1,4 @@
-"""Builds the objects that a config describes.
-
-Only this package chooses between real models and their offline substitutes, such as an image generator that makes
-collages without a model, and a scripted agent without a language model.
-"""
+"""Builds the objects that a config describes."""
 
 import os
 from collections.abc import Callable

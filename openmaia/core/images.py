@@ -60,9 +60,7 @@ class EncodedImage:
     """Digests of the dataset images whose pixels are in this image. With them one can check that a description was not
     tested on images that the agent has seen."""
     recipe: str = ""
-    """The scene (figures and background) from which the image was drawn, as JSON. Only the collage generator and the
-    collage editor draw scenes: they compose images of cut-outs, photographs, patterns and colours, without a model. The
-    editor needs the scene to change the image, and agents never see it. Empty for all other images."""
+    """What the editor needs besides the pixels, as the generator wrote it (often nothing). Agents never see it."""
 
     @classmethod
     def of(
@@ -73,16 +71,15 @@ class EncodedImage:
         Args:
             pixels: RGB, shape (height, width, 3), uint8.
             sources: Digests of the dataset images whose pixels are in the image.
-            recipe: The scene from which the collage generator or editor drew the image, as JSON. Empty for all other
-                images.
+            recipe: See the field.
             for_keeping: Whether to encode for storage, which gives fewer bytes.
         """
         buffer = io.BytesIO()
         image = Image.fromarray(pixels)
         if for_keeping:
-            # The least effort: it takes 2 ms for a collage of 224 pixels and 13 ms for one of 512, as a lossy WebP does, and
-            # gives 39 and 169 kB (lossy: 8 and 31; PNG: 44 and 186). More effort saves 30 % on collages for nine times the
-            # time (method 2: 15 and 92 ms), and 10 % on photographs.
+            # The least effort: it takes 2 ms for a drawn image of 224 pixels and 13 ms for one of 512, as a lossy WebP does,
+            # and gives 39 and 169 kB (lossy: 8 and 31; PNG: 44 and 186). More effort saves 30 % on drawn images for nine
+            # times the time (method 2: 15 and 92 ms), and 10 % on photographs.
             image.save(buffer, "WEBP", lossless=True, quality=0, method=0)
         else:
             # The fastest level, because images are sent between processes far more often than they are stored.

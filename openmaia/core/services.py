@@ -107,8 +107,7 @@ class Generation:
     prompt: str
     seed: int
     split: Split = "explore"
-    """Split of the dataset from which the collage generator takes the parts of the image. Diffusion models ignore
-    it."""
+    """Split of the dataset from which a generator takes parts of the image, if it does."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,7 +118,7 @@ class Edit:
     instruction: str
     seed: int
     split: Split = "explore"
-    """Split of the dataset from which the collage editor takes the parts that it draws. Diffusion models ignore it."""
+    """Split of the dataset from which an editor takes the parts that it draws, if it does."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
