@@ -162,11 +162,8 @@ def _check_agent(config: Config) -> None:
     unknown = [name for name in config.without if name not in BUILT_IN]
     if unknown:
         raise UsageError(f"without={unknown}: no such tool; expected some of {', '.join(BUILT_IN)}")
-    if config.limits.soft_turns > config.limits.turns:
-        raise UsageError(
-            f"limits.soft_turns={config.limits.soft_turns} is above limits.turns={config.limits.turns}: the agent is "
-            "asked for its answer at soft_turns, so make it the smaller one"
-        )
+    if found := [*config.limits.problems()]:
+        raise UsageError("; ".join(found))
 
 
 def _check_backbone(config: Config) -> None:
