@@ -30,7 +30,7 @@ RESULTS = {
 AGENT_API = """# What an agent calls
 
 The text that the agent reads in its prompt. It is generated from the signatures and docstrings in
-`openmaia/agent/tools/api.py`, and so is this page. A person gets the same objects from [`openmaia.open`](python.md).
+`openmaia/agent/tools/`, and so is this page. A person gets the same objects from [`openmaia.open`](python.md).
 
 ## A question about a unit
 

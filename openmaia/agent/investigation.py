@@ -16,6 +16,7 @@ from openmaia.agent.stopping import Stopping
 from openmaia.agent.tasks.grammar import ParsedReply, parse
 from openmaia.agent.tasks.reasoning import separate
 from openmaia.agent.tools import api, values
+from openmaia.agent.tools.built_in import stubs
 from openmaia.agent.tools.seeds import seed
 from openmaia.agent.tools.toolbox import Toolbox
 from openmaia.core.errors import ServiceError
@@ -190,4 +191,7 @@ class Investigation:
 def read_api_source() -> str:
     """Returns the source of what the agent's code can call, as one module, without imports of this package."""
     own_imports = re.compile(r"^from openmaia\.[\w.]+ import (?:\([^)]*\)|.*)\n", re.MULTILINE)
-    return inspect.getsource(values) + own_imports.sub("", inspect.getsource(api))
+    tools = "\n\n".join(inspect.getsource(stub) for stub in stubs().values())
+    listing = "".join(f"{name!r}: {name}, " for name in stubs())
+    made = f"def stubs():\n    return {{{listing}}}\n"
+    return "\n\n".join([inspect.getsource(values), tools, made, own_imports.sub("", inspect.getsource(api))])

@@ -82,7 +82,7 @@ def configure(
             iterator or a dataset (see `openmaia.datasets.memory.MemoryImages`).
         preprocess: A function from a Pillow image to a tensor, or a mapping with `mean`, `std`, `size` and `crop`, keys
             of the config section `target`.
-        backbone: A kind such as `scripted`, `openai:MODEL@URL`, a mapping with keys of the config section `backbone`,
+        backbone: A kind, also with a model as in `openai:MODEL@URL`, a mapping with keys of the config section `backbone`,
             or an object with a method `reply`.
         overrides: Values of config keys, nested or with dots: `{"limits": {"turns": 8}}` or `{"limits.turns": 8}`.
         function: The name of that function, such as `openmaia.sweep`.
@@ -215,8 +215,8 @@ def _backbone_settings(backbone: object) -> dict[str, Any]:
             return {"backbone.kind": "python"}
         case _:
             raise UsageError(
-                f"backbone is a {type(backbone).__name__}; expected scripted, openai:MODEL@URL, package.module:Class, the keys "
-                "of the section backbone, or an object with a method reply(chats)"
+                f"backbone is a {type(backbone).__name__}; expected {next(iter(ALIASES['backbone']))}, openai:MODEL@URL, "
+                "package.module:Class, the keys of the section backbone, or an object with a method reply(chats)"
             )
 
 

@@ -58,9 +58,9 @@ def investigate(
             with `mean` and `std` (one number for each channel, for pixel values between 0 and 1), `size` (side of the
             input in pixels) and optionally `crop` (fraction of the shorter side that a central crop keeps). None is for
             networks that declare their preprocessing themselves.
-        backbone: `scripted` (default: offline, no language model), `openai:MODEL@URL`, `anthropic:MODEL`, a mapping
-            with keys of the config section `backbone`, or an object with a method `reply(chats)`, see
-            `openmaia.core.services.Backbone`.
+        backbone: `openai:MODEL@URL`, `anthropic:MODEL`, another kind of backbone, a mapping with keys of the config
+            section `backbone`, or an object with a method `reply(chats)`, see `openmaia.core.services.Backbone`. None:
+            as the config says, by default a fixed procedure that needs no language model.
         evaluate: Whether to test the description on new images, or a mapping with keys of the config section
             `evaluate`, which says how.
         **overrides: Other settings by their config keys, such as `seed=1` or `limits={"turns": 8}`.

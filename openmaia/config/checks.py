@@ -15,6 +15,7 @@ from openmaia.core.components import BackboneConfig, of_config
 from openmaia.core.errors import UsageError
 from openmaia.core.paths import user_path
 from openmaia.core.secrets import hide_url_secrets
+from openmaia.core.tools import BUILT_IN
 
 _CHOICES = {
     "tracking.kind": ("none", "wandb"),
@@ -23,8 +24,6 @@ _CHOICES = {
     "evaluate.sharing": ("label", "labels"),
 }
 """The allowed values of each config key that has a fixed set of them."""
-_TOOLS = ("dataset_exemplars", "text2image", "edit_images", "describe_images", "summarize_images")
-"""Names of the tools that the key `without` can withhold from the agent."""
 
 _MAY_BE_ZERO = frozenset(
     "retries cache_mb spill_mb evaluate.pictures evaluate.detect evaluate.random_words evaluate.random bias.smallest "
@@ -160,14 +159,11 @@ def _violations(key: str, value: Any, default: Any) -> Iterator[str]:
 
 
 def _check_agent(config: Config) -> None:
-    unknown = [name for name in config.without if name not in _TOOLS]
+    unknown = [name for name in config.without if name not in BUILT_IN]
     if unknown:
-        raise UsageError(f"without={unknown}: no such tool; expected some of {', '.join(_TOOLS)}")
-    if config.limits.soft_turns > config.limits.turns:
-        raise UsageError(
-            f"limits.soft_turns={config.limits.soft_turns} is above limits.turns={config.limits.turns}: the agent is "
-            "asked for its answer at soft_turns, so make it the smaller one"
-        )
+        raise UsageError(f"without={unknown}: no such tool; expected some of {', '.join(BUILT_IN)}")
+    if found := [*config.limits.problems()]:
+        raise UsageError("; ".join(found))
 
 
 def _check_backbone(config: Config) -> None:

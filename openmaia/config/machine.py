@@ -19,10 +19,6 @@ class PoolConfig:
     """Largest number of requests in a batch."""
     deadline: float = 600.0
     """Timeout of a batch in seconds, after which its replica is considered dead and is replaced."""
-    max_waiting: int = 4096
-    """Largest number of requests that are queued or being served. Further callers wait, first come, first served."""
-    max_waiting_mb: int = 512
-    """Largest total size of the images in requests that are queued or being served, in MiB."""
     num_cpus: float = 0.0
     """Number of CPUs per replica."""
     num_gpus: float = 0.0
@@ -141,8 +137,6 @@ class TrackingConfig:
     """Tags in Weights & Biases."""
     every: float = 5.0
     """Seconds between two points of the time series that are logged while the run is executed."""
-    start_seconds: float = 60.0
-    """Seconds within which the W&B client has to start."""
     finish_seconds: float = 60.0
     """Largest number of seconds to wait at the end of a run for data that are still being sent."""
 

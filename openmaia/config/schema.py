@@ -3,6 +3,7 @@
 The sections of `config/machine.py` may change on resume; all others say what is measured, and may not.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from omegaconf import MISSING
@@ -99,6 +100,14 @@ class LimitsConfig:
     images_per_call: int = 128
     """Largest number of images in one call of a tool."""
 
+    def problems(self) -> Iterator[str]:
+        """Yields what contradicts itself."""
+        if self.soft_turns > self.turns:
+            yield (
+                f"limits.soft_turns={self.soft_turns} is above limits.turns={self.turns}: the agent is asked for its answer "
+                "at soft_turns, so make it the smaller one"
+            )
+
 
 @dataclass
 class SandboxConfig:
@@ -111,15 +120,9 @@ class SandboxConfig:
     """CPU time in seconds of all experiments of an investigation together."""
     memory_mb: int = 1024
     """Memory of each process in MiB."""
-    processes: int = 1
-    """Number of processes. With 1, the code cannot start another process."""
     output_bytes: int = 64_000
     """Longest output of an experiment in bytes. Printed and displayed text together never take more than a quarter of
     `backbone.context_tokens`."""
-    scratch_mb: int = 64
-    """Disk space in MiB."""
-    frame_mb: int = 64
-    """Largest message between the code and the tools in MiB."""
     allow_none: bool = False
     """Runs the code without confinement on a machine that does not support it."""
 

@@ -129,8 +129,8 @@ def _waits(config: Any) -> bool:
 USES: tuple[KeyUse, ...] = (
     # The agent.
     KeyUse(("backbone.outage_minutes",), "a model on a server", "backbone.kind", _waits),
-    _backbone("backbone.sees without sandbox. limits.soft_turns limits.turns limits.minutes limits.wall_minutes "
-        "limits.tokens limits.images_per_call", "a backbone that runs experiments", _experiments),
+    _backbone("backbone.sees without sandbox. limits.", "a backbone that runs experiments", _experiments,
+              excepted="limits.reply_tokens"),
     _backbone("limits.reply_tokens", "a language model", _is_free),
     _backbone("task.evidence.", "a backbone that runs experiments", _experiments, excepted="task.evidence.confirm"),
     _backbone("tools", "a language model, or the replay of one", lambda each: each.tasks is None),

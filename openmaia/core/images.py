@@ -56,8 +56,7 @@ class EncodedImage:
     """Digests of the dataset images whose pixels are in this image: a description must not be tested on what the agent
     has seen."""
     recipe: str = ""
-    """The scene that the image was drawn from, as JSON, for an editor that changes scenes. Never shown to agents. Empty
-    for other images."""
+    """What the editor needs besides the pixels, as the generator wrote it (often nothing). Agents never see it."""
 
     @classmethod
     def of(
@@ -72,9 +71,9 @@ class EncodedImage:
         buffer = io.BytesIO()
         image = Image.fromarray(pixels)
         if for_keeping:
-            # The least effort: it takes 2 ms for a collage of 224 pixels and 13 ms for one of 512, as a lossy WebP does, and
-            # gives 39 and 169 kB (lossy: 8 and 31; PNG: 44 and 186). More effort saves 30 % on collages for nine times the
-            # time (method 2: 15 and 92 ms), and 10 % on photographs.
+            # The least effort: it takes 2 ms for a drawn image of 224 pixels and 13 ms for one of 512, as a lossy WebP does,
+            # and gives 39 and 169 kB (lossy: 8 and 31; PNG: 44 and 186). More effort saves 30 % on drawn images for nine
+            # times the time (method 2: 15 and 92 ms), and 10 % on photographs.
             image.save(buffer, "WEBP", lossless=True, quality=0, method=0)
         else:
             # The fastest level, because images are sent between processes far more often than they are stored.

@@ -17,6 +17,7 @@ from PIL import Image
 from openmaia.agent.investigation import read_api_source
 from openmaia.agent.tools import api, values
 from openmaia.agent.tools.api_text import api_text
+from openmaia.agent.tools.built_in import stubs
 from tests.agent.test_toolbox import Desk, exemplars, library, toolbox, viewer  # noqa: F401  (fixtures)
 
 
@@ -105,7 +106,7 @@ def test_prompt_lists_tools_with_parameters():
 
 def test_every_docstring_is_in_the_prompt():
     text = " ".join(api_text({}).split())
-    for part in (api.System, api.System.call_neuron, api.Tools.edit_images, api.Tools.display, values.Image):
+    for part in (api.System, api.System.call_neuron, *stubs().values(), api.Tools.display, values.Image):
         assert " ".join((inspect.getdoc(part) or "").split()) in text
 
 
@@ -165,8 +166,13 @@ def test_api_imports_only_what_the_sandbox_has():
 def test_agents_side_stands_alone():
     module: dict[str, Any] = {"__name__": "alone"}
     exec(compile(read_api_source(), "api", "exec"), module)
-    built = module["build"](lambda name, *args: [], {"tools": {}, "scope": "unit"})
-    assert built["system"].call_neuron([]) == ([], [])
+    answers = {"describe_images": "a dog", "summarize_images": "dogs"}
+    built = module["build"](lambda name, *args: answers.get(name, []), {"tools": {}, "scope": "unit"})
+    system, tools = built["system"], built["tools"]
+    assert system.call_neuron([]) == ([], [])
+    assert tools.dataset_exemplars(system) == tools.text2image(["a dog"], "H1") == []
+    assert tools.edit_images(["a dog"], ["a cat"], "H1") == ([], [])
+    assert (tools.describe_images([]), tools.summarize_images([])) == ("a dog", "dogs")
 
 
 @pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy, lambda a: pickle.loads(pickle.dumps(a))])

@@ -189,7 +189,7 @@ def memory() -> dict[str, float]:
         def __init__(self) -> None:
             self.image = image
 
-    with pool(Holding(), PoolConfig(max_batch=1, max_waiting=5000, max_waiting_mb=1024)) as made:
+    with pool(Holding(), PoolConfig(max_batch=1), max_waiting=5000, max_waiting_bytes=1 << 30) as made:
         threads = [
             threading.Thread(
                 target=_quietly, args=(partial(made.handle(f"{i}").ask, "hold", [Request()] * 512),), daemon=True

@@ -49,6 +49,14 @@ ATTENTION = {
     "mistral-small-3.2": Attention(40, 8, 128),
     "gemma3-27b": Attention(62, 16, 128, window_layers=52),
 }
+PARAMETERS = {
+    "qwen3-vl-4b": 4.44,
+    "small-24gb": 8.77,
+    "qwen3-vl-30b-a3b": 31.1,
+    "mistral-small-3.2": 24.0,
+    "gemma3-27b": 27.4,
+}
+"""Billions of parameters of the backbones, as their makers state them."""
 DIFFUSION = {
     "sd15": {"unet": 0.860, "text": 0.123, "vae": 0.084},
     "pix2pix": {"unet": 0.860, "text": 0.123, "vae": 0.084},
@@ -75,7 +83,7 @@ def config(*names: str) -> Config:
 
 def backbone_bytes(config: Config, name: str) -> float:
     """Returns what a replica of the backbone needs on its card, with an explicit KV cache or one for one conversation."""
-    weights = config.backbone.parameters * 1e9 * BYTES[config.backbone.dtype]
+    weights = PARAMETERS[name] * 1e9 * BYTES[config.backbone.dtype]
     conversation = ATTENTION[name].cache_bytes(config.backbone.context_tokens)
     explicit = config.backbone.kv_cache_gb * 2**30
     assert not explicit or explicit >= conversation, "the KV cache holds one conversation"
@@ -118,8 +126,8 @@ def test_the_small_backbone_fits_a_card_of_24_gb_that_it_has_to_itself():
     assert backbone_bytes(made, "small-24gb") <= 24e9 * made.backbone.memory_fraction
 
 
-def test_every_shipped_backbone_states_its_parameters():
+def test_every_shipped_backbone_is_checked():
     for path in (REPOSITORY / "configs/models").glob("*.yaml"):
         backbone = config(f"models/{path.stem}").backbone
         if backbone.kind == "vllm":
-            assert backbone.parameters > 0 and path.stem in ATTENTION, path.stem
+            assert path.stem in ATTENTION.keys() & PARAMETERS.keys(), path.stem

@@ -20,7 +20,7 @@ class ExperimentStopped(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SandboxLimits:
-    """The limits of one sandbox. Their defaults are those of the config."""
+    """The limits of one sandbox."""
 
     seconds: float
     """Wall time of one experiment, without the time in which tool calls are answered."""
@@ -29,13 +29,13 @@ class SandboxLimits:
     memory_mb: int
     """MiB of each process (RLIMIT_DATA). Exceeding it raises a MemoryError. RLIMIT_AS is 1 GiB higher, to leave room
     for shared memory."""
-    processes: int
-    """Processes at the same time, including the interpreter."""
     output_bytes: int
     """Bytes of stdout and stderr of one experiment. The rest is dropped, and a note says how much."""
-    scratch_mb: int
+    processes: int = 1
+    """Processes at the same time, including the interpreter."""
+    scratch_mb: int = 64
     """Size of each file, and of all files in the scratch folder together, in MiB."""
-    frame_mb: int
+    frame_mb: int = 64
     """Size of one message (a call or a result) in either direction, in MiB."""
 
 

@@ -1,23 +1,25 @@
 """What the agent's code can call: `system` and `tools`.
 
-The source is sent into the sandbox together with `values.py`, which says what both may import. The prompt shows the
-signatures and docstrings of System, Network, Tools and Image; `api_text.py` reads them.
+The source is sent into the sandbox together with `values.py`, which says what both may import, and the tools of
+`built_in`. The prompt shows the signatures and docstrings of System, Network, Tools and Image; `api_text.py` reads them.
 """
 
 from collections.abc import Callable
 from typing import Any, cast
 
+from openmaia.agent.tools.built_in import stubs
 from openmaia.agent.tools.values import (
     ToolCaller,
     also_named,
+    hypotheses_of,
     image_of,
     is_prompt,
     listed,
     passed,
     received,
     shown,
-    texts_of,
     wire,
+    with_methods,
 )
 
 
@@ -40,10 +42,11 @@ class System:
         given = listed(images)
         prompts = [image for image in given if is_prompt(image)]
         tested = _of(hypothesis, given, is_prompt)
-        drawn = iter(Tools(self._call).text2image(prompts, tested) if prompts else ())
+        tools: Any = Tools(self._call)
+        drawn = iter(tools.text2image(prompts, tested) if prompts else ())
         wired = [wire(next(drawn) if is_prompt(image) else image) for image in given if image is not None]
         tested = _of(hypothesis, given, lambda image: image is not None)
-        unit = self._unit if tested is None else (*(self._unit or (None, None)), _tests(tested))
+        unit = self._unit if tested is None else (*(self._unit or (None, None)), hypotheses_of(tested))
         answers = iter(self._call("call_neuron", wired, *unit) if wired or not given else ())
         seen = [None if image is None else image_of(self._call, next(answers)) for image in given]
         return [image and image.activation for image in seen], seen
@@ -73,59 +76,12 @@ class Network:
         return self._call("responses", [wire(image) for image in listed(images)], layer)
 
 
+@with_methods(stubs())
 class Tools:
     """What experiments need."""
 
     def __init__(self, call: ToolCaller):
         self._call = call
-
-    def dataset_exemplars(self, system: System, kind: str = "top", as_lists: bool = False) -> Any:
-        """Returns images of the dataset with the unit's activations: a list of pairs (activation, image).
-
-        kind: "top" (highest activations), "bottom" (lowest), "random", or "ladder" (from the lowest to the highest).
-        as_lists=True returns two lists instead: (activations, images).
-
-        >>> for activation, image in tools.dataset_exemplars(system):
-        ...     tools.display(activation, image)
-        """
-        answers = self._call("dataset_exemplars", kind, *getattr(system, "_unit", ()))
-        images = [image_of(self._call, answer) for answer in answers]
-        activations = [image.activation for image in images]
-        return (activations, images) if as_lists else list(zip(activations, images, strict=True))
-
-    @also_named(prompt_list="prompts")
-    def text2image(self, prompts: list[Any], hypothesis: Any = None) -> list[Any]:
-        """Generates one image per prompt and returns the list of images. A repeated prompt gives another image each time."""
-        return [
-            image_of(self._call, answer) for answer in self._call("text2image", texts_of(prompts), *_named(hypothesis))
-        ]
-
-    @also_named(
-        base_images="images",
-        image_list="images",
-        editing_prompts="instructions",
-        editing_instructions_list="instructions",
-    )
-    def edit_images(self, images: list[Any], instructions: list[Any], hypothesis: Any = None) -> tuple[Any, ...]:
-        """Edits each image by its instruction, such as "replace the crane with a boat" or "remove the desk".
-
-        images: a list of images or of prompts, which are generated first. Returns two lists, (images, captions), in which
-        each original stands before its edit: original, edited, original, edited, …
-        """
-        wired = [image if is_prompt(image) else wire(image) for image in listed(images)]
-        answers = self._call("edit_images", wired, texts_of(instructions), *_named(hypothesis))
-        return [image_of(self._call, answer["image"]) for answer in answers], [answer["caption"] for answer in answers]
-
-    @also_named(image_list="images", image_title="titles", image_titles="titles")
-    def describe_images(self, images: list[Any], titles: Any = None) -> str:
-        """Asks another observer to describe each image. Returns text, one line per image, led by its title."""
-        titles = [f"image {n + 1}" for n in range(len(listed(images)))] if titles is None else titles
-        return self._call("describe_images", [wire(image) for image in listed(images)], texts_of(titles))
-
-    @also_named(image_list="images")
-    def summarize_images(self, images: list[Any]) -> str:
-        """Asks another observer what the images have in common. Returns text."""
-        return self._call("summarize_images", [wire(image) for image in listed(images)])
 
     def display(self, *items: Any) -> None:
         """Shows texts, numbers and images in the next message, in this order. Only so do you see images."""
@@ -162,10 +118,6 @@ def _user_tool(call: ToolCaller, name: str, doc: str) -> Callable[..., Any]:
     return tool
 
 
-def _named(hypothesis: Any) -> tuple[Any, ...]:
-    return () if hypothesis is None else (_tests(hypothesis),)
-
-
 def _of(hypothesis: Any, given: list[Any], is_meant: Callable[[Any], bool]) -> Any:
     """Returns the hypotheses of the images for which `is_meant` holds, if there is one for each image."""
     if not isinstance(hypothesis, (list, tuple)):
@@ -173,12 +125,6 @@ def _of(hypothesis: Any, given: list[Any], is_meant: Callable[[Any], bool]) -> A
     names = cast("list[Any]", hypothesis)
     is_each = len(names) == len(given)
     return [name for image, name in zip(given, names, strict=True) if is_meant(image)] if is_each else names
-
-
-def _tests(hypothesis: Any) -> Any:
-    if isinstance(hypothesis, (list, tuple)):
-        return [None if name is None else str(name) for name in cast("list[Any]", hypothesis)]
-    return str(hypothesis)
 
 
 def _flat(items: Any) -> list[Any]:

@@ -8,6 +8,7 @@ from itertools import groupby
 from typing import Any
 
 from openmaia.agent.tools import api, values
+from openmaia.core.tools import BUILT_IN
 from openmaia.core.units import Scope
 
 _WITHHELD = "Not available in this investigation: "
@@ -41,6 +42,7 @@ def api_text(
 @cache
 def _class(name: str, kind: type, without: tuple[str, ...]) -> str:
     methods = [(key, value) for key, value in vars(kind).items() if inspect.isfunction(value) and key[0] != "_"]
+    methods.sort(key=lambda each: each[0] not in BUILT_IN)
     named = [
         _function(f"{name}.{key}", value) for key, value in methods if key == value.__name__ and key not in without
     ]
@@ -56,7 +58,9 @@ def _function(name: str, function: Callable[..., Any]) -> str:
     shown = signature.replace(parameters=[p for p in kept if p.name != "self"])
     if shown.return_annotation is Any:
         shown = shown.replace(return_annotation=inspect.Signature.empty)
-    plain = re.sub(rf"\[(?:typing\.)?Any(?:, \.\.\.)?\]|typing\.|{re.escape(api.__name__)}\.", "", f"{name}{shown}")
+    plain = re.sub(r"\[(?:typing\.)?Any(?:, \.\.\.)?\]|typing\.", "", f"{name}{shown}")
+    # The one class of the API that a tool names; it is in another file, so that the annotation is a text.
+    plain = plain.replace(": 'System'", ": System").replace(f"{api.__name__}.", "")
     return _doc(plain, inspect.getdoc(function) or "")
 
 

@@ -3,10 +3,12 @@
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, get_args
+from functools import partial
+from typing import Any
 
 from openmaia.agent.context import InvestigationContext
-from openmaia.agent.tools.arguments import abbreviate, check_hypotheses, check_list, check_text, check_texts, check_view
+from openmaia.agent.tools import built_in
+from openmaia.agent.tools.arguments import abbreviate, check_hypotheses, check_list, check_view
 from openmaia.agent.tools.image_registry import ImageRegistry, RegisteredImage, describe_activation
 from openmaia.agent.tools.notes import write_note
 from openmaia.agent.tools.own_time import OwnTime
@@ -16,11 +18,8 @@ from openmaia.agent.tools.user_tools import call_user_tool
 from openmaia.core.errors import ToolError
 from openmaia.core.images import EncodedImage, Mask, PixelBox, compute_mask, seen_part
 from openmaia.core.messages import Chat, Part, user
-from openmaia.core.services import Edit, ExemplarKind, GeneratedImage, Generation, Probe
+from openmaia.core.services import GeneratedImage, Generation, Probe
 from openmaia.runs.records import PromptFault, PromptNote
-
-_ORIGINAL, _EDITED = "Original Image", "Editing Prompt: "
-"""Captions that `edit_images` returns. The published code of MAIA has the same, and experiments may search for them."""
 
 _MAX_ITEMS = 10_000
 """Texts and images in one call of `display`."""
@@ -55,14 +54,10 @@ class Toolbox:
         self._asked: Counter[str] = Counter()
         self._effect = ToolEffect()
         self._tools: dict[str, Callable[..., Any]] = {
+            **{name: partial(answer, self) for name, answer in built_in.answers().items()},
             "layers": self._layers,
             "call_neuron": self._call_neuron,
             "responses": self._responses,
-            "dataset_exemplars": self._dataset_exemplars,
-            "text2image": self._text2image,
-            "edit_images": self._edit_images,
-            "describe_images": self._describe_images,
-            "summarize_images": self._summarize_images,
             "display": self._display,
             "pixels": self._pixels,
             "user_tool": self._user_tool,
@@ -95,7 +90,7 @@ class Toolbox:
         self.images.restore(effect.entries)
         self._asked.update(effect.asked)
 
-    # -- the tools ---------------------------------------------------------------------------------------------------
+    # -- the tools that are no file of their own ---------------------------------------------------------------------
 
     def _layers(self) -> dict[str, int]:
         return dict(self.subjects.layers)
@@ -104,14 +99,14 @@ class Toolbox:
         self, images: Any, layer: Any = None, index: Any = None, hypothesis: Any = None
     ) -> list[dict[str, Any]]:
         unit = self.subjects.unit(layer, index)
-        given = self._checked(images)
+        given = self.check_images(images)
         named = check_hypotheses(hypothesis, len(given))
         originals = [self.images.resolve(image, "original") for image in given]
         tested = [name or self.images.hypothesis_of(image) for image, name in zip(given, named, strict=True)]
         responses = self.context.services.target.probe([Probe(unit=unit, image=image) for image in originals])
         exemplars = self.subjects.exemplars(unit)
         return [
-            self._register(
+            self.register(
                 image,
                 compute_mask(image.size, response.map, response.box, exemplars.threshold),
                 describe_activation(response.value, response.map, exemplars, response.raw),
@@ -123,7 +118,7 @@ class Toolbox:
 
     def _responses(self, images: Any, layer: Any) -> list[list[float]]:
         units = self.subjects.units(layer)
-        given = self._checked(images)
+        given = self.check_images(images)
         if (count := len(given) * len(units)) > _MAX_RESPONSES:
             raise ToolError(
                 f"responses: {len(given)} images and {len(units)} units are {count} activations; at most {_MAX_RESPONSES} are "
@@ -134,80 +129,11 @@ class Toolbox:
         values = [response.value for response in self.context.services.target.probe(probes)]
         return [values[start : start + len(units)] for start in range(0, len(values), len(units))]
 
-    def _dataset_exemplars(self, kind: Any, layer: Any = None, index: Any = None) -> list[dict[str, Any]]:
-        if kind not in get_args(ExemplarKind):
-            raise ToolError(
-                f"dataset_exemplars: kind={abbreviate(kind)}; expected one of {', '.join(get_args(ExemplarKind))}"
-            )
-        exemplars = self.subjects.exemplars(self.subjects.unit(layer, index))
-        if not exemplars.of_kind(kind) and exemplars.exemplars:
-            stored = ", ".join(dict.fromkeys(exemplar.kind for exemplar in exemplars.exemplars))
-            raise ToolError(
-                f"dataset_exemplars: no images of kind={kind!r} are stored for this unit; there are: {stored}"
-            )
-        return [
-            self._register(
-                exemplar.image,
-                compute_mask(exemplar.image.size, exemplar.map, exemplar.box, exemplars.threshold),
-                describe_activation(exemplar.activation, exemplar.map, exemplars),
-                seen=seen_part(exemplar.image.size, exemplar.box),
-            )
-            for exemplar in exemplars.of_kind(kind)
-        ]
-
-    def _text2image(self, prompts: Any, hypothesis: Any = None) -> list[dict[str, Any]]:
-        wanted = check_texts(self._limited(prompts), "text2image")
-        tested = check_hypotheses(hypothesis, len(wanted))
-        generated = self._generate(wanted)
-        task, is_whole = self.context.task, not self.context.options.without
-        for prompt in dict.fromkeys(wanted):
-            if task.has_example(prompt, is_whole=is_whole):
-                self._note(PromptNote(fault=PromptFault.COPIED, prompt=prompt))
-        return [self._register_generated(image, name) for image, name in zip(generated, tested, strict=True)]
-
-    def _edit_images(self, images: Any, instructions: Any, hypothesis: Any = None) -> list[dict[str, Any]]:
-        orders = check_texts(self._limited(instructions), "edit_images")
-        given = self._limited(images)
-        if len(given) != len(orders):
-            raise ToolError(f"edit_images: {len(given)} images but {len(orders)} instructions; give one for each")
-        tested = check_hypotheses(hypothesis, len(given))
-        self._checked([image for image in given if not isinstance(image, str)])
-        generated = iter(self._generate([check_text(image) for image in given if isinstance(image, str)]))
-        bases = [next(generated).image if isinstance(i, str) else self.images.resolve(i, "original") for i in given]
-        requests = [
-            Edit(image=base, instruction=order, seed=self._seed(f"{base.digest} {order}"))
-            for base, order in zip(bases, orders, strict=True)
-        ]
-        edited = self.context.services.editor.edit(requests)
-        answers: list[dict[str, Any]] = []
-        for image, base, order, result, name in zip(given, bases, orders, edited, tested, strict=True):
-            self._report_missing(result, order)
-            caption = image if isinstance(image, str) else _ORIGINAL
-            answers.append({"image": self._register(base), "caption": caption})
-            answers.append({"image": self._register_generated(result, name), "caption": _EDITED + order})
-        return answers
-
-    def _describe_images(self, images: Any, titles: Any) -> str:
-        given, named = self._checked(images), check_list(titles)
-        if len(given) != len(named):
-            raise ToolError(f"describe_images: {len(given)} images but {len(named)} titles; give one for each")
-        names = check_texts(named, "describe_images")
-        seen = [self.images.resolve(image, "masked") for image in given]
-        replies = self._ask_viewer([(self.context.task.describe, image) for image in seen])
-        return "\n".join(f"{name}: {reply}" for name, reply in zip(names, replies, strict=True))
-
-    def _summarize_images(self, images: Any) -> str:
-        given = self._checked(images)
-        if not given:
-            raise ToolError("summarize_images: an empty list; give at least one image")
-        seen = [self.images.resolve(image, "masked") for image in given]
-        return self._ask_viewer([(self.context.task.summarize, *seen)])[0]
-
     def _display(self, items: Any) -> None:
         given = check_list(items)
         if len(given) > _MAX_ITEMS:
             raise ToolError(f"display: {len(given)} items in one call; at most {_MAX_ITEMS} are taken")
-        self._checked([item for item in given if not isinstance(item, str)])
+        self.check_images([item for item in given if not isinstance(item, str)])
         images = [None if isinstance(item, str) else self.images.resolve(item, "masked") for item in given]
         described = iter(self._described([item for item in given if not isinstance(item, str)]))
         for item, image in zip(given, images, strict=True):
@@ -237,7 +163,7 @@ class Toolbox:
             else (self.context.task.describe, self.images.resolve(item, "masked"))
             for item in items
         ]
-        return self._ask_viewer(questions)
+        return self.ask_viewer(questions)
 
     def _is_masked(self, item: Any) -> bool:
         is_original = "png" in item or check_view(item.get("view")) == "original"
@@ -251,52 +177,57 @@ class Toolbox:
             return self.images.resolve(image, "original")
 
         tools, call = self.context.options.user_tools, (name, args, kwargs)
-        return call_user_tool(tools, call, self._checked, resolve, self._register, self.own_time.user_tool)
+        return call_user_tool(tools, call, self.check_images, resolve, self.register, self.own_time.user_tool)
 
     # -- parts of several tools --------------------------------------------------------------------------------------
 
-    def _generate(self, prompts: list[str]) -> list[GeneratedImage]:
+    def generate(self, prompts: list[str]) -> list[GeneratedImage]:
+        """Generates an image for each prompt, and notes what could not be drawn. Raises ToolError if that is withheld."""
         if prompts and "text2image" in self.context.options.without:
             raise ToolError("prompts cannot be drawn here; give images")
-        requests = [Generation(prompt=prompt, seed=self._seed(prompt)) for prompt in prompts]
+        requests = [Generation(prompt=prompt, seed=self.derive_seed(prompt)) for prompt in prompts]
         generated = self.context.services.generator.generate(requests) if requests else []
         for prompt, image in zip(prompts, generated, strict=True):
-            self._report_missing(image, prompt)
+            self.report_missing(image, prompt)
         return generated
 
-    def _report_missing(self, generated: GeneratedImage, prompt: str) -> None:
+    def report_missing(self, generated: GeneratedImage, prompt: str) -> None:
+        """Notes the words of a prompt that an image lacks."""
         if generated.missing_terms:
             missing = tuple(generated.missing_terms)
-            self._note(PromptNote(fault=PromptFault.NOT_DRAWN, prompt=prompt, words=missing))
+            self.note(PromptNote(fault=PromptFault.NOT_DRAWN, prompt=prompt, words=missing))
 
-    def _note(self, note: PromptNote) -> None:
+    def note(self, note: PromptNote) -> None:
+        """Records a fault of a prompt, and tells the agent."""
         self._effect.notes.append(note)
         self._effect.shown.append(write_note(note))
 
-    def _seed(self, prompt: str) -> int:
+    def derive_seed(self, prompt: str) -> int:
+        """Returns a seed for a text, another one each time."""
         nth = self._asked[prompt]
         self._asked[prompt] += 1
         self._effect.asked.append(prompt)
         return seed(self.context.run_seed, "explore", prompt, nth)
 
-    def _ask_viewer(self, questions: Sequence[tuple[Part, ...]]) -> list[str]:
+    def ask_viewer(self, questions: Sequence[tuple[Part, ...]]) -> list[str]:
         """Asks the viewer each question in a conversation of its own."""
         chats = [
             Chat(
                 conversation="",
                 messages=(user(*question),),
-                seed=self._seed(f"viewer {' '.join(p if isinstance(p, str) else p.digest for p in question)}"),
+                seed=self.derive_seed(f"viewer {' '.join(p if isinstance(p, str) else p.digest for p in question)}"),
                 max_tokens=self.context.options.reply_tokens,
             )
             for question in questions
         ]
         return [reply.text.strip() for reply in self.context.services.backbone.reply(chats)]
 
-    def _register_generated(self, generated: GeneratedImage, tested: str) -> dict[str, Any]:
+    def register_generated(self, generated: GeneratedImage, tested: str) -> dict[str, Any]:
+        """Registers an image, with the hypothesis that it tests."""
         # An image without some terms of its prompt does not test what the agent meant.
-        return self._register(generated.image, hypothesis="" if generated.missing_terms else tested)
+        return self.register(generated.image, hypothesis="" if generated.missing_terms else tested)
 
-    def _register(
+    def register(
         self,
         original: EncodedImage,
         mask: Mask | None = None,
@@ -309,9 +240,9 @@ class Toolbox:
         self._effect.entries.append(entry)
         return {"image": entry.id, "activation": entry.activation}
 
-    def _checked(self, images: Any) -> list[Any]:
+    def check_images(self, images: Any) -> list[Any]:
         """Checks the number of images and each of them. Nothing is decoded yet: a call that is refused costs little."""
-        given = self._limited(images)
+        given = self.check_count(images)
         pixels = sum(map(self.images.check, given))
         if pixels > _MAX_PIXELS:
             raise ToolError(
@@ -319,7 +250,8 @@ class Toolbox:
             )
         return given
 
-    def _limited(self, images: Any) -> list[Any]:
+    def check_count(self, images: Any) -> list[Any]:
+        """Returns the value if it is a list of no more items than one call takes."""
         given, limit = check_list(images), self.context.options.images_per_call
         if len(given) > limit:
             raise ToolError(f"{len(given)} images in one call; at most {limit} are taken")

@@ -1,20 +1,21 @@
 """Activations and images as the agent's code sees them, and how they travel to the tools and back.
 
 This file and `api.py` run in two places: their source is sent into the sandbox, whose process sees nothing else of this
-package, and a notebook imports them as they are. They import only the standard library (NumPy and Pillow where pixels
-are needed), and call tools through a `ToolCaller`.
+package but the tools of `built_in`, and a notebook imports them as they are. They import only the standard library (NumPy
+and Pillow where pixels are needed), and call tools through a `ToolCaller`.
 """
 
 import base64
 import binascii
 import functools
 import io
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, TypeVar, cast
 
 ToolCaller = Callable[..., Any]
 """(name, *arguments) -> the result of a tool."""
 FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
+ClassT = TypeVar("ClassT", bound=type)
 
 _BASE64 = ("iVBORw0KGgo", "/9j/", "data:image/")
 """How texts begin that hold a PNG or JPEG file in base64."""
@@ -79,6 +80,17 @@ def also_named(**names: str) -> Callable[[FunctionT], FunctionT]:
         return cast("FunctionT", renamed)
 
     return decorate
+
+
+def with_methods(methods: Mapping[str, Callable[..., Any]]) -> Callable[[ClassT], ClassT]:
+    """Returns a decorator that gives a class methods by their names."""
+
+    def extend(cls: ClassT) -> ClassT:
+        for name, method in methods.items():
+            setattr(cls, name, method)
+        return cls
+
+    return extend
 
 
 class View:
@@ -201,6 +213,18 @@ def texts_of(values: Any) -> list[Any]:
 def is_prompt(value: Any) -> bool:
     """Returns whether a value is a text that is not an image in base64."""
     return isinstance(value, str) and not value.startswith(_BASE64)
+
+
+def hypotheses_of(hypothesis: Any) -> Any:
+    """Converts a hypothesis, or one for each image, to the form in which it is sent to the tools."""
+    if isinstance(hypothesis, (list, tuple)):
+        return [None if name is None else str(name) for name in cast("list[Any]", hypothesis)]
+    return str(hypothesis)
+
+
+def hypothesis_argument(hypothesis: Any) -> tuple[Any, ...]:
+    """Returns the last arguments of a call that may name the hypothesis which it tests."""
+    return () if hypothesis is None else (hypotheses_of(hypothesis),)
 
 
 def wire(image: Any) -> dict[str, Any]:

@@ -57,7 +57,7 @@ class MatchedPair:
 
     @property
     def shared(self) -> tuple[str, ...]:
-        """Digests of the dataset images that contribute pixels to both images, such as the object in a collage."""
+        """Digests of the dataset images that contribute pixels to both images."""
         return tuple(sorted(set(self.having.image.sources) & set(self.without.image.sources)))
 
 
@@ -76,7 +76,7 @@ class Matcher:
         """Generates and scores a pair of images of the class `name` for each pair of prompts."""
         texts = [text for pair in prompts for text in (pair.with_context, pair.without)]
         seeds = [pair.seed for pair in prompts for _ in range(2)]
-        # Collages consist of images that agents have not seen.
+        # A generator that cuts up dataset images may only take those that agents have not seen.
         requests = [Generation(prompt=text, seed=seed, split="test") for text, seed in zip(texts, seeds, strict=True)]
         images = self.generator.generate(requests)
         activations = self.target.probe([Probe(unit=unit, image=made.image) for made in images])

@@ -1,5 +1,6 @@
-"""Generates a small data set in the folder layout of Spawrious. Parts of collages are images of the test split, which
-agents never see.
+"""Generates a small data set in the folder layout of Spawrious.
+
+Where a generator cuts up dataset images, they are of the test split, which agents never see.
 """
 
 import hashlib

@@ -1,8 +1,8 @@
 """Judges without an agent whether a unit is selective: does the class change its activation more than the place?
 
 This factorial probe knows the classes and places, which the agent has to find, so it is a reference and not a fair
-competitor. It generates its own images of every class in every place, none from Spawrious. Parts of collages are images
-of the explore split, as the agent's are.
+competitor. It generates its own images of every class in every place, none from Spawrious. Where a generator
+cuts up dataset images, they are of the explore split, as the agent's are.
 """
 
 from collections.abc import Sequence

@@ -40,6 +40,10 @@ class PoolSpec:
     another."""
     run: str = ""
     """The name of the run, for metrics."""
+    max_waiting: int = 4096
+    """Largest number of requests that are queued or being served. Further callers wait, first come, first served."""
+    max_waiting_bytes: int = 512 << 20
+    """Largest total size of the images in these requests."""
 
 
 @dataclass(frozen=True, slots=True)

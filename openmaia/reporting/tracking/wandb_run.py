@@ -24,6 +24,8 @@ STATE = "tracking/wandb.json"
 INSTALL = "python -m pip install 'wandb>=0.31,<0.32' 'wandb-workspaces>=0.4.13,<0.5'"
 _HIDDEN = ("paths", "tracking", "address", "base_url")
 """Config keys that are not sent to W&B: paths of files, and addresses, which may contain credentials."""
+_START_SECONDS = 60.0
+"""Seconds within which the W&B client has to start."""
 _ENVIRONMENT = threading.Lock()
 
 
@@ -79,7 +81,7 @@ class WandbRun:
                 save_code=False,
                 x_disable_stats=True,
                 x_disable_meta=True,  # it holds the command line
-                init_timeout=tracking.start_seconds,
+                init_timeout=_START_SECONDS,
                 finish_timeout=tracking.finish_seconds,
             ),
         )

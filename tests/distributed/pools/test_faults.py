@@ -241,7 +241,7 @@ def test_a_dead_owner_of_requests_harms_no_other_request(ray_cluster: None):
 
 def test_callers_beyond_the_bound_wait_and_are_answered(crowd: list[Any]):
     """Also through the death of a replica."""
-    with pool(SERVICE, settings(max_waiting=6)) as made:
+    with pool(SERVICE, settings(), max_waiting=6) as made:
         asked = [one.run.remote(made.address, 20, 5, 1000 * i) for i, one in enumerate(crowd)]
         most, outside, killed, done = 0, 0, False, []
         while len(done) < 3:

@@ -264,9 +264,7 @@ def test_mistral_tokenizer_keeps_the_prefix(tmp_path: Path):
     """A Pixtral by its config only, with the tokenizer that Mistral's package ships."""
     shutil.copy(Path(mistral_common.__file__).parent / "data" / "tekken_240911.json", tmp_path / "tekken.json")
     (tmp_path / "params.json").write_text(json.dumps(PIXTRAL))
-    config = configured(tmp_path, config_format="mistral", load_format="dummy")
-    config.tokenizer_mode = "mistral"
-    prompts = prompts_of(config)
+    prompts = prompts_of(configured(tmp_path, config_format="mistral", load_format="dummy", tokenizer_mode="mistral"))
     turns = [system("Be brief."), user("What is ", image(1), "this?"), assistant("A dog."), user("And ", image(2))]
     first, second = rendered(prompts, *turns[:2]), rendered(prompts, *turns)
     assert second[: len(first)] == first

@@ -34,7 +34,7 @@ class RequestTracker:
     ):
         self.queue = FairQueue()
         self.affinity = AffinityRouter()
-        self.admission = AdmissionControl(spec.config.max_waiting, spec.config.max_waiting_mb * 2**20)
+        self.admission = AdmissionControl(spec.max_waiting, spec.max_waiting_bytes)
         self.cache = GenerationCache(cache) if cache else None
         self._under_way: dict[str, QueuedRequest] = {}
         self._counts, self._spawn, self._on_queued = counts, spawn, on_queued

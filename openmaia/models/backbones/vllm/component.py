@@ -29,19 +29,12 @@ class VllmBackboneConfig(SampledConfig):
     """Memory of the KV cache on each GPU of a replica, in GiB. 0: what the weights leave of `memory_fraction`. A replica
     that shares its GPU needs a number above 0. Otherwise vLLM measures the memory of the GPU while it loads, and counts
     what other processes allocate as its own."""
-    quantization: str = ""
-    """A quantization method of vLLM. Empty: as the model says."""
     dtype: str = "auto"
     """Floating-point type of the weights."""
-    tokenizer_mode: str = "auto"
-    """vLLM's tokenizer mode, such as `mistral`."""
     eager: bool = machine(False)
     """Runs vLLM without CUDA graphs and compilation: it starts faster and answers more slowly."""
     arguments: dict[str, Any] = field(default_factory=dict[str, Any])
-    """Further arguments of vLLM's engine by name."""
-    parameters: float = 0.0
-    """Parameters of the model in billions, as its makers state them. 0: unknown. A run does not use the number: tests
-    use it to check that the shipped models fit the GPUs of the shipped files in `configs/machine`."""
+    """Further arguments of vLLM's engine by name, such as `{quantization: fp8}` or `{tokenizer_mode: mistral}`."""
 
 
 class Vllm(ServedModel):
@@ -80,7 +73,9 @@ class Vllm(ServedModel):
             key=f"{site.key}.model",
             given=config.model,
             pattern=MISTRAL if config.arguments.get("load_format") == "mistral" else VLLM,
-            itemsize=_QUANTIZED.get(config.quantization, 4 if config.dtype in ("float32", "float") else 2),
+            itemsize=_QUANTIZED.get(
+                str(config.arguments.get("quantization")), 4 if config.dtype in ("float32", "float") else 2
+            ),
             revision=config.arguments.get("revision"),
         )
 

@@ -36,9 +36,7 @@ CONFIG_KEYS = {
     "tensor_parallel_size": "backbone.tensor_parallel",
     "gpu_memory_utilization": "backbone.memory_fraction",
     "kv_cache_memory_bytes": "backbone.kv_cache_gb",
-    "quantization": "backbone.quantization",
     "dtype": "backbone.dtype",
-    "tokenizer_mode": "backbone.tokenizer_mode",
     "enforce_eager": "backbone.eager",
 }
 """The config key that sets an argument of vLLM."""
@@ -114,9 +112,7 @@ def _arguments(config: VllmBackboneConfig, gpu_share: float) -> dict[str, Any]:
             "audio": 0,
         },
         "tensor_parallel_size": config.tensor_parallel,
-        "quantization": config.quantization or None,
         "dtype": config.dtype,
-        "tokenizer_mode": config.tokenizer_mode,
         "enforce_eager": config.eager,
         "enable_prefix_caching": True,
         # By default, the prefix cache of models with sliding windows, such as Gemma 3, keeps only the ends of prompts.

@@ -1,0 +1,53 @@
+"""The tool `edit_images`."""
+
+from typing import Any
+
+from openmaia.agent.tools.arguments import check_hypotheses, check_text, check_texts
+from openmaia.agent.tools.toolbox import Toolbox
+from openmaia.agent.tools.values import also_named, hypothesis_argument, image_of, is_prompt, listed, texts_of, wire
+from openmaia.core.errors import ToolError
+from openmaia.core.services import Edit
+
+_ORIGINAL, _EDITED = "Original Image", "Editing Prompt: "
+"""The captions. The published code of MAIA has the same, and experiments may search for them."""
+
+
+@also_named(
+    base_images="images",
+    image_list="images",
+    editing_prompts="instructions",
+    editing_instructions_list="instructions",
+)
+def edit_images(self: Any, images: list[Any], instructions: list[Any], hypothesis: Any = None) -> tuple[Any, ...]:
+    """Edits each image by its instruction, such as "replace the crane with a boat" or "remove the desk".
+
+    images: a list of images or of prompts, which are generated first. Returns two lists, (images, captions), in which
+    each original stands before its edit: original, edited, original, edited, …
+    """
+    wired = [image if is_prompt(image) else wire(image) for image in listed(images)]
+    answers = self._call("edit_images", wired, texts_of(instructions), *hypothesis_argument(hypothesis))
+    return [image_of(self._call, answer["image"]) for answer in answers], [answer["caption"] for answer in answers]
+
+
+def answer(toolbox: Toolbox, images: Any, instructions: Any, hypothesis: Any = None) -> list[dict[str, Any]]:
+    """Returns original, edit, original, edit, …, with their captions."""
+    orders = check_texts(toolbox.check_count(instructions), "edit_images")
+    given = toolbox.check_count(images)
+    if len(given) != len(orders):
+        raise ToolError(f"edit_images: {len(given)} images but {len(orders)} instructions; give one for each")
+    tested = check_hypotheses(hypothesis, len(given))
+    toolbox.check_images([image for image in given if not isinstance(image, str)])
+    generated = iter(toolbox.generate([check_text(image) for image in given if isinstance(image, str)]))
+    bases = [next(generated).image if isinstance(i, str) else toolbox.images.resolve(i, "original") for i in given]
+    requests = [
+        Edit(image=base, instruction=order, seed=toolbox.derive_seed(f"{base.digest} {order}"))
+        for base, order in zip(bases, orders, strict=True)
+    ]
+    edited = toolbox.context.services.editor.edit(requests)
+    answers: list[dict[str, Any]] = []
+    for image, base, order, result, name in zip(given, bases, orders, edited, tested, strict=True):
+        toolbox.report_missing(result, order)
+        caption = image if isinstance(image, str) else _ORIGINAL
+        answers.append({"image": toolbox.register(base), "caption": caption})
+        answers.append({"image": toolbox.register_generated(result, name), "caption": _EDITED + order})
+    return answers

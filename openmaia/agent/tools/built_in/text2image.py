@@ -1,0 +1,29 @@
+"""The tool `text2image`."""
+
+from typing import Any
+
+from openmaia.agent.tools.arguments import check_hypotheses, check_texts
+from openmaia.agent.tools.toolbox import Toolbox
+from openmaia.agent.tools.values import also_named, hypothesis_argument, image_of, texts_of
+from openmaia.runs.records import PromptFault, PromptNote
+
+
+@also_named(prompt_list="prompts")
+def text2image(self: Any, prompts: list[Any], hypothesis: Any = None) -> list[Any]:
+    """Generates one image per prompt and returns the list of images. A repeated prompt gives another image each time."""
+    return [
+        image_of(self._call, answer)
+        for answer in self._call("text2image", texts_of(prompts), *hypothesis_argument(hypothesis))
+    ]
+
+
+def answer(toolbox: Toolbox, prompts: Any, hypothesis: Any = None) -> list[dict[str, Any]]:
+    """Notes which prompts are those of the example in the instructions."""
+    wanted = check_texts(toolbox.check_count(prompts), "text2image")
+    tested = check_hypotheses(hypothesis, len(wanted))
+    generated = toolbox.generate(wanted)
+    task, is_whole = toolbox.context.task, not toolbox.context.options.without
+    for prompt in dict.fromkeys(wanted):
+        if task.has_example(prompt, is_whole=is_whole):
+            toolbox.note(PromptNote(fault=PromptFault.COPIED, prompt=prompt))
+    return [toolbox.register_generated(image, name) for image, name in zip(generated, tested, strict=True)]
