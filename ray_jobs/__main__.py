@@ -28,15 +28,15 @@ def find_cluster_override(sources: list[str]) -> list[str]:
 
     Exits with code 2 if a config is invalid, or if its `paths.runs` or `paths.exemplars` is relative.
     """
+    from openmaia.checks.job import absolute
+    from openmaia.checks.stages import require
     from openmaia.config.loading import load_sweeps
     from openmaia.core.errors import UsageError
-    from openmaia.distributed.launchers.checking import check_absolute
 
     # A cluster of its own on the node of the driver would leave the other nodes of the job unused.
     try:
         configs = load_sweeps(sources)
-        for config in configs:
-            check_absolute(config)
+        require(each for config in configs for each in absolute(config))
     except UsageError as error:
         print(f"error: {error.message}", file=sys.stderr)
         raise SystemExit(2) from error

@@ -1,21 +1,18 @@
 """Builds the services, limits and settings of the investigations of a config."""
 
-from collections.abc import Callable, Sequence
 from typing import Any
 
 from openmaia.agent.context import InvestigationOptions
 from openmaia.agent.contrasts import Contrasts
 from openmaia.agent.metering import metered
 from openmaia.agent.sandbox import SandboxLimits
-from openmaia.agent.tools.api import Tools
+from openmaia.agent.tools.user_tools import import_tools
 from openmaia.assembly.backbones import backbone, backbone_name
 from openmaia.assembly.generators import editor, generator, vocabulary
 from openmaia.assembly.targets import target
 from openmaia.config.loading import to_dict
 from openmaia.config.schema import Config
 from openmaia.core.components import ALIASES, component, of_config
-from openmaia.core.errors import UsageError
-from openmaia.core.importing import import_object
 from openmaia.core.services import Backbone, Services, Target, UsageLedger
 from openmaia.exemplars.store import ExemplarStore
 
@@ -67,7 +64,7 @@ def options(config: Config) -> InvestigationOptions:
             output_bytes=output_bytes(config),
         ),
         allow_none=box.allow_none,
-        user_tools=user_tools(config.tools),
+        user_tools=import_tools(config.tools),
         evidence=vars(config.task.evidence) | ({} if of_config(config.backbone).experiments else NO_EVIDENCE),
         vocabulary=vocabulary(config),
         without=tuple(config.without),
@@ -93,17 +90,3 @@ def contrasts(config: Config) -> Contrasts | None:
         return None
     rules: Any = component("writer", next(iter(ALIASES["writer"])))
     return rules.contrasts()
-
-
-def user_tools(names: Sequence[str]) -> dict[str, Callable[..., Any]]:
-    """Imports the user's tools, each "package.module:function", by their names. Raises UsageError if one cannot be
-    imported or has the name of another tool."""
-    found: dict[str, Callable[..., Any]] = {}
-    for name in names:
-        tool, attribute = import_object(name, "tools"), name.partition(":")[2]
-        if not callable(tool):
-            raise UsageError(f"tools: {name!r} is no function; expected package.module:function")
-        if attribute in found or hasattr(Tools, attribute):
-            raise UsageError(f"tools: there is another tool named {attribute!r}; give {name!r} a name of its own")
-        found[attribute] = tool
-    return found

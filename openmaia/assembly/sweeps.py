@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 from openmaia import distributed
 from openmaia.assembly import ConfigAssembly
-from openmaia.assembly.validation import validate
 from openmaia.config.loading import differing_keys, to_dict
 from openmaia.config.schema import Config
 from openmaia.runs.run import SUMMARY, Run
@@ -21,34 +20,32 @@ if TYPE_CHECKING:
 def run_sweeps(configs: Sequence[Config], view: "Progress") -> "list[SweepOutcome]":
     """Runs the pending investigations of several configs together, and tests their descriptions. Returns outcomes in
     the order of the configs."""
-    _validate(configs)
+    _require(configs)
     distributed.prepare(configs[0].ray.address)
     from openmaia.distributed.sweep import run_sweeps
 
     return run_sweeps(configs, ConfigAssembly(), view)
 
 
-def _validate(configs: Sequence[Config]) -> None:
-    # A run that was planned for the same config is validated already. What takes long to be noticed is looked for
-    # unless all runs have finished.
-    pending: list[Config] = []
+def _require(configs: Sequence[Config]) -> None:
+    """Makes the checks of runs that have not finished. What a new run reads is not looked at if there is its plan."""
+    from openmaia.checks import named, stages
+
+    new, pending = list[Config](), list[Config]()
     for config in configs:
         run = Run.of(config)
         is_planned = run.files.exists("config.yaml") and run.files.exists("plan.json")
         if not is_planned or differing_keys(run.config(), to_dict(config)):
-            validate(config)
+            new.append(config)
             is_planned = False
         if not is_planned or next(run.iter_pending(), None) or not run.files.exists(SUMMARY):
             pending.append(config)
-    if pending:
-        from openmaia.checks import quick
-
-        quick.require(pending)
+    stages.require(stages.of_run(pending), (each for config in new for each in named.inputs(config)))
 
 
 def run_ablation(configs: Mapping[str, Config], view: "Progress") -> dict[str, Run]:
     """Investigates the same units with several sets of tools. Configs and runs are by the name of the set."""
-    _validate(list(configs.values()))
+    _require(list(configs.values()))
     distributed.prepare(next(iter(configs.values())).ray.address)
     from openmaia.distributed.ablation import run_ablation
 
@@ -58,7 +55,7 @@ def run_ablation(configs: Mapping[str, Config], view: "Progress") -> dict[str, R
 def run_bias(config: Config, view: "Progress") -> "SweepOutcome":
     """Runs all investigations of a config whose task is to find biases, and tests the claimed ones on pairs of
     generated images that match except for the context."""
-    _validate([config])
+    _require([config])
     distributed.prepare(config.ray.address)
     from openmaia.apps.bias.run import is_tested
     from openmaia.distributed.sweep import Testing, run_sweep

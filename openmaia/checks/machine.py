@@ -117,7 +117,7 @@ def libraries(answers: Mapping[str, Any]) -> list[Check]:
     if "torch" not in answers:
         if "error" in answers:
             return [missing(f"torch cannot be imported: {answers['error']}; make setup")]
-        return [note("torch was not imported in time: its GPUs are not known")]
+        return [note("torch was not imported in time: its GPUs are not known, and layers and units were not looked at")]
     torch = answers["torch"]
     results = [ok(f"GPU: {name}, {decimal(free)} of {decimal(total)} free") for name, total, free in answers["gpus"]]
     if (

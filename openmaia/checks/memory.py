@@ -1,7 +1,7 @@
 """Checks whether this machine has the GPUs and the memory that a config requests."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from rich.filesize import decimal
@@ -10,7 +10,7 @@ from openmaia.checks.weights import WeightReport
 from openmaia.config.schema import Config, pool_roles
 from openmaia.core.checks import Check, missing, note, ok
 from openmaia.core.components import GpuUse, of_config
-from openmaia.distributed.cluster.resources import NodeResources, of_pools, unplaced
+from openmaia.distributed.cluster.resources import NodeResources, of_pools, shortage
 
 WORKING = 2 * 2**30
 """Bytes that a process needs in addition to its weights, for CUDA, activations and graphs."""
@@ -30,49 +30,43 @@ def main_memory() -> int:
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
-def gpu_count(config: Config, gpus: int) -> list[Check]:
-    """Compares the GPUs that the pools of a config request with the number of this machine's GPUs.
+def room(config: Config, gpus: int) -> Iterator[Check]:
+    """Yields whether the pools fit on this machine with its number of GPUs, unless the run uses another cluster.
 
-    Returns:
-        The result of the comparison. It is an error if a pool requests more than one GPU per replica, but no whole
-        number. Otherwise the list is empty if no pool requests a GPU, or if the run uses an existing cluster.
+    Memory is not compared: how much of it Ray offers is not known before it starts.
     """
+    if config.ray.address != "local":
+        return
     requests = [request for request in of_pools([config]) if request.gpus]
-    if wrong := [f"pools.{r.name}.num_gpus={r.gpus:g}" for r in requests if r.gpus > 1 and r.gpus != int(r.gpus)]:
-        return [missing(f"{wrong[0]}: above 1 Ray gives whole GPUs only; give a whole number")]
-    if not requests or config.ray.address != "local":
-        return []
     listed = ", ".join(f"{request.name} {request.count} x {request.gpus:g}" for request in requests)
     text = f"the pools ask for {sum(r.count * r.gpus for r in requests):g} GPUs ({listed}), and this machine has {gpus}"
-    if not gpus:
-        return [note(f"{text}; run where there are GPUs, or set pools.*.num_gpus=0 with models that a CPU can run")]
-    if unplaced(requests, [NodeResources(gpus=gpus)]):
-        return [missing(f"{text}: they do not fit; give smaller pools.*.num_gpus or fewer pools.*.min_replicas")]
-    return [ok(text)]
+    cpus = config.ray.num_cpus or os.cpu_count() or 1
+    if requests and not gpus:
+        yield note(f"{text}; run where there are GPUs, or set pools.*.num_gpus=0 with models that a CPU can run")
+    elif reason := shortage([config], [NodeResources(gpus=gpus, cpus=cpus)]):
+        yield missing(f"this machine has {gpus} GPUs and {cpus} CPUs, and {reason}")
+    elif requests:
+        yield ok(text)
 
 
 def replica_memory(
     config: Config, reports: Sequence[WeightReport], kv_cache: float, gpus: Sequence[GpuInfo]
-) -> list[Check]:
+) -> Iterator[Check]:
     """Compares the memory that a replica of each pool needs with its share of a GPU, or with the main memory.
 
-    A pool serves one model. Its replicas are the processes that each hold a copy of it.
-
     Args:
-        config: The config of the run.
+        config: The config.
         reports: The weights that the pools load; pools whose weights are not known are left out.
         kv_cache: Bytes of the KV cache of one conversation; 0 if that is not known.
         gpus: The GPUs of this machine. If `ray.address` is another value than "local", the replicas may run elsewhere, and
             the needed memory is reported without a comparison.
     """
-    results: list[Check] = []
     for role in pool_roles(config):
         own = [report for report in reports if report.role == role]
         if own and all(report.loaded for report in own):
             parts = [count for report in own for count in report.loaded.values()]
             cache, is_offloaded = kv_cache if role == "backbone" else 0.0, any(report.is_offloaded for report in own)
-            results.append(_replica(config, role, parts, cache, gpus, is_offloaded=is_offloaded))
-    return results
+            yield _replica(config, role, parts, cache, gpus, is_offloaded=is_offloaded)
 
 
 def _replica(

@@ -2,7 +2,7 @@
 
 import re
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
@@ -17,9 +17,8 @@ _SECONDS = 3.0
 def components(config: Config, *, waits: bool = False) -> list[Check]:
     """Makes the checks of all components, such as whether their servers answer, accept the user's API key and serve the model.
 
-    Args:
-        config: The config.
-        waits: Whether a server that is slow or overloaded, or that does not list its models, is a note and not missing.
+    All servers are asked at once. `waits`: a server that is slow or overloaded, or that does not list its models, is a
+    note and not missing.
     """
     found: list[Callable[[], Check]] = []
     for component, settings, site in find_components(config):
@@ -28,22 +27,15 @@ def components(config: Config, *, waits: bool = False) -> list[Check]:
         return list(threads.map(lambda check: check(), found))
 
 
-def ray_cluster(address: str) -> list[Check]:
-    """Checks that a Ray cluster accepts connections.
-
-    Args:
-        address: The address of the cluster.
-
-    Returns:
-        A list with the result of the check. It is empty if nothing was checked, because the address is not a host with
-        a port, but for example "auto".
-    """
+def ray_cluster(address: str) -> Iterator[Check]:
+    """Yields whether a Ray cluster accepts connections, unless its address is no host with a port, such as "auto"."""
     named = re.fullmatch(r"(?:ray://)?\[?([^\]/]+?)\]?:(\d+)", address)
     if not named:
-        return []
+        return
     try:
         socket.create_connection((named[1], int(named[2])), timeout=_SECONDS).close()
     except OSError as error:
         reason = error.strerror or error
-        return [missing(f"ray.address={address} does not answer ({reason}); ray start --head, or another address")]
-    return [ok(f"ray.address={address} answers; the run compares its nodes with the pools before it loads weights")]
+        yield missing(f"ray.address={address} does not answer ({reason}); ray start --head, or another address")
+    else:
+        yield ok(f"ray.address={address} answers; the run compares its nodes with the pools before it loads weights")

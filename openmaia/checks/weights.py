@@ -6,7 +6,7 @@ The weights can be on this machine, have to be downloaded, be unavailable, or be
 import math
 import shutil
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,6 +18,8 @@ from huggingface_hub.file_download import repo_folder_name
 from rich.filesize import decimal
 from safetensors import SafetensorError, safe_open
 
+from openmaia.config.schema import Config
+from openmaia.config.sections import find_components
 from openmaia.core.checks import Check, missing, note, ok
 from openmaia.core.errors import UsageError
 from openmaia.core.paths import nearest_existing
@@ -48,6 +50,12 @@ class WeightReport:
     """Bytes that the run would download."""
     is_offloaded: bool = False
     """Whether only the largest part is on the GPU at a time."""
+
+
+def weight_sources(config: Config) -> Iterator[WeightSource]:
+    """Yields the weights that the config names by a folder or an id on the Hugging Face hub."""
+    for component, settings, site in find_components(config):
+        yield from component.weights(settings, site)
 
 
 def inspect(sources: Iterable[WeightSource]) -> list[WeightReport]:

@@ -1,8 +1,10 @@
 """The result of looking at one thing before a run starts."""
 
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Literal
 
+from openmaia.core.errors import UsageError
 from openmaia.core.secrets import redacted
 
 
@@ -32,3 +34,11 @@ def note(message: str) -> Check:
 def missing(message: str) -> Check:
     """The run would fail."""
     return Check("missing", message)
+
+
+def refusals(look: Callable[[], object]) -> Iterator[Check]:
+    """Calls a function, and yields what it refuses with a UsageError."""
+    try:
+        look()
+    except UsageError as error:
+        yield missing(error.message)

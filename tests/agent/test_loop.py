@@ -15,6 +15,7 @@ import pytest
 from openmaia.agent.evidence import experiments_that_measured, repetitions
 from openmaia.agent.hints import DISPLAY, EMPTY, OTHERWISE, REPEATED
 from openmaia.agent.tasks.task import load as load_task
+from openmaia.agent.tools.user_tools import import_tools
 from openmaia.assembly import investigations
 from openmaia.config.loading import load
 from openmaia.core.errors import ReplayDiverged, ServiceError, UsageError
@@ -592,7 +593,7 @@ def test_half_a_character_is_an_error_of_the_code_and_loses_nothing(run: Investi
 def test_two_tools_of_one_name_are_refused():
     for names in (["tests.helpers.networks:brightest"] * 2, ["os.path:join", "posixpath:join"]):
         with pytest.raises(UsageError, match="another tool named"):
-            investigations.user_tools(names)
+            import_tools(names)
 
 
 def test_withheld_tool_cannot_be_called(run: Investigate):

@@ -7,8 +7,10 @@ import numpy as np
 import pytest
 
 from openmaia.assembly import datasets, exemplars, targets
-from openmaia.assembly.validation import target_layers, validate_units
+from openmaia.checks.named import units
 from openmaia.config.loading import load, stored_values, to_dict
+from openmaia.config.sections import site
+from openmaia.core.components import target_class
 from openmaia.core.errors import UsageError
 from openmaia.core.images import EncodedImage
 from openmaia.core.services import LayerProbe, Probe
@@ -40,8 +42,8 @@ def test_own_target_is_measured(folder: Path):
     target = targets.target(config)
     assert target.probe([Probe(unit=UNIT, image=GREEN)])[0].value == 400
     assert target.respond([LayerProbe(layer="mean", image=GREEN)])[0].tolist() == [20, 400, 60]
-    assert dict(target_layers(config)[0]) == {"mean": 3}
-    validate_units(config)
+    assert dict(target_class(config.target).survey(config.target, site(config, "target"))[0]) == {"mean": 3}
+    assert not list(units(config))
 
 
 def test_own_kind_of_network_is_read_through_hooks(folder: Path):
@@ -49,8 +51,8 @@ def test_own_kind_of_network_is_read_through_hooks(folder: Path):
     config = load(
         ["name=x", "units=0=1", "target.name=b", "target.kind=mystudy:Brightness", "target.layers=['0']", *inputs]
     )
-    assert dict(target_layers(config)[0])["0"] == 3
-    validate_units(config)
+    assert dict(target_class(config.target).survey(config.target, site(config, "target"))[0])["0"] == 3
+    assert not list(units(config))
     unit = Unit(target="b", layer="0", index=1)
     assert targets.target(config).probe([Probe(unit=unit, image=GREEN)])[0].value == pytest.approx(200 / 255, abs=1e-4)
 

@@ -11,10 +11,12 @@ from typing import Any
 import pytest
 import yaml
 
+from openmaia.checks.job import of_ray, of_slurm
+from openmaia.checks.named import packages
+from openmaia.checks.stages import require
 from openmaia.config.loading import load, to_dict
 from openmaia.core.errors import UsageError
 from openmaia.distributed.launchers import kuberay, ray, slurm
-from openmaia.distributed.launchers.requirements import missing_packages
 from tests.conftest import REPOSITORY
 from tests.helpers.kuberay_schema import Document, mistakes
 
@@ -119,17 +121,17 @@ def test_a_job_too_small_for_its_pools_is_refused_by_name(name: str):
 def test_a_folder_that_cannot_be_written_is_refused(tmp_path: Path):
     (tmp_path / "file").write_text("")
     with pytest.raises(UsageError, match="cannot be written"):
-        slurm.prepare([load([*LEAST, *below(tmp_path / "file")])], LEAST, [])
+        require(of_slurm([load([*LEAST, *below(tmp_path / "file")])], LEAST))
 
 
 def test_submit_refuses_a_relative_folder():
     with pytest.raises(UsageError, match="paths.exemplars='exemplars' is relative"):
-        slurm.prepare([load([*LEAST, "paths.runs=/shared/runs"])], LEAST, [])
+        require(of_slurm([load([*LEAST, "paths.runs=/shared/runs"])], LEAST))
 
 
 def test_submit_names_a_missing_package():
     config = load([*LEAST, "backbone.kind=vllm", "backbone.model=m"])
-    messages = [result.message for result in missing_packages(config, ()) if result.state == "missing"]
+    messages = [result.message for result in packages(config, ())]
     assert any("backbone.kind=vllm needs the package vllm" in message for message in messages), messages
 
 
@@ -302,7 +304,7 @@ def test_a_config_outside_of_the_working_directory_is_refused(tmp_path: Path, mo
 
 def test_a_relative_folder_for_the_runs_is_refused():
     with pytest.raises(UsageError, match="paths.runs='runs' is relative"):
-        ray.prepare([load(LEAST)], LEAST, None)
+        require(of_ray([load(LEAST)], LEAST))
 
 
 @pytest.mark.slow

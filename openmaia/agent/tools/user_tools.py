@@ -1,4 +1,4 @@
-"""Calls tools of the user with arguments in the form in which the sandbox sends values."""
+"""Imports tools of the user, and calls them with arguments in the form in which the sandbox sends values."""
 
 import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -9,10 +9,29 @@ import numpy as np
 from PIL import Image
 
 from openmaia.agent.sandbox.frames import MAX_INT
+from openmaia.agent.tools.api import Tools
 from openmaia.agent.tools.arguments import MAX_TEXT, abbreviate, check_list, check_named
-from openmaia.core.errors import ToolError
+from openmaia.core.errors import ToolError, UsageError
 from openmaia.core.images import EncodedImage
+from openmaia.core.importing import import_object
 from openmaia.core.secrets import redacted
+
+
+def import_tools(names: Sequence[str]) -> dict[str, Callable[..., Any]]:
+    """Returns the functions that `package.module:function` names, by their own names.
+
+    Raises:
+        UsageError: One cannot be imported, is no function, or has the name of another tool.
+    """
+    found: dict[str, Callable[..., Any]] = {}
+    for name in names:
+        tool, attribute = import_object(name, "tools"), name.partition(":")[2]
+        if not callable(tool):
+            raise UsageError(f"tools: {name!r} is no function; expected package.module:function")
+        if attribute in found or hasattr(Tools, attribute):
+            raise UsageError(f"tools: there is another tool named {attribute!r}; give {name!r} a name of its own")
+        found[attribute] = tool
+    return found
 
 
 def call_user_tool(

@@ -32,13 +32,14 @@ def layers(config: ConfigSources) -> None:
 
     Example: openmaia layers configs/demo.yaml
     """
-    from openmaia.assembly.validation import target_layers
     from openmaia.config.loading import load
+    from openmaia.config.sections import site
     from openmaia.core.components import target_class
 
     settings = load(config)
-    found, left_out = target_layers(settings)
-    chosen = target_class(settings.target).layers(settings.target)
+    target = target_class(settings.target)
+    found, left_out = target.survey(settings.target, site(settings, "target"))
+    chosen = target.layers(settings.target)
     width = max((len(layer) for layer in found), default=0)
     for layer, units in found.items():
         print(f"{'*' if layer in chosen else ' '} {layer:<{width}}  {units:>6}")

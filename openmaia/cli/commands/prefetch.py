@@ -18,11 +18,12 @@ def prefetch(config: ConfigSources) -> None:
     """
     from openmaia import distributed
     from openmaia.checks.download import fetch
-    from openmaia.checks.sources import library_network, weight_sources
+    from openmaia.checks.weights import weight_sources
     from openmaia.config.loading import load
+    from openmaia.core.components import target_class
 
     settings = load(config)
-    wanted = list(weight_sources(settings)), library_network(settings)
+    wanted = list(weight_sources(settings)), target_class(settings.target).library_weights(settings.target)
     if not any(wanted):
         print("this config names no weights that could be downloaded")
         return

@@ -85,7 +85,7 @@ def investigate(
     from openmaia.agent.tasks.task import load as load_task
     from openmaia.assembly import targets
     from openmaia.assembly.single import prepare, select_unit
-    from openmaia.assembly.validation import validate
+    from openmaia.checks import named, stages
     from openmaia.cli.terminal.conversation import ConversationView
     from openmaia.cli.terminal.output import Terminal, say
     from openmaia.config.loading import given_keys, load, refuse_unused_by, to_dict
@@ -98,7 +98,7 @@ def investigate(
     if "units" in given_keys(config):
         print(f"not used: units=… (--unit {unit})")
     print_left_out(config)
-    validate(settings)
+    stages.require(named.files(settings), named.inputs(settings))
     say("loading the network")
     target = targets.target(settings)
     chosen = select_unit(unit, target.info(), load_task(settings.task.name).scope)
@@ -153,7 +153,7 @@ def exemplars(
 
     settings = load(config)
     from openmaia.assembly.sweeps import compute_exemplars
-    from openmaia.assembly.validation import validate
+    from openmaia.checks import named, stages
     from openmaia.cli.terminal.output import Terminal
     from openmaia.cli.terminal.runs import show_exemplars
     from openmaia.core.components import target_class
@@ -162,7 +162,7 @@ def exemplars(
     from openmaia.interop.synthetic import write
     from openmaia.reporting.browser.sheets import write_sheets
 
-    validate(settings)
+    stages.require(named.files(settings), named.inputs(settings))
     with Terminal() as terminal:
         terminal.say("starting Ray and loading the network")
         progress = partial(terminal.progress, "exemplars")

@@ -1,7 +1,7 @@
 """`openmaia submit`: a run as a job of a cluster."""
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -11,6 +11,7 @@ from openmaia.cli.commands.help import Command, Group
 
 if TYPE_CHECKING:
     from openmaia.config.schema import Config
+    from openmaia.core.checks import Check
 
 submit = typer.Typer(
     cls=Group,
@@ -36,11 +37,12 @@ def slurm(
     Example: openmaia submit slurm configs/demo.yaml paths.runs=/shared/runs paths.exemplars=/shared/exemplars
     --option=--partition=gpu
     """
+    from openmaia.checks import job as checks
     from openmaia.config.loading import load_sweeps
     from openmaia.distributed.launchers import slurm
 
     settings = load_sweeps(config)
-    _validate("slurm", config, settings)
+    _require("slurm", config, settings, checks.of_slurm(settings, config))
     job = slurm.prepare(settings, config, option or [])
     if dry_run:
         print(job)
@@ -71,7 +73,7 @@ def kuberay(
     from openmaia.distributed.launchers import kuberay
 
     settings = load(config)
-    _validate("kuberay", config, [settings])
+    _require("kuberay", config, [settings])
     job = kuberay.prepare(settings, image, namespace, by_pool=by_pool)
     if dry_run:
         print(job)
@@ -95,11 +97,12 @@ def ray(
     Example: openmaia submit ray configs/demo.yaml paths.runs=/shared/runs paths.exemplars=/shared/exemplars
     --address http://127.0.0.1:8265
     """
+    from openmaia.checks import job as checks
     from openmaia.config.loading import load_sweeps
     from openmaia.distributed.launchers import ray
 
     settings = load_sweeps(config)
-    _validate("ray", config, settings)
+    _require("ray", config, settings, checks.of_ray(settings, config))
     job = ray.prepare(settings, config, address)
     if dry_run:
         print(job)
@@ -108,17 +111,16 @@ def ray(
     _print_job(f"Ray job {number}", [*ray.follow(job, number), *_show_commands(settings)])
 
 
-def _validate(launcher: str, sources: Sequence[str], configs: "Sequence[Config]") -> None:
-    """Checks layers and units of configs, and the overrides among their sources, before the job is queued.
-
-    Files are not checked, because they may exist only on the nodes of the cluster.
-    """
-    from openmaia.assembly.validation import validate_units
+def _require(
+    launcher: str, sources: Sequence[str], configs: "Sequence[Config]", checks: "Iterable[Check]" = ()
+) -> None:
+    """Checks the overrides among the sources, layers and units, and what is given, before the job is queued."""
+    from openmaia.checks.named import units
+    from openmaia.checks.stages import require
     from openmaia.config.loading import refuse_unused_by
 
     refuse_unused_by(f"openmaia submit {launcher}", sources)
-    for each in configs:
-        validate_units(each)
+    require((each for config in configs for each in units(config)), checks)
 
 
 def _show_commands(configs: "Sequence[Config]") -> list[str]:

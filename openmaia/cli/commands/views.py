@@ -150,7 +150,7 @@ def doctor(
 
     Example: openmaia doctor configs/resnet152.yaml configs/models/gemma3-27b.yaml
     """
-    from openmaia.checks import examine
+    from openmaia.checks.doctor import examine
     from openmaia.cli.terminal.output import console
 
     results = examine(config or [])

@@ -63,7 +63,7 @@ def check_room(configs: Sequence[Config], say: Printer) -> None:
     patience = 0.0 if config.ray.address == "local" else config.ray.wait_seconds
     until = time.monotonic() + patience
     waiting = False
-    while reason := _short(configs, nodes := _nodes()):
+    while reason := resources.shortage(configs, nodes := _nodes()):
         if time.monotonic() >= until:
             waited = f" after {patience:g} s" if patience else ""
             raise UsageError(f"{_where(config)} has {_had(nodes)}{waited}, and {reason}")
@@ -82,35 +82,6 @@ def check_room(configs: Sequence[Config], say: Printer) -> None:
             f"{_had(nodes)}: the pools start with {start} replicas; of the {most} to which they may grow "
             f"(pools.….max_replicas), {most - sum(beyond)} find room"
         )
-
-
-def _short(configs: Sequence[Config], nodes: Sequence[resources.NodeResources]) -> str:
-    """Returns a message about the resources that are missing and how to solve it; empty if the nodes have enough."""
-    pools, investigations = resources.of_pools(configs), resources.of_investigations(configs[0])
-    exemplars = resources.of_exemplars(configs[0])
-    if reason := resources.too_wide(pools, nodes):
-        return reason
-    if missing := resources.unplaced(pools, nodes):
-        wanted = ", ".join(map(str, pools))
-        return (
-            f"no room for {_listed(missing)} (wanted: {wanted}); give smaller pools.….num_gpus or num_cpus, fewer "
-            "pools.….min_replicas, or more nodes"
-        )
-    if resources.unplaced([exemplars], nodes):
-        return f"no room for {exemplars}; give fewer ray.exemplar_workers"
-    one = resources.ResourceRequest(
-        name=investigations.name, count=1, cpus=investigations.cpus, memory=investigations.memory
-    )
-    if resources.unplaced([*pools, one], nodes):
-        return (
-            f"no room for a single one of the {investigations} beside the pools; give a smaller "
-            "ray.cpus_per_investigation, ray.memory_mb or pools.….num_cpus, or more nodes"
-        )
-    return ""
-
-
-def _listed(missing: dict[str, int]) -> str:
-    return ", ".join(f"{count} of the {name}'s replicas" for name, count in missing.items())
 
 
 def _where(config: Config) -> str:

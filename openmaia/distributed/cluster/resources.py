@@ -125,6 +125,32 @@ def too_wide(pools: Sequence[ResourceRequest], nodes: Sequence[NodeResources]) -
     return ""
 
 
+def shortage(configs: Sequence[Config], nodes: Sequence[NodeResources]) -> str:
+    """Returns what finds no room on nodes, and how to solve it; empty if nothing.
+
+    The initial replicas of all pools have to fit beside one investigation. The workers that compute exemplars have to fit
+    on their own, because they end before the pools start.
+    """
+    pools, investigations = of_pools(configs), of_investigations(configs[0])
+    exemplars = of_exemplars(configs[0])
+    if reason := too_wide(pools, nodes):
+        return reason
+    if missing := unplaced(pools, nodes):
+        listed = ", ".join(f"{count} of the {name}'s replicas" for name, count in missing.items())
+        return (
+            f"no room for {listed} (wanted: {', '.join(map(str, pools))}); give smaller pools.….num_gpus or num_cpus, fewer "
+            "pools.….min_replicas, or more nodes"
+        )
+    if unplaced([exemplars], nodes):
+        return f"no room for {exemplars}; give fewer ray.exemplar_workers"
+    if unplaced([*pools, replace(investigations, count=1)], nodes):
+        return (
+            f"no room for a single one of the {investigations} beside the pools; give a smaller "
+            "ray.cpus_per_investigation, ray.memory_mb or pools.….num_cpus, or more nodes"
+        )
+    return ""
+
+
 def _are_selected(labels: Mapping[str, str], selectors: Mapping[str, str]) -> bool:
     """Ray's label selectors are "v", "!v", "in(v,w)" or "!in(v,w)", by key."""
 

@@ -18,7 +18,7 @@ from openmaia.core.documents import parse_yaml_documents
 from openmaia.core.errors import UsageError
 from openmaia.core.secrets import MARK, is_clean
 from openmaia.distributed.cluster.resources import NodeResources, ResourceRequest, of_pools
-from openmaia.distributed.launchers import checking
+from openmaia.distributed.launchers import sizes
 from openmaia.runs.files import joined
 
 Document = dict[str, Any]
@@ -92,14 +92,14 @@ def prepare(config: Config, image: str | None, namespace: str, *, by_pool: bool)
             package is not installed from a clone of the repository.
     """
     # A ConfigMap holds the config, and the entry point names only its file, so that no value passes through a shell.
-    job: Document = parse_yaml_documents((checking.find_folder("kuberay") / "rayjob.yaml").read_bytes())[0]
+    job: Document = parse_yaml_documents((sizes.find_folder("kuberay") / "rayjob.yaml").read_bytes())[0]
     cluster: Document = job["spec"]["rayClusterSpec"]
     head: Document = cluster["headGroupSpec"]
     pools = [claim for claim in of_pools([config], largest=config.ray.autoscaling) if claim.gpus] if by_pool else []
     inside = _inside(config, pools)
     groups = _worker_groups(cluster["workerGroupSpecs"][0], inside, pools, by_pool=by_pool)
     cluster["workerGroupSpecs"] = groups
-    checking.check_room([inside], _nodes(groups), checking.describe_size(config.job))
+    sizes.require_room([inside], _nodes(groups), sizes.describe_size(config.job))
     name = _name(config.name)
     job["metadata"]["name"] = name
     job["spec"]["entrypoint"] = f"python -m ray_jobs run {_CONFIG}/config.yaml"
@@ -253,7 +253,7 @@ def _mount(pod: Document, name: str) -> None:
 
 def submit(job: KubeRayJob) -> str:
     """Applies a manifest with kubectl and returns the name of the RayJob. Raises UsageError if kubectl fails."""
-    checking.find_program("kubectl", "hands jobs to Kubernetes")
+    sizes.find_program("kubectl", "hands jobs to Kubernetes")
     command = ["kubectl", "apply", *_namespace(job), "--filename=-"]
     done = subprocess.run(command, input=str(job), capture_output=True, text=True)
     if done.returncode:

@@ -13,7 +13,6 @@ from openmaia.config.loading import is_file
 from openmaia.config.machine import RuntimeEnvConfig
 from openmaia.config.schema import Config
 from openmaia.core.errors import UsageError
-from openmaia.distributed.launchers import checking
 
 _EXCLUDES = ("/runs/", "/exemplars/*/", "*.sqsh", "*.sif")
 """Patterns of files that are not uploaded. Ray itself also excludes .git, .venv, caches and entries of .gitignore."""
@@ -53,12 +52,8 @@ def prepare(configs: Sequence[Config], sources: Sequence[str], address: str | No
             this machine.
 
     Raises:
-        UsageError: If `paths.runs` or `paths.exemplars` is relative, a config file is outside of the working directory,
-            or `job.runtime_env` is invalid.
+        UsageError: If a config file is outside of the working directory, or `job.runtime_env` is invalid.
     """
-    checking.check_command_line(sources)
-    for config in configs:
-        checking.check_absolute(config)
     folder = Path.cwd().resolve()
     words: list[str] = []
     for source in sources:

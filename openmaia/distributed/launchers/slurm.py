@@ -4,12 +4,12 @@ import os
 import shlex
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from openmaia.config.schema import Config
 from openmaia.core.errors import UsageError
-from openmaia.distributed.launchers import checking
+from openmaia.distributed.launchers import sizes
 
 PYTHON = "OPENMAIA_PYTHON"
 """Environment variable with the Python that the batch script uses."""
@@ -40,20 +40,11 @@ def prepare(configs: Sequence[Config], sources: Sequence[str], options: Sequence
         options: Further options of sbatch. They override those made from the config.
 
     Raises:
-        UsageError: If an option is invalid, the nodes are too small for the configs, `paths.runs` or `paths.exemplars`
-            is relative, files or packages are missing, or the package is not installed from a clone of the repository.
+        UsageError: If an option is invalid, or the package is not installed from a clone of the repository.
     """
     job = configs[0].job
     if wrong := [option for option in options if not option.startswith("-")]:
         raise UsageError(f"--option={wrong[0]!r}: expected an option of sbatch, such as --option=--partition=gpu")
-    checking.check_command_line(sources)
-    checking.check_room(configs, checking.list_nodes(job), checking.describe_size(job))
-    in_container = any(os.environ.get(name) for name in _CONTAINERS)
-    for config in configs:
-        checking.check_absolute(config)
-        checking.check_files(config)
-        if PYTHON not in os.environ and not in_container:
-            checking.check_packages(config)
     asked = [
         "--export=ALL",  # a site's own default may be NONE
         f"--job-name={configs[0].name}",
@@ -63,10 +54,19 @@ def prepare(configs: Sequence[Config], sources: Sequence[str], options: Sequence
         f"--time={_minutes(job.hours)}",
         *([f"--gpus-per-node={job.gpus}"] if job.gpus else []),
     ]
-    script = checking.find_folder("slurm") / "openmaia.sbatch"
+    script = sizes.find_folder("slurm") / "openmaia.sbatch"
     command = ["sbatch", "--parsable", *asked, *options, str(script), *sources]
-    python = os.environ.get(PYTHON) or ("python3" if in_container else sys.executable)
+    python = os.environ.get(PYTHON) or ("python3" if _in_container(os.environ) else sys.executable)
     return SlurmJob(command=command, python=python)
+
+
+def uses_this_python(environment: Mapping[str, str]) -> bool:
+    """Returns whether a job uses the Python of this process."""
+    return PYTHON not in environment and not _in_container(environment)
+
+
+def _in_container(environment: Mapping[str, str]) -> bool:
+    return any(environment.get(name) for name in _CONTAINERS)
 
 
 def _minutes(hours: float) -> int:
@@ -76,7 +76,7 @@ def _minutes(hours: float) -> int:
 
 def submit(job: SlurmJob) -> str:
     """Submits a job and returns its SLURM job id. Raises UsageError if sbatch is missing or fails."""
-    checking.find_program("sbatch", "hands jobs to SLURM")
+    sizes.find_program("sbatch", "hands jobs to SLURM")
     done = subprocess.run(job.command, env=os.environ | {PYTHON: job.python}, capture_output=True, text=True)
     if done.returncode:
         raise UsageError(f"sbatch did not take the job: {' '.join(done.stderr.split())}")

@@ -10,8 +10,7 @@ from safetensors.numpy import save_file
 
 from openmaia.checks.memory import GpuInfo, replica_memory
 from openmaia.checks.server import components
-from openmaia.checks.sources import weight_sources
-from openmaia.checks.weights import WeightReport, disk_space, inspect, inspect_network
+from openmaia.checks.weights import WeightReport, disk_space, inspect, inspect_network, weight_sources
 from openmaia.config.loading import load
 from openmaia.core.checks import ok
 from tests.helpers.standin_hub import COMMIT, Repository, hub

@@ -1,4 +1,4 @@
-"""What needs no weights is checked before Ray starts and models are loaded."""
+"""What a config names is looked at before Ray starts and models are loaded."""
 
 from pathlib import Path
 
@@ -6,9 +6,14 @@ import pytest
 import torch
 
 from openmaia.assembly import targets
-from openmaia.assembly.validation import target_outline, validate, validate_units
+from openmaia.checks import named
+from openmaia.checks.stages import require
 from openmaia.config.loading import load
+from openmaia.config.schema import Config
+from openmaia.config.sections import site
+from openmaia.core.components import target_class
 from openmaia.core.errors import UsageError
+from openmaia.core.units import TargetInfo
 from openmaia.models.targets.networks import load as load_network
 from openmaia.models.targets.networks.skeleton import build_skeleton
 from openmaia.models.targets.survey import layer_names, survey
@@ -19,9 +24,17 @@ SERVED = ["backbone.kind=openai", "backbone.model=m", "backbone.base_url=http://
 SCIENCE = ["demo", "bias", "closed-form", "synthetic", "resnet152", "clip_rn50", "dino_vits8", "spurious"]
 
 
+def look(config: Config) -> None:
+    require(named.files(config), named.inputs(config))
+
+
+def outline(config: Config) -> TargetInfo | None:
+    return target_class(config.target).outline(config.target, site(config, "target"))
+
+
 @pytest.mark.parametrize("name", SCIENCE)
 def test_shipped_config_is_valid(name: str):
-    validate(load([str(REPOSITORY / f"configs/{name}.yaml")]))
+    look(load([str(REPOSITORY / f"configs/{name}.yaml")]))
 
 
 @pytest.mark.parametrize(
@@ -46,7 +59,7 @@ def test_shipped_config_is_valid(name: str):
             ["target.weights=/nowhere.pt"],
             "target.weights=/nowhere.pt does not exist",
         ),
-        (["target.weights=/usr"], "target.weights='/usr' is a folder"),
+        (["target.weights=/usr"], "target.weights=/usr is no file; give the path of a file"),
         (
             ["target.weights=/etc/passwd"],
             "target.weights='/etc/passwd' is of an unknown format.*Expected a file of safetensors or torch.save",
@@ -64,7 +77,7 @@ def test_shipped_config_is_valid(name: str):
 )
 def test_wrong_value_is_named(given: list[str], said: str):
     with pytest.raises(UsageError, match=said):
-        validate(load([DEMO, *given]))
+        look(load([DEMO, *given]))
 
 
 def test_table_without_labels_of_the_method_is_refused(tmp_path: Path):
@@ -73,36 +86,36 @@ def test_table_without_labels_of_the_method_is_refused(tmp_path: Path):
     with pytest.raises(
         UsageError, match=r"holds no labels by guess of efficientnet_lite0.*: MILAN of efficientnet_lite0"
     ):
-        validate(load([DEMO, *given]))
+        look(load([DEMO, *given]))
 
 
 def test_synthetic_units_are_known_without_the_detector():
     own = ["target.mode=or", "target.labels=[cheese, lemon]"]
     with pytest.raises(UsageError, match="has units 0 to 0"):
-        validate_units(load([str(REPOSITORY / "configs/synthetic.yaml"), *own, "units=or=1"]))
+        require(named.units(load([str(REPOSITORY / "configs/synthetic.yaml"), *own, "units=or=1"])))
 
 
 def test_network_of_a_hub_is_not_known():
     config = load([DEMO, "target.network=hf:someone/some-model", "target.layers=[x]", "units=all"])
-    assert target_outline(config) is None
-    validate_units(config)
+    assert outline(config) is None
+    assert not list(named.units(config))
 
 
 @pytest.mark.parametrize(
     ("name", "layers"), [("resnet18", ("layer1", "layer4", "fc")), ("dino_vits8", ("blocks.1.mlp.fc1",))]
 )
 def test_skeleton_has_the_layers_of_the_network(name: str, layers: tuple[str, ...]):
-    whole, outline = load_network(name, "random"), build_skeleton(name)
-    assert outline is not None
-    assert next(outline.module.parameters()).device == torch.device("meta")
-    assert layer_names(outline) == layer_names(whole)
-    assert survey(outline, layers) == survey(whole, layers)
+    whole, bare = load_network(name, "random"), build_skeleton(name)
+    assert bare is not None
+    assert next(bare.module.parameters()).device == torch.device("meta")
+    assert layer_names(bare) == layer_names(whole)
+    assert survey(bare, layers) == survey(whole, layers)
 
 
 def test_survey_names_layers_and_what_is_none():
-    outline = build_skeleton("resnet18")
-    assert outline is not None
-    found = survey(outline)
+    bare = build_skeleton("resnet18")
+    assert bare is not None
+    found = survey(bare)
     assert list(found.units)[:2] == ["conv1", "bn1"]
     assert (found.units["layer4"], found.units["fc"], found.units["output"]) == (512, 1000, 1000)
     assert "called 2 times" in found.unusable["layer1.0.relu"]
@@ -110,5 +123,5 @@ def test_survey_names_layers_and_what_is_none():
 
 def test_units_of_the_closed_form_target_are_those_of_the_loaded_one():
     config = load([str(REPOSITORY / "configs/closed-form.yaml")])
-    outline = target_outline(config)
-    assert outline is not None and outline.layers == targets.target(config).info().layers
+    known = bare(config)
+    assert known is not None and known.layers == targets.target(config).info().layers

@@ -1,4 +1,4 @@
-"""What a run looks at before anything starts, and doctor likewise."""
+"""What a run and a job look at before anything starts."""
 
 import os
 import subprocess
@@ -8,11 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from openmaia.assembly.validation import validate
-from openmaia.checks import quick
+from openmaia.checks import named, stages
 from openmaia.config.loading import load
 from openmaia.core.errors import UsageError
-from openmaia.distributed.launchers.requirements import installed
 from tests.conftest import REPOSITORY
 from tests.helpers.http import answering
 
@@ -21,8 +19,7 @@ VENDOR = ["backbone.kind=openai", "backbone.model=m"]
 
 
 def problems(*sources: str) -> list[str]:
-    found = quick.quick_checks(load([CLOSED, *sources]), installed(), waits=True)
-    return [result.message for result in found if result.state == "missing"]
+    return [each.message for each in stages.of_run([load([CLOSED, *sources])]) if each.state == "missing"]
 
 
 def test_modules_of_the_current_folder_are_found_as_the_program_finds_them(
@@ -34,7 +31,7 @@ def test_modules_of_the_current_folder_are_found_as_the_program_finds_them(
     with answering(200, "application/json", b'{"data": []}') as address:
         sources = [*VENDOR, f"backbone.base_url={address}/v1", "tools=['my_quick_tools:look']"]
         assert not [each for each in problems(*sources) if "my_quick_tools" in each]
-        validate(load([CLOSED, *sources]))
+        assert not list(named.inputs(load([CLOSED, *sources])))
         [message] = [each for each in problems(*VENDOR, "tools=['my_other.tools:look']") if "my_other" in each]
     assert "needs the module my_other.tools" in message and "PYTHONPATH" in message
 
@@ -46,7 +43,7 @@ def test_run_without_a_key_ends_before_anything_starts(tmp_path: Path):
     done = subprocess.run(command, capture_output=True, text=True, env=environment, cwd=REPOSITORY, timeout=100)
     assert done.returncode == 2, done.stderr
     assert "OPENAI_API_KEY" in done.stderr and "ANTHROPIC_API_KEY" in done.stderr
-    assert done.stderr.startswith("error: 2 things are missing:") and "starting Ray" not in done.stdout
+    assert done.stderr.startswith("error: 2 problems:") and "starting Ray" not in done.stdout
     assert not (tmp_path / "runs").exists()
 
 
@@ -70,5 +67,12 @@ def test_servers_of_nodes_elsewhere_are_not_asked():
 def test_all_that_is_missing_is_one_error(tmp_path: Path):
     (tmp_path / "file").write_text("in the way")
     config = load([CLOSED, *VENDOR, "backbone.base_url=http://127.0.0.1:9/v1", f"paths.runs={tmp_path}/file/runs"])
-    with pytest.raises(UsageError, match=r"2 things are missing:\n.*cannot be written.*\n.*does not answer"):
-        quick.require([config])
+    with pytest.raises(UsageError, match=r"2 problems:\n.*cannot be written.*\n.*does not answer"):
+        stages.require(stages.of_run([config]))
+
+
+def test_later_stage_is_not_looked_at_if_an_earlier_one_lacks_something():
+    config = load([CLOSED, "units=nowhere=1", "tools=[no_such_package.things:tool]", *VENDOR])
+    with pytest.raises(UsageError, match="no_such_package") as raised:
+        stages.require(named.packages(config, named.installed()), named.inputs(config))
+    assert "nowhere" not in raised.value.message

@@ -1,0 +1,45 @@
+"""The checks of each command, in stages: what one looks at needs what the one before has found. `doctor` makes them all."""
+
+from collections.abc import Container, Iterable, Iterator, Sequence
+
+from openmaia.checks import named, server
+from openmaia.config.schema import Config
+from openmaia.core.checks import Check
+from openmaia.core.errors import UsageError
+
+_HERE = ("local", "auto")
+"""Values of `ray.address` with which models run on this machine. The nodes of other clusters may reach other servers."""
+
+
+def require(*stages: Iterable[Check]) -> None:
+    """Makes the checks of one stage after the other.
+
+    Raises:
+        UsageError: Something is missing. The message has all that the first such stage lacks.
+    """
+    for stage in stages:
+        if found := list(dict.fromkeys(each.message for each in stage if each.state == "missing")):
+            raise UsageError(found[0] if len(found) == 1 else "\n".join([f"{len(found)} problems:", *found]))
+
+
+def of_run(configs: Sequence[Config]) -> Iterator[Check]:
+    """Yields the checks of `of_machine` for runs, which wait for a server that is slow or overloaded."""
+    distributions = named.installed()
+    for config in configs:
+        yield from of_machine(config, distributions, waits=True)
+
+
+def of_machine(config: Config, distributions: Container[str], *, waits: bool = False) -> Iterator[Check]:
+    """Yields checks of packages, code and files, folders, disks and servers. They take about a second and load nothing.
+
+    Args:
+        config: The config.
+        distributions: The canonical names of the installed distributions.
+        waits: Whether to tolerate a server that is slow or overloaded, as a run does.
+    """
+    yield from named.packages(config, distributions)
+    yield from named.files(config)
+    if not waits or config.ray.address in _HERE:
+        yield from server.components(config, waits=waits)
+    if not waits:  # A run connects to Ray next, and says itself if nobody answers.
+        yield from server.ray_cluster(config.ray.address)
