@@ -19,7 +19,7 @@ def store_claims(run: Run, paths: Sequence[str], info: TargetInfo) -> tuple[list
 
     Args:
         run: The run.
-        paths: The sources of the claims: CSV tables, labels that `openmaia import-maia` imported, or other run
+        paths: The sources of the claims: CSV tables, labels that `openmaia import` imported, or other run
             directories, such as one with a person's investigations.
         info: The layers and classes of the run's target, the network under study.
 

@@ -68,11 +68,11 @@ def evaluate(
     ] = False,
     repeat: RepeatFlag = False,
 ) -> None:
-    """Tests the descriptions of finished runs in this process, and compares the runs if several are given.
+    """Tests the descriptions of runs, and compares runs.
 
-    Each unit is measured on images that are generated from its description, and on control images (the predictive
+    It works in this process. Each unit is measured on images that are generated from its description, and on control images (the predictive
     protocol). Overrides change the test, for example the number of images. A changed test needs a name (--as NAME). Its
-    results are stored in RUN/evaluations/NAME, which show, report, figures and evaluate accept as a run directory.
+    results are stored in RUN/evaluations/NAME, which all commands accept as a run directory.
     Continues what was stopped.
 
     Examples:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 submit = typer.Typer(
     cls=Group,
-    help="Submits a run as a job of SLURM, of KubeRay, or of a running Ray cluster.\n\n"
+    help="Submits a run to SLURM, to Kubernetes, or to a Ray cluster.\n\n"
     "Example: openmaia submit slurm configs/demo.yaml paths.runs=/shared/runs paths.exemplars=/shared/exemplars --dry-run",
     no_args_is_help=True,
 )

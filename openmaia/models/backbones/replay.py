@@ -51,7 +51,7 @@ class ReplayBackbone(Component):
 
         Args:
             recording: A record (.parquet) or a history.json, whose replies every investigation repeats; or a folder
-                with LAYER/UNIT/history.json at any depth, such as `openmaia export-maia` and the published MAIA code
+                with LAYER/UNIT/history.json at any depth, such as `openmaia export maia` and the published MAIA code
                 write. Each unit then repeats its own replies.
 
         Raises:

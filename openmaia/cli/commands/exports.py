@@ -1,0 +1,197 @@
+"""`openmaia export`: runs as files of other programs."""
+
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from openmaia.cli.commands.common import RunPath, RunPaths, print_damage, stoppable
+from openmaia.cli.commands.help import Command, Group
+from openmaia.core.errors import UsageError
+from openmaia.core.paths import user_path
+
+if TYPE_CHECKING:
+    from openmaia.evaluation.trials import Trial
+    from openmaia.interop.histories import TestedImage
+
+export = typer.Typer(
+    cls=Group,
+    no_args_is_help=True,
+    help="Writes runs for other programs: MAIA, Perfetto, W&B, papers.\n\nExample: openmaia export maia runs/demo --to published",
+)
+
+
+@export.command(cls=Command)
+@stoppable()
+def maia(
+    folder: Annotated[
+        str,
+        typer.Argument(
+            metavar="RUN_OR_EXEMPLARS", help="A run directory, or exemplars of OpenMAIA, such as exemplars."
+        ),
+    ],
+    to: Annotated[str, typer.Option(help="The folder that is written to.")],
+) -> None:
+    """Writes a run, or exemplars, in the layout of the published MAIA code.
+
+    Exemplars become TARGET/DATASET/LAYER folders. A run becomes AGENT/TARGET/LAYER/UNIT folders with history.json,
+    experiment.html, description.txt and the results of its evaluation.
+
+    Example: openmaia export maia runs/demo --to published
+    """
+    from openmaia.cli.terminal.output import Terminal
+    from openmaia.interop.export import export
+    from openmaia.runs.files import Files
+    from openmaia.runs.run import Run
+
+    if "://" in to:
+        raise UsageError(f"{to} is a URL; give a folder of this machine")
+    is_run = Files(folder).read("config.yaml") is not None
+    with Terminal() as terminal:
+        if is_run:
+            lines = _export_run(folder, user_path(to), terminal.progress)
+        else:
+            lines = export(folder, to, terminal.progress)
+    print("\n".join(lines))
+    if is_run:
+        print_damage(Run.open(folder))
+
+
+@export.command(cls=Command)
+@stoppable()
+def trace(
+    path: RunPath,
+    to: Annotated[str, typer.Option(help="The file that is written. Default: RUN/trace.json.")] = "",
+) -> None:
+    """Writes the timeline of a run's investigations as JSON.
+
+    https://ui.perfetto.dev and chrome://tracing show the file.
+
+    Example: openmaia export trace runs/demo --to demo.json
+    """
+    from openmaia.reporting.trace import write_trace
+    from openmaia.runs.files import Files
+    from openmaia.runs.run import Run
+
+    run = Run.open(path)
+    folder, _, name = to.rpartition("/")
+    files = Files(folder or ("/" if to.startswith("/") else ".")) if to else run.files
+    with files.writing(name or "trace.json") as stream:
+        count = write_trace(run, stream)
+    print(f"trace of {count} investigations: {files.path(name or 'trace.json')}")
+    print_damage(run)
+
+
+@export.command(cls=Command)
+@stoppable()
+def figures(
+    runs: RunPaths, to: Annotated[str, typer.Option(help="The folder that the files are written to.")] = "figures"
+) -> None:
+    """Draws figures and tables of the MAIA papers with our results.
+
+    The published results stand beside. Each figure and table is written as PNG, SVG, CSV and LaTeX.
+
+    Example: openmaia export figures runs/demo --to figures
+    """
+    from openmaia.evaluation.analysis.comparison import compare_runs
+    from openmaia.reporting.browser.report import named
+    from openmaia.reporting.figures.differences import difference_table
+    from openmaia.reporting.figures.papers.measured import measured
+    from openmaia.reporting.figures.papers.paper_figures import paper_figures
+    from openmaia.reporting.figures.truths import truth_tables
+    from openmaia.runs.claimed import with_claim_runs
+    from openmaia.runs.files import Files
+    from openmaia.runs.run import Run
+
+    folder = Files(to)
+    folder.create()
+    opened = list(named(with_claim_runs(map(Run.open, runs))))
+    measurements = [measured(run, name) for run, name in opened]
+    drawn = paper_figures(measurements)
+    documents = [document for figure in drawn for document in figure.documents()]
+    if len(opened) > 1:
+        table = difference_table(compare_runs(opened, min(one.resamples for one in measurements)))
+        documents += [("differences.csv", table.csv()), ("differences.tex", table.latex())]
+    for name, table in truth_tables(opened).items():
+        documents += [(f"{name}.csv", table.csv()), (f"{name}.tex", table.latex())]
+    for name, data in documents:
+        folder.write(name, data)
+    print(f"{len(drawn)} figures and tables, each as PNG, SVG, CSV and LaTeX: {Path(folder.path(''))}")
+    for run, _ in opened:
+        print_damage(run)
+
+
+@export.command(cls=Command)
+@stoppable()
+def dashboard(path: RunPath) -> None:
+    """Writes the W&B workspace of a run as JSON, and saves it in W&B.
+
+    The file is in the run directory. It is saved in W&B if you are logged in there.
+
+    Example: openmaia export dashboard runs/demo
+    """
+    from openmaia.reporting.tracking.workspace import write_workspace
+    from openmaia.runs.run import Run
+
+    run = Run.open(path)
+    written = write_workspace(run)
+    print(f"workspace: {written.file}")
+    print_damage(run)
+    if written.url:
+        print(f"saved to W&B: {written.url}")
+    else:
+        print("not saved to W&B: no account; log in (wandb login, or WANDB_API_KEY) and run this again")
+
+
+def _export_run(path: str, to: Path, progress: Callable[[str, int, int], None]) -> list[str]:
+    """Writes all investigations of a run that ended with an answer. Returns messages about the result.
+
+    Raises:
+        UsageError: No investigation ended with an answer, or the folder for one exists already or cannot be written.
+    """
+    from openmaia.evaluation.storage import StoredTrials
+    from openmaia.interop import histories
+    from openmaia.runs.records import Stop
+    from openmaia.runs.run import InvestigationId, Run
+
+    run = Run.open(path)
+    done, evaluated = sorted(run.done()), run.evaluated()
+    trials = StoredTrials(run, evaluated)
+    ends: Counter[Stop] = Counter()
+    for number, record in enumerate(run.records(done), start=1):
+        investigation = InvestigationId(unit=record.unit, replicate=record.replicate)
+        ends[record.stop] += 1
+        if record.stop is Stop.ANSWER:
+            # The published layout has one folder per unit.
+            agent = record.backbone + (f"-{investigation.replicate}" if investigation.replicate else "")
+            place = histories.locate_folder(to, agent, record.unit)
+            trial = trials.readable(investigation, images=True) if investigation in evaluated else None
+            try:
+                histories.write(place, record, trial and (_tested(trial, "positive"), _tested(trial, "neutral")))
+            except FileExistsError as error:
+                raise UsageError(f"{place} exists already; give another folder, or remove it") from error
+            except OSError as error:
+                raise UsageError(f"{place} cannot be written: {error.strerror or error}") from error
+        progress("investigations", number, len(done))
+    written = ends.pop(Stop.ANSWER, 0)
+    if not written:
+        raise UsageError(f"{path} holds no investigation that ended with an answer")
+    left_out = "".join(f"; {count} left out that ended with {stop}" for stop, count in sorted(ends.items()))
+    return [f"{written} investigations{left_out} -> {to}"]
+
+
+def _tested(trial: "Trial", role: str) -> "list[TestedImage]":
+    from openmaia.core.images import EncodedImage
+    from openmaia.interop.histories import TestedImage
+
+    return [
+        TestedImage(
+            prompt=stimulus.prompt,
+            activation=stimulus.activation,
+            image=EncodedImage(data=stimulus.data) if stimulus.data else None,
+        )
+        for stimulus in trial.stimuli
+        if stimulus.role == role
+    ]
