@@ -30,7 +30,7 @@ app = typer.Typer(
 
 
 def print_version(asked: bool) -> None:
-    """Prints the version and ends the command, if `asked` is True."""
+    """Prints the version and ends the command, if asked."""
     if asked:
         from importlib.metadata import version
 

@@ -111,7 +111,7 @@ def evaluate(
 
 
 def split(given: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Divides arguments of `openmaia evaluate` into run directories, and into YAML files and key=value overrides.
+    """Divides arguments into run directories, and into YAML files and key=value overrides.
 
     Raises:
         UsageError: There is no run directory.
@@ -132,7 +132,6 @@ def _settings(run: "Run", overlays: Sequence[str], name: str) -> "tuple[Run, Con
 
     Args:
         run: The run whose descriptions are tested.
-        overlays: YAML files and key=value overrides that change the config of the run.
         name: The name of a further evaluation (--as). Empty for the evaluation in the run directory itself.
 
     Raises:
@@ -209,7 +208,7 @@ def _score(
 def _claimed(
     run: "Run", settings: "Config", paths: Sequence[str], services: "EvaluationServices"
 ) -> "list[tuple[Run, Config]]":
-    """Stores the claims of other methods. Returns their run directories, each with the config of the test."""
+    """Stores claims. Returns the run directory of each method with the config of the test."""
     from openmaia.assembly.claims import store_claims
 
     stored, sentence = store_claims(run, paths, services.target.info())

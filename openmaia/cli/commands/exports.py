@@ -146,7 +146,7 @@ def dashboard(path: RunPath) -> None:
 
 
 def _export_run(path: str, to: Path, progress: Callable[[str, int, int], None]) -> list[str]:
-    """Writes all investigations of a run that ended with an answer. Returns messages about the result.
+    """Writes all investigations of a run that ended with an answer. Returns lines for the user.
 
     Raises:
         UsageError: No investigation ended with an answer, or the folder for one exists already or cannot be written.

@@ -109,10 +109,7 @@ def ray(
 
 
 def _validate(launcher: str, sources: Sequence[str], configs: "Sequence[Config]") -> None:
-    """Checks layers and units of configs, and the overrides among their sources, before the job is queued.
-
-    Files are not checked, because they may exist only on the nodes of the cluster.
-    """
+    """Checks layers, units and overrides. Files are not checked: they may exist only on the nodes of the cluster."""
     from openmaia.assembly.validation import validate_units
     from openmaia.config.loading import refuse_unused_by
 
@@ -128,5 +125,4 @@ def _show_commands(configs: "Sequence[Config]") -> list[str]:
 
 
 def _print_job(name: str, commands: list[str]) -> None:
-    """Prints what was submitted, and the commands that show its progress."""
     print(f"submitted: {name}", *(f"  {command}" for command in commands), sep="\n")
