@@ -2,7 +2,7 @@
 
 import sys
 
-_TAKES_CONFIG = ("run", "exemplars", "bias", "spurious")
+_TAKES_CONFIG = ("run", "exemplars", "study bias", "study spurious")
 """Commands that take a config and use the cluster."""
 
 _TAKES_RUNS = ("evaluate", "report")
@@ -13,13 +13,14 @@ def main(arguments: list[str]) -> None:
     """Runs a command of openmaia with its arguments. Exits with code 2 if the command is not meant for jobs."""
     from openmaia.cli import main as cli
 
-    command, *given = arguments or [""]
+    words = 2 if arguments[:1] == ["study"] else 1
+    command, given = " ".join(arguments[:words]), arguments[words:]
     if command not in (*_TAKES_CONFIG, *_TAKES_RUNS):
         known = ", ".join((*_TAKES_CONFIG, *_TAKES_RUNS))
         print(f"error: python -m ray_jobs {command!r}: expected one of {known}", file=sys.stderr)
         raise SystemExit(2)
     where = find_cluster_override(given) if command in _TAKES_CONFIG and given and "--help" not in given else []
-    sys.argv = ["openmaia", command, *given, *where]
+    sys.argv = ["openmaia", *arguments, *where]
     cli.main()
 
 

@@ -18,7 +18,7 @@ def store_claims(run: Run, paths: Sequence[str], info: TargetInfo) -> tuple[list
     """Stores the claims of other methods about the units that a run has described.
 
     Args:
-        paths: CSV tables, labels that `openmaia import-maia` imported, or other run directories, such as one with a
+        paths: CSV tables, labels that `openmaia import` imported, or other run directories, such as one with a
             person's investigations.
 
     Returns:

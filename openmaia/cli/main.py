@@ -1,21 +1,22 @@
-"""The entry point of the command line. It registers all commands."""
+"""The entry point of the command line. It registers all verbs."""
 
+from collections.abc import Callable
 from typing import Annotated
 
 import typer
 
 from openmaia.cli.commands.common import fail, stoppable
-from openmaia.cli.commands.discovery import config, layers
+from openmaia.cli.commands.config import config
+from openmaia.cli.commands.doctor import doctor
 from openmaia.cli.commands.evaluate import evaluate
+from openmaia.cli.commands.exports import export
 from openmaia.cli.commands.help import Command, Group
-from openmaia.cli.commands.interchange import export_maia, import_maia
+from openmaia.cli.commands.imports import import_files
 from openmaia.cli.commands.pools import pools
-from openmaia.cli.commands.prefetch import prefetch
+from openmaia.cli.commands.results import report, show, view
 from openmaia.cli.commands.run import exemplars, investigate, run
-from openmaia.cli.commands.studies import ablate, bias, spurious
+from openmaia.cli.commands.studies import study
 from openmaia.cli.commands.submit import submit
-from openmaia.cli.commands.view import view
-from openmaia.cli.commands.views import dashboard, doctor, figures, report, show, trace
 from openmaia.cli.lost_node import end_without_ray
 from openmaia.cli.signals import end_on_signals
 from openmaia.core.errors import OpenMaiaError, UsageError
@@ -29,7 +30,7 @@ app = typer.Typer(
 
 
 def print_version(asked: bool) -> None:
-    """Prints the version and ends the command, if `asked` is True."""
+    """Prints the version and ends the command, if asked."""
     if asked:
         from importlib.metadata import version
 
@@ -37,30 +38,27 @@ def print_version(asked: bool) -> None:
         raise typer.Exit
 
 
-for command in (
-    run,
-    investigate,
-    exemplars,
-    config,
-    layers,
-    evaluate,
-    ablate,
-    bias,
-    spurious,
-    show,
-    report,
-    view,
-    trace,
-    figures,
-    dashboard,
-    doctor,
-    prefetch,
-):
-    app.command(command.__name__, cls=Command)(stoppable()(command))
-app.command("import-maia", cls=Command)(stoppable()(import_maia))
-app.command("export-maia", cls=Command)(stoppable()(export_maia))
-app.add_typer(submit, name="submit")
-app.add_typer(pools, name="pools")
+_VERBS: dict[str, dict[str, Callable[..., None] | typer.Typer]] = {
+    "Investigate units": {
+        "run": run,
+        "investigate": investigate,
+        "exemplars": exemplars,
+        "evaluate": evaluate,
+        "study": study,
+    },
+    "Look at results": {"show": show, "view": view, "report": report},
+    "Prepare": {"config": config, "doctor": doctor},
+    "Exchange files": {"import": import_files, "export": export},
+    "Use clusters": {"submit": submit, "pools": pools},
+}
+"""All verbs by the heading of --help. Typer puts groups behind commands, so a heading of groups alone comes last."""
+
+for heading, verbs in _VERBS.items():
+    for name, verb in verbs.items():
+        if isinstance(verb, typer.Typer):
+            app.add_typer(verb, name=name, rich_help_panel=heading)
+        else:
+            app.command(name, cls=Command, rich_help_panel=heading)(stoppable()(verb))
 
 
 @app.callback()

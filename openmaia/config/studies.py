@@ -55,7 +55,7 @@ class EvaluateConfig:
 @dataclass
 class BiasConfig:
     """`bias`: tests agents' claims that a context, such as snow, biases a classifier's score of a class
-    (`openmaia bias`)."""
+    (`openmaia study bias`)."""
 
     pairs: int = 40
     """Number of matched pairs of images, with and without the context, for each claimed context."""
@@ -72,7 +72,7 @@ class BiasConfig:
 
 @dataclass
 class SpuriousConfig:
-    """`spurious`: removes the units of a classifier that follow spurious features (`openmaia spurious`).
+    """`spurious`: removes the units of a classifier that follow spurious features (`openmaia study spurious`).
 
     The defaults are those of the MAIA paper for the O2O-Easy variant of the dataset Spawrious.
     """

@@ -178,9 +178,9 @@ USES: tuple[KeyUse, ...] = (
 _COMMANDS = {
     "openmaia run": ("bias.", "spurious."),
     "openmaia.sweep": ("bias.", "spurious.", "job."),
-    "openmaia bias": ("spurious.",),
-    "openmaia spurious": ("bias.",),
-    "openmaia ablate": ("bias.", "spurious."),
+    "openmaia study bias": ("spurious.",),
+    "openmaia study spurious": ("bias.",),
+    "openmaia study ablate": ("bias.", "spurious."),
     "openmaia evaluate": ("ray.", "job.", "retries", "sandbox.", "tracking."),
     **dict.fromkeys(
         ("openmaia investigate", "openmaia.investigate", "openmaia.open"),
@@ -202,7 +202,7 @@ _SWEEPS = "openmaia run and openmaia.sweep"
 # What uses the keys in _COMMANDS. The first beginning that fits counts.
 _USERS = {
     **dict.fromkeys(("ray.", "tracking.", "retries", "replicates", "pools.", "sandbox."), _SWEEPS),
-    **{"bias.": "openmaia bias", "spurious.": "openmaia spurious"},
+    **{"bias.": "openmaia study bias", "spurious.": "openmaia study spurious"},
     **{"job.head_": "openmaia submit kuberay", "job.runtime_env.": "openmaia submit ray"},
     "job.": "openmaia submit slurm and openmaia submit kuberay",
 }

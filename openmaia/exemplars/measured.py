@@ -42,7 +42,7 @@ def measure_imported(config: Config, compute: Callable[[Config], ExemplarStore])
     manifest = store.manifest() or {}
     if not manifest.get("imported"):
         raise UsageError(
-            f"{store.files.root} holds no imported exemplars; import some with openmaia import-maia, and name them by target.name "
+            f"{store.files.root} holds no imported exemplars; import some with openmaia import, and name them by target.name "
             "and exemplars.dataset. Exemplars that OpenMAIA computed are measured already"
         )
     measured = compute(replace(config, exemplars=replace(config.exemplars, dataset=f"{name}{_SUFFIX}")))

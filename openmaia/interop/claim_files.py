@@ -5,7 +5,7 @@
     layer4,122,a person,"bow ties, and knots of ties"
 
 A table may have a column `labels`, whose labels are separated by semicolons, in the place of `description` or beside
-it. Tables in the formats of other projects, which `openmaia import-maia` reads, are accepted too. The exception is the
+it. Tables in the formats of other projects, which `openmaia import` reads, are accepted too. The exception is the
 format of MILAN, which does not tell the method: its tables need the column `method`.
 """
 
@@ -42,7 +42,7 @@ def read_claim_file(path: str, info: TargetInfo) -> list[TabledClaim]:
     """Reads claims about units of a target.
 
     Args:
-        path: A table (.csv, .tsv) as at the top of this module, a labels.jsonl that `openmaia import-maia` wrote, or its
+        path: A table (.csv, .tsv) as at the top of this module, a labels.jsonl that `openmaia import` wrote, or its
             folder.
         info: The target.
 
@@ -77,7 +77,7 @@ def _table(file: Path, path: str) -> tuple[set[str], list[tuple[int, dict[str, s
     if {"layer", "unit"} <= columns and has_text and not columns.intersection(("method", "similarity")):
         raise UsageError(
             f"--claims {path} lacks the column method, which names the method of each description; add it to the table, "
-            "or import the table (openmaia import-maia --method NAME) and give the labels.jsonl that this writes"
+            "or import the table (openmaia import --method NAME) and give the labels.jsonl that this writes"
         )
     if missing := [name for name in _REQUIRED if name not in columns]:
         if "method" not in missing:

@@ -25,7 +25,7 @@ class LabelConfig(BackboneConfig):
 
     record: str = MISSING
     """A table (.csv) with the columns layer, unit, description and optionally method; another table that
-    `openmaia import-maia` reads; or the labels.jsonl that this command writes."""
+    `openmaia import` reads; or the labels.jsonl that this command writes."""
     model: str = MISSING
     """The name of the method that made the labels."""
 
@@ -90,7 +90,7 @@ def read_labels(path: str, target: str, option: str) -> list[Label]:
     """Reads the labels of units.
 
     Args:
-        path: A table in a format that `openmaia import-maia` reads, optionally with a column `method`; or the labels.jsonl
+        path: A table in a format that `openmaia import` reads, optionally with a column `method`; or the labels.jsonl
             that it writes, or the folder of that file.
         target: Name of the target of a table, which does not contain it. Ignored for a labels.jsonl.
         option: Name of the option with which the user gave the path, for messages.
@@ -105,7 +105,7 @@ def read_labels(path: str, target: str, option: str) -> list[Label]:
         if not (folder / labels.NAME).is_file():
             raise UsageError(
                 f"{option}={path}: there is no {folder / labels.NAME}; give a table (.csv), a {labels.NAME}, or the folder "
-                "that openmaia import-maia wrote it into"
+                "that openmaia import wrote it into"
             )
         return labels.read(Files(str(folder)))
     try:

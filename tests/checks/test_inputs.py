@@ -123,5 +123,5 @@ def test_survey_names_layers_and_what_is_none():
 
 def test_units_of_the_closed_form_target_are_those_of_the_loaded_one():
     config = load([str(REPOSITORY / "configs/closed-form.yaml")])
-    known = bare(config)
+    known = outline(config)
     assert known is not None and known.layers == targets.target(config).info().layers

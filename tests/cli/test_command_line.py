@@ -4,9 +4,13 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
+from typer.main import get_command
+from typer.testing import CliRunner
 
+from openmaia.cli.main import app
 from tests.conftest import REPOSITORY, small_sources
 from tests.helpers import sweeping
 from tests.helpers.commands import refused
@@ -147,9 +151,10 @@ def test_importing_stays_light(what: str, names: str):
     subprocess.run([sys.executable, "-c", LIGHT.format(what=what, names=names)], check=True, timeout=60)
 
 
-def test_help_names_every_command():
-    done = subprocess.run(
-        [sys.executable, "-m", "openmaia.cli", "--help"], capture_output=True, text=True, timeout=60, check=True
-    )
-    for command in ("run", "investigate", "evaluate", "report", "show", "doctor"):
-        assert f" {command} " in done.stdout
+def test_help_names_every_command_in_a_line_of_80_columns(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    text = CliRunner().invoke(app, ["--help"]).output
+    command: Any = get_command(app)
+    described = [line for line in text.partition("Investigate units")[2].splitlines() if line.startswith("│")]
+    assert sorted(line.split()[1] for line in described) == sorted(command.commands)
+    assert len(described) <= 20

@@ -52,7 +52,9 @@ def test_bash_receives_what_is_completed(folder: Path):
     assert done.stdout.split() == ["configs/demo.yaml"], done.stderr
 
 
-@pytest.mark.parametrize("command", [[], ["run"], ["show"], ["submit", "slurm"], ["pools", "up"]])
+@pytest.mark.parametrize(
+    "command", [[], ["run"], ["show"], ["doctor"], ["export"], ["submit", "slurm"], ["study", "ablate"]]
+)
 def test_help_names_no_type_of_a_flag_and_fits_80_columns(command: list[str], monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("COLUMNS", "80")
     text = CliRunner().invoke(app, [*command, "--help"]).output

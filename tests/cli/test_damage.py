@@ -206,14 +206,14 @@ def test_other_commands_go_on_without_a_damaged_record(run: Run, tmp_path: Path,
     root = run.files.root
     assert '"stop": "damaged"' in invoke("show", root, "--json").output
     assert invoke("show", root, "--agents").exit_code == 0
-    assert "trace of 2 investigations" in invoke("trace", root).output
-    assert invoke("figures", root, "--to", str(tmp_path / "figures")).exit_code == 0
-    assert "2 investigations" in invoke("export-maia", root, str(tmp_path / "published")).output
+    assert "trace of 2 investigations" in invoke("export", "trace", root).output
+    assert invoke("export", "figures", root, "--to", str(tmp_path / "figures")).exit_code == 0
+    assert "2 investigations" in invoke("export", "maia", root, "--to", str(tmp_path / "published")).output
 
 
 def test_figures_are_made_without_a_damaged_summary(run: Run, tmp_path: Path):
     with_summary({"labels": [1]})(path(run, "records"))
-    assert invoke("figures", run.files.root, "--to", str(tmp_path / "figures")).exit_code == 0
+    assert invoke("export", "figures", run.files.root, "--to", str(tmp_path / "figures")).exit_code == 0
 
 
 def test_set_aside_record_is_pending_again(run: Run):

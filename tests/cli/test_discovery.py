@@ -70,7 +70,7 @@ def test_config_of_several_sweeps_is_divided():
 
 
 def test_layers_are_listed_without_weights():
-    lines = output("layers", DEMO, "target.weights=/nowhere.pt").splitlines()
+    lines = output("config", DEMO, "target.weights=/nowhere.pt", "--layers").splitlines()
     rows = {line.split()[-2]: line for line in lines[:-1]}
     assert rows["_conv_head"].startswith("* ") and rows["_conv_head"].endswith(" 1280")
     assert rows["_bn1"].startswith("  ")
@@ -78,5 +78,5 @@ def test_layers_are_listed_without_weights():
 
 
 def test_layers_of_known_units_are_listed():
-    text = output("layers", str(REPOSITORY / "configs/synthetic.yaml"))
+    text = output("config", str(REPOSITORY / "configs/synthetic.yaml"), "--layers")
     assert [line.split() for line in text.splitlines()] == [["mono", "47"], ["or", "18"], ["and", "20"]]

@@ -13,8 +13,8 @@ from tests.conftest import REPOSITORY
 LEAST = ["name=x", "units=all", "target.name=t", "target.kind=closed_form"]
 
 
-def job(module: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "ray_jobs", module, *arguments]
+def job(verb: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "ray_jobs", *verb.split(), *arguments]
     return subprocess.run(command, capture_output=True, text=True, timeout=120, cwd=REPOSITORY)
 
 
@@ -26,7 +26,7 @@ def test_a_relative_folder_is_refused_because_the_jobs_own_is_temporary(module: 
     )
 
 
-@pytest.mark.parametrize("module", ["run", "exemplars"])
+@pytest.mark.parametrize("module", ["run", "exemplars", "study spurious"])
 def test_a_mistake_in_a_config_is_the_commands_own_message(module: str):
     done = job(module, *LEAST, "targett.name=x")
     assert done.returncode == 2 and "did you mean 'target.name'" in done.stderr and "Traceback" not in done.stderr
@@ -37,7 +37,7 @@ def test_a_run_that_is_not_there_is_the_commands_own_message():
     assert done.returncode == 2 and "/nowhere/runs/demo is not a run directory" in done.stderr
 
 
-@pytest.mark.parametrize("module", ["run", "exemplars", "evaluate"])
+@pytest.mark.parametrize("module", ["run", "exemplars", "evaluate", "study bias"])
 def test_help_is_that_of_the_command(module: str):
     done = job(module, "--help")
     assert done.returncode == 0 and f" {module} " in done.stdout.splitlines()[1]
@@ -60,6 +60,8 @@ def test_job_never_starts_a_ray_of_its_own(given: list[str], tmp_path: Path):
 
 
 def test_job_with_an_unknown_command_is_told_the_commands():
+    done = job("study ablate")
+    assert done.returncode == 2 and "'study ablate': expected one of" in done.stderr
     done = job("fly")
     assert done.returncode == 2 and "expected one of run, exemplars" in done.stderr
 

@@ -79,4 +79,4 @@ def test_reference_has_every_key(site: dict[Path, Page]) -> None:
 
 def test_reference_has_every_command(site: dict[Path, Page]) -> None:
     (page,) = (page for path, page in site.items() if path.match("reference/cli.html"))
-    assert {"run", "investigate", "submit-slurm", "pools-up", "export-maia"} <= page.anchors
+    assert {"run", "investigate", "submit-slurm", "pools-up", "import", "export-maia", "study-bias"} <= page.anchors

@@ -8,7 +8,8 @@ import pytest
 
 from openmaia.assembly.claims import store_claims
 from openmaia.cli.commands.evaluate import evaluate
-from openmaia.cli.commands.views import figures, report, show
+from openmaia.cli.commands.exports import figures
+from openmaia.cli.commands.results import report, show
 from openmaia.config.loading import load
 from openmaia.core.errors import UsageError
 from openmaia.core.units import TargetInfo, Unit

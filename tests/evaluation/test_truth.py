@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from openmaia.cli.commands.views import figures, report, show
+from openmaia.cli.commands.exports import figures
+from openmaia.cli.commands.results import report, show
 from openmaia.config.loading import load
 from openmaia.core.components import target_class
 from openmaia.core.units import OUTPUT, TargetInfo, Unit

@@ -23,7 +23,7 @@ CONFIG = load(["name=x", "units=all", "target.name=net"])
 
 
 def exported(run: Path, to: Path) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "openmaia.cli.main", "export-maia", str(run), str(to)]
+    command = [sys.executable, "-m", "openmaia.cli.main", "export", "maia", str(run), "--to", str(to)]
     return subprocess.run(command, capture_output=True, text=True, timeout=120, cwd=REPOSITORY)
 
 

@@ -355,25 +355,25 @@ def openmaia(*arguments: str) -> subprocess.CompletedProcess[str]:
 def test_commands_report_their_results(tmp_path: Path):
     layer(tmp_path / "in" / "net" / "imagenet" / "layer4", thresholds=None)
     (tmp_path / "in" / "bad.csv").write_text("a,b\n")
-    done = openmaia("import-maia", str(tmp_path / "in"), "--to", str(tmp_path / "a"))
+    done = openmaia("import", str(tmp_path / "in"), "--to", str(tmp_path / "a"))
     assert done.returncode == 0, done.stderr
     lines = [line for line in done.stdout.splitlines() if not line.startswith("⠋")]
     assert [line for line in lines if line.endswith(":")] == ["imported:", "derived:", "refused:"]
     assert "  bad.csv: has no known format (by its header)" in lines
-    done = openmaia("export-maia", str(tmp_path / "a"), str(tmp_path / "b"))
+    done = openmaia("export", "maia", str(tmp_path / "a"), "--to", str(tmp_path / "b"))
     assert done.returncode == 0, done.stderr
     assert "net/layer4: 3 units, 3 each" in done.stdout
 
 
 def test_import_of_nothing_is_a_usage_error(tmp_path: Path):
     (tmp_path / "bad.csv").write_text("a,b\n")
-    done = openmaia("import-maia", str(tmp_path), "--to", str(tmp_path / "a"))
+    done = openmaia("import", str(tmp_path), "--to", str(tmp_path / "a"))
     assert done.returncode == 2
     assert "bad.csv: has no known format" in done.stdout
     assert done.stderr == f"error: nothing below {tmp_path} could be imported\n"
 
 
-@pytest.mark.parametrize("command", [["import-maia", "nowhere"], ["export-maia", "nowhere", "there"]])
+@pytest.mark.parametrize("command", [["import", "nowhere"], ["export", "maia", "nowhere", "--to", "there"]])
 def test_missing_folder_is_a_usage_error(command: list[str]):
     done = openmaia(*command)
     assert done.returncode == 2

@@ -92,7 +92,7 @@ def test_imported_labels_and_histories_are_evaluated_and_reported(tmp_path: Path
     for index, colour in enumerate(("red", "green", "blue")):
         said = json.dumps(history(f"[DESCRIPTION]: {colour} things\n[LABEL 1]: {colour}"))
         result(tmp_path / "results" / "gemma" / "resnet152" / "mono" / str(index), history_json=said)
-    done = run("import-maia", str(tmp_path / "results"), "--to", str(tmp_path / "in"), "--target", "closed_form")
+    done = run("import", str(tmp_path / "results"), "--to", str(tmp_path / "in"), "--target", "closed_form")
     assert done.returncode == 0, done.stderr
     found: dict[str, Run] = {}
     for method, record in (("gemma", tmp_path / "in"), ("Guessing", table)):
@@ -115,7 +115,7 @@ def test_imported_labels_and_histories_are_evaluated_and_reported(tmp_path: Path
     assert run("report", *folders).returncode == 0
     shown = [json.loads(line) for line in run("show", "--json", folders[0]).stdout.splitlines()]
     assert "red" in json.dumps(shown)
-    assert run("figures", *folders, "--to", str(tmp_path / "figures")).returncode == 0
+    assert run("export", "figures", *folders, "--to", str(tmp_path / "figures")).returncode == 0
     tables = {path.name: path.read_text() for path in (tmp_path / "figures").glob("*.csv")}
     for name in ("figure-2a.csv", "table-a3.csv"):
         assert "gemma" in tables[name] and "Guessing" in tables[name]

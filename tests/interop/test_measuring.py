@@ -92,7 +92,7 @@ def test_pass_over_pictures_measures_what_is_not_published(computed: ExemplarSto
 
 def test_only_imported_exemplars_of_the_target_are_measured(computed: ExemplarStore, imported: Path, folder: Path):
     root = str(Path(computed.files.root).parent.parent)
-    with pytest.raises(UsageError, match=r"holds no imported exemplars; import some with openmaia import-maia"):
+    with pytest.raises(UsageError, match=r"holds no imported exemplars; import some with openmaia import"):
         measure_imported(settings(Path(root), folder), compute)
     with pytest.raises(UsageError, match=r"holds exemplars of 0, and target\.layers reads 2; name the same layers"):
         measure_imported(settings(imported, folder, "target.layers=[2]"), lambda config: exemplars.make(config, ["2"]))

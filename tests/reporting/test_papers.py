@@ -195,7 +195,7 @@ def test_several_runs_are_compared_on_the_page(tmp_path: Path):
 
 
 def test_command_writes_every_figure_in_four_forms(resnet: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
-    from openmaia.cli.commands.views import figures as command
+    from openmaia.cli.commands.exports import figures as command
 
     command([resnet.files.root], str(tmp_path / "to"))
     written = {path.name for path in (tmp_path / "to").iterdir()}

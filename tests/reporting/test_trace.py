@@ -41,7 +41,7 @@ def run(ray_cluster: None, tmp_path_factory: pytest.TempPathFactory) -> Run:
 def events(run: Run) -> list[dict[str, Any]]:
     """What the command writes."""
     out = f"{run.files.root}/timeline.json"
-    command = [sys.executable, "-m", "openmaia.cli", "trace", run.files.root, "--out", out]
+    command = [sys.executable, "-m", "openmaia.cli", "export", "trace", run.files.root, "--to", out]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
     assert done.stdout == f"trace of 4 investigations: {out}\n"
@@ -139,6 +139,6 @@ def test_experiment_that_asks_the_backbone_has_one_wait():
 
 def test_run_without_records_has_an_empty_trace(tmp_path: Path):
     made = Run.create(load(["name=x", "units=all", "target.name=net", f"paths.runs={tmp_path}"]))
-    command = [sys.executable, "-m", "openmaia.cli", "trace", made.files.root]
+    command = [sys.executable, "-m", "openmaia.cli", "export", "trace", made.files.root]
     assert subprocess.run(command, timeout=120).returncode == 0
     assert json.loads((tmp_path / "x/trace.json").read_text())["traceEvents"] == []

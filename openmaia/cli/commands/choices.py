@@ -12,16 +12,15 @@ if TYPE_CHECKING:
 
 
 def write_page(runs: Sequence[str], page: Path, truth: str = "") -> None:
-    """Writes an HTML page on which people choose between two labels for each unit (two-alternative forced choice).
+    """Writes an HTML page on which people choose between two labels for each unit.
 
     The answer key, which says where each label comes from, is written into the directory of the first run.
 
     Args:
-        runs: The directories of two runs whose labels are compared, or of one run whose labels are compared with those
-            of other units.
-        page: The file to write.
-        truth: A table of true labels, or an imported labels.jsonl. People compare the labels with the true ones. If it
-            is empty, they compare them with exemplars.
+        runs: Two runs whose labels are compared, or one whose labels are compared with those of other units.
+        page: Must not exist.
+        truth: A table of true labels, or an imported labels.jsonl, with which people compare the labels. If it is empty,
+            they compare them with the top exemplars.
 
     Raises:
         UsageError: The file exists or cannot be written, or the runs give nothing to choose between.
@@ -47,13 +46,11 @@ def write_page(runs: Sequence[str], page: Path, truth: str = "") -> None:
 
 
 def score_files(runs: Sequence[str], paths: Sequence[Path]) -> None:
-    """Reads people's choices between two labels for each unit, and prints how often each method was preferred.
-
-    The people chose on one HTML page that `write_page` wrote.
+    """Prints how often people preferred each method on a page of `write_page`.
 
     Args:
-        runs: Run directories. The first one holds the answer key of the page.
-        paths: The files with the choices, which the page saved, one per person.
+        runs: The first one holds the answer key of the page.
+        paths: The files that the page saved, one per person.
 
     Raises:
         UsageError: A file cannot be read, or the answers belong to different pages or to a page of another run.
@@ -76,10 +73,7 @@ def score_files(runs: Sequence[str], paths: Sequence[Path]) -> None:
 
 
 def ask_model(runs: Sequence[str], truth: str = "") -> None:
-    """Lets a language model choose between two labels for each unit, and prints how often each method was preferred.
-
-    These are the choices that `write_page` gives to people, and the arguments are the same. The model is the one that
-    writes the test prompts in the config of the first run.
+    """Lets the writer of the first run's config choose as people do on a page of `write_page`, and prints the result.
 
     Raises:
         UsageError: The config of the first run names no language model, or the model answers no question.
@@ -117,7 +111,7 @@ def _truths(runs: "Sequence[tuple[Run, str]]", path: str) -> dict[tuple[str, int
 
 
 def _opened(paths: Sequence[str]) -> "list[tuple[Run, str]]":
-    """Opens runs. Returns each with a name that no other of them has."""
+    """Returns each run with a name that no other of them has."""
     from openmaia.reporting.browser.report import named
     from openmaia.runs.run import Run
 

@@ -56,11 +56,7 @@ RepeatFlag = Annotated[
 
 @contextmanager
 def stoppable() -> Iterator[None]:
-    """Context manager for a block that the user may interrupt with Ctrl-C or SIGTERM.
-
-    After an interruption, it prints how to continue and ends the process with the exit code 3 (STOPPED). Work that was
-    completed before is kept.
-    """
+    """Context manager that answers an interruption with how to continue, and with the exit code STOPPED."""
     try:
         yield
     except KeyboardInterrupt:
@@ -68,13 +64,13 @@ def stoppable() -> Iterator[None]:
 
 
 def fail(message: str, code: int) -> NoReturn:
-    """Prints an error and ends the process with the exit code `code`."""
+    """Prints an error and ends the process with an exit code."""
     print(f"error: {printable(redacted(message), keep=chr(10))}", file=sys.stderr)
     raise SystemExit(code)
 
 
 def print_left_out(sources: Sequence[str]) -> None:
-    """Prints in one line which keys of config files the chosen components do not use."""
+    """Prints which keys of config files the chosen components do not use."""
     from openmaia.config.loading import find_left_out, sweep_sources
 
     found = {
@@ -85,12 +81,7 @@ def print_left_out(sources: Sequence[str]) -> None:
 
 
 def print_report(paths: Sequence[str], embedding: str = "") -> None:
-    """Writes the HTML report about these run directories into the first one, and prints the path of the report.
-
-    Args:
-        paths: The run directories.
-        embedding: The model that finds similar descriptions. If empty, they are found by their words.
-    """
+    """Writes the report about runs into the directory of the first one, and prints its path."""
     from openmaia.reporting.browser import write_report
     from openmaia.runs.run import Run
 
@@ -101,18 +92,14 @@ def print_report(paths: Sequence[str], embedding: str = "") -> None:
 
 
 def text_embedding(model: str) -> "TextEmbedding | None":
-    """Loads the text model that the option --embedding names. Returns None if `model` is empty."""
+    """Returns the text model that --embedding names. None if `model` is empty."""
     from openmaia.models.text_embedding import load_text_embedding
 
     return load_text_embedding(model) if model else None
 
 
 def print_failures(outcome: "SweepOutcome") -> bool:
-    """Prints the causes of failed investigations and the damaged files of a sweep.
-
-    Returns:
-        Whether an investigation failed, or a file is damaged.
-    """
+    """Prints the causes of failed investigations and the damaged files of a sweep. Returns whether there are any."""
     failures, root = outcome.failed, redacted(outcome.run.files.root)
     for line in failure_lines({str(each): cause for each, cause in failures.items()}):
         print(line, file=sys.stderr)
@@ -123,12 +110,12 @@ def print_failures(outcome: "SweepOutcome") -> bool:
 
 
 def failure_lines(causes: Mapping[str, str]) -> Iterator[str]:
-    """Yields the lines of a report on failed investigations: one for each cause, the most frequent cause first.
+    """Yields a line for each cause of failed investigations, the most frequent first.
 
     Only the first SHOWN_FAILURES causes have a line. If there are more, a last line gives the number of the others.
 
     Args:
-        causes: The cause of each failed investigation, by the name of its unit.
+        causes: By the names of the units.
     """
     units: defaultdict[str, list[str]] = defaultdict(list)
     for unit, cause in causes.items():
@@ -142,10 +129,10 @@ def failure_lines(causes: Mapping[str, str]) -> Iterator[str]:
 
 
 def print_damage(run: "Run") -> bool:
-    """Prints which files of a run cannot be read or do not belong to it, and the command that computes them again.
+    """Prints which files of a run are damaged or do not belong to it, and the command that computes them again.
 
     Returns:
-        Whether there are any such files.
+        Whether there are any.
     """
     from openmaia.evaluation.damage import DAMAGED, damaged_files
 
@@ -180,8 +167,7 @@ def repeat_damaged(run: "Run", *, records: bool) -> None:
     """Moves damaged files of a run out of the way, so that their results are computed again, and prints how many.
 
     Args:
-        run: The run.
-        records: Whether to move damaged records, too, so that their units are investigated again.
+        records: Whether damaged records are moved, too, so that their units are investigated again.
 
     Raises:
         UsageError: Another command works on the run.

@@ -23,12 +23,11 @@ def print_estimate(config: list[str], rates: str, gpus: str, units: str) -> None
     """Prints lower bounds of the duration and costs of a sweep, or that the times of a component are not known.
 
     Args:
-        config: YAML files and key=value overrides.
         rates: A run directory or a YAML file with service times. If it is empty, they come from the records of the config's
             own run, or from a built-in table.
-        gpus: Numbers of GPUs, separated by commas, each of which is divided among the pools. If it is empty, the config
-            sets the numbers of replicas.
-        units: Numbers of units, separated by commas. If it is empty, the pending investigations of the config count.
+        gpus: Numbers separated by commas; each is divided among the pools. If it is empty, the config sets the numbers of
+            replicas.
+        units: Numbers separated by commas. If it is empty, the pending investigations of the config count.
 
     Raises:
         UsageError: An argument is invalid, or a number cannot be known without loading the target.

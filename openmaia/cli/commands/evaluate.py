@@ -68,11 +68,11 @@ def evaluate(
     ] = False,
     repeat: RepeatFlag = False,
 ) -> None:
-    """Tests the descriptions of finished runs in this process, and compares the runs if several are given.
+    """Tests the descriptions of runs, and compares runs.
 
-    Each unit is measured on images that are generated from its description, and on control images (the predictive
+    It works in this process. Each unit is measured on images that are generated from its description, and on control images (the predictive
     protocol). Overrides change the test, for example the number of images. A changed test needs a name (--as NAME). Its
-    results are stored in RUN/evaluations/NAME, which show, report, figures and evaluate accept as a run directory.
+    results are stored in RUN/evaluations/NAME, which all commands accept as a run directory.
     Continues what was stopped.
 
     Examples:
@@ -111,7 +111,7 @@ def evaluate(
 
 
 def split(given: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Divides arguments of `openmaia evaluate` into run directories, and into YAML files and key=value overrides.
+    """Divides arguments into run directories, and into YAML files and key=value overrides.
 
     Raises:
         UsageError: There is no run directory.
@@ -132,7 +132,6 @@ def _settings(run: "Run", overlays: Sequence[str], name: str) -> "tuple[Run, Con
 
     Args:
         run: The run whose descriptions are tested.
-        overlays: YAML files and key=value overrides that change the config of the run.
         name: The name of a further evaluation (--as). Empty for the evaluation in the run directory itself.
 
     Raises:
@@ -209,7 +208,7 @@ def _score(
 def _claimed(
     run: "Run", settings: "Config", paths: Sequence[str], services: "EvaluationServices"
 ) -> "list[tuple[Run, Config]]":
-    """Stores the claims of other methods. Returns their run directories, each with the config of the test."""
+    """Stores claims. Returns the run directory of each method with the config of the test."""
     from openmaia.assembly.claims import store_claims
 
     stored, sentence = store_claims(run, paths, services.target.info())

@@ -12,10 +12,7 @@ if TYPE_CHECKING:
 
 
 def check_network(run: "Run", settings: "Config") -> None:
-    """Raises UsageError if the target of a run is not a network, but consists of synthetic units or formulas.
-
-    Such units cannot be ablated, because units are ablated in the forward pass of a network.
-    """
+    """Raises UsageError if the target of a run is no network. Units are ablated in its forward pass."""
     from openmaia.core.components import target_class
 
     if not target_class(settings.target).is_network:
@@ -39,10 +36,7 @@ def check_layers(run: "Run", services: "EvaluationServices") -> None:
 
 
 def ablate(run: "Run", settings: "Config", services: "EvaluationServices") -> None:
-    """Ablates the units of a run, and stores and prints how this changes the target's class probabilities.
-
-    `openmaia.evaluation.faithfulness` defines the measures.
-    """
+    """Ablates the units of a run, and stores and prints how this changes the target's class probabilities."""
     from openmaia.cli.terminal.faithfulness import show_faithfulness
     from openmaia.cli.terminal.output import Terminal
     from openmaia.evaluation.faithfulness import measure_faithfulness, write_faithfulness

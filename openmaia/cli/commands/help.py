@@ -1,8 +1,9 @@
-"""Command classes whose --help reads well in a terminal of 80 columns.
+"""Command classes whose --help reads well in a terminal of 80 columns, and that name the nearest command.
 
 Typer 0.29 prints `<bool>` beside every flag, and keeps the line breaks of a docstring after its first paragraph.
 """
 
+from difflib import get_close_matches
 from inspect import cleandoc
 from typing import Any
 
@@ -26,7 +27,20 @@ class Command(_Readable, TyperCommand):
 
 
 class Group(_Readable, TyperGroup):
-    """A group of commands."""
+    """A group of commands. For an unknown one it also suggests commands of the groups inside."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Finds the command that arguments begin with. Ends the program with exit code 2 if there is none."""
+        if self.get_command(ctx, args[0]) is None and not ctx.resilient_parsing:
+            inner = {
+                f"{name} {each}": each
+                for name, group in self.commands.items()
+                if isinstance(group, TyperGroup)
+                for each in group.commands
+            }
+            if found := [path for path, own in inner.items() if get_close_matches(args[0], (own, path), cutoff=0.8)]:
+                ctx.fail(f"No such command {args[0]!r}. Did you mean {', '.join(map(repr, found))}?")
+        return super().resolve_command(ctx, args)
 
 
 def _unwrapped(text: str | None) -> str:

@@ -26,9 +26,9 @@ def run(
     units: estimates.UnitsOption = "",
     repeat: RepeatFlag = False,
 ) -> None:
-    """Runs all investigations of a config (a sweep) on Ray, with exemplars, evaluation and report.
+    """Investigates and tests the units of a config, with a report.
 
-    Continues where an earlier run stopped. A file with `sweeps: [A.yaml, B.yaml]` runs several sweeps side by side,
+    It works on Ray, and computes missing exemplars first. Continues where an earlier run stopped. A file with `sweeps: [A.yaml, B.yaml]` runs several sweeps side by side,
     with a run directory each.
 
     Example: openmaia run configs/demo.yaml seed=1
@@ -75,9 +75,9 @@ def run(
 def investigate(
     config: ConfigSources, unit: Annotated[str, typer.Option(help="The unit, such as layer4=122.")]
 ) -> None:
-    """Investigates one unit in this process, without Ray, and shows the conversation as it happens.
+    """Investigates one unit in this process and shows the turns.
 
-    Continues where an earlier command stopped. What is finished is shown again and not repeated.
+    It uses no Ray, and the description is not tested. Continues where an earlier command stopped. What is finished is shown again and not repeated.
 
     Example: openmaia investigate configs/demo.yaml --unit _conv_head=66
     """
@@ -139,9 +139,10 @@ def exemplars(
         ),
     ] = False,
 ) -> None:
-    """Computes the exemplars of all units of target.layers: the dataset images that excite each unit most.
+    """Computes the exemplars of all units of the config's layers.
 
-    Also draws contact sheets, pages with the exemplars of many units. Continues what was stopped.
+    Exemplars are the dataset images that excite a unit most. Contact sheets, pages with the exemplars of many units, are
+    drawn, too. Continues what was stopped.
 
     Examples:
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 submit = typer.Typer(
     cls=Group,
-    help="Submits a run as a job of SLURM, of KubeRay, or of a running Ray cluster.\n\n"
+    help="Submits a run to SLURM, to Kubernetes, or to a Ray cluster.\n\n"
     "Example: openmaia submit slurm configs/demo.yaml paths.runs=/shared/runs paths.exemplars=/shared/exemplars --dry-run",
     no_args_is_help=True,
 )
@@ -130,5 +130,4 @@ def _show_commands(configs: "Sequence[Config]") -> list[str]:
 
 
 def _print_job(name: str, commands: list[str]) -> None:
-    """Prints what was submitted, and the commands that show its progress."""
     print(f"submitted: {name}", *(f"  {command}" for command in commands), sep="\n")

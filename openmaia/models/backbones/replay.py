@@ -39,7 +39,7 @@ class ReplayBackbone(Component):
 
         Args:
             recording: A record (.parquet) or a history.json, whose replies every investigation repeats; or a folder
-                with LAYER/UNIT/history.json at any depth, as `openmaia export-maia` and the published MAIA code write
+                with LAYER/UNIT/history.json at any depth, as `openmaia export maia` and the published MAIA code write
                 it. Each unit then repeats its own replies.
 
         Raises:

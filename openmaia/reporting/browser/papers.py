@@ -13,7 +13,7 @@ _FOLDER = "papers/"
 
 
 def make_papers_files(runs: Sequence[tuple[Run, str]], tabs: Sequence[tuple[str, str]]) -> dict[str, bytes]:
-    """Returns papers.html, and each figure as SVG, CSV and LaTeX, by file name. Only `openmaia figures` makes PNG.
+    """Returns papers.html, and each figure as SVG, CSV and LaTeX, by file name. Only `openmaia export figures` makes PNG.
 
     Each method with claims about a run's units (`openmaia.runs.claimed`) is shown like a further run after the run
     itself.

@@ -66,7 +66,9 @@ def make_workspace(run: Run) -> Any:
         from wandb_workspaces import workspaces
         from wandb_workspaces.reports import v2 as reports
     except ImportError as error:
-        raise UsageError(f"openmaia dashboard needs wandb-workspaces ({error}); install it: {INSTALL}") from error
+        raise UsageError(
+            f"openmaia export dashboard needs wandb-workspaces ({error}); install it: {INSTALL}"
+        ) from error
     state, tracking = read_state(run), run.config()["tracking"]
     if state is None:
         raise UsageError(f"{run.files.root} was not tracked: it has no {STATE}; run it with tracking.kind=wandb")

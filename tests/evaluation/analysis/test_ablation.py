@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from openmaia.agent.tools.api_text import api_text
-from openmaia.cli.commands.studies import ablation_configs
+from openmaia.assembly.ablation import ablation_configs
 from openmaia.config.loading import load
 from openmaia.core.errors import UsageError
 from openmaia.core.units import Unit

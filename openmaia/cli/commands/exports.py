@@ -1,4 +1,4 @@
-"""`openmaia import-maia` and `openmaia export-maia`: files of other projects."""
+"""`openmaia export`: runs as files of other programs."""
 
 from collections import Counter
 from collections.abc import Callable
@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from openmaia.cli.commands.common import print_damage
+from openmaia.cli.commands.common import RunPath, RunPaths, print_damage, stoppable
+from openmaia.cli.commands.help import Command, Group
 from openmaia.core.errors import UsageError
 from openmaia.core.paths import user_path
 
@@ -15,49 +16,30 @@ if TYPE_CHECKING:
     from openmaia.evaluation.trials import Trial
     from openmaia.interop.histories import TestedImage
 
-
-def import_maia(
-    folder: Annotated[str, typer.Argument(metavar="DIR", help="A folder with published files, at any depth.")],
-    to: Annotated[str, typer.Option(help="The folder that exemplars and labels are written to.")] = "exemplars",
-    target: Annotated[
-        str, typer.Option(help="The target's name here, if it is not the published one. Label tables need it.")
-    ] = "",
-    dataset: Annotated[str, typer.Option(help="The dataset's name here (exemplars.dataset), such as imagenet.")] = "",
-    method: Annotated[
-        str, typer.Option(help="The method that made the labels of tables. Default: the one of their format.")
-    ] = "",
-) -> None:
-    """Imports exemplars, labels and agents' final answers that other projects published.
-
-    The projects are MAIA, MILAN, CLIP-Dissect, Describe-and-Dissect and CoSy.
-
-    Example: openmaia import-maia ~/maia/exemplars --dataset imagenet
-    """
-    from openmaia.cli.terminal.output import Terminal
-    from openmaia.interop.importing import Importer
-
-    with Terminal() as terminal:
-        report = Importer(folder, to, target=target, dataset=dataset, method=method).run(terminal.progress)
-    print("\n".join(report.lines()))
-    if not report.imported:
-        raise UsageError(f"nothing below {folder} could be imported")
+export = typer.Typer(
+    cls=Group,
+    no_args_is_help=True,
+    help="Writes runs for other programs: MAIA, Perfetto, W&B, papers.\n\nExample: openmaia export maia runs/demo --to published",
+)
 
 
-def export_maia(
+@export.command(cls=Command)
+@stoppable()
+def maia(
     folder: Annotated[
         str,
         typer.Argument(
             metavar="RUN_OR_EXEMPLARS", help="A run directory, or exemplars of OpenMAIA, such as exemplars."
         ),
     ],
-    to: Annotated[str, typer.Argument(metavar="TO", help="The folder that is written to.")],
+    to: Annotated[str, typer.Option(help="The folder that is written to.")],
 ) -> None:
     """Writes a run, or exemplars, in the layout of the published MAIA code.
 
     Exemplars become TARGET/DATASET/LAYER folders. A run becomes AGENT/TARGET/LAYER/UNIT folders with history.json,
     experiment.html, description.txt and the results of its evaluation.
 
-    Example: openmaia export-maia runs/demo published
+    Example: openmaia export maia runs/demo --to published
     """
     from openmaia.cli.terminal.output import Terminal
     from openmaia.interop.export import export
@@ -77,8 +59,83 @@ def export_maia(
         print_damage(Run.open(folder))
 
 
+@export.command(cls=Command)
+@stoppable()
+def trace(
+    path: RunPath,
+    to: Annotated[str, typer.Option(help="The file that is written. Default: RUN/trace.json.")] = "",
+) -> None:
+    """Writes the timeline of a run's investigations as JSON.
+
+    https://ui.perfetto.dev and chrome://tracing show the file.
+
+    Example: openmaia export trace runs/demo --to demo.json
+    """
+    from openmaia.reporting.trace import write_trace
+    from openmaia.runs.files import Files
+    from openmaia.runs.run import Run
+
+    run = Run.open(path)
+    folder, _, name = to.rpartition("/")
+    files = Files(folder or ("/" if to.startswith("/") else ".")) if to else run.files
+    with files.writing(name or "trace.json") as stream:
+        count = write_trace(run, stream)
+    print(f"trace of {count} investigations: {files.path(name or 'trace.json')}")
+    print_damage(run)
+
+
+@export.command(cls=Command)
+@stoppable()
+def figures(
+    runs: RunPaths, to: Annotated[str, typer.Option(help="The folder that the files are written to.")] = "figures"
+) -> None:
+    """Draws figures and tables of the MAIA papers with our results.
+
+    The published results stand beside. Each figure and table is written as PNG, SVG, CSV and LaTeX.
+
+    Example: openmaia export figures runs/demo --to figures
+    """
+    from openmaia.reporting.browser.report import named
+    from openmaia.reporting.figures.papers.beside import set_beside_papers
+    from openmaia.runs.claimed import with_claim_runs
+    from openmaia.runs.files import Files
+    from openmaia.runs.run import Run
+
+    folder = Files(to)
+    folder.create()
+    opened = list(named(with_claim_runs(map(Run.open, runs))))
+    found = set_beside_papers(opened)
+    for name, data in found.files(png=True):
+        folder.write(name, data)
+    print(f"{len(found.figures)} figures and tables, each as PNG, SVG, CSV and LaTeX: {Path(folder.path(''))}")
+    for run, _ in opened:
+        print_damage(run)
+
+
+@export.command(cls=Command)
+@stoppable()
+def dashboard(path: RunPath) -> None:
+    """Writes the W&B workspace of a run as JSON, and saves it in W&B.
+
+    The file is in the run directory. It is saved in W&B if you are logged in there.
+
+    Example: openmaia export dashboard runs/demo
+    """
+    from openmaia.reporting.tracking.workspace import write_workspace
+    from openmaia.runs.run import Run
+
+    run = Run.open(path)
+    written = write_workspace(run)
+    print(f"workspace: {written.file}")
+    print_damage(run)
+    if written.url:
+        print(f"saved to W&B: {written.url}")
+    else:
+        print("not saved to W&B: no account; log in (wandb login, or WANDB_API_KEY) and run this again")
+
+
 def _export_run(path: str, to: Path, progress: Callable[[str, int, int], None]) -> list[str]:
-    """Writes all investigations of a run that ended with an answer. Returns messages about the result.
+    """Writes all investigations of a run that ended with an answer. Returns lines for the user.
 
     Raises:
         UsageError: No investigation ended with an answer, or the folder for one exists already or cannot be written.

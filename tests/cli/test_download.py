@@ -1,4 +1,4 @@
-"""`openmaia prefetch`: the files of the hub that a run loads are in the cache afterwards, of this machine or of each node."""
+"""`openmaia doctor --download`: the files of the hub that a run loads are in the cache afterwards, of this machine or of each node."""
 
 import json
 import os
@@ -52,31 +52,33 @@ def cached(home: Path) -> set[str]:
 def test_what_the_run_loads_is_fetched_once(address: str, tmp_path: Path):
     config = [*CONFIG, "generator.model=maker/small"]
     for _ in range(2):
-        done = run(address, "openmaia.cli.main", "prefetch", *config, home=tmp_path)
+        done = run(address, "openmaia.cli.main", "doctor", "--download", *config, home=tmp_path)
         assert done.returncode == 0, done.stderr
         assert f"generator.model=maker/small: in {tmp_path}" in done.stdout
     assert cached(tmp_path) == LOADED
-    without_hub = run("http://127.0.0.1:9", "openmaia.cli.main", "prefetch", *config, home=tmp_path)
+    without_hub = run("http://127.0.0.1:9", "openmaia.cli.main", "doctor", "--download", *config, home=tmp_path)
     assert without_hub.returncode == 0, without_hub.stdout
     assert (tmp_path / "hub/models--maker--small/refs/main").is_file(), "found without the hub"
 
 
 def test_gate_is_named_and_the_command_fails(address: str, tmp_path: Path):
-    done = run(address, "openmaia.cli.main", "prefetch", *CONFIG, "generator.model=maker/gated", home=tmp_path)
+    done = run(
+        address, "openmaia.cli.main", "doctor", "--download", *CONFIG, "generator.model=maker/gated", home=tmp_path
+    )
     assert done.returncode == 1
     assert "failed: generator.model='maker/gated' is gated: accept its licence" in done.stdout
     assert done.stderr == "error: 1 downloads failed; the lines above say why\n"
 
 
 def test_config_without_weights_says_so(address: str, tmp_path: Path):
-    done = run(address, "openmaia.cli.main", "prefetch", *CONFIG[:-1], home=tmp_path)
+    done = run(address, "openmaia.cli.main", "doctor", "--download", *CONFIG[:-1], home=tmp_path)
     assert (done.returncode, done.stdout) == (0, "this config names no weights that could be downloaded\n")
 
 
 @pytest.mark.slow
 def test_each_node_fetches_into_its_own_cache(address: str, tmp_path: Path):
     config = [*CONFIG, "generator.model=maker/small"]
-    done = run(address, "tests.helpers.prefetching", str(tmp_path), *config, home=tmp_path / "driver")
+    done = run(address, "tests.helpers.downloading", str(tmp_path), *config, home=tmp_path / "driver")
     assert done.returncode == 0, done.stderr
     lines = [line for line in done.stdout.splitlines() if "maker/small: in " in line]
     assert len(lines) == 2

@@ -1,4 +1,4 @@
-"""`python -m tests.helpers.prefetching FOLDER CONFIG…`: `openmaia prefetch` on a cluster of two nodes with a cache each."""
+"""`python -m tests.helpers.downloading FOLDER CONFIG…`: `openmaia doctor --download` on a cluster of two nodes with a cache each."""
 
 import os
 import sys
@@ -10,7 +10,7 @@ os.environ.setdefault("RAY_raylet_start_wait_time_s", "120")  # for busy machine
 import openmaia.distributed  # noqa: F401, I001  settles how Ray starts
 from ray.cluster_utils import Cluster
 
-from openmaia.cli.commands.prefetch import prefetch
+from openmaia.cli.commands.doctor import download_weights
 
 
 def main(folder: Path, config: list[str]) -> None:
@@ -18,7 +18,7 @@ def main(folder: Path, config: list[str]) -> None:
     cluster: Any = Cluster(initialize_head=True, head_node_args=head)
     cluster.add_node(num_cpus=1, env_vars={"HF_HOME": str(folder / "second")})
     try:
-        prefetch([*config, f"ray.address={cluster.address}"])
+        download_weights([*config, f"ray.address={cluster.address}"])
     finally:
         cluster.shutdown()
 

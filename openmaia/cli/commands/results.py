@@ -1,0 +1,112 @@
+"""`openmaia show`, `view` and `report`: they look at runs and change none."""
+
+import contextlib
+import json
+from dataclasses import asdict
+from typing import Annotated
+
+import typer
+
+from openmaia.cli.commands.common import EmbeddingOption, RunPath, RunPaths, print_damage, print_report, text_embedding
+
+
+def show(
+    path: RunPath,
+    as_json: Annotated[bool, typer.Option("--json", help="Print all units for programs.")] = False,
+    watch: Annotated[bool, typer.Option("--watch", help="Repeat until the run ends.")] = False,
+    agents: Annotated[
+        bool, typer.Option("--agents", help="Show how well the agents follow the protocol, to compare backbones.")
+    ] = False,
+) -> None:
+    """Shows progress, failures and verdicts of a run in the terminal.
+
+    It can be used while the run continues.
+
+    Example: openmaia show runs/demo --watch
+    """
+    from openmaia.runs.run import InvestigationId, Run
+    from openmaia.runs.state import state
+
+    run = Run.open(path)
+    if agents:
+        from openmaia.agent.tasks.task import load
+        from openmaia.cli.terminal.runs import show_conduct
+        from openmaia.reporting.conduct import conduct
+
+        counted = conduct(run.records(), load(run.config()["task"]["name"]).answer)
+        print(json.dumps(asdict(counted), ensure_ascii=False)) if as_json else show_conduct(run.name, counted)
+        return
+    if as_json:
+        from openmaia.evaluation.analysis.significance import supported_shares
+        from openmaia.evaluation.analysis.verdict import run_verdicts
+
+        verdicts = run_verdicts(run)
+        document = state(run)
+        document["units"] = [row | verdicts[InvestigationId.of_row(row)].columns for row in document["units"]]
+        document["supported"] = supported_shares(run)
+        print(json.dumps(document, ensure_ascii=False))
+        return
+    from openmaia.cli.terminal import runs
+
+    if watch:
+        with contextlib.suppress(KeyboardInterrupt):
+            runs.watch(run)
+        return
+    runs.show_state(run, run.config()["evaluate"]["bootstrap"])
+    if len(run.done()) <= runs.READ_EVALUATIONS:
+        print_damage(run)
+
+
+def report(runs: RunPaths, embedding: EmbeddingOption = "") -> None:
+    """Writes an HTML report about one or several runs.
+
+    It shows all experiments, verdicts and figures, and is written to the directory of the first run.
+
+    Examples:
+
+    openmaia report runs/demo
+
+    openmaia report runs/demo --embedding sentence-transformers/all-MiniLM-L6-v2
+    """
+    from openmaia.runs.run import Run
+
+    print_report(runs, embedding)
+    for path in runs:
+        print_damage(Run.open(path))
+
+
+def view(
+    runs: RunPaths,
+    port: Annotated[
+        int, typer.Option(help="The port on this machine; 0 for any that is free.", min=0, max=65535)
+    ] = 8764,
+    embedding: EmbeddingOption = "",
+) -> None:
+    """Shows runs in the browser, and follows running sweeps.
+
+    It starts a server on this machine and writes nothing. Other users of the machine can reach its port. So the address
+    that is printed holds a token, without which nothing is shown.
+
+    Example: openmaia view runs/demo
+    """
+    import secrets
+    import socket
+
+    import uvicorn
+
+    from openmaia.core.errors import UsageError
+    from openmaia.reporting.browser.serve import application
+    from openmaia.runs.run import Run
+
+    token = secrets.token_urlsafe(24)
+    served = application([Run.open(path) for path in runs], text_embedding(embedding), token)
+    with socket.socket() as listener:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            listener.bind(("127.0.0.1", port))
+        except OSError as error:
+            raise UsageError(
+                f"port {port} cannot be used ({error.strerror}); give another one (--port 0 takes a free one)"
+            ) from error
+        print(f"view: http://127.0.0.1:{listener.getsockname()[1]}/?token={token} (Ctrl-C ends it)", flush=True)
+        uvicorn.Server(uvicorn.Config(served, log_level="warning", access_log=False, ws="none")).run(sockets=[listener])
