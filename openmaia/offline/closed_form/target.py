@@ -1,31 +1,27 @@
 """A target of closed-form units with the same interface as a network."""
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import cache
-from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 from cachetools import LRUCache
 
-from openmaia.core.images import EncodedImage, Pixels, ViewBox, whole
-from openmaia.core.services import LayerProbe, Probe, UnitActivation
+from openmaia.core.images import EncodedImage, Pixels, whole
+from openmaia.core.services import Probe, UnitActivation
 from openmaia.core.units import TargetInfo
-from openmaia.models.targets.responses import Response, maxima, rounded
+from openmaia.models.targets.measured import MeasuredTarget
+from openmaia.models.targets.responses import Response, rounded
 from openmaia.offline.closed_form.family import edition, layers
 from openmaia.offline.closed_form.unit import ClosedForm, EvidenceLookup
 from openmaia.offline.closed_form.view import SIZE, DetectorInput, resized
-
-if TYPE_CHECKING:
-    import torch
 
 CACHED_IMAGES = 1000
 """Number of images whose evidence maps are cached. In a run, all units are measured on the same images of the
 scripted experimenter's first experiment, the screening."""
 
 
-class ClosedFormTarget:
+class ClosedFormTarget(MeasuredTarget):
     """A target (network under study) whose units are formulas over the pixels.
 
     Args:
@@ -34,9 +30,6 @@ class ClosedFormTarget:
         shuffled: Whether to replace every image by an unrelated one, as a control.
         units: The units by layer. None selects those of the family.
     """
-
-    batch = 1
-    """Number of images that `responses` takes best."""
 
     def __init__(
         self,
@@ -61,33 +54,12 @@ class ClosedFormTarget:
         counts = {layer: len(units) for layer, units in self.units.items()}
         return TargetInfo(name=self._name, layers=counts, digest=digest, input_size=(SIZE, SIZE))
 
-    def probe(self, probes: Sequence[Probe]) -> list[UnitActivation]:
-        """Returns the activation of each probe's unit on its image: the maximum of the activation map, and the map."""
-        return [self._activation(probe) for probe in probes]
-
-    def respond(self, probes: Sequence[LayerProbe]) -> list[npt.NDArray[np.float64]]:
-        """Returns the activations of all units of a layer for each probe, shape (units,)."""
-        return [maxima(self._layer(probe.layer, probe.image)) for probe in probes]
-
-    def view(self, pixels: Pixels) -> tuple[Pixels, ViewBox]:
-        """Returns the image unchanged, because the units' noise depends on its digest, and a box that covers all of it."""
-        return pixels, whole(pixels)
-
-    def responses(self, views: Sequence[Pixels]) -> "dict[str, torch.Tensor]":
-        """Returns the activation maps of all units on images, shape (images, units, h, w), by layer."""
-        # Here, because processes that only probe the target need no PyTorch.
-        import torch
-
-        images = [EncodedImage.of(pixels) for pixels in views]
-        return {
-            layer: torch.from_numpy(np.stack([self._layer(layer, image) for image in images])) for layer in self.units
-        }
-
-    def _layer(self, layer: str, image: EncodedImage) -> Response:
+    def measure(self, layer: str, image: EncodedImage) -> Response:
+        # The units' noise depends on the digest of the image.
         lookup = self._lookup(image)
         return np.stack([unit.respond(lookup, image.digest) for unit in self.units[layer]])
 
-    def _activation(self, probe: Probe) -> UnitActivation:
+    def _activation(self, probe: Probe) -> UnitActivation:  # measures this unit alone
         unit = self.units[probe.unit.layer][probe.unit.index]
         activations = unit.respond(self._lookup(probe.image), probe.image.digest)
         return UnitActivation(value=rounded(activations.max()), map=activations, box=whole(probe.image.pixels))
