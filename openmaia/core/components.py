@@ -252,11 +252,13 @@ class Component:
     tasks: ClassVar[frozenset[str] | None] = None
     """For a backbone: the tasks of this package that it can do. None: any task, those of the user included."""
 
+    def __init__(self, config: Any) -> None:
+        self.config = config
+
     @classmethod
     def build(cls, config: Any, site: Site) -> Self:
         """Loads the model. Raises UsageError if it cannot be loaded; the message names the config key."""
-        make = cast(Any, cls)
-        return make(config)
+        return cls(config)
 
     @staticmethod
     def problems(config: Any, site: Site) -> Iterator[str]:

@@ -1,5 +1,6 @@
 """`openmaia.investigate` on modules of a user's own, in this process."""
 
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import openmaia
 from openmaia.core.errors import UsageError
 from openmaia.core.messages import Chat, Reply
 from openmaia.runs.records import Stop
+from tests.helpers import extending
 from tests.helpers.mine import TRANSFORM, redness
 
 GIVEN = {"mean": [0.5] * 3, "std": [0.25] * 3, "size": 32}
@@ -97,6 +99,20 @@ def test_backbone_may_be_an_object(photos: list[Path], places: dict[str, Any]):
     assert made.record.config["backbone"]["kind"] == "python"
     assert made.record.stop is Stop.ABSTAIN
     assert "No description (abstain)" in made._repr_html_()
+
+
+def test_backbone_may_be_a_class_in_the_current_folder(
+    photos: list[Path], places: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    extending.write(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    quick = {"evidence": {"confirm": 0}}
+    made = short(
+        redness(), "maps", 2, places, images=photos, preprocess=TRANSFORM, backbone="mybackbones:Pattern", task=quick
+    )
+    assert (made.labels, made.record.backbone) == (("dots",), "mybackbones:Pattern")
+    assert made.record.spent["editor"].requests
 
 
 @pytest.mark.parametrize("kind", ["folder", "images", "arrays", "tensors", "dataset"])

@@ -15,6 +15,7 @@ from openmaia.evaluation.analysis.verdict import run_verdicts
 from openmaia.evaluation.truth import read_truth
 from openmaia.runs.run import Run
 from tests.conftest import REPOSITORY
+from tests.helpers.stored_figures import assert_stored
 from tests.prepare import CACHE, packages
 
 RESAMPLES = 2000
@@ -46,6 +47,13 @@ def test_readme_shows_the_findings_and_the_verdicts_of_the_demo(runs: dict[str, 
     rows = re.findall(r"(_[\w.]+/\d+) +(undecided|supported|not supported|abstained)", readme)
     found = {f"{each.unit.layer}/{each.unit.index}": verdict for each, verdict in run_verdicts(demo).items()}
     assert rows and all(found[unit].verdict.value == verdict for unit, verdict in rows)
+
+
+@pytest.mark.slow
+@pytest.mark.nightly
+@pytest.mark.timeout(1800)
+def test_verdicts_and_scores_are_the_stored_ones(runs: dict[str, Run]):
+    assert_stored(runs.values(), Path(__file__).with_name("demo.csv"))
 
 
 @pytest.mark.slow

@@ -7,10 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from openmaia.runs.run import Run
 from tests.cluster.conftest import Sweep, Sweeps, environment
 from tests.cluster.hosts import lacking, until
 from tests.cluster.minislurm import GPUS, PROGRAMS, Slurm, slurm
 from tests.conftest import REPOSITORY
+from tests.helpers import extending
 
 OPENMAIA = REPOSITORY / "cluster/slurm/openmaia.sbatch"
 JOIN = REPOSITORY / "cluster/slurm/join.sbatch"
@@ -83,6 +85,24 @@ def test_two_sweeps_at_once_on_the_same_two_nodes(cluster: Slurm, folder: Path, 
     assert set(good.meeting.visits()) == set(cluster.nodes)
     assert len(bad.run.failures()) == 3
     assert not list(folder.glob(".ray-*")), "tokens are gone"
+
+
+def test_own_components_in_a_job(cluster: Slurm, folder: Path, sweeps: Sweeps):
+    """Those of docs/extending.md, whose files lie in the folder from which the job is submitted."""
+    extending.write(folder)
+    places = [f"paths.{name}={folder / name}" for name in ("runs", "exemplars", "cache")]
+    small = ["pictures.kind=folder", f"pictures.folder={sweeps.folder}/pictures", "exemplars.k=2", "evaluate.n=2"]
+    tested = ["task.evidence.confirm=0", "evaluate.looks=[]", "evaluate.bootstrap=20", "ray.memory_mb=100"]
+    job = cluster.submit(
+        OPENMAIA,
+        *("--nodes=2", "--cpus-per-task=1", "--mem=4000", "--time=30"),
+        arguments=[*extending.together(), *places, *small, *tested],
+        folder=folder,
+        **environment(cluster.root, sweeps.meeting("own-components")),
+    )
+    assert ended(cluster, job) == ("COMPLETED", "0:0")
+    scores = Run.open(str(folder / "runs/mine")).scores()
+    assert [each["verified_by"] for each in scores.values()] == [["brightness"]] * 2
 
 
 @pytest.mark.nightly

@@ -1,49 +1,122 @@
-"""Components from the user's folder in pools on Ray: a generator for agents and for the test, an editor and a backbone."""
+"""A generator, an editor, a backbone, a judge and a target of the user, those of docs/extending.md, in one run: on a Ray of one's own
+and on two nodes, of which the second knows the user's folder from its requests alone."""
 
 import os
+import shutil
+import signal
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
-from tests.conftest import REPOSITORY
-from tests.helpers import own_components
+from openmaia.distributed.cluster.connection import LOOPBACK_VARIABLE
+from openmaia.runs.records import Stop
+from openmaia.runs.run import Run
+from tests.conftest import RAY, REPOSITORY, free_port
+from tests.helpers import extending
+from tests.helpers.sweeping import pictures
 
-SCRIPT = """
-import openmaia.distributed
-import ray
-from openmaia.config.loading import load
-from openmaia.core.messages import Chat, user
-from openmaia.core.services import Generation, Edit
-from tests.helpers.run_pools import pools
-
-ray.init(address="local", num_cpus=2, include_dashboard=False, log_to_driver=False)
-config = load([
-    "name=x", "units=all", "target.name=t", "target.kind=closed_form", "ray.address=auto",
-    "generator.kind=mymodels:Plain", "generator.size=16", "editor.kind=mymodels:Darker",
-    "evaluate.generator.kind=mymodels:Plain", "evaluate.generator.colour=blue", "evaluate.generator.size=16",
-    "backbone.kind=mymodels:Echo", "backbone.greeting=hi", "paths.cache=cache",
-])
-with pools(config) as made:
-    [drawn] = made.generator("x").generate([Generation(prompt="a", seed=0)])
-    [edited] = made.services(None, "x").editor.edit([Edit(image=drawn.image, instruction="b", seed=0)])
-    [tested] = made.test_generator("x").generate([Generation(prompt="a", seed=0, split="test")])
-    chats = [Chat(conversation=f"t/a/{n}/0", messages=[user(str(n))], seed=0, max_tokens=9) for n in range(2)]
-    said = [reply.text for reply in made.services(None, "x").backbone.reply(chats)]
-print(said)
-print([each.image.pixels[0, 0].tolist() for each in (drawn, edited, tested)])
-"""
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 
-@pytest.mark.slow
-@pytest.mark.timeout(300)
-def test_own_components_serve_pools(tmp_path: Path):
-    own_components.write(tmp_path)
-    (tmp_path / "script.py").write_text(SCRIPT)
-    variables = os.environ | {"PYTHONPATH": str(REPOSITORY), "RAY_AUTH_MODE": "disabled"}
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    extending.write(tmp_path)
+    pictures(tmp_path / "pictures", 24)
+    return tmp_path
+
+
+def sources(folder: Path, *overrides: str) -> list[str]:
+    small = [
+        "pictures.kind=folder",
+        f"pictures.folder={folder}/pictures",
+        "exemplars.k=3",
+        "generator.size=32",
+        "task.evidence.confirm=0",
+    ]
+    tested = ["evaluate.n=2", "evaluate.looks=[]", "evaluate.random_words=10"]
+    places = [f"paths.{name}={folder / name}" for name in ("runs", "exemplars", "cache")]
+    return [*extending.together(), *small, *tested, *places, *overrides]
+
+
+def run(folder: Path, command: str, given: list[str], environment: dict[str, str]) -> str:
     done = subprocess.run(
-        [sys.executable, "script.py"], cwd=tmp_path, env=variables, capture_output=True, text=True, timeout=280
-    )
-    expected = ["['hi, 0', 'hi, 1']", "[[200, 0, 0], [100, 0, 0], [0, 0, 200]]"]
-    assert done.stdout.splitlines()[-2:] == expected, done.stderr[-3000:]
+        [sys.executable, "-m", "openmaia.cli.main", command, *given],
+        cwd=folder, env=environment, capture_output=True, text=True, timeout=500,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+    return done.stdout
+
+
+def check(folder: Path) -> None:
+    """Every component did its part in both investigations and their tests."""
+    found = Run.open(str(folder / "runs/mine"))
+    records = [found.record(each) for each in found.done()]
+    assert [record.stop for record in records] == [Stop.ANSWER] * 2
+    for record in records:
+        assert (record.labels, record.backbone) == (("dots",), "mybackbones:Pattern")
+        assert all(record.spent[service].requests for service in ("target", "generator", "editor", "backbone"))
+    assert [scores["verified_by"] for scores in found.scores().values()] == [["brightness"]] * 2
+
+
+def variables(folder: Path) -> dict[str, str]:
+    (folder / "token").write_text("0123456789abcdef" * 4)
+    settled = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": str(folder / "token"), "RAY_USAGE_STATS_ENABLED": "0"}
+    environment = os.environ | {"PYTHONPATH": str(REPOSITORY)} | settled
+    environment.pop(LOOPBACK_VARIABLE, None)  # set by an earlier test of this process
+    return environment
+
+
+def test_own_components_work_together_on_a_ray_of_ones_own(folder: Path):
+    environment = variables(folder)
+    assert "mytargets:Colours" in run(folder, "config", sources(folder), environment)
+    run(folder, "doctor", sources(folder), environment)
+    run(folder, "run", sources(folder, "ray.num_cpus=2"), environment)
+    check(folder)
+
+
+@contextmanager
+def two_nodes(environment: dict[str, str]) -> Iterator[str]:
+    """A head without CPUs, and a node with some, both started in a folder that is not the user's. Yields the address."""
+    port, short = free_port(), f"/tmp/ray-{os.getpid()}-own"
+    address = f"127.0.0.1:{port}"
+    own = ["--head", f"--port={port}", f"--temp-dir={short}", "--num-cpus=0", "--include-dashboard=false"]
+    processes: list[subprocess.Popen[bytes]] = []
+    try:
+        for options in (own, [f"--address={address}", "--num-cpus=2"]):
+            start = [RAY, "start", "--block", "--node-ip-address=127.0.0.1", "--object-store-memory=80000000", *options]
+            processes.append(
+                subprocess.Popen(
+                    start,
+                    cwd="/",
+                    env=environment,
+                    stdout=subprocess.DEVNULL,
+                    stderr=subprocess.DEVNULL,
+                    start_new_session=True,
+                )
+            )
+            nodes = [sys.executable, "-m", "ray_jobs.wait", f"--nodes={len(processes)}", "--timeout=120"]
+            subprocess.run(nodes, env=environment | {"RAY_ADDRESS": address}, cwd="/", check=True, timeout=150)
+        yield address
+    finally:
+        for process in processes[::-1]:
+            os.killpg(process.pid, signal.SIGTERM)
+        for process in processes:
+            try:
+                process.wait(20)
+            except subprocess.TimeoutExpired:
+                os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
+        shutil.rmtree(short, ignore_errors=True)
+
+
+def test_own_components_work_together_on_a_node_that_was_started_elsewhere(folder: Path):
+    environment = variables(folder)
+    # Replicas with a part of a CPU find room on the second node alone, as investigations do.
+    pools = [f"pools.{role}.num_cpus=0.1" for role in ("target", "generator", "editor", "backbone")]
+    with two_nodes(environment) as address:
+        run(folder, "run", sources(folder, f"ray.address={address}", *pools), environment)
+    check(folder)

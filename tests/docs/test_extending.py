@@ -1,33 +1,37 @@
 """docs/extending.md, followed: its files are written, its commands are run, and what it promises holds."""
 
 import re
-import shlex
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import takewhile
 from pathlib import Path
 
 import numpy as np
 import pytest
 from typer.testing import CliRunner
 
+from openmaia.agent.tasks.task import load as load_task
 from openmaia.assembly import backbones, datasets, evaluation, exemplars, generators, targets
 from openmaia.cli.main import app
 from openmaia.config.loading import load
 from openmaia.core.images import EncodedImage
-from openmaia.core.messages import Chat, user
+from openmaia.core.messages import Chat, assistant, user
 from openmaia.core.services import Edit, Generation, LayerProbe, Probe
 from openmaia.core.units import Unit
-from tests.conftest import REPOSITORY
+from tests.helpers import extending
 
-PAGE = (REPOSITORY / "docs/extending.md").read_text()
 LEAST = ["name=x", "units=all", "target.name=t"]
 
 
 @pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    for name, code in re.findall(r'```python title="(\w+\.py)"\n(.*?)```', PAGE, re.DOTALL):
-        (tmp_path / name).write_text(code)
-    (tmp_path / "configs").symlink_to(REPOSITORY / "configs")
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    extending.write(tmp_path)
     monkeypatch.chdir(tmp_path)
-    return tmp_path
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    yield tmp_path
+    for file in tmp_path.glob("my*.py"):
+        sys.modules.pop(file.stem, None)
 
 
 def test_page_is_followed(folder: Path):
@@ -41,8 +45,11 @@ def test_page_is_followed(folder: Path):
 def test_backbone_and_judge_of_the_page_answer(folder: Path):
     config = load([*LEAST, "backbone.kind=mybackbones:Pattern", "evaluate.judge.kind=myjudges:Bright"])
     chat = Chat(conversation="t/a/0/0", messages=[user("?")], seed=0, max_tokens=9)
-    [reply] = backbones.backbone(config).reply([chat])
-    assert reply.text == "[DESCRIPTION]: stripes\n[LABEL 1]: stripes"
+    replies = backbones.backbone(config)
+    [first] = replies.reply([chat])
+    assert "a photo of dots" in first.text and "turn it around" in first.text
+    later = replace(chat, messages=[user("?"), assistant(first.text)] * 2)
+    assert replies.reply([later])[0].text == "[DESCRIPTION]: dots\n[LABEL 1]: dots"
     judge = evaluation.judge(config, None)
     white = EncodedImage.of(np.full((4, 4, 3), 255, np.uint8))
     assert judge is not None and judge.judge([white], ["bright", "dark"]) == [(True, None)]
@@ -65,16 +72,26 @@ def test_target_and_pictures_of_the_page_give_exemplars(folder: Path):
     assert len(exemplars.make(config, ["mean"], target=target, dataset=images).read(unit).of_kind("top")) == 2
 
 
-def test_commands_of_the_page_run(folder: Path):
-    commands = re.findall(r"^openmaia (config|doctor) (.*)$", PAGE, re.MULTILINE)
-    assert [name for name, _ in commands] == ["config", "doctor"]
-    shown, _ = (CliRunner().invoke(app, [name, *shlex.split(rest)]) for name, rest in commands)
-    assert shown.exit_code == 0 and "contrast: 0.5" in shown.output, shown.output
+def test_configs_of_all_commands_are_accepted(folder: Path):
+    for command in extending.commands():
+        load(list(takewhile(lambda each: each != "--unit", command[1:])))
+
+
+@pytest.mark.parametrize("command", [each for each in extending.commands() if each[0] == "config"], ids=str)
+def test_config_is_shown(folder: Path, command: list[str]):
+    shown = CliRunner().invoke(app, command)
+    assert shown.exit_code == 0 and command[-1].split("=")[-1] in shown.output, shown.output
+
+
+def test_task_of_the_page_asks_its_question(folder: Path):
+    task = load_task("texture")
+    assert "which texture or material" in task.question(Unit(target="t", layer="a", index=0))
+    assert task.answer.placeholders and task.rule.experiments == load_task("description").rule.experiments
 
 
 def test_message_of_the_page_is_given(folder: Path):
     done = CliRunner().invoke(
         app, ["config", "configs/demo.yaml", "generator.kind=mymodels:Noise", "generator.contrast=3"]
     )
-    message = re.search(r"^generator\.contrast=3\.0 is out of range.*$", PAGE, re.MULTILINE)
+    message = re.search(r"^generator\.contrast=3\.0 is out of range.*$", extending.PAGE, re.MULTILINE)
     assert message and str(done.exception) == message[0]
