@@ -10,8 +10,7 @@ from openmaia.datasets.library import ImageDataset
 
 
 def image_dataset(config: Config, say: Printer = lambda line: None) -> ImageDataset:
-    """Opens the image dataset of a config. The first call may download it; `say` receives messages. Raises UsageError
-    if images are missing or unusable."""
+    """Opens the image dataset, which may be downloaded. Raises UsageError if images are missing or unusable."""
     at = site(config, "pictures", say=say)
     images = build(config.pictures, at)
     if not isinstance(images, ImageDataset):  # a collection of the user

@@ -4,6 +4,5 @@ from openmaia.core.errors import UsageError
 
 
 def unknown_value(key: str, given: str) -> UsageError:
-    """Returns the error for a config value that no code handles. Only an unchecked config can cause it: `config.checks`
-    refuses such values at every load."""
+    """Returns the error for a value that no code handles: only a config that was not checked can have one."""
     return UsageError(f"{key}={given!r} is not known")

@@ -126,8 +126,7 @@ def judge(config: Config, model: LanguageModel | None) -> Judge | None:
 
 
 def trainer(config: Config) -> "ClassifierTrainer":
-    """Returns a trainer that fine-tunes the target as a classifier, and computes the activations of its last hidden
-    layer."""
+    """Returns what fine-tunes the target as a classifier, and reads its last hidden layer."""
     from openmaia.models.training import ClassifierTrainer, Recipe
 
     def network(weights: str) -> "Trainable":

@@ -27,8 +27,7 @@ def make(
     target: "targets.ReadableTarget | None" = None,
     dataset: ImageDataset | None = None,
 ) -> ExemplarStore:
-    """Computes the exemplars of layers that the store lacks, and returns it. Loads target and images unless they are
-    given."""
+    """Computes the exemplars that the store lacks, and returns it. Loads target and images unless they are given."""
     made = worker(config, say, target, dataset)
     say(made.remark())
     return compute_exemplars(made, layers, progress, say)

@@ -18,8 +18,7 @@ if TYPE_CHECKING:
 
 
 def run_sweeps(configs: Sequence[Config], view: "Progress") -> "list[SweepOutcome]":
-    """Runs the pending investigations of several configs together, and tests their descriptions. Returns outcomes in
-    the order of the configs."""
+    """Runs the pending investigations of several configs together, and tests. Outcomes have the configs' order."""
     _require(configs)
     distributed.prepare(configs[0].ray.address)
     from openmaia.distributed.sweep import run_sweeps

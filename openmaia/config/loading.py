@@ -57,8 +57,7 @@ def is_free(key: str) -> bool:
 
 
 def leaf(key: str) -> str:
-    """Returns the config key that a dotted key is or is inside of: of `backbone.arguments.seed` the part before
-    `.seed`."""
+    """Returns the config key that a dotted key is, or is inside of, as `backbone.arguments.seed` may be."""
     if section := section_of(key):
         return f"{section.key}.{key.removeprefix(f'{section.key}.').partition('.')[0]}"
     return next((free for free in FREE if key.startswith(f"{free}.")), key)
@@ -150,8 +149,7 @@ def load_sweeps(sources: Sequence[str]) -> list[Config]:
 
 
 def sweep_sources(sources: Sequence[str]) -> list[tuple[list[str], str]]:
-    """Returns (sources, listing), as for `load`, for each config of a command. Raises UsageError if two files have the
-    key `sweeps`."""
+    """Returns (sources, listing), as for `load`, for each config of a command. Raises UsageError for two listings."""
     listing = [(position, paths) for position, source in enumerate(sources) if (paths := _listed(source))]
     if not listing:
         return [(list(sources), "")]
@@ -515,8 +513,7 @@ def _values(config: DictConfig) -> dict[str, Any]:
 
 
 def leaves(config: DictConfig, prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Yields (dotted name after `prefix`, value). A mapping with keys of the user's choice is a leaf; a missing
-    required value is None."""
+    """Yields (name, value), dotted. A mapping with the user's keys is a leaf; a missing required value is None."""
     for name in config:
         value = None if OmegaConf.is_missing(config, name) else config[name]
         if isinstance(value, DictConfig) and len(value) and not is_free(f"{prefix}{name}"):

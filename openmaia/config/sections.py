@@ -139,12 +139,12 @@ def stored_classes(kinds: Kinds) -> Classes:
 
 
 def is_machine_key(key: str, kinds: Kinds) -> bool:
-    """Returns whether a dotted key of a component may change on resume. A user's class is asked only if it was imported
-    already."""
+    """Returns whether a dotted key of a component may change on resume."""
     section, name = section_of(key), key.rpartition(".")[2]
     if section is None:
         return False
     kind = kinds.get(section.key, "")
+    # A stored run is read without importing what it names.
     if is_users(kind) and kind.partition(":")[0] in sys.modules:
         return name in machine_keys(class_of(section, kind))
     return name in _machine_names(section.role, kind)

@@ -43,8 +43,7 @@ SYNONYMS = {
 
 
 def suggest(given: str, known: Collection[str]) -> list[str]:
-    """Returns one to three keys that an unknown one may mean, likeliest first: by spelling, and by shared words in any
-    position. `known` is not empty."""
+    """Returns one to three keys of `known` (not empty) by spelling and shared words, likeliest first."""
     words = _words(given)
     meant = words | {word for each in words for word in SYNONYMS.get(each, ())}
 

@@ -260,8 +260,7 @@ def refuse(keys: Iterable[str], config: Any) -> None:
 
 
 def refuse_of_command(command: str, keys: Sequence[str]) -> None:
-    """Refuses dotted keys that a command, such as `openmaia investigate`, or a function, such as
-    `openmaia.investigate`, does not use. Raises UsageError."""
+    """Refuses dotted keys that a command or a function, such as `openmaia.investigate`, does not use."""
     if wrong := [key for key in keys if key.startswith(_COMMANDS.get(command, ()))]:
         users = dict.fromkeys(next(text for start, text in _USERS.items() if key.startswith(start)) for key in wrong)
         raise UsageError(

@@ -22,17 +22,17 @@ class Check:
 
 
 def ok(message: str) -> Check:
-    """What was looked at is as it should be."""
+    """Says that what was looked at is as it should be."""
     return Check("ok", message)
 
 
 def note(message: str) -> Check:
-    """The run may still work."""
+    """Says that the run may still work."""
     return Check("note", message)
 
 
 def missing(message: str) -> Check:
-    """The run would fail."""
+    """Says that the run would fail."""
     return Check("missing", message)
 
 

@@ -346,8 +346,8 @@ class TargetComponent(Component):
 
     @classmethod
     def outline(cls, config: Any, site: Site) -> TargetInfo | None:
-        """Returns what is known without loading weights: the digest may be empty, None is nothing. Raises UsageError
-        for an unknown layer."""
+        """Returns what is known without loading weights; the digest may be empty. Raises UsageError for an unknown
+        layer."""
         return None
 
     @classmethod
@@ -363,8 +363,8 @@ class TargetComponent(Component):
 
     @staticmethod
     def truths(config: Any, info: TargetInfo) -> Mapping[Unit, tuple[str, ...]]:
-        """Returns what units are known to respond to. Each text names one thing that excites the unit. By default the
-        classes."""
+        """Returns what units are known to respond to: each text names one thing that excites the unit."""
+        # The names of classes are what outputs respond to, for any classifier.
         # ImageNet's names explain homonyms in brackets: "drake (male duck)".
         names = [re.sub(r"\s*\(.*?\)", "", each).strip() for each in info.classes]
         return {Unit(target=info.name, layer=OUTPUT, index=n): (each,) for n, each in enumerate(names) if each}
@@ -386,8 +386,7 @@ class TargetComponent(Component):
 
     @staticmethod
     def exemplar_facts(config: Any) -> Mapping[str, Any]:
-        """Returns what exemplars depend on besides `info`. Stored ones of something else are refused. By default all
-        keys, and a user's source."""
+        """Returns what exemplars depend on besides `info`. Stored ones with other facts are refused."""
         return {"component": identity(config)}
 
     @staticmethod
@@ -450,8 +449,7 @@ def build(config: ComponentConfig, site: Site) -> Any:
 
 
 def stored(section: Mapping[str, Any], role: str) -> tuple[type[Component], Any] | None:
-    """Reads the section of a stored config. None for a component of the user: opening a run imports nothing that it
-    names."""
+    """Reads the section of a stored config. None for a class of the user: opening a run imports nothing that it names."""
     kind = str(section.get("kind"))
     return (component(role, kind), SimpleNamespace(**section)) if kind in ALIASES[role] else None
 

@@ -18,7 +18,7 @@ MAX_NODES = 50_000  # values of a YAML document, each alias written out
 
 
 def parse_json(data: bytes | str) -> Any:
-    """Parses a JSON document. Raises ValueError if it is none, too large or too deep."""
+    """Parses a JSON document. Raises ValueError if it is none, or beyond the bounds."""
     if len(data) > MAX_JSON:
         raise ValueError(f"it has {len(data):,} bytes, and at most {MAX_JSON:,} are read")
     try:
@@ -62,8 +62,7 @@ class _Loader(yaml.SafeLoader):
 
 
 def parse_yaml(data: bytes | str) -> Any:
-    """Parses a YAML document; None if it is empty. Raises ValueError if it is none, too large, too deep, or its aliases
-    expand too far."""
+    """Parses a YAML document; None if it is empty. Raises ValueError if it is none, or beyond the bounds."""
     documents = parse_yaml_documents(data)
     if len(documents) > 1:
         raise ValueError(f"it holds {len(documents)} documents, and one is expected")
@@ -78,8 +77,7 @@ def parse_yaml_documents(data: bytes | str) -> list[Any]:
 
 
 def compose_yaml(data: bytes | str) -> yaml.Node | None:
-    """Returns the nodes of a YAML document, whose values are as written; None if it is empty. Raises ValueError as
-    `parse_yaml`."""
+    """Returns the nodes of a document, with values as written; None if it is empty. Raises as `parse_yaml`."""
     with _loading(data) as loader:
         return next(_nodes(loader), None)
 

@@ -53,8 +53,7 @@ class EncodedImage:
     data: bytes
     """PNG or lossless WebP."""
     sources: tuple[str, ...] = ()
-    """Digests of the dataset images whose pixels are in this image: a description must not be tested on what the agent
-    has seen."""
+    """Digests of the dataset images that it shows, because no description is tested on what the agent has seen."""
     recipe: str = ""
     """What the editor needs besides the pixels, as the generator wrote it (often nothing). Agents never see it."""
 
@@ -115,7 +114,7 @@ class EncodedImage:
         return digest(self.decoded())
 
     def __getstate__(self) -> dict[str, object]:
-        # Decoded pixels would travel uncompressed; the digest is dear to compute, and small.
+        # Decoded pixels would travel uncompressed. The digest is small, and takes long to compute.
         return {key: value for key, value in self.__dict__.items() if key != "pixels"}
 
     def pil(self) -> Image.Image:
@@ -134,8 +133,7 @@ def digest(pixels: Pixels) -> str:
 
 
 def decode(data: bytes) -> Image.Image:
-    """Decodes a file in one of FORMATS to RGB. Raises ValueError if it is no image, truncated, or larger than
-    MAX_PIXELS."""
+    """Decodes one of FORMATS to RGB. Raises ValueError if it is no image, truncated, or larger than MAX_PIXELS."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", Image.DecompressionBombWarning)
@@ -230,8 +228,7 @@ def render_mask(pixels: Pixels, mask: Mask, rendering: Rendering) -> Pixels:
 
 
 def draw_outline(pixels: Pixels, mask: Mask, thickness: int = 2) -> Pixels:
-    """Draws the edge of a mask in red on a copy of an image: inside the mask, and along the image's border where it
-    touches it."""
+    """Draws the edge of a mask in red on a copy of an image: inside the mask, also along the image's border."""
     inside = np.pad(mask, 1)
     for _ in range(thickness):
         inside = (

@@ -17,8 +17,7 @@ def add_folder(folder: str) -> None:
 
 
 def has_module(name: str) -> bool:
-    """Returns whether `import_object` would find the module of "package.module:attribute". Imports only the packages
-    above it."""
+    """Returns whether `import_object` would find a module. Imports only the packages above it."""
     module = name.partition(":")[0]
     add_folder(os.getcwd())
     try:

@@ -63,13 +63,11 @@ class AnswerFormat:
     choices: tuple[str, ...] = ()
     """The valid labels in capitals. Empty: every label is valid."""
     placeholders: tuple[str, ...] = ()
-    """What the question shows in angle brackets for the agent to fill in. A section that only repeats one of them
-    counts as empty."""
+    """What the question shows in angle brackets. A section that only repeats one of them counts as empty."""
 
 
 class TurnKind(StrEnum):
-    """What the agent's next reply may contain. Only a backbone that can constrain generation, such as by a grammar,
-    enforces it."""
+    """What the agent's next reply may contain. Only a backbone that can constrain generation enforces it."""
 
     ANY = "any"
     EXPERIMENT = "experiment"

@@ -147,8 +147,7 @@ def is_clean(text: str) -> bool:
 
 @contextmanager
 def boundary(wrap: Callable[[str], Exception] = RuntimeError) -> Generator[None]:
-    """Replaces an exception whose text holds a secret by `wrap(text without it)`, causes included: libraries quote
-    URLs."""
+    """Replaces an exception whose text holds a secret by `wrap(clean text)`, and cleans its causes."""
     try:
         yield
     except Exception as error:

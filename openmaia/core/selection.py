@@ -237,8 +237,7 @@ def _draw(n: int, layer: str, size: int, digest: str) -> list[int]:
 
 
 def _counted(part: str, layer: str, info: TargetInfo) -> Iterable[tuple[str, int | str]]:
-    """Yields a key for each unit, to count different ones: its index, or the name of a class, whose index only the
-    target knows."""
+    """Yields a key for each unit: its index, or the name of a class, whose index only the target knows."""
     pieces = [piece.strip() for piece in part.split(",")]
     classes = [piece for piece in pieces if layer == OUTPUT and piece and not piece[0].isdigit()]
     rest = ",".join(piece for piece in pieces if piece not in classes)

@@ -74,8 +74,7 @@ class Target(Protocol):
         ...
 
     def respond(self, probes: Sequence[LayerProbe]) -> list[npt.NDArray[np.float64]]:
-        """Measures all units of one layer on one image for each request: arrays of shape (units,). Each number is the
-        `value` of `probe`."""
+        """Measures all units of one layer on one image for each request: the `value`s of `probe`, shape (units,)."""
         ...
 
 
@@ -192,8 +191,7 @@ class UnitExemplars:
         return tuple(exemplar for exemplar in self.exemplars if exemplar.kind == kind)
 
     def percentile(self, activation: float) -> float | None:
-        """Returns the percentage of dataset images with a lower activation. Equal ones count half: 50 for a dead unit.
-        None if unknown."""
+        """Returns the percentage of dataset images with a lower activation; equal ones count half. None if unknown."""
         if self.maxima is None:
             return None
         below = np.searchsorted(self.maxima, activation, side="left")
@@ -206,8 +204,7 @@ class UnitExemplars:
         return float(below - 1 + (activation - low) / (high - low))
 
     def z_score(self, activation: float) -> float | None:
-        """Returns how many standard deviations an activation exceeds the mean on the dataset. 0 for a dead unit, None
-        if unknown."""
+        """Returns an activation in standard deviations above the dataset's mean. 0 for a dead unit, None if unknown."""
         if self.mean is None or self.std is None:
             return None
         return (activation - self.mean) / self.std if self.std > 0 else 0.0

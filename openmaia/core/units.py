@@ -70,8 +70,7 @@ class TargetInfo:
 
 
 def unknown_layer(layer: str, target: str, known: Sequence[str]) -> UsageError:
-    """Returns the error for a layer that a target lacks. It lists the `known` ones, or the most similar. `target` may
-    be empty."""
+    """Returns the error for a layer that a target lacks, with the `known` ones that are most similar."""
     near = difflib.get_close_matches(layer, known, n=SHOWN_LAYERS, cutoff=0.0)
     has = f"has: {', '.join(known)}"
     if len(known) > SHOWN_LAYERS:

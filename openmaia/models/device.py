@@ -14,8 +14,7 @@ def default_device() -> torch.device:
 
 
 def move_to_device(module: torch.nn.Module, device: torch.device, given: str) -> torch.nn.Module:
-    """Moves a model. `given` is the config key and value that select it, for messages. Raises UsageError if it does not
-    fit."""
+    """Moves a model. Raises UsageError, with the config key that is `given`, if it does not fit."""
     try:
         return module.to(device)
     except torch.OutOfMemoryError as error:

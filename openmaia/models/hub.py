@@ -1,5 +1,4 @@
-"""Finds the files of a model in a folder or on the Hugging Face hub. `key` is the config key that names the model, for
-messages."""
+"""Finds a model's files in a folder or on the Hugging Face hub. `key` is the config key, for messages."""
 
 import re
 from collections.abc import Iterator
@@ -86,8 +85,7 @@ def fetch_checkpoint(url: str, path: Path) -> Path:
 
 
 def read_json(key: str, source: str, filename: str) -> dict[str, Any] | None:
-    """Returns the content of a model's JSON file, None if there is none. Raises UsageError as `model_file`, or if it is
-    damaged."""
+    """Returns a JSON file of a model, None if there is none. Raises UsageError as `model_file`, or if it is damaged."""
     path = model_file(key, source, filename)
     try:
         return None if path is None else parse_json(path.read_bytes())

@@ -17,8 +17,7 @@ RENAMED = {"dino_vits8": "timm:vit_small_patch8_224.dino", "clip_rn50": "timm:re
 
 
 def main(network: str = "", model: str = "", tokens: str = "0") -> None:
-    """Prints versions and GPUs; for a network the source of its checkpoint; for a language model the size of a KV
-    cache."""
+    """Prints versions and GPUs; the source of a network's checkpoint; the size of a language model's KV cache."""
     _print(_torch())
     _print(_torchvision())
     if network:

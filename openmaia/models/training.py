@@ -56,8 +56,7 @@ class ClassifierTrainer:
     """Fine-tunes classifiers. All trainings start from the same network."""
 
     def __init__(self, network: Callable[[str], Trainable], recipe: Recipe):
-        """Loads nothing yet. `network` takes the path of a checkpoint, or "" for the weights from which a training
-        starts."""
+        """Loads nothing yet. `network` takes the path of a checkpoint, or "" for the weights to start from."""
         self._network, self._recipe = network, recipe
 
     def digest(self) -> str:
@@ -101,8 +100,7 @@ class ClassifierTrainer:
     def read(
         self, checkpoint: Path, paths: Sequence[Path], progress: TrainingProgress
     ) -> tuple[FloatMatrix, FloatMatrix]:
-        """Returns the last layer's inputs, shape (images, features), and the logits, shape (images, classes), of a
-        network that `train` wrote."""
+        """Returns the last layer's inputs, (images, features), and logits, (images, classes), of a trained network."""
         features: list[FloatMatrix] = []
         logits: list[FloatMatrix] = []
         module, transform = self._network(str(checkpoint))

@@ -44,8 +44,7 @@ class WeightSource:
     revision: str | None = None
 
     def files(self, names: Iterable[str]) -> dict[str, list[str]]:
-        """Selects what is loaded from the paths of all files, by part of the pipeline ("" for a single model).
-        safetensors are preferred."""
+        """Selects what is loaded, safetensors preferred, by part of the pipeline ("" for a single model)."""
         parts: dict[str, list[str]] = {}
         for name in sorted(names):
             if match := self.pattern.fullmatch(name):

@@ -50,8 +50,7 @@ log = logging.getLogger(__name__)
 
 
 class Endpoint(ABC):
-    """The base of backbones on an HTTP server. Thread-safe. The API key is read from the environment of the sending
-    process and never pickled."""
+    """The base of backbones on an HTTP server. Thread-safe. The API key is never pickled."""
 
     sdk: ClassVar[Any]
     """`openai` or `anthropic`: both define exceptions with the same names."""
@@ -117,8 +116,7 @@ class Endpoint(ABC):
     def _request(
         self, chat: Chat, system: str, turns: list[Message], parameters: dict[str, Any], forms: frozenset[str]
     ) -> str:
-        """Returns the body of the answer. The client library repeats failed requests itself. `forms` are those of
-        FOLDED and BRIDGED that the server demands."""
+        """Returns the body of the answer. `forms` are those of FOLDED and BRIDGED that the server demands."""
 
     @abstractmethod
     def _parse(self, answer: Any, chat: Chat) -> tuple[Reply, str]:
@@ -130,8 +128,7 @@ class Endpoint(ABC):
         return None
 
     def _depends_on(self, parameter: str, parameters: Collection[str]) -> str:
-        """Returns the config value that a server contradicts if it refuses one of the request's parameters. Empty: the
-        run can do without it."""
+        """Returns the config value that a server contradicts if it refuses a parameter. Empty: the run can do without."""
         return ""
 
     def _image_tokens(self, image: EncodedImage) -> int:
@@ -184,8 +181,7 @@ class Endpoint(ABC):
     def _shorter(
         self, chat: Chat, fitted: FittedChat, bounds: Bounds, failure: Failure, share: float
     ) -> tuple[FittedChat, Bounds] | None:
-        """Shortens a conversation that was refused as too long, to the bounds that it now meets. None: it was refused
-        for another reason, or nothing can be left out."""
+        """Shortens a conversation that was refused as too long, to the bounds that it now meets, if that is possible."""
         parts = [part for message in fitted.messages for part in message.parts]
         shown = sum(isinstance(part, EncodedImage) for part in parts)
         sent = sum(text_tokens(part) if isinstance(part, str) else self._image_tokens(part) for part in parts)
@@ -223,8 +219,7 @@ class Endpoint(ABC):
                 return replace(answer, tries=attempt) if answer.is_passing else answer
 
     def _adapts(self, failure: Failure, chat: Chat, parameters: Mapping[str, Any], forms: frozenset[str]) -> bool:
-        """Changes the form of all later requests if the server refused that of this one. Returns whether it did. Raises
-        UsageError if the run could then not do what its config says."""
+        """Changes the form of later requests if it was refused; returns whether. Raises UsageError if the run needs it."""
         refused, form = failure.refused(parameters), None
         if refused is not None:
             if given := self._depends_on(refused, parameters):

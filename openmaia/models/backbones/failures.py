@@ -78,8 +78,7 @@ class Failure:
         return f"{message}: {raw}" if raw else message
 
     def refused(self, parameters: Collection[str]) -> str | None:
-        """Returns which of a request's optional parameters the server does not support. None: it failed for another
-        reason, or no parameter is named."""
+        """Returns the optional parameter that the server does not support, if the request failed because of one."""
         if self.status not in (400, 403, 404, 405, 422, 500, 501) or self.refusal is not None:
             return None
         blamed, surely = self._fields().get("param"), self.status in (403, 404, 405, 500)

@@ -169,8 +169,7 @@ class ImageCost:
 
     @property
     def factor(self) -> float:
-        """The ratio of all image tokens that the server counted to our estimates, rounded up to a multiple of `STEP`. 1
-        at first."""
+        """The server's image tokens by our estimates, rounded up to a multiple of `STEP`. 1 at first."""
         with self._lock:
             if not self._estimated:
                 return 1.0

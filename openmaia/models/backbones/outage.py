@@ -30,8 +30,7 @@ class Outage:
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def check(self) -> None:
-        """Call before each request. Raises ServiceUnavailable if it must not be sent: in an outage, one per
-        `probe_seconds` may."""
+        """Call before each request. Raises ServiceUnavailable in an outage, but once per `probe_seconds`."""
         with self._lock:
             if self._reason and time.monotonic() < self._next_probe:
                 raise ServiceUnavailable(self._reason)
@@ -60,8 +59,7 @@ class Outage:
                 self._next_probe = max(self._next_probe, now + min(wait, LONGEST_WAIT))
 
     def end(self, sent: float | None = None) -> None:
-        """Marks the server as available. `sent`: when the request was sent, by the monotonic clock; None if it was
-        refused."""
+        """Marks the server as available. `sent`: when the answered request was sent, by the monotonic clock."""
         with self._lock:
             if self._is_said:
                 log.warning("%s answers again after %.0f s", self.url, time.monotonic() - self._since)

@@ -36,8 +36,7 @@ class ReasoningStart:
         return is_stopped or ending(found.text, is_turn and is_known) is not None
 
     def separate(self, text: str, finish: str) -> Separated:
-        """Separates reasoning from the text of a whole reply, and learns from it. `finish` is the server's finish
-        reason, or STOPPED_READING."""
+        """Separates reasoning from a whole reply, and learns from it. `finish` is the server's reason, or STOPPED_READING."""
         found = separate(text, is_open=self.in_prompt is True)
         if found.is_unannounced:
             self.in_prompt = True

@@ -63,7 +63,7 @@ class ServedModel(Component):
 def server_checks(
     library: str, build: Callable[[Any, Site], Any], config: ChatServerConfig, site: Site
 ) -> Iterator[Callable[[], Check]]:
-    """Yields the check that a server answers, accepts the key and has the model: of the `Endpoint` that `build` makes.
-    Without `library` nothing is checked: `packages` says so."""
+    """Yields the check that the server of an `Endpoint` answers, accepts the key and has the model."""
+    # Otherwise `packages` says so.
     if has_module(library):
         yield partial(server_check, library, lambda: build(config, site).access, waits=site.waits)

@@ -104,8 +104,7 @@ def text_content(content: Any) -> str:
 
 
 def reasoning_content(message: dict[str, Any]) -> str:
-    """Returns the reasoning in a message or a streamed piece of it: in a field of its own, or in parts of the type
-    `thinking`."""
+    """Returns the reasoning in a message or a piece of it: a field of its own, or parts of the type `thinking`."""
     given = [message.get(name) for name in REASONING]
     apart = next((_parts(value, "text") for value in given if value and isinstance(value, str | list)), "")
     content = message.get("content")

@@ -1,5 +1,4 @@
-"""Converts turns between text and function calls, for models that were trained to call functions: one function for an
-experiment, one for the answer."""
+"""Converts turns to function calls, one for an experiment and one for the answer, and back."""
 
 import json
 import re
@@ -25,8 +24,7 @@ JsonObject = dict[str, Any]
 
 
 def functions(answer: AnswerFormat, expected: TurnKind = TurnKind.ANY) -> list[JsonObject]:
-    """Returns the definitions of the functions for the expected kinds of turns, in the format of the chat completions
-    API."""
+    """Returns the functions for the expected kinds of turns, in the format of the chat completions API."""
     names = {TurnKind.ANY: (EXPERIMENT, _ANSWER), TurnKind.ANSWER: (_ANSWER,)}.get(expected, (EXPERIMENT,))
     return [each for each in _functions(answer) if each["function"]["name"] in names]
 
@@ -60,8 +58,7 @@ def _function(name: str, description: str, properties: JsonObject) -> JsonObject
 
 
 def convert_to_text(calls: Sequence[JsonObject], answer: AnswerFormat) -> str:
-    """Converts the first call of a reply to the text of a turn; "" without one. Arguments that are no JSON object are
-    returned unchanged: the agent is then told that its reply is no valid turn."""
+    """Converts the first call of a reply to the text of a turn; "" without one."""
     if not calls:
         return ""
     function: JsonObject = calls[0]["function"]
@@ -71,6 +68,7 @@ def convert_to_text(calls: Sequence[JsonObject], answer: AnswerFormat) -> str:
         if isinstance(arguments, str):  # some servers encode them twice
             arguments = json.loads(arguments)
     except (ValueError, RecursionError):
+        # The agent is then told that its reply is no valid turn.
         return given
     if not isinstance(arguments, dict):
         return given
@@ -169,8 +167,7 @@ def _texts(value: Any) -> list[str]:
 def convert_to_calls(
     turns: Sequence[Message], answer: AnswerFormat, plain: Callable[[Message], JsonObject]
 ) -> list[JsonObject]:
-    """Converts a conversation without its system message, the agent's turns as calls. `plain` converts all other
-    messages."""
+    """Converts a conversation without its system message. `plain` converts all but the agent's turns."""
     converted: list[JsonObject] = []
     for number, message in enumerate(turns):
         # Mistral takes only ids of nine letters and digits.

@@ -203,8 +203,7 @@ def refused_parameter(text: str, blamed: str | None, parameters: Iterable[str], 
 
 
 def image_limit(text: str, sent: int) -> int | None:
-    """Returns the largest number of images that a refusal admits, below `sent`; None if it names none. `text` is
-    without the name of the model."""
+    """Returns the number of images, below `sent`, that a refusal admits. `text` is without the model's name."""
     if re.search(r"\b(?:one|a single) image", text, re.IGNORECASE):
         return 1
     # Messages also count the images of the request, or documents. Numbers in names and versions do not count.
@@ -234,8 +233,7 @@ _LIMITS = [
 
 
 def token_limit(text: str) -> tuple[int, int] | None:
-    """Returns (the tokens that a refusal admits, the largest number that it names: mostly that of the request). None if
-    it names no limit."""
+    """Returns (tokens that a refusal admits, largest number that it names: mostly the request's), if it names any."""
     text = re.sub(r"(?<=\d)[, \u00a0\u202f](?=\d{3}\b)", "", re.sub(r"\b[A-Za-z][\w.]*(?:-[\w.]+)*-\d+\b", "", text))
     text = re.sub(r"\b(\d+)k\b", r"\g<1>000", text, flags=re.IGNORECASE)
     text = re.sub(

@@ -58,8 +58,7 @@ class DiffusionBatcher:
         return type(self._pipeline).__name__
 
     def truncated(self, prompt: str) -> tuple[str, ...]:
-        """Returns the end of a prompt that the pipeline ignores, because it is too long; () if it reads all, or has no
-        tokenizer."""
+        """Returns the end of a too long prompt that is ignored; () if there is none, or no tokenizer."""
         names = ("tokenizer_3", "tokenizer_2", "tokenizer")
         tokenizer: Any = next((known for name in names if (known := getattr(self._pipeline, name, None))), None)
         if tokenizer is None:
@@ -71,8 +70,7 @@ class DiffusionBatcher:
         return (tokenizer.decode(tokens[limit - 1 : -1]),) if len(tokens) > limit else ()
 
     def try_out(self, job: ImageJob) -> None:
-        """Generates with two denoising steps, so that an invalid config is noticed before a run begins. Raises
-        UsageError."""
+        """Generates in two steps, so that an invalid config is noticed before a run begins. Raises UsageError."""
         try:
             self._call([job], steps=2)
         except (ServiceError, RuntimeError, ValueError, TypeError) as error:

@@ -108,8 +108,7 @@ class DiffusersGenerator(_Pipeline):
         self._batcher.try_out(self._job(Generation(prompt="a red ball", seed=0)))
 
     def generate(self, requests: Sequence[Generation]) -> list[GeneratedImage]:
-        """Raises ServiceError if a single image does not fit into memory or the model failed, and HostDead if the GPU
-        no longer answers."""
+        """Raises ServiceError if an image does not fit or the model failed, HostDead if the GPU is lost."""
         from openmaia.models.generators.resizing import resize
 
         images = self._batcher.generate([self._job(request) for request in requests])

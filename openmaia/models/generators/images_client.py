@@ -32,8 +32,7 @@ class ImagesApi:
     """A client of OpenAI's images API. Thread-safe. The API key is never pickled."""
 
     def __init__(self, config: ImageServerConfig, key: str):
-        """Checks address and key, and raises UsageError. Does not connect, because every image costs money. `key` is
-        the config section."""
+        """Checks address and key, and raises UsageError. Does not connect, because every image costs money."""
         self._config, self._key = config, key
         self.access = server_access(config, key)
         self.access.check()

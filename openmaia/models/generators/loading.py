@@ -105,8 +105,7 @@ def _components(key: str, config: PipelineConfig, index: PipelineIndex, dtype: t
 
 
 def _source(key: str, config: PipelineConfig, repository: str, name: str) -> tuple[str, str, PipelineIndex]:
-    """Returns a component's repository, its folder there, and its config.json. A repository of its own may hold it at
-    its root or in a folder of its name."""
+    """Returns (repository, folder, config.json) of a component. Its own repository may have it at the root."""
     source = repository or config.model
     for folder in ("", name) if repository else (name,):
         settings = read_json(key, source, f"{folder}/config.json" if folder else "config.json")

@@ -32,8 +32,7 @@ def keep_settings() -> Generator[None]:
 
 @contextmanager
 def evaluating(model: Model, say: Callable[[str], None]) -> Generator[None]:
-    """Puts a network into evaluation mode, and restores all its modules. `say` tells the user if it was in training
-    mode. Raises UsageError as `check_state`."""
+    """Puts a network into evaluation mode, and restores all its modules. Raises UsageError as `check_state`."""
     check_state(_module(model))
     training = [each for each in _module(model).modules() if each.training]
     if training:

@@ -48,13 +48,11 @@ class Directions:
         return [(f"{self.name}.{kind}.weight", self.weight), (f"{self.name}.{kind}.bias", self.bias)]
 
     def unit(self, response: Response, index: int) -> Response:
-        """Returns one direction's response, shape (h, w) or (), to a layer's output, shape (channels, h, w) or
-        (channels,)."""
+        """Returns a direction's response, shape (h, w) or (), to an output of shape (channels, h, w) or (channels,)."""
         return self._rows(torch.from_numpy(response)[None], slice(index, index + 1))[0, 0].numpy()
 
     def all(self, responses: torch.Tensor) -> torch.Tensor:
-        """Returns all responses, shape (images, units, h, w) or (images, units), to outputs of shape (images, channels,
-        h, w) or (images, channels), on their device."""
+        """Returns responses, shape (images, units, …), to outputs of shape (images, channels, …), on their device."""
         return torch.cat(
             [self._rows(responses, slice(start, start + ROWS)) for start in range(0, len(self.weight), ROWS)], dim=1
         )

@@ -111,8 +111,7 @@ class Forward:
     def last_modules(
         self, batches: Sequence[torch.Tensor]
     ) -> tuple[torch.Tensor, list[tuple[nn.Module, torch.Tensor]]]:
-        """Runs inputs of one image each. Returns the output for all of them, and what `LastModules` keeps, float32 of
-        shape (images, …) on the CPU."""
+        """Returns outputs for single images, and what `LastModules` keeps: float32, (images, …), on the CPU."""
         outputs: list[torch.Tensor] = []
         found: list[list[tuple[nn.Module, torch.Tensor]]] = []
         for batch in batches:
@@ -252,8 +251,7 @@ class Forward:
         return layouts
 
     def _shapes(self, size: tuple[int, int], channels: int) -> tuple[dict[str, OutputShape], str]:
-        """Returns the shapes for one image of a size, of the layers that were reached, and the error message if the
-        pass fails."""
+        """The shapes for one image of a size, as far as the pass comes, and the message of its error."""
         outputs: dict[str, Any] = {}
         refusal = ""
         try:

@@ -135,8 +135,7 @@ class NetworkTarget:
         return self._network.labels
 
     def can_intervene(self, layer: str) -> bool:
-        """Returns whether the units of a layer can be scaled: one of a classifier, neither OUTPUT nor directions, with
-        one tensor as output."""
+        """Returns whether units can be scaled: of a classifier's layer, not OUTPUT, no directions, and one tensor."""
         is_module = layer in self._info.layers and layer not in self._directions and layer != OUTPUT
         if not is_module:
             return False

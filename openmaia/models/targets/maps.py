@@ -39,8 +39,7 @@ class OutputLayout:
 
     kind: AxisOrder
     prefix: int | None = None
-    """Number of tokens before those of patches (class token and registers). None if it has to be derived from the
-    number of all."""
+    """Tokens before those of patches (class token and registers). None: to be derived from the number of all."""
     suffix: int = 0
     """Number of tokens behind those of patches."""
     placed: bool = True
@@ -149,8 +148,7 @@ def layouts_by_shape(evidence: ShapeEvidence) -> list[OutputLayout]:
 
 
 def _growing_axes(evidence: ShapeEvidence) -> tuple[OutputShape, OutputShape] | None:
-    """The axes that change with the height of the input, and with the width. None: a shape is missing, or their numbers
-    of axes differ."""
+    """The axes that change with the input's height, and with its width, if all shapes have as many axes."""
     usual, taller, wider = evidence.usual, evidence.taller, evidence.wider
     if taller is None or wider is None or not len(usual) == len(taller) == len(wider):
         return None

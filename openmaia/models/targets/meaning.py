@@ -120,8 +120,7 @@ def activations(meaning: OutputMeaning, output: torch.Tensor) -> torch.Tensor:
 
 
 def class_logarithms(meaning: OutputMeaning, output: torch.Tensor) -> torch.Tensor | None:
-    """Returns the log-probabilities of classes that exclude each other, for an output of shape (units,). None if it
-    means something else."""
+    """Returns the log-probabilities of exclusive classes, shape (units,); None if the output is something else."""
     if meaning is OutputMeaning.SOFTMAX and output.numel() > 1:
         return torch.log_softmax(output.double(), dim=0)
     if meaning is OutputMeaning.PROBABILITIES and output.numel() > 1 and _sum_to_one(output[None]):

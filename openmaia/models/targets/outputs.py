@@ -61,8 +61,7 @@ def find_entry(layer: str, one: Any, two: Any, asked: str = "") -> Entry:
 
 
 def take(output: Any, entry: Entry, images: int, layer: str) -> torch.Tensor:
-    """Returns the tensor that holds the units, shape (images, …), for a batch of so many images. Raises UsageError if
-    there is none."""
+    """Returns the tensor that holds the units, shape (images, …). Raises UsageError if there is none."""
     tensor = parts(output).get(entry.name)
     if tensor is None or not tensor.is_floating_point():
         raise _without_units(layer, output if tensor is None else tensor)

@@ -122,13 +122,13 @@ def noise(size: tuple[int, int], seed: int) -> Pixels:
 def _best(
     evidence: ShapeEvidence, inferred: OutputLayout | None, changes: _Changes
 ) -> tuple[OutputLayout | None, bool]:
-    """The layout whose positions follow the image best, and whether they do. Outputs that hardly change keep what was
-    inferred."""
+    """The layout whose positions follow the image best, and whether they do."""
     others = [] if grows(evidence) else layouts_by_shape(evidence)
     tried = [] if inferred is None else [inferred]
     tried += [layout for layout in others if layout not in tried]
     scored = [each for layout in tried for each in _placements(evidence, layout, changes)]
     known = [(score, layout) for score, layout in scored if score is not None]
+    # The output hardly changes.
     if not known:
         return inferred, False
     usual, best = known[0], max(known, key=lambda each: each[0])
@@ -166,8 +166,7 @@ def _placements(
 
 
 def _following(parts: Sequence[torch.Tensor]) -> float | None:
-    """The smaller correlation of a map with the image, by rows and by columns, for changes of shape (units, h, w).
-    None: too few positions change."""
+    """The smaller correlation with the image, by rows and by columns. None: too few positions change."""
     up, down, left, right = _averages(parts)
     changing = (up + down > 0) & (left + right > 0)
     if int(changing.sum()) < min(ENOUGH, up.numel() / 2):

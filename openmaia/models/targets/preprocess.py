@@ -61,8 +61,7 @@ class Preprocessing(Protocol):
         ...
 
     def batch(self, views: Sequence[Pixels], device: torch.device) -> torch.Tensor:
-        """Converts images of one size that `view` returned, float32 of shape (images, channels, height, width), on a
-        device."""
+        """Converts images of one size that `view` returned to float32, shape (images, channels, height, width)."""
         ...
 
 
@@ -217,8 +216,7 @@ def _listed(values: tuple[float, ...]) -> str:
 
 
 def published(size: tuple[int, int]) -> Preprocess:
-    """Returns that of the published MAIA code for ResNet and DINO: the shorter side is scaled to `size`, bilinear and
-    without a crop, and values are normalised as ImageNet's."""
+    """Returns that of the published code for ResNet and DINO: scaled without a crop, normalised as ImageNet."""
     return Preprocess(size=size, crop=None, resample=Image.Resampling.BILINEAR, mean=IMAGENET_MEAN, std=IMAGENET_STD)
 
 

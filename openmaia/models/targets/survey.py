@@ -90,8 +90,7 @@ def survey(network: TargetNetwork, layers: Collection[str] = ()) -> LayerSurvey:
 
 
 def layer_names(network: TargetNetwork) -> dict[str, str]:
-    """Returns all names that a config may use, with the module of each. The output of some cannot be divided into
-    units."""
+    """Returns all names that a config may use, with their modules. Some have an output without units."""
     modules = {name: name for name, _ in unwrap(network.module)[0].named_modules() if name}
     return {**network.aliases, **modules, OUTPUT: OUTPUT}
 

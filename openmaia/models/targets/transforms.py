@@ -141,8 +141,7 @@ def _texture(height: int, width: int) -> Pixels:
 
 
 def _identified(transform: Transform) -> Preprocess | None:
-    """Derives the `Preprocess` that is most like a transform from its results for test images. None if none can give
-    such results."""
+    """Derives the likeliest `Preprocess` from a transform's results for test images, if one can give them."""
     black, white = _applied(transform, _plain(0)), _applied(transform, _plain(255))
     channels, height, width = black.shape
     scale = (white - black).mean(dim=(1, 2))

@@ -17,8 +17,7 @@ WRAPPERS = (nn.DataParallel, nn.parallel.DistributedDataParallel, AveragedModel)
 
 
 def unwrap(module: nn.Module) -> tuple[nn.Module, str]:
-    """Returns the network inside of data parallelism, torch.compile or averaged weights, and the prefix of its modules'
-    names in the wrapper, such as `module.`."""
+    """Returns the network inside of wrappers, and the prefix of its modules' names there, such as `module.`."""
     prefix = ""
     while True:
         attribute = "module" if isinstance(module, WRAPPERS) else "_orig_mod"
@@ -34,8 +33,8 @@ def is_exported(module: nn.Module) -> bool:
 
 
 def uncompiled() -> AbstractContextManager[Any]:
-    """In this context, what torch.compile compiled runs as written. Compiled code does not call hooks, and would be
-    compiled anew for each size of the input."""
+    """In this context, what torch.compile compiled runs as written."""
+    # Compiled code does not call hooks, and would be compiled anew for each size of the input.
     # Nothing is compiled before this module is loaded, and loading it takes a second.
     return torch.compiler.set_stance("force_eager") if "torch._dynamo" in sys.modules else nullcontext()
 

@@ -1,5 +1,4 @@
-"""Runs a language model with a vLLM engine of this process: one for the requests of all threads, with continuous
-batching and a prefix cache."""
+"""Runs a language model with one vLLM engine for all threads, with continuous batching and a prefix cache."""
 
 import asyncio
 import itertools

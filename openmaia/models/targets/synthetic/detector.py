@@ -18,8 +18,7 @@ from openmaia.models.targets.synthetic.loading import load
 _KEY = "target.detector"
 
 BoxCorners = npt.NDArray[np.float64]
-"""Left, top, right and bottom as fractions of the image's width and height, shape (boxes, 4). A box may extend beyond
-the image."""
+"""Left, top, right, bottom as fractions of the image's sides, (boxes, 4). A box may extend beyond the image."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -48,8 +48,7 @@ class SamSegmenter:
 
     @torch.inference_mode()
     def masks(self, image: Pixels, groups: Sequence[BoxCorners]) -> list[ConceptMask]:
-        """Returns a mask as `BoxSegmenter.masks`. Where SAM finds nothing, the whole box is its mask, so that every
-        detection has a position."""
+        """As `BoxSegmenter.masks`. Where SAM finds nothing, the box is its mask: every detection has a position."""
         height, width = image.shape[:2]
         corners = np.concatenate([np.empty((0, 4)), *groups])
         masks = self._segment(image, corners) if len(corners) else np.zeros((0, height, width), dtype=np.bool_)

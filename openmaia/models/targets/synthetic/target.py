@@ -93,8 +93,7 @@ class SyntheticTarget:
         return units.truth(layer, self.concepts(layer, index))
 
     def probe(self, probes: Sequence[Probe]) -> list[UnitActivation]:
-        """Activations are between 0 and 1. Maps have the shape (GRID, GRID), and 0 outside the mask of the unit's
-        concepts."""
+        """Activations are between 0 and 1. Maps, (GRID, GRID), are 0 outside the mask of the unit's concepts."""
         views = {id(probe.image): _squashed(probe.image.pixels) for probe in probes}
         digests = {key: digest(view) for key, view in views.items()}
         detections = self._detect(

@@ -10,8 +10,7 @@ from openmaia.core.errors import UsageError
 from openmaia.core.paths import user_path
 
 SyntheticMode = Literal["mono", "or", "and", "andnot"]
-"""A unit responds to one concept (mono), to either of two (or), or to the first if the second is present (and) or
-absent (andnot)."""
+"""One concept (mono), either of two (or), the first if the second is present (and) or absent (andnot)."""
 
 MODES: tuple[SyntheticMode, ...] = ("mono", "or", "and")  # of published units
 # The published MAIA code has `andnot` as well, but neither it nor the paper has units of this mode.
@@ -97,8 +96,7 @@ def truth(layer: str, concepts: Concepts) -> str:
 
 
 def slots(layer: str, concepts: Concepts) -> tuple[str, ...]:
-    """Returns a text for each alternative that excites a unit on its own: two for `or`, otherwise one, such as "cheese
-    and lemon"."""
+    """Returns a text for each alternative that excites a unit alone: two for `or`, else one ("cheese and lemon")."""
     match layer:
         case "or":
             return concepts
