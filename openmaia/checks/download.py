@@ -13,7 +13,7 @@ from openmaia.models.hub import fetch_checkpoint, hub_errors, located
 from openmaia.models.probe import checkpoint
 from openmaia.models.weights import WeightSource
 
-WEIGHTS = (
+_WEIGHTS = (
     ".safetensors",
     ".bin",
     ".pt",
@@ -80,7 +80,7 @@ def _download(source: WeightSource) -> str:
     chosen = [name for part in source.files(names).values() for name in part]
     if not chosen:
         raise UsageError(f"{source.key}={source.given!r} holds no weights; give another repository")
-    chosen += [name for name in names if not name.endswith(WEIGHTS)]
+    chosen += [name for name in names if not name.endswith(_WEIGHTS)]
     patterns = [re.sub(r"([*?\[])", r"[\1]", name) for name in chosen]
     return snapshot_download(source.given, revision=source.revision, allow_patterns=patterns)
 

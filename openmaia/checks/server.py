@@ -10,7 +10,7 @@ from openmaia.config.schema import Config
 from openmaia.config.sections import find_components
 from openmaia.core.checks import Check, missing, ok
 
-SECONDS = 3.0
+_SECONDS = 3.0
 """Seconds within which a server must answer."""
 
 
@@ -33,7 +33,7 @@ def ray_cluster(address: str) -> Iterator[Check]:
     if not named:
         return
     try:
-        socket.create_connection((named[1], int(named[2])), timeout=SECONDS).close()
+        socket.create_connection((named[1], int(named[2])), timeout=_SECONDS).close()
     except OSError as error:
         reason = error.strerror or error
         yield missing(f"ray.address={address} does not answer ({reason}); ray start --head, or another address")
