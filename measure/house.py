@@ -30,7 +30,7 @@ OFFLINE_WORDS = re.compile(r"collage|\bscripted|closed.?form|\beyes\b", re.IGNOR
 # The modules that hold checks before a run. The first six were the rooms of the commit that the work began with.
 CHECKS = (
     "config/checks.py", "config/uses.py", "cli/assembly/validation.py", "assembly/validation.py", "cli/doctor", "distributed/cluster/preflight.py",
-    "distributed/launchers/checking.py", "distributed/launchers/requirements.py", "checks",
+    "distributed/launchers/checking.py", "distributed/launchers/requirements.py", "distributed/launchers/sizes.py", "checks",
 )  # fmt: skip
 # A gloss, as it stands in docstrings: "A sweep is the …", "the backbone (the model that …)", "a replica, a process that …".
 TERM = (

@@ -9,11 +9,11 @@ from openmaia.config.loading import load
 from openmaia.core.checks import Check, ok
 from openmaia.core.components import of_config, target_class
 
-SECONDS = 12.0
+_SECONDS = 12.0
 """Seconds within which torch, torchvision and transformers must be imported and answer."""
 
 
-def examine(sources: Sequence[str], seconds: float = SECONDS) -> list[Check]:
+def examine(sources: Sequence[str], seconds: float = _SECONDS) -> list[Check]:
     """Checks this machine, and whether it has everything that a config needs. Loads no weights.
 
     Args:

@@ -29,6 +29,7 @@ def of_slurm(configs: Sequence[Config], sources: Sequence[str]) -> Iterator[Chec
     distributions = named.installed()
     for config in configs:
         yield from named.files(config)
+        yield from named.folders(config)
         if slurm.uses_this_python(os.environ):
             for each in named.packages(config, distributions):
                 yield missing(f"{each.message}. Another Python for the job: {slurm.PYTHON}=…")

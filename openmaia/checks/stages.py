@@ -39,6 +39,7 @@ def of_machine(config: Config, distributions: Container[str], *, waits: bool = F
     """
     yield from named.packages(config, distributions)
     yield from named.files(config)
+    yield from named.folders(config)
     if not waits or config.ray.address in _HERE:
         yield from server.components(config, waits=waits)
     if not waits:  # A run connects to Ray next, and says itself if nobody answers.

@@ -29,9 +29,9 @@ from openmaia.models.weights import WeightSource
 _SECONDS = 3.0
 """Seconds within which the hub must answer."""
 
-THREADS = 8
+_THREADS = 8
 
-ITEMSIZES = {"F64": 8, "F32": 4, "F16": 2, "BF16": 2}
+_ITEMSIZES = {"F64": 8, "F32": 4, "F16": 2, "BF16": 2}
 """Bytes per element of the floating-point types. Loading converts weights of these types to the requested type. Weights
 of other types, such as quantized ones, are not converted."""
 
@@ -60,7 +60,7 @@ def weight_sources(config: Config) -> Iterator[WeightSource]:
 
 def inspect(sources: Iterable[WeightSource]) -> list[WeightReport]:
     """Checks the weight files of each source in its folder, or on the Hugging Face hub and in the hub's cache."""
-    with ThreadPoolExecutor(THREADS) as threads:
+    with ThreadPoolExecutor(_THREADS) as threads:
         return list(threads.map(_inspect, sources))
 
 
@@ -164,7 +164,7 @@ def _published(source: WeightSource) -> tuple[dict[str, list[DryRunFileInfo]], M
         return hf_hub_download(source.given, name, revision=info.sha, etag_timeout=_SECONDS, dry_run=True)
 
     parts = source.files(sibling.rfilename for sibling in info.siblings or [])
-    with ThreadPoolExecutor(THREADS) as threads:
+    with ThreadPoolExecutor(_THREADS) as threads:
         files = {part: list(threads.map(look, names)) for part, names in parts.items()}
     return files, info.safetensors.parameters if info.safetensors else {}
 
@@ -210,4 +210,4 @@ def _loaded(source: WeightSource, stored: int, types: Mapping[str, int]) -> floa
         types: The number of weights of each data type; if it is empty, 16 bits per weight are assumed.
     """
     commonest = max(types, key=lambda name: types[name], default="BF16")
-    return stored * source.itemsize / ITEMSIZES[commonest] if commonest in ITEMSIZES else stored
+    return stored * source.itemsize / _ITEMSIZES[commonest] if commonest in _ITEMSIZES else stored

@@ -1,4 +1,4 @@
-"""Checks of a complete config: values out of range, and keys that contradict each other."""
+"""Checks of the values of a complete config, at every load. They look at nothing but the values."""
 
 import dataclasses
 import re
@@ -23,7 +23,6 @@ _CHOICES = {
     "evaluate.preset": ("labels", "paper", "repo", "pairing"),
     "evaluate.sharing": ("label", "labels"),
 }
-"""The allowed values of each config key that has a fixed set of them."""
 
 _MAY_BE_ZERO = frozenset(
     "retries cache_mb spill_mb evaluate.pictures evaluate.detect evaluate.random_words evaluate.random bias.smallest "
@@ -49,16 +48,13 @@ _AT_MOST = {
 def check(
     config: Config, values: dict[str, Any], defaults: dict[str, Any], from_environment: Collection[str] = ()
 ) -> None:
-    """Checks a complete config.
+    """Raises UsageError if a value is out of range, or if keys contradict each other.
 
     Args:
         config: The config.
         values: Its values by dotted key.
         defaults: The default values by dotted key.
         from_environment: The dotted keys, with the indices of lists, whose values were read from the environment.
-
-    Raises:
-        UsageError: A value is out of range, or keys contradict each other.
     """
     _check_names(config)
     _check_secrets(values, from_environment)
@@ -119,7 +115,6 @@ def _leaves(values: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
 
 
 def _check_homes(values: dict[str, Any]) -> None:
-    """Checks that the users exist in whose home directories paths are."""
     for key, value in values.items():
         if isinstance(value, str) and value.startswith("~"):
             try:
@@ -156,6 +151,8 @@ def _violations(key: str, value: Any, default: Any) -> Iterator[str]:
         yield "of 0 or more" if may_be_zero else "above 0"
     if value > _AT_MOST.get(key, sys.float_info.max):
         yield f"of at most {_AT_MOST[key]}" if key in _AT_MOST else "that is finite"
+    if key.endswith(".num_gpus") and value > 1 and value != int(value):
+        yield "of at most 1, or a whole number: above 1 Ray gives whole GPUs only"
 
 
 def _check_agent(config: Config) -> None:

@@ -15,7 +15,7 @@ import pytest
 
 from openmaia.checks import machine, memory, server
 from openmaia.checks.doctor import examine
-from openmaia.checks.named import files, installed, packages
+from openmaia.checks.named import files, folders, installed, packages
 from openmaia.config.loading import load
 from openmaia.core.checks import Check
 from openmaia.core.errors import UsageError
@@ -41,6 +41,12 @@ def test_the_demo_can_run_here(tmp_path: Path):
     assert missing(results) == []
     assert any(result.message.startswith("sandbox: ") for result in results)
     assert "nothing that the config demo needs is missing" in results[-1].message
+
+
+def test_an_unknown_unit_is_missing(tmp_path: Path):
+    results = examine([str(REPOSITORY / "configs/closed-form.yaml"), f"paths.runs={tmp_path}", "units=nowhere=1"], 120)
+    [message] = missing(results)
+    assert "unknown layer 'nowhere'" in message and results[-1].message == message
 
 
 def test_a_wrong_config_is_a_usage_error():
@@ -199,9 +205,8 @@ def test_modules_of_the_user_have_to_be_found():
 def test_absent_files_and_folders_are_named(tmp_path: Path):
     (tmp_path / "file").write_text("in the way")
     own = [f"paths.runs={tmp_path}/file/runs", "target.directions.layer=nowhere.safetensors"]
-    messages = missing(
-        files(load([*LEAST, "target.kind=network", *own, "pictures.kind=folder", "pictures.folder=nowhere"]))
-    )
+    config = load([*LEAST, "target.kind=network", *own, "pictures.kind=folder", "pictures.folder=nowhere"])
+    messages = missing([*files(config), *folders(config)])
     assert "target.directions.layer=nowhere.safetensors does not exist" in messages[0]
     assert "pictures.folder=nowhere does not exist; give the path of a folder" in messages[1]
     assert "cannot be written" in messages[2]

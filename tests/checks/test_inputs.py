@@ -69,7 +69,10 @@ def test_shipped_config_is_valid(name: str):
         (["paths.exemplars=ftp://a/b"], "ftp://a/b cannot be used for files .*; give a folder or an s3:// URL"),
         (["pictures.kind=folder", "pictures.folder=/nowhere"], "pictures.folder=/nowhere does not exist"),
         (["exemplars.folder=/nowhere"], "exemplars.folder=/nowhere does not exist"),
-        (["backbone.kind=replay", "backbone.record=/nowhere.json"], "backbone.record=/nowhere.json does not exist"),
+        (
+            ["backbone.kind=replay", "backbone.record=/nowhere.json", "evaluate.judge.kind=detector"],
+            "backbone.record=/nowhere.json does not exist",
+        ),
         (["target.directions={_conv_head: /nowhere.safetensors}"], "target.directions._conv_head=/nowhere"),
         ([*SERVED, "tools=['nowhere:f']"], "'nowhere:f' cannot be imported"),
         ([*SERVED, "tools=['os:sep']"], "'os:sep' is no function"),

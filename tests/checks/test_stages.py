@@ -71,6 +71,11 @@ def test_all_that_is_missing_is_one_error(tmp_path: Path):
         stages.require(stages.of_run([config]))
 
 
+def test_part_of_several_gpus_is_refused():
+    with pytest.raises(UsageError, match=r"pools\.backbone\.num_gpus=1\.5 is out of range.*whole GPUs only"):
+        load([CLOSED, "pools.backbone.num_gpus=1.5"])
+
+
 def test_later_stage_is_not_looked_at_if_an_earlier_one_lacks_something():
     config = load([CLOSED, "units=nowhere=1", "tools=[no_such_package.things:tool]", *VENDOR])
     with pytest.raises(UsageError, match="no_such_package") as raised:
