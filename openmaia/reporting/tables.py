@@ -1,7 +1,7 @@
-"""Rows of the tables that both the terminal and the report show."""
+"""Rows of the tables that both the terminal and the report show, and the names of runs in them."""
 
 import urllib.parse
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -72,6 +72,18 @@ class DescriptionKind:
     """Mean over all units. For those without a tested description, their own counts as chance."""
     supported: tuple[float, float, float] | None
     """The share of them that is supported, with the ends of its 95 % interval; None if unknown."""
+
+
+def name_runs(runs: Sequence[Run]) -> Iterator[tuple[Run, str]]:
+    """Yields each run with a unique name. The second run of a name gets the suffix " (2)", and so on."""
+    taken: set[str] = set()
+    for run in runs:
+        name, number = run.name, 1
+        while name in taken:
+            number += 1
+            name = f"{run.name} ({number})"
+        yield run, name
+        taken.add(name)
 
 
 def make_rows(

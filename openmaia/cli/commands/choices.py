@@ -112,10 +112,10 @@ def _truths(runs: "Sequence[tuple[Run, str]]", path: str) -> dict[tuple[str, int
 
 def _opened(paths: Sequence[str]) -> "list[tuple[Run, str]]":
     """Returns each run with a name that no other of them has."""
-    from openmaia.reporting.browser.report import named
+    from openmaia.reporting.tables import name_runs
     from openmaia.runs.run import Run
 
-    return list(named([Run.open(path) for path in paths]))
+    return list(name_runs([Run.open(path) for path in paths]))
 
 
 def _bytes(path: Path) -> bytes:

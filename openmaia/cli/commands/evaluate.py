@@ -168,7 +168,7 @@ def _score(
     from openmaia.config.loading import refuse_unused_by
     from openmaia.core.text import printable
     from openmaia.evaluation.damage import foreign_tests
-    from openmaia.reporting.browser.report import named
+    from openmaia.reporting.tables import name_runs
     from openmaia.runs.run import Run
 
     refuse_unused_by("openmaia evaluate", overlays)
@@ -198,7 +198,7 @@ def _score(
         _score_run(run, settings, used)
         if faithfulness:
             ablate(run, settings, used)
-    opened = list(named([run for run, _ in evaluated]))
+    opened = list(name_runs([run for run, _ in evaluated]))
     _show_together(opened, bool(claims))
     damaged = [run for run, _ in opened if print_damage(run)]
     if damaged:

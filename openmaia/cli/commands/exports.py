@@ -95,15 +95,15 @@ def figures(
 
     Example: openmaia export figures runs/demo --to figures
     """
-    from openmaia.reporting.browser.report import named
     from openmaia.reporting.figures.papers.beside import set_beside_papers
+    from openmaia.reporting.tables import name_runs
     from openmaia.runs.claimed import with_claim_runs
     from openmaia.runs.files import Files
     from openmaia.runs.run import Run
 
     folder = Files(to)
     folder.create()
-    opened = list(named(with_claim_runs(map(Run.open, runs))))
+    opened = list(name_runs(with_claim_runs(map(Run.open, runs))))
     found = set_beside_papers(opened)
     for name, data in found.files(png=True):
         folder.write(name, data)

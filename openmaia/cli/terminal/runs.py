@@ -27,7 +27,7 @@ from openmaia.evaluation.analysis.verdict import Verdict, run_verdicts
 from openmaia.evaluation.truth import read_truth
 from openmaia.exemplars.store import ExemplarStore
 from openmaia.reporting.conduct import AgentConduct
-from openmaia.reporting.tables import UnitRow, make_rows
+from openmaia.reporting.tables import UnitRow, make_rows, name_runs
 from openmaia.runs.claimed import with_claim_runs
 from openmaia.runs.further import further_evaluations
 from openmaia.runs.run import Run
@@ -52,8 +52,6 @@ def show_state(run: Run, resamples: int) -> None:
     Also prints what else was measured: the agreement of replicates, the effects of ablating units, the match with what
     the units are known to respond to, and the comparison with other methods' descriptions of them.
     """
-    from openmaia.reporting.browser.report import named
-
     state = counts(run)
     console.print(_state(run, state), highlight=False)
     if state.done:
@@ -62,7 +60,7 @@ def show_state(run: Run, resamples: int) -> None:
         show_faithfulness(run)
         if state.evaluated <= READ_EVALUATIONS:
             show_findings([(run, resamples)])
-    together = list(named(with_claim_runs([run])))
+    together = list(name_runs(with_claim_runs([run])))
     show_truth(together)
     if len(together) > 1:
         show_methods(together, resamples)

@@ -17,7 +17,7 @@ from openmaia.reporting.browser.sheets import RunSheets, find_sheets
 from openmaia.reporting.browser.similar import name_similar_file
 from openmaia.reporting.browser.unit.page import Neighbours, UnitPage
 from openmaia.reporting.browser.unit.pictures import PagePictures
-from openmaia.reporting.tables import UnitRow, make_rows
+from openmaia.reporting.tables import UnitRow, make_rows, name_runs
 from openmaia.runs.files import safe
 from openmaia.runs.run import EVALUATION, Run
 
@@ -118,20 +118,8 @@ class Report:
         )
 
 
-def named(runs: Sequence[Run]) -> Iterator[tuple[Run, str]]:
-    """Yields each run with a unique name. The second run of a name gets the suffix " (2)", and so on."""
-    taken: set[str] = set()
-    for run in runs:
-        name, number = run.name, 1
-        while name in taken:
-            number += 1
-            name = f"{run.name} ({number})"
-        yield run, name
-        taken.add(name)
-
-
 def _folders(runs: Sequence[Run]) -> Iterator[tuple[Run, str, str]]:
-    for number, (run, name) in enumerate(named(runs)):
+    for number, (run, name) in enumerate(name_runs(runs)):
         yield run, name, f"runs/{safe(name)}/units/" if number else "units/"
 
 
