@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from openmaia.distributed.cluster.connection import LOOPBACK_VARIABLE
+from openmaia.distributed import LOOPBACK_VARIABLE
 from openmaia.runs.records import Stop
 from openmaia.runs.run import Run
 from tests.conftest import RAY, REPOSITORY, free_port
@@ -30,7 +30,13 @@ def folder(tmp_path: Path) -> Path:
 
 
 def sources(folder: Path, *overrides: str) -> list[str]:
-    small = ["pictures.kind=folder", f"pictures.folder={folder}/pictures", "exemplars.k=3", "generator.size=32", "task.evidence.confirm=0"]
+    small = [
+        "pictures.kind=folder",
+        f"pictures.folder={folder}/pictures",
+        "exemplars.k=3",
+        "generator.size=32",
+        "task.evidence.confirm=0",
+    ]
     tested = ["evaluate.n=2", "evaluate.looks=[]", "evaluate.random_words=10"]
     places = [f"paths.{name}={folder / name}" for name in ("runs", "exemplars", "cache")]
     return [*extending.together(), *small, *tested, *places, *overrides]

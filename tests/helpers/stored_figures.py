@@ -41,7 +41,9 @@ def assert_stored(runs: Iterable[Run], path: Path) -> None:
     assert found.keys() == stored.keys()
     for unit, row in stored.items():
         assert {key: found[unit][key] for key in TEXTS} == {key: row[key] for key in TEXTS}, unit
-        assert _numbers(found[unit]) == pytest.approx(_numbers(row), rel=10**-DIGITS, abs=2 * 10**-DIGITS, nan_ok=True), unit
+        assert _numbers(found[unit]) == pytest.approx(
+            _numbers(row), rel=10**-DIGITS, abs=2 * 10**-DIGITS, nan_ok=True
+        ), unit
 
 
 def _numbers(row: Mapping[str, str]) -> dict[str, float]:
