@@ -22,6 +22,7 @@ from openmaia.runs.records import Record, Stop
 from openmaia.runs.run import Run
 from tests.conftest import REPOSITORY
 from tests.helpers.samples import comparable
+from tests.helpers.stored_figures import assert_stored
 
 pytestmark = pytest.mark.slow
 
@@ -69,6 +70,10 @@ def test_an_investigation_ends_with_an_answer_and_what_led_to_it(alone: Run):
         assert {"text2image", "call_neuron"} <= set(record.tool_calls)
         assert "no language model" in record.backbone
         assert record.sandbox in ("full", "degraded")
+
+
+def test_verdicts_and_scores_are_the_stored_ones(alone: Run):
+    assert_stored([alone], Path(__file__).with_name("same_records.csv"))
 
 
 def test_ray_gives_the_same_records_and_scores_in_batches_of_another_size(

@@ -86,7 +86,7 @@ def test_config_is_shown(folder: Path, command: list[str]):
 def test_task_of_the_page_asks_its_question(folder: Path):
     task = load_task("texture")
     assert "which texture or material" in task.question(Unit(target="t", layer="a", index=0))
-    assert task.answer.placeholders and task.rule.experiments == load_task("description").rule.experiments
+    assert "the texture in a few words" in task.answer.placeholders and not task.rule.demands
 
 
 def test_message_of_the_page_is_given(folder: Path):
