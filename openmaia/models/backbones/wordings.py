@@ -19,13 +19,13 @@ class Refusal(StrEnum):
     """The account has no money or no quota left, and will not get any by waiting."""
     NO_IMAGES = "no images"
     """The model takes no images at all."""
-    _IMAGES = "images"
+    IMAGES = "images"
     """The conversation has more images than the server takes."""
     REPLY = "reply"
     """The server does not generate as many tokens as the request allows for the reply."""
     CONTEXT = "context"
     """The conversation is too long."""
-    _ROLES = "roles"
+    ROLES = "roles"
     """The server, or the chat template, refuses the roles of the messages or their order."""
 
 
