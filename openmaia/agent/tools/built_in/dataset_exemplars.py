@@ -4,11 +4,13 @@ from typing import TYPE_CHECKING, Any, get_args
 
 from openmaia.agent.tools.arguments import abbreviate
 from openmaia.agent.tools.image_registry import describe_activation
-from openmaia.agent.tools.toolbox import Toolbox
 from openmaia.agent.tools.values import image_of
 from openmaia.core.errors import ToolError
 from openmaia.core.images import compute_mask, seen_part
 from openmaia.core.services import ExemplarKind
+
+if TYPE_CHECKING:
+    from openmaia.agent.tools.toolbox import Toolbox
 
 if TYPE_CHECKING:
     from openmaia.agent.tools.api import System
@@ -29,7 +31,7 @@ def dataset_exemplars(self: Any, system: "System", kind: str = "top", as_lists: 
     return (activations, images) if as_lists else list(zip(activations, images, strict=True))
 
 
-def answer(toolbox: Toolbox, kind: Any, layer: Any = None, index: Any = None) -> list[dict[str, Any]]:
+def answer(toolbox: "Toolbox", kind: Any, layer: Any = None, index: Any = None) -> list[dict[str, Any]]:
     """Raises ToolError if no exemplars of the kind are stored, or the unit may not be queried."""
     if kind not in get_args(ExemplarKind):
         raise ToolError(

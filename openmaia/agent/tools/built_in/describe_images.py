@@ -1,11 +1,13 @@
 """The tool `describe_images`."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from openmaia.agent.tools.arguments import check_list, check_texts
-from openmaia.agent.tools.toolbox import Toolbox
 from openmaia.agent.tools.values import also_named, listed, texts_of, wire
 from openmaia.core.errors import ToolError
+
+if TYPE_CHECKING:
+    from openmaia.agent.tools.toolbox import Toolbox
 
 
 @also_named(image_list="images", image_title="titles", image_titles="titles")
@@ -15,7 +17,7 @@ def describe_images(self: Any, images: list[Any], titles: Any = None) -> str:
     return self._call("describe_images", [wire(image) for image in listed(images)], texts_of(titles))
 
 
-def answer(toolbox: Toolbox, images: Any, titles: Any) -> str:
+def answer(toolbox: "Toolbox", images: Any, titles: Any) -> str:
     """Asks about each image in a conversation of its own."""
     given, named = toolbox.check_images(images), check_list(titles)
     if len(given) != len(named):

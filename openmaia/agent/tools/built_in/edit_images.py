@@ -1,12 +1,14 @@
 """The tool `edit_images`."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from openmaia.agent.tools.arguments import check_hypotheses, check_text, check_texts
-from openmaia.agent.tools.toolbox import Toolbox
 from openmaia.agent.tools.values import also_named, hypothesis_argument, image_of, is_prompt, listed, texts_of, wire
 from openmaia.core.errors import ToolError
 from openmaia.core.services import Edit
+
+if TYPE_CHECKING:
+    from openmaia.agent.tools.toolbox import Toolbox
 
 _ORIGINAL, _EDITED = "Original Image", "Editing Prompt: "
 """The captions. The published code of MAIA has the same, and experiments may search for them."""
@@ -29,7 +31,7 @@ def edit_images(self: Any, images: list[Any], instructions: list[Any], hypothesi
     return [image_of(self._call, answer["image"]) for answer in answers], [answer["caption"] for answer in answers]
 
 
-def answer(toolbox: Toolbox, images: Any, instructions: Any, hypothesis: Any = None) -> list[dict[str, Any]]:
+def answer(toolbox: "Toolbox", images: Any, instructions: Any, hypothesis: Any = None) -> list[dict[str, Any]]:
     """Returns original, edit, original, edit, …, with their captions."""
     orders = check_texts(toolbox.check_count(instructions), "edit_images")
     given = toolbox.check_count(images)

@@ -1,10 +1,12 @@
 """The tool `summarize_images`."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from openmaia.agent.tools.toolbox import Toolbox
 from openmaia.agent.tools.values import also_named, listed, wire
 from openmaia.core.errors import ToolError
+
+if TYPE_CHECKING:
+    from openmaia.agent.tools.toolbox import Toolbox
 
 
 @also_named(image_list="images")
@@ -13,7 +15,7 @@ def summarize_images(self: Any, images: list[Any]) -> str:
     return self._call("summarize_images", [wire(image) for image in listed(images)])
 
 
-def answer(toolbox: Toolbox, images: Any) -> str:
+def answer(toolbox: "Toolbox", images: Any) -> str:
     """Asks about all images in one conversation."""
     given = toolbox.check_images(images)
     if not given:

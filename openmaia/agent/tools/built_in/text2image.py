@@ -1,11 +1,13 @@
 """The tool `text2image`."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from openmaia.agent.tools.arguments import check_hypotheses, check_texts
-from openmaia.agent.tools.toolbox import Toolbox
 from openmaia.agent.tools.values import also_named, hypothesis_argument, image_of, texts_of
 from openmaia.runs.records import PromptFault, PromptNote
+
+if TYPE_CHECKING:
+    from openmaia.agent.tools.toolbox import Toolbox
 
 
 @also_named(prompt_list="prompts")
@@ -17,7 +19,7 @@ def text2image(self: Any, prompts: list[Any], hypothesis: Any = None) -> list[An
     ]
 
 
-def answer(toolbox: Toolbox, prompts: Any, hypothesis: Any = None) -> list[dict[str, Any]]:
+def answer(toolbox: "Toolbox", prompts: Any, hypothesis: Any = None) -> list[dict[str, Any]]:
     """Notes which prompts are those of the example in the instructions."""
     wanted = check_texts(toolbox.check_count(prompts), "text2image")
     tested = check_hypotheses(hypothesis, len(wanted))
