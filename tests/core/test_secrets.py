@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 import yaml
 
+from openmaia.checks import job
+from openmaia.checks.stages import require
 from openmaia.config.loading import differing_keys, load, restore, stored_values, to_dict, to_yaml
 from openmaia.config.origins import explain
 from openmaia.config.schema import Config
@@ -210,8 +212,8 @@ def test_jobs_hold_no_secret(tmp_path: Path):
     shared = [f"paths.runs={tmp_path}/runs", f"paths.exemplars={tmp_path}/exemplars"]
     literal = [*LEAST, *shared, *PLACES["presigned link"]]
     for prepare in (
-        lambda: slurm.prepare([load(literal)], literal, []),
-        lambda: ray.prepare([load(literal)], literal, None),
+        lambda: require(job.of_slurm([load(literal)], literal)),
+        lambda: require(job.of_ray([load(literal)], literal)),
         lambda: kuberay.prepare(load([*LEAST, *PLACES["presigned link"]]), None, "", by_pool=False),
     ):
         with pytest.raises(UsageError, match=r"oc.env:NAME") as caught:
@@ -220,7 +222,7 @@ def test_jobs_hold_no_secret(tmp_path: Path):
     read = [*LEAST, *shared, *PLACES["URL from the environment"]]
     jobs = [slurm.prepare([load(read)], read, []), ray.prepare([load(read)], read, None)]
     jobs += [kuberay.prepare(load([*LEAST, *PLACES["URL from the environment"]]), None, "", by_pool=False)]
-    assert all("${oc.env:MY_URL}" in str(job) and clean(str(job)) for job in jobs)
+    assert all("${oc.env:MY_URL}" in str(each) and clean(str(each)) for each in jobs)
 
 
 @pytest.mark.parametrize("part", ["hiddenpart", "hiddenpart-987654", "987654321", "A_LONG_KEY"])

@@ -14,6 +14,8 @@ from openmaia.offline.closed_form.shapes import SHAPE_NAMES, count, shape
 
 
 class Sort(StrEnum):
+    """What kind of thing a concept is."""
+
     COLOUR = "colour"
     TEXTURE = "texture"
     SHAPE = "shape"
@@ -24,6 +26,8 @@ class Sort(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Concept:
+    """A concept with the formula that detects it."""
+
     name: str
     sort: Sort
     detector: ConceptDetector

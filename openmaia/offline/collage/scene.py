@@ -40,6 +40,8 @@ class SceneFigure:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CollageScene:
+    """What an image shows: figures on a ground."""
+
     figures: tuple[SceneFigure, ...]
     ground: str = ""
     """A scene word such as grass, a colour, a pattern, or "" for any background."""
@@ -83,6 +85,7 @@ def read(prompt: str, seed: int, knows: Callable[[str], bool]) -> tuple[CollageS
 
 
 def is_vocabulary(word: str, kind: WordKind) -> bool:
+    """Returns whether a word of this kind can be drawn."""
     return word in BY_NAME and BY_NAME[word].kind is kind
 
 

@@ -74,6 +74,8 @@ class RulePromptWriter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PromptPair:
+    """A prompt that shows a label, and one that differs by the label alone."""
+
     label: str
     positive: str
     neutral: str

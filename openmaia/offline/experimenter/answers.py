@@ -62,6 +62,7 @@ class Reach:
 
 
 def reach(screened: Measurements, others: Sequence[float]) -> Reach:
+    """Returns how high the unit was driven, of the screening and of `others`, and its usual deviation."""
     values = np.array([value for _, value in screened])
     height = max(float(values.max()), *others) if others else float(values.max())
     usual = float(stats.median_abs_deviation(values, scale="normal"))

@@ -10,6 +10,8 @@ from openmaia.models.targets.network import pip_packages
 
 @dataclass
 class EyesConfig:
+    """The classifier with which components look at images."""
+
     eyes: str = "efficientnet_lite2"
     """The classifier that recognises objects. It must not be the target."""
 

@@ -124,10 +124,12 @@ def screen(name: str) -> list[str]:
 
 
 def beside_on(name: str, thing: str, ground: str) -> str:
+    """Returns the prompt for an object beside another one."""
     return f"{article(name)} next to {article(thing)} on {ground}"
 
 
 def placed_on(name: str, place: str, ground: str) -> str:
+    """Returns the prompt for an object at a place in the image."""
     return f"{_placed(name, place)} on {ground}"
 
 

@@ -56,6 +56,7 @@ _UNDECIDED = "[REASONING]: There was no room for the experiment that would tell.
 
 
 def is_task(messages: Sequence[Message]) -> bool:
+    """Returns whether a conversation is about whether a unit is selective or spurious."""
     return any("[LABEL]: SELECTIVE or SPURIOUS" in message.text for message in messages[1:2])
 
 

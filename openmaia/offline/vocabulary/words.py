@@ -13,6 +13,8 @@ from functools import lru_cache
 
 
 class WordKind(StrEnum):
+    """What a word names."""
+
     COLOUR = "colour"
     PATTERN = "pattern"
     SHAPE = "shape"
@@ -101,6 +103,7 @@ GENERAL: Mapping[str, tuple[str, ...]] = {
 
 
 def of_kind(*kinds: WordKind) -> list[Word]:
+    """Returns the words of some kinds."""
     return [word for word in WORDS if word.kind in kinds]
 
 
