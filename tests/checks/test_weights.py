@@ -245,7 +245,8 @@ def test_offload_needs_memory_for_the_largest_part():
     given = [*DIFFUSION, "generator.model=maker/flux", "pools.generator.num_gpus=1"]
     whole, offloaded = load(given), load([*given, "generator.offload=true"])
     messages = [
-        replica_memory(config, inspect(weight_sources(config)), 0, [H100])[0].message for config in (whole, offloaded)
+        next(replica_memory(config, inspect(weight_sources(config)), 0, [H100])).message
+        for config in (whole, offloaded)
     ]
     assert "weights 34.0 GB" in messages[0] and "weights 24.0 GB" in messages[1]
 
@@ -260,7 +261,7 @@ def test_a_language_model_needs_weights_and_one_conversation():
     [short] = replica_memory(config, found, 6e9, [H100])
     assert short.state == "missing" and "0.6 x H100 is 43.2 GB" in short.message
     config.pools.backbone.num_gpus, config.backbone.tensor_parallel = 2, 2
-    assert "is 144.0 GB" in replica_memory(config, found, 6e9, [H100, H100])[0].message
+    assert "is 144.0 GB" in next(replica_memory(config, found, 6e9, [H100, H100])).message
 
 
 def test_replicas_on_a_cluster_are_not_compared_with_this_machine():
