@@ -85,7 +85,12 @@ def test_wrong_value_is_named(given: list[str], said: str):
 
 def test_table_without_labels_of_the_method_is_refused(tmp_path: Path):
     (tmp_path / "labels.csv").write_text("layer,unit,description\n_conv_head,66,a cat\n")
-    given = ["backbone.kind=labels", f"backbone.record={tmp_path}/labels.csv", "backbone.model=guess"]
+    given = [
+        "backbone.kind=labels",
+        f"backbone.record={tmp_path}/labels.csv",
+        "backbone.model=guess",
+        "evaluate.judge.kind=detector",
+    ]
     with pytest.raises(
         UsageError, match=r"holds no labels by guess of efficientnet_lite0.*: MILAN of efficientnet_lite0"
     ):
