@@ -4,7 +4,7 @@ import copy
 import dataclasses
 import io
 import re
-from collections.abc import Collection, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
 from operator import attrgetter
@@ -30,6 +30,7 @@ from openmaia.config.sections import (
     section_of,
     sections,
     stored_classes,
+    users_machine_keys,
 )
 from openmaia.config.suggestions import suggest
 from openmaia.core.components import ALIASES, ComponentConfig
@@ -46,6 +47,8 @@ SHARED = (
 
 DIGESTS = "digests"
 """The key of a stored config that holds digests of the values from the environment. It is not in the schema."""
+MACHINE_KEYS = "machine_keys"
+"""The key beside a stored config with the machine keys of the user's components."""
 
 # Outside of the sections of components.
 FREE = (*(f"pools.{role}.node_labels" for role in (*POOLS, TEST_GENERATOR)),)
@@ -206,8 +209,9 @@ def _read_all(sources: Sequence[str], listing: str = "") -> list[_Source]:
             source = _read(name)
             if name == listing:
                 source.overlay.pop(SWEEPS)
-            if source.is_file and DIGESTS in source.overlay:
-                source.overlay.pop(DIGESTS)  # it is the config.yaml of a run
+            for key in (DIGESTS, MACHINE_KEYS):
+                if source.is_file and key in source.overlay:
+                    source.overlay.pop(key)  # it is the config.yaml of a run
             found.append(source)
     return found
 
@@ -554,9 +558,10 @@ def _message(error: OmegaConfBaseException) -> str:
 
 def to_dict(config: Config) -> dict[str, Any]:
     """Returns the config as it is stored and shown: expressions for values from the environment, asterisks for secret
-    parts of URLs, and DIGESTS if there are such expressions."""
+    parts of URLs, DIGESTS if there are such expressions, and MACHINE_KEYS if components of the user have some."""
     values, digests = environment.stored(config)
-    return values | ({DIGESTS: digests} if digests else {})
+    machine = users_machine_keys(config)
+    return values | ({DIGESTS: digests} if digests else {}) | ({MACHINE_KEYS: machine} if machine else {})
 
 
 def stored_values(values: Mapping[str, Any], source: str) -> dict[str, Any]:
@@ -591,7 +596,7 @@ def stored_values(values: Mapping[str, Any], source: str) -> dict[str, Any]:
     for key, value in own.items():
         above, _, name = key.rpartition(".")
         (found[above] if above else found)[name] = value
-    return found | ({DIGESTS: values[DIGESTS]} if DIGESTS in values else {})
+    return found | {key: values[key] for key in (DIGESTS, MACHINE_KEYS) if key in values}
 
 
 def kinds_of(values: Mapping[str, Any]) -> dict[str, str]:
@@ -625,7 +630,9 @@ def _stored(values: Mapping[str, Any], source: str) -> _Source:
         if isinstance(value, str) and _REFERENCE.search(value):
             raise UsageError(f"{source}: {key} has an interpolation, {value[:60]!r}; a stored config holds values")
     with _errors_of(source):
-        overlay = OmegaConf.create({name: value for name, value in values.items() if name != DIGESTS})
+        overlay = OmegaConf.create(
+            {name: value for name, value in values.items() if name not in (DIGESTS, MACHINE_KEYS)}
+        )
     return _Source(source, overlay, None, is_file=True, is_stored=True)
 
 
@@ -642,10 +649,11 @@ def differing_keys(one: dict[str, Any], other: dict[str, Any], within: Sequence[
     """
 
     kinds = kinds_of(one), kinds_of(other)
+    machine = _machine_keys_of(one), _machine_keys_of(other)
 
     def is_compared(key: str) -> bool:
         if within is None:
-            return not any(uses.is_machine_key(key, each) for each in kinds)
+            return not any(is_machine(key) for is_machine in machine)
         return any(f"{key}.".startswith(f"{section}.") for section in within)
 
     a, b = (_unresolved(values) for values in (one, other))
@@ -669,16 +677,24 @@ def defining_values(values: Mapping[str, Any], without: Collection[str] = ()) ->
         values: The content of a config.yaml, with interpolations as they are written.
     """
     # Defaults are left out: a version with a new key would take all earlier results for those of another config.
-    skipped, kinds = {"name", *without}, kinds_of(values)
-    defaults = _written_defaults(tuple(stored_classes(kinds).items()))
+    skipped, is_machine = {"name", MACHINE_KEYS, *without}, _machine_keys_of(values)
+    defaults = _written_defaults(tuple(stored_classes(kinds_of(values)).items()))
     return {
         key: value
         for key, value in _flat(values)
         if (own := key.removeprefix(f"{DIGESTS}.")) not in skipped
         and own.split(".")[0] not in skipped
-        and not uses.is_machine_key(own, kinds)
+        and not is_machine(own)
         and value != defaults.get(key)
     }
+
+
+def _machine_keys_of(values: Mapping[str, Any]) -> Callable[[str], bool]:
+    """Returns a function that says whether a key of a stored config is a machine key. It imports nothing that the
+    config names."""
+    kinds, stored = kinds_of(values), values.get(MACHINE_KEYS)
+    own = cast("list[Any]", stored) if isinstance(stored, list) else []
+    return lambda key: key in own or uses.is_machine_key(key, kinds)
 
 
 @lru_cache(32)
@@ -700,6 +716,6 @@ def _unresolved(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     for name, value in values.items():
         if isinstance(value, Mapping) and value and not is_free(f"{prefix}{name}"):
             found |= _unresolved(cast("Mapping[str, Any]", value), f"{prefix}{name}.") if name != DIGESTS else {}
-        else:
+        elif prefix or name != MACHINE_KEYS:
             found[f"{prefix}{name}"] = value
     return found
