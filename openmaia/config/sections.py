@@ -152,11 +152,10 @@ def is_machine_key(key: str, kinds: Kinds) -> bool:
 
 def users_machine_keys(config: Config) -> list[str]:
     """Returns the dotted machine keys of the user's components in a config."""
-    given: Iterator[tuple[str, ComponentConfig | None]] = ((key, attrgetter(key)(config)) for key in sections())
     return [
-        f"{key}.{name}"
-        for key, settings in given
-        if settings is not None and is_users(settings.kind)
+        f"{place.key}.{name}"
+        for _, settings, place in find_components(config)
+        if is_users(settings.kind)
         for name in sorted(machine_keys(type(settings)))
     ]
 
