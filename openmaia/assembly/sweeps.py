@@ -28,7 +28,7 @@ def run_sweeps(configs: Sequence[Config], view: "Progress") -> "list[SweepOutcom
 
 def _require(configs: Sequence[Config]) -> None:
     """Makes the checks of runs that have not finished. What a new run reads is not looked at if there is its plan."""
-    from openmaia.checks import named, stages
+    from openmaia.checks import stages
 
     new, pending = list[Config](), list[Config]()
     for config in configs:
@@ -39,7 +39,7 @@ def _require(configs: Sequence[Config]) -> None:
             is_planned = False
         if not is_planned or next(run.iter_pending(), None) or not run.files.exists(SUMMARY):
             pending.append(config)
-    stages.require(stages.of_run(pending), (each for config in new for each in named.inputs(config)))
+    stages.require(*stages.of_run(pending, new))
 
 
 def run_ablation(configs: Mapping[str, Config], view: "Progress") -> dict[str, Run]:

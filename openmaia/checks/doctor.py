@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 from openmaia.checks import machine, memory, named, weights
-from openmaia.checks.stages import of_machine
+from openmaia.checks.stages import of_machine, of_servers
 from openmaia.config.loading import load
 from openmaia.core.checks import Check, ok
 from openmaia.core.components import of_config, target_class
@@ -34,7 +34,7 @@ def examine(sources: Sequence[str], seconds: float = _SECONDS) -> list[Check]:
     with ThreadPoolExecutor() as threads:
         asked = threads.submit(machine.ask_libraries, seconds, network, model, str(tokens))
         reports = weights.inspect(weights.weight_sources(config))
-        quick = list(of_machine(config, distributions))
+        quick = [*of_machine(config, distributions), *of_servers(config)]
         answers = asked.result()
     if network:
         reports.append(weights.inspect_network(network, answers.get("checkpoint", {})))

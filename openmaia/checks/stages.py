@@ -22,24 +22,39 @@ def require(*stages: Iterable[Check]) -> None:
             raise UsageError(found[0] if len(found) == 1 else "\n".join([f"{len(found)} problems:", *found]))
 
 
-def of_run(configs: Sequence[Config]) -> Iterator[Check]:
-    """Yields the checks of `of_machine` for runs, which wait for a server that is slow or overloaded."""
+def of_run(pending: Sequence[Config], new: Sequence[Config]) -> Iterator[Iterator[Check]]:
+    """Yields the stages of a command that runs several configs.
+
+    Args:
+        pending: The configs of runs that have not finished.
+        new: Those of them whose inputs are read, because their units are not planned yet.
+    """
     distributions = named.installed()
-    for config in configs:
-        yield from of_machine(config, distributions, waits=True)
+    yield (each for config in pending for each in of_machine(config, distributions))
+    yield (each for config in new for each in named.inputs(config))
+    # Last, because an answer takes longest, and a mistake in the config is the user's to mend whoever answers.
+    yield (each for config in pending for each in of_servers(config, waits=True))
 
 
-def of_machine(config: Config, distributions: Container[str], *, waits: bool = False) -> Iterator[Check]:
-    """Yields checks of packages, code and files, folders, disks and servers. They take about a second and load nothing.
+def of_machine(config: Config, distributions: Container[str]) -> Iterator[Check]:
+    """Yields checks of packages, code, files, folders and disks.
 
     Args:
         config: The config.
         distributions: The canonical names of the installed distributions.
-        waits: Whether to tolerate a server that is slow or overloaded, as a run does.
     """
     yield from named.packages(config, distributions)
     yield from named.files(config)
     yield from named.folders(config)
+
+
+def of_servers(config: Config, *, waits: bool = False) -> Iterator[Check]:
+    """Yields whether the servers of the components answer, and Ray.
+
+    Args:
+        config: The config.
+        waits: Whether to tolerate a server that is slow or overloaded, as a run does.
+    """
     if not waits or config.ray.address in _HERE:
         yield from server.components(config, waits=waits)
     if not waits:  # A run connects to Ray next, and says itself if nobody answers.

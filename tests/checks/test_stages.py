@@ -19,7 +19,12 @@ VENDOR = ["backbone.kind=openai", "backbone.model=m"]
 
 
 def problems(*sources: str) -> list[str]:
-    return [each.message for each in stages.of_run([load([CLOSED, *sources])]) if each.state == "missing"]
+    return [
+        each.message
+        for stage in stages.of_run([load([CLOSED, *sources])], [])
+        for each in stage
+        if each.state == "missing"
+    ]
 
 
 def test_modules_of_the_current_folder_are_found_as_the_program_finds_them(
@@ -66,9 +71,11 @@ def test_servers_of_nodes_elsewhere_are_not_asked():
 
 def test_all_that_is_missing_is_one_error(tmp_path: Path):
     (tmp_path / "file").write_text("in the way")
-    config = load([CLOSED, *VENDOR, "backbone.base_url=http://127.0.0.1:9/v1", f"paths.runs={tmp_path}/file/runs"])
-    with pytest.raises(UsageError, match=r"2 problems:\n.*cannot be written.*\n.*does not answer"):
-        stages.require(stages.of_run([config]))
+    shut = ["backbone.base_url=http://127.0.0.1:9/v1", f"paths.runs={tmp_path}/file/runs"]
+    config = load([CLOSED, *VENDOR, *shut, "pictures.kind=folder", f"pictures.folder={tmp_path}/none"])
+    with pytest.raises(UsageError, match=r"2 problems:\n.*none does not exist.*\n.*cannot be written") as caught:
+        stages.require(*stages.of_run([config], []))
+    assert "does not answer" not in caught.value.message  # a server is asked once the rest is in order
 
 
 def test_part_of_several_gpus_is_refused():

@@ -235,8 +235,8 @@ def test_journal_of_another_config_is_not_resumed(run: Run):
 def test_commands_and_functions_say_that_a_test_is_left_out(run: Run):
     answer(run, "blue")
     page = "report/units"
-    for command in ("show", "trace"):
-        result = CliRunner().invoke(app, [command, run.files.root])
+    for command in ("show", "export trace"):
+        result = CliRunner().invoke(app, [*command.split(), run.files.root])
         assert result.exit_code == 0, result.output
         assert f"left out: {EVALUATION}/{FIRST.path}.parquet: it tests another description" in result.stderr, command
         assert f"openmaia evaluate {run.files.root}" in result.stderr

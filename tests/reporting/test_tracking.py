@@ -236,7 +236,7 @@ def test_workspace_is_valid_and_shows_what_was_told(tracked: Tracked):
 def test_dashboard_works_without_an_account(tracked: Tracked, monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
     monkeypatch.delenv("WANDB_API_KEY", raising=False)
     monkeypatch.setenv("NETRC", str(tmp_path / "none"))
-    command = [sys.executable, "-m", "openmaia.cli.main", "dashboard", tracked.run.files.root]
+    command = [sys.executable, "-m", "openmaia.cli.main", "export", "dashboard", tracked.run.files.root]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
     assert "no account" in done.stdout
