@@ -61,7 +61,8 @@ def test_concurrent_chats_share_the_time_of_their_replica(chats: int):
         spent = [one.seconds for one in threads.map(lambda n: replica._call("reply", [n]), range(chats))]
         took = time.monotonic() - began
     assert all(one >= 0.2 / chats for one in spent)
-    assert sum(spent) <= 2 * took
+    # They end at the same time, in some order: the last one is alone, the one before shares with it, and so on.
+    assert sum(spent) <= took * sum(1 / together for together in range(1, chats + 1))
 
 
 # -- the ledger ------------------------------------------------------------------------------------------------------
