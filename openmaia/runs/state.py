@@ -156,19 +156,24 @@ def states(
     return {each: state_of(each) for each in dict.fromkeys(investigations)}
 
 
-def rows(run: Run, investigations: Sequence[InvestigationId] | None = None) -> Iterator[dict[str, Any]]:
-    """Yields a row for each of the investigations that `states` returns: unit, state, answer and scores, as JSON types.
+def rows(
+    run: Run, investigations: Sequence[InvestigationId] | None = None, scores: Sequence[str] = ()
+) -> Iterator[dict[str, Any]]:
+    """Yields a row for each of the investigations that `states` returns: unit, state and answer, as JSON types.
 
-    The key `stop` holds the state, one of STATES.
+    The key `stop` holds the state, one of STATES. `scores` are further keys, of scores; None where one is unknown.
     """
     found = states(run, investigations)
-    scores = run.scores(list(found))
+    stored = run.scores(list(found))
     for each, one in found.items():
-        yield _row(each, one, scores.get(each, {}))
+        own = stored.get(each, {})
+        yield _row(each, one) | {name: own.get(name) for name in scores}
 
 
-def state(run: Run) -> dict[str, Any]:
-    """Returns the state of a run as JSON types: its investigations, counted by state, and in `units` a row for each."""
+def state(run: Run, scores: Sequence[str] = ()) -> dict[str, Any]:
+    """Returns the state of a run as JSON types: its investigations, counted by state, and in `units` a row of `rows` for
+    each.
+    """
     current = counts(run)
     return {
         "name": current.name,
@@ -179,11 +184,11 @@ def state(run: Run) -> dict[str, Any]:
         "evaluated": len(run.evaluated()),
         "per_second": current.per_second,
         "seconds_left": current.seconds_left,
-        "units": list(rows(run)),
+        "units": list(rows(run, scores=scores)),
     }
 
 
-def _row(investigation: InvestigationId, state: InvestigationState, scores: dict[str, Any]) -> dict[str, Any]:
+def _row(investigation: InvestigationId, state: InvestigationState) -> dict[str, Any]:
     summary, running = state.summary, state.running
     return {
         "target": investigation.unit.target,
@@ -198,19 +203,5 @@ def _row(investigation: InvestigationId, state: InvestigationState, scores: dict
         "tools": summary.get("tools", {}),
         "labels": summary.get("labels", []),
         "description": summary.get("description", ""),
-        **{
-            name: scores.get(name)
-            for name in (
-                "z_positive",
-                "z_neutral",
-                "z_exemplars",
-                "positive",
-                "neutral",
-                "auc",
-                "auc_all",
-                "auc_other",
-                "outcome",
-            )
-        },
         "seconds": summary.get("seconds", running.seconds if running else None),
     }

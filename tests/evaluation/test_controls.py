@@ -15,7 +15,7 @@ from openmaia.evaluation.claims import Claim, Sharing
 from openmaia.evaluation.controls import photograph_captions, prepare_reference
 from openmaia.evaluation.prompts import ModelPromptWriter
 from openmaia.evaluation.protocol import evaluate_claims, run_trials
-from openmaia.evaluation.scores import partners, unlike
+from openmaia.evaluation.compared import partners, unlike
 from openmaia.evaluation.services import EvaluationDesign, EvaluationServices
 from openmaia.evaluation.trials import LayerScale, Stimulus, Trial
 from tests.evaluation.scripted_model import ScriptedModel, model

@@ -41,9 +41,10 @@ def show(
     if as_json:
         from openmaia.evaluation.analysis.significance import supported_shares
         from openmaia.evaluation.analysis.verdict import run_verdicts
+        from openmaia.evaluation.metric import columns
 
         verdicts = run_verdicts(run)
-        document = state(run)
+        document = state(run, ["outcome", *columns()])
         document["units"] = [row | verdicts[InvestigationId.of_row(row)].columns for row in document["units"]]
         document["supported"] = supported_shares(run)
         print(json.dumps(document, ensure_ascii=False))

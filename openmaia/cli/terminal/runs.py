@@ -165,14 +165,6 @@ VERDICT_STYLES = {
     Verdict.FAILED: "bold red",
 }
 
-CONTROL_NAMES = {
-    "auc": "neutral",
-    "auc_against": "others",
-    "auc_unrelated": "unrelated",
-    "auc_random": "photos",
-}
-"""Short names of `openmaia.evaluation.analysis.verdict.CONTROLS`, for a terminal of 80 columns."""
-
 
 def show_units(run: Run, resamples: int, *, overall: bool = True) -> None:
     """Prints units of a run with their labels, the verdict on each description, and its AUC against the worst control.
@@ -186,7 +178,7 @@ def show_units(run: Run, resamples: int, *, overall: bool = True) -> None:
     state = counts(run)
     verdicts = run_verdicts(run, None if overall else run.plan()[:SHOWN_UNITS])
     chosen = sorted(verdicts, key=lambda each: verdicts[each].rank)[:SHOWN_UNITS]
-    shown = list(rows(run, chosen))
+    shown = list(rows(run, chosen, ("z_positive", "auc")))
     has_sizes = any(row["z_positive"] is not None for row in shown)
     columns = ("unit", "verdict", "why", "labels", "against", "AUC", "low", *(["SD"] if has_sizes else []))
     cells = [_cells(row, verdicts[each], has_sizes) for each, row in zip(chosen, shown, strict=True)]
@@ -235,7 +227,7 @@ def _cells(row: dict[str, Any], verdict: UnitVerdict, has_sizes: bool) -> list[s
         Text(name, style=VERDICT_STYLES[verdict.verdict]),
         verdict.why,
         "; ".join(row["labels"])[:60],
-        CONTROL_NAMES[worst.key] if worst else "",
+        worst.short if worst else "",
         f"{worst.auc:.2f}" if worst else "n/a",
         f"{worst.low:.2f}" if worst else "n/a",
         *(["n/a" if row["z_positive"] is None else f"{row['z_positive']:+.1f}"] if has_sizes else []),

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from openmaia.evaluation.analysis.comparison import MEASURES, compare_runs
+from openmaia.evaluation.analysis.comparison import compare_runs, compared_measures
 from openmaia.evaluation.analysis.sanity import warning
 from openmaia.reporting.browser.pages import render
 from openmaia.reporting.figures.differences import difference_table
@@ -49,7 +49,7 @@ def make_papers_files(runs: Sequence[tuple[Run, str]], tabs: Sequence[tuple[str,
         comparisons=comparisons,
         truths=truths,
         folder=_FOLDER,
-        measures=MEASURES,
-        warnings={measure: warning(measure) for measure in MEASURES},
+        measures=compared_measures(),
+        warnings={measure: warning(measure) for measure in compared_measures()},
     )
     return made

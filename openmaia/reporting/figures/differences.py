@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from openmaia.evaluation.analysis.comparison import MEASURES, RunComparison
+from openmaia.evaluation.analysis.comparison import RunComparison, compared_measures
 from openmaia.evaluation.analysis.sanity import warning
 from openmaia.reporting.figures.table import DataTable
 
@@ -11,9 +11,10 @@ _COLUMNS = ("one", "other", "measure", "units", "mean_one", "mean_other", "diffe
 
 def difference_table(comparisons: Sequence[RunComparison]) -> DataTable:
     """Returns a table with a row for each pair of runs that can be compared and each measure."""
+    titles = compared_measures()
     rows = tuple(
         (
-            pair.one, pair.other, MEASURES[each.measure], each.units, each.one.mean, each.other.mean,
+            pair.one, pair.other, titles[each.measure], each.units, each.one.mean, each.other.mean,
             each.difference.mean, each.difference.low, each.difference.high, each.p, each.adjusted,
         )
         for pair in comparisons
@@ -24,8 +25,8 @@ def difference_table(comparisons: Sequence[RunComparison]) -> DataTable:
         "Means over the units that both have, and differences paired by unit, with 95 % bootstrap intervals over prompts and "
         "units; p: Wilcoxon's signed-rank test over units, adjusted for the false discovery rate over all rows.",
         *(
-            f"By our sanity tests, {MEASURES[name]}: {warning(name)}."
-            for name in MEASURES
+            f"By our sanity tests, {titles[name]}: {warning(name)}."
+            for name in titles
             if name in compared and warning(name)
         ),
     )

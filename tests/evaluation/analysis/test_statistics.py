@@ -16,7 +16,7 @@ from openmaia.evaluation.analysis.bootstrap import (
     mean_interval,
     pooled,
 )
-from openmaia.evaluation.analysis.statistics import MEASURES, adjust_p_values, auc, measure
+from openmaia.evaluation.analysis.statistics import MEASURES, adjust_p_values, measure
 
 Values = list[float]
 
@@ -42,14 +42,14 @@ def two_groups(seed: int, n: int = 12, m: int = 9) -> tuple[Values, Values]:
     ],
 )
 def test_auc_by_hand(positive: Values, neutral: Values, expected: float):
-    assert auc(positive, neutral) == pytest.approx(expected)
+    assert measure("auc", positive, neutral) == pytest.approx(expected)
 
 
 @pytest.mark.parametrize("seed", range(5))
 def test_auc_is_mann_whitneys_u(seed: int):
     random = np.random.default_rng(seed)
     positive, neutral = (random.integers(0, 6, size).astype(float).tolist() for size in (11, 8))
-    assert auc(positive, neutral) == pytest.approx(stats.mannwhitneyu(positive, neutral).statistic / 88)
+    assert measure("auc", positive, neutral) == pytest.approx(stats.mannwhitneyu(positive, neutral).statistic / 88)
 
 
 def test_difference_by_hand():
