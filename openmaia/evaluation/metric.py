@@ -15,7 +15,7 @@ from openmaia.evaluation.analysis import bootstrap
 from openmaia.evaluation.analysis.bootstrap import BootstrapEstimate
 from openmaia.evaluation.compared import Evaluation, GroupPair
 
-Place = Literal["summary", "comparison", "table", "page", "means"]
+MetricPlace = Literal["summary", "comparison", "table", "page", "means"]
 """Where metrics are shown beside the tables of all of them (summary.parquet, W&B): with the means of a run, between two
 runs, as a column of the browser's table of units, on the page of a unit, in the sentence on mean activations."""
 
@@ -69,7 +69,7 @@ class Metric:
     """Whether a worse description should lower it, so that the sanity tests apply."""
     sanity_of: str = ""
     """The metric whose results of the sanity tests hold for it, too."""
-    shown: frozenset[Place] = frozenset({"summary", "comparison", "table", "page"})
+    shown: frozenset[MetricPlace] = frozenset({"summary", "comparison", "table", "page"})
     visible: bool = False
     """Whether its column of the browser's table is shown at first."""
 
@@ -138,7 +138,7 @@ def all_metrics() -> Mapping[str, Metric]:
     return named
 
 
-def shown(place: Place) -> list[Metric]:
+def metrics_shown(place: MetricPlace) -> list[Metric]:
     """Returns the metrics that are shown in a place."""
     return [each for each in all_metrics().values() if place in each.shown]
 

@@ -46,8 +46,9 @@ def score(evaluation: Evaluation) -> dict[str, Any]:
 
 def score_header(evaluation: Evaluation) -> dict[str, Any]:
     """Computes the items `facts`, `metrics` and `controls` of an evaluation's header (`openmaia.runs.facts`)."""
+    facts = collect_facts(evaluation)
     return {
-        "facts": asdict(collect_facts(evaluation)),
+        "facts": asdict(facts) | {"n": list(facts.n)},  # JSON has no tuples
         "metrics": measure(evaluation),
         "controls": control_scores(evaluation) if evaluation.is_tested else {},
     }

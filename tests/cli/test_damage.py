@@ -15,9 +15,9 @@ from openmaia.evaluation.damage import damaged_files
 from openmaia.evaluation.run import evaluate_run
 from openmaia.evaluation.services import EvaluationDesign, EvaluationServices
 from openmaia.runs import tables
+from openmaia.runs.facts import wrong_score
 from openmaia.runs.lease import take
 from openmaia.runs.results import SIGNIFICANCE
-from openmaia.runs.facts import wrong_score
 from openmaia.runs.run import EVALUATION, InvestigationId, Run
 from openmaia.runs.summary import wrong_key
 from tests.evaluation.conftest import generator, services  # pyright: ignore[reportUnusedImport] # noqa: F401
@@ -128,7 +128,10 @@ def test_summary_of_another_shape_is_damage(run: Run, change: dict[str, Any]):
 @pytest.mark.parametrize(
     ("key", "is_missing"),
     [
-        *((key, False) for key in ("claim", "trial", "location", "scale", "detection", "overlap", "facts", "metrics", "controls")),
+        *(
+            (key, False)
+            for key in ("claim", "trial", "location", "scale", "detection", "overlap", "facts", "metrics", "controls")
+        ),
         *((key, True) for key in ("claim", "trial", "location", "scale", "detection", "overlap")),
     ],
 )

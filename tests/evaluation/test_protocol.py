@@ -17,10 +17,10 @@ from openmaia.core.services import GeneratedImage, Generation, LayerProbe, Probe
 from openmaia.core.units import Unit
 from openmaia.datasets.library import ImageDataset
 from openmaia.evaluation.claims import Claim
+from openmaia.evaluation.compared import Evaluation, compare_trials, partners, raw_group
 from openmaia.evaluation.controls import prepare_reference
 from openmaia.evaluation.prompts import ModelPromptWriter, PublishedPromptWriter
 from openmaia.evaluation.protocol import evaluate_claims, evaluate_investigation
-from openmaia.evaluation.compared import Evaluation, compare_trials, partners, raw_group
 from openmaia.evaluation.scores import measure, score
 from openmaia.evaluation.services import EvaluationDesign, EvaluationServices
 from openmaia.evaluation.storage import read_trial, to_parquet

@@ -12,8 +12,8 @@ import pytest
 
 from openmaia.agent.tasks.grammar import parse
 from openmaia.evaluation.analysis.sanity import measured_results, warning
-from openmaia.evaluation.metric import all_metrics
 from openmaia.evaluation.analysis.verdict import run_verdicts
+from openmaia.evaluation.metric import all_metrics
 from openmaia.reporting.browser import write_report
 from openmaia.reporting.browser.rows import RunSummary, make_rows, summarize_run
 from openmaia.reporting.browser.unit.observation import DISPLAYED

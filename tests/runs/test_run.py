@@ -15,8 +15,8 @@ from openmaia.core.errors import StoreError, UsageError
 from openmaia.core.units import Unit
 from openmaia.evaluation.analysis.verdict import write_summary
 from openmaia.evaluation.claims import Claim
-from openmaia.evaluation.metric import columns
 from openmaia.evaluation.compared import Evaluation
+from openmaia.evaluation.metric import columns
 from openmaia.evaluation.storage import to_parquet
 from openmaia.evaluation.trials import Trial
 from openmaia.runs.ids import InvestigationId

@@ -11,10 +11,10 @@ from openmaia.evaluation.analysis import bootstrap
 from openmaia.evaluation.analysis.bootstrap import Interval
 from openmaia.evaluation.analysis.summary import pool_scores
 from openmaia.evaluation.claims import Claim
-from openmaia.evaluation.controls import prepare_reference
-from openmaia.evaluation.protocol import run_trials
 from openmaia.evaluation.compared import Evaluation, compare_trials
+from openmaia.evaluation.controls import prepare_reference
 from openmaia.evaluation.metrics.auc import AUC
+from openmaia.evaluation.protocol import run_trials
 from openmaia.evaluation.services import EvaluationDesign, EvaluationServices
 from openmaia.evaluation.trials import Trial
 from openmaia.exemplars.store import ExemplarStore

@@ -23,11 +23,11 @@ from openmaia.evaluation.analysis.significance import OWN, compute_significance
 from openmaia.evaluation.analysis.statistics import wilson
 from openmaia.evaluation.analysis.verdict import Verdict, judge
 from openmaia.evaluation.claims import Claim
+from openmaia.evaluation.compared import compare_trials
 from openmaia.evaluation.controls import prepare_reference
 from openmaia.evaluation.prompts import StimulusPrompt, prompt_rows, seed_pairs
 from openmaia.evaluation.protocol import run_trials
 from openmaia.evaluation.random_words import measure_random_words
-from openmaia.evaluation.compared import compare_trials
 from openmaia.evaluation.scores import score
 from openmaia.evaluation.services import EvaluationDesign, EvaluationServices
 from openmaia.evaluation.trials import LayerScale

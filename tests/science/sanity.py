@@ -26,11 +26,11 @@ from openmaia.core.units import Unit
 from openmaia.datasets.library import ImageDataset
 from openmaia.evaluation.analysis.sanity import TESTS, SanityResults, judged_metrics
 from openmaia.evaluation.claims import Claim
+from openmaia.evaluation.compared import compare_trials
 from openmaia.evaluation.controls import prepare_reference
 from openmaia.evaluation.judging.fuzzing import CELLS, SIDE, part
-from openmaia.evaluation.protocol import run_trials
-from openmaia.evaluation.compared import compare_trials
 from openmaia.evaluation.metric import all_metrics
+from openmaia.evaluation.protocol import run_trials
 from openmaia.evaluation.scores import measure as measure_metrics
 from openmaia.evaluation.services import EvaluationDesign, EvaluationServices
 from openmaia.evaluation.trials import Trial

@@ -16,7 +16,7 @@ from openmaia.evaluation.analysis.selective import COVERAGES
 from openmaia.evaluation.analysis.significance import OWN, RANDOM, SHUFFLED, supported_shares
 from openmaia.evaluation.analysis.summary import PooledScores, run_scores
 from openmaia.evaluation.choice.answers import ChoiceScore
-from openmaia.evaluation.metric import Metric, shown
+from openmaia.evaluation.metric import Metric, metrics_shown
 from openmaia.evaluation.truth import read_truth, truth_scores
 from openmaia.reporting.figures.papers import published
 from openmaia.runs.run import Run
@@ -39,8 +39,10 @@ def show_scores(run: Run, resamples: int) -> None:
         return
     outcomes = ", ".join(f"{count} {outcome}" for outcome, count in scores.outcomes.items())
     columns = ("of tested descriptions", "mean", "95 % interval", "n", "sanity")
-    metrics = shown("summary")
-    ours, others = (_score_rows(scores, [m for m in metrics if bool(m.project) == foreign]) for foreign in (False, True))
+    metrics = metrics_shown("summary")
+    ours, others = (
+        _score_rows(scores, [m for m in metrics if bool(m.project) == foreign]) for foreign in (False, True)
+    )
     show_table(f"evaluation of {run.name}: {outcomes}", columns, ours)
     if others:
         show_table("protocols of other projects, on these units", columns, others)
@@ -87,7 +89,9 @@ def show_supported(run: Run, scores: PooledScores) -> None:
 
 def show_sizes(scores: PooledScores) -> None:
     """Prints the mean activations in standard deviations of the dataset. Prints nothing if they are not known."""
-    means = {each.images: (scores.measures[each.name].mean, scores.counts[each.name]) for each in shown("means")}
+    means = {
+        each.images: (scores.measures[each.name].mean, scores.counts[each.name]) for each in metrics_shown("means")
+    }
     if count := max((count for _, count in means.values()), default=0):
         listed = ", ".join(f"{images} {mean:+.2f}" for images, (mean, _) in means.items() if mean == mean)
         say(f"mean activation of {count} units, in standard deviations of the dataset: {listed}")

@@ -18,7 +18,7 @@ from openmaia.evaluation.analysis import bootstrap
 from openmaia.evaluation.analysis.bootstrap import BootstrapEstimate, Interval
 from openmaia.evaluation.analysis.statistics import adjust_p_values
 from openmaia.evaluation.analysis.summary import estimate_scores
-from openmaia.evaluation.metric import shown
+from openmaia.evaluation.metric import metrics_shown
 from openmaia.evaluation.prompts import PROMPT_ROLES
 from openmaia.evaluation.storage import StoredTrials
 from openmaia.runs.run import Run
@@ -29,7 +29,7 @@ _TURNS = "turns"
 def compared_measures() -> dict[str, str]:
     """Returns the titles of what is compared, by name: columns of metrics, and the number of turns."""
     titles: dict[str, str] = {}
-    for metric in shown("comparison"):
+    for metric in metrics_shown("comparison"):
         is_assigned = metric.assigned is not None
         titles[metric.name] = f"{metric.title}, both tested" if is_assigned else metric.title
         if is_assigned:
@@ -149,7 +149,9 @@ def signed_rank_p(differences: Sequence[float]) -> float | None:
 
 def unit_estimates(run: Run, resamples: int) -> MeasureEstimates:
     """Estimates `MeasureEstimates` of a run. Replicates of a unit are averaged."""
-    replicates: dict[str, dict[Unit, list[BootstrapEstimate]]] = {name: {} for name in (*compared_measures(), *PROMPT_ROLES)}
+    replicates: dict[str, dict[Unit, list[BootstrapEstimate]]] = {
+        name: {} for name in (*compared_measures(), *PROMPT_ROLES)
+    }
     for header in run.headers():
         unit = Unit(target=header["target"], layer=header["layer"], index=header["index"])
         turns = bootstrap.constant(str(unit), float(header["turns"]), resamples)

@@ -33,6 +33,7 @@ _MIN_PROMPTS = 4
 """Prompts (or photographs) on each side of a measured control. With 4, the probability that all positive values exceed
 all control values by chance is 1 in 70; with 3 it is above 2.5 %."""
 
+
 def all_controls() -> dict[str, Control]:
     """Returns what the positive images are compared with, by the name of the metric."""
     return {name: metric.control for name, metric in all_metrics().items() if metric.control is not None}

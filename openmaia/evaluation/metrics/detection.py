@@ -1,14 +1,14 @@
 """Metrics of detection on photographs, and of fuzzing, as `openmaia.evaluation.judging` measures them in a trial."""
 
 from openmaia.evaluation.compared import Evaluation
-from openmaia.evaluation.metric import Metric, Place
+from openmaia.evaluation.metric import Metric, MetricPlace
 
-_PAGE: frozenset[Place] = frozenset({"page"})
-_SUMMARY: frozenset[Place] = frozenset({"summary", "page"})
+_PAGE: frozenset[MetricPlace] = frozenset({"page"})
+_SUMMARY: frozenset[MetricPlace] = frozenset({"summary", "page"})
 
 
 def _detection(
-    name: str, title: str, order: int, shown: frozenset[Place], project: str = "", *, falls: bool = True
+    name: str, title: str, order: int, shown: frozenset[MetricPlace], project: str = "", *, falls: bool = True
 ) -> Metric:
     def read(evaluation: Evaluation) -> float | None:
         return evaluation.trial.detection.get(name)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from openmaia.evaluation.analysis.verdict import Verdict, all_controls
-from openmaia.evaluation.metric import shown
+from openmaia.evaluation.metric import metrics_shown
 from openmaia.reporting.browser.rows import RunSummary, UnitRow
 from openmaia.runs.records import dumps
 from openmaia.runs.state import STATES
@@ -63,7 +63,7 @@ def _metric_columns() -> dict[str, DataColumn]:
             visible=each.visible,
             score=each.bounds == (0, 1),
         )
-        for each in shown("table")
+        for each in metrics_shown("table")
     }
 
 

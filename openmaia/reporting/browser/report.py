@@ -8,7 +8,7 @@ from typing import Any
 
 from openmaia.evaluation.analysis.sanity import judged_metrics, measured_results, warning
 from openmaia.evaluation.analysis.verdict import Verdict
-from openmaia.evaluation.metric import all_metrics, shown
+from openmaia.evaluation.metric import all_metrics, metrics_shown
 from openmaia.reporting.browser.agents import AgentCharts, draw_agent_charts
 from openmaia.reporting.browser.cards import CARDS, CARDS_BESIDE, choose_cards
 from openmaia.reporting.browser.compare import render_comparison
@@ -96,7 +96,7 @@ class Report:
             layers=sorted({row.unit.layer for one in shown for row in one.rows}),
             counts=[(name, count) for name, count in counts if count],
             cards=gallery,
-            means={each.name: each.images for each in shown("means")},
+            means={each.name: each.images for each in metrics_shown("means")},
             pages=self.tabs,
             live=self.live,
         )

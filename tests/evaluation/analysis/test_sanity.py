@@ -5,7 +5,9 @@ from tests.science.sanity import PASS, UNITS, stamp
 
 
 def test_sanity_covers_every_metric_and_test():
-    assert {name: set(tests) for name, tests in measured_results().items()} == {name: {*TESTS} for name in judged_metrics()}
+    assert {name: set(tests) for name, tests in measured_results().items()} == {
+        name: {*TESTS} for name in judged_metrics()
+    }
 
 
 def test_warning_is_given_for_failing_metrics_only():

@@ -6,7 +6,7 @@ from typing import Any
 
 from openmaia.core.errors import StoreError
 from openmaia.evaluation.analysis.sanity import judged_metrics, notes
-from openmaia.evaluation.metric import Metric, shown
+from openmaia.evaluation.metric import Metric, metrics_shown
 from openmaia.evaluation.storage import check_header
 from openmaia.reporting.browser.unit.pictures import PagePictures, Picture
 from openmaia.runs import tables
@@ -88,7 +88,7 @@ def make_evaluation_view(data: bytes, pictures: PagePictures) -> EvaluationView:
 
     return EvaluationView(
         scores=scores,
-        metrics=tuple((each, value) for each in shown("page") if (value := scores.get(each.name)) is not None),
+        metrics=tuple((each, value) for each in metrics_shown("page") if (value := scores.get(each.name)) is not None),
         positive=tuple(tested(row) for row in rows if row["role"] == "positive"),
         neutral=tuple(tested(row) for row in rows if row["role"] == "neutral"),
         rows=tuple(_dots(rows, low, high)),
