@@ -253,7 +253,7 @@ def write_summary(run: Run) -> None:
     run.write_summary(score_columns(), {each: verdict.columns for each, verdict in run_verdicts(run).items()})
 
 
-def score_columns() -> dict[str, pa.DataType]:
+def score_columns() -> Mapping[str, pa.DataType]:
     """Returns the columns of summary.parquet that are null until the run is evaluated, with all metrics."""
     texts = ("outcome", "verdict", "verdict_reason", "worst_control")
     numbers = ("images", "miss", "shown", *columns(), "p", "q", "worst_auc", "worst_low", "worst_high")

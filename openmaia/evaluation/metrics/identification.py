@@ -33,7 +33,8 @@ def _share_among(evaluation: Evaluation, highest: int) -> float | None:
         return None
     own = values[:, [evaluation.index]]
     above, equal = (values > own).sum(axis=1), (values == own).sum(axis=1)
-    return float(np.mean(np.clip((highest - above) / equal, 0.0, 1.0)))  # tied units share the remaining places
+    is_among: FloatArray = np.clip((highest - above) / equal, 0.0, 1.0)  # tied units share the remaining places
+    return float(np.mean(is_among))
 
 
 def _chance(evaluation: Evaluation) -> float | None:
