@@ -266,7 +266,8 @@ class Run(RunResults):
             columns: The columns after those of the records, of scores and of `verdicts`.
             verdicts: Further values of its rows, by column.
         """
-        schema = pa.schema([*summary.SCHEMA, *(pa.field(name, kind) for name, kind in (columns or {}).items())])
+        own = zip(summary.SCHEMA.names, summary.SCHEMA.types, strict=True)
+        schema = pa.schema([*own, *(columns or {}).items()])
         with self.files.writing(SUMMARY) as stream:
             tables.stream(stream, self._summary_rows(verdicts or {}), schema, {"version": VERSION})
 
