@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from openmaia.evaluation.analysis.verdict import UnitVerdict
-    from openmaia.evaluation.scores import Evaluation
+    from openmaia.evaluation.compared import Evaluation
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -50,7 +50,9 @@ class UnitResult:
     @property
     def scores(self) -> dict[str, Any]:
         """The scores of the description in its test on new images, by name, such as `auc`. Empty if it was not tested."""
-        return self.evaluation.scores if self.evaluation else {}
+        from openmaia.evaluation.scores import score
+
+        return score(self.evaluation) if self.evaluation else {}
 
     @property
     def verdict(self) -> "UnitVerdict":

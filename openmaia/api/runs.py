@@ -56,14 +56,14 @@ class LoadedRun:
           without a complete test
         - `verdict_reason`: the reason for the verdict
         """
-        from openmaia.evaluation.analysis.verdict import run_verdicts
+        from openmaia.evaluation.analysis.verdict import run_verdicts, score_columns
 
         self._warn_of_damage()
         headers = list(self.run.headers())  # first, so that a unit that ends meanwhile is left out of both
         verdicts = run_verdicts(self.run)
         investigations = [(row, _investigation(row)) for row in headers]
         rows = [summary.table_row(row, self.run.score(each)) | verdicts[each].columns for row, each in investigations]
-        return pd.DataFrame(rows, columns=summary.SCHEMA.names)
+        return pd.DataFrame(rows, columns=[*summary.SCHEMA.names, *score_columns()])
 
     def scores(self) -> pd.DataFrame:
         """Returns a data frame with one row per evaluated investigation and one column per score of its description.

@@ -17,7 +17,7 @@ from openmaia.datasets.library import ImageDataset
 from openmaia.exemplars.store import ExemplarStore
 
 if TYPE_CHECKING:
-    from openmaia.evaluation.scores import Evaluation
+    from openmaia.evaluation.compared import Evaluation
     from openmaia.exemplars.compute import ProgressCallback
     from openmaia.runs.records import Record
 

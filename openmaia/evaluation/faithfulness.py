@@ -24,7 +24,7 @@ from openmaia.evaluation.analysis import bootstrap
 from openmaia.evaluation.analysis.bootstrap import BootstrapEstimate, ClusteredValues, Interval
 from openmaia.evaluation.analysis.statistics import FloatArray
 from openmaia.evaluation.claims import Claim
-from openmaia.evaluation.scores import partners
+from openmaia.evaluation.compared import partners
 from openmaia.evaluation.storage import StoredTrials, compute_stamp
 from openmaia.evaluation.trials import Stimulus, Trial
 from openmaia.runs.run import Run

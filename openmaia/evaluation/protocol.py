@@ -17,13 +17,14 @@ from openmaia.evaluation.analysis.overlap import ExploredPrompts, measure_overla
 from openmaia.evaluation.analysis.sequential import Look, levels
 from openmaia.evaluation.analysis.statistics import FloatArray
 from openmaia.evaluation.claims import Claim
+from openmaia.evaluation.compared import Evaluation, compare_trials
 from openmaia.evaluation.controls import ControlImages, ReferenceData, prepare_reference
 from openmaia.evaluation.judging.detection import detect
 from openmaia.evaluation.judging.fuzzing import fuzz
 from openmaia.evaluation.language_model import UnansweredQuestion
 from openmaia.evaluation.pairing import write_paired
 from openmaia.evaluation.prompts import StimulusPrompt, WrittenPrompts, write_prompts
-from openmaia.evaluation.scores import Evaluation, compare_trials, look_at
+from openmaia.evaluation.scores import look_at
 from openmaia.evaluation.services import EvaluationDesign, EvaluationServices
 from openmaia.evaluation.storage import to_parquet
 from openmaia.evaluation.trials import CONTROLS, EXEMPLARS, Stimulus, Trial, is_drawable, run_stimuli, standardise

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import asdict
 from functools import cached_property, lru_cache
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -17,16 +17,17 @@ from openmaia.core.units import Unit
 from openmaia.evaluation.analysis.overlap import PromptOverlap
 from openmaia.evaluation.analysis.statistics import FloatArray
 from openmaia.evaluation.claims import Claim, Sharing
-from openmaia.evaluation.scores import MAX_PARTNERS, Evaluation, partners, unlike
+from openmaia.evaluation.compared import MAX_PARTNERS, Evaluation, partners, unlike
+from openmaia.evaluation.scores import score_header
 from openmaia.evaluation.trials import Stimulus, Trial
 from openmaia.runs import tables
+from openmaia.runs.facts import wrong_score
 from openmaia.runs.files import naming
 from openmaia.runs.records import dumps
 from openmaia.runs.results import fingerprint
 from openmaia.runs.run import EVALUATION, RANDOM_WORDS, TRIALS, InvestigationId, Run
-from openmaia.runs.summary import wrong_score
 
-_VERSION = 7
+_VERSION = 8
 
 _TEXT, _TEXTS = pa.string(), pa.list_(pa.field("element", pa.string(), nullable=False))
 _COLUMNS = {
@@ -50,8 +51,8 @@ _HEADER: dict[str, Any] = {
     "looks": list[int],
     "miss": float,
 }
-"""Keys of the header of every file, with their types. That of an evaluation also has `scores`, a dict, and `compared`:
-the digests (`Claim.basis`) of the descriptions with which its unit is compared."""
+"""Keys of the header of every file, with their types. That of an evaluation also has those of `openmaia.runs.facts`, and
+`compared`: the digests (`Claim.basis`) of the descriptions with which its unit is compared."""
 
 _WITHOUT_IMAGES = tuple(name for name in _COLUMNS if name != "data")
 
@@ -77,7 +78,7 @@ def to_parquet(result: Trial | Evaluation) -> bytes:
         "miss": trial.miss,
     }
     if isinstance(result, Evaluation):
-        header["scores"] = result.scores
+        header |= score_header(result)
         header["compared"] = [other.claim.basis for other in (*result.others, *result.words)]
     return tables.dump(rows, _SCHEMA, header)
 
@@ -135,14 +136,8 @@ def check_header(header: dict[str, Any]) -> None:
             )
     if header["trial"].keys() != {*_TRIAL}:
         raise StoreError("an evaluation that lacks a key of 'trial'")
-    if "scores" not in header:
-        return
-    scores: Any = header["scores"]
-    key = wrong_score(cast("dict[str, Any]", scores)) if isinstance(scores, dict) else "scores"
-    if key is not None:
-        raise StoreError(
-            f"an evaluation that lacks the score {key!r}, or has it with another type than OpenMAIA writes"
-        )
+    if "facts" in header and (key := wrong_score(header)) is not None:
+        raise StoreError(f"an evaluation that lacks {key!r}, or has it with another type than OpenMAIA writes")
 
 
 def _claim(header: dict[str, Any]) -> Claim:

@@ -10,7 +10,7 @@ from openmaia.evaluation.analysis.bootstrap import Interval
 from openmaia.evaluation.analysis.significance import OWN, RANDOM, SHUFFLED, supported_shares
 from openmaia.evaluation.analysis.summary import PooledScores
 from openmaia.evaluation.analysis.verdict import UnitVerdict, judge
-from openmaia.evaluation.scores import SIZES
+from openmaia.evaluation.metric import metrics_shown
 from openmaia.runs.run import InvestigationId, Run
 from openmaia.runs.state import InvestigationState, states
 
@@ -127,4 +127,4 @@ def describe_kinds(run: Run, scores: PooledScores) -> tuple[DescriptionKind, ...
 
 def mean_sizes(scores: PooledScores) -> dict[str, float]:
     """Returns the mean activation in SD, by what the images show; without those that were not measured."""
-    return {images: scores.measures[name].mean for name, images in SIZES.items() if scores.counts[name]}
+    return {each.images: scores.measures[each.name].mean for each in metrics_shown("means") if scores.counts[each.name]}

@@ -15,11 +15,11 @@ from openmaia.core.errors import StoreError, UsageError
 from openmaia.core.typed import find_mistyped
 from openmaia.core.units import Unit
 from openmaia.runs import tables
+from openmaia.runs.facts import stored_scores, wrong_score
 from openmaia.runs.files import Files
 from openmaia.runs.ids import InvestigationId
 from openmaia.runs.parquet import check_record
 from openmaia.runs.records import dumps
-from openmaia.runs.summary import wrong_score
 
 EVALUATION, TRIALS = "evaluation", "trials"
 """Folders of a run: tests with their scores, and tests before they are scored."""
@@ -190,12 +190,12 @@ class RunResults:
         return data
 
     def stored_score(self, investigation: InvestigationId) -> dict[str, Any] | None:
-        """Returns the scores (`openmaia.evaluation.scores.Evaluation`) of a description without the p-values.
+        """Returns the scores (`openmaia.runs.facts.stored_scores`) of a description without the p-values.
 
         None if the evaluation is missing, damaged, or does not belong to the record.
         """
         header = self.evaluation_headers([investigation]).get(investigation)
-        return None if header is None else cast(dict[str, Any], header["scores"])
+        return None if header is None else stored_scores(header)
 
     def evaluation_headers(self, investigations: Iterable[InvestigationId]) -> dict[InvestigationId, tables.TableRow]:
         """Returns the headers of evaluations, without those for which `stored_score` returns None."""
@@ -207,9 +207,7 @@ class RunResults:
                 header = tables.header(self.files, name) if self.files.exists(name) else {}
             except StoreError:
                 continue
-            scores: Any = header.get("scores")
-            is_readable = isinstance(scores, dict) and wrong_score(cast(dict[str, Any], scores)) is None
-            if is_readable and not self._misfit(EVALUATION, each, header, identity):
+            if wrong_score(header) is None and not self._misfit(EVALUATION, each, header, identity):
                 found[each] = header
         return found
 
@@ -228,7 +226,7 @@ class RunResults:
         found: dict[InvestigationId, dict[str, Any]] = {}
         for each, header in self.evaluation_headers(chosen).items():
             p = significance.get((each, fingerprint(header)), {}) if significance else {}
-            found[each] = cast(dict[str, Any], header["scores"]) | p
+            found[each] = stored_scores(header) | p
         return found
 
     def significance(self) -> dict[tuple[InvestigationId, str], dict[str, Any]]:

@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass, replace
 from itertools import count, groupby
 from typing import Any, cast
 
+import pyarrow as pa
 from filelock import FileLock
 
 from openmaia.config.loading import differing_keys, to_dict, to_yaml
@@ -254,11 +255,21 @@ class Run(RunResults):
                 with suppress(StoreError):
                     yield check_record(tables.header(self.investigations, name), investigation)
 
-    def write_summary(self, verdicts: Mapping[InvestigationId, dict[str, Any]] | None = None) -> None:
-        """Writes summary.parquet from the records and evaluations. `verdicts` are further values of its rows, by
-        column."""
+    def write_summary(
+        self,
+        columns: Mapping[str, pa.DataType] | None = None,
+        verdicts: Mapping[InvestigationId, dict[str, Any]] | None = None,
+    ) -> None:
+        """Writes summary.parquet from the records and evaluations.
+
+        Args:
+            columns: The columns after those of the records, of scores and of `verdicts`.
+            verdicts: Further values of its rows, by column.
+        """
+        own = zip(summary.SCHEMA.names, summary.SCHEMA.types, strict=True)
+        schema = pa.schema([*own, *(columns or {}).items()])
         with self.files.writing(SUMMARY) as stream:
-            tables.stream(stream, self._summary_rows(verdicts or {}), summary.SCHEMA, {"version": VERSION})
+            tables.stream(stream, self._summary_rows(verdicts or {}), schema, {"version": VERSION})
 
     def _summary_rows(self, verdicts: Mapping[InvestigationId, dict[str, Any]]) -> Iterator[tables.TableRow]:
         for row in self._headers():

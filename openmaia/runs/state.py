@@ -156,12 +156,13 @@ def states(
     return {each: state_of(each) for each in dict.fromkeys(investigations)}
 
 
-def state(run: Run) -> dict[str, Any]:
+def state(run: Run, scores: Sequence[str] = ()) -> dict[str, Any]:
     """Returns the state of a run as JSON types: its investigations, counted by state, and in `units` a row for each.
 
-    The key `stop` of a row holds its state, one of STATES.
+    The key `stop` of a row holds its state, one of STATES. `scores` are further keys, of scores; None where one is
+    unknown.
     """
-    current, scores = counts(run), run.scores()
+    current, stored = counts(run), run.scores()
     return {
         "name": current.name,
         "pending": current.pending,
@@ -171,11 +172,14 @@ def state(run: Run) -> dict[str, Any]:
         "evaluated": len(run.evaluated()),
         "per_second": current.per_second,
         "seconds_left": current.seconds_left,
-        "units": [_row(each, one, scores.get(each, {})) for each, one in states(run).items()],
+        "units": [
+            _row(each, one) | {name: stored.get(each, {}).get(name) for name in scores}
+            for each, one in states(run).items()
+        ],
     }
 
 
-def _row(investigation: InvestigationId, state: InvestigationState, scores: dict[str, Any]) -> dict[str, Any]:
+def _row(investigation: InvestigationId, state: InvestigationState) -> dict[str, Any]:
     summary, running = state.summary, state.running
     return {
         "target": investigation.unit.target,
@@ -190,19 +194,5 @@ def _row(investigation: InvestigationId, state: InvestigationState, scores: dict
         "tools": summary.get("tools", {}),
         "labels": summary.get("labels", []),
         "description": summary.get("description", ""),
-        **{
-            name: scores.get(name)
-            for name in (
-                "z_positive",
-                "z_neutral",
-                "z_exemplars",
-                "positive",
-                "neutral",
-                "auc",
-                "auc_all",
-                "auc_other",
-                "outcome",
-            )
-        },
         "seconds": summary.get("seconds", running.seconds if running else None),
     }

@@ -1,8 +1,8 @@
 """The summary table: one row per finished investigation."""
 
 import hashlib
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Sequence
+from dataclasses import asdict
 from typing import Any
 
 import pyarrow as pa
@@ -14,11 +14,6 @@ from openmaia.runs.records import Record, Stop, dumps
 from openmaia.runs.tables import TableRow
 
 _COST = {"requests": pa.int64(), "seconds": pa.float64(), "gpu_seconds": pa.float64()}
-_SCORES = (
-    "images miss positive neutral z_positive z_neutral z_against z_unrelated z_random z_exemplars "
-    "auc auc_all auc_other auc_worst auc_unrelated auc_random auc_against auc_words difference z_difference d "
-    "mad clarity rank top1 top5 shown p q worst_auc worst_low worst_high"
-).split()
 
 SCHEMA = pa.schema(
     [
@@ -34,11 +29,9 @@ SCHEMA = pa.schema(
         *((f"{service}_{cost}", kind) for service in POOLS for cost, kind in _COST.items()),
         *((name, pa.string()) for name in ("backbone", "sandbox", "evidence")),
         ("confirm_auc", pa.float64()),
-        *((name, pa.string()) for name in ("outcome", "verdict", "verdict_reason", "worst_control")),
-        *((name, pa.float64()) for name in _SCORES),
     ]
 )
-"""Columns of summary.parquet. Those after `confirm_auc` are null until the run is evaluated."""
+"""Columns of summary.parquet, before those of an evaluated run."""
 
 _KINDS: dict[str, Any] = {
     **dict.fromkeys("target layer stop cause description backbone sandbox evidence drawn".split(), str),
@@ -53,41 +46,6 @@ _KINDS: dict[str, Any] = {
     "spent": dict[str, ServiceUsage],
 }
 """Keys of the result of `summary` as JSON, with their types."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Control:
-    """An item of the score `controls`."""
-
-    auc: float
-    low: float
-    high: float
-    n: tuple[int, int]
-    prompts: tuple[int, int]
-    means: tuple[float, float]
-
-
-_SCORE_KINDS: dict[str, Any] = {
-    **dict.fromkeys("outcome cause protocol writer generator method standard".split(), str),
-    **dict.fromkeys(("failed_images", "units", "images"), int),
-    "miss": float,
-    "looks": list[int],
-    "photographs_checked_by": list[str],
-    **dict.fromkeys(
-        "overlap_exact overlap_words positive neutral shown auc auc_all difference d z_difference auc_worst "
-        "z_positive z_neutral z_against z_unrelated z_random z_exemplars auc_unrelated auc_random mad clarity rank top1 "
-        "top5 chance auc_other auc_words auc_against".split(),
-        float | None,
-    ),
-    "others": list[int],
-    "verified_by": list[str],
-    "worst_label": str | None,
-    "n": tuple[int, int],
-    "auc_by_label": dict[str, float | None],
-    "controls": dict[str, _Control],
-    "detection": dict[str, float | str | None] | None,
-}
-"""The scores of every evaluation (`openmaia.evaluation.scores.Evaluation.scores`), with their types."""
 
 
 def digest_prompts(prompts: Sequence[str]) -> str:
@@ -135,20 +93,7 @@ def summary(record: Record) -> TableRow:
 
 def wrong_key(row: TableRow) -> str | None:
     """Returns the first key that a result of `summary` lacks, or whose value has a wrong type; None if there is none."""
-    return _wrong_kind(row, _KINDS, finite=True)
-
-
-def wrong_score(scores: dict[str, Any]) -> str | None:
-    """Returns the first score that is missing or has a wrong type; None if there is none."""
-    # Only tested descriptions have `units`. A network whose outputs are no numbers has scores that are none.
-    return _wrong_kind({"units": 0} | scores, _SCORE_KINDS, finite=False)
-
-
-def _wrong_kind(values: TableRow, kinds: Mapping[str, Any], *, finite: bool) -> str | None:
-    wrong = (
-        key for key in kinds if key not in values or find_mistyped(values[key], kinds[key], finite=finite) is not None
-    )
-    return next(wrong, None)
+    return next((key for key in _KINDS if key not in row or find_mistyped(row[key], _KINDS[key]) is not None), None)
 
 
 def table_row(row: TableRow, scores: dict[str, Any] | None) -> TableRow:

@@ -15,10 +15,11 @@ from openmaia.evaluation.damage import damaged_files
 from openmaia.evaluation.run import evaluate_run
 from openmaia.evaluation.services import EvaluationDesign, EvaluationServices
 from openmaia.runs import tables
+from openmaia.runs.facts import wrong_score
 from openmaia.runs.lease import take
 from openmaia.runs.results import SIGNIFICANCE
 from openmaia.runs.run import EVALUATION, InvestigationId, Run
-from openmaia.runs.summary import wrong_key, wrong_score
+from openmaia.runs.summary import wrong_key
 from tests.evaluation.conftest import generator, services  # pyright: ignore[reportUnusedImport] # noqa: F401
 from tests.evaluation.test_run import GREEN, RED, STRIPES, make_run
 from tests.helpers.permissions import obeyed_permissions
@@ -127,7 +128,10 @@ def test_summary_of_another_shape_is_damage(run: Run, change: dict[str, Any]):
 @pytest.mark.parametrize(
     ("key", "is_missing"),
     [
-        *((key, False) for key in ("claim", "trial", "location", "scale", "detection", "overlap", "scores")),
+        *(
+            (key, False)
+            for key in ("claim", "trial", "location", "scale", "detection", "overlap", "facts", "metrics", "controls")
+        ),
         *((key, True) for key in ("claim", "trial", "location", "scale", "detection", "overlap")),
     ],
 )
@@ -143,9 +147,9 @@ def test_header_of_an_evaluation_with_another_shape_is_damage(run: Run, key: str
 @pytest.mark.parametrize(
     "change",
     [
-        {"auc": "0.9"}, {"n": [1, "2"]}, {"others": 3}, {"controls": {"auc": {"auc": 0.9}}},
-        {"auc_by_label": {"red": []}}, {"detection": ["auprc"]}, {"worst_label": 1}, {"outcome": None},
-        {"units": "many"}, {"n": []},
+        {"metrics": {"auc": "0.9"}}, {"facts": {"n": [1, "2"]}}, {"facts": {"others": 3}},
+        {"controls": {"auc": {"auc": 0.9}}}, {"facts": {"by_label": {"red": []}}}, {"facts": {"detection": ["auprc"]}},
+        {"facts": {"worst_label": 1}}, {"facts": {"outcome": None}}, {"facts": {"units": "many"}}, {"facts": {"n": []}},
         *(
             {"controls": {"auc": {"auc": 0.9, "low": 0.8, "high": 1.0, "n": n, "prompts": prompts}}}
             for n, prompts in (([], []), ([1], [50, 50]), ([9, 9], ["a", "b"]))
@@ -154,15 +158,16 @@ def test_header_of_an_evaluation_with_another_shape_is_damage(run: Run, key: str
     ids=str,
 )  # fmt: skip
 def test_score_of_another_shape_costs_its_unit_alone(run: Run, change: dict[str, Any]):
-    with_header(lambda header: header | {"scores": header["scores"] | change})(path(run, EVALUATION))
+    [(part, values)] = change.items()
+    with_header(lambda header: header | {part: header[part] | values})(path(run, EVALUATION))
     result = invoke("show", run.files.root)
     assert f"damaged: {EVALUATION}/{FIRST.path}.parquet: " in result.stderr
-    assert repr(next(iter(change))) in result.stderr
+    assert f"{part}.{next(iter(values))}" in result.stderr
     assert run.score(FIRST) is None
     assert run_scores(run, 50).units == 2
 
 
-@pytest.mark.parametrize("key", ["claim", "scores"])
+@pytest.mark.parametrize("key", ["claim", "facts"])
 def test_page_of_a_damaged_evaluation_shows_the_conversation(run: Run, key: str):
     with_header(lambda header: header | {key: [1]})(path(run, EVALUATION))
     assert invoke("report", run.files.root).exit_code == 0
@@ -186,11 +191,15 @@ def test_header_that_is_no_object_is_damage(run: Run, folder: str):
     assert f"damaged: {folder}/{FIRST.path}.parquet: " in result.stderr
 
 
-def test_each_score_is_needed(run: Run):
-    scores = run.stored_score(FIRST)
-    assert scores is not None and wrong_score(scores) is None
-    for key in scores.keys() - {"units"}:  # which only a tested description has
-        assert wrong_score({other: value for other, value in scores.items() if other != key}) == key
+def test_each_fact_is_needed_and_no_metric(run: Run):
+    [header] = run.evaluation_headers([FIRST]).values()
+    facts, metrics = header["facts"], header["metrics"]
+    for key in facts:
+        without = {name: value for name, value in facts.items() if name != key}
+        assert wrong_score(header | {"facts": without}) == f"facts.{key}"
+    for key in metrics:
+        without = {name: value for name, value in metrics.items() if name != key}
+        assert wrong_score(header | {"metrics": without}) is None
 
 
 def test_each_key_of_a_summary_is_needed(run: Run):

@@ -12,10 +12,10 @@ from openmaia.datasets.library import ImageDataset
 from openmaia.evaluation.analysis.sequential import ERROR, levels
 from openmaia.evaluation.analysis.significance import compute_significance
 from openmaia.evaluation.claims import Claim, Sharing
+from openmaia.evaluation.compared import partners, unlike
 from openmaia.evaluation.controls import photograph_captions, prepare_reference
 from openmaia.evaluation.prompts import ModelPromptWriter
 from openmaia.evaluation.protocol import evaluate_claims, run_trials
-from openmaia.evaluation.scores import partners, unlike
 from openmaia.evaluation.services import EvaluationDesign, EvaluationServices
 from openmaia.evaluation.trials import LayerScale, Stimulus, Trial
 from tests.evaluation.scripted_model import ScriptedModel, model

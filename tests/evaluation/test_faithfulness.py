@@ -15,7 +15,7 @@ from openmaia.config.loading import load
 from openmaia.core.errors import UsageError
 from openmaia.core.images import EncodedImage
 from openmaia.core.units import Unit
-from openmaia.evaluation.analysis.statistics import auc
+from openmaia.evaluation.analysis.statistics import measure
 from openmaia.evaluation.faithfulness import (
     FAITHFULNESS_FILE,
     measure_faithfulness,
@@ -93,7 +93,7 @@ def test_effect_is_the_divergence_of_the_probabilities(run: Run, target: Network
     own, neutral = effects(trial, "positive"), effects(trial, "neutral")
     found = measure_faithfulness(run, target, 50).units[0]
     assert (found.effect, found.neutral) == pytest.approx((np.mean(own), np.mean(neutral)), rel=1e-3)
-    assert found.auc.mean == pytest.approx(auc(own, neutral))
+    assert found.auc.mean == pytest.approx(measure("auc", own, neutral))
 
 
 def test_stored_faithfulness_is_read_and_shown(run: Run, target: NetworkTarget, capsys: pytest.CaptureFixture[str]):

@@ -17,10 +17,11 @@ from openmaia.core.services import GeneratedImage, Generation, LayerProbe, Probe
 from openmaia.core.units import Unit
 from openmaia.datasets.library import ImageDataset
 from openmaia.evaluation.claims import Claim
+from openmaia.evaluation.compared import Evaluation, compare_trials, partners, raw_group
 from openmaia.evaluation.controls import prepare_reference
 from openmaia.evaluation.prompts import ModelPromptWriter, PublishedPromptWriter
 from openmaia.evaluation.protocol import evaluate_claims, evaluate_investigation
-from openmaia.evaluation.scores import compare_trials, identification, partners, raw_group
+from openmaia.evaluation.scores import measure, score
 from openmaia.evaluation.services import EvaluationDesign, EvaluationServices
 from openmaia.evaluation.storage import read_trial, to_parquet
 from openmaia.evaluation.trials import LayerScale, Stimulus, Trial, run_stimuli, standardise
@@ -59,7 +60,7 @@ def requests(generator: CollageGenerator, *labels: str, n: int = 3) -> list[Gene
 
 
 def scores(services: EvaluationServices, *claims: Claim, n: int = 6) -> list[dict[str, Any]]:
-    return [each.scores for each in evaluate_claims(claims, services, EvaluationDesign(n=n))]
+    return [score(each) for each in evaluate_claims(claims, services, EvaluationDesign(n=n))]
 
 
 # -- images --------------------------------------------------------------------------------------------------------------
@@ -159,7 +160,7 @@ def test_wrong_label_has_worst_auc(services: EvaluationServices):
     own = scores(services, claim(RED, "red", "vertical stripes"), n=12)[0]
     assert own["worst_label"] == "vertical stripes"
     assert own["auc_worst"] < own["auc"]
-    assert own["auc_by_label"]["red"] == 1.0
+    assert own["by_label"]["red"] == 1.0
 
 
 @pytest.mark.parametrize(("labels", "outcome"), [((), "abstained"), (("zyzzyva",), "undrawable")])
@@ -208,7 +209,7 @@ def test_label_that_is_no_string_is_refused():
 
 def test_missing_prompts_are_not_the_claims_fault(services: EvaluationServices):
     silent = replace(services, writer=PublishedPromptWriter(model(answering("no")), "repo"))
-    own = evaluate_claims([claim(RED, "red")], silent, EvaluationDesign(preset="repo", n=6))[0].scores
+    own = score(evaluate_claims([claim(RED, "red")], silent, EvaluationDesign(preset="repo", n=6))[0])
     assert (own["outcome"], own["auc"]) == ("unwritten", None)
     assert "asked 3 times" in own["cause"]
 
@@ -241,7 +242,7 @@ def test_unrelated_images_come_from_the_language_model(services: EvaluationServi
 def test_controls_have_scores_of_their_own(services: EvaluationServices):
     tested = replace(services, photographs=[noise(n) for n in range(4)])
     evaluation = evaluate_claims([claim(RED, "red")], tested, EvaluationDesign(n=6))[0]
-    own = evaluation.scores
+    own = score(evaluation)
     assert own["auc_random"] > 0.8
     assert own["auc_unrelated"] > 0.8
     positive, photographs = (np.array(raw_group(evaluation.trial, role).values) for role in ("positive", "random"))
@@ -313,15 +314,19 @@ def trial(matrix: list[list[float]], unit: int = 0) -> Trial:
     return Trial(claim=own, outcome="tested", stimuli=stimuli, matrix=np.array(matrix, np.float16))
 
 
+def identified(trial: Trial) -> Any:
+    return measure(Evaluation(trial=trial, others=()))
+
+
 def test_identification_by_hand():
     """Of four images the unit is the highest on two, ties for the first place on one, and is last on one."""
-    found = identification(trial([[3, 1, 1], [5, 0, 0], [2, 2, 0], [0, 4, 5]]))
+    found = identified(trial([[3, 1, 1], [5, 0, 0], [2, 2, 0], [0, 4, 5]]))
     assert found["top1"] == pytest.approx((1 + 1 + 0.5 + 0) / 4)
-    assert (found["rank"], found["units"], found["chance"]) == (1.0, 3, pytest.approx(1 / 3))
+    assert (found["rank"], found["chance"]) == (1.0, pytest.approx(1 / 3))
 
 
 def test_identification_of_equal_units_is_chance():
-    found = identification(trial([[1.0] * 10] * 3))
+    found = identified(trial([[1.0] * 10] * 3))
     assert (found["top1"], found["top5"], found["rank"]) == pytest.approx((0.1, 0.5, 5.5))
 
 
@@ -329,7 +334,7 @@ def test_identification_ignores_units_that_are_always_high():
     stimuli = [stimulus("positive", 2), stimulus("neutral", 0)]
     scale = LayerScale(mean=np.array([0.5, 100.0]), std=np.ones(2), top=np.array([2.0, 101.0]))
     matrix, _, _ = standardise(np.array([[2.0, 100.0], [0.0, 100.0]]), stimuli, scale)
-    assert identification(replace(trial(matrix.tolist()), stimuli=tuple(stimuli)))["top1"] == 1.0
+    assert identified(replace(trial(matrix.tolist()), stimuli=tuple(stimuli)))["top1"] == 1.0
 
 
 def test_identification_needs_a_specific_description(services: EvaluationServices):
@@ -358,7 +363,7 @@ def test_stored_trial_is_complete(services: EvaluationServices):
     assert [each.stimuli for each in restored] == [each.trial.stimuli for each in evaluated]
     assert restored[0].matrix.tolist() == evaluated[0].trial.matrix.tolist()
     assert restored[0].scale.tolist() == pytest.approx(evaluated[0].trial.scale.tolist())
-    assert [each.scores for each in compare_trials(restored, design.sharing)] == [each.scores for each in evaluated]
+    assert [score(each) for each in compare_trials(restored, design.sharing)] == [score(each) for each in evaluated]
     reference = prepare_reference({"mono"}, services, design)
     data = [evaluate_investigation(each, services, design, reference, frozenset()) for each in claims]
     assert [read_trial(each).stimuli for each in data] == [each.stimuli for each in restored]

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from openmaia.evaluation.analysis.verdict import CONTROLS, Verdict, judge
+from openmaia.evaluation.analysis.verdict import Verdict, all_controls, judge
 
 
 def control(auc: float, low: float, prompts: int = 10, n: int = 30, high: float = 1.0, **more: Any) -> dict[str, Any]:
@@ -12,7 +12,7 @@ def control(auc: float, low: float, prompts: int = 10, n: int = 30, high: float 
 
 
 def scores(p: float | None = 0.001, q: float | None = 0.01, **controls: Any) -> dict[str, Any]:
-    given = controls or {key: control(0.8, 0.7) for key in CONTROLS}
+    given = controls or {key: control(0.8, 0.7) for key in all_controls()}
     return {"outcome": "tested", "p": p, "q": q, "controls": given}
 
 

@@ -13,7 +13,8 @@ from openmaia.agent.evidence import experiments_that_measured
 from openmaia.agent.tasks.task import load as load_task
 from openmaia.core.units import Unit
 from openmaia.evaluation.analysis.statistics import proportion
-from openmaia.evaluation.scores import Evaluation
+from openmaia.evaluation.compared import Evaluation
+from openmaia.evaluation.scores import score
 from openmaia.reporting.conduct import conduct
 from openmaia.runs.records import Record, Stop
 from openmaia.runs.run import Run
@@ -155,7 +156,7 @@ def _write_units(records: Mapping[Unit, Record], scores: Mapping[Unit, Evaluatio
             "layer unit stop turns measured sent_back tracebacks tokens minutes outcome auc auc_all auc_other labels".split()
         )
         for unit, record in records.items():
-            own = scores[unit].scores
+            own = score(scores[unit])
             table.writerow([
                 unit.layer, unit.index, record.stop.value, len(record.turns), experiments_that_measured(record.turns),
                 record.evidence.sent_back, sum(turn.status == "error" for turn in record.turns),

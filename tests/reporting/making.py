@@ -15,7 +15,7 @@ from openmaia.config.schema import Config
 from openmaia.core.images import EncodedImage
 from openmaia.core.units import Unit
 from openmaia.evaluation.claims import Claim
-from openmaia.evaluation.scores import Evaluation
+from openmaia.evaluation.compared import Evaluation
 from openmaia.evaluation.storage import to_parquet
 from openmaia.evaluation.trials import Stimulus, Trial
 from openmaia.runs.records import ImageEntry, Record, Stop, ToolCall, Turn, dumps

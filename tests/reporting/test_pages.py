@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 
 from openmaia.agent.tasks.grammar import parse
-from openmaia.evaluation.analysis.sanity import NAMES, measured_results, warning
+from openmaia.evaluation.analysis.sanity import measured_results, warning
 from openmaia.evaluation.analysis.verdict import run_verdicts
+from openmaia.evaluation.metric import all_metrics
 from openmaia.reporting.browser import write_report
 from openmaia.reporting.browser.rows import RunSummary, summarize_run
 from openmaia.reporting.browser.unit.observation import DISPLAYED
@@ -118,7 +119,7 @@ def test_sizes_stand_beside_aucs(tmp_path: Path):
     made = run(tmp_path)
     columns, _ = table(write_report([made]))
     tested = [scores for _, scores in sorted(made.scores().items()) if scores["z_positive"] is not None]
-    assert tested and [value for value in columns["exemplars_sd"] if value is not None] == [2.5] * len(tested)
+    assert tested and [value for value in columns["z_exemplars"] if value is not None] == [2.5] * len(tested)
     assert "+2.50 on the unit’s top exemplars" in Page(unit_pages(made)[0].read_text()).text
 
 
@@ -312,4 +313,4 @@ def test_report_says_which_metrics_pass(report: Path):
         said = ", ".join(
             f"{test.replace('_', ' ')} {'passes' if passes else 'fails'}" for test, passes in tests.items()
         )
-        assert f"{NAMES[name]}: {said}" in text
+        assert f"{all_metrics()[name].text}: {said}" in text

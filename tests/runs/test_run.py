@@ -13,8 +13,10 @@ from openmaia.config.loading import load, to_dict
 from openmaia.config.schema import Config
 from openmaia.core.errors import StoreError, UsageError
 from openmaia.core.units import Unit
+from openmaia.evaluation.analysis.verdict import write_summary
 from openmaia.evaluation.claims import Claim
-from openmaia.evaluation.scores import Evaluation
+from openmaia.evaluation.compared import Evaluation
+from openmaia.evaluation.metric import columns
 from openmaia.evaluation.storage import to_parquet
 from openmaia.evaluation.trials import Trial
 from openmaia.runs.ids import InvestigationId
@@ -267,7 +269,7 @@ def evaluate(run: Run, investigation: InvestigationId) -> None:
 
 
 def summary(run: Run) -> Any:
-    run.write_summary()
+    write_summary(run)
     return pq.read_table(f"{run.files.root}/summary.parquet")
 
 
@@ -349,7 +351,7 @@ def test_failed_investigation_that_is_repeated_is_running(run: Run):
 
 def test_state_has_every_promised_key(run: Run):
     run.publish(record(stop=Stop.ABSTAIN, labels=(), description=""))
-    unit = state(run)["units"][0]
+    unit = state(run, columns())["units"][0]
     promised = "target layer index replicate stop turns tools labels description positive neutral auc auc_other seconds"
     assert set(promised.split()) <= set(unit)
     assert (unit["tools"], unit["turns"], unit["labels"]) == ({"call_neuron": 2, "text2image": 2}, 2, [])

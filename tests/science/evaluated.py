@@ -11,9 +11,10 @@ from openmaia.evaluation.analysis import bootstrap
 from openmaia.evaluation.analysis.bootstrap import Interval
 from openmaia.evaluation.analysis.summary import pool_scores
 from openmaia.evaluation.claims import Claim
+from openmaia.evaluation.compared import Evaluation, compare_trials
 from openmaia.evaluation.controls import prepare_reference
+from openmaia.evaluation.metrics.auc import AUC
 from openmaia.evaluation.protocol import run_trials
-from openmaia.evaluation.scores import Evaluation, compare_trials
 from openmaia.evaluation.services import EvaluationDesign, EvaluationServices
 from openmaia.evaluation.trials import Trial
 from openmaia.exemplars.store import ExemplarStore
@@ -86,8 +87,8 @@ def figures(found: Sequence[Evaluation]) -> dict[str, Any]:
 
 def paired(one: Sequence[Evaluation], other: Sequence[Evaluation]) -> dict[str, Any]:
     """Mean difference of AUCs over the units for which both descriptions were tested, with its interval over units."""
-    pairs = [(a.scores["auc"], b.scores["auc"]) for a, b in zip(one, other, strict=True)]
-    differences = [a - b for a, b in pairs if None not in (a, b)]
+    pairs = [(AUC.value(a), AUC.value(b)) for a, b in zip(one, other, strict=True)]
+    differences = [a - b for a, b in pairs if a is not None and b is not None]
     return {"units": len(differences), "auc": rounded(bootstrap.mean_interval(differences, RESAMPLES))}
 
 

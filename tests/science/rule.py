@@ -23,11 +23,12 @@ from openmaia.evaluation.analysis.significance import OWN, compute_significance
 from openmaia.evaluation.analysis.statistics import wilson
 from openmaia.evaluation.analysis.verdict import Verdict, judge
 from openmaia.evaluation.claims import Claim
+from openmaia.evaluation.compared import compare_trials
 from openmaia.evaluation.controls import prepare_reference
 from openmaia.evaluation.prompts import StimulusPrompt, prompt_rows, seed_pairs
 from openmaia.evaluation.protocol import run_trials
 from openmaia.evaluation.random_words import measure_random_words
-from openmaia.evaluation.scores import compare_trials
+from openmaia.evaluation.scores import score
 from openmaia.evaluation.services import EvaluationDesign, EvaluationServices
 from openmaia.evaluation.trials import LayerScale
 from tests.helpers.measuring import machine
@@ -146,7 +147,7 @@ def layer(units: int, auc: float, number: int) -> pd.DataFrame:
     rows = []
     for each in compare_trials(list(trials.values()), design.sharing):
         claim = each.trial.claim
-        scores = each.scores | {"p": significance.p[claim], "q": significance.q[claim]}
+        scores = score(each) | {"p": significance.p[claim], "q": significance.q[claim]}
         verdict = judge("answer", scores)
         wrong = {f"of {name}": share[0] for name, share in significance.supported.items() if name != OWN}
         rows.append(

@@ -24,12 +24,14 @@ from openmaia.core.images import EncodedImage
 from openmaia.core.services import Generation
 from openmaia.core.units import Unit
 from openmaia.datasets.library import ImageDataset
-from openmaia.evaluation.analysis.sanity import METRICS, NAMES, TESTS, SanityResults
+from openmaia.evaluation.analysis.sanity import TESTS, SanityResults, judged_metrics
 from openmaia.evaluation.claims import Claim
+from openmaia.evaluation.compared import compare_trials
 from openmaia.evaluation.controls import prepare_reference
 from openmaia.evaluation.judging.fuzzing import CELLS, SIDE, part
+from openmaia.evaluation.metric import all_metrics
 from openmaia.evaluation.protocol import run_trials
-from openmaia.evaluation.scores import compare_trials, flat
+from openmaia.evaluation.scores import measure as measure_metrics
 from openmaia.evaluation.services import EvaluationDesign, EvaluationServices
 from openmaia.evaluation.trials import Trial
 from openmaia.offline.closed_form.family import units as closed_form_units
@@ -50,7 +52,11 @@ SECTION = "Sanity of the metrics"
 PASS = 0.9
 LAYER, UNITS = "or", 64
 
+METRIC_FILES = (REPOSITORY / "openmaia/evaluation/metrics").glob("*.py")
+
 JUDGED = (
+    "openmaia/evaluation/compared.py",
+    "openmaia/evaluation/metric.py",
     "openmaia/evaluation/scores.py",
     "openmaia/evaluation/trials.py",
     "openmaia/evaluation/controls.py",
@@ -59,6 +65,7 @@ JUDGED = (
     "openmaia/evaluation/judging/fuzzing.py",
     "openmaia/offline/evaluation/prompts.py",
     "tests/science/sanity.py",
+    *sorted(f"openmaia/evaluation/metrics/{file.name}" for file in METRIC_FILES),
 )
 """The code that determines the metrics, and the tests themselves."""
 
@@ -171,7 +178,7 @@ def measure(smoke: bool) -> dict[str, object]:
     whole, *changed = [_scores(trials) for trials in setting.shared_out(tried, jobs)]
     shares = {
         metric: {test: _share_fallen(metric, whole, scores) for test, scores in zip(TESTS, changed, strict=True)}
-        for metric in METRICS
+        for metric in judged_metrics()
     }
     results: SanityResults = {
         metric: {test: share >= PASS for test, share in tests.items()} for metric, tests in shares.items()
@@ -185,10 +192,10 @@ def measure(smoke: bool) -> dict[str, object]:
 
 def section(shares: Mapping[str, Mapping[str, float]]) -> str:
     rows = [
-        f"| {NAMES[metric]} | {' | '.join(f'{tests[name]:.2f}' + ', passed' * (tests[name] >= PASS) for name in TESTS)} |"
+        f"| {all_metrics()[metric].text} | {' | '.join(f'{tests[name]:.2f}' + ', passed' * (tests[name] >= PASS) for name in TESTS)} |"
         for metric, tests in shares.items()
     ]
-    passed = [NAMES[metric] for metric, tests in shares.items() if tests["missing_label"] >= PASS]
+    passed = [all_metrics()[metric].text for metric, tests in shares.items() if tests["missing_label"] >= PASS]
     return f"""{machine()}, {date.today().isoformat()}, `make science only=sanity`. Share of {UNITS} graded, noisy units, each of which responds to either of two
 concepts, for which a metric falls when one of the two true labels is removed, and when two wrong ones are added. It passes at
 {PASS}. Ten prompts of each description; the photographs for detection are generated, so that few of them show a label.
@@ -247,7 +254,7 @@ def _services(count: int, photographs: int) -> EvaluationServices:
 
 
 def _scores(trials: Sequence[Trial]) -> ScoresByUnit:
-    return {each.trial.claim.unit: flat(each.values) for each in compare_trials(trials, "labels")}
+    return {each.trial.claim.unit: measure_metrics(each) for each in compare_trials(trials, "labels")}
 
 
 def _share_fallen(metric: str, whole: ScoresByUnit, changed: ScoresByUnit) -> float:

@@ -24,6 +24,7 @@ def show(
 
     Example: openmaia show runs/demo --watch
     """
+    from openmaia.evaluation.metric import columns
     from openmaia.runs.run import InvestigationId, Run
     from openmaia.runs.state import state
 
@@ -41,7 +42,7 @@ def show(
         from openmaia.evaluation.analysis.verdict import run_verdicts
 
         verdicts = run_verdicts(run)
-        document = state(run)
+        document = state(run, ["outcome", *columns()])
         document["units"] = [row | verdicts[InvestigationId.of_row(row)].columns for row in document["units"]]
         document["supported"] = supported_shares(run)
         print(json.dumps(document, ensure_ascii=False))

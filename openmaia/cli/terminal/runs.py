@@ -153,14 +153,6 @@ _VERDICT_STYLES = {
     Verdict.FAILED: "bold red",
 }
 
-_CONTROL_NAMES = {
-    "auc": "neutral",
-    "auc_against": "others",
-    "auc_unrelated": "unrelated",
-    "auc_random": "photos",
-}
-"""Short names of `openmaia.evaluation.analysis.verdict.CONTROLS`, for a terminal of 80 columns."""
-
 
 def show_units(run: Run, resamples: int, *, overall: bool = True) -> None:
     """Prints units of a run with their labels, the verdict on each description, and its AUC against the worst control.
@@ -217,7 +209,7 @@ def _cells(row: UnitRow, has_sizes: bool) -> list[str | Text]:
         Text(name, style=_VERDICT_STYLES[verdict.verdict]),
         verdict.why,
         "; ".join(row.header.get("labels", ()))[:60],
-        _CONTROL_NAMES[worst.key] if worst else "",
+        worst.short if worst else "",
         f"{worst.auc:.2f}" if worst else "n/a",
         f"{worst.low:.2f}" if worst else "n/a",
         *(["n/a" if size is None else f"{size:+.1f}"] if has_sizes else []),

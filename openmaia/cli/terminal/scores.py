@@ -1,40 +1,25 @@
 """Prints scores of descriptions: of a run, of runs and tool sets in comparison, and of forced choices."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from openmaia.cli.terminal.output import format_interval, say, show_table
 from openmaia.evaluation.analysis.ablation import ToolSetResult
-from openmaia.evaluation.analysis.comparison import MEASURES, PairedDifference, RunComparison, compare_runs
+from openmaia.evaluation.analysis.comparison import (
+    PairedDifference,
+    RunComparison,
+    compare_runs,
+    compared_measures,
+)
 from openmaia.evaluation.analysis.reliability import read_reliability
 from openmaia.evaluation.analysis.sanity import warning
 from openmaia.evaluation.analysis.selective import COVERAGES
 from openmaia.evaluation.analysis.summary import PooledScores, run_scores
 from openmaia.evaluation.choice.answers import ChoiceScore
+from openmaia.evaluation.metric import Metric, metrics_shown
 from openmaia.evaluation.truth import read_truth, truth_scores
 from openmaia.reporting.figures.papers import published
 from openmaia.reporting.tables import describe_kinds, mean_sizes
 from openmaia.runs.run import Run
-
-_SHOWN = {
-    "auc_minus_other": "AUC, own minus other units'",
-    "auc_worst": "AUC of each unit's worst label",
-    "z_difference": "mean difference, in standard deviations",
-    "difference": "mean difference, raw activations",
-    "z_d": "Cohen's d",
-    "top1": "identification: unit highest of its layer",
-    "top5": "identification: among the five highest",
-}
-PROTOCOLS = {
-    "auc_random": "CoSy: AUC against photographs",
-    "mad": "CoSy: MAD against photographs",
-    "clarity": "FADE: clarity",
-    "detection_responsiveness": "FADE: responsiveness",
-    "detection_purity": "FADE: purity",
-    "detection_balanced_accuracy": "delphi: detection, balanced accuracy",
-    "detection_fuzzing": "delphi: fuzzing, balanced accuracy",
-    "detection_correlation": "simulation by yes or no, correlation",
-}
-"""Scores of other projects' protocols, on the same units and images."""
 
 
 def show_scores(run: Run, resamples: int) -> None:
@@ -51,21 +36,27 @@ def show_scores(run: Run, resamples: int) -> None:
         return
     outcomes = ", ".join(f"{count} {outcome}" for outcome, count in scores.outcomes.items())
     columns = ("of tested descriptions", "mean", "95 % interval", "n", "sanity")
-    show_table(f"evaluation of {run.name}: {outcomes}", columns, _score_rows(scores, _SHOWN))
-    chance = scores.measures["chance"].mean
-    if chance == chance:
-        say(f"identification by chance: {chance:.4f} for the highest")
-    if others := _score_rows(scores, PROTOCOLS):
+    metrics = metrics_shown("summary")
+    ours, others = (
+        _score_rows(scores, [m for m in metrics if bool(m.project) == foreign]) for foreign in (False, True)
+    )
+    show_table(f"evaluation of {run.name}: {outcomes}", columns, ours)
+    if others:
         show_table("protocols of other projects, on these units", columns, others)
     say("intervals: bootstrap over prompts and units, crossed; of shares: Wilson, over units", dim=True)
 
 
-def _score_rows(scores: PooledScores, names: Mapping[str, str]) -> list[tuple[str, ...]]:
-    measured = {name: interval for name, interval in scores.measures.items() if interval.mean == interval.mean}
+def _score_rows(scores: PooledScores, metrics: Sequence[Metric]) -> list[tuple[str, ...]]:
     return [
-        (text, f"{each.mean:.3f}", f"{each.low:.3f} to {each.high:.3f}", str(scores.counts[name]), warning(name))
-        for name, text in names.items()
-        if (each := measured.get(name))
+        (
+            metric.text,
+            f"{each.mean:.3f}",
+            f"{each.low:.3f} to {each.high:.3f}",
+            str(scores.counts[metric.name]),
+            warning(metric.name),
+        )
+        for metric in metrics
+        if (each := scores.measures[metric.name]).mean == each.mean
     ]
 
 
@@ -169,7 +160,7 @@ def show_comparison(comparisons: Sequence[RunComparison]) -> None:
         )
         for each in pair.differences:
             if warned := warning(each.measure):
-                say(f"{MEASURES[each.measure]}: {warned}", dim=True)
+                say(f"{compared_measures()[each.measure]}: {warned}", dim=True)
         if pair.differing:
             say(f"configs differ in {', '.join(pair.differing)}")
     if any(pair.differences for pair in comparisons):
@@ -185,7 +176,7 @@ _DIFFERENCE_COLUMNS = ("", "units", "first", "second", "difference (95 %)", "p")
 
 def _difference(each: PairedDifference) -> list[str]:
     return [
-        MEASURES[each.measure],
+        compared_measures()[each.measure],
         str(each.units),
         f"{each.one.mean:.3f}",
         f"{each.other.mean:.3f}",

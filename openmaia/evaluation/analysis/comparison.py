@@ -2,7 +2,7 @@
 
 Replicates are averaged first. Intervals come from the bootstrap over prompts and units crossed, in which a prompt that
 both runs used has the same weight in both. The p-values are those of Wilcoxon's signed-rank test over units, adjusted
-over all pairs of runs and all MEASURES (Benjamini and Hochberg).
+over all pairs of runs and all measures (Benjamini and Hochberg).
 """
 
 from collections.abc import Mapping, Sequence
@@ -18,21 +18,23 @@ from openmaia.evaluation.analysis import bootstrap
 from openmaia.evaluation.analysis.bootstrap import BootstrapEstimate, Interval
 from openmaia.evaluation.analysis.statistics import adjust_p_values
 from openmaia.evaluation.analysis.summary import estimate_scores
+from openmaia.evaluation.metric import metrics_shown
 from openmaia.evaluation.prompts import PROMPT_ROLES
 from openmaia.evaluation.storage import StoredTrials
 from openmaia.runs.run import Run
 
-MEASURES = {
-    "auc": "AUC, both tested",
-    "auc_all": "AUC, all units, chance for the rest",
-    "auc_worst": "AUC of each unit's worst label",
-    "auc_unrelated": "AUC against images of unrelated prompts",
-    "auc_random": "AUC against photographs",
-    "z_difference": "mean difference, in standard deviations",
-    "top1": "identification: unit highest of its layer",
-    "detection_auprc": "detection on photographs: AUPRC",
-    "turns": "turns",
-}
+_TURNS = "turns"
+
+
+def compared_measures() -> dict[str, str]:
+    """Returns the titles of what is compared, by name: columns of metrics, and the number of turns."""
+    titles: dict[str, str] = {}
+    for metric in metrics_shown("comparison"):
+        is_assigned = metric.assigned is not None
+        titles[metric.name] = f"{metric.title}, both tested" if is_assigned else metric.title
+        if is_assigned:
+            titles[f"{metric.name}_all"] = f"{metric.title}, all units, chance for the rest"
+    return titles | {_TURNS: "turns"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,7 +42,7 @@ class PairedDifference:
     """The first minus the second run in one measure, over the units for which it is defined in both."""
 
     measure: str
-    """One of MEASURES."""
+    """One of `compared_measures`."""
     units: int
     one: Interval
     """Mean of the first run."""
@@ -73,12 +75,12 @@ class RunComparison:
 
 
 MeasureEstimates = Mapping[str, Mapping[Unit, BootstrapEstimate]]
-"""The estimate of every unit for which it is defined, for each of MEASURES and for the mean activation on images of
+"""The estimate of every unit for which it is defined, for each of `compared_measures` and for the mean activation on images of
 each of PROMPT_ROLES."""
 
 
 def compare_runs(runs: Sequence[tuple[Run, str]], resamples: int) -> list[RunComparison]:
-    """Compares every pair of named runs in all MEASURES."""
+    """Compares every pair of named runs in all `compared_measures`."""
     estimates = [unit_estimates(run, resamples) for run, _ in runs]
     pairs = [_compare(runs[a], runs[b], estimates[a], estimates[b]) for a, b in combinations(range(len(runs)), 2)]
     adjusted = iter(adjust_p_values([d.p for pair in pairs for d in pair.differences if d.p is not None]))
@@ -93,7 +95,7 @@ def _compare(
     one: tuple[Run, str], other: tuple[Run, str], first: MeasureEstimates, second: MeasureEstimates
 ) -> RunComparison:
     differing = [key for key in differing_keys(one[0].config(), other[0].config()) if key != "name"]
-    shared = first["turns"].keys() & second["turns"].keys()
+    shared = first[_TURNS].keys() & second[_TURNS].keys()
     targets = [key for key in differing if key.startswith("target.") and key != "target.layers"]
     cause = ""
     if not shared:
@@ -101,14 +103,14 @@ def _compare(
     elif targets:
         cause = f"units of one name are not the same ones: {', '.join(targets)} differ"
     # Descriptions that no agent made took no turns, and nothing is gained by saying that they were faster.
-    has_turns = all(any(estimate.value for estimate in each["turns"].values()) for each in (first, second))
-    names = [name for name in MEASURES if name != "turns" or has_turns] if not cause else []
+    has_turns = all(any(estimate.value for estimate in each[_TURNS].values()) for each in (first, second))
+    names = [name for name in compared_measures() if name != _TURNS or has_turns] if not cause else []
     differences = [paired_difference(name, first[name], second[name]) for name in names]
     return RunComparison(
         one=one[1],
         other=other[1],
         units=len(shared),
-        alone=(len(first["turns"]) - len(shared), len(second["turns"]) - len(shared)),
+        alone=(len(first[_TURNS]) - len(shared), len(second[_TURNS]) - len(shared)),
         differing=tuple(differing),
         differences=tuple(filter(None, differences)),
         cause=cause,
@@ -147,11 +149,13 @@ def signed_rank_p(differences: Sequence[float]) -> float | None:
 
 def unit_estimates(run: Run, resamples: int) -> MeasureEstimates:
     """Estimates `MeasureEstimates` of a run. Replicates of a unit are averaged."""
-    replicates: dict[str, dict[Unit, list[BootstrapEstimate]]] = {name: {} for name in (*MEASURES, *PROMPT_ROLES)}
+    replicates: dict[str, dict[Unit, list[BootstrapEstimate]]] = {
+        name: {} for name in (*compared_measures(), *PROMPT_ROLES)
+    }
     for header in run.headers():
         unit = Unit(target=header["target"], layer=header["layer"], index=header["index"])
         turns = bootstrap.constant(str(unit), float(header["turns"]), resamples)
-        replicates["turns"].setdefault(unit, []).append(turns)
+        replicates[_TURNS].setdefault(unit, []).append(turns)
     for evaluation in StoredTrials(run).evaluations():
         for name, estimate in estimate_scores(evaluation, resamples).items():
             if name in replicates:

@@ -53,7 +53,7 @@ def measure_reliability(run: Run, similarities: Iterable[ClaimSimilarity], resam
     measured = [agreement(claims, similarity, resamples) for similarity in similarities]
     agreements = tuple(each for each in measured if each is not None)
     scores = run.scores().items()
-    risk = {unit: 1 - auc for unit, auc in _means((key.unit, values["auc"]) for key, values in scores).items()}
+    risk = {unit: 1 - auc for unit, auc in _means((key.unit, values.get("auc")) for key, values in scores).items()}
     certainties = {f"{_BY_AGREEMENT} ({each.by})": each.by_unit for each in agreements}
     certainties[BY_CONFIRMATION] = _means((_unit(row), row["confirm_auc"]) for row in run.headers())
     curves = [selective(certainty, risk, by, resamples) for by, certainty in certainties.items()]

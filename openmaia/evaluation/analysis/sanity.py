@@ -11,17 +11,13 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
-METRICS = (
-    "auc", "auc_worst", "auc_unrelated", "auc_random", "mad", "clarity", "difference", "z_difference", "d", "top1", "top5",
-    "detection_auprc", "detection_f1", "detection_correlation", "detection_iou", "detection_responsiveness", "detection_purity",
-    "detection_balanced_accuracy", "detection_fuzzing",
-)  # fmt: skip
+from openmaia.evaluation.metric import all_metrics, find_metric
 
 TESTS = ("missing_label", "extra_label")
 
 
 SanityResults = dict[str, dict[str, bool]]
-"""For each of METRICS and each of TESTS, whether the metric passes."""
+"""For each of `judged_metrics` and each of TESTS, whether the metric passes."""
 
 
 @cache
@@ -40,45 +36,25 @@ def stored() -> dict[str, Any]:
     return json.loads((files("openmaia.evaluation.analysis") / "sanity.json").read_text())
 
 
-_SAME_AS = {"auc_all": "auc", "auc_minus_other": "auc", "auc_minus_other_all": "auc"}
-"""For a metric that was not tested, the metric whose results hold for it. The AUC on images of other units does not
-change with the labels of a unit, so the difference falls exactly if the AUC falls."""
-
-NAMES = {
-    "auc": "AUC",
-    "auc_minus_other": "the paired difference of AUCs",
-    "auc_worst": "AUC of the worst label",
-    "auc_unrelated": "AUC against unrelated prompts",
-    "auc_random": "AUC against photographs",
-    "difference": "positive minus neutral activation",
-    "z_difference": "mean difference in deviations",
-    "d": "Cohen's d",
-    "mad": "CoSy's MAD",
-    "clarity": "FADE's clarity",
-    "top1": "highest of its layer",
-    "top5": "among the five highest",
-    "detection_auprc": "detection: AUPRC",
-    "detection_f1": "detection: F1",
-    "detection_correlation": "detection: correlation",
-    "detection_iou": "detection: graded IoU",
-    "detection_responsiveness": "FADE's responsiveness",
-    "detection_purity": "FADE's purity",
-    "detection_balanced_accuracy": "detection: balanced accuracy",
-    "detection_fuzzing": "fuzzing: balanced accuracy",
-}
+def judged_metrics() -> list[str]:
+    """Returns the names of the metrics that are put to the tests."""
+    return [name for name, metric in all_metrics().items() if metric.is_judged]
 
 
-def warning(metric: str) -> str:
-    """Returns the caveat of a metric, such as "blind to missing labels"; empty if it passes both tests or is none of
-    METRICS. A name with the prefix `z_` stands for the metric without it.
+def warning(column: str) -> str:
+    """Returns the caveat of a column of metrics, such as "blind to missing labels"; empty if the metric passes both
+    tests, or if they do not apply to it.
     """
-    name = _SAME_AS.get(metric, metric if metric in METRICS else metric.removeprefix("z_"))
-    if name in METRICS and name not in measured_results():
+    metric = find_metric(column)
+    if metric is None or not (metric.is_judged or metric.sanity_of):
+        return ""
+    results = measured_results().get(metric.sanity_of or metric.name)
+    if results is None:
         return "not put to the sanity tests"
-    failed = [test.replace("_", " ") for test, passes in measured_results().get(name, {}).items() if not passes]
+    failed = [test.replace("_", " ") for test, passes in results.items() if not passes]
     return f"blind to {' and '.join(failed)}s" if failed else ""
 
 
-def notes(metrics: Sequence[str]) -> list[str]:
+def notes(names: Sequence[str]) -> list[str]:
     """Returns a footnote for each metric that failed a test, or was not tested."""
-    return [f"{NAMES[name]} is {caveat}" for name in metrics if (caveat := warning(name))]
+    return [f"{all_metrics()[name].text} is {caveat}" for name in names if (caveat := warning(name))]

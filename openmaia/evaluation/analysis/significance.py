@@ -17,7 +17,8 @@ from openmaia.evaluation.analysis.permutation import EffectTable
 from openmaia.evaluation.analysis.statistics import adjust_p_values, wilson
 from openmaia.evaluation.analysis.verdict import LEVEL, Verdict, judge
 from openmaia.evaluation.claims import Claim, Sharing
-from openmaia.evaluation.scores import MAX_PARTNERS, control_scores, partners
+from openmaia.evaluation.compared import MAX_PARTNERS, Evaluation, partners
+from openmaia.evaluation.scores import control_scores
 from openmaia.evaluation.storage import StoredTrials, compute_stamp
 from openmaia.evaluation.trials import Trial
 from openmaia.runs import tables
@@ -91,8 +92,8 @@ def compute_significance(
         if q > LEVEL:
             return False
         trial = pair.described if isinstance(pair.described, Trial) else read(pair.described)
-        others = [read(each) for each in partners(pair.claim, claims, sharing) if each != pair.described]
-        controls = control_scores(trial, pair.claim.unit.index, others)
+        others = tuple(read(each) for each in partners(pair.claim, claims, sharing) if each != pair.described)
+        controls = control_scores(Evaluation(trial=trial, others=others, unit=pair.claim.unit.index))
         scores = {"outcome": "tested", "controls": controls, "p": pair.p, "q": q}
         return judge("answer", scores).verdict is Verdict.SUPPORTED
 

@@ -53,8 +53,6 @@ def mad(positive: FloatArray, p: FloatArray, control: FloatArray, q: FloatArray)
 
 
 MEASURES: Mapping[str, Measure] = {"difference": difference, "auc": area, "d": cohens_d, "mad": mad}
-MATCHED = ("difference", "auc", "d")
-"""Measures that compare positive images with their matched neutral ones."""
 
 
 def measure(name: str, positive: Sequence[float], neutral: Sequence[float]) -> float | None:
@@ -66,12 +64,6 @@ def measure(name: str, positive: Sequence[float], neutral: Sequence[float]) -> f
     p, q = (np.asarray(values, dtype=np.float64) for values in (positive, neutral))
     value = float(MEASURES[name](p, np.ones((1, len(p))), q, np.ones((1, len(q))))[0])
     return value if np.isfinite(value) else None
-
-
-def auc(positive: Sequence[float], neutral: Sequence[float]) -> float:
-    """Returns the area under the ROC curve of positive against neutral activations; 0.5 if one kind is missing."""
-    value = measure("auc", positive, neutral)
-    return CHANCE if value is None else value
 
 
 def wilson(share: float, n: int) -> tuple[float, float]:

@@ -9,10 +9,11 @@ from typing import Any, cast
 
 from openmaia.core.errors import StoreError
 from openmaia.evaluation.analysis import bootstrap
-from openmaia.evaluation.analysis.bootstrap import BootstrapEstimate, ClusteredValues, Interval, PooledMean
-from openmaia.evaluation.analysis.statistics import CHANCE, MATCHED
+from openmaia.evaluation.analysis.bootstrap import BootstrapEstimate, Interval, PooledMean
+from openmaia.evaluation.compared import Evaluation, raw_group
+from openmaia.evaluation.metric import all_metrics, columns
 from openmaia.evaluation.prompts import PROMPT_ROLES
-from openmaia.evaluation.scores import COUNTED, SIZES, Evaluation, flat, raw_group
+from openmaia.evaluation.scores import COUNTED
 from openmaia.evaluation.storage import StoredTrials, compute_stamp
 from openmaia.runs.run import Run
 
@@ -20,29 +21,6 @@ EVALUATION_FILE = "evaluation.json"
 
 _WHOLE = ""
 """Stands for all layers, where other keys are names of layers."""
-
-_RESAMPLED = tuple(name for name in MATCHED if name != "auc")
-"""Measures that are computed twice: of raw activations, and under the name `z_NAME` of standardised ones."""
-_DETECTION = ("auprc", "responsiveness", "purity", "balanced_accuracy", "fuzzing", "correlation")
-_FIXED = (
-    *("auc_worst", "mad", "clarity", "top1", "top5", "chance"),
-    *(f"detection_{name}" for name in _DETECTION),
-)
-"""Scores for which only units are resampled, not prompts."""
-_WITH_CHANCE = ("auc", "auc_other", "auc_minus_other", "auc_words")
-"""Measures that are averaged twice: over the tested descriptions and, as `NAME_all`, over all units, in which units
-without a tested description get the AUC of chance for their own description."""
-_CONTROLLED = {"auc_unrelated": "unrelated", "auc_random": "random"}
-"""The roles of the images with which AUCs compare positive ones. Prompts, photographs and units are resampled."""
-_SCORES = (
-    *_WITH_CHANCE,
-    *(f"{name}_all" for name in _WITH_CHANCE),
-    *_CONTROLLED,
-    *_RESAMPLED,
-    *(f"z_{name}" for name in _RESAMPLED),
-    *SIZES,
-    *_FIXED,
-)
 
 MeanActivations = Mapping[str, Interval]
 """Means of raw activations. `positive` and `neutral` average the images of each unit first, as the tables of the MAIA
@@ -70,9 +48,10 @@ class PooledScores:
     outcomes: dict[str, int]
     """Investigations by `Trial.outcome`."""
     measures: dict[str, Interval]
-    """The mean of each of _SCORES (see `Evaluation.values`); `auc_minus_other` is `auc` minus `auc_other`."""
+    """The mean of each column of metrics over the investigations for which it is defined: over tested descriptions or, for
+    NAME_all, over all units."""
     counts: dict[str, int]
-    """Investigations in the mean of each of _SCORES."""
+    """Investigations in each mean."""
     activations: LayerActivations
 
 
@@ -82,7 +61,7 @@ def run_scores(run: Run, resamples: int) -> PooledScores:
     """
     stamp = compute_stamp(run, resamples)
     cached: dict[str, Any] = _cached(run)
-    if cached.get("stamp") != stamp or "counts" not in cached:
+    if cached.get("stamp") != stamp or {*cached.get("counts", {})} != {*columns()}:
         scores = pool_scores(StoredTrials(run).evaluations(), resamples)
         cached = {"stamp": stamp, "units": scores.units, "outcomes": scores.outcomes}
         cached |= {
@@ -144,8 +123,8 @@ def pool_scores(evaluations: Iterable[Evaluation], resamples: int, seed: int = 0
     return PooledScores(
         units=outcomes.total(),
         outcomes=dict(sorted(outcomes.items())),
-        measures={name: means[name].interval() for name in _SCORES},
-        counts={name: means[name].count for name in _SCORES},
+        measures={name: means[name].interval() for name in columns()},
+        counts={name: means[name].count for name in columns()},
         activations=LayerActivations(
             layers={layer: _intervals(levels[layer]) for layer in sorted(units)},
             whole=_intervals(levels[_WHOLE]),
@@ -159,42 +138,22 @@ def _intervals(means: Mapping[str, PooledMean]) -> MeanActivations:
 
 
 def estimate_scores(evaluation: Evaluation, resamples: int, seed: int = 0) -> dict[str, BootstrapEstimate]:
-    """Estimates _SCORES, and the mean activations `positive` and `neutral`, of one evaluated description, without
-    undefined ones. Empty if no usable prompts were written.
+    """Estimates the columns of all metrics, and the mean activations `positive` and `neutral`, of one evaluated
+    description, without undefined ones. Empty if no usable prompts were written.
     """
-    trial, unit = evaluation.trial, str(evaluation.trial.claim.unit)  # replicates of a unit are one cluster
-    if trial.outcome not in COUNTED:
+    if evaluation.trial.outcome not in COUNTED:
         return {}
-    tested = trial.outcome == "tested"
-
-    def auc(groups: tuple[ClusteredValues, ClusteredValues]) -> BootstrapEstimate:
-        found = bootstrap.estimate("auc", unit, *groups, resamples, seed)
-        return found or bootstrap.constant(unit, CHANCE, resamples)
-
-    measured = bootstrap.estimate("auc", unit, *evaluation.groups(), resamples, seed) if tested else None
-    own = measured or bootstrap.constant(unit, CHANCE, resamples)
-    estimates: dict[str, BootstrapEstimate | None] = {"auc_all": own}
-    if evaluation.others:
-        other = bootstrap.average([auc(evaluation.groups_of(other)) for other in evaluation.others], unit)
-        estimates |= {"auc_other_all": other, "auc_minus_other_all": own.minus(other)}
-    if evaluation.words:
-        words = [auc(evaluation.groups_of(each)) for each in evaluation.words]
-        estimates["auc_words_all"] = bootstrap.average(words, unit)
-    if measured:
-        estimates |= {name: estimates.get(f"{name}_all") for name in _WITH_CHANCE}
-    if tested:
-        raw = raw_group(trial, "positive"), raw_group(trial, "neutral")
-        for prefix, groups in (("z_", evaluation.groups()), ("", raw)):
-            for name in _RESAMPLED:
-                estimates[f"{prefix}{name}"] = bootstrap.estimate(name, unit, *groups, resamples, seed)
-        for name, role in _CONTROLLED.items():
-            estimates[name] = bootstrap.estimate("auc", unit, raw[0], raw_group(trial, role), resamples, seed)
-        if all(group.values for group in raw):
-            estimates |= {
-                role: bootstrap.group_mean(unit, group, resamples, seed)
-                for role, group in zip(PROMPT_ROLES, raw, strict=True)
-            }
-        scores = flat(evaluation.values)
-        fixed = {name: scores[name] for name in (*SIZES, *_FIXED) if scores.get(name) is not None}
-        estimates |= {name: bootstrap.constant(unit, value, resamples) for name, value in fixed.items()}
+    estimates: dict[str, BootstrapEstimate | None] = {}
+    for name, metric in all_metrics().items():
+        measured = metric.estimate(evaluation, resamples, seed) if evaluation.is_tested else None
+        estimates[name] = measured
+        if metric.assigned is not None:
+            estimates[f"{name}_all"] = measured or metric.estimate(evaluation, resamples, seed, assign=True)
+    # The published means are those of units with both kinds of images.
+    raw = {role: evaluation.raw(role) for role in PROMPT_ROLES}
+    has_both = all(group.values for group in raw.values())
+    unit = str(evaluation.trial.claim.unit)
+    estimates |= {
+        role: bootstrap.group_mean(unit, group, resamples, seed) if has_both else None for role, group in raw.items()
+    }
     return {name: estimate for name, estimate in estimates.items() if estimate is not None}

@@ -19,7 +19,10 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, cast
 
+import pyarrow as pa
+
 from openmaia.evaluation.analysis.statistics import CHANCE
+from openmaia.evaluation.metric import Control, all_metrics, columns
 from openmaia.runs.run import InvestigationId, Run
 from openmaia.runs.state import states
 
@@ -30,13 +33,10 @@ _MIN_PROMPTS = 4
 """Prompts (or photographs) on each side of a measured control. With 4, the probability that all positive values exceed
 all control values by chance is 1 in 70; with 3 it is above 2.5 %."""
 
-CONTROLS = {
-    "auc": "matched neutral images",
-    "auc_against": "images of other units' descriptions",
-    "auc_unrelated": "unrelated prompts",
-    "auc_random": "photographs",
-}
-"""What the positive images are compared with, by the name of the score."""
+
+def all_controls() -> dict[str, Control]:
+    """Returns what the positive images are compared with, by the name of the metric."""
+    return {name: metric.control for name, metric in all_metrics().items() if metric.control is not None}
 
 
 class Verdict(StrEnum):
@@ -60,7 +60,7 @@ class ControlScore:
     """The comparison of the positive images with one control."""
 
     key: str
-    """One of CONTROLS."""
+    """A key of `all_controls`."""
     auc: float
     low: float
     """Of the interval, which allows for all looks (`openmaia.evaluation.analysis.sequential`)."""
@@ -69,11 +69,18 @@ class ControlScore:
     """Number of images."""
     control: int
     """Number of images."""
+    mean: float
+    """Of the standardised activations on the control images."""
 
     @property
     def name(self) -> str:
         """For display."""
-        return CONTROLS[self.key]
+        return all_controls()[self.key].name
+
+    @property
+    def short(self) -> str:
+        """For display in a narrow table."""
+        return all_controls()[self.key].short
 
     @property
     def text(self) -> str:
@@ -94,7 +101,7 @@ class UnitVerdict:
     why: str = ""
     """What decided beside the AUC and its interval, in a few characters for a narrow table, such as "p 0.134"."""
     controls: tuple[ControlScore, ...] = ()
-    """Those that were measured, in the order of CONTROLS; empty if nothing was tested."""
+    """Those that were measured, in the order of `all_controls`; empty if nothing was tested."""
     missing: tuple[str, ...] = ()
     """Names of the controls that were measured with too few prompts or not at all; empty if nothing was tested."""
     p: float | None = None
@@ -218,12 +225,19 @@ def read_controls(stored: Mapping[str, Mapping[str, Any]]) -> tuple[tuple[Contro
     """
     controls = tuple(
         ControlScore(
-            key=key, auc=one["auc"], low=one["low"], high=one["high"], positive=one["n"][0], control=one["n"][1]
+            key=key,
+            auc=one["auc"],
+            low=one["low"],
+            high=one["high"],
+            positive=one["n"][0],
+            control=one["n"][1],
+            mean=one["means"][1],
         )
-        for key in CONTROLS
+        for key in all_controls()
         if (one := stored.get(key)) and min(one["prompts"]) >= _MIN_PROMPTS
     )
-    return controls, tuple(name for key, name in CONTROLS.items() if key not in {each.key for each in controls})
+    measured = {each.key for each in controls}
+    return controls, tuple(control.name for key, control in all_controls().items() if key not in measured)
 
 
 def run_verdicts(
@@ -236,4 +250,11 @@ def run_verdicts(
 
 def write_summary(run: Run) -> None:
     """Writes summary.parquet, a table of all finished investigations with their scores and verdicts."""
-    run.write_summary({each: verdict.columns for each, verdict in run_verdicts(run).items()})
+    run.write_summary(score_columns(), {each: verdict.columns for each, verdict in run_verdicts(run).items()})
+
+
+def score_columns() -> Mapping[str, pa.DataType]:
+    """Returns the columns of summary.parquet that are null until the run is evaluated, with all metrics."""
+    texts = ("outcome", "verdict", "verdict_reason", "worst_control")
+    numbers = ("images", "miss", "shown", *columns(), "p", "q", "worst_auc", "worst_low", "worst_high")
+    return dict.fromkeys(texts, pa.string()) | dict.fromkeys(numbers, pa.float64())

@@ -6,11 +6,12 @@ object literal of JavaScript.
 """
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from openmaia.evaluation.analysis.verdict import CONTROLS, Verdict
+from openmaia.evaluation.analysis.verdict import Verdict, all_controls
+from openmaia.evaluation.metric import metrics_shown
 from openmaia.reporting.browser.rows import RunSummary
 from openmaia.reporting.tables import UnitRow
 from openmaia.runs.records import dumps
@@ -20,7 +21,6 @@ SHARD = 2_000
 """Rows of the table in each data file with texts."""
 _VERDICTS = tuple(verdict.value for verdict in Verdict)
 _STATE_NAMES = tuple(state.value for state in STATES)
-_CONTROL_NAMES = tuple(CONTROLS.values())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,33 +55,37 @@ def _position(value: str, names: Sequence[str]) -> int | None:
     return names.index(value) if value in names else None
 
 
-_COLUMNS: Mapping[str, DataColumn] = {
-    "verdict": DataColumn(
-        title="Verdict", value=lambda row: _VERDICTS.index(row.verdict.verdict.value), names=_VERDICTS, visible=True
-    ),
-    "worst": DataColumn(title="Worst control", value=_of_worst("auc"), visible=True, score=True, hint="AUC against the control that the description tells apart worst, with its 95 % interval"),
-    "low": DataColumn(title="", value=_of_worst("low")),
-    "high": DataColumn(title="", value=_of_worst("high")),
-    "images": DataColumn(title="", value=_of_worst("positive")),
-    "controls": DataColumn(title="", value=_of_worst("control")),
-    "control": DataColumn(title="Control", value=lambda row: _position(row.verdict.worst.name, _CONTROL_NAMES) if row.verdict.worst else None, names=_CONTROL_NAMES, hint="The worst control"),
-    "q": DataColumn(title="q", value=lambda row: _rounded(row.verdict.q), visible=True, hint="p adjusted for the number of descriptions of the run"),
-    "p": DataColumn(title="p", value=lambda row: _rounded(row.verdict.p), hint="From a permutation of descriptions within the layer"),
-    "auc": DataColumn(title="AUC", value=_of_scores("auc"), score=True, hint="Images of the description against matched neutral images"),
-    "other": DataColumn(title="Other units'", value=_of_scores("auc_other"), visible=True, score=True, hint="Control: the AUC of the descriptions of other units of the layer for this unit"),
-    "photographs": DataColumn(title="Photographs", value=_of_scores("auc_random"), score=True, hint="AUC against photographs"),
-    "unrelated": DataColumn(title="Unrelated", value=_of_scores("auc_unrelated"), score=True, hint="AUC against images of unrelated prompts"),
-    "own_sd": DataColumn(title="Own, SD", value=_of_scores("z_positive"), visible=True, hint="Mean activation on images of the description, in standard deviations of the dataset"),
-    "neutral_sd": DataColumn(title="Neutral, SD", value=_of_scores("z_neutral"), hint="The same on matched neutral images"),
-    "photographs_sd": DataColumn(title="Photographs, SD", value=_of_scores("z_random"), hint="The same on photographs"),
-    "exemplars_sd": DataColumn(title="Exemplars, SD", value=_of_scores("z_exemplars"), visible=True, hint="The same on the unit’s top exemplars: as far as images of the dataset excite it"),
-    "positive": DataColumn(title="Positive", value=_of_scores("positive"), hint="Mean activation on images of the description"),
-    "neutral": DataColumn(title="Neutral", value=_of_scores("neutral"), hint="Mean activation on images without its words"),
-    "turns": DataColumn(title="Turns", value=_of_header("turns")),
-    "seconds": DataColumn(title="Seconds", value=_of_header("seconds"), hint="Duration of the investigation, including waiting times"),
-    "stop": DataColumn(title="Ended", value=lambda row: _position(row.stop, _STATE_NAMES), names=_STATE_NAMES, hint="How the investigation ended"),
-}  # fmt: skip
-"""In the order of the table, under the names that searches such as `worst>0.8` use."""
+def _metric_columns() -> dict[str, DataColumn]:
+    return {
+        each.name: DataColumn(
+            title=each.column or each.title,
+            value=_of_scores(each.name),
+            hint=each.hint,
+            visible=each.visible,
+            score=each.bounds == (0, 1),
+        )
+        for each in metrics_shown("table")
+    }
+
+
+def table_columns() -> dict[str, DataColumn]:
+    """Returns the columns in the order of the table, under the names that searches such as `worst>0.8` use."""
+    controls = tuple(each.name for each in all_controls().values())
+    return {
+        "verdict": DataColumn(title="Verdict", value=lambda row: _VERDICTS.index(row.verdict.verdict.value), names=_VERDICTS, visible=True),
+        "worst": DataColumn(title="Worst control", value=_of_worst("auc"), visible=True, score=True, hint="AUC against the control that the description tells apart worst, with its 95 % interval"),
+        "low": DataColumn(title="", value=_of_worst("low")),
+        "high": DataColumn(title="", value=_of_worst("high")),
+        "images": DataColumn(title="", value=_of_worst("positive")),
+        "controls": DataColumn(title="", value=_of_worst("control")),
+        "control": DataColumn(title="Control", value=lambda row: _position(row.verdict.worst.name, controls) if row.verdict.worst else None, names=controls, hint="The worst control"),
+        "q": DataColumn(title="q", value=lambda row: _rounded(row.verdict.q), visible=True, hint="p adjusted for the number of descriptions of the run"),
+        "p": DataColumn(title="p", value=lambda row: _rounded(row.verdict.p), hint="From a permutation of descriptions within the layer"),
+        **_metric_columns(),
+        "turns": DataColumn(title="Turns", value=_of_header("turns")),
+        "seconds": DataColumn(title="Seconds", value=_of_header("seconds"), hint="Duration of the investigation, including waiting times"),
+        "stop": DataColumn(title="Ended", value=lambda row: _position(row.stop, _STATE_NAMES), names=_STATE_NAMES, hint="How the investigation ended"),
+    }  # fmt: skip
 
 
 def make_data_files(
@@ -111,7 +115,8 @@ def _table(rows: Sequence[UnitRow], version: str, strips: Callable[[UnitRow], bo
         "page": {"values": [int(bool(row.header)) for row in rows]},
         "strip": {"values": [int(strips(row)) for row in rows]},
     }
-    for name, column in _COLUMNS.items():
+    own_columns = table_columns()
+    for name, column in own_columns.items():
         facts = {key: getattr(column, key) for key in ("title", "hint", "names", "visible", "score")}
         columns[name] = {key: value for key, value in facts.items() if value} | {
             "values": [column.value(row) for row in rows]
@@ -120,7 +125,7 @@ def _table(rows: Sequence[UnitRow], version: str, strips: Callable[[UnitRow], bo
         "version": version,
         "places": [dict(zip(("run", "target", "layer", "folder"), place, strict=True)) for place in places],
         "columns": columns,
-        "order": list(_COLUMNS),
+        "order": list(own_columns),
         "shard": SHARD,
         "shards": -(-len(rows) // SHARD),
     }

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from openmaia.evaluation.analysis.comparison import MEASURES
+from openmaia.evaluation.analysis.comparison import compared_measures
 from openmaia.evaluation.analysis.sanity import warning
 from openmaia.reporting.browser.pages import render
 from openmaia.reporting.figures.papers.beside import set_beside_papers
@@ -33,7 +33,7 @@ def make_papers_files(runs: Sequence[tuple[Run, str]], tabs: Sequence[tuple[str,
         comparisons=found.comparisons,
         truths=found.truths,
         folder=_FOLDER,
-        measures=MEASURES,
-        warnings={measure: warning(measure) for measure in MEASURES},
+        measures=compared_measures(),
+        warnings={measure: warning(measure) for measure in compared_measures()},
     )
     return {f"{_FOLDER}{name}": data for name, data in found.files(png=False)} | {"papers.html": page}

@@ -6,8 +6,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from openmaia.evaluation.analysis.sanity import NAMES, measured_results, warning
+from openmaia.evaluation.analysis.sanity import judged_metrics, measured_results, warning
 from openmaia.evaluation.analysis.verdict import Verdict
+from openmaia.evaluation.metric import all_metrics
 from openmaia.reporting.browser.agents import AgentCharts, draw_agent_charts
 from openmaia.reporting.browser.cards import CARDS, CARDS_BESIDE, choose_cards
 from openmaia.reporting.browser.compare import render_comparison
@@ -114,7 +115,11 @@ class Report:
             exemplars=self.sheets,
             pages=self.tabs,
             blind={name: warning(name) for name in ("auc", "auc_minus_other", "difference")},
-            sanity=[(NAMES[name], tests) for name, tests in measured_results().items()],
+            sanity=[
+                (all_metrics()[name].text, tests)
+                for name in judged_metrics()
+                if (tests := measured_results().get(name)) is not None
+            ],
         )
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from openmaia.core.documents import parse_json
+from openmaia.evaluation.metric import columns
 from openmaia.models.text_embedding import TextEmbedding
 from openmaia.reporting.browser.agents import make_chart_files
 from openmaia.reporting.browser.data import make_data_files
@@ -131,7 +132,7 @@ def _key(page: UnitPage) -> str:
     made_from = read_times(page)
     row, verdict = page.row, page.row.verdict
     shown = (row.run, verdict.reason, verdict.p, verdict.q, page.near_file, *page.near)
-    return dumps([hash_templates(), made_from, *shown]) if made_from else ""
+    return dumps([hash_templates(), columns(), made_from, *shown]) if made_from else ""
 
 
 def _with_damage(summary: RunSummary, written: Mapping[str, WrittenPage]) -> RunSummary:

@@ -10,7 +10,7 @@ from PIL import Image
 from openmaia.core.text import printable
 from openmaia.evaluation.analysis.agents import RecordSummary
 from openmaia.evaluation.analysis.verdict import Verdict, judge
-from openmaia.evaluation.scores import SIZES
+from openmaia.evaluation.metric import columns
 from openmaia.reporting.totals import costs
 from openmaia.reporting.tracking.series import make_plain
 from openmaia.runs.records import Record, dumps
@@ -23,7 +23,6 @@ _NUMBERS = (
     "generated_tokens", "seconds",
 )  # fmt: skip
 _COST = "gpu_seconds"
-SCORES = ("positive", "neutral", *SIZES, "auc", "auc_all", "auc_other")
 _VERDICT = ("mark", "verdict", "p", "q", "worst_control", "worst_auc")
 _MARKS = {
     Verdict.SUPPORTED: "🟢",
@@ -34,10 +33,14 @@ _MARKS = {
     Verdict.FAILED: "❌",
 }
 """A table of W&B cannot colour its cells."""
-COLUMNS = (
-    "exemplars", "unit", "target", "layer", "index", "replicate", "stop", "labels", "description", *_VERDICT, *_NUMBERS,
-    _COST, "tool_calls", "calls_by_tool", "outcome", *SCORES, "backbone",
-)  # fmt: skip
+
+
+def table_columns() -> list[str]:
+    """Returns the columns of the W&B table of units, with those of all metrics."""
+    return [
+        "exemplars", "unit", "target", "layer", "index", "replicate", "stop", "labels", "description", *_VERDICT, *_NUMBERS,
+        _COST, "tool_calls", "calls_by_tool", "outcome", *columns(), "backbone",
+    ]  # fmt: skip
 
 
 def make_point(summary: RecordSummary, number: int) -> dict[str, Any]:
@@ -58,12 +61,12 @@ def make_point(summary: RecordSummary, number: int) -> dict[str, Any]:
 
 
 def make_cells(summary: RecordSummary, scores: Mapping[str, Any], image: Any) -> list[Any]:
-    """Returns the row in the order of `COLUMNS`. `scores` are empty if the investigation is not evaluated."""
+    """Returns the row in the order of `table_columns`. `scores` are empty if the investigation is not evaluated."""
     tools: Mapping[str, int] = summary["tools"]
     verdict = judge(summary["stop"], scores)
     values: dict[str, Any] = {
         **summary,
-        **{field: scores.get(field) for field in (*SCORES, "outcome")},
+        **{field: scores.get(field) for field in (*columns(), "outcome")},
         **verdict.columns,
         "mark": _MARKS[verdict.verdict],
         "exemplars": image,
@@ -73,7 +76,7 @@ def make_cells(summary: RecordSummary, scores: Mapping[str, Any], image: Any) ->
         "tool_calls": sum(tools.values()),
         "calls_by_tool": dumps(dict(tools)),
     }
-    cells = [values.get(field) for field in COLUMNS]
+    cells = [values.get(field) for field in table_columns()]
     return [_text(cell) if isinstance(cell, str) else cell for cell in cells]
 
 

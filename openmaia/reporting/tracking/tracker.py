@@ -158,7 +158,7 @@ class Tracker:
         found = {each: (summary, scores.get(each, {})) for each, summary in self._summaries.items()}
         ranked = sorted(found, key=lambda each: judge(found[each][0]["stop"], found[each][1]).rank)
         cells = [rows.make_cells(*found[each], self._thumbnail(each)) for each in ranked]
-        self._wandb.log_table(rows.COLUMNS, cells)
+        self._wandb.log_table(rows.table_columns(), cells)
 
     def _thumbnail(self, investigation: InvestigationId) -> Image.Image | None:
         if investigation not in self._thumbnails and len(self._thumbnails) < _THUMBNAILS:

@@ -14,7 +14,7 @@ from openmaia.core.errors import UsageError
 from openmaia.core.units import Unit
 from openmaia.evaluation.analysis.ablation import FULL, OTHER, SETS, ablation_results
 from openmaia.evaluation.claims import Claim
-from openmaia.evaluation.scores import Evaluation
+from openmaia.evaluation.compared import Evaluation
 from openmaia.evaluation.storage import to_parquet
 from openmaia.evaluation.trials import Stimulus, Trial
 from openmaia.reporting.figures.papers.ablations import ablation_csv

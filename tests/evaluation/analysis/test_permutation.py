@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from openmaia.evaluation.analysis.permutation import EffectTable, effects, p_values
-from openmaia.evaluation.analysis.statistics import adjust_p_values, auc
+from openmaia.evaluation.analysis.statistics import adjust_p_values, measure
 from openmaia.evaluation.analysis.verdict import LEVEL
 
 N = 10
@@ -43,7 +43,7 @@ def own(p: np.ndarray) -> np.ndarray:
 def test_effects_are_aucs_of_every_unit():
     random = np.random.default_rng(0)
     positive, neutral = random.integers(0, 5, (6, 4)), random.integers(0, 5, (7, 4))
-    expected = [auc(positive[:, unit].tolist(), neutral[:, unit].tolist()) for unit in range(4)]
+    expected = [measure("auc", positive[:, unit].tolist(), neutral[:, unit].tolist()) for unit in range(4)]
     assert effects(positive.astype(float), neutral.astype(float)) == pytest.approx(expected)
     assert effects(np.zeros((0, 4)), neutral.astype(float)).tolist() == [0.5] * 4
 

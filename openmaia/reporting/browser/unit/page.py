@@ -4,7 +4,6 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from openmaia.core.errors import StoreError
-from openmaia.evaluation.scores import SIZE_OF
 from openmaia.reporting.browser.pages import render
 from openmaia.reporting.browser.thumbnails import make_strip
 from openmaia.reporting.browser.unit.captions import Captions
@@ -88,7 +87,6 @@ def _html(page: UnitPage, record: Record, allowance: int) -> bytes:
         top=page.top,
         scripts=("unit.js",),
         row=page.row,
-        size_of=SIZE_OF,
         record=record,
         costs=costs([page.row.header]),
         exemplars=top,

@@ -5,16 +5,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from openmaia.core.errors import StoreError
-from openmaia.evaluation.analysis.sanity import notes
+from openmaia.evaluation.analysis.sanity import judged_metrics, notes
+from openmaia.evaluation.metric import Metric, metrics_shown
 from openmaia.evaluation.storage import check_header
 from openmaia.reporting.browser.unit.pictures import PagePictures, Picture
 from openmaia.runs import tables
+from openmaia.runs.facts import stored_scores
 
-_METRICS = (
-    "auc", "auc_worst", "auc_unrelated", "auc_random", "top1",
-    "detection_auprc", "detection_f1", "detection_correlation", "detection_iou", "detection_responsiveness", "detection_purity",
-    "detection_balanced_accuracy", "detection_fuzzing",
-)  # fmt: skip
 _ROLES = {
     "positive": "images of the description",
     "neutral": "matched neutral images",
@@ -55,6 +52,8 @@ class EvaluationView:
     """What the page shows of an evaluation."""
 
     scores: dict[str, Any]
+    metrics: tuple[tuple[Metric, float], ...]
+    """Those for the page of a unit that were measured."""
     positive: tuple[ScoredImage, ...]
     neutral: tuple[ScoredImage, ...]
     rows: tuple[DotRow, ...]
@@ -70,8 +69,9 @@ def make_evaluation_view(data: bytes, pictures: PagePictures) -> EvaluationView:
     """Prepares an evaluation's file for the page. Raises StoreError if it cannot be read."""
     rows, header = tables.load(data)
     check_header(header)
-    if "scores" not in header:
+    if "facts" not in header:
         raise StoreError("an evaluation without scores")
+    scores = stored_scores(header)
     values = [float(row["activation"]) for row in rows]
     low, high = min([0.0, *values]), max([0.0, *values])
 
@@ -87,13 +87,14 @@ def make_evaluation_view(data: bytes, pictures: PagePictures) -> EvaluationView:
         )
 
     return EvaluationView(
-        scores=header["scores"],
+        scores=scores,
+        metrics=tuple((each, value) for each in metrics_shown("page") if (value := scores.get(each.name)) is not None),
         positive=tuple(tested(row) for row in rows if row["role"] == "positive"),
         neutral=tuple(tested(row) for row in rows if row["role"] == "neutral"),
         rows=tuple(_dots(rows, low, high)),
         low=low,
         high=high,
-        failed_checks=tuple(notes(_METRICS)),
+        failed_checks=tuple(notes([name for name in judged_metrics() if scores.get(name) is not None])),
     )
 
 

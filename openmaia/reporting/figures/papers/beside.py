@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from openmaia.evaluation.analysis.comparison import MEASURES, RunComparison, compare_runs
+from openmaia.evaluation.analysis.comparison import RunComparison, compare_runs, compared_measures
 from openmaia.evaluation.analysis.sanity import warning
 from openmaia.evaluation.truth import read_truth, truth_scores
 from openmaia.reporting.figures.papers.measured import MeasuredRun, measured
@@ -63,9 +63,10 @@ def set_beside_papers(runs: Sequence[tuple[Run, str]]) -> BesidePapers:
 
 def _difference_table(comparisons: Sequence[RunComparison]) -> DataTable:
     """Returns a table with a row for each measure of each pair of runs that can be compared."""
+    titles = compared_measures()
     rows = tuple(
         (
-            pair.one, pair.other, MEASURES[each.measure], each.units, each.one.mean, each.other.mean,
+            pair.one, pair.other, titles[each.measure], each.units, each.one.mean, each.other.mean,
             each.difference.mean, each.difference.low, each.difference.high, each.p, each.adjusted,
         )
         for pair in comparisons
@@ -76,8 +77,8 @@ def _difference_table(comparisons: Sequence[RunComparison]) -> DataTable:
         "Means over the units that both have, and differences paired by unit, with 95 % bootstrap intervals over prompts and "
         "units; p: Wilcoxon's signed-rank test over units, adjusted for the false discovery rate over all rows.",
         *(
-            f"By our sanity tests, {MEASURES[name]}: {warning(name)}."
-            for name in MEASURES
+            f"By our sanity tests, {titles[name]}: {warning(name)}."
+            for name in titles
             if name in compared and warning(name)
         ),
     )

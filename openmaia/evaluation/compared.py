@@ -1,0 +1,113 @@
+"""A trial beside the trials of other units and of random words with which it is compared."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from openmaia.evaluation.analysis.bootstrap import ClusteredValues
+from openmaia.evaluation.claims import Claim, Sharing, following_units
+from openmaia.evaluation.trials import EXEMPLARS, Trial
+
+MAX_PARTNERS = 4
+"""Other units whose images serve as controls of a unit."""
+
+GroupPair = tuple[ClusteredValues, ClusteredValues]
+"""The activations of a unit on positive images, and on those with which they are compared."""
+
+_EMPTY = ClusteredValues.of((), ())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evaluation:
+    """A trial, and the trials of other units that it is compared with. Metrics are computed from it."""
+
+    trial: Trial
+    others: tuple[Trial, ...]
+    """Their matrices contain the responses of this trial's unit to their images."""
+    words: tuple[Trial, ...] = ()
+    """The layer's trials of random words (`openmaia.evaluation.random_words`)."""
+    unit: int | None = None
+    """The index of the unit whose responses are compared; None: the described one."""
+
+    @property
+    def index(self) -> int:
+        """The index of the unit whose responses are compared."""
+        return self.trial.claim.unit.index if self.unit is None else self.unit
+
+    @property
+    def is_tested(self) -> bool:
+        """Whether images of the description were made and show what it names."""
+        return self.trial.outcome == "tested"
+
+    def group(self, role: str, label: str = "") -> ClusteredValues:
+        """Returns the standardised activations on the images of a role (`Stimulus.role`), without images that are known
+        not to show what was requested; with `label` only those that test it. Empty unless the description was tested.
+        """
+        return _deviations(self.trial, role, self.index, label) if self.is_tested else _EMPTY
+
+    def raw(self, role: str) -> ClusteredValues:
+        """Returns the same activations as `group`, not standardised. Always those of the described unit."""
+        return raw_group(self.trial, role) if self.is_tested else _EMPTY
+
+    def pair_of(self, other: Trial) -> GroupPair:
+        """Returns the unit's standardised activations on the positive and on the neutral images of any trial of the
+        layer.
+        """
+        return _deviations(other, "positive", self.index), _deviations(other, "neutral", self.index)
+
+    def foreign(self) -> ClusteredValues:
+        """Returns the unit's standardised activations on the positive images of `others`. Empty if the trial is
+        standardised by its own images, because such trials are not on a common scale.
+        """
+        groups = [_deviations(each, "positive", self.index) for each in self.others]
+        if self.trial.standard != EXEMPLARS:
+            return _EMPTY
+        return ClusteredValues.of(
+            [value for group in groups for value in group.values], [name for group in groups for name in group.clusters]
+        )
+
+
+def raw_group(trial: Trial, role: str) -> ClusteredValues:
+    """Returns the activations of the unit on the images of a role (`Stimulus.role`), not standardised, without images
+    that are known not to show what was requested.
+    """
+    shown = [trial.stimuli[row] for row in trial.rows(role, verified=True)]
+    return ClusteredValues.of([each.activation for each in shown], [each.cluster for each in shown])
+
+
+def _deviations(trial: Trial, role: str, unit: int, label: str = "") -> ClusteredValues:
+    rows = [row for row in trial.rows(role, verified=True) if not label or trial.stimuli[row].label == label]
+    values: list[float] = trial.matrix[rows, unit].astype(np.float64).tolist() if rows else []
+    return ClusteredValues.of(values, [trial.stimuli[row].cluster for row in rows])
+
+
+def partners(claim: Claim, tested: Sequence[Claim], sharing: Sharing, count: int = MAX_PARTNERS) -> list[Claim]:
+    """Returns the tested claims about other units whose images serve as controls of a claim.
+
+    At most `count` claims of the same method and replicate about the units that follow in the layer
+    (`following_units`), without claims that are alike.
+    """
+    same = {
+        each.unit: each
+        for each in tested
+        if (each.method, each.replicate) == (claim.method, claim.replicate) and not each.is_like(claim, sharing)
+    }
+    return [same[unit] for unit in following_units(claim.unit, same)[:count]]
+
+
+def unlike(claim: Claim, words: Sequence[Trial], sharing: Sharing) -> tuple[Trial, ...]:
+    """Returns the trials of random words that are wrong descriptions where a claim is right."""
+    return tuple(each for each in words if not each.claim.is_like(claim, sharing))
+
+
+def compare_trials(trials: Sequence[Trial], sharing: Sharing) -> list[Evaluation]:
+    """Combines each trial with those of its `partners`, in the same order."""
+    tested = {trial.claim: trial for trial in trials if trial.outcome == "tested"}
+    return [
+        Evaluation(
+            trial=trial,
+            others=tuple(tested[claim] for claim in partners(trial.claim, list(tested), sharing)),
+        )
+        for trial in trials
+    ]
