@@ -114,8 +114,8 @@ def _metadata(config: Config, key: str) -> Mapping[str, Any]:
     section: Any = config
     for each in sections:
         section = getattr(section, each, None)
-    fields = {each.name: each for each in dataclasses.fields(section)} if dataclasses.is_dataclass(section) else {}
-    return fields[name].metadata if name in fields else {}
+    found = getattr(section, "__dataclass_fields__", {}).get(name)
+    return found.metadata if found else {}
 
 
 def _violations(key: str, value: Any, default: Any, metadata: Mapping[str, Any]) -> Iterator[str]:

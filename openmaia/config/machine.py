@@ -1,5 +1,6 @@
 """Config sections about where a run is executed and with how many processes. They may change on resume."""
 
+import re
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -53,6 +54,12 @@ class PoolsConfig:
     backbone: PoolConfig = field(default_factory=PoolConfig)
     test_generator: DrawingPoolConfig = field(default_factory=DrawingPoolConfig)
     """The pool of `evaluate.generator`, which is started only if that section names a generator."""
+
+
+def host_and_port(address: str) -> tuple[str, int] | None:
+    """Splits a `ray.address`; None for one without both, such as `auto`."""
+    found = re.fullmatch(r"(?:ray://)?\[?([^\]/]+?)\]?:(\d+)", address)
+    return (found[1], int(found[2])) if found else None
 
 
 @dataclass
