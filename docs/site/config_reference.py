@@ -13,7 +13,6 @@ from typing import Any
 
 from omegaconf import MISSING
 
-from openmaia.config.checks import _CHOICES
 from openmaia.config.machine import MACHINE_SECTIONS
 from openmaia.config.schema import Config
 from openmaia.core.components import ALIASES, ROLES, ComponentConfig, component, config_class
@@ -175,8 +174,6 @@ def _sentence(schema: type) -> str:
 
 def _entry(key: Key) -> str:
     facts = [_type(key.type), "required" if key.default == MISSING else f"default `{_value(key.default)}`"]
-    if choices := [choice for choice in _CHOICES.get(key.name, ()) if choice]:
-        facts.append("one of " + ", ".join(f"`{choice}`" for choice in choices))
     if typing.get_origin(key.type) is typing.Literal:
         facts.append("one of " + ", ".join(f"`{choice}`" for choice in typing.get_args(key.type) if choice))
     if key.name.partition(".")[0] in MACHINE_SECTIONS or key.is_machine:

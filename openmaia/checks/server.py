@@ -1,11 +1,11 @@
 """Checks whether the servers that a config names answer: those of models, and Ray."""
 
-import re
 import socket
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
+from openmaia.config.machine import host_and_port
 from openmaia.config.schema import Config
 from openmaia.config.sections import find_components
 from openmaia.core.checks import Check, missing, ok
@@ -29,11 +29,11 @@ def components(config: Config, *, waits: bool = False) -> list[Check]:
 
 def ray_cluster(address: str) -> Iterator[Check]:
     """Yields whether a Ray cluster accepts connections, unless its address is no host with a port, such as "auto"."""
-    named = re.fullmatch(r"(?:ray://)?\[?([^\]/]+?)\]?:(\d+)", address)
-    if not named:
+    place = host_and_port(address)
+    if place is None:
         return
     try:
-        socket.create_connection((named[1], int(named[2])), timeout=_SECONDS).close()
+        socket.create_connection(place, timeout=_SECONDS).close()
     except OSError as error:
         reason = error.strerror or error
         yield missing(f"ray.address={address} does not answer ({reason}); ray start --head, or another address")

@@ -17,32 +17,11 @@ from openmaia.core.paths import user_path
 from openmaia.core.secrets import hide_url_secrets
 from openmaia.core.tools import BUILT_IN
 
-_CHOICES = {
-    "tracking.kind": ("none", "wandb"),
-    "tracking.mode": ("online", "offline", "disabled"),
-    "evaluate.preset": ("labels", "paper", "repo", "pairing"),
-    "evaluate.sharing": ("label", "labels"),
-}
-
-_MAY_BE_ZERO = frozenset(
-    "retries cache_mb spill_mb evaluate.pictures evaluate.detect evaluate.random_words evaluate.random bias.smallest "
-    "bias.failures exemplars.quantile "
-    "backbone.temperature writer.temperature ray.cpus_per_investigation ray.wait_seconds "
-    "spurious.weight_decay spurious.dropout spurious.validation spurious.probe".split()
-)
-"""Dotted keys, or ends of dotted keys, whose value may be 0 although their default is above 0."""
-
 _CREDENTIALS = re.compile(r"[a-z][a-z0-9+.-]*://[^/?#\s]*@", re.IGNORECASE)
 """Matches the start of a URL that contains a user name or a password."""
 
 _SECRET = re.compile(r"hf_token|api_?key|password|secret", re.IGNORECASE)
 """Matches names of engine arguments whose values are secret."""
-
-_AT_MOST = {
-    **dict.fromkeys(("exemplars.quantile", "bias.rate"), 1),
-    **{"replicates": 10_000, "job.nodes": 100_000, "evaluate.bootstrap": 1_000_000},
-}
-"""The largest values of keys. Larger ones than the last are mistakes that would take all memory or never end."""
 
 
 def check(
@@ -59,8 +38,7 @@ def check(
     _check_names(config)
     _check_secrets(values, from_environment)
     _check_homes(values)
-    _check_choices(values)
-    _check_ranges(values, defaults)
+    _check_ranges(config, values, defaults)
     _check_agent(config)
     _check_backbone(config)
     _check_writer(config)
@@ -123,34 +101,33 @@ def _check_homes(values: dict[str, Any]) -> None:
                 raise UsageError(f"{key}={error.message}") from error
 
 
-def _check_choices(values: dict[str, Any]) -> None:
-    for key, choices in _CHOICES.items():
-        if values[key] not in choices:
-            expected = " or ".join(choice or "nothing" for choice in choices)
-            raise UsageError(f"{key}={values[key]!r} is not known; expected {expected}")
-
-
-def _check_ranges(values: dict[str, Any], defaults: dict[str, Any]) -> None:
-    """Checks that numbers are in range, except `seed` and keys with a negative default.
-
-    A number has to be above 0 if its default is. It may be 0 if its default is 0 or null, or if its key is in
-    _MAY_BE_ZERO. It has to be finite, and values of keys in _AT_MOST must not exceed the limit there.
-    """
+def _check_ranges(config: Config, values: dict[str, Any], defaults: dict[str, Any]) -> None:
+    """Checks that numbers are in range (`openmaia.core.components.within`), except `seed` and keys with a negative default."""
     for key, value in values.items():
-        if expected := next(_violations(key, value, defaults[key]), None):
+        if expected := next(_violations(key, value, defaults[key], _metadata(config, key)), None):
             raise UsageError(f"{key}={value} is out of range; give a value {expected}")
 
 
-def _violations(key: str, value: Any, default: Any) -> Iterator[str]:
+def _metadata(config: Config, key: str) -> Mapping[str, Any]:
+    """Returns the metadata of a key's field; empty for one inside of a mapping."""
+    *sections, name = key.split(".")
+    section: Any = config
+    for each in sections:
+        section = getattr(section, each, None)
+    found = getattr(section, "__dataclass_fields__", {}).get(name)
+    return found.metadata if found else {}
+
+
+def _violations(key: str, value: Any, default: Any, metadata: Mapping[str, Any]) -> Iterator[str]:
     if key.startswith("task.evidence.") and (value or 0) < 0:
         yield "of 0 or more, or null for that of the task"
     if not isinstance(default, (int, float)) or isinstance(default, bool) or key == "seed":
         return
-    may_be_zero = default == 0 or any(key == end or key.endswith(f".{end}") for end in _MAY_BE_ZERO)
+    may_be_zero, most = default == 0 or metadata.get("zero"), metadata.get("most")
     if default >= 0 and not (value >= 0 if may_be_zero else value > 0):
         yield "of 0 or more" if may_be_zero else "above 0"
-    if value > _AT_MOST.get(key, sys.float_info.max):
-        yield f"of at most {_AT_MOST[key]}" if key in _AT_MOST else "that is finite"
+    if value > (sys.float_info.max if most is None else most):
+        yield "that is finite" if most is None else f"of at most {most}"
     if key.endswith(".num_gpus") and value > 1 and value != int(value):
         yield "of at most 1, or a whole number: above 1 Ray gives whole GPUs only"
 

@@ -48,7 +48,9 @@ SHARED = (
 DIGESTS = "digests"
 """The key of a stored config that holds digests of the values from the environment. It is not in the schema."""
 MACHINE_KEYS = "machine_keys"
-"""The key beside a stored config with the machine keys of the user's components."""
+"""The key of a stored config that holds the machine keys of the user's components. It is not in the schema."""
+BESIDE = (DIGESTS, MACHINE_KEYS)
+"""The keys of a stored config that are not in the schema."""
 
 # Outside of the sections of components.
 FREE = (*(f"pools.{role}.node_labels" for role in (*POOLS, TEST_GENERATOR)),)
@@ -209,9 +211,8 @@ def _read_all(sources: Sequence[str], listing: str = "") -> list[_Source]:
             source = _read(name)
             if name == listing:
                 source.overlay.pop(SWEEPS)
-            for key in (DIGESTS, MACHINE_KEYS):
-                if source.is_file and key in source.overlay:
-                    source.overlay.pop(key)  # it is the config.yaml of a run
+            for key in BESIDE if source.is_file else ():
+                source.overlay.pop(key, None)  # it is the config.yaml of a run
             found.append(source)
     return found
 
@@ -351,10 +352,11 @@ def _merge_all(sources: Sequence[_Source]) -> _Merged:
         found = uses.find_unused(is_override, config)
         of_files = {key for key in found if not is_override[key]}
         was_used = _used_before(of_files, sources) if of_files else set[str]()
+        own = users_machine_keys(choice.kinds, choice.classes)
         unused = {
             key: uses.chosen(found[key], config)
             for key in of_files
-            if key in was_used or uses.is_machine_key(key, choice.kinds)
+            if key in was_used or key in own or uses.is_machine_key(key, choice.kinds)
         }
         for key in unused:
             OmegaConf.update(config, key, copy.deepcopy(defaults[key]), merge=False)
@@ -560,7 +562,7 @@ def to_dict(config: Config) -> dict[str, Any]:
     """Returns the config as it is stored and shown: expressions for values from the environment, asterisks for secret
     parts of URLs, DIGESTS if there are such expressions, and MACHINE_KEYS if components of the user have some."""
     values, digests = environment.stored(config)
-    machine = users_machine_keys(config)
+    machine = users_machine_keys(kinds_of(values), classes_of(config))
     return values | ({DIGESTS: digests} if digests else {}) | ({MACHINE_KEYS: machine} if machine else {})
 
 
@@ -596,7 +598,7 @@ def stored_values(values: Mapping[str, Any], source: str) -> dict[str, Any]:
     for key, value in own.items():
         above, _, name = key.rpartition(".")
         (found[above] if above else found)[name] = value
-    return found | {key: values[key] for key in (DIGESTS, MACHINE_KEYS) if key in values}
+    return found | {key: values[key] for key in BESIDE if key in values}
 
 
 def kinds_of(values: Mapping[str, Any]) -> dict[str, str]:
@@ -630,9 +632,7 @@ def _stored(values: Mapping[str, Any], source: str) -> _Source:
         if isinstance(value, str) and _REFERENCE.search(value):
             raise UsageError(f"{source}: {key} has an interpolation, {value[:60]!r}; a stored config holds values")
     with _errors_of(source):
-        overlay = OmegaConf.create(
-            {name: value for name, value in values.items() if name not in (DIGESTS, MACHINE_KEYS)}
-        )
+        overlay = OmegaConf.create({name: value for name, value in values.items() if name not in BESIDE})
     return _Source(source, overlay, None, is_file=True, is_stored=True)
 
 
@@ -711,11 +711,13 @@ def _flat(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, An
 
 
 def _unresolved(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """The leaves by dotted key, without DIGESTS."""
+    """The leaves by dotted key, without what stands BESIDE."""
     found: dict[str, Any] = {}
     for name, value in values.items():
+        if not prefix and name in BESIDE:
+            continue
         if isinstance(value, Mapping) and value and not is_free(f"{prefix}{name}"):
-            found |= _unresolved(cast("Mapping[str, Any]", value), f"{prefix}{name}.") if name != DIGESTS else {}
-        elif prefix or name != MACHINE_KEYS:
+            found |= _unresolved(cast("Mapping[str, Any]", value), f"{prefix}{name}.")
+        else:
             found[f"{prefix}{name}"] = value
     return found

@@ -1,6 +1,10 @@
 """Config sections about where a run is executed and with how many processes. They may change on resume."""
 
+import re
 from dataclasses import dataclass, field
+from typing import Literal
+
+from openmaia.core.components import within
 
 MACHINE_SECTIONS = ("ray", "pools", "paths", "job", "retries", "tracking", "sandbox")
 POOLS = ("target", "generator", "editor", "backbone")
@@ -32,10 +36,10 @@ class PoolConfig:
 class DrawingPoolConfig(PoolConfig):
     """`pools.generator`, `pools.editor`: the processes that make images with one model, and the cache of images."""
 
-    cache_mb: int = 256
+    cache_mb: int = within(256, zero=True)
     """Memory for the cache of images, in MiB. 0: no cache, so that every image is generated anew. Images
     that may be another time different ones, such as those made of your pictures, are never cached."""
-    spill_mb: int = 1024
+    spill_mb: int = within(1024, zero=True)
     """Disk space below `paths.cache` for cached images, in MiB. All runs on this machine share it. 0: images are cached
     in memory only."""
 
@@ -52,6 +56,12 @@ class PoolsConfig:
     """The pool of `evaluate.generator`, which is started only if that section names a generator."""
 
 
+def host_and_port(address: str) -> tuple[str, int] | None:
+    """Splits a `ray.address`; None for one without both, such as `auto`."""
+    found = re.fullmatch(r"(?:ray://)?\[?([^\]/]+?)\]?:(\d+)", address)
+    return (found[1], int(found[2])) if found else None
+
+
 @dataclass
 class RayConfig:
     """`ray`: the Ray cluster, and the processes on it."""
@@ -65,7 +75,7 @@ class RayConfig:
     """Number of investigations that run concurrently."""
     investigations_per_process: int = 8
     """Number of investigations that share one process, each in a thread of its own."""
-    cpus_per_investigation: float = 0.25
+    cpus_per_investigation: float = within(0.25, zero=True)
     """CPUs that Ray reserves for an investigation."""
     memory_mb: int = 400
     """Memory that Ray reserves for an investigation with its sandbox, in MiB. The images and calls that it holds may take
@@ -73,7 +83,7 @@ class RayConfig:
     exemplar_workers: int = 0
     """Number of processes that compute exemplars, each with a copy of the network. 0: if `pools.target.num_gpus`
     is above 0, as many as the GPUs can hold, at most four on each GPU; otherwise one per core, at most eight."""
-    wait_seconds: float = 120.0
+    wait_seconds: float = within(120.0, zero=True)
     """Seconds to wait for more nodes if the cluster is too small for `pools`."""
     autoscaling: bool = False
     """Whether the cluster grows on demand. If so, its present size is not checked, and `openmaia submit kuberay` begins
@@ -102,7 +112,7 @@ class RuntimeEnvConfig:
 class JobConfig:
     """`job`: the resources that `openmaia submit` requests from SLURM or Kubernetes."""
 
-    nodes: int = 1
+    nodes: int = within(1, most=100_000)
     """Number of nodes."""
     cpus: int = 4
     """CPUs per node."""
@@ -123,9 +133,9 @@ class JobConfig:
 class TrackingConfig:
     """`tracking`: shows the run in Weights & Biases as well."""
 
-    kind: str = "none"
+    kind: Literal["none", "wandb"] = "none"
     """`none` or `wandb`."""
-    mode: str = "online"
+    mode: Literal["online", "offline", "disabled"] = "online"
     """`online`; `offline`: written to the run directory for `wandb sync`; `disabled`: like kind `none`."""
     project: str = "openmaia"
     """The project in Weights & Biases."""

@@ -6,7 +6,7 @@ from typing import Any, cast
 
 import yaml
 
-from openmaia.config.loading import DIGESTS, MACHINE_KEYS, SWEEPS, find_left_out, is_file, is_free, leaf, to_dict
+from openmaia.config.loading import BESIDE, SWEEPS, find_left_out, is_file, is_free, leaf, to_dict
 from openmaia.config.schema import Config
 from openmaia.core.documents import compose_yaml
 
@@ -51,7 +51,7 @@ def explain(config: Config, sources: Sequence[str], *, only_given: bool = False,
         if not only_given:
             found[key] = f"{DEFAULT} ({place} is for another component than {reason})"
     yield from _section(
-        {name: value for name, value in to_dict(config).items() if name not in (DIGESTS, MACHINE_KEYS)},
+        {name: value for name, value in to_dict(config).items() if name not in BESIDE},
         found,
         only_given,
         "",

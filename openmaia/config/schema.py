@@ -28,6 +28,7 @@ from openmaia.core.components import (
     ViewerConfig,
     WriterConfig,
     of_config,
+    within,
 )
 
 
@@ -42,7 +43,7 @@ class ExemplarsConfig:
     """A folder of images from which all exemplars are taken. Empty: the explore split of `pictures`."""
     k: int = 15
     """Number of top exemplars per unit."""
-    quantile: float = 0.99
+    quantile: float = within(0.99, zero=True, most=1)
     """The threshold of a unit's masks, as a quantile of its activations over all positions of all images."""
 
 
@@ -139,7 +140,7 @@ class Config:
     same as `layer4=122`."""
     seed: int = 0
     """Seed of everything random."""
-    replicates: int = 1
+    replicates: int = within(1, most=10_000)
     """Investigations per unit."""
     tools: list[str] = field(default_factory=list[str])
     """Functions of yours that the agent may call, each as `package.module:function`."""
@@ -158,7 +159,7 @@ class Config:
     evaluate: EvaluateConfig = field(default_factory=EvaluateConfig)
     bias: BiasConfig = field(default_factory=BiasConfig)
     spurious: SpuriousConfig = field(default_factory=SpuriousConfig)
-    retries: int = 1
+    retries: int = within(1, zero=True)
     """Attempts for a failed investigation after the first one, within one command."""
     pools: PoolsConfig = field(default_factory=PoolsConfig)
     ray: RayConfig = field(default_factory=RayConfig)

@@ -5,7 +5,6 @@ earlier source wrote for another kind is set aside.
 """
 
 import dataclasses
-import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -139,25 +138,18 @@ def stored_classes(kinds: Kinds) -> Classes:
 
 
 def is_machine_key(key: str, kinds: Kinds) -> bool:
-    """Returns whether a dotted key of a component may change on resume."""
+    """Returns whether a dotted key of a built-in component may change on resume. A stored config says it of the user's
+    (`users_machine_keys`), which are not imported to read it."""
     section, name = section_of(key), key.rpartition(".")[2]
     if section is None:
         return False
-    kind = kinds.get(section.key, "")
-    # A stored run is read without importing what it names.
-    if is_users(kind) and kind.partition(":")[0] in sys.modules:
-        return name in machine_keys(class_of(section, kind))
-    return name in _machine_names(section.role, kind)
+    return name in _machine_names(section.role, kinds.get(section.key, ""))
 
 
-def users_machine_keys(config: Config) -> list[str]:
-    """Returns the dotted machine keys of the user's components in a config."""
-    return [
-        f"{place.key}.{name}"
-        for _, settings, place in find_components(config)
-        if is_users(settings.kind)
-        for name in sorted(machine_keys(type(settings)))
-    ]
+def users_machine_keys(kinds: Kinds, classes: Classes) -> list[str]:
+    """Returns the dotted machine keys of the user's components, whose classes are imported."""
+    found = ((key, config) for key, config in classes.items() if config is not None and is_users(kinds.get(key, "")))
+    return [f"{key}.{name}" for key, config in found for name in sorted(machine_keys(config))]
 
 
 @cache

@@ -1,15 +1,16 @@
 """Config sections for uses of descriptions: evaluation, bias detection and removal of spurious features."""
 
 from dataclasses import dataclass, field
+from typing import Literal
 
-from openmaia.core.components import GeneratorConfig, JudgeConfig, WriterConfig
+from openmaia.core.components import GeneratorConfig, JudgeConfig, WriterConfig, within
 
 
 @dataclass
 class EvaluateConfig:
     """`evaluate`: tests on new images whether the descriptions of units are true."""
 
-    preset: str = "labels"
+    preset: Literal["labels", "paper", "repo", "pairing"] = "labels"
     """How test prompts are written. `labels`: prompts for each label, each with a matched neutral prompt; `paper`,
     `repo`, `pairing`: the protocols of the MAIA papers and their code, whose prompts a language model writes (see
     `openmaia.evaluation.prompts`)."""
@@ -20,25 +21,25 @@ class EvaluateConfig:
     """The same numbers up to further looks: more images are drawn until the intervals of a description's AUCs are clear
     or one is hopeless. Numbers that are not above `n` are no looks; an empty list fixes the number of images at `n`.
     The published presets always have one look."""
-    bootstrap: int = 2000
+    bootstrap: int = within(2000, most=1_000_000)
     """Number of bootstrap resamples for each confidence interval."""
-    pictures: int = 200
+    pictures: int = within(200, zero=True)
     """Number of photographs of the test split that are loaded as random control images and for detection (see
     `detect`). 0: neither is done."""
-    random: int = 100
+    random: int = within(100, zero=True)
     """Largest number of these photographs that are control images of one description. They are drawn at random, others
     for each unit, and none shows a label as far as captions or the judge tell."""
-    detect: int = 24
+    detect: int = within(24, zero=True)
     """Detection: number of photographs per description. A judge says of each whether it shows what the description
     names, and this is compared with the unit's activations. Fuzzing: largest number of crops of photographs per
     description that are judged in the same way. The crops come from the photographs that excite the unit most, at
     most a fifth of all. Each photograph gives two crops: the part that excites the unit most, and another part. 0:
     neither test."""
-    random_words: int = 60
+    random_words: int = within(60, zero=True)
     """Largest number of random words that are tested as if each were the description of a unit, with the images of the
     first look. A writer with a smaller vocabulary tests all of its words. The images are generated once for all
     layers, and the scores extend the null distribution of the descriptions' p-values. 0: none."""
-    sharing: str = "label"
+    sharing: Literal["label", "labels"] = "label"
     """When two descriptions are alike, so that one is not wrong where the other is right. `label`: they have a label in
     common; `labels`: all their labels are the same."""
     judge: JudgeConfig | None = None
@@ -59,11 +60,11 @@ class BiasConfig:
 
     pairs: int = 40
     """Number of matched pairs of images, with and without the context, for each claimed context."""
-    smallest: float = 0.02
+    smallest: float = within(0.02, zero=True)
     """Smallest difference of a class's mean probability, with and without the context, that counts as a bias."""
-    rate: float = 0.05
+    rate: float = within(0.05, most=1)
     """False discovery rate among the supported biases of a run (Benjamini and Hochberg)."""
-    failures: int = 40
+    failures: int = within(40, zero=True)
     """Number of pairs that are searched for misclassified images, per supported bias. 0: no search."""
     detector: str = ""
     """The Grounding DINO that checks whether images show the class, if the generator cannot tell. Empty: the judge of
@@ -94,15 +95,15 @@ class SpuriousConfig:
     test."""
     shares: list[float] = field(default_factory=lambda: [0.97, 0.87])
     """Share of a class's training images at its usual location, for each of the two environments."""
-    validation: float = 0.1
+    validation: float = within(0.1, zero=True)
     """Share of the training images that is held out as validation images."""
     epochs: int = 1
     """Training epochs."""
     rate: float = 1e-4
     """Learning rate."""
-    weight_decay: float = 1e-4
+    weight_decay: float = within(1e-4, zero=True)
     """Weight decay."""
-    dropout: float = 0.1
+    dropout: float = within(0.1, zero=True)
     """Dropout before the last layer."""
     batch: int = 64
     """Batch size, which the paper does not give."""
@@ -123,7 +124,7 @@ class SpuriousConfig:
     accuracy on the half that is held out."""
     tolerance: float = 1e-4
     """Tolerance of scikit-learn's solvers."""
-    probe: int = 4
+    probe: int = within(4, zero=True)
     """Number of images per class and location of the factorial probe, which generates every class at every location and
     compares the effects of both on a unit, as a reference for the agent. 0: no probe."""
     seeds: int = 3

@@ -75,11 +75,27 @@ ALIASES: Mapping[str, Mapping[str, str]] = {
 """By role. The first kind of a role is its default."""
 
 
-def machine(default: Any) -> Any:
-    """Returns a config field that may change when a run is resumed: it says where or how fast, not what is measured."""
+def machine(default: Any, *, zero: bool = False, most: float | None = None) -> Any:
+    """Returns a config field that says where and how fast a component runs. It may change when a run is resumed. See
+    `within` for the range of a number."""
+    return _field(default, {"machine": True, "zero": zero, "most": most})
+
+
+def within(default: Any, *, zero: bool = False, most: float | None = None) -> Any:
+    """Returns a config field for a number.
+
+    Args:
+        default: A number has to be above 0 if its default is.
+        zero: Whether it may be 0 nevertheless.
+        most: The largest value. None: any that is finite.
+    """
+    return _field(default, {"zero": zero, "most": most})
+
+
+def _field(default: Any, metadata: dict[str, Any]) -> Any:
     if isinstance(default, (list, dict)):
-        return field(default_factory=lambda: cast(Any, default).copy(), metadata={"machine": True})
-    return field(default=default, metadata={"machine": True})
+        return field(default_factory=lambda: cast(Any, default).copy(), metadata=metadata)
+    return field(default=default, metadata=metadata)
 
 
 @dataclass

@@ -112,7 +112,7 @@ def test_openmaia_submit_hands_the_same_run_over_and_says_how_to_follow_it(
 def test_a_job_with_a_mistake_fails_with_its_message_and_its_exit_code(head: dict[str, str]):
     done = submit(head, sys.executable, "-m", "ray_jobs", "run", "configs/demo.yaml")
     assert done.returncode != 0
-    assert "error: paths.runs='runs' is relative" in done.stdout and "exit code 2" in done.stdout + done.stderr
+    assert "paths.runs='runs' is relative" in done.stdout and "exit code 2" in done.stdout + done.stderr
 
 
 def test_a_job_does_not_carry_runs_exemplars_and_environments(head: dict[str, str], tmp_path: Path):

@@ -296,16 +296,27 @@ def test_every_key_is_documented(section: type):
 @pytest.mark.parametrize(
     "key",
     [
-        *(
-            f"{section}.kind"
-            for section in ("target", "pictures", "generator", "editor", "backbone", "viewer", "tracking")
-        ),
-        *("evaluate.writer.kind", "evaluate.judge.kind", "tracking.mode"),
+        *(f"{section}.kind" for section in ("target", "pictures", "generator", "editor", "backbone", "viewer")),
+        *("evaluate.writer.kind", "evaluate.judge.kind"),
     ],
 )
 def test_unknown_kind_is_refused_with_the_known_ones(key: str):
     message = refused(f"{key}=oracle")
     assert message.startswith(f"{key}='oracle' is not known; expected ") and " or " in message
+
+
+@pytest.mark.parametrize(
+    ("key", "known"),
+    [
+        ("tracking.kind", "'none', 'wandb'"),
+        ("tracking.mode", "'online', 'offline', 'disabled'"),
+        ("evaluate.preset", "'labels', 'paper', 'repo', 'pairing'"),
+        ("evaluate.sharing", "'label', 'labels'"),
+        ("backbone.sees", "'images', 'text'"),
+    ],
+)
+def test_unknown_choice_is_refused_with_the_known_ones(key: str, known: str):
+    assert f"{key}: Invalid value 'oracle', expected one of [{known}]" in refused(f"{key}=oracle")
 
 
 def test_soft_limit_above_the_hard_limit_is_refused():

@@ -2,7 +2,6 @@
 
 import logging
 import os
-import re
 import signal
 import socket
 import stat
@@ -14,6 +13,7 @@ from typing import Any
 
 import ray
 
+from openmaia.config.machine import host_and_port
 from openmaia.config.schema import Config
 from openmaia.core.errors import UsageError
 
@@ -117,11 +117,11 @@ def _signal_handlers_kept() -> Generator[None]:
 
 def _check_reachable(address: str) -> None:
     # Ray itself would retry for minutes before it fails.
-    match = re.fullmatch(r"(?:ray://)?\[?([^\]/]+?)\]?:(\d+)", address)
-    if not match:
+    place = host_and_port(address)
+    if place is None:
         return
     try:
-        socket.create_connection((match[1], int(match[2])), timeout=10).close()
+        socket.create_connection(place, timeout=10).close()
     except OSError as error:
         raise _unreachable(address, error.strerror or str(error)) from error
 

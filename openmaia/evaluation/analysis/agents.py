@@ -40,25 +40,24 @@ class AgentStatistics:
     turns: float | None
     """Median; None without investigations."""
     messages: float | None
-    """Median; None if no record has this number."""
+    """Median; None without investigations."""
     convergence: float | None
     """Median turn of those in `converged`."""
 
 
 def compute_statistics(summaries: Sequence[RecordSummary]) -> AgentStatistics:
-    """Computes the statistics. A summary of an earlier version may lack a field, and is left out there."""
-    known = [summary for summary in summaries if summary.get("messages") is not None]
-    turns = [summary["converged"] for summary in known if summary["converged"] is not None]
+    """Computes the statistics from the summaries of records."""
+    turns = [summary["converged"] for summary in summaries if summary["converged"] is not None]
     calls = sum((Counter[str](summary["tools"]) for summary in summaries), Counter[str]())
     return AgentStatistics(
         investigations=len(summaries),
         usage=_usage(summaries),
         calls=dict(sorted(calls.items())),
-        lengths=_lengths(known),
+        lengths=_lengths(summaries),
         converged=dict(sorted(Counter(turns).items())),
-        unlisted=sum(summary["converged"] is None and bool(summary["labels"]) for summary in known),
+        unlisted=sum(summary["converged"] is None and bool(summary["labels"]) for summary in summaries),
         turns=_median([summary["turns"] for summary in summaries]),
-        messages=_median([summary["messages"] for summary in known]),
+        messages=_median([summary["messages"] for summary in summaries]),
         convergence=_median(turns),
     )
 

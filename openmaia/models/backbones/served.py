@@ -8,7 +8,7 @@ from typing import Any
 from omegaconf import MISSING
 
 from openmaia.core.checks import Check
-from openmaia.core.components import BackboneConfig, Component, Site, machine
+from openmaia.core.components import BackboneConfig, Component, Site, machine, within
 from openmaia.core.importing import has_module
 from openmaia.models.server_access import server_check
 
@@ -19,7 +19,7 @@ class ServedConfig(BackboneConfig):
 
     model: str = MISSING
     """vllm: a name on the Hugging Face hub or a folder. openai, anthropic: the name of the model on the server."""
-    temperature: float = 0.7
+    temperature: float = within(0.7, zero=True)
     """Sampling temperature. It rises by 0.3 with each successive turn that brings nothing new, up to 1.5 with vllm and
     with `protocol=grammar`, and up to 1 otherwise."""
     context_tokens: int = 32768
