@@ -58,27 +58,27 @@ nightly: setup
 # `make bench only=pool` runs one part.
 bench: setup
 	@$(BIN)/python -m tests.prepare
-	@$(BIN)/python -m tests.benchmarks $(if $(only),only=$(only))
+	@$(BIN)/python -m measure.benchmarks $(if $(only),only=$(only))
 
-# Kills parts of running sweeps at random moments: writes tests/faults/trials.csv and RESULTS.md. Hours; root for the full disk and the hosts.
+# Kills parts of running sweeps at random moments: writes measure/faults/trials.csv and RESULTS.md. Hours; root for the full disk and the hosts.
 faults: setup
-	@$(BIN)/python -m tests.faults $(if $(only),only="$(only)") $(if $(times),times=$(times))
+	@$(BIN)/python -m measure.faults $(if $(only),only="$(only)") $(if $(times),times=$(times))
 
 # Whether descriptions are true: writes science.json, in more than an hour on two cores. `make science only=real` runs one part.
 science: setup
 	@$(BIN)/python -m tests.prepare
-	@$(BIN)/python -m tests.science $(if $(only),only=$(only))
+	@$(BIN)/python -m measure.science $(if $(only),only=$(only))
 
 # A language model of 1.5 billion parameters plays the agent on this machine: fetches 1.1 GB and takes about an hour. Your own:
-# make agent with="url=http://127.0.0.1:8000/v1 model=NAME sees=images". Writes tests/language_model/RESULTS.md.
+# make agent with="url=http://127.0.0.1:8000/v1 model=NAME sees=images". Writes measure/language_model/RESULTS.md.
 agent: setup
 	@$(BIN)/python -m tests.prepare
-	@$(BIN)/python -m tests.language_model $(with)
+	@$(BIN)/python -m measure.language_model $(with)
 
-# What the applications find of what is known to be there: writes tests/applications/RESULTS.md.
+# What the applications find of what is known to be there: writes measure/applications/RESULTS.md.
 applications: setup
 	@$(BIN)/python -m tests.prepare
-	@$(BIN)/python -m tests.applications $(if $(only),only=$(only))
+	@$(BIN)/python -m measure.applications $(if $(only),only=$(only))
 
 # The pictures of the report in .github/, from a run on drawn pictures: a few minutes, and Chromium.
 screenshots: setup

@@ -16,13 +16,13 @@ import notebooks
 
 REPOSITORY = Path(__file__).parents[2]
 RESULTS = {
-    "science.md": ("Descriptions of the scripted experimenter", "tests/science/RESULTS.md"),
-    "language-model.md": ("A language model as the agent", "tests/language_model/RESULTS.md"),
-    "applications.md": ("Biases of classifiers", "tests/applications/RESULTS.md"),
+    "science.md": ("Descriptions of the scripted experimenter", "measure/science/RESULTS.md"),
+    "language-model.md": ("A language model as the agent", "measure/language_model/RESULTS.md"),
+    "applications.md": ("Biases of classifiers", "measure/applications/RESULTS.md"),
     "spurious.md": ("Spurious features", "openmaia/apps/spurious/RESULTS.md"),
-    "benchmarks.md": ("Pools, sweeps and exemplars", "tests/benchmarks/RESULTS.md"),
+    "benchmarks.md": ("Pools, sweeps and exemplars", "measure/benchmarks/RESULTS.md"),
     "gpu.md": ("Large models on a GPU", "tests/gpu/RESULTS.md"),
-    "faults.md": ("Processes that die", "tests/faults/RESULTS.md"),
+    "faults.md": ("Processes that die", "measure/faults/RESULTS.md"),
     "cluster.md": ("Jobs and faults on a cluster", "cluster/RESULTS.md"),
 }
 """Pages of results: the title of each, and the committed file whose text it shows."""

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from measure.benchmarks.sweep import IMAGE_BYTES, Sleeper, chat
 from openmaia.agent.loop import InvestigationResult
 from openmaia.core.images import EncodedImage
 from openmaia.core.services import Edit, GeneratedImage, Generation, Probe, Services
@@ -18,7 +19,6 @@ from openmaia.distributed.evaluation_worker import EvaluationWorker
 from openmaia.distributed.worker import InvestigationWorker, SweepContext
 from openmaia.reporting.costs.workload import Workload, from_rates, read_rates
 from openmaia.runs.run import InvestigationId
-from tests.benchmarks.sweep import IMAGE_BYTES, Sleeper, chat
 from tests.helpers.sweeping import LAYERS
 
 TESTED = 7

@@ -16,7 +16,7 @@ class EyesJudge:
     """Decides whether an image shows a label: the evidence for each of its words must reach the threshold of the word.
 
     The thresholds, in eyes.json, were measured on collages of images of the explore split (`python -m
-    tests.benchmarks.eyes` measures them again), not on photographs.
+    measure.benchmarks.eyes` measures them again), not on photographs.
 
     Args:
         name: The name of the network that provides the evidence.

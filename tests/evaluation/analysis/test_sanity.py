@@ -1,7 +1,7 @@
 """The stored results of the sanity tests, and the caveats that follow from them."""
 
+from measure.science.sanity import PASS, UNITS, stamp
 from openmaia.evaluation.analysis.sanity import TESTS, judged_metrics, measured_results, notes, stored, warning
-from tests.science.sanity import PASS, UNITS, stamp
 
 
 def test_sanity_covers_every_metric_and_test():

@@ -5,13 +5,13 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
+from measure.science.sanity import seen_in
 from openmaia.core.images import EncodedImage
 from openmaia.core.services import UnitActivation
 from openmaia.evaluation.judging.fuzzing import CELLS, OVERLAP, SIDE, fuzz, part, parts
 from openmaia.evaluation.judging.judges import ImageVerdict
 from openmaia.offline.collage.compose import layout
 from openmaia.offline.collage.scene import CollageScene, SceneFigure
-from tests.science.sanity import seen_in
 
 SIZE = 40
 WHOLE = (0.0, 0.0, float(SIZE), float(SIZE))

@@ -1,0 +1,158 @@
+"""The experiment browser at 100,000 units in headless Chromium, and what its pages cost.
+
+The rows are made from the records of a real run, with other numbers of units, other orders of labels and jittered scores:
+`OPENMAIA_BENCH_RUN` names its directory, such as runs/closed-form; without it, a run of small made-up records is used.
+"""
+
+import os
+import random
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, TypeVar
+
+from measure.benchmarks.large_run import large_run
+from openmaia.core.units import Unit
+from openmaia.evaluation.analysis.verdict import judge
+from openmaia.reporting.browser.data import SHARD, make_data_files
+from openmaia.reporting.browser.pages import ASSETS, read_assets
+from openmaia.reporting.browser.report import Report
+from openmaia.reporting.browser.serve import LiveSite
+from openmaia.reporting.browser.similar import SimilarDescriptions, name_similar_file
+from openmaia.reporting.browser.unit.page import render_unit
+from openmaia.reporting.browser.write import PAGE_BYTES
+from openmaia.reporting.tables import UnitRow, make_rows
+from openmaia.runs.ids import InvestigationId
+from openmaia.runs.run import Run
+from tests.helpers.chromium import Tab, browser
+from tests.reporting.making import run as small_run
+
+Result = TypeVar("Result")
+UNITS, LAYERS = 100_000, 8
+TIMED = """(async () => {{
+  const start = performance.now(), drawn = new Promise((done) => table.one("draw", done));
+  {action};
+  await drawn;
+  document.body.getBoundingClientRect();
+  return performance.now() - start;
+}})()"""
+FOCUS = "[...document.querySelectorAll('a[href], button, input, select, summary, [tabindex=\"0\"]')].filter((e) => !e.disabled && e.checkVisibility()).length"  # fmt: skip
+
+
+def measure(smoke: bool) -> dict[str, Any]:
+    """Seconds until the table of 100,000 units is shown, milliseconds of its answers, sizes, and CPU per unit."""
+    with tempfile.TemporaryDirectory() as folder:
+        given = os.environ.get("OPENMAIA_BENCH_RUN")
+        run = Run.open(given) if given else small_run(f"{folder}/runs")
+        report, read = _timed(lambda: Report([run]))
+        render_unit(next(iter(report.pages.values())), PAGE_BYTES)  # compiles the template
+        pages, rendered = _timed(lambda: [render_unit(page, PAGE_BYTES) for page in report.pages.values()])
+        count = 2_000 if smoke else UNITS
+        figures = {
+            "units": count,
+            "read_ms_per_unit": 1000 * read / len(report.summaries[0].rows),
+            "page_ms_per_unit": 1000 * rendered / len(pages),
+            "page_mb": max(len(page.html) for page in pages) / 1e6,
+        }
+        root = Path(folder) / "report"
+        made, written = _timed(lambda: _write(report, count, root))
+        figures |= {"data_s": written, "largest_mb": max(p.stat().st_size for p in root.rglob("*.*")) / 1e6}
+        near = SimilarDescriptions(made)
+        _, compared = _timed(lambda: [near.file(name) for name in near.names])
+        figures |= {"similar_s": compared}
+        # A whole report of so many units, which takes hours, is the sum of these.
+        whole = figures["read_ms_per_unit"] + figures["page_ms_per_unit"] + 1000 * (written + compared) / count
+        figures |= {"report_ms_per_unit": whole}
+        figures |= _served(large_run(run, count, LAYERS, Path(folder) / "large"))
+        with browser(Path(folder) / "profile") as tab:
+            return figures | _opened(tab, root / "index.html")
+
+
+def _served(run: Run) -> dict[str, float]:
+    """CPU seconds until `openmaia view` has made all that the first page loads, and then a page of a unit."""
+    site, started = _timed(lambda: LiveSite([run]))
+    names = ["index.html", "data/table.js", *(f"data/texts-{n}.js" for n in range(-(-run.planned() // SHARD)))]
+    pages, shown = _timed(lambda: [site.file(name) for name in names])
+    assert all(pages)
+    row = make_rows(run, run.name, "units/")[0]
+    near = f"data/{name_similar_file(row.page, run.planned())}"
+    unit, opened = _timed(lambda: (site.file(row.page), site.file(near)))
+    assert all(unit)
+    return {"view_index_s": started + shown, "view_unit_s": opened}
+
+
+def _write(report: Report, count: int, root: Path) -> list[UnitRow]:
+    """Writes the first page of a report of many units, and returns them. Its gallery is that of the real run."""
+    one = report.summaries[0]
+    made = _many([row for row in one.rows if row.header], count)
+    verdicts = [row.verdict.verdict for row in made]
+    whole = replace(one, rows=tuple(made), verdicts=type(one.verdicts)(verdicts))
+    files = {f"data/{name}": data for name, data in make_data_files([whole], "", lambda row: False)}
+    files |= {f"{ASSETS}/{name}": data for name, data in read_assets().items()} | {"index.html": report.index()}
+    for name, data in files.items():
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_bytes(data)
+    return made
+
+
+def _many(real: list[UnitRow], count: int) -> list[UnitRow]:
+    draw = random.Random(0)
+    texts = [(row.header["labels"], row.header["description"]) for row in real]
+
+    def row(number: int) -> UnitRow:
+        base, (labels, description) = draw.choice(real), draw.choice(texts)
+        unit = Unit(target=base.unit.target, layer=f"layer{number * LAYERS // count}", index=number)
+        scores = {
+            key: value * draw.random() if isinstance(value, float) else value for key, value in base.scores.items()
+        }
+        header = base.header | {"labels": [*labels, f"unit {number % 977}"], "description": description}
+        page = f"units/net/{unit.layer}/{number}-0.html"
+        return replace(
+            base, investigation=InvestigationId(unit=unit, replicate=0), scores=scores, header=header, page=page,
+            verdict=judge(base.stop, scores, base.cause),
+        )  # fmt: skip
+
+    return [row(number) for number in range(count)]
+
+
+def _opened(tab: Tab, index: Path) -> dict[str, Any]:
+    tab.resize(1440)
+    start = time.perf_counter()
+    tab.open(index.as_uri(), "document.body?.dataset.ready")
+    opened = time.perf_counter() - start
+    tab.wait("document.body.dataset.ready === 'texts'")
+    whole = time.perf_counter() - start
+    type_text = "search().value = '{}'; search().dispatchEvent(new Event('input'))"
+    header = "[...document.querySelectorAll('#table th [role=button]')].find((e) => e.closest('th').textContent.includes('{}')).click()"
+    actions = {
+        "type_letter": type_text.format("r"),
+        "type_words": type_text.format("red unit 97 -blue"),
+        "type_numbers": type_text.format("other>0.2 turns>1"),
+        "type_nothing": type_text.format(""),
+        "sort_first": header.format("Other"),
+        "sort_again": header.format("Other"),
+        "sort_labels": header.format("Labels"),
+        "next_page": "document.querySelector('.dt-paging-button.next').click()",
+        "last_page": "document.querySelector('.dt-paging-button.last').click()",
+    }
+    tab.call("Performance.enable", timeDomain="threadTicks")
+    answers: dict[str, float] = {}
+    for name, action in actions.items():
+        before = _cpu(tab)
+        answers[f"{name}_ms"] = float(tab.run(TIMED.format(action=action)))
+        answers[f"{name}_cpu_ms"] = 1000 * (_cpu(tab) - before)
+    return {"open_s": opened, "texts_s": whole, "focus_stops": int(tab.run(FOCUS)), **answers}
+
+
+def _cpu(tab: Tab) -> float:
+    """Returns the CPU seconds of the page's thread, which do not depend on what else the machine does."""
+    metrics = {one["name"]: one["value"] for one in tab.call("Performance.getMetrics")["metrics"]}
+    return metrics["TaskDuration"]
+
+
+def _timed(work: Callable[[], Result]) -> tuple[Result, float]:
+    """Returns the result and the CPU seconds of this process."""
+    start = time.process_time()
+    return work(), time.process_time() - start

@@ -1,0 +1,129 @@
+"""Disturbs sweeps and writes trials.csv and RESULTS.md beside this file.
+
+    python -m measure.faults [only="driver killed,worker killed"] [times=25] [again=yes]
+
+`times` is the number of disturbances of each kind that find what they disturb. Trials in trials.csv count; `again=yes` measures
+the kinds anew. A sweep is disturbed up to five times and takes one to four minutes; two run side by side. The clock of the machine
+is left alone (processes of the sweep see one that jumps), and so is its network: hosts that are cut off or switched off are
+namespaces of it. Its memory is filled, for two seconds at a time.
+"""
+
+import sys
+from collections.abc import Hashable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from dataclasses import fields
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from measure.faults import sweep
+from measure.faults.campaign import Trial, trial, undisturbed
+from measure.faults.disturbances import DISTURBANCES, on_hosts
+from tests.cluster.hosts import lacking
+
+FOLDER = Path(__file__).parent
+TRIALS, RESULTS = FOLDER / "trials.csv", FOLDER / "RESULTS.md"
+SIDE_BY_SIDE = 2
+"""Number of sweeps at once."""
+
+
+def main() -> None:
+    given: dict[str, str] = {name: value for name, _, value in (text.partition("=") for text in sys.argv[1:])}
+    times = int(given.pop("times", "25"))
+    names = [name for name in given.pop("only", "").split(",") if name] or list(DISTURBANCES)
+    again = given.pop("again", "no")
+    unknown = [*given, *(set(names) - set(DISTURBANCES))]
+    if unknown or again not in ("yes", "no"):
+        sys.exit(
+            f"unknown: {', '.join(unknown) or f'again={again}'}; expected times=25, again=yes and only= with some of: "
+            f"{', '.join(DISTURBANCES)}"
+        )
+    if any(DISTURBANCES[name].place is on_hosts for name in names) and (reason := lacking()):
+        sys.exit(f"hosts cannot be made here: {reason}")
+    if times < 1:
+        sys.exit(f"times={times}; expected 1 or more")
+    rows = pd.read_csv(TRIALS, keep_default_na=False).to_dict("records") if TRIALS.exists() else []
+    if again == "yes":
+        rows = [row for row in rows if row["disturbance"] not in names]
+    for done in _further(names, times, rows):
+        print(
+            f"{done.disturbance}, seed {done.seed}: {done.problem or 'nothing lost'} ({done.seconds:.0f} s)", flush=True
+        )
+        rows.append(done.row())
+        _write(rows)
+
+
+def _further(names: Sequence[str], times: int, rows: Sequence[dict[Hashable, Any]]) -> Iterator[Trial]:
+    """Runs trials until each disturbance has found something `times` times, in at most as many sweeps.
+
+    Args:
+        names: The disturbances.
+        times: How often each is to find what it disturbs.
+        rows: The trials that count already. The caller appends each new one.
+    """
+    expected = undisturbed()
+    running: dict[Future[Trial], tuple[str, int]] = {}
+
+    def following() -> tuple[str, int] | None:
+        if any(DISTURBANCES[name].is_alone for name, _ in running.values()):
+            return None
+        for name in names:
+            if DISTURBANCES[name].is_alone and running:
+                continue
+            own = [row for row in rows if row["disturbance"] == name]
+            ahead = [seed for other, seed in running.values() if other == name]
+            hits = sum(row["hit"] for row in own) + len(ahead) * DISTURBANCES[name].times
+            if hits < times and len(own) + len(ahead) < times:
+                return name, max([*(row["seed"] for row in own), *ahead], default=-1) + 1
+        return None
+
+    with ProcessPoolExecutor(SIDE_BY_SIDE, mp_context=get_context("spawn")) as processes:
+        while True:
+            while len(running) < SIDE_BY_SIDE and (wanted := following()):
+                running[processes.submit(trial, *wanted, expected)] = wanted
+            if not running:
+                return
+            for done in wait(running, return_when=FIRST_COMPLETED).done:
+                del running[done]
+                yield done.result()
+
+
+def _write(rows: list[Any]) -> None:
+    pd.DataFrame(rows, columns=[field.name for field in fields(Trial)]).to_csv(TRIALS, index=False)
+    RESULTS.write_text(summary(pd.read_csv(TRIALS, keep_default_na=False)))
+
+
+def summary(trials: pd.DataFrame) -> str:
+    """The table of RESULTS.md."""
+    table = "".join(_line(name, group) for name, group in trials.groupby("disturbance", sort=False))
+    problems = trials[trials["problem"] != ""]
+    listed = "".join(f"- {row.disturbance}, seed {row.seed}: {row.problem}\n" for row in problems.itertuples())
+    return f"""# What `make faults` found
+
+Sweeps of {sweep.UNITS} investigations with {sweep.EXPERIMENTS + 1} turns each, two at once, disturbed at random moments, up to five times a sweep;
+then the same command, until it ends with exit code 0. `make faults` adds sweeps until a disturbance has hit often enough; two ran side by
+side, those whose memory was filled alone. Each is in trials.csv, with date and machine.
+
+*hit*: there was such a process at that moment; the disk was full; Ray killed a process for want of memory. *complete and equal*: sweeps in which every unit has the record that it has in a sweep
+without a disturbance, times apart, and an evaluation, and in which no turn but one in progress was carried out twice. The agent is
+told that its sandbox died, so that this turn may differ, and with it the numbers of later images. *one command*: the disturbed
+command itself ended with exit code 0.
+
+| disturbance | times | hit | sweeps | complete and equal | one command | turns repeated in a sweep, at most |
+|---|---|---|---|---|---|---|
+{table}
+{"What went wrong:" if listed else "No trial had a problem."}
+
+{listed}"""
+
+
+def _line(name: object, group: pd.DataFrame) -> str:
+    times = sum(len(str(moments).split()) for moments in group["after_turns"])
+    complete, at_once = (group["problem"] == "").sum(), (group["commands"] == 1).sum()
+    return f"| {name} | {times} | {group['hit'].sum()} | {len(group)} | {complete} | {at_once} | {group['repeated'].max()} |\n"
+
+
+if __name__ == "__main__":
+    main()

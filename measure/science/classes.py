@@ -1,0 +1,168 @@
+"""Class outputs of EfficientNet-Lite0 as units of known truth: a description is right if it names the class, judged by words
+and by WordNet's hierarchy. Writes classes.csv, a row per unit, and its section of RESULTS.md.
+
+The units are all classes of which a word of the offline vocabulary is a name, and two classes of each word that is only a
+hypernym. They were chosen by `measure.science.wordnet` before anything was measured.
+"""
+
+import csv
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date
+from itertools import permutations
+from pathlib import Path
+from typing import Any
+
+from measure.measuring import machine, shown
+from measure.science import sections, setting, wordnet
+from measure.science.real import command
+from measure.science.wordnet import ImageNetClass
+from openmaia.core.units import OUTPUT, Unit
+from openmaia.evaluation.analysis.significance import SHUFFLED, compute_significance
+from openmaia.evaluation.analysis.statistics import proportion, wilson
+from openmaia.evaluation.analysis.verdict import UnitVerdict, Verdict, run_verdicts
+from openmaia.evaluation.claims import read_claims
+from openmaia.evaluation.storage import StoredTrials
+from openmaia.runs.run import Run
+
+CSV = Path(__file__).with_name("classes.csv")
+SECTION = "Class outputs"
+NAMED, KIND = "with a word for the class", "with a word for its kind only"
+
+
+def measure(smoke: bool) -> dict[str, Any]:
+    classes = wordnet.read()
+    groups = {
+        NAMED: [each for each in classes if each.is_exact],
+        KIND: [each for each in classes if not each.is_exact],
+    }
+    found: dict[str, list[Described]] = {}
+    figures: dict[str, Any] = {}
+    for name, group in groups.items():
+        run = investigated(group[:2] if smoke else group, f"classes-{'named' if name is NAMED else 'kind'}", smoke)
+        found[name] = described(run, group)
+        figures[name] = summarised(found[name]) | {"wrong": wrong_names(run)}
+    if not smoke:
+        write_units(found)
+        sections.write(SECTION, section(figures))
+    return figures
+
+
+def investigated(classes: Sequence[ImageNetClass], name: str, smoke: bool) -> Run:
+    """Runs the investigations with their tests, or continues them."""
+    runs = setting.CACHE / "science" / "runs"
+    command(
+        "run",
+        "configs/classes.yaml",
+        f"name={name}{'-few' if smoke else ''}",
+        f"paths.runs={runs}",
+        f"paths.cache={setting.CACHE}",
+        f"units={OUTPUT}={','.join(str(each.index) for each in classes)}",
+        f"exemplars.dataset={'few' if smoke else 'packages'}",
+        *setting.few(smoke),
+    )
+    return Run.open(str(runs / f"{name}{'-few' if smoke else ''}"))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Described:
+    """A class with the labels that its output got, and their verdict."""
+
+    of: ImageNetClass
+    unit: Unit
+    labels: tuple[str, ...]
+    verdict: UnitVerdict
+
+    @property
+    def is_right(self) -> bool:
+        """Whether there are labels, and each is a name of the class or of a kind that includes it, and nothing else."""
+        return bool(self.labels) and all(self.of.names_it(each) or self.of.includes_it(each) for each in self.labels)
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether the description is right, and a label names the class itself."""
+        return self.is_right and any(map(self.of.names_it, self.labels))
+
+
+def described(run: Run, classes: Sequence[ImageNetClass]) -> list[Described]:
+    of = {each.index: each for each in classes}
+    verdicts = run_verdicts(run)
+    return [
+        Described(of=of[claim.unit.index], unit=claim.unit, labels=claim.labels, verdict=verdicts[claim.investigation])
+        for claim in read_claims(run)
+    ]
+
+
+def summarised(units: Sequence[Described]) -> dict[str, Any]:
+    supported = [each for each in units if each.verdict.verdict is Verdict.SUPPORTED]
+    return {
+        "units": len(units),
+        "exact": proportion([each.is_exact for each in units]),
+        "right": proportion([each.is_right for each in units]),
+        "supported_exact": sum(each.is_exact for each in supported),
+        "supported_right": proportion([each.is_right and each in supported for each in units]),
+        "supported_wrong": sum(not each.is_right for each in supported),
+        **{
+            each.value: sum(unit.verdict.verdict is each for unit in units)
+            for each in (Verdict.UNDECIDED, Verdict.NOT_SUPPORTED, Verdict.ABSTAINED)
+        },
+    }
+
+
+def wrong_names(run: Run) -> dict[str, Any] | None:
+    """Gives every unit the description of every other one that shares no label with its own, and returns how many of
+    these are supported, by the rule for its own; None if there is no such pair."""
+    stored = StoredTrials(run)
+    claims = [trial.claim for trial in stored if trial.outcome == "tested"]
+    labels = [{label.casefold() for label in claim.statements} for claim in claims]
+    pairs = sum(not one & other for one, other in permutations(labels, 2))
+    shares = compute_significance(
+        stored,
+        lambda claim: stored.cached(claim.investigation),
+        stored.words,
+        wrong=len(claims),
+        sharing=stored.sharing,
+    ).supported
+    if not pairs or SHUFFLED not in shares:
+        return None
+    share = shares[SHUFFLED][0]
+    return {"pairs": pairs, "supported": [round(value, 4) for value in (share, *wilson(share, pairs))]}
+
+
+def write_units(groups: Mapping[str, Sequence[Described]]) -> None:
+    with CSV.open("w", newline="") as out:
+        table = csv.writer(out, lineterminator="\n")
+        table.writerow("class word named verdict right exact p q worst_low labels truth".split())
+        for name, units in groups.items():
+            for each in units:
+                numbers = (each.verdict.p, each.verdict.q, each.verdict.worst.low if each.verdict.worst else None)
+                table.writerow([
+                    each.of.index, each.of.word, int(name is NAMED), each.verdict.verdict.value, int(each.is_right),
+                    int(each.is_exact), *("" if value is None else f"{value:.4g}" for value in numbers),
+                    "; ".join(each.labels), "; ".join(each.of.names),
+                ])  # fmt: skip
+
+
+def section(figures: Mapping[str, Any]) -> str:
+    rows = [
+        f"| {name} | {each['units']} | {shown(each['supported_right'], '.1%')} | {each['supported_exact']} | "
+        f"{each['supported_wrong']} | {each['undecided']} | {each['not supported']} | {each['abstained']} | "
+        f"{shown(each['exact'], '.1%')} | {shown(each['right'], '.1%')} | {_of_wrong(each['wrong'])} |"
+        for name, each in figures.items()
+    ]
+    named, kind = figures[NAMED]["units"], figures[KIND]["units"]
+    return f"""Units are outputs of EfficientNet-Lite0, {machine()}, {date.today().isoformat()}, `make science only=classes`. The truth is the class.
+A label can only be found if the offline vocabulary has a word for it, which needs pictures in both halves of the picture set: a
+name for {named} of the 1000 classes. For further ones there is a word for their kind; {kind} of them were drawn by a hash, at most {wordnet.EACH} of each word. *Right*:
+every label is a name of the class, or of a kind that includes it by WordNet's hypernyms; with any other word a label is wrong.
+*Exact*: right, and a name of the class itself is among the labels. Wrong names: every unit is given the descriptions of all others that
+share no label with its own. Each unit is in classes.csv, synonyms and hypernyms are in wordnet.csv.
+
+| classes | units | supported and right | … by its exact name | supported and wrong | undecided | not supported | abstained | exact, whatever the verdict | right, whatever the verdict | wrong names that are supported |
+|---|---|---|---|---|---|---|---|---|---|---|
+{chr(10).join(rows)}
+"""
+
+
+def _of_wrong(given: Mapping[str, Any] | None) -> str:
+    return f"{shown(given['supported'], '.1%')} of {given['pairs']}" if given else ""
