@@ -49,7 +49,7 @@ class Scheduler:
     Args:
         config: Sets the number of concurrent investigations, and of concurrent tests beside them (`ray.investigations`),
             and of retries (`retries`).
-        sweeps: The sweeps whose pending investigations are run.
+        sweeps: All sweeps.
         observer: Called about once a second with the investigations that are running.
         untested: The sweeps whose descriptions are tested, by index, each with the finished investigations that have no
             test yet.
@@ -120,8 +120,7 @@ class Scheduler:
     def score(self, numbers: Iterable[int]) -> None:
         """Computes the scores of the sweeps with these indices, except those with a failed test.
 
-        Raises:
-            OpenMaiaError: If a test or the computation of scores failed. Finished tests are kept.
+        Raises OpenMaiaError if a test or the computation of scores failed. Finished tests are kept.
         """
         failed = {number for number, _ in self._errors}
         for number in numbers:
@@ -212,10 +211,10 @@ class Scheduler:
             finished.future.result()
             self._on_tested(item.sweep, "")
         except RayTaskError as error:
-            is_ours = isinstance(error.cause, OpenMaiaError)
-            self._fail_test(
-                item, error.cause if is_ours else ServiceError(f"{unit} could not be evaluated: {last_line(error)}")
-            )
+            cause = error.cause
+            if not isinstance(cause, OpenMaiaError):
+                cause = ServiceError(f"{unit} could not be evaluated: {last_line(error)}")
+            self._fail_test(item, cause)
         except DEAD:
             if finished.died_with_others:
                 self._workers.submit(item, is_suspect=True)

@@ -176,7 +176,7 @@ def _run_together(sweeps: Sequence[Sweep], view: Progress, testing: Testing) -> 
     view.say("starting Ray")
     for sweep in sweeps:
         sweep.run.files.delete(SUMMARY)  # it lacks what follows, and would look complete after an interruption
-        sweep.dataset = sweep.assembly.dataset(sweep.config, view.say)
+        sweep.assembly.dataset(sweep.config, view.say)  # downloads it; other processes would not say so
     with cluster(sweeps[0].config):
         configs = [sweep.config for sweep in sweeps]
         preflight(configs, [sweep.run for sweep in sweeps], view.say)
@@ -212,10 +212,11 @@ def carry_out(sweeps: Sequence[Sweep], view: Progress, testing: Testing, *, inve
             file.write([(one.investigation, one.since) for one in running if one.sweep == number])
 
     def on_tested(number: int, problem: str) -> None:
-        tests[number][0] += 1
+        sweep, counts = sweeps[number], tests[number]
+        counts[0] += 1
         if problem:
-            sweeps[number].view.say(f"not tested: {problem}")
-        sweeps[number].view.progress(sweeps[number].stage("evaluation"), *tests[number])
+            sweep.view.say(f"not tested: {problem}")
+        sweep.view.progress(sweep.stage("evaluation"), counts[0], counts[1])
 
     contexts = [sweep.context() for sweep in sweeps]
     scheduler = Scheduler(sweeps[0].config, contexts, observe, untested, on_tested, investigates=investigates)
@@ -235,10 +236,8 @@ def carry_out(sweeps: Sequence[Sweep], view: Progress, testing: Testing, *, inve
             if all(one.done == one.total for one in sweeps):
                 _release_pools(sweeps, testing)
         unscored = [number for number in untested if not is_evaluated(sweeps[number].run)]
-        for number in unscored:
-            view.say(
-                f"comparing the descriptions of {sweeps[number].run.name} with each other: scores, p-values, agreement"
-            )
+        for name in [sweeps[number].run.name for number in unscored]:
+            view.say(f"comparing the descriptions of {name} with each other: scores, p-values, agreement")
         scheduler.score(unscored)
     finally:
         scheduler.stop()

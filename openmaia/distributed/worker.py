@@ -70,12 +70,7 @@ class UnitWorker:
     ) -> None:
         """Tests the description in the record of one investigation and stores the trial in the run.
 
-        Args:
-            number: See `UnitWorker`.
-            investigation: The investigation.
-            examiner: The handle of an `Examiner`.
-            material: Holds Ray's reference to the result of `Examiner.prepare` for this sweep.
-            caller: See `UnitWorker`.
+        `examiner` is the handle of an `Examiner`, and `material` holds Ray's reference to the result of its `prepare`.
         """
         # A process that only investigates does without the libraries of the tests.
         from openmaia.distributed.examiner import store_trial

@@ -105,20 +105,10 @@ class _Event:
 
 
 class WorkerPool:
-    """Starts, monitors and ends worker processes.
-
-    Args:
-        config: Sets the number of concurrent investigations and the resources of each (`ray.*`).
-        sweeps: The sweeps of all items.
-        worker_class: The class that runs in the processes, with the methods of `UnitWorker`.
-    """
+    """Starts, monitors and ends worker processes, in which `worker_class` runs: `UnitWorker`, or one with its methods."""
 
     def __init__(self, config: Config, sweeps: Sequence[SweepContext], worker_class: type):
-        self._most, self._cpus, self._memory_mb = (
-            config.ray.investigations,
-            config.ray.cpus_per_investigation,
-            config.ray.memory_mb,
-        )
+        self._ray = config.ray
         self._per_process = min(config.ray.investigations_per_process, largest_capacity(config))
         self._sweeps = list(sweeps)
         self._remote_class: Any = ray.remote(worker_class)
@@ -139,10 +129,9 @@ class WorkerPool:
         (self._suspects if is_suspect else self._waiting[item.step]).append(item)
 
     def assignable(self) -> Iterator[tuple[Worker, Item]]:
-        """Starts or ends workers as the queues require, then removes from the queues what the workers can take now.
+        """Starts or ends workers as the queues require, then removes from the queues what they can take now, and yields it.
 
-        Yields:
-            A worker and an item. The caller must pass both to `assign` before it takes the next pair.
+        The caller must pass each pair to `assign` before it takes the next one.
         """
         self._scale()
         for queued, isolated in ((self._suspects, True), *((waiting, False) for waiting in self._waiting.values())):
@@ -150,24 +139,15 @@ class WorkerPool:
                 yield worker, queued.popleft()
 
     def assign(self, worker: Worker, item: Item, name: str, caller: str, *arguments: Any) -> None:
-        """Starts an item on a worker.
-
-        Args:
-            worker: The worker.
-            item: The item.
-            name: The name of the call in Ray's dashboard.
-            caller: The unique name of this attempt.
-            arguments: Further arguments of the worker's method, between those of the item and `caller`.
+        """Starts an item on a worker. `name` is that of the call in Ray's dashboard, `caller` the unique one of this attempt,
+        and `arguments` are further ones of the worker's method.
         """
         worker.running[caller] = item.step
         call = getattr(worker.actor, item.step).options(name=name)
         self._watch(call.remote(item.sweep, item.investigation, *arguments, caller), worker, item, caller)
 
     def finished(self, timeout: float = 1.0) -> Iterator[FinishedItem]:
-        """Waits for an item to end, then yields all that have ended. Yields nothing if none ends in time.
-
-        Args:
-            timeout: Longest wait in seconds.
+        """Waits up to `timeout` seconds for an item to end, then yields all that have ended.
 
         Raises:
             OpenMaiaError: If a worker could not start, or if Ray has ended on the driver's node. Exceptions of items
@@ -218,12 +198,12 @@ class WorkerPool:
     @property
     def _left(self) -> int:
         """How many investigations more the processes could hold within the limit."""
-        return self._most - sum(worker.capacity for worker in self._workers)
+        return self._ray.investigations - sum(worker.capacity for worker in self._workers)
 
     def _start(self, capacity: int, *, isolated: bool) -> None:
         actor = self._remote_class.options(
-            num_cpus=capacity * self._cpus,
-            memory=capacity * self._memory_mb * 2**20,
+            num_cpus=capacity * self._ray.cpus_per_investigation,
+            memory=capacity * self._ray.memory_mb * 2**20,
             max_concurrency=capacity if isolated else capacity * len(Step),
             max_restarts=0,
             scheduling_strategy="SPREAD",

@@ -26,7 +26,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("ray_cluster")]
 UNITS = 6
 
 
-class Tester(UnitWorker):
+class NotingWorker(UnitWorker):
     """Notes what is tested."""
 
     def start(self) -> None:
@@ -73,7 +73,7 @@ class Dying(Preparing):
         return number
 
 
-class Failing(Tester):
+class Failing(NotingWorker):
     """Cannot test some of the units."""
 
     def test(
@@ -89,7 +89,7 @@ class Failing(Tester):
         note(self.sweeps, f"test {investigation.path}")
 
 
-class Poisoned(Tester):
+class Poisoned(NotingWorker):
     """One test ends its process each time; the others take longer than it needs for that."""
 
     def test(
@@ -177,7 +177,7 @@ def evaluated(
 
 
 def test_tests_wait_until_an_examiner_that_died_has_prepared_again(tmp_path: Path):
-    found = evaluated(tmp_path, {0: [0, 1, 2, 3, 4, 5]}, Tester, Dying, "ray.investigations=4")
+    found = evaluated(tmp_path, {0: [0, 1, 2, 3, 4, 5]}, NotingWorker, Dying, "ray.investigations=4")
     counts = Counter(found.notes)
     assert (found.error, found.problems) == (None, [])
     assert (counts["prepare"], counts["score 0"]) == (2, 1)
