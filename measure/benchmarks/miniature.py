@@ -30,7 +30,6 @@ from measure.benchmarks.sweep import Cost
 from openmaia.assembly import ConfigAssembly
 from openmaia.config.loading import load
 from openmaia.config.machine import POOLS, PoolConfig
-from openmaia.distributed.evaluation import EvaluationTasks
 from openmaia.distributed.pools.autoscaling import (
     DOWN_AFTER,
     UP_AFTER,
@@ -48,7 +47,7 @@ from openmaia.reporting.costs.workload import TimedPool
 from tests.conftest import REPOSITORY
 from tests.helpers.sleeping import pid_of
 from tests.helpers.sweeping import planned, short
-from tests.helpers.traced import Investigator, ScaledSleeper, Tester, Trace, tests_of_a_unit, trace, workload
+from tests.helpers.traced import IdleExaminer, ScaledSleeper, Trace, TracedWorker, tests_of_a_unit, trace, workload
 
 PER_PROCESS = 64
 """Investigations that share a process."""
@@ -177,18 +176,20 @@ def sweep(size: Miniature, *, elastic: bool) -> dict[str, Any]:
 
 
 def _work(context: SweepContext, *, elastic: bool) -> None:
-    tests = EvaluationTasks([context], context.config.ray.investigations, 0, lambda number, problem: None, Tester)
-    scheduler = Scheduler(context.config, [context], lambda running: tests.poll(), Investigator)
+    scheduler = Scheduler(
+        context.config, [context], untested={0: []}, worker_class=TracedWorker, examiner_class=IdleExaminer
+    )
+    left = context.run.planned()
     try:
         for _, result in scheduler.results():
             assert result.summary is not None, result.cause
-            tests.submit(0, result.investigation)
-        if elastic:
-            context.pools.release("backbone")
-            context.pools.release("editor")
-        tests.finish([0])
+            left -= 1
+            if elastic and not left:
+                context.pools.release("backbone")
+                context.pools.release("editor")
+        scheduler.score([0])
     finally:
-        tests.stop()
+        scheduler.stop()
 
 
 @contextmanager

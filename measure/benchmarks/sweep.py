@@ -35,7 +35,7 @@ from openmaia.distributed.pools.handles import PoolAddress, Pools
 from openmaia.distributed.pools.manager import PoolManager, manage
 from openmaia.distributed.pools.replica import PoolSpec
 from openmaia.distributed.scheduler import Scheduler
-from openmaia.distributed.worker import InvestigationWorker, SweepContext
+from openmaia.distributed.worker import SweepContext, UnitWorker
 from openmaia.exemplars.store import ExemplarStore
 from openmaia.runs.run import InvestigationId
 from tests.helpers.sweeping import planned, short
@@ -138,13 +138,13 @@ class Sleeper:
         time.sleep(self._scale * self._cost.seconds(count))
 
 
-class Tracer(InvestigationWorker):
+class Tracer(UnitWorker):
     """Asks for what the trace says, instead of what an agent would."""
 
     def start(self) -> None:
         pass
 
-    def run(self, number: int, investigation: InvestigationId, caller: str) -> InvestigationResult:
+    def investigate(self, number: int, investigation: InvestigationId, caller: str) -> InvestigationResult:
         job = self.sweeps[number]
         services = job.pools.services(job.exemplars, caller)
         seeds = iter(range(investigation.unit.index << 16, investigation.unit.index + 1 << 16))
@@ -195,7 +195,7 @@ def _swept(jobs: Sequence[SweepContext], began: float) -> tuple[float, float]:
             started = time.monotonic()
 
     first = 0.0
-    for number, (_, result) in enumerate(Scheduler(jobs[0].config, jobs, look, Tracer).results()):
+    for number, (_, result) in enumerate(Scheduler(jobs[0].config, jobs, look, worker_class=Tracer).results()):
         assert result.summary is not None, result.cause
         if number == 0:
             first = time.monotonic()

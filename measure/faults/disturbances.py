@@ -162,7 +162,7 @@ def _sandboxes(driver: psutil.Process) -> list[psutil.Process]:
     return [child for supervisor in supervisors for child in _below(supervisor, recursive=False)]
 
 
-WORKERS: Victims = partial(_named, ("ray::Investigat", f"ray::{sweep.LAYER}/"))
+WORKERS: Victims = partial(_named, ("ray::UnitWorker", f"ray::{sweep.LAYER}/"))
 """A process that runs a single investigation, which was interrupted before, has the name of that call."""
 
 VICTIMS: dict[str, Victims] = {

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from openmaia.config.schema import Config
     from openmaia.core.services import Backbone, Generator, Target
     from openmaia.datasets.library import ImageDataset
+    from openmaia.evaluation.judging.judges import Judge
     from openmaia.evaluation.services import EvaluationDesign, EvaluationServices
     from openmaia.exemplars.store import ExemplarStore
 
@@ -60,13 +61,22 @@ class ConfigAssembly:
         generator: "Generator",
         target: "Target",
         backbone: "Backbone",
+        writer: "Backbone | None" = None,
+        judge: "Judge | None" = None,
         store: "ExemplarStore | None" = None,
         dataset: "ImageDataset | None" = None,
     ) -> "EvaluationServices":
         from openmaia.assembly import evaluation
 
         return evaluation.evaluation_services(
-            config, generator, target, backbone=backbone, store=store, dataset=dataset
+            config,
+            generator,
+            target,
+            backbone=backbone,
+            writer=writer,
+            own_judge=judge,
+            store=store,
+            dataset=dataset,
         )
 
     @boundary()

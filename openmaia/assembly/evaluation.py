@@ -1,5 +1,6 @@
 """Builds the services of tests, and the trainer of classifiers, from a config."""
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, get_args
 
 from openmaia.agent.patience import PatientBackbone, PatientGenerator
@@ -39,29 +40,38 @@ def evaluation_services(
     target: Target,
     *,
     backbone: Backbone | None = None,
+    writer: Backbone | None = None,
+    own_judge: Judge | None = None,
     store: ExemplarStore | None = None,
     dataset: ImageDataset | None = None,
 ) -> EvaluationServices:
-    """Returns the services of tests. Writer and judge are built in this process.
+    """Returns the services of tests. Models that are needed and not given are loaded in this process.
 
     Args:
-        backbone: If it is also the prompt writer of the config, it is not loaded again.
-        store: Has the mean and standard deviation of each unit's activations. Only
-            `openmaia.evaluation.controls.prepare_reference` needs it.
+        backbone: The agent's, which is also the prompt writer of the config if that names no other.
+        writer: The language model of `evaluate.writer`.
+        own_judge: The judge, if it is no language model.
+        store: Has the mean and standard deviation of each unit's activations. None: only what the test of one
+            description uses is returned, without photographs and what measures whole runs.
         dataset: Has the photographs, for controls and for detection, in which a judge marks those that show what a
-            description names. Only `prepare_reference` needs it.
+            description names.
     """
-    model = language_model(config, backbone)
+    model = language_model(config, backbone, writer)
     count, size = config.evaluate.pictures, test_generator(config).size
-    return EvaluationServices(
+    services = EvaluationServices(
         generator=PatientGenerator(generator=generator, minutes=config.backbone.outage_minutes),
         target=target,
         writer=_writer(config, model),
         model=model,
-        judge=judge(config, model),
+        judge=judge(config, model) if own_judge is None else own_judge,
+    )
+    if store is None:
+        return services
+    return replace(
+        services,
         photographs=() if dataset is None else load_photographs(dataset, count, size),
         captions={} if dataset is None else photograph_captions(dataset),
-        scales={} if store is None else exemplar_scales(store, target.info()),
+        scales=exemplar_scales(store, target.info()),
         similarities=[_word_overlap(config), *([ModelSimilarity(model)] if model else [])],
         truths=target_class(config.target).truths(config.target, target.info()),
     )
@@ -84,16 +94,17 @@ def design(config: Config) -> EvaluationDesign:
     )
 
 
-def language_model(config: Config, backbone: Backbone | None = None) -> LanguageModel | None:
-    """Returns the language model that writes test prompts and may judge images; None if rules write them. A backbone
-    that is also the prompt writer is not loaded again."""
-    writer = prompt_writer(config)
-    if not isinstance(writer, BackboneConfig):
+def language_model(
+    config: Config, backbone: Backbone | None = None, writer: Backbone | None = None
+) -> LanguageModel | None:
+    """Returns the language model that writes test prompts and may judge images; None if rules write them. The model of
+    the section `backbone` or `evaluate.writer` is not loaded again if it is given."""
+    chosen = prompt_writer(config)
+    if not isinstance(chosen, BackboneConfig):
         return None
-    section = "backbone" if writer is config.backbone else "evaluate.writer"
-    if backbone is None or writer is not config.backbone:
-        backbone = backbones.backbone(config, section)
-    patient = PatientBackbone(backbone=backbone, minutes=config.backbone.outage_minutes)
+    section, given = ("backbone", backbone) if chosen is config.backbone else ("evaluate.writer", writer)
+    loaded = backbones.backbone(config, section) if given is None else given
+    patient = PatientBackbone(backbone=loaded, minutes=config.backbone.outage_minutes)
     return LanguageModel(patient, backbones.backbone_name(config, section))
 
 
@@ -118,10 +129,16 @@ def _word_overlap(config: Config) -> WordOverlap:
 
 def judge(config: Config, model: LanguageModel | None) -> Judge | None:
     """Returns the judge of a config: by default the language model that writes test prompts. None: there is none."""
-    settings = config.evaluate.judge
-    if settings is None and model is not None:
+    if config.evaluate.judge is None and model is not None:
         return ModelJudge(model)
-    settings = settings or of_config(config.backbone).judge(config.backbone)
+    return component_judge(config)
+
+
+def component_judge(config: Config) -> Judge | None:
+    """Returns the judge of a config that is no language model. None: there is none."""
+    if config.evaluate.judge is None and isinstance(prompt_writer(config), BackboneConfig):
+        return None
+    settings = config.evaluate.judge or of_config(config.backbone).judge(config.backbone)
     return None if settings is None else build(settings, site(config, "evaluate.judge"))
 
 

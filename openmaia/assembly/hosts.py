@@ -6,11 +6,13 @@ from openmaia.assembly.backbones import backbone
 from openmaia.assembly.generators import editor, generator, test_generator
 from openmaia.assembly.targets import target
 from openmaia.config.schema import Config
-from openmaia.core.components import of_config
+from openmaia.core.components import BackboneConfig, of_config
 
 
 def host(role: str, config: Config) -> Any:
-    """Loads the model of a pool: "target", "generator", "editor", "backbone" or "test_generator"."""
+    """Loads a model: "target", "generator", "editor", "backbone", "test_generator", the "writer" of test prompts if it is
+    a language model of its own, or the "judge" if it is none. These two may be None.
+    """
     match role:
         case "target":
             return target(config)
@@ -20,6 +22,12 @@ def host(role: str, config: Config) -> Any:
             return test_generator(config)
         case "editor":
             return editor(config)
+        case "writer":
+            return backbone(config, "evaluate.writer") if isinstance(config.evaluate.writer, BackboneConfig) else None
+        case "judge":
+            from openmaia.assembly.evaluation import component_judge
+
+            return component_judge(config)
         case _:
             return backbone(config)
 

@@ -7,7 +7,7 @@ from openmaia.distributed.assembly import Assembly, Progress
 from openmaia.distributed.cluster.connection import cluster
 from openmaia.distributed.cluster.preflight import preflight
 from openmaia.distributed.pools.run_pools import run_pools
-from openmaia.distributed.sweep import UNTESTED, Sweep, SweepEvaluation, is_evaluated, run_sweeps
+from openmaia.distributed.sweep import PREDICTIVE, UNTESTED, Sweep, carry_out, is_evaluated, run_sweeps
 from openmaia.distributed.tracking import TrackedProgress
 from openmaia.evaluation.analysis.verdict import write_summary
 from openmaia.exemplars.store import ExemplarStore
@@ -57,13 +57,9 @@ def evaluate_elsewhere(config: Config, run: Run, assembly: Assembly, view: Progr
 def _evaluate(config: Config, run: Run, assembly: Assembly, view: Progress) -> None:
     with run_pools([config], assembly) as pools:
         sweep = Sweep(config=config, run=run, assembly=assembly, view=TrackedProgress(view))
-        sweep.dataset = assembly.dataset(config, view.say)
+        assembly.dataset(config, view.say)  # downloads it; other processes would not say so
         sweep.store = ExemplarStore.at(
             config.paths.exemplars, config.target.name, config.exemplars.dataset or config.pictures.kind
         )
         sweep.pools = pools[0]
-        evaluation = SweepEvaluation([sweep])
-        try:
-            evaluation.finish()
-        finally:
-            evaluation.stop()
+        carry_out([sweep], view, PREDICTIVE, investigates=False)

@@ -8,6 +8,7 @@ if TYPE_CHECKING:  # so that worker processes of investigations do not import th
     from openmaia.config.schema import Config
     from openmaia.core.services import Backbone, Generator, Target
     from openmaia.datasets.library import ImageDataset
+    from openmaia.evaluation.judging.judges import Judge
     from openmaia.evaluation.services import EvaluationDesign, EvaluationServices
     from openmaia.exemplars.store import ExemplarStore
 
@@ -16,10 +17,12 @@ class Assembly(Protocol):
     """Builds the objects that a config describes. It is pickled and also used in Ray worker processes."""
 
     def host(self, role: str, config: "Config") -> Any:
-        """Loads the model of a service and returns an object that implements its protocol in `openmaia.core.services`.
+        """Loads a model and returns an object that implements the protocol of its service.
 
         Args:
-            role: "target", "generator", "editor", "backbone", or "test_generator", which makes the images of tests.
+            role: "target", "generator", "editor" or "backbone"; "test_generator", which makes the images of tests. Or what
+                a config need not have, so that None is returned: "writer", the language model of `evaluate.writer`, and
+                "judge", if it is no language model.
             config: The config of the run.
         """
         ...
@@ -42,6 +45,8 @@ class Assembly(Protocol):
         generator: "Generator",
         target: "Target",
         backbone: "Backbone",
+        writer: "Backbone | None" = None,
+        judge: "Judge | None" = None,
         store: "ExemplarStore | None" = None,
         dataset: "ImageDataset | None" = None,
     ) -> "EvaluationServices":
@@ -52,10 +57,11 @@ class Assembly(Protocol):
             generator: Makes the test images.
             target: Measures the units on them.
             backbone: Writes the prompts of the test images if the config names neither another model nor rules for that.
-            store: Gives the mean and standard deviation of each unit's activations. May be None if the returned services
-                are not passed to `openmaia.evaluation.controls.prepare_reference`.
-            dataset: Its photographs are controls, and the images of the detection test. May be None under the same
-                condition as `store`.
+            writer: See `host`. What is None and the config needs is loaded in this process, and likewise `judge`.
+            judge: See `host`.
+            store: Gives the mean and standard deviation of each unit's activations. None: only what the test of one
+                description uses is returned.
+            dataset: Its photographs are controls, and the images of the detection test.
         """
         ...
 

@@ -1,11 +1,11 @@
-"""Schedules investigations: submits a bounded number of them to worker processes and retries those that failed.
+"""Schedules the units of all sweeps: investigates each and then tests its description, in one kind of worker process.
 
 Its memory does not grow with the number of units: it reads the plan as workers have room, and keeps no results.
 """
 
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from uuid import uuid4
@@ -14,11 +14,11 @@ from ray.exceptions import RayTaskError
 
 from openmaia.agent.loop import InvestigationResult
 from openmaia.config.schema import Config
-from openmaia.core.errors import OpenMaiaError, ServiceError
+from openmaia.core.errors import OpenMaiaError, ServiceError, ServiceUnavailable, UsageError
+from openmaia.distributed.examiner import CALLER, Examiner, Examiners
 from openmaia.distributed.failures import DEAD, last_line
-from openmaia.distributed.worker import InvestigationWorker, SweepContext
-from openmaia.distributed.worker_limits import WorkerLimits
-from openmaia.distributed.workers import FinishedWork, Worker, WorkerPool
+from openmaia.distributed.worker import SweepContext, UnitWorker
+from openmaia.distributed.workers import FinishedItem, Item, Step, Worker, WorkerPool
 from openmaia.runs.run import InvestigationId
 
 # So many probably have a common cause, such as a model that can no longer be loaded, which would fail all others, too.
@@ -27,17 +27,6 @@ _FAILURES_IN_A_ROW = 20
 
 _LOOK_SECONDS = 1.0
 """Shortest time between two calls of the observer."""
-
-
-@dataclass(frozen=True, slots=True)
-class Attempt:
-    """One attempt at an investigation."""
-
-    sweep: int
-    """Index of its sweep."""
-    investigation: InvestigationId
-    tries: int = 0
-    """Number of earlier attempts that failed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,13 +44,19 @@ Observer = Callable[[Sequence[ActiveInvestigation]], None]
 
 
 class Scheduler:
-    """Runs the pending investigations of several sweeps in worker processes, round-robin between the sweeps.
+    """Investigates and tests the units of several sweeps in worker processes, round-robin between the sweeps.
 
     Args:
-        config: Sets the number of concurrent investigations (`ray.*`) and of retries (`retries`).
-        sweeps: The sweeps whose pending investigations are run.
+        config: Sets the number of concurrent investigations, and of concurrent tests beside them (`ray.investigations`),
+            and of retries (`retries`).
+        sweeps: All sweeps.
         observer: Called about once a second with the investigations that are running.
+        untested: The sweeps whose descriptions are tested, by index, each with the finished investigations that have no
+            test yet.
+        on_tested: Called after each test with the index of its sweep and, if the test failed, the reason.
+        investigates: Whether pending investigations are run.
         worker_class: The class that runs in the worker processes.
+        examiner_class: The class that runs in the processes of the examiners.
     """
 
     def __init__(
@@ -69,73 +64,140 @@ class Scheduler:
         config: Config,
         sweeps: Sequence[SweepContext],
         observer: Observer = lambda running: None,
-        worker_class: type = InvestigationWorker,
+        untested: Mapping[int, Iterable[InvestigationId]] | None = None,
+        on_tested: Callable[[int, str], None] = lambda number, problem: None,
+        *,
+        investigates: bool = True,
+        worker_class: type = UnitWorker,
+        examiner_class: type = Examiner,
     ):
         self._retries, self._width = config.retries, config.ray.investigations
-        self._sweeps, self._observer = sweeps, observer
-        self._fresh = _take_turns(sweeps)
-        self._running: dict[str, ActiveInvestigation] = {}
+        self._sweeps, self._observer, self._on_tested = sweeps, observer, on_tested
+        self._tested = frozenset(untested or ())
+        self._fresh = {
+            Step.TEST: _take_turns({number: iter(left) for number, left in (untested or {}).items()}, Step.TEST),
+            Step.INVESTIGATE: _take_turns(
+                {number: sweep.run.iter_pending() for number, sweep in enumerate(sweeps) if investigates},
+                Step.INVESTIGATE,
+            ),
+        }
+        self._running: dict[str, tuple[Item, float]] = {}
+        """By caller, with the start in seconds since the epoch."""
         self._observed = 0.0
         self._failures = 0
-        """Since the last success."""
-        self._workers = WorkerPool(WorkerLimits.of_investigations(config), sweeps, worker_class)
+        """Failed investigations since the last success."""
+        self._errors: list[tuple[int, OpenMaiaError]] = []
+        """Of failed tests and scores, with the index of the sweep."""
+        self._workers = WorkerPool(config, sweeps, worker_class)
+        self._examiners = Examiners(sweeps, self._width, examiner_class)
 
     def results(self) -> Iterator[tuple[int, InvestigationResult]]:
-        """Runs all pending investigations.
+        """Carries out all investigations and tests. Tests that fail do not end it: `score` raises their error.
 
         Yields:
-            For each investigation that has ended, the index of its sweep and its result. A failed attempt is not
-            yielded if the investigation is tried again.
+            For each investigation that has ended, the index of its sweep and its result, before its description is
+            tested. A failed attempt is not yielded if the investigation is tried again.
 
         Raises:
-            UsageError: If the workers cannot start because of a mistake in the config.
-            ServiceError: If the workers cannot start for another reason, if Ray has ended on this node, or if
-                _FAILURES_IN_A_ROW investigations have failed. Unfinished investigations stay pending.
+            UsageError: If the workers cannot start, or no description can be tested, because of a mistake in the config.
+            ServiceUnavailable: If a server that the tests need cannot be reached.
+            ServiceError: If the workers cannot start for another reason, if what all tests share could not be computed,
+                if Ray has ended on this node, or if _FAILURES_IN_A_ROW investigations have failed. Unfinished
+                investigations stay pending.
         """
         try:
             while self._fill():
-                for worker, attempt in self._workers.assignable():
-                    self._assign(worker, attempt)
+                for worker, item in self._workers.assignable():
+                    self._assign(worker, item)
                 self._observe()
                 for finished in self._workers.finished():
                     yield from self._settle(finished)
         finally:
             self._workers.stop()
-            for caller, active in self._running.items():  # else a pool that lives on keeps their leases
-                self._sweeps[active.sweep].pools.leave(caller)
+            for caller, (item, _) in self._running.items():  # else a pool that lives on keeps their leases
+                self._sweeps[item.sweep].pools.leave(caller)
+
+    def score(self, numbers: Iterable[int]) -> None:
+        """Computes the scores of the sweeps with these indices, except those with a failed test.
+
+        Raises OpenMaiaError if a test or the computation of scores failed. Finished tests are kept.
+        """
+        failed = {number for number, _ in self._errors}
+        for number in numbers:
+            if number not in failed:
+                try:
+                    self._examiners.score(number)
+                except OpenMaiaError as error:
+                    self._errors.append((number, error))
+        if self._errors:
+            error, count = self._errors[0][1], len(self._errors)
+            if count > 1:
+                text = f"{count} descriptions, or runs, were not tested or scored. The first: {error.message}"
+                raise ServiceError(text, detail=error.detail) from error
+            raise error
+
+    def stop(self) -> None:
+        """Ends the examiners."""
+        self._examiners.stop()
 
     def _fill(self) -> bool:
-        """Queues pending investigations up to the limit of running ones. Returns whether any is queued or running."""
-        room = self._width - len(self._running) - self._workers.queued
-        for attempt in islice(self._fresh, max(room, 0)):
-            self._workers.submit(attempt)
-        return bool(self._running or self._workers.queued)
+        """Queues new items up to the limits of concurrent ones. Returns whether any is queued or running."""
+        for step, fresh in self._fresh.items():
+            room = self._width - self._count(step)
+            if step is Step.INVESTIGATE:  # else descriptions would pile up if tests take longer
+                room = min(room, 2 * self._width - self._count(Step.TEST))
+            for item in islice(fresh, max(room, 0)):
+                self._workers.submit(item)
+        return any(self._count(step) for step in Step)
 
-    def _assign(self, worker: Worker, attempt: Attempt) -> None:
-        unit, replicate = attempt.investigation.unit, attempt.investigation.replicate
+    def _count(self, step: Step) -> int:
+        running = sum(item.step is step for item, _ in self._running.values())
+        return running + self._workers.queued(step)
+
+    def _assign(self, worker: Worker, item: Item) -> None:
+        unit, replicate, run = item.investigation.unit, item.investigation.replicate, self._sweeps[item.sweep].run
         # Unique, so that a late `leave` for one attempt does not affect the next one, in this or another driver.
-        caller = f"{self._sweeps[attempt.sweep].run.name}/{unit}/{replicate}/{uuid4().hex[:12]}"
-        self._running[caller] = ActiveInvestigation(attempt.sweep, attempt.investigation, time.time())
-        name = f"{unit.layer}/{unit.index}"
-        self._workers.assign(worker, attempt, name, caller, attempt.sweep, attempt.investigation)
+        attempt = uuid4().hex[:12]
+        if item.step is Step.INVESTIGATE:
+            caller, name, arguments = f"{run.name}/{unit}/{replicate}/{attempt}", f"{unit.layer}/{unit.index}", ()
+        else:
+            caller, name = f"{run.name}/{CALLER}/{unit}/{attempt}", f"{CALLER} {unit.layer}/{unit.index}"
+            running = sum(other.step is Step.TEST for other, _ in self._running.values())
+            arguments = self._examiners.assign(item.sweep, running)
+        self._running[caller] = item, time.time()
+        self._workers.assign(worker, item, name, caller, *arguments)
 
     def _observe(self) -> None:
         if time.monotonic() >= self._observed + _LOOK_SECONDS:
-            self._observer(list(self._running.values()))
+            self._observer(
+                [
+                    ActiveInvestigation(item.sweep, item.investigation, since)
+                    for item, since in self._running.values()
+                    if item.step is Step.INVESTIGATE
+                ]
+            )
             self._observed = time.monotonic()
 
-    def _settle(self, finished: FinishedWork) -> Iterator[tuple[int, InvestigationResult]]:
-        attempt: Attempt = finished.work
+    def _settle(self, finished: FinishedItem) -> Iterator[tuple[int, InvestigationResult]]:
+        item = finished.item
         del self._running[finished.caller]
-        sweep = self._sweeps[attempt.sweep]
-        result = _result(sweep, attempt, finished)
-        sweep.pools.leave(finished.caller)
-        if result is None:
-            self._workers.submit(attempt, is_suspect=True)
-        elif result.summary is None and attempt.tries < self._retries:
-            self._workers.submit(replace(attempt, tries=attempt.tries + 1), is_suspect=finished.is_suspect)
+        self._sweeps[item.sweep].pools.leave(finished.caller)
+        if item.step is Step.INVESTIGATE:
+            yield from self._settle_investigation(finished)
         else:
-            yield attempt.sweep, result
+            self._settle_test(finished)
+
+    def _settle_investigation(self, finished: FinishedItem) -> Iterator[tuple[int, InvestigationResult]]:
+        item = finished.item
+        result = _result(self._sweeps[item.sweep], finished)
+        if result is None:
+            self._workers.submit(item, is_suspect=True)
+        elif result.summary is None and item.tries < self._retries:
+            self._repeat(finished)
+        else:
+            yield item.sweep, result
+            if result.summary is not None and item.sweep in self._tested:
+                self._workers.submit(replace(item, step=Step.TEST, tries=0))
             self._failures = self._failures + 1 if result.summary is None else 0
             if self._failures >= max(_FAILURES_IN_A_ROW, self._width):
                 raise ServiceError(
@@ -143,13 +205,44 @@ class Scheduler:
                     "continues with all that are left"
                 )
 
+    def _settle_test(self, finished: FinishedItem) -> None:
+        item, unit = finished.item, finished.item.investigation.unit
+        try:
+            finished.future.result()
+            self._on_tested(item.sweep, "")
+        except RayTaskError as error:
+            cause = error.cause
+            if not isinstance(cause, OpenMaiaError):
+                cause = ServiceError(f"{unit} could not be evaluated: {last_line(error)}")
+            self._fail_test(item, cause)
+        except DEAD:
+            if finished.died_with_others:
+                self._workers.submit(item, is_suspect=True)
+            elif item.tries < self._retries:
+                self._repeat(finished)
+            else:
+                text = f"{unit} could not be evaluated: its process died {item.tries + 1} times"
+                self._fail_test(item, ServiceError(text))
 
-def _result(sweep: SweepContext, attempt: Attempt, finished: FinishedWork) -> InvestigationResult | None:
-    """Returns the result of an attempt, and stores a failure in the run.
+    def _repeat(self, finished: FinishedItem) -> None:
+        item = finished.item
+        self._workers.submit(replace(item, tries=item.tries + 1), is_suspect=finished.is_suspect)
 
-    Returns None if the process died while it ran several investigations, because any of them may have caused the death.
+    def _fail_test(self, item: Item, error: OpenMaiaError) -> None:
+        """Keeps the error of one test for `score`, or raises it if it concerns all tests."""
+        self._examiners.check(item.sweep)
+        if isinstance(error, (UsageError, ServiceUnavailable)):
+            raise error
+        self._errors.append((item.sweep, error))
+        self._on_tested(item.sweep, f"{item.investigation.unit}: {error.message}")
+
+
+def _result(sweep: SweepContext, finished: FinishedItem) -> InvestigationResult | None:
+    """Returns the result of an attempt at an investigation, and stores a failure in the run.
+
+    Returns None if the process died while it ran several items, because any of them may have caused the death.
     """
-    investigation = attempt.investigation
+    investigation = finished.item.investigation
     try:
         return finished.future.result()
     except RayTaskError as error:
@@ -166,12 +259,12 @@ def _result(sweep: SweepContext, attempt: Attempt, finished: FinishedWork) -> In
     return InvestigationResult(investigation=investigation, summary=None, cause=message)
 
 
-def _take_turns(sweeps: Sequence[SweepContext]) -> Iterator[Attempt]:
-    # Round-robin, so that the pools of all targets stay busy.
-    left = deque((number, sweep.run.iter_pending()) for number, sweep in enumerate(sweeps))
+def _take_turns(sources: Mapping[int, Iterator[InvestigationId]], step: Step) -> Iterator[Item]:
+    # Round-robin between the sweeps, so that the pools of all targets stay busy.
+    left = deque(sources.items())
     while left:
-        number, pending = left.popleft()
-        investigation = next(pending, None)
+        number, source = left.popleft()
+        investigation = next(source, None)
         if investigation is not None:
-            yield Attempt(number, investigation)
-            left.append((number, pending))
+            yield Item(number, investigation, step)
+            left.append((number, source))

@@ -14,12 +14,10 @@ from openmaia.agent.tasks.task import load
 from openmaia.config.schema import Config, prompt_writer
 from openmaia.core.selection import select
 from openmaia.core.units import TargetInfo
-from openmaia.datasets.library import ImageDataset
 from openmaia.distributed import exemplars
 from openmaia.distributed.assembly import Assembly, Progress
 from openmaia.distributed.cluster.connection import cluster
 from openmaia.distributed.cluster.preflight import preflight
-from openmaia.distributed.evaluation import EvaluationTasks
 from openmaia.distributed.pools.handles import Pools
 from openmaia.distributed.pools.kept import kept_or_own_pools
 from openmaia.distributed.scheduler import ActiveInvestigation, Scheduler
@@ -75,7 +73,6 @@ class Sweep:
     view: TrackedProgress
     alone: bool = True
     """Whether no other sweep is executed together with it."""
-    dataset: ImageDataset = field(init=False)
     store: ExemplarStore = field(init=False)
     """Set by `compute_exemplars`."""
     preprocessing: str = ""
@@ -148,7 +145,7 @@ def run_sweeps(
     Raises:
         UsageError: If a config, the cluster or the environment does not permit the run.
     """
-    testing = testing or _PREDICTIVE
+    testing = testing or PREDICTIVE
     runs = [Run.create(config) for config in configs]
     incomplete = [at for at, run in enumerate(runs) if not is_complete(run, testing)]
     if incomplete:
@@ -165,7 +162,7 @@ def run_sweeps(
                 )
                 for at in incomplete
             ]
-            _carry_out(sweeps, view, testing)
+            _run_together(sweeps, view, testing)
     for at, run in enumerate(runs):
         if at not in incomplete and not run.files.exists(SUMMARY):
             write_summary(run)  # the command before was interrupted just there
@@ -175,11 +172,11 @@ def run_sweeps(
     ]
 
 
-def _carry_out(sweeps: Sequence[Sweep], view: Progress, testing: Testing) -> None:
+def _run_together(sweeps: Sequence[Sweep], view: Progress, testing: Testing) -> None:
     view.say("starting Ray")
     for sweep in sweeps:
         sweep.run.files.delete(SUMMARY)  # it lacks what follows, and would look complete after an interruption
-        sweep.dataset = sweep.assembly.dataset(sweep.config, view.say)
+        sweep.assembly.dataset(sweep.config, view.say)  # downloads it; other processes would not say so
     with cluster(sweeps[0].config):
         configs = [sweep.config for sweep in sweeps]
         preflight(configs, [sweep.run for sweep in sweeps], view.say)
@@ -189,7 +186,7 @@ def _carry_out(sweeps: Sequence[Sweep], view: Progress, testing: Testing) -> Non
             for sweep, its_pools in zip(sweeps, pools, strict=True):
                 sweep.pools = its_pools
                 sampling.enter_context(sampled(its_pools, sweep.view.tracker, sweep.config.tracking.every))
-            _investigate(sweeps, view, testing)
+            carry_out(sweeps, view, testing)
             for sweep in sweeps:
                 testing.test(sweep)
             view.say("ending the models and Ray")
@@ -197,19 +194,35 @@ def _carry_out(sweeps: Sequence[Sweep], view: Progress, testing: Testing) -> Non
         write_summary(sweep.run)
 
 
-def _investigate(sweeps: Sequence[Sweep], view: Progress, testing: Testing) -> None:
+def carry_out(sweeps: Sequence[Sweep], view: Progress, testing: Testing, *, investigates: bool = True) -> None:
+    """Investigates and tests the units of sweeps whose pools are up.
+
+    `investigates` is False for descriptions of finished investigations only. Raises OpenMaiaError if a test failed.
+    """
     total = sum(sweep.total for sweep in sweeps)
-    view.progress("investigations", sum(sweep.done for sweep in sweeps), total)
-    files = [ProgressFile(sweep.run) for sweep in sweeps]
-    evaluation = SweepEvaluation(sweeps if testing.streams else [])
+    if investigates:
+        view.progress("investigations", sum(sweep.done for sweep in sweeps), total)
+    files = [ProgressFile(sweep.run) for sweep in sweeps if investigates]
+    untested = _untested(sweeps) if testing.streams else {}
+    tests = {number: [0, len(left)] for number, left in untested.items()}
+    """Of each tested sweep, how many have ended, and how many are known."""
 
     def observe(running: Sequence[ActiveInvestigation]) -> None:
         for number, file in enumerate(files):
             file.write([(one.investigation, one.since) for one in running if one.sweep == number])
-        evaluation.poll()
 
-    scheduler = Scheduler(sweeps[0].config, [sweep.context() for sweep in sweeps], observe)
+    def on_tested(number: int, problem: str) -> None:
+        sweep, counts = sweeps[number], tests[number]
+        counts[0] += 1
+        if problem:
+            sweep.view.say(f"not tested: {problem}")
+        sweep.view.progress(sweep.stage("evaluation"), counts[0], counts[1])
+
+    contexts = [sweep.context() for sweep in sweeps]
+    scheduler = Scheduler(sweeps[0].config, contexts, observe, untested, on_tested, investigates=investigates)
     try:
+        if investigates and all(sweep.done == sweep.total for sweep in sweeps):
+            _release_pools(sweeps, testing)
         for number, result in scheduler.results():
             sweep = sweeps[number]
             sweep.done += 1
@@ -218,14 +231,27 @@ def _investigate(sweeps: Sequence[Sweep], view: Progress, testing: Testing) -> N
             if sweep.view.tracker is not None:
                 sweep.view.tracker.progress("investigations", sweep.done, sweep.total)
             view.progress("investigations", sum(one.done for one in sweeps), total, _note(result))
-            if result.summary is not None:
-                evaluation.submit(sweep, result.investigation)
-        _release_pools(sweeps, testing)
-        evaluation.finish()
+            if result.summary is not None and number in tests:
+                tests[number][1] += 1
+            if all(one.done == one.total for one in sweeps):
+                _release_pools(sweeps, testing)
+        unscored = [number for number in untested if not is_evaluated(sweeps[number].run)]
+        for name in [sweeps[number].run.name for number in unscored]:
+            view.say(f"comparing the descriptions of {name} with each other: scores, p-values, agreement")
+        scheduler.score(unscored)
     finally:
-        evaluation.stop()
+        scheduler.stop()
         for file in files:
             file.close()
+
+
+def _untested(sweeps: Sequence[Sweep]) -> dict[int, list[InvestigationId]]:
+    """Returns the sweeps whose descriptions are tested, by index, each with what an interrupted command left untested."""
+    chosen = {number: sweep for number, sweep in enumerate(sweeps) if not is_choice(sweep.run)}
+    for sweep in chosen.values():
+        if sentence := foreign_tests(sweep.run):
+            sweep.view.say(f"{sentence}; what the records hold is tested")
+    return {number: [claim.investigation for claim in untested_claims(sweep.run)] for number, sweep in chosen.items()}
 
 
 def _release_pools(sweeps: Sequence[Sweep], testing: Testing) -> None:
@@ -236,66 +262,6 @@ def _release_pools(sweeps: Sequence[Sweep], testing: Testing) -> None:
         pools.release("generator")
     if testing.streams and all(prompt_writer(sweep.config) is not sweep.config.backbone for sweep in sweeps):
         pools.release("backbone")
-
-
-class SweepEvaluation:
-    """Evaluates the descriptions of several sweeps in worker processes, first those that an interrupted command left.
-
-    Sweeps whose task is a choice between given answers are not evaluated.
-    """
-
-    def __init__(self, sweeps: Sequence[Sweep]):
-        self._sweeps = [sweep for sweep in sweeps if not is_choice(sweep.run)]
-        self._done = [0] * len(self._sweeps)
-        self._total = [0] * len(self._sweeps)
-        self._tasks: EvaluationTasks | None = None
-        for sweep in self._sweeps:
-            if sentence := foreign_tests(sweep.run):
-                sweep.view.say(f"{sentence}; what the records hold is tested")
-            for claim in untested_claims(sweep.run):
-                self.submit(sweep, claim.investigation)
-
-    def submit(self, sweep: Sweep, investigation: InvestigationId) -> None:
-        """Queues the evaluation of a finished investigation. Does nothing if its sweep is not evaluated."""
-        if sweep in self._sweeps:
-            number = self._sweeps.index(sweep)
-            self._total[number] += 1
-            self._started().submit(number, investigation)
-
-    def poll(self) -> None:
-        """Starts queued evaluations and handles finished ones, without waiting."""
-        if self._tasks is not None:
-            self._tasks.poll()
-
-    def finish(self) -> None:
-        """Waits for all evaluations and computes the scores. Raises OpenMaiaError if one failed."""
-        if self._tasks is not None or not all(is_evaluated(sweep.run) for sweep in self._sweeps):
-            tasks = self._started()
-            tasks.wait()
-            for sweep in self._sweeps:
-                sweep.view.say(
-                    f"comparing the descriptions of {sweep.run.name} with each other: scores, p-values, agreement"
-                )
-            tasks.finish(range(len(self._sweeps)))
-
-    def stop(self) -> None:
-        """Ends the worker processes of the evaluations."""
-        if self._tasks is not None:
-            self._tasks.stop()
-
-    def _started(self) -> EvaluationTasks:
-        if self._tasks is None:
-            config = self._sweeps[0].config
-            contexts = [sweep.context() for sweep in self._sweeps]
-            self._tasks = EvaluationTasks(contexts, config.ray.investigations, config.retries, self._on_done)
-        return self._tasks
-
-    def _on_done(self, number: int, problem: str) -> None:
-        self._done[number] += 1
-        sweep = self._sweeps[number]
-        if problem:
-            sweep.view.say(f"not tested: {problem}")
-        sweep.view.progress(sweep.stage("evaluation"), self._done[number], self._total[number])
 
 
 def _note(result: InvestigationResult) -> str:
@@ -325,6 +291,7 @@ def is_evaluated(run: Run) -> bool:
     return is_scored and (not run.evaluated() or (is_current(run) and has_reliability(run)))
 
 
-_PREDICTIVE = Testing(streams=True, is_done=is_evaluated)
+PREDICTIVE = Testing(streams=True, is_done=is_evaluated)
+"""Tests with generated images."""
 UNTESTED = Testing(is_done=lambda run: True)
 """Tests nothing: the caller of `run_sweeps` evaluates the run later."""

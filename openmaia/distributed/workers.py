@@ -1,4 +1,4 @@
-"""Manages the worker processes of a run: queues work, starts and ends processes, and detects that one has died.
+"""Manages the worker processes of a run: queues items, starts and ends processes, and detects that one has died.
 
 A process for which the cluster has no room starts as soon as a node is added. Processes of a removed node are replaced on
 other nodes.
@@ -10,16 +10,19 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import Any
 
 import ray
 from ray.exceptions import RayTaskError
 
+from openmaia.config.schema import Config
 from openmaia.core.errors import OpenMaiaError, ServiceError
-from openmaia.distributed.cluster.nodes import OwnNode
-from openmaia.distributed.failures import DEAD, last_line, resolve
+from openmaia.distributed.cluster.nodes import OwnNode, alive
+from openmaia.distributed.cluster.placement import held
+from openmaia.distributed.failures import DEAD, last_line
 from openmaia.distributed.worker import SweepContext
-from openmaia.distributed.worker_limits import WorkerLimits
+from openmaia.runs.run import InvestigationId
 
 _MAX_FAILED_STARTS = 5
 """The run fails when this number of workers in a row have died while they started."""
@@ -28,116 +31,127 @@ _CHECK_SECONDS = 10.0
 """Time between two checks that Ray still runs on the node of the driver."""
 
 
-@dataclass(slots=True, eq=False)
-class Worker:
-    """The driver's state of one worker process. A piece of work is an investigation or an evaluation."""
+class Step(StrEnum):
+    """What is done for a unit. The value is the name of the method of `UnitWorker`."""
 
-    actor: Any
-    capacity: int
-    """Largest number of concurrent pieces of work."""
-    isolated: bool
-    """Whether it runs suspects, one at a time: work that may have caused the death of a process in which it ran beside
-    other work."""
-    is_up: bool = False
-    """Whether it has started and may get work."""
-    is_gone: bool = False
-    """Whether it has died or was ended."""
-    died_with_others: bool = False
-    """Whether it died while it ran several pieces of work."""
-    running: set[str] = field(default_factory=set[str])
-    """The callers (`WorkerPool.assign`) of what it runs."""
-
-    @property
-    def free(self) -> int:
-        """Number of further pieces of work that the worker can take now; 0 while it starts."""
-        return self.capacity - len(self.running) if self.is_up else 0
+    INVESTIGATE = "investigate"
+    TEST = "test"
 
 
 @dataclass(frozen=True, slots=True)
-class FinishedWork:
-    """A piece of work that has ended. `work` and `caller` are the arguments of `WorkerPool.assign`."""
+class Item:
+    """One step of an investigation."""
 
-    work: Any
+    sweep: int
+    """Index of its sweep."""
+    investigation: InvestigationId
+    step: Step = Step.INVESTIGATE
+    tries: int = 0
+    """Number of earlier attempts at this step that failed."""
+
+
+@dataclass(slots=True, eq=False)
+class Worker:
+    """The driver's state of one worker process."""
+
+    actor: Any
+    capacity: int
+    """Largest number of concurrent investigations, and of concurrent tests beside them: tests mostly wait for models."""
+    isolated: bool
+    """Whether it runs suspects, one at a time: items that may have caused the death of a process in which they ran beside
+    others."""
+    is_up: bool = False
+    """Whether it has started and may get items."""
+    is_gone: bool = False
+    """Whether it has died or was ended."""
+    died_with_others: bool = False
+    """Whether it died while it ran several items."""
+    running: dict[str, Step] = field(default_factory=dict[str, Step])
+    """By caller (`WorkerPool.assign`)."""
+
+    def free(self, step: Step) -> int:
+        """Returns how many further items it can take now; 0 while it starts."""
+        if not self.is_up:
+            return 0
+        if self.isolated:
+            return 1 - len(self.running)
+        return self.capacity - self.count(step)
+
+    def count(self, step: Step) -> int:
+        """Returns the number of running items with this step."""
+        return list(self.running.values()).count(step)
+
+
+@dataclass(frozen=True, slots=True)
+class FinishedItem:
+    """An item that has ended. `item` and `caller` are the arguments of `WorkerPool.assign`."""
+
+    item: Item
     caller: str
     future: Future[Any]
     died_with_others: bool
-    """Whether the process died while it ran several pieces of work."""
+    """Whether the process died while it ran several items."""
     is_suspect: bool
-    """Whether it has to run alone if it is repeated, see `Worker.isolated`."""
+    """Whether the item has to run alone if it is repeated, see `Worker.isolated`."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Event:
     worker: Worker
-    work: Any
+    item: Item | None
     """What has ended; None: the worker's `start`."""
     caller: str
     future: Future[Any]
 
 
 class WorkerPool:
-    """Starts, monitors and ends worker processes.
+    """Starts, monitors and ends worker processes, in which `worker_class` runs: `UnitWorker`, or one with its methods."""
 
-    Args:
-        limits: How many pieces of work run at the same time, and the resources of each.
-        sweeps: The sweeps to which the work belongs.
-        worker_class: The class that runs in the processes. Its constructor takes `sweeps`, and it has the methods `start`
-            and `run`.
-    """
-
-    def __init__(self, limits: WorkerLimits, sweeps: Sequence[SweepContext], worker_class: type):
-        self._limits, self._sweeps = limits, list(sweeps)
+    def __init__(self, config: Config, sweeps: Sequence[SweepContext], worker_class: type):
+        self._ray = config.ray
+        self._per_process = min(config.ray.investigations_per_process, largest_capacity(config))
+        self._sweeps = list(sweeps)
         self._remote_class: Any = ray.remote(worker_class)
         self._workers: list[Worker] = []
-        self._waiting: deque[Any] = deque()
-        self._suspects: deque[Any] = deque()
+        self._waiting: dict[Step, deque[Item]] = {step: deque() for step in Step}
+        self._suspects: deque[Item] = deque()
         self._events: queue.SimpleQueue[_Event] = queue.SimpleQueue()
         self._failed_starts = 0
         self._checked = time.monotonic()
         self._own_node = OwnNode()
 
-    @property
-    def queued(self) -> int:
-        """Number of pieces of work that are not assigned to a worker yet."""
-        return len(self._waiting) + len(self._suspects)
+    def queued(self, step: Step) -> int:
+        """Returns the number of items with this step that are not assigned to a worker yet."""
+        return len(self._waiting[step]) + sum(item.step is step for item in self._suspects)
 
-    def submit(self, work: Any, *, is_suspect: bool = False) -> None:
-        """Queues a piece of work, given as any object that identifies it. A suspect runs alone in a process."""
-        (self._suspects if is_suspect else self._waiting).append(work)
+    def submit(self, item: Item, *, is_suspect: bool = False) -> None:
+        """Queues an item. A suspect runs alone in a process."""
+        (self._suspects if is_suspect else self._waiting[item.step]).append(item)
 
-    def assignable(self) -> Iterator[tuple[Worker, Any]]:
-        """Starts or ends workers as the queue requires, then removes from the queue the work that they can take now.
+    def assignable(self) -> Iterator[tuple[Worker, Item]]:
+        """Starts or ends workers as the queues require, then removes from the queues what they can take now, and yields it.
 
-        Yields:
-            A worker and a piece of work. The caller must pass both to `assign` before it takes the next pair.
+        The caller must pass each pair to `assign` before it takes the next one.
         """
         self._scale()
-        for queued, isolated in ((self._suspects, True), (self._waiting, False)):
-            while queued and (worker := self._most_free(isolated=isolated)):
+        for queued, isolated in ((self._suspects, True), *((waiting, False) for waiting in self._waiting.values())):
+            while queued and (worker := self._most_free(queued[0].step, isolated=isolated)):
                 yield worker, queued.popleft()
 
-    def assign(self, worker: Worker, work: Any, name: str, caller: str, *arguments: Any) -> None:
-        """Starts a piece of work: calls `run(*arguments, caller)` of a worker.
-
-        Args:
-            worker: The worker.
-            work: Is returned as `FinishedWork.work`.
-            name: The name of the call in Ray's dashboard.
-            caller: The unique name of this attempt.
-            arguments: The other arguments of `run`.
+    def assign(self, worker: Worker, item: Item, name: str, caller: str, *arguments: Any) -> None:
+        """Starts an item on a worker. `name` is that of the call in Ray's dashboard, `caller` the unique one of this attempt,
+        and `arguments` are further ones of the worker's method.
         """
-        worker.running.add(caller)
-        self._watch(worker.actor.run.options(name=name).remote(*arguments, caller), worker, work, caller)
+        worker.running[caller] = item.step
+        call = getattr(worker.actor, item.step).options(name=name)
+        self._watch(call.remote(item.sweep, item.investigation, *arguments, caller), worker, item, caller)
 
-    def finished(self, timeout: float = 1.0) -> Iterator[FinishedWork]:
-        """Waits for work to end, then yields all work that has ended. Yields nothing if none ends in time.
-
-        Args:
-            timeout: Longest wait in seconds.
+    def finished(self, timeout: float = 1.0) -> Iterator[FinishedItem]:
+        """Waits up to `timeout` seconds for an item to end, then yields all that have ended.
 
         Raises:
-            OpenMaiaError: If a worker could not start, or if Ray has ended on the driver's node. Exceptions of the work
-                itself are not raised; `FinishedWork.future` holds them.
+            OpenMaiaError: If a worker could not start, or if Ray has ended on the driver's node. Exceptions of items
+                are not raised; `FinishedItem.future` holds them.
         """
         if time.monotonic() > self._checked + _CHECK_SECONDS:
             self._own_node.check()
@@ -145,32 +159,13 @@ class WorkerPool:
         try:
             event = self._events.get(timeout=timeout)
             while True:
-                if event.work is None:
+                if event.item is None:
                     self._on_started(event)
                 else:
-                    yield self._on_finished(event)
+                    yield self._on_finished(event, event.item)
                 event = self._events.get_nowait()
         except queue.Empty:
             return
-
-    def call(self, method: str, *arguments: Any) -> Any:
-        """Calls a method of any worker, which is started if there is none, and of another one if that dies.
-
-        Raises:
-            OpenMaiaError: If the method raised it.
-            ServiceError: If the method raised another exception, or if _MAX_FAILED_STARTS processes died.
-        """
-        for _ in range(_MAX_FAILED_STARTS):
-            if not self._workers:
-                self._start(1, isolated=False)
-            worker = self._workers[0]
-            try:
-                return resolve(getattr(worker.actor, method).remote(*arguments))
-            except ServiceError as error:
-                if not isinstance(error.__cause__, DEAD) or isinstance(error.__cause__, RayTaskError):
-                    raise
-                self._end(worker)
-        raise ServiceError(f"{_MAX_FAILED_STARTS} worker processes died over {method}")
 
     def stop(self) -> None:
         """Ends all workers."""
@@ -179,39 +174,37 @@ class WorkerPool:
         self._workers.clear()
 
     def _scale(self) -> None:
-        """Starts as many workers as the work needs within the limits, including an isolated one for each suspect."""
+        """Starts as many workers as the items need within the limit, including an isolated one for each suspect."""
         # Idle workers of the kind that nothing queued needs end, so that they leave room for the other kind.
         if not self._suspects:
             self._end_idle(isolated=True)
-        elif not self._waiting:
+        elif not any(self._waiting.values()):
             self._end_idle(isolated=False)
-        suspects = min(len(self._suspects), self._limits.max_isolated or self._limits.total)
         isolated = sum(worker.isolated for worker in self._workers)
-        for _ in range(min(suspects - isolated, self._left)):
+        for _ in range(min(len(self._suspects) - isolated, self._left)):
             self._start(1, isolated=True)
-        needed = sum(len(worker.running) for worker in self._workers) + len(self._waiting) + suspects
-        while (missing := min(needed - self._total(), self._left)) > 0:
-            # Evaluations reserve nothing. They come one by one, and each process loads data of its own.
-            wanted = missing if self._limits.cpus or self._limits.memory_mb else self._left
-            self._start(min(self._limits.per_process, wanted), isolated=False)
+        shared = [worker for worker in self._workers if not worker.isolated]
+        room = {step: sum(worker.capacity - worker.count(step) for worker in shared) for step in Step}
+        missing = min(max(len(self._waiting[step]) - room[step] for step in Step), self._left)
+        while missing > 0:
+            self._start(min(self._per_process, missing), isolated=False)
+            missing -= self._per_process
 
-    def _most_free(self, *, isolated: bool) -> Worker | None:
+    def _most_free(self, step: Step, *, isolated: bool) -> Worker | None:
         candidates = [worker for worker in self._workers if worker.isolated is isolated]
-        worker = max(candidates, key=lambda one: one.free, default=None)
-        return worker if worker is not None and worker.free > 0 else None
+        worker = max(candidates, key=lambda one: one.free(step), default=None)
+        return worker if worker is not None and worker.free(step) > 0 else None
 
     @property
     def _left(self) -> int:
-        return self._limits.total - self._total()
-
-    def _total(self) -> int:
-        return sum(worker.capacity for worker in self._workers)
+        """How many investigations more the processes could hold within the limit."""
+        return self._ray.investigations - sum(worker.capacity for worker in self._workers)
 
     def _start(self, capacity: int, *, isolated: bool) -> None:
         actor = self._remote_class.options(
-            num_cpus=capacity * self._limits.cpus,
-            memory=capacity * self._limits.memory_mb * 2**20,
-            max_concurrency=capacity,
+            num_cpus=capacity * self._ray.cpus_per_investigation,
+            memory=capacity * self._ray.memory_mb * 2**20,
+            max_concurrency=capacity if isolated else capacity * len(Step),
             max_restarts=0,
             scheduling_strategy="SPREAD",
         ).remote(self._sweeps)
@@ -219,9 +212,9 @@ class WorkerPool:
         self._workers.append(worker)
         self._watch(actor.start.remote(), worker, None, "")
 
-    def _watch(self, reference: Any, worker: Worker, work: Any, caller: str) -> None:
+    def _watch(self, reference: Any, worker: Worker, item: Item | None, caller: str) -> None:
         def tell(future: Future[Any]) -> None:
-            self._events.put(_Event(worker, work, caller, future))
+            self._events.put(_Event(worker, item, caller, future))
 
         reference.future().add_done_callback(tell)
 
@@ -244,16 +237,16 @@ class WorkerPool:
                     f"{_MAX_FAILED_STARTS} worker processes died while they started: {last_line(error)}"
                 ) from error
 
-    def _on_finished(self, event: _Event) -> FinishedWork:
+    def _on_finished(self, event: _Event, item: Item) -> FinishedItem:
         worker = event.worker
         error = event.future.exception()
-        # A RayTaskError that is one of DEAD means that another process has died, whose result this work waited for.
+        # A RayTaskError that is one of DEAD means that another process has died, whose result this item waited for.
         if isinstance(error, DEAD) and not isinstance(error, RayTaskError) and not worker.is_gone:
             worker.died_with_others = len(worker.running) > 1
             self._end(worker)
-        worker.running.discard(event.caller)
+        worker.running.pop(event.caller, None)
         is_suspect = worker.isolated or worker.died_with_others
-        return FinishedWork(event.work, event.caller, event.future, worker.died_with_others, is_suspect)
+        return FinishedItem(item, event.caller, event.future, worker.died_with_others, is_suspect)
 
     def _end_idle(self, *, isolated: bool) -> None:
         for worker in [one for one in self._workers if one.isolated is isolated and not one.running]:
@@ -263,3 +256,21 @@ class WorkerPool:
         worker.is_gone = True
         self._workers.remove(worker)
         ray.kill(worker.actor)
+
+
+def largest_capacity(config: Config) -> int:
+    """Returns how many investigations fit on the node that has room for the most: 1 to `ray.investigations`.
+
+    Only what placement groups have reserved, for example for replicas, counts as used.
+    """
+    taken = held()
+
+    def room(resources: dict[str, float]) -> int:
+        cpus, memory = config.ray.cpus_per_investigation, config.ray.memory_mb * 2**20
+        by_cpus = resources.get("CPU", 0) / cpus if cpus else float("inf")
+        return int(min(by_cpus, resources.get("memory", 0) / memory, config.ray.investigations))
+
+    def free(node: dict[str, Any]) -> dict[str, float]:
+        return {name: amount - taken[node["NodeID"]][name] for name, amount in node["Resources"].items()}
+
+    return max([1, *(room(free(node)) for node in alive())])

@@ -89,7 +89,7 @@ class Failing:
     def start(self) -> None:
         pass
 
-    def run(self, number: int, investigation: InvestigationId, caller: str) -> None:
+    def investigate(self, number: int, investigation: InvestigationId, caller: str) -> None:
         raise ServiceError("the model cannot be loaded again")
 
 

@@ -18,7 +18,7 @@ from ray.cluster_utils import Cluster
 from ray.util import placement_group_table
 
 from openmaia.config.loading import load
-from openmaia.distributed.worker_limits import largest_capacity
+from openmaia.distributed.workers import largest_capacity
 from openmaia.distributed.cluster.placement import reserve
 from openmaia.distributed.pools.handles import Pools
 from tests.helpers.run_pools import pools

@@ -6,6 +6,7 @@ The run's name ends with `-` and the factor by which all times are divided.
 import itertools
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
@@ -15,8 +16,7 @@ from measure.benchmarks.sweep import IMAGE_BYTES, Sleeper, chat
 from openmaia.agent.loop import InvestigationResult
 from openmaia.core.images import EncodedImage
 from openmaia.core.services import Edit, GeneratedImage, Generation, Probe, Services
-from openmaia.distributed.evaluation_worker import EvaluationWorker
-from openmaia.distributed.worker import InvestigationWorker, SweepContext
+from openmaia.distributed.worker import SweepContext, UnitWorker
 from openmaia.reporting.costs.workload import Workload, from_rates, read_rates
 from openmaia.runs.run import InvestigationId
 from tests.helpers.sweeping import LAYERS
@@ -73,13 +73,14 @@ class ScaledSleeper(Sleeper):
         return [GeneratedImage(image=IMAGE) for _ in requests]
 
 
-class Investigator(InvestigationWorker):
-    """Asks for what the trace says, instead of what an agent would."""
+class TracedWorker(UnitWorker):
+    """Asks for what the trace says, instead of what an agent would, and for the images of one description, which it shows
+    with another unit's to the target."""
 
     def start(self) -> None:
         traces()
 
-    def run(self, number: int, investigation: InvestigationId, caller: str) -> InvestigationResult:
+    def investigate(self, number: int, investigation: InvestigationId, caller: str) -> InvestigationResult:
         sweep = self.sweeps[number]
         services = sweep.pools.services(sweep.exemplars, caller)
         for service, amount in trace(investigation):
@@ -89,18 +90,23 @@ class Investigator(InvestigationWorker):
                 time.sleep(amount / _factor(sweep))
         return InvestigationResult(investigation=investigation, summary={})
 
-
-class Tester(EvaluationWorker):
-    """Asks for the images of one description and shows them and another unit's to the target."""
-
-    def prepare(self, number: int) -> Any:
-        return None
-
-    def run(self, number: int, investigation: InvestigationId, reference: Any, caller: str) -> None:
+    def test(
+        self, number: int, investigation: InvestigationId, examiner: Any, material: Sequence[Any], caller: str
+    ) -> None:
         sweep = self.sweeps[number]
         services = sweep.pools.services(sweep.exemplars, caller)
         for service, amount in tests_of_a_unit().items():
             _ask(services, service, amount, investigation, caller)
+
+
+@dataclass
+class IdleExaminer:
+    """Has nothing that tests share, and computes no scores."""
+
+    sweeps: Sequence[SweepContext]
+
+    def prepare(self, number: int) -> None:
+        pass
 
     def score(self, number: int) -> None:
         pass

@@ -1,0 +1,225 @@
+"""The processes that hold what the tests of a sweep share: photographs and other controls, and judge and writer if they are
+models of their own.
+"""
+
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import count
+from typing import Any
+
+import ray
+from ray.exceptions import GetTimeoutError
+
+from openmaia.core.images import EncodedImage
+from openmaia.core.messages import Chat, Reply
+from openmaia.datasets.library import ImageDataset
+from openmaia.distributed.failures import resolve
+from openmaia.distributed.worker import SweepContext
+from openmaia.evaluation.analysis.overlap import explored
+from openmaia.evaluation.claims import read_claim
+from openmaia.evaluation.controls import ReferenceData
+from openmaia.evaluation.judging.judges import ImageVerdict, Judge, LocatingJudge, Region
+from openmaia.evaluation.protocol import evaluate_investigation
+from openmaia.evaluation.run import measure_run, prepare_run, score_trials, unevaluated_claims
+from openmaia.evaluation.services import EvaluationServices
+from openmaia.runs.run import TRIALS, InvestigationId
+
+CALLER = "evaluation"
+"""The name of tests as callers of pools, and in Ray's dashboard."""
+
+TESTS_PER_EXAMINER = 32
+
+_RETRIES = 4
+"""Ray repeats a call to an examiner that has died so often."""
+
+
+@dataclass(frozen=True, slots=True)
+class Material:
+    """What the tests of one sweep share."""
+
+    reference: ReferenceData
+    judge: tuple[str, bool] | None
+    """The name of the examiner's judge, and whether it is a `LocatingJudge`. None: a language model judges, or nothing does."""
+
+
+@dataclass(slots=True)
+class Examiner:
+    """Answers the tests of all sweeps, which call it from several threads. `Examiners` makes it a Ray actor.
+
+    `number` is the index of the sweep in `sweeps`.
+    """
+
+    sweeps: Sequence[SweepContext]
+    _models: dict[tuple[str, int], Any] = field(default_factory=dict[tuple[str, int], Any])
+    """By role and sweep; those that the config does not have are None."""
+    _loading: threading.Lock = field(default_factory=threading.Lock)
+    _judging: threading.Lock = field(default_factory=threading.Lock)
+
+    def __repr__(self) -> str:
+        return CALLER
+
+    def prepare(self, number: int) -> Material:
+        """Measures what all tests of a sweep share. Trials of random words are stored in the run."""
+        sweep = self.sweeps[number]
+        layers = {investigation.unit.layer for investigation in sweep.run.plan()}
+        services = self._services(number, sweep.assembly.dataset(sweep.config, lambda line: None))
+        reference = prepare_run(sweep.run, layers, services, sweep.assembly.design(sweep.config))
+        return Material(reference, self._judge_facts(number))
+
+    def judge(self, number: int, method: str, images: Sequence[EncodedImage], labels: Sequence[str]) -> list[Any]:
+        """Calls `judge` or `locate` of the judge."""
+        model = self._model("judge", number)
+        with self._judging:  # a model in this process is not thread-safe
+            return getattr(model, method)(images, labels)
+
+    def reply(self, number: int, chats: Sequence[Chat]) -> list[Reply]:
+        """Calls the language model of `evaluate.writer`."""
+        return self._model("writer", number).reply(chats)
+
+    def score(self, number: int) -> None:
+        """Computes and stores what needs the trials of all descriptions of a sweep: scores, and measures of the run."""
+        sweep = self.sweeps[number]
+        score_trials(sweep.run, unevaluated_claims(sweep.run))
+        measure_run(sweep.run, self._services(number, None))
+
+    def _model(self, role: str, number: int) -> Any:
+        with self._loading:
+            if (role, number) not in self._models:
+                sweep = self.sweeps[number]
+                self._models[role, number] = sweep.assembly.host(role, sweep.config)
+            return self._models[role, number]
+
+    def _judge_facts(self, number: int) -> tuple[str, bool] | None:
+        judge: Judge | None = self._model("judge", number)
+        return None if judge is None else (judge.name, isinstance(judge, LocatingJudge))
+
+    def _services(self, number: int, dataset: ImageDataset | None) -> EvaluationServices:
+        sweep = self.sweeps[number]
+        own = sweep.pools.services(sweep.exemplars, CALLER)
+        return sweep.assembly.evaluation(
+            sweep.config,
+            sweep.pools.test_generator(CALLER),
+            own.target,
+            own.backbone,
+            self._model("writer", number),
+            _judge(self._judge_facts(number), partial(self.judge, number)),
+            sweep.exemplars,
+            dataset,
+        )
+
+
+def store_trial(
+    sweep: SweepContext,
+    investigation: InvestigationId,
+    examiner: Any,
+    number: int,
+    material: Material,
+    caller: str,
+) -> None:
+    """Tests the description of one investigation in the name of `caller`, and stores the trial in the run.
+
+    `number` is the index of the sweep for `examiner`, the handle of an `Examiner`.
+    """
+
+    def judge(method: str, images: Sequence[EncodedImage], labels: Sequence[str]) -> list[Any]:
+        return resolve(examiner.judge.remote(number, method, list(images), list(labels)))
+
+    own = sweep.pools.services(sweep.exemplars, caller)
+    services = sweep.assembly.evaluation(
+        sweep.config,
+        sweep.pools.test_generator(caller),
+        own.target,
+        own.backbone,
+        _ExaminerWriter(examiner, number),
+        _judge(material.judge, judge),
+    )
+    claim, drawn = read_claim(sweep.run, investigation), explored(sweep.run.drawn_prompts(investigation))
+    design = sweep.assembly.design(sweep.config)
+    sweep.run.write_artifact(
+        TRIALS, investigation, evaluate_investigation(claim, services, design, material.reference, drawn)
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _ExaminerWriter:
+    examiner: Any
+    number: int
+
+    def reply(self, chats: Sequence[Chat]) -> list[Reply]:
+        return resolve(self.examiner.reply.remote(self.number, list(chats)))
+
+
+@dataclass(frozen=True)
+class _CalledJudge:
+    name: str
+    call: Callable[[str, Sequence[EncodedImage], Sequence[str]], list[Any]]
+    """Takes the name of a method."""
+
+    def judge(self, images: Sequence[EncodedImage], labels: Sequence[str]) -> list[tuple[ImageVerdict, ...]]:
+        return self.call("judge", images, labels)
+
+
+class _CalledLocatingJudge(_CalledJudge):
+    def locate(self, images: Sequence[EncodedImage], labels: Sequence[str]) -> list[Region]:
+        return self.call("locate", images, labels)
+
+
+def _judge(facts: tuple[str, bool] | None, call: Callable[..., list[Any]]) -> Judge | None:
+    if facts is None:
+        return None
+    name, locates = facts
+    return _CalledLocatingJudge(name, call) if locates else _CalledJudge(name, call)
+
+
+class Examiners:
+    """The examiners of a run, in the driver. They start when the first test needs them, and Ray restarts those that die.
+
+    `sweeps` are the sweeps whose descriptions are tested, and `most` is the largest number of concurrent tests.
+    """
+
+    def __init__(self, sweeps: Sequence[SweepContext], most: int, examiner_class: type = Examiner):
+        self._sweeps, self._most = list(sweeps), -(-most // TESTS_PER_EXAMINER)
+        self._remote_class: Any = ray.remote(examiner_class)
+        self._actors: list[Any] = []
+        self._materials: dict[int, Any] = {}
+        """Ray's references to the results of `Examiner.prepare`, by index of the sweep."""
+        self._assigned = count()
+
+    def assign(self, number: int, running: int) -> tuple[Any, list[Any]]:
+        """Returns the arguments `examiner` and `material` of `UnitWorker.test` for a test, beside so many that run."""
+        while len(self._actors) < min(running // TESTS_PER_EXAMINER + 1, self._most):
+            self._start()
+        if number not in self._materials:
+            self._materials[number] = self._actors[0].prepare.remote(number)
+        return self._actors[next(self._assigned) % len(self._actors)], [self._materials[number]]
+
+    def check(self, number: int) -> None:
+        """Raises the OpenMaiaError with which `Examiner.prepare` has failed for a sweep, if it has."""
+        try:
+            resolve(self._materials[number], timeout=0)
+        except GetTimeoutError:
+            pass
+
+    def score(self, number: int) -> None:
+        """Calls `Examiner.score` and waits. Raises OpenMaiaError."""
+        if not self._actors:
+            self._start()
+        resolve(self._actors[0].score.remote(number))
+
+    def stop(self) -> None:
+        """Ends all examiners."""
+        for actor in self._actors:
+            ray.kill(actor)
+        self._actors.clear()
+
+    def _start(self) -> None:
+        options = self._remote_class.options(
+            num_cpus=0,
+            max_concurrency=2 * TESTS_PER_EXAMINER,
+            max_restarts=-1,
+            max_task_retries=_RETRIES,
+            scheduling_strategy="SPREAD",
+        )
+        self._actors.append(options.remote(self._sweeps))
