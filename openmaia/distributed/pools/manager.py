@@ -18,7 +18,7 @@ from openmaia.distributed.pools.autoscaling import OfferedLoad, PoolClaim, Scali
 from openmaia.distributed.pools.dispatch.cache import CacheSpec
 from openmaia.distributed.pools.dispatch.dispatcher import Dispatcher
 from openmaia.distributed.pools.replica import PoolSpec, Replica
-from openmaia.distributed.pools.status import PoolStatus
+from openmaia.distributed.pools.statistics import PoolStatus
 
 STEP_SECONDS = 0.5
 """Time between two updates of the pools."""

@@ -16,10 +16,10 @@ from filelock import FileLock
 from ray.exceptions import RayError
 
 from openmaia.config.machine import PoolConfig
-from openmaia.core.errors import HostDead, ServiceError
+from openmaia.core.errors import HostDead
 from openmaia.core.images import EncodedImage
 from openmaia.core.messages import Chat, Message
-from openmaia.distributed.pools.dispatch.queueing import RequestRef
+from openmaia.distributed.pools.dispatch.queueing import Stored
 from openmaia.distributed.pools.output import OutputReader
 
 _IMAGE_CACHE_BYTES = 256 * 2**20
@@ -47,18 +47,8 @@ class PoolSpec:
 
 
 @dataclass(frozen=True, slots=True)
-class BatchResult:
-    """The answers of a replica to one batch."""
-
-    values: list[Any]
-    """One answer for each request, or a `LostRequest` if the request could not be read."""
-    seconds: float
-    """The time that the replica spent on the batch. For a chat, it is divided by the number of concurrent chats."""
-
-
-@dataclass(frozen=True, slots=True)
 class LostRequest:
-    """Stands for an answer if the process that stored the request in Ray's object store has died."""
+    """Stands for an answer if the process that stored the request or its images in Ray's object store has died."""
 
     reason: str
 
@@ -68,7 +58,7 @@ class ChatEnvelope:
     """A chat whose images are replaced by digests. The images are in Ray's object store, each only once."""
 
     chat: Chat
-    images: Mapping[str, RequestRef]
+    images: Mapping[str, Stored]
     """By digest."""
 
 
@@ -114,7 +104,7 @@ class ImageDigest:
     digest: str
 
 
-def pack_chat(chat: Chat, places: dict[str, RequestRef]) -> ChatEnvelope:
+def pack_chat(chat: Chat, places: dict[str, Stored]) -> ChatEnvelope:
     """Returns a chat with digests in place of its images, and stores new images in Ray's object store.
 
     `places` holds references to the images that earlier calls have stored, by digest. The new ones are added to it.
@@ -123,7 +113,7 @@ def pack_chat(chat: Chat, places: dict[str, RequestRef]) -> ChatEnvelope:
     new = [digest for digest in images if digest not in places]
     if new:
         payload = ray.put([images[digest] for digest in new])
-        places |= {digest: RequestRef(payload, index) for index, digest in enumerate(new)}
+        places |= {digest: Stored(payload, index) for index, digest in enumerate(new)}
     messages = [_without_images(message) for message in chat.messages]
     return ChatEnvelope(replace(chat, messages=messages), {digest: places[digest] for digest in images})
 
@@ -178,45 +168,50 @@ class Replica:
         """Returns the lines that this process and its children have written since the last call."""
         return self._output.read()
 
-    def answer(self, method: str, references: Sequence[RequestRef]) -> BatchResult:
+    def answer(self, method: str, places: Sequence[Stored]) -> tuple[list[Any], float]:
         """Answers one batch of requests with a method of the model.
+
+        Returns:
+            One answer for each request, or a `LostRequest` if the request could not be read. And the seconds that the
+            model took, divided by the number of batches that it answered when it began.
 
         Raises:
             ReplicaNotLoaded: If the model is not loaded.
             Exception: Any exception of the model. No request of the batch is answered then.
         """
-        payloads = _fetch({reference.payload for reference in references})
-        requests = [_request(payloads[reference.payload], reference.index) for reference in references]
-        values: list[Any] = list(requests)
-        positions = [at for at, request in enumerate(requests) if not isinstance(request, LostRequest)]
-        result = self._call(method, [requests[at] for at in positions])
-        for at, value in zip(positions, result.values, strict=True):
-            values[at] = value
-        return BatchResult(values, result.seconds)
+        payloads: dict[Any, Any] = {}
+        values = [self._read(place, payloads) for place in places]
+        readable = [at for at, request in enumerate(values) if not isinstance(request, LostRequest)]
+        answers, seconds = self._call(method, [values[at] for at in readable])
+        for at, answer in zip(readable, answers, strict=True):
+            values[at] = answer
+        return values, seconds
 
-    def reply(self, envelope: ChatEnvelope) -> BatchResult:
-        """Answers one chat. Raises the same exceptions as `answer`."""
-        return self._call("reply", [self._images.unpack(envelope)])
-
-    def _call(self, method: str, requests: list[Any]) -> BatchResult:
+    def _call(self, method: str, requests: list[Any]) -> tuple[list[Any], float]:
         if self._host is None:
             raise ReplicaNotLoaded(f"{self.name} was restarted and is not loaded")
         if not requests:
-            return BatchResult([], 0.0)
+            return [], 0.0
         with self._serving if self.serial else nullcontext():
             thread = threading.get_ident()
             self._running.add(thread)
-            began, at_first = time.monotonic(), len(self._running)
+            began, sharing = time.monotonic(), len(self._running)
             try:
-                if method == "info":
-                    values = [self._host.info() for _ in requests]
-                else:
-                    values = getattr(self._host, method)(requests)
-                # The larger number, so that chats that begin or end together are not charged as if each were alone.
-                seconds = (time.monotonic() - began) / max(at_first, len(self._running))
+                answers = (
+                    [self._host.info()] * len(requests) if method == "info" else getattr(self._host, method)(requests)
+                )
             finally:
                 self._running.discard(thread)
-        return BatchResult(values, seconds)
+        return answers, (time.monotonic() - began) / sharing
+
+    def _read(self, place: Stored, payloads: dict[Any, Any]) -> Any:
+        try:
+            if place.payload not in payloads:
+                payloads[place.payload] = ray.get(place.payload)
+            request = payloads[place.payload][place.index]
+            return self._images.unpack(request) if isinstance(request, ChatEnvelope) else request
+        except RayError as error:
+            return LostRequest(f"{type(error).__name__}: the process that asked has died")
 
 
 def _loading_turn(num_gpus: float) -> AbstractContextManager[object]:
@@ -227,22 +222,3 @@ def _loading_turn(num_gpus: float) -> AbstractContextManager[object]:
         return nullcontext()
     gpu = "-".join(ray.get_runtime_context().get_accelerator_ids()["GPU"])
     return FileLock(Path(tempfile.gettempdir()) / f"openmaia-{os.getuid()}-gpu-{gpu}.lock")
-
-
-def _fetch(payloads: set[Any]) -> dict[Any, list[Any] | LostRequest]:
-    fetched: dict[Any, list[Any] | LostRequest] = {}
-    for payload in payloads:
-        try:
-            fetched[payload] = ray.get(payload)
-        except RayError as error:
-            fetched[payload] = LostRequest(f"{type(error).__name__}: the process that asked has died")
-    return fetched
-
-
-def _request(payload: list[Any] | LostRequest, index: int) -> Any:
-    return payload if isinstance(payload, LostRequest) else payload[index]
-
-
-def lost(value: LostRequest) -> ServiceError:
-    """Returns the error for the caller of a lost request."""
-    return ServiceError(f"a request was lost: {value.reason}")

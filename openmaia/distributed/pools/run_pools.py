@@ -144,5 +144,4 @@ def _address(manager: PoolManager) -> PoolAddress:
         dispatcher=manager.dispatcher,
         gpus=config.num_gpus,
         cache_identity=manager.cache.identity if manager.cache else "",
-        deadline=config.deadline,
     )

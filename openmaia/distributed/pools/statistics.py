@@ -1,4 +1,4 @@
-"""The statistics of a pool, and their publication as Ray metrics."""
+"""The statistics and the state of a pool, and their publication as Ray metrics."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
@@ -66,6 +66,26 @@ class PoolStatistics:
     def failed(self) -> int:
         """Number of failed requests, for whatever cause."""
         return sum(self.failures.values())
+
+
+@dataclass(frozen=True, slots=True)
+class PoolStatus:
+    """The state of a pool, from which the driver decides how many replicas to run."""
+
+    incarnation: str
+    """A random id of this start of the dispatcher. If it changes, the driver sends the handles of all replicas again."""
+    drained: tuple[int, ...]
+    """Indices of draining replicas that have no work left."""
+    unplaced: tuple[int, ...]
+    """Indices of replicas that Ray has not started, for example because no node has room for them."""
+    demand: float
+    """Number of replicas that would be busy now if there were enough of them. A replica of a language model
+    counts as n / m if it answers n chats and could answer m chats concurrently."""
+    released: bool
+    """Whether the run no longer needs the pool, so that idle replicas are ended, even below the configured minimum."""
+    statistics: PoolStatistics
+    notes: tuple[str, ...] = ()
+    """Messages since the last status: output of models that are loading, and failures to load."""
 
 
 class Metrics:
