@@ -84,7 +84,7 @@ class ScalingPolicy:
         Args:
             load: The offered load (`OfferedLoad.value`).
             demand: See `desired`.
-            placed: Number of replicas that have their resources.
+            placed: See `PoolClaim`.
             waited: Seconds for which some replicas have not started; 0 if all have.
         """
         lowest, highest = self._bounds(demand)

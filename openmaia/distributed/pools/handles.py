@@ -25,8 +25,7 @@ from openmaia.core.services import (
 from openmaia.core.units import TargetInfo
 from openmaia.distributed.failures import resolve
 from openmaia.distributed.pools.dispatch.cache import cache_key
-from openmaia.distributed.pools.dispatch.queueing import Stored
-from openmaia.distributed.pools.replica import pack_chat
+from openmaia.distributed.pools.replica import StoredImage, pack_chat
 from openmaia.distributed.pools.statistics import PoolStatistics
 
 _OVERHEAD = 200
@@ -79,15 +78,12 @@ class PooledTarget(BatchedHandle):
     role = "target"
 
     def info(self) -> TargetInfo:
-        """See `Target.info`."""
         return self._submit("info", [None])[0]
 
     def probe(self, probes: Sequence[Probe]) -> list[UnitActivation]:
-        """See `Target.probe`."""
         return self._submit("probe", probes)
 
     def respond(self, probes: Sequence[LayerProbe]) -> list[npt.NDArray[np.float64]]:
-        """See `Target.respond`."""
         return self._submit("respond", probes)
 
 
@@ -97,7 +93,6 @@ class PooledGenerator(BatchedHandle):
     role = "generator"
 
     def generate(self, requests: Sequence[Generation]) -> list[GeneratedImage]:
-        """See `Generator.generate`."""
         return self._submit("generate", requests)
 
 
@@ -107,7 +102,6 @@ class PooledEditor(BatchedHandle):
     role = "editor"
 
     def edit(self, requests: Sequence[Edit]) -> list[GeneratedImage]:
-        """See `Editor.edit`."""
         return self._submit("edit", requests)
 
 
@@ -116,12 +110,10 @@ class PooledBackbone(BatchedHandle):
     """The backbone as a pool. The chats of a call are answered concurrently."""
 
     role = "backbone"
-    _images: dict[str, Stored] = field(default_factory=dict[str, Stored])
-    """The images that were sent before, by digest. Each image is stored once in Ray's object store, and this process owns
-    it."""
+    _images: dict[str, StoredImage] = field(default_factory=dict[str, StoredImage])
+    """The images that were sent before, by digest. This process owns them in Ray's object store."""
 
     def reply(self, chats: Sequence[Chat]) -> list[Reply]:
-        """See `Backbone.reply`."""
         # Only a conversation sends its images again. Those of other chats are let go with the reply.
         packed = [pack_chat(chat, self._images if chat.conversation else {}) for chat in chats]
         return self._submit("reply", packed, [chat.conversation for chat in chats])
@@ -149,15 +141,13 @@ class Pools:
         )
 
     def target(self, caller: str) -> PooledTarget:
-        """Returns the target for one caller."""
         return PooledTarget(self.addresses["target"], caller)
 
     def test_generator(self, caller: str) -> PooledGenerator:
-        """Returns the generator of test images: that of the investigations if the config names no other."""
+        # The generator of test images is that of the investigations if the config names no other.
         return PooledGenerator(self.addresses.get(TEST_GENERATOR, self.addresses["generator"]), caller)
 
     def generator(self, caller: str) -> PooledGenerator:
-        """Returns the generator of the investigations for one caller."""
         return PooledGenerator(self.addresses["generator"], caller)
 
     def leave(self, caller: str) -> None:

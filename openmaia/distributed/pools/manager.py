@@ -48,7 +48,6 @@ class PoolManager:
     places: Sequence[Place] = ()
     """Reserved resources for the initial replicas."""
     dispatcher: Any = None
-    """The Ray actor handle."""
     status: PoolStatus | None = None
     """The last status of the dispatcher. None before the first one."""
     policy: ScalingPolicy | None = None
@@ -133,13 +132,13 @@ class PoolManager:
         return self.request.gpus, self.request.cpus, tuple(sorted(self.request.labels.items()))
 
     def claim(self, now: float) -> PoolClaim:
-        """Returns the claim of the pool at time `now` of a monotonic clock."""
+        """`now` is the time of a monotonic clock."""
         demand, unplaced = (self.status.demand, self.status.unplaced) if self.status is not None else (0.0, ())
         placed = len(self._actors.keys() - set(unplaced))
         return self._policy.claim(self.load.value, demand, placed, now - (self._waits_since or now))
 
     def end(self, seconds: float) -> list[str]:
-        """Ends all processes of the pool. Waits at most `seconds` for the last messages of the dispatcher, and returns them."""
+        """Ends all processes of the pool, and returns the last messages of the dispatcher, if they come in time."""
         asked = [*([self._pending] if self._pending is not None else []), self.dispatcher.status.remote()]
         notes: list[str] = []
         for reference in ray.wait(asked, num_returns=len(asked), timeout=seconds)[0]:
@@ -205,7 +204,7 @@ def manage(
     The pools also end if the driver dies.
 
     Args:
-        managers: One manager for each pool.
+        managers: The pools.
         say: Receives the output of models that are loading, and their errors. It is also called from the thread.
         loaded: Called from the thread when the first replica of a pool is ready, with the index of its manager and the
             seconds since the pools began to load.

@@ -4,21 +4,21 @@ import os
 import tempfile
 import threading
 import time
-from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import ray
+from cachetools import LRUCache
 from filelock import FileLock
 from ray.exceptions import RayError
 
 from openmaia.config.machine import PoolConfig
 from openmaia.core.errors import HostDead
 from openmaia.core.images import EncodedImage
-from openmaia.core.messages import Chat, Message
+from openmaia.core.messages import Chat
 from openmaia.distributed.pools.dispatch.queueing import Stored
 from openmaia.distributed.pools.output import OutputReader
 
@@ -53,79 +53,58 @@ class LostRequest:
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class ChatEnvelope:
-    """A chat whose images are replaced by digests. The images are in Ray's object store, each only once."""
-
-    chat: Chat
-    images: Mapping[str, Stored]
-    """By digest."""
-
-
 class ReplicaNotLoaded(HostDead):
     """Raised by a replica whose model is not loaded, because Ray has restarted its process after a death."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoredImage:
+    """Stands for an image in a chat. The image is in Ray's object store, only once for all chats of a conversation."""
+
+    digest: str
+    place: Stored
+
+
+def pack_chat(chat: Chat, stored: dict[str, StoredImage]) -> Chat:
+    """Returns a chat whose images are in Ray's object store.
+
+    `stored` has the images that earlier calls have stored, by digest. The new ones are added to it.
+    """
+    images = {image.digest: image for message in chat.messages for image in message.images}
+    new = [digest for digest in images if digest not in stored]
+    if new:
+        payload = ray.put([images[digest] for digest in new])
+        stored |= {digest: StoredImage(digest, Stored(payload, index)) for index, digest in enumerate(new)}
+    return _with_images(chat, lambda part: stored[part.digest] if isinstance(part, EncodedImage) else part)
 
 
 class ImageCache:
     """A cache of the images that conversations on this replica used last, by digest. It is thread-safe."""
 
     def __init__(self, max_bytes: int = _IMAGE_CACHE_BYTES):
-        self._max_bytes, self._bytes = max_bytes, 0
-        self._images: OrderedDict[str, EncodedImage] = OrderedDict()
+        self._images: LRUCache[str, EncodedImage] = LRUCache(max_bytes, getsizeof=lambda image: len(image.data))
         self._lock = threading.Lock()
 
-    def unpack(self, envelope: ChatEnvelope) -> Chat:
-        """Returns the chat with its images. Images that are not cached are fetched from Ray's object store."""
+    def unpack(self, chat: Chat) -> Chat:
+        """Returns a packed chat with its images. Those that are not cached are fetched from Ray's object store."""
+        parts: list[Any] = [part for message in chat.messages for part in message.parts]
+        places = {part.digest: part.place for part in parts if isinstance(part, StoredImage)}
         with self._lock:
-            known = {digest: self._images[digest] for digest in envelope.images if digest in self._images}
-        missing = {digest: place for digest, place in envelope.images.items() if digest not in known}
+            known = {digest: self._images[digest] for digest in places if digest in self._images}
+        missing = {digest: place for digest, place in places.items() if digest not in known}
         payloads = list({place.payload for place in missing.values()})
         fetched: dict[Any, list[EncodedImage]] = dict(zip(payloads, ray.get(payloads), strict=True))
-        known |= {digest: fetched[place.payload][place.index] for digest, place in missing.items()}
         with self._lock:
-            for digest in envelope.images:
-                self._keep(digest, known[digest])
-        return replace(envelope.chat, messages=[_with_images(message, known) for message in envelope.chat.messages])
-
-    def _keep(self, digest: str, image: EncodedImage) -> None:
-        if digest not in self._images:
-            self._bytes += len(image.data)
-        self._images[digest] = image
-        self._images.move_to_end(digest)
-        while self._bytes > self._max_bytes and len(self._images) > 1:
-            _, oldest = self._images.popitem(last=False)
-            self._bytes -= len(oldest.data)
+            for digest, place in missing.items():
+                known[digest] = fetched[place.payload][place.index]
+                with suppress(ValueError):  # it is larger than the cache
+                    self._images[digest] = known[digest]
+        return _with_images(chat, lambda part: known[part.digest] if isinstance(part, StoredImage) else part)
 
 
-@dataclass(frozen=True, slots=True)
-class ImageDigest:
-    """Stands for an image in a chat that is sent to a replica."""
-
-    digest: str
-
-
-def pack_chat(chat: Chat, places: dict[str, Stored]) -> ChatEnvelope:
-    """Returns a chat with digests in place of its images, and stores new images in Ray's object store.
-
-    `places` holds references to the images that earlier calls have stored, by digest. The new ones are added to it.
-    """
-    images = {image.digest: image for message in chat.messages for image in message.images}
-    new = [digest for digest in images if digest not in places]
-    if new:
-        payload = ray.put([images[digest] for digest in new])
-        places |= {digest: Stored(payload, index) for index, digest in enumerate(new)}
-    messages = [_without_images(message) for message in chat.messages]
-    return ChatEnvelope(replace(chat, messages=messages), {digest: places[digest] for digest in images})
-
-
-def _without_images(message: Message) -> Message:
-    parts: list[Any] = [ImageDigest(part.digest) if isinstance(part, EncodedImage) else part for part in message.parts]
-    return replace(message, parts=tuple(parts))
-
-
-def _with_images(message: Message, images: Mapping[str, EncodedImage]) -> Message:
-    parts = tuple(images[part.digest] if isinstance(part, ImageDigest) else part for part in message.parts)
-    return replace(message, parts=parts)
+def _with_images(chat: Chat, change: Callable[[Any], Any]) -> Chat:
+    messages = [replace(message, parts=tuple(map(change, message.parts))) for message in chat.messages]
+    return replace(chat, messages=messages)
 
 
 @dataclass(slots=True)
@@ -209,7 +188,7 @@ class Replica:
             if place.payload not in payloads:
                 payloads[place.payload] = ray.get(place.payload)
             request = payloads[place.payload][place.index]
-            return self._images.unpack(request) if isinstance(request, ChatEnvelope) else request
+            return self._images.unpack(request) if isinstance(request, Chat) else request
         except RayError as error:
             return LostRequest(f"{type(error).__name__}: the process that asked has died")
 

@@ -87,12 +87,12 @@ class Dispatcher:
             caller: The name of the caller, such as an investigation.
             method: The method of the model that answers the requests.
             payload: The object reference of the list of requests, in a list so that Ray does not fetch the object.
-            keys: The cache key of each request; an empty string disables the cache for it.
-            conversations: The conversation of each request; if empty, any replica may serve it.
+            keys: For each request, see `Request.key`.
+            conversations: For each request, see `Request.conversation`.
             size: The size of all requests in bytes.
 
         Returns:
-            The answers, and the time that replicas spent on them.
+            The answers, and the seconds that replicas spent on them.
 
         Raises:
             ServiceError: If a request could not be answered.

@@ -61,12 +61,7 @@ class ReplicaHandle:
 class ReplicaSet:
     """The replicas of one pool. It loads their models, also after Ray has restarted their processes.
 
-    All methods must be called in the same event loop.
-
-    Args:
-        spec: The description of the pool.
-        on_ready: Called with each replica whose model was loaded.
-        on_broken: Called if no replica of the pool can be loaded.
+    All methods must be called in the same event loop. `on_broken` is called if no replica can be loaded.
     """
 
     def __init__(self, spec: PoolSpec, on_ready: Callable[[ReplicaHandle], None], on_broken: Callable[[], None]):
@@ -81,7 +76,7 @@ class ReplicaSet:
         return iter(self._handles.values())
 
     def take_notes(self) -> tuple[str, ...]:
-        """Returns and removes the messages since the last call: output of models that are loading, and failures."""
+        """Returns the messages since the last call: output of models that are loading, and failures."""
         notes = tuple(self._notes)
         self._notes.clear()
         return notes
@@ -105,15 +100,10 @@ class ReplicaSet:
             self._handles[index].draining = True
 
     def lose(self, handle: ReplicaHandle, life: int, *, kill: bool) -> bool:
-        """Marks a replica as dead and loads it again after its restart.
-
-        Args:
-            handle: The replica.
-            life: The value of `handle.life` when the failed work began.
-            kill: Whether to kill the process, for example because it hangs.
+        """Marks a replica as dead and loads it again after its restart. `kill` ends a process that hangs.
 
         Returns:
-            False if this death was handled before, or if the replica was removed from the set.
+            False if this death was handled before (`life` is that of the failed work), or if the replica was removed.
         """
         if handle.life != life or handle.index not in self._handles:
             return False
@@ -125,9 +115,9 @@ class ReplicaSet:
         return True
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> None:
-        """Runs a coroutine as a background task, and keeps a reference so that it is not garbage-collected."""
+        """Runs a coroutine as a background task."""
         task = asyncio.get_running_loop().create_task(work)
-        self._tasks.add(task)
+        self._tasks.add(task)  # so that it is not garbage-collected
         task.add_done_callback(self._tasks.discard)
 
     async def _bring_up(self, handle: ReplicaHandle) -> None:
