@@ -165,10 +165,16 @@ class PoolManager:
         wanted = self._policy.desired(len(active), status.demand, now, share=share, room=room)
         for _ in range(wanted - len(active)):
             self._add_replica(self.free_places.take(self.request))
-        for index in active[: max(len(active) - wanted, 0)]:
+        leaving = active[: max(len(active) - wanted, 0)]
+        # What waits for resources of the cluster would wait on beside places that have become free.
+        for index in set(active) & set(status.unplaced) - self._places.keys() - set(leaving):
+            if place := self.free_places.take(self.request):
+                self._add_replica(place)
+                leaving.append(index)
+        for index in leaving:
             self._draining.add(index)
             self.dispatcher.drain.remote(index)
-        if ended or wanted > len(active):
+        if ended or wanted > len(active) or leaving:
             self._publish()
 
     def _add_replica(self, place: Place | None) -> None:
