@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Coroutine
 from typing import Any
 
-from openmaia.distributed.pools.dispatch.admission import AdmissionControl
+from openmaia.distributed.pools.dispatch.queueing import AdmissionControl
 
 
 def in_a_loop(story: Coroutine[Any, Any, None]) -> None:

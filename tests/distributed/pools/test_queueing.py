@@ -4,8 +4,7 @@ import asyncio
 
 import pytest
 
-from openmaia.distributed.pools.dispatch.affinity import AffinityRouter
-from openmaia.distributed.pools.dispatch.queueing import FairQueue, Request, Stored
+from openmaia.distributed.pools.dispatch.queueing import AffinityRouter, FairQueue, Request, Stored
 
 
 def requests(

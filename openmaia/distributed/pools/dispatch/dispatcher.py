@@ -22,10 +22,8 @@ from ray.exceptions import RayTaskError
 from openmaia.core.errors import HostDead, OpenMaiaError, ServiceError, UsageError
 from openmaia.core.messages import Reply
 from openmaia.distributed.failures import DEAD, last_line
-from openmaia.distributed.pools.dispatch.admission import AdmissionControl
-from openmaia.distributed.pools.dispatch.affinity import AffinityRouter
 from openmaia.distributed.pools.dispatch.cache import CacheSpec, GenerationCache
-from openmaia.distributed.pools.dispatch.queueing import FairQueue, Request, Stored
+from openmaia.distributed.pools.dispatch.queueing import AdmissionControl, AffinityRouter, FairQueue, Request, Stored
 from openmaia.distributed.pools.dispatch.replica_set import ReplicaHandle, ReplicaSet
 from openmaia.distributed.pools.replica import LostRequest, PoolSpec, ReplicaNotLoaded
 from openmaia.distributed.pools.statistics import Metrics, PoolStatistics, PoolStatus

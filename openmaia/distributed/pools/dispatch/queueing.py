@@ -1,10 +1,15 @@
-"""The queue of a pool: requests that wait for a replica, and the order in which they are served."""
+"""The way of requests through a pool: who is admitted, who is served next, and by which replica."""
 
 import asyncio
-from collections import OrderedDict, deque
+from collections import Counter, OrderedDict, deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
+
+from cachetools import LRUCache
+
+_CONVERSATIONS = 10_000
+"""So many conversations, the latest ones, are remembered. Nobody calls `forget` for the callers of a driver that was killed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,3 +108,116 @@ class FairQueue:
 
     def _lines(self) -> list[deque[Request]]:
         return [self._retries, *self._by_caller.values()]
+
+
+class AffinityRouter:
+    """Assigns each conversation with a language model to the replica with the fewest conversations, for its KV cache.
+
+    A conversation moves only if its replica is removed, or to balance the load after a replica was added.
+    """
+
+    def __init__(self) -> None:
+        self._replicas: set[int] = set()
+        self._replica_of: LRUCache[tuple[str, str], int] = LRUCache(_CONVERSATIONS)
+        """By caller and conversation."""
+
+    def add_replica(self, replica: int) -> None:
+        """Adds a replica and moves conversations to it until the replicas are balanced.
+
+        The new replica has to process the prefix of each moved conversation once.
+        """
+        self._replicas.add(replica)
+        counts = self._counts()
+        share = len(self._replica_of) // len(self._replicas)
+        for conversation, owner in list(self._replica_of.items()):
+            if counts[replica] < share < counts[owner]:
+                counts.update({owner: -1, replica: 1})
+                self._replica_of[conversation] = replica
+
+    def remove_replica(self, replica: int) -> None:
+        """Removes a replica. Its conversations are assigned to others when they go on."""
+        self._replicas.discard(replica)
+
+    def accepts(self, request: Request, replica: int) -> bool:
+        """Returns whether a replica may serve a request."""
+        if not request.conversation:
+            return True
+        conversation = request.caller, request.conversation
+        if self._replica_of.get(conversation) not in self._replicas:
+            counts = self._counts()
+            self._replica_of[conversation] = min(self._replicas, key=lambda one: (counts[one], one), default=replica)
+        return self._replica_of[conversation] == replica
+
+    def forget(self, caller: str) -> None:
+        """Removes the conversations of a caller that has ended."""
+        for conversation in [one for one in self._replica_of if one[0] == caller]:
+            del self._replica_of[conversation]
+
+    def _counts(self) -> Counter[int]:
+        return Counter(one for one in self._replica_of.values() if one in self._replicas)
+
+
+class AdmissionControl:
+    """Limits the requests and bytes in a pool. Callers that exceed the limits wait, first in, first out.
+
+    A caller is admitted before it stores its requests in Ray's object store, so that waiting callers use no cluster
+    memory.
+    """
+
+    def __init__(self, max_requests: int, max_bytes: int):
+        self._max_requests, self._max_bytes = max_requests, max_bytes
+        self._requests = self._bytes = 0
+        self._reserved: dict[str, list[tuple[int, int]]] = {}
+        self._turn = asyncio.Lock()
+        self._freed = asyncio.Event()
+        self.outside = 0
+        """Number of requests whose callers wait to be admitted."""
+
+    @property
+    def inside(self) -> tuple[int, int]:
+        """Number and total bytes of the requests in the pool, and of those that were admitted and have not arrived yet."""
+        return self._requests, self._bytes
+
+    async def admit(self, caller: str, count: int, size: int) -> None:
+        """Waits until the pool has room for `count` requests of `size` bytes in total, and reserves this room."""
+        self.outside += count
+        try:
+            async with self._turn:
+                while not self._fits(count, size):
+                    self._freed.clear()
+                    await self._freed.wait()
+                self._add(count, size)
+        finally:
+            self.outside -= count
+        self._reserved.setdefault(caller, []).append((count, size))
+
+    def enter(self, caller: str, count: int, size: int) -> None:
+        """Counts requests that have arrived in the pool. They use up the reservation that `admit` made for the caller.
+
+        Requests without a reservation are accepted as well: the dispatcher that admitted them may have been restarted.
+        """
+        reserved = self._reserved.get(caller, [])
+        if (count, size) in reserved:
+            reserved.remove((count, size))
+        else:
+            self._add(count, size)
+        if not reserved:
+            self._reserved.pop(caller, None)
+
+    def free(self, count: int, size: int) -> None:
+        """Releases the room of requests that have ended."""
+        self._add(-count, -size)
+        self._freed.set()
+
+    def leave(self, caller: str) -> None:
+        """Releases the reservations of a caller."""
+        for count, size in self._reserved.pop(caller, ()):
+            self.free(count, size)
+
+    def _add(self, count: int, size: int) -> None:
+        self._requests += count
+        self._bytes += size
+
+    def _fits(self, count: int, size: int) -> bool:
+        fits = self._requests + count <= self._max_requests and self._bytes + size <= self._max_bytes
+        return fits or self._requests == 0
