@@ -52,7 +52,8 @@ async def main() -> None:
     core.update({0: replica})
 
     async def answers(numbers: list[int]) -> list[int]:
-        return (await core.submit("a", "double", [ray.put(numbers)], [""] * len(numbers), 0)).values
+        none = [""] * len(numbers)
+        return (await core.submit("a", "double", [ray.put(numbers)], none, none, 0))[0]
 
     said: dict[str, Any] = {"before": await answers([1])}
     try:

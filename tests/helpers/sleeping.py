@@ -126,9 +126,7 @@ def pool(
     make = host if callable(host) else partial(same, host)
     spec = PoolSpec(role="target", make=make, config=config, concurrency=concurrency, run=run, **bounds)
     manager = PoolManager(spec=spec, cache=cache, policy=policy, autoscaled=autoscaled)
-    address = PoolAddress(
-        dispatcher=manager.dispatcher, cache_identity=cache.identity if cache else "", deadline=config.deadline
-    )
+    address = PoolAddress(dispatcher=manager.dispatcher, cache_identity=cache.identity if cache else "")
     with manage([manager], say):
         made = SleepingPool(manager, address)
         if ready:

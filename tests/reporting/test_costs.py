@@ -58,7 +58,7 @@ def test_concurrent_chats_share_the_time_of_their_replica(chats: int):
     replica = Replica("backbone-0", lambda: None, serial=False, _host=Talking(chats))
     with ThreadPoolExecutor(chats) as threads:
         began = time.monotonic()
-        spent = [one.seconds for one in threads.map(lambda n: replica._call("reply", [n]), range(chats))]
+        spent = [seconds for _, seconds in threads.map(lambda n: replica._call("reply", [n]), range(chats))]
         took = time.monotonic() - began
     assert all(one >= 0.2 / chats for one in spent)
     # They end at the same time, in some order: the last one is alone, the one before shares with it, and so on.

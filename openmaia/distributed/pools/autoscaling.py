@@ -1,7 +1,7 @@
 """Computes the number of replicas that a pool should have. Does not use Ray."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import ceil, exp
 
 from openmaia.distributed.pools.statistics import PoolStatistics
@@ -47,14 +47,7 @@ class ScalingPolicy:
     _low_since: float | None = None
 
     def desired(
-        self,
-        count: int,
-        demand: float,
-        now: float,
-        *,
-        share: int | None = None,
-        room: int | None = None,
-        is_starting: bool = False,
+        self, count: int, demand: float, now: float, *, share: int | None = None, room: int | None = None
     ) -> int:
         """Returns the number of replicas that the pool should have now.
 
@@ -64,22 +57,19 @@ class ScalingPolicy:
                 otherwise grow again soon.
             now: Time of a monotonic clock, in seconds.
             share: None if the pool does not have to respect its share (see `shares_if_short`).
-            room: Number of further replicas for which resources are free. If it is 0, the pool grows by one replica,
-                which waits. None if the number is unknown, or if the cluster adds nodes for waiting replicas.
-            is_starting: Whether the pool has replicas that Ray has not started. If so, it does not grow: Ray starts
-                replicas in the order of their requests, so further ones could start when they are no longer needed.
+            room: Largest number of replicas that may be added. None if there is no limit.
         """
         lowest, highest = self._bounds(demand)
         if count < lowest:
             return lowest
         limit = highest if share is None else min(max(share, 1), highest)
         is_idle, is_above = demand <= count - 1, limit < count <= highest
-        self._high_since = (self._high_since or now) if demand > count and count < limit and not is_starting else None
+        self._high_since = (self._high_since or now) if demand > count and count < limit and room != 0 else None
         self._low_since = (self._low_since or now) if is_idle or is_above else None
         if self._high_since is not None and now - self._high_since >= self.up_after:
             self._high_since = None
             added = max(min(ceil(demand) - count, count), 1)
-            return min(limit, count + (added if room is None else min(added, max(room, 1))))
+            return min(limit, count + (added if room is None else min(added, room)))
         patience = self.up_after if self.is_released and is_idle else self.down_after
         if self._low_since is not None and now - self._low_since >= patience and count > lowest:
             self._low_since = now
@@ -94,18 +84,13 @@ class ScalingPolicy:
         Args:
             load: The offered load (`OfferedLoad.value`).
             demand: See `desired`.
-            placed: Number of replicas that have their resources.
+            placed: See `PoolClaim`.
             waited: Seconds for which some replicas have not started; 0 if all have.
         """
         lowest, highest = self._bounds(demand)
         load = 0.0 if self.is_released else load
-        return PoolClaim(
-            load=load,
-            placed=placed,
-            waits=waited > _WAITS_AFTER,
-            smallest=lowest,
-            largest=max(min(highest, ceil(max(demand, load or 0.0))), lowest, placed),
-        )
+        largest = max(min(highest, ceil(max(demand, load or 0.0))), lowest, placed)
+        return PoolClaim(load=load, placed=placed, waits=waited > _WAITS_AFTER, smallest=lowest, largest=largest)
 
     def _bounds(self, demand: float) -> tuple[int, int]:
         # A released pool keeps one replica while it has requests.
@@ -123,40 +108,26 @@ class OfferedLoad:
 
     window: float = WINDOW
     """Seconds in which the weight of a measurement falls to 1/e."""
-    _passed: float = 0.0
-    _arrived: float = 0.0
-    _answered: float = 0.0
-    _seconds: float = 0.0
-    """Weighted sums: the time, the requests that arrived in it and those that were answered, and their service time."""
-    _before: PoolStatistics | None = None
-    _updated: float = 0.0
+    _sums: list[float] = field(default_factory=lambda: [0.0] * 4)
+    """Weighted sums of the time, the requests that arrived in it, those that were answered, and their service time."""
+    _before: list[float] | None = None
 
     @property
     def value(self) -> float | None:
         """None until a request has been answered."""
-        if not self._answered or not self._passed:
-            return None
-        return self._arrived / self._passed * self._seconds / self._answered
+        passed, arrived, answered, seconds = self._sums
+        return arrived / passed * seconds / answered if answered and passed else None
 
     def update(self, statistics: PoolStatistics, now: float) -> None:
         """Updates the load. The statistics start from zero again after a restart of the dispatcher. `now` is in seconds."""
-        before, passed = self._before, now - self._updated
-        self._before, self._updated = statistics, now
-        if before is None or not _arrived(statistics) or passed <= 0:
+        arrived = statistics.batched + statistics.waiting + statistics.outside
+        measured = [now, arrived, statistics.batched - statistics.under_way, statistics.service_seconds]
+        before, self._before = self._before, measured
+        if before is None or not arrived or now <= before[0]:
             return
-        keep = exp(-passed / self.window)
-        self._passed = self._passed * keep + passed
-        self._arrived = self._arrived * keep + max(_arrived(statistics) - _arrived(before), 0)
-        self._answered = self._answered * keep + max(_answered(statistics) - _answered(before), 0)
-        self._seconds = self._seconds * keep + max(statistics.service_seconds - before.service_seconds, 0.0)
-
-
-def _arrived(statistics: PoolStatistics) -> int:
-    return statistics.batched + statistics.waiting + statistics.outside
-
-
-def _answered(statistics: PoolStatistics) -> int:
-    return statistics.batched - statistics.under_way
+        keep = exp(-(now - before[0]) / self.window)
+        grown = [max(new - old, 0.0) for new, old in zip(measured, before, strict=True)]
+        self._sums = [total * keep + more for total, more in zip(self._sums, grown, strict=True)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -197,8 +168,7 @@ def fair_shares(claims: Sequence[PoolClaim], free: int = 0) -> list[int]:
 def shares_if_short(claims: Sequence[PoolClaim], free: int = 0) -> list[int | None]:
     """Returns for each pool its share, or None if it does not have to respect it.
 
-    A pool has to respect its share if another pool waits for resources and has less than its own share. The arguments
-    are those of `fair_shares`.
+    A pool has to respect its share if another pool waits for resources and has less than its own share.
     """
     shares = fair_shares(claims, free)
     lacks = [claim.waits and claim.placed < share for claim, share in zip(claims, shares, strict=True)]

@@ -1,17 +1,14 @@
 """Handles through which an investigation calls pools. Each class implements the protocol of its service."""
 
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
 import ray
-from ray.exceptions import GetTimeoutError, RayTaskError
 
 from openmaia.config.machine import TEST_GENERATOR
-from openmaia.core.errors import HostDead, OpenMaiaError, ServiceError
 from openmaia.core.images import EncodedImage
 from openmaia.core.messages import Chat, Reply
 from openmaia.core.services import (
@@ -26,19 +23,10 @@ from openmaia.core.services import (
     UsageLedger,
 )
 from openmaia.core.units import TargetInfo
-from openmaia.distributed.failures import DEAD, last_line, resolve
+from openmaia.distributed.failures import resolve
 from openmaia.distributed.pools.dispatch.cache import cache_key
-from openmaia.distributed.pools.dispatch.queueing import Answers, RequestRef
-from openmaia.distributed.pools.replica import ReplicaNotLoaded, pack_chat
+from openmaia.distributed.pools.replica import StoredImage, pack_chat
 from openmaia.distributed.pools.statistics import PoolStatistics
-from openmaia.distributed.pools.status import LeaseResult, ReplicaLease
-
-_BACKBONE_DEATHS = 3
-"""A chat fails after this number of attempts during which the replica died or did not answer in time. During the last of
-them, the replica has no other chats."""
-
-_BACKBONE_LEASES = 10
-"""A chat fails after this number of attempts, including those for which the replica had died before and was not loaded."""
 
 _OVERHEAD = 200
 """Approximate size in bytes of a request without its image."""
@@ -54,8 +42,6 @@ class PoolAddress:
     """GPUs of one replica; may be a fraction."""
     cache_identity: str = ""
     """Identifies the model in cache keys; empty if answers are not cached."""
-    deadline: float = 600.0
-    """Longest wait for an answer of a replica, in seconds."""
 
 
 @dataclass(frozen=True)
@@ -68,18 +54,18 @@ class BatchedHandle:
     """Pools serve callers round-robin."""
     ledger: UsageLedger = field(default_factory=UsageLedger)
 
-    def _submit(self, method: str, requests: Sequence[Any]) -> list[Any]:
+    def _submit(self, method: str, requests: Sequence[Any], conversations: Sequence[str] = ()) -> list[Any]:
         if not requests:
             return []
         dispatcher, count = self.address.dispatcher, len(requests)
         size = sum(_size(request) for request in requests)
         keys = [self._key(request) for request in requests]
         resolve(dispatcher.admit.remote(self.caller, count, size))
-        payload = ray.put(list(requests))
+        payload = [ray.put(list(requests))]
         call = dispatcher.submit.options(name=f"{self.caller}: {method}")
-        answers: Answers = resolve(call.remote(self.caller, method, [payload], keys, size))
-        self.ledger.add(self.role, count, answers.seconds, self.address.gpus)
-        return answers.values
+        values, seconds = resolve(call.remote(self.caller, method, payload, keys, conversations or [""] * count, size))
+        self.ledger.add(self.role, count, seconds, self.address.gpus)
+        return values
 
     def _key(self, request: Any) -> str:
         identity = self.address.cache_identity
@@ -92,15 +78,12 @@ class PooledTarget(BatchedHandle):
     role = "target"
 
     def info(self) -> TargetInfo:
-        """See `Target.info`."""
         return self._submit("info", [None])[0]
 
     def probe(self, probes: Sequence[Probe]) -> list[UnitActivation]:
-        """See `Target.probe`."""
         return self._submit("probe", probes)
 
     def respond(self, probes: Sequence[LayerProbe]) -> list[npt.NDArray[np.float64]]:
-        """See `Target.respond`."""
         return self._submit("respond", probes)
 
 
@@ -110,7 +93,6 @@ class PooledGenerator(BatchedHandle):
     role = "generator"
 
     def generate(self, requests: Sequence[Generation]) -> list[GeneratedImage]:
-        """See `Generator.generate`."""
         return self._submit("generate", requests)
 
 
@@ -120,77 +102,21 @@ class PooledEditor(BatchedHandle):
     role = "editor"
 
     def edit(self, requests: Sequence[Edit]) -> list[GeneratedImage]:
-        """See `Editor.edit`."""
         return self._submit("edit", requests)
 
 
 @dataclass(frozen=True)
-class PooledBackbone:
-    """Sends chats to the replicas that the dispatcher of the pool assigns to them."""
+class PooledBackbone(BatchedHandle):
+    """The backbone as a pool. The chats of a call are answered concurrently."""
 
-    role: ClassVar[str] = "backbone"
-    address: PoolAddress
-    caller: str
-    """Pools serve callers round-robin."""
-    ledger: UsageLedger = field(default_factory=UsageLedger)
-    _images: dict[str, RequestRef] = field(default_factory=dict[str, RequestRef])
-    """References to the images that were sent before, by digest. Each image is stored once in Ray's object store, and
-    this process owns it."""
+    role = "backbone"
+    _images: dict[str, StoredImage] = field(default_factory=dict[str, StoredImage])
+    """The images that were sent before, by digest. This process owns them in Ray's object store."""
 
     def reply(self, chats: Sequence[Chat]) -> list[Reply]:
-        """Returns one reply for each chat. The chats are answered concurrently.
-
-        Raises:
-            ServiceError: If a chat could not be answered.
-            UsageError: If no replica of the pool can be loaded.
-        """
-        if len(chats) < 2:
-            return [self._reply(chat) for chat in chats]
-        with ThreadPoolExecutor(len(chats)) as threads:
-            return list(threads.map(self._reply, chats))
-
-    def _reply(self, chat: Chat) -> Reply:
         # Only a conversation sends its images again. Those of other chats are let go with the reply.
-        envelope = pack_chat(chat, self._images if chat.conversation else {})
-        conversation = f"{self.caller}/{chat.conversation}" if chat.conversation else ""
-        deaths, failure = 0, "died"
-        for _ in range(_BACKBONE_LEASES):
-            # One chat can kill a replica with all chats on it. Each is then tried once more alone, so that only that one fails.
-            alone = deaths == _BACKBONE_DEATHS - 1
-            lease: ReplicaLease = resolve(self.address.dispatcher.acquire.remote(self.caller, conversation, alone))
-            result, error = self._ask(lease, envelope)
-            resolve(self.address.dispatcher.release.remote(lease.id, result))
-            if result.reply is not None:
-                self.ledger.add(self.role, 1, result.seconds, self.address.gpus)
-                return result.reply
-            if result.failure == "error":
-                raise error
-            if isinstance(error, ReplicaNotLoaded):
-                continue  # the replica had died before
-            deaths, failure = deaths + 1, result.failure
-            if deaths == _BACKBONE_DEATHS:
-                break
-        reason = f"gave no answer within {self.address.deadline:g} s" if failure == "late" else "died"
-        raise ServiceError(f"the {self.role} {reason} {deaths} times over this request")
-
-    def _ask(self, lease: ReplicaLease, envelope: Any) -> tuple[LeaseResult, Exception]:
-        call = lease.replica.reply.options(name=self.caller)
-        try:
-            result: Any = ray.get(call.remote(envelope), timeout=self.address.deadline)
-            return LeaseResult(reply=result.values[0], seconds=result.seconds), ServiceError("")
-        except RayTaskError as error:
-            cause = error.cause
-            if isinstance(cause, ReplicaNotLoaded):
-                return LeaseResult(failure="died"), cause
-            if isinstance(cause, HostDead):
-                return LeaseResult(failure="late"), cause  # the process is alive; "late" makes the dispatcher kill it
-            if not isinstance(cause, OpenMaiaError):
-                cause = ServiceError(f"the {self.role} failed: {last_line(error)}")
-            return LeaseResult(failure="error"), cause
-        except GetTimeoutError as error:
-            return LeaseResult(failure="late"), error
-        except DEAD as error:
-            return LeaseResult(failure="died"), error
+        packed = [pack_chat(chat, self._images if chat.conversation else {}) for chat in chats]
+        return self._submit("reply", packed, [chat.conversation for chat in chats])
 
 
 @dataclass(frozen=True)
@@ -215,15 +141,13 @@ class Pools:
         )
 
     def target(self, caller: str) -> PooledTarget:
-        """Returns the target for one caller."""
         return PooledTarget(self.addresses["target"], caller)
 
     def test_generator(self, caller: str) -> PooledGenerator:
-        """Returns the generator of test images: that of the investigations if the config names no other."""
+        # The generator of test images is that of the investigations if the config names no other.
         return PooledGenerator(self.addresses.get(TEST_GENERATOR, self.addresses["generator"]), caller)
 
     def generator(self, caller: str) -> PooledGenerator:
-        """Returns the generator of the investigations for one caller."""
         return PooledGenerator(self.addresses["generator"], caller)
 
     def leave(self, caller: str) -> None:

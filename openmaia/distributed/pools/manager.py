@@ -18,7 +18,7 @@ from openmaia.distributed.pools.autoscaling import OfferedLoad, PoolClaim, Scali
 from openmaia.distributed.pools.dispatch.cache import CacheSpec
 from openmaia.distributed.pools.dispatch.dispatcher import Dispatcher
 from openmaia.distributed.pools.replica import PoolSpec, Replica
-from openmaia.distributed.pools.status import PoolStatus
+from openmaia.distributed.pools.statistics import PoolStatus
 
 STEP_SECONDS = 0.5
 """Time between two updates of the pools."""
@@ -28,22 +28,10 @@ _END_SECONDS = 5.0
 these calls as failed. The wait is short, because the command has to end within 15 s after a signal, even if the cluster
 is gone."""
 
-_STUCK_SECONDS = 10.0
-"""Seconds after which a replica that has not started is replaced by one in free reserved resources, if there are any.
-Its own node may be lost, or the free resources of the cluster may not fit it."""
-
 _log = logging.getLogger(__name__)
 
 _RemoteDispatcher: Any = ray.remote(Dispatcher)
 _RemoteReplica: Any = ray.remote(Replica)
-
-
-@dataclass(frozen=True, slots=True)
-class Room:
-    """The arguments `share` and `room` of `ScalingPolicy.desired`, by what competing pools have and want."""
-
-    share: int | None = None
-    free: int | None = None
 
 
 @dataclass(slots=True)
@@ -60,7 +48,6 @@ class PoolManager:
     places: Sequence[Place] = ()
     """Reserved resources for the initial replicas."""
     dispatcher: Any = None
-    """The Ray actor handle."""
     status: PoolStatus | None = None
     """The last status of the dispatcher. None before the first one."""
     policy: ScalingPolicy | None = None
@@ -70,6 +57,8 @@ class PoolManager:
     """Whether nodes are added to the cluster for replicas that wait for resources."""
     free_places: FreePlaces = field(default_factory=FreePlaces)
     """Reserved resources that the pools of the same run no longer use."""
+    request: ResourceRequest = field(init=False)
+    """The resources that one replica requests."""
     _actors: dict[int, Any] = field(default_factory=dict[int, Any])
     _places: dict[int, Place] = field(default_factory=dict[int, Place])
     """The places of the replicas that use reserved resources, by index of the replica."""
@@ -77,12 +66,13 @@ class PoolManager:
     _policy: ScalingPolicy = field(init=False)
     _pending: Any = None
     """The Ray object reference of the status that was requested from the dispatcher; None if none was."""
-    _unplaced: dict[int, float] = field(default_factory=dict[int, float])
-    """The replicas that have not started, each with the time since which this is known."""
+    _waits_since: float | None = None
+    """Time since which some replica has not started."""
     _next_index: int = 0
 
     def __post_init__(self) -> None:
         config = self.spec.config
+        self.request = of_replica(self.spec.role, config)
         self._policy = self.policy or ScalingPolicy(config.min_replicas, config.max_replicas)
         here = ray.get_runtime_context().get_node_id()
         self.dispatcher = _RemoteDispatcher.options(
@@ -100,8 +90,14 @@ class PoolManager:
             self._add_replica(self.places[number] if number < len(self.places) else None)
         self._publish()
 
-    def step(self, now: float, room: Room) -> Sequence[str]:
+    def step(self, now: float, share: int | None = None, free: int | None = None) -> Sequence[str]:
         """Starts or ends replicas by the last status of the dispatcher. Does not wait.
+
+        Args:
+            now: Time of a monotonic clock, in seconds.
+            share: See `ScalingPolicy.desired`.
+            free: Number of further replicas for which resources are free. If it is 0, the pool grows by one replica,
+                which waits. None if the number is unknown, or if the cluster adds nodes for waiting replicas.
 
         Returns:
             Messages for the user.
@@ -121,44 +117,28 @@ class PoolManager:
         self.status = status
         self._policy.is_released |= status.released
         self.load.update(status.statistics, now)
-        self._unplaced = {index: self._unplaced.get(index, now) for index in status.unplaced}
-        self._scale(status, now, room)
+        self._waits_since = (self._waits_since or now) if status.unplaced else None
+        self._scale(status, now, share, free)
         return status.notes
-
-    @property
-    def request(self) -> ResourceRequest:
-        """The resources that one replica requests."""
-        return of_replica(self.spec.role, self.spec.config)
-
-    @property
-    def is_waiting(self) -> bool:
-        """Whether the pool has replicas that Ray has not started."""
-        return self.status is not None and len(self.status.unplaced) > 0
 
     @property
     def wants_more(self) -> bool:
         """Whether the pool could keep more replicas busy than it has, or has replicas that have not started."""
-        return self.is_waiting or (self.status is not None and self.status.demand > len(self._actors))
-
-    @property
-    def is_loaded(self) -> bool:
-        """Whether a replica of the pool is ready."""
-        return self.status is not None and self.status.statistics.replicas > 0
+        return self.status is not None and (bool(self.status.unplaced) or self.status.demand > len(self._actors))
 
     @property
     def kind(self) -> tuple[float, float, tuple[tuple[str, str], ...]]:
         """What a replica requests: GPUs, CPUs, and node labels. Pools of one kind compete for the same resources."""
-        request = self.request
-        return request.gpus, request.cpus, tuple(sorted(request.labels.items()))
+        return self.request.gpus, self.request.cpus, tuple(sorted(self.request.labels.items()))
 
     def claim(self, now: float) -> PoolClaim:
-        """Returns the claim of the pool at time `now` of a monotonic clock."""
+        """`now` is the time of a monotonic clock."""
         demand, unplaced = (self.status.demand, self.status.unplaced) if self.status is not None else (0.0, ())
-        waited = now - min(self._unplaced.values(), default=now)
-        return self._policy.claim(self.load.value, demand, len(self._actors.keys() - set(unplaced)), waited)
+        placed = len(self._actors.keys() - set(unplaced))
+        return self._policy.claim(self.load.value, demand, placed, now - (self._waits_since or now))
 
     def end(self, seconds: float) -> list[str]:
-        """Ends all processes of the pool. Waits at most `seconds` for the last messages of the dispatcher, and returns them."""
+        """Ends all processes of the pool, and returns the last messages of the dispatcher, if they come in time."""
         asked = [*([self._pending] if self._pending is not None else []), self.dispatcher.status.remote()]
         notes: list[str] = []
         for reference in ray.wait(asked, num_returns=len(asked), timeout=seconds)[0]:
@@ -168,7 +148,7 @@ class PoolManager:
             ray.kill(actor)
         return notes
 
-    def _scale(self, status: PoolStatus, now: float, room: Room) -> None:
+    def _scale(self, status: PoolStatus, now: float, share: int | None, free: int | None) -> None:
         ended = [index for index in status.drained if index in self._draining]
         for index in ended:
             ray.kill(self._actors.pop(index))
@@ -176,45 +156,29 @@ class PoolManager:
             if index in self._places:
                 self.free_places.give_back(self._places.pop(index))
         # Those that Ray has not started are ended first, then the latest.
-        active = sorted(set(self._actors) - self._draining, key=lambda index: (index not in status.unplaced, -index))
-        wanted = self._policy.desired(
-            len(active),
-            status.demand,
-            now,
-            share=room.share,
-            room=room.free,
-            is_starting=not (self.autoscaled or self.free_places.count(self.request))
-            and bool(set(active) & set(status.unplaced)),
-        )
+        active = sorted(self._actors.keys() - self._draining, key=lambda index: (index not in status.unplaced, -index))
+        room = None if free is None else max(free, 1)
+        if set(active) & set(status.unplaced) and not (self.autoscaled or self.free_places.count(self.request)):
+            room = (
+                0  # Ray starts replicas in the order of their requests: further ones could come when nobody needs them
+            )
+        wanted = self._policy.desired(len(active), status.demand, now, share=share, room=room)
         for _ in range(wanted - len(active)):
-            self._add_replica(self._free_place())
-        for index in active[: max(len(active) - wanted, 0)]:
-            self._drain(index)
-        replaced = wanted == len(active) and self._replace_stuck(now)
-        if ended or wanted > len(active) or replaced:
+            self._add_replica(self.free_places.take(self.request))
+        leaving = active[: max(len(active) - wanted, 0)]
+        # What waits for resources of the cluster would wait on beside places that have become free.
+        for index in set(active) & set(status.unplaced) - self._places.keys() - set(leaving):
+            if place := self.free_places.take(self.request):
+                self._add_replica(place)
+                leaving.append(index)
+        for index in leaving:
+            self._draining.add(index)
+            self.dispatcher.drain.remote(index)
+        if ended or wanted > len(active) or leaving:
             self._publish()
 
-    def _replace_stuck(self, now: float) -> bool:
-        stuck = [index for index, since in self._unplaced.items() if now - since > _STUCK_SECONDS]
-        replaced = False
-        for index in stuck:
-            if index in self._actors and index not in self._draining and (place := self._free_place()):
-                self._places.pop(index, None)  # Ray may never find another node for it, so nobody else gets it
-                self._drain(index)
-                self._add_replica(place)
-                replaced = True
-        return replaced
-
-    def _free_place(self) -> Place | None:
-        return self.free_places.take(self.request)
-
-    def _drain(self, index: int) -> None:
-        self._draining.add(index)
-        self.dispatcher.drain.remote(index)
-
     def _add_replica(self, place: Place | None) -> None:
-        request = self.request
-        index = self._next_index
+        request, index = self.request, self._next_index
         self._next_index += 1
         options: dict[str, Any] = {"label_selector": dict(request.labels) or None}
         if place is not None:
@@ -246,7 +210,7 @@ def manage(
     The pools also end if the driver dies.
 
     Args:
-        managers: One manager for each pool.
+        managers: The pools.
         say: Receives the output of models that are loading, and their errors. It is also called from the thread.
         loaded: Called from the thread when the first replica of a pool is ready, with the index of its manager and the
             seconds since the pools began to load.
@@ -256,12 +220,13 @@ def manage(
     began = time.monotonic()
 
     def update(now: float) -> None:
-        for manager, room in zip(managers, _room(managers, now), strict=True):
-            for line in manager.step(now, room):
+        for manager, (share, free) in zip(managers, _shares(managers, now), strict=True):
+            for line in manager.step(now, share, free):
                 say(line)
-        for number in [number for number, manager in loading.items() if manager.is_loaded]:
-            del loading[number]
-            loaded(number, time.monotonic() - began)
+        for number, manager in list(loading.items()):
+            if manager.status is not None and manager.status.statistics.replicas:
+                del loading[number]
+                loaded(number, time.monotonic() - began)
 
     def look() -> None:
         while not over.wait(STEP_SECONDS):
@@ -285,40 +250,22 @@ def manage(
                 say(line)
 
 
-def _room(managers: Sequence[PoolManager], now: float) -> list[Room]:
-    rooms = [Room()] * len(managers)
+def _shares(managers: Sequence[PoolManager], now: float) -> list[tuple[int | None, int | None]]:
+    """Returns for each pool the arguments `share` and `free` of `PoolManager.step`."""
+    found: list[tuple[int | None, int | None]] = [(None, None)] * len(managers)
     growing = {manager.kind for manager in managers if manager.wants_more and not manager.autoscaled}
     kinds = [kind for kind in growing if any(kind[:2])]
     try:
-        available, total = (ray.available_resources(), ray.cluster_resources()) if kinds else ({}, {})
+        available = ray.available_resources() if kinds else {}
     except RayError:
-        return rooms  # the cluster does not answer now
+        return found  # the cluster does not answer now
     for kind in kinds:
-        gpus, cpus = kind[:2]
         members = [number for number, manager in enumerate(managers) if manager.kind == kind]
         claims = [managers[number].claim(now) for number in members]
         free = managers[members[0]].free_places.count(managers[members[0]].request)
         if not any(claim.waits for claim in claims):
-            placed = sum(claim.placed for claim in claims)
-            free += (
-                unused_gpu_room(gpus, available.get("GPU", 0.0), total.get("GPU", 0.0), placed)
-                if gpus
-                else int(available.get("CPU", 0.0) / cpus + ROUNDING)
-            )
+            wanted = [(name, amount) for name, amount in zip(("GPU", "CPU"), kind[:2], strict=True) if amount]
+            free += min(int(available.get(name, 0.0) / amount + ROUNDING) for name, amount in wanted)
         for number, share in zip(members, shares_if_short(claims, free), strict=True):
-            rooms[number] = Room(share, free)
-    return rooms
-
-
-def unused_gpu_room(share: float, available: float, total: float, placed: int) -> int:
-    """Returns for how many more replicas with the same GPU request the free GPUs of the cluster suffice.
-
-    Args:
-        share: Number of GPUs that a replica requests. Below 1, it has to fit on a single GPU: free fractions of several
-            GPUs do not add up.
-        available: The sum of the free fractions of all GPUs.
-        total: Number of GPUs of the cluster.
-        placed: Number of replicas with this request that have their GPUs already.
-    """
-    room = int(available / share + ROUNDING)
-    return room if share >= 1 else min(room, max(int(total) * int(1 / share + ROUNDING) - placed, 0))
+            found[number] = share, free
+    return found

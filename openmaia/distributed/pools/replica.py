@@ -4,22 +4,22 @@ import os
 import tempfile
 import threading
 import time
-from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import ray
+from cachetools import LRUCache
 from filelock import FileLock
 from ray.exceptions import RayError
 
 from openmaia.config.machine import PoolConfig
-from openmaia.core.errors import HostDead, ServiceError
+from openmaia.core.errors import HostDead
 from openmaia.core.images import EncodedImage
-from openmaia.core.messages import Chat, Message
-from openmaia.distributed.pools.dispatch.queueing import RequestRef
+from openmaia.core.messages import Chat
+from openmaia.distributed.pools.dispatch.queueing import Stored
 from openmaia.distributed.pools.output import OutputReader
 
 _IMAGE_CACHE_BYTES = 256 * 2**20
@@ -47,95 +47,64 @@ class PoolSpec:
 
 
 @dataclass(frozen=True, slots=True)
-class BatchResult:
-    """The answers of a replica to one batch."""
-
-    values: list[Any]
-    """One answer for each request, or a `LostRequest` if the request could not be read."""
-    seconds: float
-    """The time that the replica spent on the batch. For a chat, it is divided by the number of concurrent chats."""
-
-
-@dataclass(frozen=True, slots=True)
 class LostRequest:
-    """Stands for an answer if the process that stored the request in Ray's object store has died."""
+    """Stands for an answer if the process that stored the request or its images in Ray's object store has died."""
 
     reason: str
-
-
-@dataclass(frozen=True, slots=True)
-class ChatEnvelope:
-    """A chat whose images are replaced by digests. The images are in Ray's object store, each only once."""
-
-    chat: Chat
-    images: Mapping[str, RequestRef]
-    """By digest."""
 
 
 class ReplicaNotLoaded(HostDead):
     """Raised by a replica whose model is not loaded, because Ray has restarted its process after a death."""
 
 
+@dataclass(frozen=True, slots=True)
+class StoredImage:
+    """Stands for an image in a chat. The image is in Ray's object store, only once for all chats of a conversation."""
+
+    digest: str
+    place: Stored
+
+
+def pack_chat(chat: Chat, stored: dict[str, StoredImage]) -> Chat:
+    """Returns a chat whose images are in Ray's object store.
+
+    `stored` has the images that earlier calls have stored, by digest. The new ones are added to it.
+    """
+    images = {image.digest: image for message in chat.messages for image in message.images}
+    new = [digest for digest in images if digest not in stored]
+    if new:
+        payload = ray.put([images[digest] for digest in new])
+        stored |= {digest: StoredImage(digest, Stored(payload, index)) for index, digest in enumerate(new)}
+    return _with_images(chat, lambda part: stored[part.digest] if isinstance(part, EncodedImage) else part)
+
+
 class ImageCache:
     """A cache of the images that conversations on this replica used last, by digest. It is thread-safe."""
 
     def __init__(self, max_bytes: int = _IMAGE_CACHE_BYTES):
-        self._max_bytes, self._bytes = max_bytes, 0
-        self._images: OrderedDict[str, EncodedImage] = OrderedDict()
+        self._images: LRUCache[str, EncodedImage] = LRUCache(max_bytes, getsizeof=lambda image: len(image.data))
         self._lock = threading.Lock()
 
-    def unpack(self, envelope: ChatEnvelope) -> Chat:
-        """Returns the chat with its images. Images that are not cached are fetched from Ray's object store."""
+    def unpack(self, chat: Chat) -> Chat:
+        """Returns a packed chat with its images. Those that are not cached are fetched from Ray's object store."""
+        parts: list[Any] = [part for message in chat.messages for part in message.parts]
+        places = {part.digest: part.place for part in parts if isinstance(part, StoredImage)}
         with self._lock:
-            known = {digest: self._images[digest] for digest in envelope.images if digest in self._images}
-        missing = {digest: place for digest, place in envelope.images.items() if digest not in known}
+            known = {digest: self._images[digest] for digest in places if digest in self._images}
+        missing = {digest: place for digest, place in places.items() if digest not in known}
         payloads = list({place.payload for place in missing.values()})
         fetched: dict[Any, list[EncodedImage]] = dict(zip(payloads, ray.get(payloads), strict=True))
-        known |= {digest: fetched[place.payload][place.index] for digest, place in missing.items()}
         with self._lock:
-            for digest in envelope.images:
-                self._keep(digest, known[digest])
-        return replace(envelope.chat, messages=[_with_images(message, known) for message in envelope.chat.messages])
-
-    def _keep(self, digest: str, image: EncodedImage) -> None:
-        if digest not in self._images:
-            self._bytes += len(image.data)
-        self._images[digest] = image
-        self._images.move_to_end(digest)
-        while self._bytes > self._max_bytes and len(self._images) > 1:
-            _, oldest = self._images.popitem(last=False)
-            self._bytes -= len(oldest.data)
+            for digest, place in missing.items():
+                known[digest] = fetched[place.payload][place.index]
+                with suppress(ValueError):  # it is larger than the cache
+                    self._images[digest] = known[digest]
+        return _with_images(chat, lambda part: known[part.digest] if isinstance(part, StoredImage) else part)
 
 
-@dataclass(frozen=True, slots=True)
-class ImageDigest:
-    """Stands for an image in a chat that is sent to a replica."""
-
-    digest: str
-
-
-def pack_chat(chat: Chat, places: dict[str, RequestRef]) -> ChatEnvelope:
-    """Returns a chat with digests in place of its images, and stores new images in Ray's object store.
-
-    `places` holds references to the images that earlier calls have stored, by digest. The new ones are added to it.
-    """
-    images = {image.digest: image for message in chat.messages for image in message.images}
-    new = [digest for digest in images if digest not in places]
-    if new:
-        payload = ray.put([images[digest] for digest in new])
-        places |= {digest: RequestRef(payload, index) for index, digest in enumerate(new)}
-    messages = [_without_images(message) for message in chat.messages]
-    return ChatEnvelope(replace(chat, messages=messages), {digest: places[digest] for digest in images})
-
-
-def _without_images(message: Message) -> Message:
-    parts: list[Any] = [ImageDigest(part.digest) if isinstance(part, EncodedImage) else part for part in message.parts]
-    return replace(message, parts=tuple(parts))
-
-
-def _with_images(message: Message, images: Mapping[str, EncodedImage]) -> Message:
-    parts = tuple(images[part.digest] if isinstance(part, ImageDigest) else part for part in message.parts)
-    return replace(message, parts=parts)
+def _with_images(chat: Chat, change: Callable[[Any], Any]) -> Chat:
+    messages = [replace(message, parts=tuple(map(change, message.parts))) for message in chat.messages]
+    return replace(chat, messages=messages)
 
 
 @dataclass(slots=True)
@@ -178,45 +147,50 @@ class Replica:
         """Returns the lines that this process and its children have written since the last call."""
         return self._output.read()
 
-    def answer(self, method: str, references: Sequence[RequestRef]) -> BatchResult:
+    def answer(self, method: str, places: Sequence[Stored]) -> tuple[list[Any], float]:
         """Answers one batch of requests with a method of the model.
+
+        Returns:
+            One answer for each request, or a `LostRequest` if the request could not be read. And the seconds that the
+            model took, divided by the number of batches that it answered when it began.
 
         Raises:
             ReplicaNotLoaded: If the model is not loaded.
             Exception: Any exception of the model. No request of the batch is answered then.
         """
-        payloads = _fetch({reference.payload for reference in references})
-        requests = [_request(payloads[reference.payload], reference.index) for reference in references]
-        values: list[Any] = list(requests)
-        positions = [at for at, request in enumerate(requests) if not isinstance(request, LostRequest)]
-        result = self._call(method, [requests[at] for at in positions])
-        for at, value in zip(positions, result.values, strict=True):
-            values[at] = value
-        return BatchResult(values, result.seconds)
+        payloads: dict[Any, Any] = {}
+        values = [self._read(place, payloads) for place in places]
+        readable = [at for at, request in enumerate(values) if not isinstance(request, LostRequest)]
+        answers, seconds = self._call(method, [values[at] for at in readable])
+        for at, answer in zip(readable, answers, strict=True):
+            values[at] = answer
+        return values, seconds
 
-    def reply(self, envelope: ChatEnvelope) -> BatchResult:
-        """Answers one chat. Raises the same exceptions as `answer`."""
-        return self._call("reply", [self._images.unpack(envelope)])
-
-    def _call(self, method: str, requests: list[Any]) -> BatchResult:
+    def _call(self, method: str, requests: list[Any]) -> tuple[list[Any], float]:
         if self._host is None:
             raise ReplicaNotLoaded(f"{self.name} was restarted and is not loaded")
         if not requests:
-            return BatchResult([], 0.0)
+            return [], 0.0
         with self._serving if self.serial else nullcontext():
             thread = threading.get_ident()
             self._running.add(thread)
-            began, at_first = time.monotonic(), len(self._running)
+            began, sharing = time.monotonic(), len(self._running)
             try:
-                if method == "info":
-                    values = [self._host.info() for _ in requests]
-                else:
-                    values = getattr(self._host, method)(requests)
-                # The larger number, so that chats that begin or end together are not charged as if each were alone.
-                seconds = (time.monotonic() - began) / max(at_first, len(self._running))
+                answers = (
+                    [self._host.info()] * len(requests) if method == "info" else getattr(self._host, method)(requests)
+                )
             finally:
                 self._running.discard(thread)
-        return BatchResult(values, seconds)
+        return answers, (time.monotonic() - began) / sharing
+
+    def _read(self, place: Stored, payloads: dict[Any, Any]) -> Any:
+        try:
+            if place.payload not in payloads:
+                payloads[place.payload] = ray.get(place.payload)
+            request = payloads[place.payload][place.index]
+            return self._images.unpack(request) if isinstance(request, Chat) else request
+        except RayError as error:
+            return LostRequest(f"{type(error).__name__}: the process that asked has died")
 
 
 def _loading_turn(num_gpus: float) -> AbstractContextManager[object]:
@@ -227,22 +201,3 @@ def _loading_turn(num_gpus: float) -> AbstractContextManager[object]:
         return nullcontext()
     gpu = "-".join(ray.get_runtime_context().get_accelerator_ids()["GPU"])
     return FileLock(Path(tempfile.gettempdir()) / f"openmaia-{os.getuid()}-gpu-{gpu}.lock")
-
-
-def _fetch(payloads: set[Any]) -> dict[Any, list[Any] | LostRequest]:
-    fetched: dict[Any, list[Any] | LostRequest] = {}
-    for payload in payloads:
-        try:
-            fetched[payload] = ray.get(payload)
-        except RayError as error:
-            fetched[payload] = LostRequest(f"{type(error).__name__}: the process that asked has died")
-    return fetched
-
-
-def _request(payload: list[Any] | LostRequest, index: int) -> Any:
-    return payload if isinstance(payload, LostRequest) else payload[index]
-
-
-def lost(value: LostRequest) -> ServiceError:
-    """Returns the error for the caller of a lost request."""
-    return ServiceError(f"a request was lost: {value.reason}")

@@ -5,8 +5,8 @@ import json
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
+from typing import Any
 
-from openmaia.config.loading import to_dict
 from openmaia.config.machine import TEST_GENERATOR, DrawingPoolConfig
 from openmaia.config.schema import Config, pool_roles, test_generator
 from openmaia.core.components import identity
@@ -59,19 +59,15 @@ class LoadingTimes:
     def __init__(self, pools: Sequence[tuple[str, Config]], say: Callable[[str], None]):
         self._say = say
         self._file = user_path(pools[0][1].paths.cache) / _LOADING
-        self._keys = [
-            f"generator {to_dict(config)['evaluate']['generator']}"
-            if role == TEST_GENERATOR
-            else f"{role} {to_dict(config)[role]}"
-            for role, config in pools
-        ]
+        models = [f"{role.removeprefix('test_')} {_model(role, config)}" for role, config in pools]
+        self._keys = [hashlib.sha256(model.encode()).hexdigest()[:16] for model in models]
         several = len(pools) > len({role for role, _ in pools})
         self._names = [
             f"target {config.target.name}" if several and role == "target" else role for role, config in pools
         ]
-        known = [self._known().get(_digest(key)) for key in self._keys]
-        times = [seconds for seconds in known if seconds is not None]
-        estimate = f"about {max(times):.0f} s, as the last time" if len(times) == len(known) else "not timed here yet"
+        known = self._known()
+        times = [known[key] for key in self._keys if key in known]
+        estimate = f"about {max(times):.0f} s, as the last time" if len(times) == len(pools) else "not timed here yet"
         say(f"loading {', '.join(self._names)}: {estimate}")
 
     def loaded(self, number: int, seconds: float) -> None:
@@ -79,8 +75,7 @@ class LoadingTimes:
         self._say(f"loaded {self._names[number]} in {seconds:.0f} s")
         with suppress(OSError):
             self._file.parent.mkdir(parents=True, exist_ok=True)
-            times = self._known() | {_digest(self._keys[number]): round(seconds, 1)}
-            self._file.write_text(json.dumps(times))
+            self._file.write_text(json.dumps(self._known() | {self._keys[number]: round(seconds, 1)}))
 
     def _known(self) -> dict[str, float]:
         try:
@@ -88,10 +83,6 @@ class LoadingTimes:
         except (OSError, ValueError):
             return {}
         return stored if isinstance(stored, dict) else {}
-
-
-def _digest(key: str) -> str:
-    return hashlib.sha256(key.encode()).hexdigest()[:16]
 
 
 def make_manager(
@@ -104,7 +95,7 @@ def make_manager(
         config: The config of the run.
         assembly: Loads the model.
         places: Reserved resources for the initial replicas.
-        free: Reserved resources that the pools of the run no longer use, shared by their managers.
+        free: See `PoolManager.free_places`; shared by the managers of a run.
     """
     spec = PoolSpec(
         role=role,
@@ -127,7 +118,7 @@ def cache_spec(role: str, config: Config) -> CacheSpec | None:
     pool = getattr(config.pools, role)
     if not isinstance(pool, DrawingPoolConfig) or pool.cache_mb == 0:
         return None
-    same = identity(test_generator(config) if role == TEST_GENERATOR else getattr(config, role))
+    same = identity(_model(role, config))
     if same is None:
         return None
     return CacheSpec(
@@ -138,11 +129,14 @@ def cache_spec(role: str, config: Config) -> CacheSpec | None:
     )
 
 
+def _model(role: str, config: Config) -> Any:
+    return test_generator(config) if role == TEST_GENERATOR else getattr(config, role)
+
+
 def _address(manager: PoolManager) -> PoolAddress:
     config = manager.spec.config
     return PoolAddress(
         dispatcher=manager.dispatcher,
         gpus=config.num_gpus,
         cache_identity=manager.cache.identity if manager.cache else "",
-        deadline=config.deadline,
     )

@@ -1,4 +1,4 @@
-"""The statistics of a pool, and their publication as Ray metrics."""
+"""The statistics and the state of a pool, and their publication as Ray metrics."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
@@ -23,14 +23,13 @@ class PoolStatistics:
     batched: int = 0
     """Number of requests sent to replicas, with retries. batched / batches is the mean batch size."""
     batch_fill: float = 0.0
-    """Sum over batches of batch size / largest batch size, so that batch_fill / batches is the mean of this ratio. For
-    language models, each chat counts as a batch. Its ratio is the number of chats that the replica answers when the
-    chat begins / the largest number that it answers concurrently."""
+    """Sum over batches of batch size / largest batch size, so that batch_fill / batches is the mean of this ratio. Each
+    chat counts as a batch, with the number of chats of its replica / the largest number that it answers concurrently."""
     busy_seconds: float = 0.0
     """Time in which a replica had work, summed over replicas."""
     service_seconds: float = 0.0
-    """Time that replicas spent on answered batches. For language models, each chat counts as a batch. Its duration is
-    divided by the largest number of chats that a replica answers concurrently."""
+    """Time that replicas spent on answered batches. That of a chat is divided by the largest number of chats that a
+    replica answers concurrently."""
     replica_seconds: float = 0.0
     """Time in which a replica was ready, summed over replicas. busy_seconds / replica_seconds is the utilisation."""
     queue_seconds: float = 0.0
@@ -42,9 +41,8 @@ class PoolStatistics:
     """Number of requests that were removed before they were sent to a replica, because their caller had ended."""
     failures: dict[str, int] = field(default_factory=dict[str, int])
     """Number of failed requests by cause. `error`: the model raised an exception. `died` and `late`: replicas failed
-    twice on the request, and the second time the replica died or gave no answer in time. `lost`: the process that
-    stored the request died. `unusable`: no replica can be loaded. For language models, `died` and `late` count each
-    attempt."""
+    repeatedly on the request, and the last one died or gave no answer in time. `lost`: the process that stored the request
+    died. `unusable`: no replica can be loaded."""
     cache_hits: int = 0
     cache_misses: int = 0
     cache_joined: int = 0
@@ -66,6 +64,26 @@ class PoolStatistics:
     def failed(self) -> int:
         """Number of failed requests, for whatever cause."""
         return sum(self.failures.values())
+
+
+@dataclass(frozen=True, slots=True)
+class PoolStatus:
+    """The state of a pool, from which the driver decides how many replicas to run."""
+
+    incarnation: str
+    """A random id of this start of the dispatcher. If it changes, the driver sends the handles of all replicas again."""
+    drained: tuple[int, ...]
+    """Indices of draining replicas that have no work left."""
+    unplaced: tuple[int, ...]
+    """Indices of replicas that Ray has not started, for example because no node has room for them."""
+    demand: float
+    """Number of replicas that would be busy now if there were enough of them. A replica of a language model
+    counts as n / m if it answers n chats and could answer m chats concurrently."""
+    released: bool
+    """Whether the run no longer needs the pool, so that idle replicas are ended, even below the configured minimum."""
+    statistics: PoolStatistics
+    notes: tuple[str, ...] = ()
+    """Messages since the last status: output of models that are loading, and failures to load."""
 
 
 class Metrics:

@@ -15,7 +15,6 @@ from openmaia.distributed.pools.autoscaling import (
     fair_shares,
     shares_if_short,
 )
-from openmaia.distributed.pools.manager import unused_gpu_room
 from openmaia.distributed.pools.statistics import PoolStatistics
 
 
@@ -81,13 +80,12 @@ def test_scaling_down_of_a_large_pool_goes_by_an_eighth_but_not_below_its_demand
 
 
 def test_scaling_up_waits_for_replicas_that_have_not_started():
-    assert after(ScalingPolicy(1, 16), 4, 50.0, UP_AFTER + 60, is_starting=True) == 4
+    assert after(ScalingPolicy(1, 16), 4, 50.0, UP_AFTER + 60, room=0) == 4
 
 
-def test_scaling_up_asks_for_what_there_is_or_for_one_more():
+def test_scaling_up_asks_for_what_there_is():
     assert after(ScalingPolicy(1, 16), 4, 50.0, UP_AFTER + 1, room=3) == 7
     assert after(ScalingPolicy(1, 16), 4, 50.0, UP_AFTER + 1, room=9) == 8
-    assert after(ScalingPolicy(1, 16), 4, 50.0, UP_AFTER + 1, room=0) == 5
 
 
 def test_a_pool_grows_to_its_share_while_another_lacks_replicas():
@@ -171,22 +169,6 @@ def test_offered_load_is_what_arrives_and_not_what_is_answered():
     assert load.value == pytest.approx(8.0, rel=0.05)
     offered(load, 1, int(10 * WINDOW), 160.0, before)
     assert load.value == pytest.approx(2.0, rel=0.05)
-
-
-@pytest.mark.parametrize(
-    ("share", "available", "total", "placed", "room"),
-    [
-        (1.0, 3.0, 8.0, 5, 3),
-        (0.95, 7.05, 8.0, 1, 7),
-        (0.95, 40 * 0.05, 40.0, 40, 0),  # a twentieth of each of forty
-        (0.5, 1.5, 2.0, 1, 3),
-        (2.0, 3.0, 8.0, 2, 1),
-    ],
-)
-def test_what_is_left_of_several_gpus_holds_no_replica(
-    share: float, available: float, total: float, placed: int, room: int
-):
-    assert unused_gpu_room(share, available, total, placed) == room
 
 
 def test_offered_load_is_unknown_until_something_was_answered():

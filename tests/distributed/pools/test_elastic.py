@@ -7,8 +7,7 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
-from functools import partial
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,13 +15,8 @@ import pytest
 
 from openmaia.config.machine import PoolConfig
 from openmaia.core.messages import Chat, Reply, user
-from openmaia.distributed.cluster.placement import reserve
-from openmaia.distributed.cluster.resources import of_replica
-from openmaia.distributed.failures import resolve
 from openmaia.distributed.pools.autoscaling import ScalingPolicy
 from openmaia.distributed.pools.handles import PoolAddress, PooledBackbone
-from openmaia.distributed.pools.manager import PoolManager, Room
-from openmaia.distributed.pools.replica import PoolSpec
 from tests.conftest import REPOSITORY
 from tests.helpers.loading import FLAWLESS, Counted, Load, repeating
 from tests.helpers.sleeping import killed_dispatcher, pool
@@ -82,24 +76,6 @@ def test_dispatcher_that_dies_does_not_call_off_the_draining(ray_cluster: None, 
                 assert time.monotonic() < until, made.statistics()
                 time.sleep(0.1)
     assert load.wrong == 0
-
-
-def test_stuck_replica_is_replaced_by_one_in_a_free_place(ray_cluster: None):
-    config = PoolConfig(num_cpus=0.1)
-    spec = PoolSpec(role="target", make=partial(Counted, "", seconds=0.0), config=config, run="stuck")
-    with reserve([replace(of_replica("target", config), count=2)], print) as (places,):
-        manager = PoolManager(spec=spec, places=places[:1])
-        manager.free_places.give_back(places[1])
-        manager.start()
-        status = replace(resolve(manager.dispatcher.status.remote(), timeout=60), unplaced=(0,))
-        manager._unplaced = {0: 100.0}
-        for now, replicas, free in ((105.0, {0}, 1), (111.0, {0, 1}, 0)):
-            manager._scale(status, now, Room())
-            assert (manager._actors.keys(), manager.free_places.count(manager.request)) == (replicas, free)
-        manager._scale(replace(status, drained=(0,), unplaced=()), 112.0, Room())
-        assert {index: place.index for index, place in manager._places.items()} == {1: 1}
-        assert manager.free_places.count(manager.request) == 0
-        manager.end(5.0)
 
 
 def test_released_pool_ends_its_replicas_and_still_answers_late_requests(ray_cluster: None, tmp_path: Path):

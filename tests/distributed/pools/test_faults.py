@@ -20,7 +20,6 @@ import ray
 from openmaia.config.machine import PoolConfig
 from openmaia.core.errors import ServiceError, UsageError
 from openmaia.core.messages import Chat, Reply, user
-from openmaia.distributed.failures import resolve
 from openmaia.distributed.pools.handles import PooledBackbone
 from tests.conftest import REPOSITORY
 from tests.helpers.sleeping import (
@@ -109,6 +108,9 @@ def test_idle_death_does_not_count_against_a_request(ray_cluster: None):
 class Fragile:
     """A language model whose process dies over one chat. It tells its process id."""
 
+    def pids(self, given: Sequence[Any]) -> list[int]:
+        return [os.getpid()] * len(given)
+
     def reply(self, chats: Sequence[Chat]) -> list[Reply]:
         time.sleep(0.5)
         if chats[0].messages[0].text == "deadly":
@@ -128,7 +130,7 @@ def test_chat_that_kills_its_replica_fails_alone(ray_cluster: None):
         assert [one.result(timeout=180).split()[:2] for one in others] == [["chat", f"{n}"] for n in range(3)]
         with pytest.raises(ServiceError, match="died 3 times over this request"):
             deadly.result(timeout=180)
-        assert made.statistics().deaths == 3
+        assert (made.statistics().deaths, made.statistics().failures) == (3, {"died": 1})
 
 
 def test_idle_deaths_do_not_count_against_a_chat(ray_cluster: None):
@@ -199,28 +201,27 @@ def test_requests_of_a_caller_that_left_are_dropped(crowd: list[Any]):
     assert counted.batched < 1000
 
 
-def test_a_caller_that_has_left_gets_no_lease_and_blocks_nobody(ray_cluster: None):
-    with pool(Sleeping(), settings(min_replicas=1, deadline=600.0), concurrency=1) as made:
-        dispatcher = made.manager.dispatcher
-        ray.get(dispatcher.acquire.remote("first", ""), timeout=60)
-        waiting = dispatcher.acquire.remote("lost", "")
+def test_a_chat_of_a_caller_that_left_ends_and_blocks_nobody(ray_cluster: None):
+    with pool(Fragile(), settings(min_replicas=1), concurrency=1) as made, ThreadPoolExecutor(3) as threads:
+        first = threads.submit(chatted, made, "first")
+        made.wait_for(lambda now: now.under_way == 1)
+        lost = threads.submit(chatted, made, "lost")
         made.wait_for(lambda now: now.waiting == 1)
-        ray.get(dispatcher.leave.remote(["lost"]), timeout=60)
+        other = threads.submit(chatted, made, "other")
+        ray.get(made.manager.dispatcher.leave.remote(["lost"]), timeout=60)
         with pytest.raises(ServiceError, match="lost has left"):
-            resolve(waiting, timeout=60)
-        # A process on a node that was cut off for a while asks again.
-        with pytest.raises(ServiceError, match="lost has been given up"):
-            resolve(dispatcher.acquire.remote("lost", ""), timeout=60)
-        ray.get(dispatcher.leave.remote(["first"]), timeout=60)
-        assert ray.get(dispatcher.acquire.remote("second", ""), timeout=60).id > 0
+            lost.result(timeout=60)
+        assert [one.result(timeout=60).split()[0] for one in (first, other)] == ["first", "other"]
+        assert made.statistics().dropped == 1
 
 
-def test_a_lease_that_nobody_releases_ends_by_itself(ray_cluster: None):
-    with pool(Sleeping(), settings(min_replicas=1, deadline=1.0), concurrency=1) as made:
-        dispatcher = made.manager.dispatcher
-        ray.get(dispatcher.acquire.remote("killed", ""), timeout=60)
-        assert ray.get(dispatcher.acquire.remote("other", ""), timeout=60).id > 0
-        assert made.statistics().deaths == 0
+@pytest.mark.parametrize("fault", [killed_replica, killed_dispatcher, hung_replica])
+def test_fault_every_chat_is_answered(ray_cluster: None, fault: Callable[[Any], None]):
+    with pool(Fragile(), settings(deadline=6.0), concurrency=4) as made, ThreadPoolExecutor(8) as threads:
+        asked = [threads.submit(chatted, made, f"chat {number}") for number in range(24)]
+        made.wait_for(lambda now: now.under_way > 4)
+        fault(made)
+        assert [one.result(timeout=180).split()[:2] for one in asked] == [["chat", f"{n}"] for n in range(24)]
 
 
 def test_a_dead_owner_of_requests_harms_no_other_request(ray_cluster: None):

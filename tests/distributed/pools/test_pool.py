@@ -1,7 +1,7 @@
 """Pools of real actors: a request that kills its replica fails alone, everybody else is answered."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -10,14 +10,17 @@ import ray
 
 from openmaia.assembly import targets
 from openmaia.config.loading import load
+from openmaia.config.machine import PoolConfig
 from openmaia.config.schema import Config
 from openmaia.core.errors import ServiceError, UsageError
 from openmaia.core.images import EncodedImage
+from openmaia.core.messages import Chat, Reply, user
 from openmaia.core.services import Probe
 from openmaia.core.units import Unit
-from openmaia.distributed.pools.handles import Pools
+from openmaia.distributed.pools.handles import PooledBackbone, Pools
 from tests.conftest import REPOSITORY
 from tests.helpers.run_pools import pools
+from tests.helpers.sleeping import pool
 
 pytestmark = pytest.mark.slow
 
@@ -121,6 +124,30 @@ def test_what_a_dead_caller_asked_for_is_dropped(ray_cluster: None):
 def test_a_service_that_cannot_be_built_names_the_users_mistake(ray_cluster: None):
     with pools(config("target.layers=[nonesuch]")) as made, pytest.raises(UsageError, match="unknown layer 'nonesuch'"):
         made.target("test").info()
+
+
+class Seeing:
+    """A language model that tells the sizes of the images that it sees, in their order."""
+
+    def reply(self, chats: Sequence[Chat]) -> list[Reply]:
+        return [Reply(text=seen(chat)) for chat in chats]
+
+
+def seen(chat: Chat) -> str:
+    return " ".join(str(image.pixels.shape[0]) for message in chat.messages for image in message.images)
+
+
+def test_images_of_a_conversation_arrive_in_every_chat(ray_cluster: None):
+    images = [EncodedImage.of(np.full((8 + side, 8, 3), side, dtype=np.uint8)) for side in range(6)]
+    chats = [
+        Chat(conversation=name, messages=[user("look", *images[:count]), user(images[0])], seed=0, max_tokens=1)
+        for count in (1, 3, 6)
+        for name in ("a", "b", "")
+    ]
+    with pool(Seeing(), PoolConfig(min_replicas=2), concurrency=2) as made:
+        backbone = PooledBackbone(made.address, "caller")
+        assert [backbone.reply([chat])[0].text for chat in chats] == [seen(chat) for chat in chats]
+        assert [reply.text for reply in backbone.reply(chats)] == [seen(chat) for chat in chats], "several in one call"
 
 
 def test_answers_come_in_the_order_of_the_requests(served: Pools):

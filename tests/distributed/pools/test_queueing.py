@@ -1,26 +1,30 @@
 """Who is served next, and where a conversation stays."""
 
-from dataclasses import replace
+import asyncio
 
 import pytest
 
-from openmaia.distributed.pools.dispatch.affinity import AffinityRouter
-from openmaia.distributed.pools.dispatch.queueing import FairQueue, QueuedRequest, RequestRef
+from openmaia.distributed.pools.dispatch.queueing import AffinityRouter, FairQueue, Request, Stored
 
 
-def requests(caller: str, count: int, method: str = "probe", conversation: str = "") -> list[QueuedRequest]:
-    return [
-        QueuedRequest(method=method, reference=RequestRef(f"{caller}{i}", 0), caller=caller, conversation=conversation)
-        for i in range(count)
-    ]
+def requests(
+    caller: str, count: int, method: str = "probe", conversation: str = "", *, alone: bool = False
+) -> list[Request]:
+    async def made() -> list[Request]:
+        return [
+            Request(method, Stored(f"{caller}{i}", 0), [caller], conversation=conversation, alone=alone)
+            for i in range(count)
+        ]
+
+    return asyncio.run(made())
 
 
-def alone(caller: str, count: int) -> list[QueuedRequest]:
-    return [replace(request, alone=True) for request in requests(caller, count)]
+def alone(caller: str, count: int) -> list[Request]:
+    return requests(caller, count, alone=True)
 
 
 def taken(queue: FairQueue, limit: int = 4, idle: bool = True) -> list[str]:
-    return [request.reference.payload for request in queue.take(limit, lambda request: True, set(), idle=idle)]
+    return [request.data.payload for request in queue.take(limit, lambda request: True, idle=idle)]
 
 
 def test_a_batch_is_filled_across_callers():
@@ -74,20 +78,10 @@ def test_what_is_tried_again_goes_first_alone_and_to_an_idle_replica_only():
     assert taken(queue) == ["a0", "a1"]
 
 
-def test_one_replica_empties_for_each_request_that_is_tried_alone():
-    queue = FairQueue()
-    queue.push(requests("a", 2))
-    queue.push(alone("z", 1))
-    awaited = set[QueuedRequest]()
-    assert queue.take(4, lambda request: True, awaited, idle=False) == []
-    assert [one.caller for one in queue.take(4, lambda request: True, awaited, idle=False)] == ["a", "a"]
-    assert [one.caller for one in queue.take(4, lambda request: True, awaited, idle=True)] == ["z"]
-
-
 def test_a_retry_that_comes_back_stays_alone():
     queue = FairQueue()
     queue.push(alone("z", 1))
-    again = queue.take(4, lambda request: True, set(), idle=True)
+    again = queue.take(4, lambda request: True, idle=True)
     queue.push(requests("a", 2))
     queue.push(again)
     assert len(queue) == 3
@@ -96,22 +90,20 @@ def test_a_retry_that_comes_back_stays_alone():
     assert taken(queue) == ["a0", "a1"]
 
 
-def test_dropping_a_caller_leaves_the_others():
+def test_removing_requests_leaves_the_others():
     queue = FairQueue()
     queue.push(requests("a", 3))
     queue.push(requests("b", 1))
     queue.push(alone("a", 1))
-    assert len(queue.drop("a")) == 4
-    assert queue.drop("nobody") == []
+    assert len(queue.remove(lambda one: one.caller == "a")) == 4
+    assert queue.remove(lambda one: one.caller == "nobody") == []
     assert taken(queue) == ["b0"]
+    queue.push(requests("c", 2))
+    assert len(queue.remove(lambda one: True)) == 2 and len(queue) == 0
 
 
-def entered(router: AffinityRouter, names: str) -> list[QueuedRequest]:
-    """A request of each conversation."""
-    found = [requests(name, 1, conversation=name)[0] for name in names]
-    for item in found:
-        router.open(item)
-    return found
+def conversations(names: str) -> list[Request]:
+    return [requests(name, 1, conversation="c")[0] for name in names]
 
 
 def present(replicas: int) -> AffinityRouter:
@@ -121,71 +113,55 @@ def present(replicas: int) -> AffinityRouter:
     return router
 
 
-def test_conversations_start_where_the_least_is_under_way_and_stay():
+def homes(router: AffinityRouter, asked: list[Request], replicas: range) -> list[int]:
+    """The replica of each conversation, of which there is one."""
+    found = [[replica for replica in replicas if router.accepts(one, replica)] for one in asked]
+    assert all(len(one) == 1 for one in found)
+    return [one for (one,) in found]
+
+
+def test_conversations_start_where_the_fewest_are_and_stay():
     router = present(3)
-    first, second, third, fourth = (requests(c, 1, conversation=c)[0] for c in "abcd")
-    for item in (first, second, third):
-        router.open(item)
-    where = {c.conversation: [r for r in range(3) if router.accepts(c, r)] for c in (first, second, third)}
-    assert sorted(where.values()) == [[0], [1], [2]]
-    router.close(second)
-    router.open(fourth)
-    assert router.accepts(fourth, where["b"][0])
-    router.open(second)
-    assert router.accepts(second, where["b"][0]), "it stays, although that replica has more to do now"
+    asked = conversations("abc")
+    assert homes(router, asked, range(3)) == [0, 1, 2]
+    router.forget("b")
+    assert homes(router, conversations("d"), range(3)) == [1]
+    assert homes(router, asked[:1], range(3)) == [0]
 
 
-def test_a_load_that_has_gone_does_not_count():
+def test_conversations_of_one_caller_are_apart_and_end_with_it():
     router = present(2)
-    for _ in range(50):
-        item = requests("a", 1, conversation="a")[0]
-        router.open(item)
-        router.close(item)
+    asked = [requests("a", 1, conversation=name)[0] for name in "xy"]
+    assert homes(router, asked, range(2)) == [0, 1]
     router.forget("a")
-    one, two = requests("b", 1, conversation="b")[0], requests("c", 1, conversation="c")[0]
-    router.open(one)
-    router.open(two)
-    assert sorted(r for r in range(2) for item in (one, two) if router.accepts(item, r)) == [0, 1]
+    assert homes(router, conversations("b"), range(2)) == [0]
 
 
 def test_conversations_of_a_dead_replica_move_apart():
     router = present(3)
-    conversations = entered(router, "abcdef")
+    asked = conversations("abcdef")
+    assert sorted(homes(router, asked, range(3))) == [0, 0, 1, 1, 2, 2]
     router.remove_replica(0)
-    counts = [sum(router.accepts(item, r) for item in conversations) for r in range(3)]
-    assert counts == [0, 3, 3]
+    assert sorted(homes(router, asked, range(3))) == [1, 1, 1, 2, 2, 2]
 
 
 def test_no_conversation_waits_for_a_replica_that_is_not_there():
-    router = AffinityRouter()
-    conversations = entered(router, "abcd")
-    assert all(router.accepts(item, r) for item in conversations for r in range(2)), "whoever comes first"
+    router, asked = AffinityRouter(), conversations("abcd")
+    assert all(router.accepts(one, replica) for one in asked for replica in range(2)), "whoever comes first"
     router.add_replica(1)
-    conversations += entered(router, "ef")
-    assert all(router.accepts(item, 1) for item in conversations)
+    assert homes(router, asked, range(1, 2)) == [1] * 4
     router.remove_replica(1)
     router.add_replica(0)
-    assert all(router.accepts(item, 0) for item in conversations)
+    assert homes(router, asked, range(1)) == [0] * 4
 
 
 def test_a_replica_that_comes_late_takes_its_share():
-    router = present(1)
-    conversations = entered(router, "abcdef")
+    router, asked = present(1), conversations("abcdef")
+    assert homes(router, asked, range(1)) == [0] * 6
     router.add_replica(1)
-    counts = [sum(router.accepts(item, r) for item in conversations) for r in range(2)]
-    assert counts == [3, 3]
-    for item in conversations:
-        router.close(item)
-        router.forget(item.caller)
-    one, two = requests("b", 1, conversation="y")[0], requests("c", 1, conversation="z")[0]
-    router.open(one)
-    router.open(two)
-    assert router.accepts(one, 0) != router.accepts(two, 0), "what moved does not count twice"
+    assert sorted(homes(router, asked, range(2))) == [0, 0, 0, 1, 1, 1]
 
 
 @pytest.mark.parametrize("replica", [0, 1])
 def test_a_single_question_goes_anywhere(replica: int):
-    router = present(2)
-    question = requests("a", 1)[0]
-    router.open(question)
-    assert router.accepts(question, replica)
+    assert present(2).accepts(requests("a", 1)[0], replica)

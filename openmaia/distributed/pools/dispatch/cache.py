@@ -8,11 +8,13 @@ import hashlib
 import json
 import logging
 import threading
-from collections import OrderedDict
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from cachetools import LRUCache
 
 from openmaia.core.images import EncodedImage, decode
 from openmaia.core.services import Edit, GeneratedImage, Generation
@@ -40,19 +42,14 @@ class CacheSpec:
 
 
 def cache_key(identity: str, request: Generation | Edit) -> str:
-    """Returns a hash that is equal for requests that must yield the same image. `identity`: see `CacheSpec`."""
+    """Returns a hash that is equal for requests that must yield the same image."""
     match request:
         case Generation():
             parts = ("generate", request.prompt, request.seed, request.split)
         case Edit(image=image):
             # The edited image also depends on the recipe and the sources of the image, not only on its pixels.
-            parts = (
-                "edit",
-                (image.digest, image.recipe, *image.sources),
-                request.instruction,
-                request.seed,
-                request.split,
-            )
+            origin = (image.digest, image.recipe, *image.sources)
+            parts = ("edit", origin, request.instruction, request.seed, request.split)
     return hashlib.sha256(json.dumps([identity, *parts]).encode()).hexdigest()
 
 
@@ -60,20 +57,14 @@ class GenerationCache:
     """The cache of one pool. `get_from_disk` is thread-safe. All other methods must be called from one thread."""
 
     def __init__(self, spec: CacheSpec):
-        self._max_bytes = spec.memory_bytes
-        self._images: OrderedDict[str, GeneratedImage] = OrderedDict()
-        self._bytes = 0
+        self._images: LRUCache[str, GeneratedImage] = LRUCache(spec.memory_bytes, getsizeof=_size)
         self._disk = _open(spec) if spec.disk_bytes else None
         self._writer = ThreadPoolExecutor(1, thread_name_prefix="cache")
         self._pending = threading.Semaphore(_MAX_PENDING_WRITES)
-        self.hits = self.misses = self.joined = 0
 
     def get_from_memory(self, key: str) -> GeneratedImage | None:
         """Returns None if the image is not in memory."""
-        image = self._images.get(key)
-        if image is not None:
-            self._images.move_to_end(key)
-        return image
+        return self._images.get(key)
 
     def is_on_disk(self, key: str) -> bool:
         """The check is quick; reading may still fail."""
@@ -105,11 +96,8 @@ class GenerationCache:
             return
         if self._disk is not None and self._pending.acquire(blocking=False):
             self._writer.submit(self._write, self._disk, key, image)
-        self._images[key] = image
-        self._bytes += _size(image)
-        while self._bytes > self._max_bytes:
-            _, oldest = self._images.popitem(last=False)
-            self._bytes -= _size(oldest)
+        with suppress(ValueError):  # it is larger than the memory
+            self._images[key] = image
 
     def flush(self) -> None:
         """Waits until all images are written to disk."""

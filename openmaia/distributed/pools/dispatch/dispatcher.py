@@ -1,17 +1,18 @@
 """The dispatcher of a pool: an actor that queues requests and sends batches of them to idle replicas.
 
 A request waits until a replica is idle (late binding), which then gets the largest compatible batch. If a replica dies or
-misses the deadline, the requests of its batch are retried one by one, and a request during which a second replica dies
-fails. The requests are in Ray's object store; the dispatcher handles only references to them.
+misses the deadline, the requests of its batch are retried, the last time one by one, and fail if that replica dies, too.
+The requests are in Ray's object store; the dispatcher handles only references to them.
 
-Language models batch requests themselves. For them the dispatcher grants leases (`acquire`, `release`), and the caller
-calls the replica that holds its conversation directly.
+Language models batch requests themselves. Their replicas get several chats at a time, each as a batch of one, and a
+conversation stays on its replica.
 """
 
 import asyncio
 import logging
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import partial
 from typing import Any
 from uuid import uuid4
 
@@ -19,30 +20,24 @@ from cachetools import LRUCache
 from ray.exceptions import RayTaskError
 
 from openmaia.core.errors import HostDead, OpenMaiaError, ServiceError, UsageError
+from openmaia.core.messages import Reply
 from openmaia.distributed.failures import DEAD, last_line
-from openmaia.distributed.pools.dispatch.cache import CacheSpec
-from openmaia.distributed.pools.dispatch.queueing import Answers, QueuedRequest
+from openmaia.distributed.pools.dispatch.cache import CacheSpec, GenerationCache
+from openmaia.distributed.pools.dispatch.queueing import AdmissionControl, AffinityRouter, FairQueue, Request, Stored
 from openmaia.distributed.pools.dispatch.replica_set import ReplicaHandle, ReplicaSet
-from openmaia.distributed.pools.dispatch.requests import RequestTracker
-from openmaia.distributed.pools.replica import PoolSpec, ReplicaNotLoaded
-from openmaia.distributed.pools.statistics import Metrics, PoolStatistics
-from openmaia.distributed.pools.status import LeaseResult, PoolStatus, ReplicaLease
+from openmaia.distributed.pools.replica import LostRequest, PoolSpec, ReplicaNotLoaded
+from openmaia.distributed.pools.statistics import Metrics, PoolStatistics, PoolStatus
 
-_LEASE_DEADLINES = 2
-"""A lease that nobody releases ends after this multiple of the deadline of a chat."""
+_DEATHS = 2
+"""A request fails when so many replicas died or gave no answer in time over it. The last of them has no other requests."""
+
+_DEATHS_OF_A_CHAT = 3
+"""The same for a chat. One chat can kill a replica with all chats on it, and trying each of them alone would take long."""
 
 _ENDED_CALLERS = 10_000
-"""So many callers that have ended, the latest ones, are refused leases."""
+"""So many callers that have ended, the latest ones, are remembered."""
 
 _log = logging.getLogger(__name__)
-
-
-@dataclass(slots=True, eq=False)
-class _GrantedLease:
-    request: QueuedRequest
-    handle: ReplicaHandle
-    life: int
-    began: float
 
 
 class Dispatcher:
@@ -50,24 +45,23 @@ class Dispatcher:
 
     Ray runs all methods in the event loop of the actor, also those that are not async. The driver owns the replicas; after
     a restart of the dispatcher it sends their handles again (`update`).
-
-    Args:
-        spec: The description of the pool.
-        cache: The settings of the cache of answers. None disables it.
     """
 
     def __init__(self, spec: PoolSpec, cache: CacheSpec | None = None):
         self._spec = spec
         self._incarnation = uuid4().hex
-        self._released = False
+        self._released = self._dispatch_due = False
         self._counts = PoolStatistics()
-        self._leases: dict[int, _GrantedLease] = {}
-        self._next_lease = uuid4().int >> 66  # so that leases of the dispatcher before a restart have other numbers
-        self._ended: LRUCache[str, None] = LRUCache(_ENDED_CALLERS)
-        self._dispatch_due = False
-        self._replicas = ReplicaSet(spec, self._on_ready, self._on_broken)
-        self._requests = RequestTracker(spec, cache, self._counts, self._replicas.spawn, self._dispatch_soon)
+        self._counted_at = 0.0
         self._metrics = Metrics(spec.role, spec.run)
+        self._queue = FairQueue()
+        self._affinity = AffinityRouter()
+        self._admission = AdmissionControl(spec.max_waiting, spec.max_waiting_bytes)
+        self._cache = GenerationCache(cache) if cache else None
+        self._unfinished: dict[str, Request] = {}  # by cache key
+        self._calls: dict[asyncio.Future[Any], str] = {}  # each with its caller
+        self._ended: LRUCache[str, None] = LRUCache(_ENDED_CALLERS)
+        self._replicas = ReplicaSet(spec, self._on_ready, self._on_broken)
 
     def __repr__(self) -> str:
         return f"{self._spec.role}-dispatcher"
@@ -78,84 +72,75 @@ class Dispatcher:
         If no replica can be loaded, it returns at once, and `submit` raises the error.
         """
         if not self._replicas.broken:
-            await self._requests.admission.admit(caller, count, size)
+            await self._admission.admit(caller, count, size)
+        if caller in self._ended:
+            self._admission.leave(caller)
 
-    async def submit(self, caller: str, method: str, payload: list[Any], keys: list[str], size: int) -> Answers:
+    async def submit(
+        self, caller: str, method: str, payload: list[Any], keys: Sequence[str], conversations: Sequence[str], size: int
+    ) -> tuple[list[Any], float]:
         """Waits for the answers to the requests of one call.
 
         Args:
             caller: The name of the caller, such as an investigation.
             method: The method of the model that answers the requests.
             payload: The object reference of the list of requests, in a list so that Ray does not fetch the object.
-            keys: The cache key of each request; an empty string disables the cache for it.
+            keys: For each request, see `Request.key`.
+            conversations: For each request, see `Request.conversation`.
             size: The size of all requests in bytes.
+
+        Returns:
+            The answers, and the seconds that replicas spent on them.
 
         Raises:
             ServiceError: If a request could not be answered.
             UsageError: If no replica can be loaded.
         """
-        self._refuse_if_broken()
-        return await self._requests.submit(caller, method, payload[0], keys, size)
-
-    async def acquire(self, caller: str, conversation: str, alone: bool = False) -> ReplicaLease:
-        """Returns a lease: the permission to send one chat to a replica. Waits until the replica has room for it.
-
-        Args:
-            caller: The name of the caller, such as an investigation.
-            conversation: All chats of a conversation go to the same replica. If empty, any replica may be chosen.
-            alone: Whether the replica must answer no other chat at the same time.
-
-        Raises:
-            UsageError: If no replica can be loaded.
-            ServiceError: If `leave` was called for the caller before.
-        """
-        self._refuse_if_broken()
-        # A process on a node that was cut off may call this when the network is back, although its work has been given
-        # to another process meanwhile. It ends before it could release a lease.
-        if caller in self._ended:
-            raise ServiceError(f"{caller} has been given up, and gets no lease")
-        return await self._requests.wait_for_lease(caller, conversation, alone)
-
-    def release(self, lease_id: int, result: LeaseResult) -> None:
-        """Ends a lease. Restarts the replica if it died or did not answer in time. Ignores unknown leases."""
-        lease = self._leases.pop(lease_id, None)
-        if lease is None:
-            return  # the dispatcher was restarted meanwhile, or `leave` was called for the caller
-        self._requests.affinity.close(lease.request)
-        self._end_batch(lease.handle, lease.began, 1, is_answered=result.reply is not None)
-        if result.failure in ("died", "late"):
-            self._lose(lease.handle, lease.life, kill=result.failure == "late")
-        if result.failure:
-            self._requests.count_failure(result.failure)
-        if result.reply is not None:
-            self._observe_latency([lease.request])
-            self._counts.prompt_tokens += result.reply.prompt_tokens
-            self._counts.cached_tokens += result.reply.cached_tokens
-            self._counts.generated_tokens += result.reply.generated_tokens
-        self._dispatch_soon()
+        self._admission.enter(caller, len(keys), size)
+        requests: list[Request] = []
+        try:
+            if self._replicas.broken:
+                raise UsageError(self._replicas.broken)
+            self._counts.requests += len(keys)
+            for at, (key, conversation) in enumerate(zip(keys, conversations, strict=True)):
+                request = Request(method, Stored(payload[0], at), [caller], key=key, conversation=conversation)
+                requests.append(self._accept(request))
+            call = asyncio.gather(*(asyncio.shield(request.done) for request in requests))
+            self._calls[call] = caller
+            call.add_done_callback(self._calls.pop)
+            answers = await call
+            return [value for value, _ in answers], sum(seconds for _, seconds in answers)
+        except asyncio.CancelledError:  # `leave` was called, the caller's process has died, or Ray has resent its call
+            if caller in self._ended:
+                raise ServiceError(f"{caller} has left") from None
+            raise
+        finally:
+            self._withdraw(caller, requests)
+            self._admission.free(len(keys), size)
 
     def leave(self, callers: list[str]) -> None:
-        """Removes the requests, leases and conversations of callers that have ended or died.
+        """Removes the requests, reservations and conversations of callers that have ended or died.
 
-        Later calls of `acquire` by them are refused, so the name of a caller must not be used again.
+        The name of a caller must not be used again.
         """
         for caller in callers:
             self._ended[caller] = None
-            for lease_id in [at for at, lease in self._leases.items() if lease.request.caller == caller]:
-                self.release(lease_id, LeaseResult())
-            self._requests.leave(caller)
+            for call in [call for call, by in self._calls.items() if by == caller]:
+                call.cancel()
+            self._affinity.forget(caller)
+            self._admission.leave(caller)
 
     def update(self, actors: Mapping[int, Any]) -> None:
         """Replaces the set of replicas: their Ray actor handles, by index. The driver calls this after each change."""
         for handle in list(self._replicas):
             if handle.index not in actors:
-                self._requests.affinity.remove_replica(handle.index)
+                self._affinity.remove_replica(handle.index)
         self._replicas.update(actors)
 
     def drain(self, index: int) -> None:
         """Stops sending work to a replica, and moves its conversations to the others."""
         self._replicas.drain(index)
-        self._requests.affinity.remove_replica(index)
+        self._affinity.remove_replica(index)
 
     def release_replicas(self) -> None:
         """Permits the pool to end its replicas when they are idle. A later request starts a replica again."""
@@ -163,12 +148,10 @@ class Dispatcher:
 
     def status(self) -> PoolStatus:
         """Returns the state of the pool, and publishes its statistics as Ray metrics. The driver calls this regularly."""
-        handles = list(self._replicas)
-        chats = self._spec.concurrency
-        busy = sum(1.0 if one.exclusive else min(one.in_flight / max(chats, 1), 1.0) for one in handles)
-        waiting = len(self._requests.queue) + self._requests.admission.outside
-        statistics = self.statistics()
+        handles, chats, statistics = list(self._replicas), self._spec.concurrency, self.statistics()
         self._metrics.publish(statistics)
+        busy = sum(1.0 if one.exclusive else min(one.in_flight / max(chats, 1), 1.0) for one in handles)
+        waiting = statistics.waiting + statistics.outside
         return PoolStatus(
             incarnation=self._incarnation,
             drained=tuple(handle.index for handle in handles if handle.draining and not handle.in_flight),
@@ -181,28 +164,91 @@ class Dispatcher:
 
     def statistics(self) -> PoolStatistics:
         """Returns the statistics of the pool since the dispatcher started."""
-        now = asyncio.get_running_loop().time()
-        counts, cache = self._counts, self._requests.cache
-        for handle in self._replicas:
-            if handle.in_flight:
-                counts.busy_seconds += now - handle.busy_since
-                handle.busy_since = now
-            if handle.ready:
-                counts.replica_seconds += now - handle.ready_since
-                handle.ready_since = now
+        self._count_time()
         return replace(
-            counts,
-            failures=dict(counts.failures),
-            deaths=self._replicas.deaths,
-            waiting=len(self._requests.queue),
-            outside=self._requests.admission.outside,
+            self._counts,
+            failures=dict(self._counts.failures),
+            waiting=len(self._queue),
+            outside=self._admission.outside,
             replicas=len(self._replicas.ready()),
-            cache_hits=cache.hits if cache else 0,
-            cache_misses=cache.misses if cache else 0,
-            cache_joined=cache.joined if cache else 0,
         )
 
-    # -- dispatching -------------------------------------------------------------------------------------------------
+    def _count_time(self) -> float:
+        # Called before replicas become ready, busy or idle, and returns the time.
+        now = asyncio.get_running_loop().time()
+        passed, self._counted_at = now - self._counted_at, now
+        self._counts.busy_seconds += passed * sum(handle.in_flight > 0 for handle in self._replicas)
+        self._counts.replica_seconds += passed * sum(handle.ready for handle in self._replicas)
+        return now
+
+    # -- from the call to the queue ----------------------------------------------------------------------------------
+
+    def _accept(self, request: Request) -> Request:
+        """Answers a request from the cache, merges it with an equal unfinished request, or queues it."""
+        cache, counts = self._cache, self._counts
+        if not request.key or cache is None:
+            self._enqueue([request])
+        elif (value := cache.get_from_memory(request.key)) is not None:
+            counts.cache_hits += 1
+            request.done.set_result((value, 0.0))
+        elif (first := self._unfinished.get(request.key)) is not None:
+            counts.cache_joined += 1
+            first.callers += request.callers
+            return first
+        else:
+            self._unfinished[request.key] = request
+            if cache.is_on_disk(request.key):
+                self._replicas.spawn(self._look_up(cache, request))
+            else:
+                counts.cache_misses += 1
+                self._enqueue([request])
+        return request
+
+    async def _look_up(self, cache: GenerationCache, request: Request) -> None:
+        value = await asyncio.to_thread(cache.get_from_disk, request.key)
+        if value is not None:
+            self._counts.cache_hits += 1
+            self._finish(request, value)
+        elif request.callers:
+            self._counts.cache_misses += 1
+            self._enqueue([request])
+        else:
+            self._drop(request)
+
+    def _enqueue(self, requests: list[Request]) -> None:
+        for request in requests:
+            request.queued_at = asyncio.get_running_loop().time()
+        self._queue.push(requests)
+        self._dispatch_soon()
+
+    def _withdraw(self, caller: str, requests: list[Request]) -> None:
+        unanswered = [request for request in requests if not request.done.done()]
+        for request in unanswered:
+            request.callers.remove(caller)
+        for request in self._queue.remove(lambda one: not one.callers) if unanswered else ():
+            self._drop(request)
+
+    def _drop(self, request: Request) -> None:
+        self._counts.dropped += 1
+        self._unfinished.pop(request.key, None)
+
+    def _finish(self, request: Request, value: Any) -> None:
+        self._unfinished.pop(request.key, None)
+        if request.key and self._cache:
+            self._cache.put(request.key, value)
+        if isinstance(value, Reply):
+            self._counts.prompt_tokens += value.prompt_tokens
+            self._counts.cached_tokens += value.cached_tokens
+            self._counts.generated_tokens += value.generated_tokens
+        request.done.set_result((value, request.seconds / max(len(request.callers), 1)))
+
+    def _fail(self, request: Request, cause: str, error: OpenMaiaError) -> None:
+        self._unfinished.pop(request.key, None)
+        self._counts.failures[cause] = self._counts.failures.get(cause, 0) + 1
+        if request.callers:  # otherwise asyncio would report an error that nobody has seen
+            request.done.set_exception(error)
+
+    # -- from the queue to a replica ---------------------------------------------------------------------------------
 
     def _dispatch_soon(self) -> None:
         # One call for all changes in this iteration of the event loop.
@@ -211,149 +257,117 @@ class Dispatcher:
             asyncio.get_running_loop().call_soon(self._dispatch)
 
     def _dispatch(self) -> None:
-        self._dispatch_due = False
-        sent = True
-        while sent and len(self._requests.queue):
-            sent = False
-            awaited = set[QueuedRequest]()
-            # Of equals the one that has answered last, so that no request waits for one that hangs (see `take`).
-            for handle in sorted(self._replicas.ready(), key=lambda one: (one.in_flight, -one.ended_at)):
-                batch = self._next_batch(handle, awaited)
-                if batch:
-                    self._begin_batch(handle, batch)
-                    sent = True
+        self._dispatch_due, is_sent = False, True
+        while is_sent and len(self._queue):
+            sent = [self._send_next(one) for one in sorted(self._replicas.ready(), key=lambda one: one.in_flight)]
+            is_sent = any(sent)
 
-    def _next_batch(self, handle: ReplicaHandle, awaited: set[QueuedRequest]) -> list[QueuedRequest]:
-        concurrency = self._spec.concurrency
+    def _send_next(self, handle: ReplicaHandle) -> bool:
+        concurrency, most, counts = self._spec.concurrency, self._spec.config.max_batch, self._counts
         if handle.exclusive or handle.in_flight >= (concurrency or 1):
-            return []
-
-        def accepts(request: QueuedRequest) -> bool:
-            return self._requests.affinity.accepts(request, handle.index)
-
-        limit = 1 if concurrency else self._spec.config.max_batch
-        return self._requests.queue.take(limit, accepts, awaited, idle=handle.in_flight == 0)
-
-    def _begin_batch(self, handle: ReplicaHandle, batch: list[QueuedRequest]) -> None:
-        now = asyncio.get_running_loop().time()
-        handle.begin(now, exclusive=batch[0].alone)
-        counts, concurrency = self._counts, self._spec.concurrency
+            return False
+        accepts = partial(self._affinity.accepts, replica=handle.index)
+        batch = self._queue.take(1 if concurrency else most, accepts, idle=not handle.in_flight)
+        if not batch:
+            return False
+        now = self._count_time()
+        handle.in_flight += 1
+        handle.exclusive = batch[0].alone
         counts.batches += 1
         counts.batched += len(batch)
-        counts.batch_fill += handle.in_flight / concurrency if concurrency else len(batch) / self._spec.config.max_batch
+        counts.batch_fill += handle.in_flight / concurrency if concurrency else len(batch) / most
         counts.under_way += len(batch)
         waited = [now - request.queued_at for request in batch]
         counts.queue_seconds += sum(waited)
         counts.longest_queue_seconds = max(counts.longest_queue_seconds, *waited)
-        if not concurrency:
-            self._replicas.spawn(self._send(handle, batch, now))
-        elif batch[0].alone:
-            self._replicas.spawn(self._grant_alone(batch[0], handle, now))
-        else:
-            self._grant(batch[0], handle, now)
+        self._replicas.spawn(self._send(handle, batch, now))
+        return True
 
-    async def _grant_alone(self, request: QueuedRequest, handle: ReplicaHandle, began: float) -> None:
-        if await self._is_alive(handle, handle.life, [request]) and request.caller not in self._ended:
-            self._grant(request, handle, began)
-            return
-        if request.caller in self._ended:  # it has left meanwhile
-            self._requests.leave(request.caller)
-            self._requests.affinity.close(request)
-        self._end_batch(handle, began, 1, is_answered=False)
-        self._dispatch_soon()
-
-    def _grant(self, request: QueuedRequest, handle: ReplicaHandle, began: float) -> None:
-        self._next_lease += 1
-        self._leases[self._next_lease] = _GrantedLease(request, handle, handle.life, began)
-        # Nobody calls `leave` for the callers of a driver that was killed.
-        seconds = _LEASE_DEADLINES * self._spec.config.deadline
-        asyncio.get_running_loop().call_later(seconds, self.release, self._next_lease, LeaseResult())
-        request.answer(ReplicaLease(self._next_lease, handle.actor))
-
-    def _end_batch(self, handle: ReplicaHandle, began: float, count: int, *, is_answered: bool) -> None:
-        now = asyncio.get_running_loop().time()
-        self._counts.under_way -= count
-        self._counts.busy_seconds += handle.end(now)
-        if is_answered:
-            self._counts.service_seconds += (now - began) / (self._spec.concurrency or 1)
-
-    def _observe_latency(self, batch: list[QueuedRequest]) -> None:
-        oldest = min(request.queued_at for request in batch)
-        self._metrics.batch_answered(asyncio.get_running_loop().time() - oldest)
-
-    async def _send(self, handle: ReplicaHandle, batch: list[QueuedRequest], began: float) -> None:
-        life, deadline, is_answered = handle.life, self._spec.config.deadline, False
+    async def _send(self, handle: ReplicaHandle, batch: list[Request], began: float) -> None:
+        life, deadline, oldest = handle.life, self._spec.config.deadline, min(one.queued_at for one in batch)
         try:
-            if batch[0].alone and not await self._is_alive(handle, life, batch):
+            if batch[0].alone and not await self._is_alive(handle, life):
+                self._enqueue(batch)
                 return
             call = handle.actor.answer.options(name=f"{self._spec.role} x {len(batch)}")
-            references = [request.reference for request in batch]
-            result = await asyncio.wait_for(call.remote(batch[0].method, references), deadline)
-            for request, value in zip(batch, result.values, strict=True):
-                request.seconds += result.seconds / len(batch)
-                self._requests.take_answer(request, value)
-            self._observe_latency(batch)
-            is_answered = True
+            sent = call.remote(batch[0].method, [request.data for request in batch])
+            values, seconds = await asyncio.wait_for(sent, deadline)
+            for request, value in zip(batch, values, strict=True):
+                request.seconds += seconds / len(batch)
+                if isinstance(value, LostRequest):
+                    self._fail(request, "lost", ServiceError(f"a request was lost: {value.reason}"))
+                else:
+                    self._finish(request, value)
+            now = asyncio.get_running_loop().time()
+            self._metrics.batch_answered(now - oldest)
+            self._counts.service_seconds += (now - began) / (self._spec.concurrency or 1)
         except RayTaskError as error:
             self._on_error(handle, life, batch, error)
         except (*DEAD, TimeoutError) as error:
             self._on_death(handle, life, batch, is_late=isinstance(error, TimeoutError))
         except Exception:  # any error must end the batch, so that no caller waits forever
             _log.exception("a replica of the %s is given up", self._spec.role)
-            self._on_death(handle, life, batch, is_late=False, kill=True)
+            self._on_death(handle, life, [one for one in batch if not one.done.done()], kill=True)
         finally:
-            self._end_batch(handle, began, len(batch), is_answered=is_answered)
+            self._count_time()
+            handle.in_flight -= 1
+            handle.exclusive = False
+            self._counts.under_way -= len(batch)
             self._dispatch_soon()
 
-    async def _is_alive(self, handle: ReplicaHandle, life: int, batch: list[QueuedRequest]) -> bool:
+    async def _is_alive(self, handle: ReplicaHandle, life: int) -> bool:
         # Asked before a request is retried alone, so that a death before it does not count against the request.
         try:
             await asyncio.wait_for(handle.actor.node.remote(), self._spec.config.deadline)
             return True
         except (*DEAD, TimeoutError) as error:
             self._lose(handle, life, kill=isinstance(error, TimeoutError))
-            self._requests.queue_again(batch)
             return False
 
     # -- failures ----------------------------------------------------------------------------------------------------
 
-    def _on_error(self, handle: ReplicaHandle, life: int, batch: list[QueuedRequest], error: RayTaskError) -> None:
+    def _on_error(self, handle: ReplicaHandle, life: int, batch: list[Request], error: RayTaskError) -> None:
         cause = error.cause if isinstance(error.cause, OpenMaiaError) else None
         if isinstance(cause, ReplicaNotLoaded):
-            self._lose(handle, life, kill=False)
-            self._requests.queue_again(batch)  # it did not begin with them
+            self._lose(handle, life)
+            self._enqueue(batch)  # it did not begin with them
         elif isinstance(cause, HostDead):
-            self._on_death(handle, life, batch, is_late=False, kill=True)
+            self._on_death(handle, life, batch, kill=True)
         elif len(batch) > 1:
-            self._requests.queue_again(batch, alone=True)
+            for request in batch:
+                request.alone = True
+            self._enqueue(batch)
         else:
             raised = cause or ServiceError(f"the {self._spec.role} failed: {last_line(error)}")
-            self._requests.fail(batch[0], "error", raised)
+            self._fail(batch[0], "error", raised)
 
     def _on_death(
-        self, handle: ReplicaHandle, life: int, batch: list[QueuedRequest], *, is_late: bool, kill: bool = False
+        self, handle: ReplicaHandle, life: int, batch: list[Request], *, is_late: bool = False, kill: bool = False
     ) -> None:
         self._lose(handle, life, kill=kill or is_late)
-        reason = f"gave no answer within {self._spec.config.deadline:g} s" if is_late else "died"
+        most = _DEATHS_OF_A_CHAT if self._spec.concurrency else _DEATHS
         for request in batch:
             request.deaths += 1
-            if request.deaths == 2:
-                error = ServiceError(f"the {self._spec.role} {reason} twice over this request")
-                self._requests.fail(request, "late" if is_late else "died", error)
-        self._requests.queue_again([request for request in batch if request.deaths < 2], alone=True)
+            request.alone |= request.deaths == most - 1
+            if request.deaths == most:
+                reason = f"gave no answer within {self._spec.config.deadline:g} s" if is_late else "died"
+                times = "twice" if most == 2 else f"{most} times"
+                error = ServiceError(f"the {self._spec.role} {reason} {times} over this request")
+                self._fail(request, "late" if is_late else "died", error)
+        self._enqueue([request for request in batch if request.deaths < most])
 
-    def _lose(self, handle: ReplicaHandle, life: int, *, kill: bool) -> None:
+    def _lose(self, handle: ReplicaHandle, life: int, *, kill: bool = False) -> None:
+        self._count_time()
         if self._replicas.lose(handle, life, kill=kill):
-            self._requests.affinity.remove_replica(handle.index)
-
-    def _refuse_if_broken(self) -> None:
-        if self._replicas.broken:
-            raise UsageError(self._replicas.broken)
+            self._counts.deaths += 1
+            self._affinity.remove_replica(handle.index)
 
     def _on_ready(self, handle: ReplicaHandle) -> None:
-        handle.ready_since = asyncio.get_running_loop().time()
-        self._requests.affinity.add_replica(handle.index)
+        self._count_time()
+        handle.ready = True
+        self._affinity.add_replica(handle.index)
         self._dispatch_soon()
 
     def _on_broken(self) -> None:
-        self._requests.fail_all(UsageError(self._replicas.broken))
+        for request in self._queue.remove(lambda one: True):
+            self._fail(request, "unusable", UsageError(self._replicas.broken))

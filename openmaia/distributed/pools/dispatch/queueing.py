@@ -1,85 +1,43 @@
-"""The queue of a pool: requests that wait for a replica, and the order in which they are served."""
+"""The way of requests through a pool: who is admitted, who is served next, and by which replica."""
 
 import asyncio
-from collections import OrderedDict, deque
+from collections import Counter, OrderedDict, deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
+from cachetools import LRUCache
 
-@dataclass(frozen=True, slots=True)
-class Answers:
-    """The result of one call to a pool."""
-
-    values: list[Any]
-    """In the order of the requests."""
-    seconds: float
-    """Time that replicas spent on these requests."""
-
-
-@dataclass(slots=True, eq=False)
-class PendingCall:
-    """A call to a pool that is not answered yet. Its requests are queued separately.
-
-    The call ends when all its requests are answered, or when one of them fails.
-    """
-
-    caller: str
-    values: list[Any]
-    """The answers so far. None if a request has no answer yet."""
-    missing: int
-    """Number of requests without an answer."""
-    done: asyncio.Future[Answers]
-    """Receives the answers or the error."""
-    seconds: float = 0.0
-
-    @classmethod
-    def of(cls, caller: str, count: int) -> "PendingCall":
-        """Creates a call of `count` requests. Must be called in an event loop."""
-        return cls(caller, [None] * count, count, asyncio.get_running_loop().create_future())
-
-    def answer(self, index: int, value: Any, seconds: float) -> None:
-        """Stores the answer to the request with this index, and ends the call if no other answer is missing."""
-        self.values[index] = value
-        self.seconds += seconds
-        self.missing -= 1
-        if self.missing == 0 and not self.done.done():
-            self.done.set_result(Answers(self.values, self.seconds))
-
-    def fail(self, error: Exception) -> None:
-        """Ends the call with an error. Does nothing if the call has ended already."""
-        if not self.done.done():
-            self.done.set_exception(error)
+_CONVERSATIONS = 10_000
+"""So many conversations, the latest ones, are remembered. Nobody calls `forget` for the callers of a driver that was killed."""
 
 
 @dataclass(frozen=True, slots=True)
-class RequestRef:
-    """A reference to the data of one request: an item of a list in Ray's object store."""
+class Stored:
+    """An item of a list in Ray's object store."""
 
     payload: Any
-    """The Ray object reference of the list. None for the request of a lease, which has no data."""
+    """The Ray object reference of the list."""
     index: int
 
 
 @dataclass(slots=True, eq=False)
-class QueuedRequest:
-    """A request that waits for a replica or is being answered by one."""
+class Request:
+    """A request that waits for a replica or is being answered by one. Must be created in an event loop."""
 
     method: str
     """The method of the model that answers it."""
-    reference: RequestRef
-    caller: str
-    conversation: str = ""
-    """If empty, any replica may serve the request."""
-    waiters: list[tuple[PendingCall, int]] = field(default_factory=list[tuple[PendingCall, int]])
-    """The calls that wait for the answer, each with the index of the request in the call. Equal requests share an
-    answer."""
+    data: Stored
+    callers: list[str]
+    """Who waits for the answer; several callers if their requests are equal. The first one has sent it."""
     key: str = ""
     """The cache key of the answer; empty if the answer is not cached."""
-    size: int = 0
-    """Number of bytes that admission control counts for it."""
-    is_admitted: bool = False
-    """Whether admission control currently counts it."""
+    conversation: str = ""
+    """If empty, any replica may serve the request."""
+    caller: str = field(init=False)
+    """It is queued among the requests of this caller."""
+    done: asyncio.Future[tuple[Any, float]] = field(init=False)
+    """Receives the answer with the replica's seconds for each caller, or the error."""
     queued_at: float = 0.0
     """Time at which it was queued last, on the clock of the event loop."""
     deaths: int = 0
@@ -87,29 +45,11 @@ class QueuedRequest:
     seconds: float = 0.0
     """Time that replicas spent on it."""
     alone: bool = False
-    """Whether it must be the only request of its batch, because an earlier batch with it failed."""
+    """Whether it must be the only request of its replica, because earlier attempts failed."""
 
-    def answer(self, value: Any) -> None:
-        """Passes the answer to all calls that wait for it. Each is charged an equal share of the replica time."""
-        for call, index in self.waiters:
-            call.answer(index, value, self.seconds / len(self.waiters))
-
-    def fail(self, error: Exception) -> None:
-        """Makes all calls that wait for this request fail with an error."""
-        for call, _ in self.waiters:
-            call.fail(error)
-
-    def forget(self, is_gone: Callable[[PendingCall], bool], reason: Exception) -> None:
-        """Ends the calls that are gone, for example those of a caller that has died.
-
-        If calls of others remain, the caller of the first one becomes the caller of the request.
-        """
-        for call, _ in self.waiters:
-            if is_gone(call):
-                call.fail(reason)
-        self.waiters = [(call, index) for call, index in self.waiters if not is_gone(call)]
-        if self.waiters:
-            self.caller = self.waiters[0][0].caller
+    def __post_init__(self) -> None:
+        self.caller = self.callers[0]
+        self.done = asyncio.get_running_loop().create_future()
 
 
 class FairQueue:
@@ -119,75 +59,165 @@ class FairQueue:
     """
 
     def __init__(self) -> None:
-        self._by_caller: OrderedDict[str, deque[QueuedRequest]] = OrderedDict()
-        self._retries: deque[QueuedRequest] = deque()
-        self._length = 0
+        self._retries: deque[Request] = deque()
+        self._by_caller: OrderedDict[str, deque[Request]] = OrderedDict()
 
     def __len__(self) -> int:
-        return self._length
+        return sum(map(len, self._lines()))
 
-    def push(self, requests: Iterable[QueuedRequest]) -> None:
+    def push(self, requests: Iterable[Request]) -> None:
         """Adds requests, each at the end of the requests of its caller; those that are `alone`, before all others."""
         for request in requests:
-            (self._retries if request.alone else self._by_caller.setdefault(request.caller, deque())).append(request)
-            self._length += 1
+            line = self._retries if request.alone else self._by_caller.setdefault(request.caller, deque())
+            line.append(request)
 
-    def take(
-        self, limit: int, accepts: Callable[[QueuedRequest], bool], awaited: set[QueuedRequest], *, idle: bool
-    ) -> list[QueuedRequest]:
-        """Removes and returns the next batch for one replica.
+    def take(self, limit: int, accepts: Callable[[Request], bool], *, idle: bool) -> list[Request]:
+        """Removes and returns the next batch for one replica: at most `limit` requests for the same method.
 
-        Args:
-            limit: Largest number of requests in the batch.
-            accepts: Returns whether this replica may serve a request.
-            awaited: Requests that are retried alone, for each of which a replica already gets no other work. This call
-                may add one.
-            idle: Whether the replica is idle. A request that is retried alone is only given to an idle replica. A busy
-                replica that may serve one gets no other requests, so that it becomes idle, unless the request is
-                already in `awaited`.
-
-        Returns:
-            Requests for the same method, at most `limit`. Empty if the replica can serve none now.
+        A request that is retried alone is only given to an idle replica. A busy replica that may serve one gets no other
+        requests, so that it becomes idle.
         """
-        alone = next((one for one in self._retries if accepts(one) and (idle or one not in awaited)), None)
+        alone = next(filter(accepts, self._retries), None)
         if alone is not None:
             if not idle:
-                awaited.add(alone)
                 return []
             self._retries.remove(alone)
-            self._length -= 1
             return [alone]
-        batch: list[QueuedRequest] = []
-        served: list[str] = []
-        for caller, waiting in self._by_caller.items():
+        batch: list[Request] = []
+        for caller, line in list(self._by_caller.items()):
             before = len(batch)
-            while waiting and len(batch) < limit and accepts(waiting[0]):
-                if batch and waiting[0].method != batch[0].method:
-                    break
-                batch.append(waiting.popleft())
-            if len(batch) > before:
-                served.append(caller)
+            while line and len(batch) < limit and accepts(line[0]) and line[0].method == (batch or line)[0].method:
+                batch.append(line.popleft())
+            if not line:
+                del self._by_caller[caller]
+            elif len(batch) > before:
+                self._by_caller.move_to_end(caller)
             if len(batch) == limit:
                 break
-        for caller in served:
-            if self._by_caller[caller]:
-                self._by_caller.move_to_end(caller)
-            else:
-                del self._by_caller[caller]
-        self._length -= len(batch)
         return batch
 
-    def drop(self, caller: str) -> list[QueuedRequest]:
-        """Removes and returns all requests of a caller."""
-        dropped = [*self._by_caller.pop(caller, ()), *(one for one in self._retries if one.caller == caller)]
-        self._retries = deque(one for one in self._retries if one.caller != caller)
-        self._length -= len(dropped)
-        return dropped
+    def remove(self, is_gone: Callable[[Request], bool]) -> list[Request]:
+        """Removes and returns the requests for which the function returns True."""
+        gone: list[Request] = []
+        for line in self._lines():
+            waiting = list(line)
+            line.clear()
+            for request in waiting:
+                (gone if is_gone(request) else line).append(request)
+        return gone
 
-    def clear(self) -> list[QueuedRequest]:
-        """Removes and returns all requests."""
-        left = [*self._retries, *(one for waiting in self._by_caller.values() for one in waiting)]
-        self._retries.clear()
-        self._by_caller.clear()
-        self._length = 0
-        return left
+    def _lines(self) -> list[deque[Request]]:
+        return [self._retries, *self._by_caller.values()]
+
+
+class AffinityRouter:
+    """Assigns each conversation with a language model to the replica with the fewest conversations, for its KV cache.
+
+    A conversation moves only if its replica is removed, or to balance the load after a replica was added.
+    """
+
+    def __init__(self) -> None:
+        self._replicas: set[int] = set()
+        self._replica_of: LRUCache[tuple[str, str], int] = LRUCache(_CONVERSATIONS)
+        """By caller and conversation."""
+
+    def add_replica(self, replica: int) -> None:
+        """Adds a replica and moves conversations to it until the replicas are balanced.
+
+        The new replica has to process the prefix of each moved conversation once.
+        """
+        self._replicas.add(replica)
+        counts = self._counts()
+        share = len(self._replica_of) // len(self._replicas)
+        for conversation, owner in list(self._replica_of.items()):
+            if counts[replica] < share < counts[owner]:
+                counts.update({owner: -1, replica: 1})
+                self._replica_of[conversation] = replica
+
+    def remove_replica(self, replica: int) -> None:
+        """Removes a replica. Its conversations are assigned to others when they go on."""
+        self._replicas.discard(replica)
+
+    def accepts(self, request: Request, replica: int) -> bool:
+        """Returns whether a replica may serve a request."""
+        if not request.conversation:
+            return True
+        conversation = request.caller, request.conversation
+        if self._replica_of.get(conversation) not in self._replicas:
+            counts = self._counts()
+            self._replica_of[conversation] = min(self._replicas, key=lambda one: (counts[one], one), default=replica)
+        return self._replica_of[conversation] == replica
+
+    def forget(self, caller: str) -> None:
+        """Removes the conversations of a caller that has ended."""
+        for conversation in [one for one in self._replica_of if one[0] == caller]:
+            del self._replica_of[conversation]
+
+    def _counts(self) -> Counter[int]:
+        return Counter(one for one in self._replica_of.values() if one in self._replicas)
+
+
+class AdmissionControl:
+    """Limits the requests and bytes in a pool. Callers that exceed the limits wait, first in, first out.
+
+    A caller is admitted before it stores its requests in Ray's object store, so that waiting callers use no cluster
+    memory.
+    """
+
+    def __init__(self, max_requests: int, max_bytes: int):
+        self._max_requests, self._max_bytes = max_requests, max_bytes
+        self._requests = self._bytes = 0
+        self._reserved: dict[str, list[tuple[int, int]]] = {}
+        self._turn = asyncio.Lock()
+        self._freed = asyncio.Event()
+        self.outside = 0
+        """Number of requests whose callers wait to be admitted."""
+
+    @property
+    def inside(self) -> tuple[int, int]:
+        """Number and total bytes of the requests in the pool, and of those that were admitted and have not arrived yet."""
+        return self._requests, self._bytes
+
+    async def admit(self, caller: str, count: int, size: int) -> None:
+        """Waits until the pool has room for `count` requests of `size` bytes in total, and reserves this room."""
+        self.outside += count
+        try:
+            async with self._turn:
+                while not self._fits(count, size):
+                    self._freed.clear()
+                    await self._freed.wait()
+                self._add(count, size)
+        finally:
+            self.outside -= count
+        self._reserved.setdefault(caller, []).append((count, size))
+
+    def enter(self, caller: str, count: int, size: int) -> None:
+        """Counts requests that have arrived in the pool. They use up the reservation that `admit` made for the caller.
+
+        Requests without a reservation are accepted as well: the dispatcher that admitted them may have been restarted.
+        """
+        reserved = self._reserved.get(caller, [])
+        if (count, size) in reserved:
+            reserved.remove((count, size))
+        else:
+            self._add(count, size)
+        if not reserved:
+            self._reserved.pop(caller, None)
+
+    def free(self, count: int, size: int) -> None:
+        """Releases the room of requests that have ended."""
+        self._add(-count, -size)
+        self._freed.set()
+
+    def leave(self, caller: str) -> None:
+        """Releases the reservations of a caller."""
+        for count, size in self._reserved.pop(caller, ()):
+            self.free(count, size)
+
+    def _add(self, count: int, size: int) -> None:
+        self._requests += count
+        self._bytes += size
+
+    def _fits(self, count: int, size: int) -> bool:
+        fits = self._requests + count <= self._max_requests and self._bytes + size <= self._max_bytes
+        return fits or self._requests == 0

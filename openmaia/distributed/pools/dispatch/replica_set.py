@@ -44,18 +44,12 @@ class ReplicaHandle:
     """Whether Ray has started its process, for which a node must have room."""
     ready: bool = False
     """Whether its model is loaded."""
-    ready_since: float = 0.0
-    """Start of the time as a ready replica that is not yet part of the pool's statistics."""
     draining: bool = False
     """Whether it gets no more work, because it is about to end."""
     in_flight: int = 0
     """Number of batches (for language models: chats) that were sent and not answered."""
     exclusive: bool = False
     """Whether it processes a request that is retried alone, and must get no other work meanwhile."""
-    busy_since: float = 0.0
-    """Start of the busy time that is not yet part of the pool's statistics. Not used while the replica is idle."""
-    ended_at: float = 0.0
-    """Time at which its last batch ended; 0 before the first."""
     life: int = 0
     """Number of deaths. A failure that belongs to an earlier life of the replica is ignored."""
     has_served: bool = False
@@ -63,58 +57,33 @@ class ReplicaHandle:
     failures: int = 0
     """Number of failed attempts to load the model since it was last ready."""
 
-    def begin(self, now: float, *, exclusive: bool = False) -> None:
-        """Updates the state when a batch is sent to the replica, after which `exclusive` keeps others away."""
-        if self.in_flight == 0:
-            self.busy_since = now
-        self.in_flight += 1
-        self.exclusive = exclusive
-
-    def end(self, now: float) -> float:
-        """Updates the state when a batch ends.
-
-        Returns:
-            The busy time since `busy_since`, or 0 if the replica has other batches, because the busy time goes on.
-        """
-        self.in_flight -= 1
-        self.ended_at = now
-        self.exclusive = False
-        return 0.0 if self.in_flight else now - self.busy_since
-
 
 class ReplicaSet:
-    """The replicas of one pool. It loads their models and detects that none of them can be loaded.
+    """The replicas of one pool. It loads their models, also after Ray has restarted their processes.
 
-    The driver owns the actors, and Ray restarts their processes. This class then loads their models again. All methods
-    must be called in the same event loop.
-
-    Args:
-        spec: The description of the pool.
-        on_ready: Called with each replica whose model was loaded.
-        on_broken: Called if no replica of the pool can be loaded.
+    All methods must be called in the same event loop. `on_broken` is called if no replica can be loaded.
     """
 
     def __init__(self, spec: PoolSpec, on_ready: Callable[[ReplicaHandle], None], on_broken: Callable[[], None]):
         self._spec, self._on_ready, self._on_broken = spec, on_ready, on_broken
         self._handles: dict[int, ReplicaHandle] = {}
         self._tasks: set[asyncio.Task[None]] = set()
+        self._notes: deque[str] = deque(maxlen=_MAX_NOTES)
         self.broken = ""
         """The error message if no replica of the pool can be loaded; empty otherwise."""
-        self.deaths = 0
-        self._notes: deque[str] = deque(maxlen=_MAX_NOTES)
 
     def __iter__(self):
         return iter(self._handles.values())
 
     def take_notes(self) -> tuple[str, ...]:
-        """Returns and removes the messages since the last call: output of models that are loading, and failures."""
+        """Returns the messages since the last call: output of models that are loading, and failures."""
         notes = tuple(self._notes)
         self._notes.clear()
         return notes
 
     def ready(self) -> list[ReplicaHandle]:
         """Returns the replicas that may get work: they are loaded and not draining."""
-        return [handle for handle in self._handles.values() if handle.ready and not handle.draining]
+        return [handle for handle in self if handle.ready and not handle.draining]
 
     def update(self, actors: Mapping[int, Any]) -> None:
         """Replaces the set by the replicas that the driver has now. The models of new replicas are loaded."""
@@ -131,30 +100,24 @@ class ReplicaSet:
             self._handles[index].draining = True
 
     def lose(self, handle: ReplicaHandle, life: int, *, kill: bool) -> bool:
-        """Marks a replica as dead and loads it again after its restart.
-
-        Args:
-            handle: The replica.
-            life: The value of `handle.life` when the failed work began.
-            kill: Whether to kill the process, for example because it hangs.
+        """Marks a replica as dead and loads it again after its restart. `kill` ends a process that hangs.
 
         Returns:
-            False if this death was handled before, or if the replica was removed from the set.
+            False if this death was handled before (`life` is that of the failed work), or if the replica was removed.
         """
         if handle.life != life or handle.index not in self._handles:
             return False
         handle.life += 1
         handle.started = handle.ready = False
-        self.deaths += 1
         if kill:
             ray.kill(handle.actor, no_restart=False)
         self.spawn(self._bring_up(handle))
         return True
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> None:
-        """Runs a coroutine as a background task, and keeps a reference so that it is not garbage-collected."""
+        """Runs a coroutine as a background task."""
         task = asyncio.get_running_loop().create_task(work)
-        self._tasks.add(task)
+        self._tasks.add(task)  # so that it is not garbage-collected
         task.add_done_callback(self._tasks.discard)
 
     async def _bring_up(self, handle: ReplicaHandle) -> None:
@@ -162,56 +125,45 @@ class ReplicaSet:
         while handle.life == life and self._is_in_use(handle):
             try:
                 await self._load(handle)
-            except UsageError as error:
-                await self._could_not_load(handle, error)
-                continue
             except Exception as error:  # any error must be handled, so that no caller waits forever for this replica
-                _log.exception("a replica of the %s could not be started", self._spec.role)
-                message = f"the {self._spec.role} could not be started: {last_line(error)}"
-                await self._could_not_load(handle, UsageError(message))
+                cause = error.cause if isinstance(error, RayTaskError) else error
+                could_not = f"the {self._spec.role} could not be loaded: {last_line(error)}"
+                await self._could_not_load(handle, cause.message if isinstance(cause, OpenMaiaError) else could_not)
                 continue
             if handle.life == life and self._is_in_use(handle):
-                handle.ready = handle.has_served = True
-                handle.failures = 0
-                self.broken = ""
+                handle.has_served, handle.failures, self.broken = True, 0, ""
                 self._on_ready(handle)
             return
 
     async def _load(self, handle: ReplicaHandle) -> None:
         reason = ""
         for _ in range(_LAUNCHES):
-            await self._started(handle)
             try:
-                await self._follow(handle, asyncio.ensure_future(handle.actor.load.remote()))
-                return
-            except RayTaskError as error:
-                cause = error.cause if isinstance(error.cause, OpenMaiaError) else None
-                message = cause.message if cause else f"the {self._spec.role} could not be loaded: {last_line(error)}"
-                raise UsageError(message) from error
+                await self._wait_for_start(handle)
+                loading = asyncio.ensure_future(handle.actor.load.remote())
+                while not loading.done():
+                    await asyncio.wait([loading], timeout=_OUTPUT_SECONDS)
+                    await self._take_output(handle)
+                return await loading
             except DEAD as error:
                 reason = last_line(error)
                 handle.started = False
         raise UsageError(f"the {self._spec.role} died {_LAUNCHES} times while it was loaded: {reason}")
 
-    async def _follow(self, handle: ReplicaHandle, loading: asyncio.Future[None]) -> None:
-        is_over = False
-        while not is_over:
-            is_over = bool((await asyncio.wait([loading], timeout=_OUTPUT_SECONDS))[0])
-            with suppress(RayError, TimeoutError):  # the process has died, or a library keeps it from answering
-                lines = await asyncio.wait_for(handle.actor.output.remote(), _OUTPUT_SECONDS)
-                self._notes.extend(f"{self._spec.role}-{handle.index}: {line}" for line in lines)
-        await loading
-
-    async def _started(self, handle: ReplicaHandle) -> None:
-        while True:
+    async def _wait_for_start(self, handle: ReplicaHandle) -> None:
+        while not handle.started:
             try:
                 await handle.actor.node.remote()
                 handle.started = True
-                return
             except ActorUnavailableError:
                 await asyncio.sleep(_PAUSE)
 
-    async def _could_not_load(self, handle: ReplicaHandle, error: UsageError) -> None:
+    async def _take_output(self, handle: ReplicaHandle) -> None:
+        with suppress(RayError, TimeoutError):  # the process has died, or a library keeps it from answering
+            lines = await asyncio.wait_for(handle.actor.output.remote(), _OUTPUT_SECONDS)
+            self._notes.extend(f"{self._spec.role}-{handle.index}: {line}" for line in lines)
+
+    async def _could_not_load(self, handle: ReplicaHandle, message: str) -> None:
         """Reports that a replica could not be loaded, and waits until it is time to try again.
 
         If no replica is ready and none could be loaded, the pool is broken: waiting and new requests fail at once. A
@@ -221,20 +173,18 @@ class ReplicaSet:
         if not self._is_in_use(handle):
             return  # the replica was ended while it was loading
         handle.failures += 1
-        note = (
-            f"a replica of the {self._spec.role} could not be loaded, next try in {_RETRY_SECONDS:g} s: {error.message}"
-        )
+        note = f"a replica of the {self._spec.role} could not be loaded, next try in {_RETRY_SECONDS:g} s: {message}"
         _log.warning("%s", note)
         self._notes.append(note)
-        self._give_up(error, list(self))
+        self._give_up(message, list(self))
         await asyncio.sleep(_RETRY_SECONDS)
         if self._is_in_use(handle):
-            self._give_up(error, [one for one in self if one.started or one.failures])
+            self._give_up(message, [one for one in self if one.started or one.failures])
 
     def _is_in_use(self, handle: ReplicaHandle) -> bool:
         return self._handles.get(handle.index) is handle and not handle.draining
 
-    def _give_up(self, error: UsageError, replicas: list[ReplicaHandle]) -> None:
+    def _give_up(self, message: str, replicas: list[ReplicaHandle]) -> None:
         if not any(one.ready for one in self) and all(one.failures > one.has_served for one in replicas):
-            self.broken = error.message
+            self.broken = message
             self._on_broken()
