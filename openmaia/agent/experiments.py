@@ -8,15 +8,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
-
 from openmaia.agent.sandbox import ExperimentStopped, Sandbox, SandboxResult
 from openmaia.agent.tools.image_registry import RegisteredImage
 from openmaia.agent.tools.toolbox import Toolbox, ToolEffect
 from openmaia.core.errors import ReplayDiverged, ToolError
 from openmaia.core.images import EncodedImage
 from openmaia.core.messages import Part
-from openmaia.runs.records import ImageEntry, ToolCall, Turn, dumps
+from openmaia.runs.records import ToolCall, Turn, dumps
 
 _UNRECORDED = ("pixels",)
 """Calls that only read results of earlier ones. A replay does not compare them."""
@@ -133,8 +131,8 @@ class ExperimentRunner:
         return True
 
     def _effect(self, call: ToolCall) -> ToolEffect:
-        entries = [_registered(entry, self._images[entry.original]) for entry in call.entries]
-        return ToolEffect(entries=entries, shown=list(call.shown), asked=list(call.asked), notes=list(call.notes))
+        entries = [RegisteredImage(entry=entry, original=self._images[entry.original]) for entry in call.entries]
+        return ToolEffect(entries=entries, shown=list(call.shown), asked=list(call.asked), given=list(call.given))
 
 
 class _Session:
@@ -276,7 +274,7 @@ class ToolSession(_Session):
     ) -> None:
         displayed = [part for part in effect.shown if isinstance(part, EncodedImage)]
         self._shown += len(displayed)
-        for image in [entry.original for entry in effect.entries] + displayed:
+        for image in [image.original for image in effect.entries] + displayed:
             self.images.setdefault(image.digest, image)
         arguments = _canonical(args)
         digest = _sha(arguments)
@@ -290,10 +288,10 @@ class ToolSession(_Session):
                 arguments_digest=digest,
                 result=None if error is not None else _canonical(result),
                 error=error,
-                entries=tuple(_recorded(entry) for entry in effect.entries),
+                entries=tuple(image.entry for image in effect.entries),
                 shown=tuple(effect.shown),
                 asked=tuple(effect.asked),
-                notes=tuple(effect.notes),
+                given=tuple(effect.given),
                 seconds=time.monotonic() - started,
             )
         )
@@ -322,37 +320,10 @@ class _ReplaySession(_Session):
 
 def _size(effect: ToolEffect, call: ToolCall) -> int:
     parts = [part if isinstance(part, str) else part.data for part in effect.shown]
-    parts += [part for entry in effect.entries for part in (entry.original.data, entry.hypothesis)]
+    parts += [part for image in effect.entries for part in (image.original.data, image.entry.hypothesis)]
     parts += [call.arguments, call.result or "", call.error or "", *call.asked]
-    masks = sum(entry.mask.nbytes for entry in effect.entries if entry.mask is not None)
-    return masks + sum(_OVERHEAD + len(part) for part in parts)
-
-
-def _recorded(image: RegisteredImage) -> ImageEntry:
-    return ImageEntry(
-        id=image.id,
-        original=image.original.digest,
-        mask=None if image.mask is None else np.packbits(image.mask, axis=1).tobytes(),
-        activation=image.activation,
-        seen=image.seen,
-        hypothesis=image.hypothesis,
-    )
-
-
-def _registered(entry: ImageEntry, original: EncodedImage) -> RegisteredImage:
-    mask = None
-    if entry.mask is not None:
-        width, height = original.size
-        rows = np.frombuffer(entry.mask, dtype=np.uint8).reshape(height, -1)
-        mask = np.unpackbits(rows, axis=1, count=width).astype(np.bool_)
-    return RegisteredImage(
-        id=entry.id,
-        original=original,
-        mask=mask,
-        activation=entry.activation,
-        seen=entry.seen,
-        hypothesis=entry.hypothesis,
-    )
+    parts += [image.entry.mask for image in effect.entries if image.entry.mask is not None]
+    return sum(_OVERHEAD + len(part) for part in parts)
 
 
 def _canonical(value: Any) -> str:
