@@ -8,23 +8,25 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from openmaia.agent.sandbox import ExperimentStopped, Sandbox, SandboxResult
+from openmaia.agent.sandbox import ExperimentStopped, Sandbox, SandboxResult, Status
 from openmaia.agent.tools.image_registry import RegisteredImage
 from openmaia.agent.tools.toolbox import Toolbox, ToolEffect
 from openmaia.core.errors import ReplayDiverged, ToolError
 from openmaia.core.images import EncodedImage
 from openmaia.core.messages import Part
-from openmaia.runs.records import ToolCall, Turn, dumps
+from openmaia.runs.records import ExperimentStatus, ToolCall, Turn, dumps
 
 _UNRECORDED = ("pixels",)
 """Calls that only read results of earlier ones. A replay does not compare them."""
 
-_LOST = {"ok": "lost", "error": "error_lost", "memory": "memory_lost"}
-"""The status that is recorded if the process had to be replaced, by the status of the sandbox. With "ok" and "error",
-the code ended but left threads or processes running. With "memory", it raised a MemoryError and left some, or the
+_LOST = {
+    Status.OK: ExperimentStatus.LOST,
+    Status.ERROR: ExperimentStatus.ERROR_LOST,
+    Status.MEMORY: ExperimentStatus.MEMORY_LOST,
+}
+"""The status that is recorded if the process had to be replaced, by the status of the sandbox. With OK and ERROR,
+the code ended but left threads or processes running. With MEMORY, it raised a MemoryError and left some, or the
 process was killed. Other statuses stay the same."""
-_REPLAYED = ("ok", "error", "memory")
-"""Statuses of experiments whose variables were kept."""
 _MAX_CALLS = 2_000
 """Recorded tool calls of one experiment."""
 _MAX_SHOWN = 1_000
@@ -44,8 +46,7 @@ _REBUILDS = 3
 class ExperimentResult:
     """The defaults describe a turn without an experiment."""
 
-    status: str = ""
-    """As in `Turn.status`: a `Status` of the sandbox or a value of _LOST. Empty without an experiment."""
+    status: ExperimentStatus = ExperimentStatus.NONE
     calls: tuple[ToolCall, ...] = ()
     observation: tuple[Part, ...] = ()
     """The texts and images that were printed and displayed."""
@@ -81,9 +82,9 @@ class ExperimentRunner:
         session = ToolSession(self.toolbox, self._completed, self._held_bytes)
         result = self.sandbox.run(code, session.serve, session.write)
         self._lost, self._held_bytes = result.replaced, session.held_bytes
-        observation = session.observation(result)
+        observation, lost = session.observation(result), _LOST.get(result.status)
         return ExperimentResult(
-            status=_LOST.get(result.status.value, result.status.value) if result.replaced else result.status.value,
+            status=lost if result.replaced and lost else ExperimentStatus(result.status.value),
             calls=tuple(session.calls),
             observation=observation,
             output_digest=_digest(observation),
@@ -120,7 +121,7 @@ class ExperimentRunner:
     def _replay_completed(self) -> bool:
         """Returns False if the process was lost meanwhile."""
         for turn in self._completed:
-            if turn.status not in _REPLAYED:
+            if not turn.kept_variables:
                 continue
             session = _ReplaySession(turn, self._images, self.toolbox)
             result = self.sandbox.run(turn.code, session.serve, session.write)

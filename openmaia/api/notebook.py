@@ -20,7 +20,7 @@ from openmaia.core.errors import ToolError
 from openmaia.core.images import EncodedImage
 from openmaia.core.messages import Part
 from openmaia.core.secrets import boundary
-from openmaia.runs.records import Record, Stop, Turn
+from openmaia.runs.records import ExperimentStatus, Record, Stop, Turn
 from openmaia.runs.run import Run
 
 if TYPE_CHECKING:
@@ -187,7 +187,7 @@ class _Desk:
             code="",
             hypotheses=(),
             forgiven=(),
-            status="ok",
+            status=ExperimentStatus.OK,
             calls=tuple(self._session.calls),
             observation=merge_parts(self._session.parts),
             output_digest="",

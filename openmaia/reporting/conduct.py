@@ -8,7 +8,7 @@ from openmaia.agent.evidence.demands import find_answer
 from openmaia.agent.evidence.experiments import examine
 from openmaia.core.images import EncodedImage
 from openmaia.core.messages import AnswerFormat
-from openmaia.runs.records import Record, ReplyNote, Turn
+from openmaia.runs.records import ExperimentStatus, Record, ReplyNote, Turn
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,7 +84,7 @@ def _counts(turn: Turn, answer: AnswerFormat) -> dict[str, int]:
         "set_aside": ReplyNote.SET_ASIDE in turn.notes,
         "experiments": bool(turn.code),
         "tracebacks": turn.raised,
-        "stopped": bool(turn.code) and turn.status != "ok" and not turn.raised,
+        "stopped": bool(turn.code) and turn.status is not ExperimentStatus.OK and not turn.raised,
         "images": sum(isinstance(part, EncodedImage) for part in turn.observation),
         "prompt_tokens": turn.prompt_tokens,
         "generated_tokens": turn.generated_tokens,

@@ -22,7 +22,18 @@ from openmaia.core.units import Unit
 from openmaia.runs import tables
 from openmaia.runs.evidence import Confirmation, restore_confirmation, restore_evidence, to_json
 from openmaia.runs.ids import InvestigationId
-from openmaia.runs.records import VERSION, Did, GivenImage, ImageEntry, Record, ReplyNote, Stop, ToolCall, Turn
+from openmaia.runs.records import (
+    VERSION,
+    Did,
+    ExperimentStatus,
+    GivenImage,
+    ImageEntry,
+    Record,
+    ReplyNote,
+    Stop,
+    ToolCall,
+    Turn,
+)
 from openmaia.runs.summary import digest_prompts, summary, wrong_key
 
 _Activation = dict[str, float | bool] | None
@@ -320,7 +331,7 @@ def _turn(row: dict[str, Any]) -> Turn:
     values["calls"] = tuple(map(call, row["calls"]))
     values["observation"] = tuple(map(part, row["observation"]))
     values["hypotheses"], values["forgiven"] = tuple(row["hypotheses"]), tuple(row["forgiven"])
-    values["notes"] = tuple(map(ReplyNote, row["notes"]))
+    values["notes"], values["status"] = tuple(map(ReplyNote, row["notes"])), ExperimentStatus(row["status"])
     values["spent"] = {usage.pop("service"): ServiceUsage(**usage) for usage in row["spent"]}
     values["images"] = images
     return Turn(**values)

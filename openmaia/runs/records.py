@@ -145,6 +145,27 @@ class ToolCall:
         return tuple(float(e.activation["value"]) for e in self.entries if e.activation is not None)
 
 
+class ExperimentStatus(StrEnum):
+    """How an experiment ended. After LOST, ERROR_LOST and MEMORY_LOST, which are like OK, ERROR and MEMORY, the process had to
+    be replaced, so that the variables of the experiment were lost.
+    """
+
+    NONE = ""
+    """There was no experiment."""
+    OK = "ok"
+    """Without an exception."""
+    ERROR = "error"
+    """With an exception."""
+    TIMEOUT = "timeout"
+    MEMORY = "memory"
+    """It used too much memory."""
+    DIED = "died"
+    """Its process ended or was killed for another reason."""
+    LOST = "lost"
+    ERROR_LOST = "error_lost"
+    MEMORY_LOST = "memory_lost"
+
+
 class ReplyNote(StrEnum):
     """What was done about a reply."""
 
@@ -183,13 +204,8 @@ class Turn:
     """The hypotheses that the reply lists."""
     forgiven: tuple[str, ...]
     """Mistakes in the format of the reply that the parser corrected, in words."""
-    status: str
-    """How the experiment ended. Empty without an experiment.
-
-    "ok": without an exception; "error": with an exception; "timeout": it took too long; "memory": it used too much
-    memory; "died": its process ended or was killed for another reason. "lost", "error_lost" and
-    "memory_lost" are like "ok", "error" and "memory", but the process had to be replaced, so that the variables of the
-    experiment were lost."""
+    status: ExperimentStatus
+    """How the experiment ended."""
     calls: tuple[ToolCall, ...]
     """Calls of tools by the experiment, in their order."""
     observation: tuple[Part, ...]
@@ -232,7 +248,17 @@ class Turn:
     @property
     def raised(self) -> bool:
         """Whether the code of the experiment ended with an exception."""
-        return self.status in ("error", "error_lost")
+        return self.status in (ExperimentStatus.ERROR, ExperimentStatus.ERROR_LOST)
+
+    @property
+    def completed(self) -> bool:
+        """Whether the experiment ended without an exception."""
+        return self.status in (ExperimentStatus.OK, ExperimentStatus.LOST)
+
+    @property
+    def kept_variables(self) -> bool:
+        """Whether later experiments have the variables of this one."""
+        return self.status in (ExperimentStatus.OK, ExperimentStatus.ERROR, ExperimentStatus.MEMORY)
 
     @property
     def seconds(self) -> float:

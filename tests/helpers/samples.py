@@ -12,7 +12,7 @@ from openmaia.core.messages import Part
 from openmaia.core.services import ServiceUsage
 from openmaia.core.units import Unit
 from openmaia.runs import evidence, tables
-from openmaia.runs.records import Did, GivenImage, ImageEntry, Record, ReplyNote, Stop, ToolCall, Turn
+from openmaia.runs.records import Did, ExperimentStatus, GivenImage, ImageEntry, Record, ReplyNote, Stop, ToolCall, Turn
 from openmaia.runs.results import basis
 from openmaia.runs.run import EVALUATION, InvestigationId, Run
 
@@ -80,7 +80,7 @@ def turn(index: int = 0, **changes: Any) -> Turn:
         "hypotheses": ("dogs", "grass"),
         "forgiven": ("a missing colon",),
         "notes": (ReplyNote.SET_ASIDE,),
-        "status": "ok",
+        "status": ExperimentStatus.OK,
         "calls": (call, failed),
         "observation": ("text", *seen),
         "output_digest": f"digest {index}",

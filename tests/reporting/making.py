@@ -18,7 +18,7 @@ from openmaia.evaluation.claims import Claim
 from openmaia.evaluation.compared import Evaluation
 from openmaia.evaluation.storage import to_parquet
 from openmaia.evaluation.trials import Stimulus, Trial
-from openmaia.runs.records import Did, GivenImage, ImageEntry, Record, Stop, ToolCall, Turn, dumps
+from openmaia.runs.records import Did, ExperimentStatus, GivenImage, ImageEntry, Record, Stop, ToolCall, Turn, dumps
 from openmaia.runs.run import InvestigationId, Run
 from tests.helpers.samples import store_evaluation
 
@@ -60,7 +60,7 @@ def turn(index: int, reply: str, **values: object) -> Turn:
         code="",
         hypotheses=(),
         forgiven=(),
-        status="",
+        status=ExperimentStatus.NONE,
         calls=(),
         observation=(),
         output_digest="",
@@ -86,7 +86,7 @@ def turns(text: str) -> tuple[Turn, ...]:
         reasoning=text,
         hypotheses=(text, "cats"),
         forgiven=(text,),
-        status="ok",
+        status=ExperimentStatus.OK,
         calls=(
             call(0, "dataset_exemplars", ["top"], entries=(entry("image-1", top, Did.EXEMPLAR, 5.0, prompt="top"),)),
             call(
@@ -105,7 +105,7 @@ def turns(text: str) -> tuple[Turn, ...]:
         f"[HYPOTHESIS LIST]:\n1. dogs\n2. Cats\n\n[CODE]:\n```python\n{code}\n```\n",
         code=code,
         hypotheses=("dogs", "Cats"),
-        status="error",
+        status=ExperimentStatus.ERROR,
         calls=(
             call(0, "text2image", [[text]], entries=(entry("image-2", drawn, Did.DREW, prompt=text),)),
             call(

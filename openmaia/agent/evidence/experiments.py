@@ -6,10 +6,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from openmaia.agent.tasks.task import FUNCTION_WORDS
-from openmaia.runs.records import Did, ImageEntry, Turn
+from openmaia.runs.records import Did, ExperimentStatus, ImageEntry, Turn
 
 _MADE = (Did.DREW, Did.COPIED, Did.EDITED)
-_COMPLETED = ("ok", "lost")
 _NUMBERED = re.compile(r"image-\d+|<experiment \d+>")
 """Names in an output whose numbers change when an experiment is repeated."""
 
@@ -40,8 +39,10 @@ def examine(turns: Sequence[Turn]) -> list[ExperimentFacts]:
         times = before[experiment]
         if turn.code:
             before[experiment] += 1
-        is_again = times > (1 if _made(turn) else 0) if turn.status == "ok" else turn.raised and times > 0
-        counts = turn.status in _COMPLETED and not times and _measured_own(turn, copied)
+        is_again = (
+            times > (1 if _made(turn) else 0) if turn.status is ExperimentStatus.OK else turn.raised and times > 0
+        )
+        counts = turn.completed and not times and _measured_own(turn, copied)
         facts.append(ExperimentFacts(counts=counts, is_repeated=is_again or _is_copy(turn)))
     return facts
 
@@ -106,14 +107,19 @@ def _measured_own(turn: Turn, copied: frozenset[str]) -> bool:
 def _is_copy(turn: Turn) -> bool:
     made, has_exemplars = _made(turn), any(entry.did is Did.EXEMPLAR for entry in _entries([turn]))
     is_copied = bool(made) and all(entry.did is Did.COPIED for entry in made)
-    return turn.status == "ok" and is_copied and not has_exemplars and not _measured_own(turn, find_copied([turn]))
+    return (
+        turn.status is ExperimentStatus.OK
+        and is_copied
+        and not has_exemplars
+        and not _measured_own(turn, find_copied([turn]))
+    )
 
 
 def _key(turn: Turn) -> tuple[str, ...]:
     """Returns texts that are equal for turns with the same experiment."""
     made = _made(turn)
     # The output of an experiment that makes images is never the same, so what it asked for is compared.
-    if turn.status == "ok" and made:
+    if turn.status is ExperimentStatus.OK and made:
         bases = (entry.original for entry in _entries([turn]) if entry.did is Did.BASE)
         return (turn.code.strip(), *(entry.prompt for entry in made), *bases)
     parts = (_NUMBERED.sub("", part) if isinstance(part, str) else part.digest for part in turn.observation)
