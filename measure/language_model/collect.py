@@ -15,7 +15,7 @@ from itertools import product
 
 import openai
 
-from openmaia.agent.evidence import MEASURED
+from openmaia.agent.evidence.demands import MEASURED
 from openmaia.agent.tasks.task import load
 from openmaia.agent.tools.api_text import api_text
 from openmaia.core.units import Unit

@@ -14,7 +14,7 @@ from measure.measuring import machine, shown
 from measure.science import evaluated, setting
 from measure.science.investigated import Job, images, investigated
 from measure.science.real import BaselineJob, labelled
-from openmaia.agent.evidence import experiments_that_measured
+from openmaia.agent.evidence.experiments import count_measuring
 from openmaia.agent.tasks.task import load as load_task
 from openmaia.core.units import Unit
 from openmaia.evaluation.analysis.statistics import proportion
@@ -135,7 +135,7 @@ def _labels(
 
 def _met(record: Record) -> bool:
     """Whether an investigation ended with an answer or an abstention for which it measured enough."""
-    return record.stop is not Stop.LIMIT and experiments_that_measured(record.turns) >= 2
+    return record.stop is not Stop.LIMIT and count_measuring(record.turns) >= 2
 
 
 def _loop(records: Sequence[Record]) -> dict[str, Any]:
@@ -158,7 +158,7 @@ def _write_units(records: Mapping[Unit, Record], scores: Mapping[Unit, Evaluatio
         for unit, record in records.items():
             own = score(scores[unit])
             table.writerow([
-                unit.layer, unit.index, record.stop.value, len(record.turns), experiments_that_measured(record.turns),
+                unit.layer, unit.index, record.stop.value, len(record.turns), count_measuring(record.turns),
                 record.evidence.sent_back, sum(turn.status == "error" for turn in record.turns),
                 sum(turn.tokens for turn in record.turns), f"{sum(t.seconds for t in record.turns) / 60:.1f}",
                 own["outcome"], own["auc"], own["auc_all"], own["auc_other"], "; ".join(record.labels),

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from openmaia.agent.context import InvestigationContext
 from openmaia.agent.contrasts import Contrast, WrittenContrasts
-from openmaia.agent.evidence import ID, assess
+from openmaia.agent.evidence.demands import ID, assess
 from openmaia.agent.tasks.grammar import ParsedReply
 from openmaia.agent.tasks.task import StoppingRule
 from openmaia.agent.tools.seeds import seed

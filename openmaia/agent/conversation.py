@@ -3,8 +3,8 @@
 from collections.abc import Iterator, Sequence
 
 from openmaia.agent.context import InvestigationContext
-from openmaia.agent.hints import find_hint, make_repetition_hint
-from openmaia.agent.stopping import Stopping
+from openmaia.agent.evidence.hints import find_hint, make_repetition_hint
+from openmaia.agent.evidence.stopping import Stopping
 from openmaia.agent.tasks.grammar import parse
 from openmaia.agent.tools.api_text import api_text
 from openmaia.agent.vocabulary import describe_vocabulary
@@ -12,7 +12,7 @@ from openmaia.core.errors import UsageError
 from openmaia.core.messages import Message, Part, assistant, system, user
 from openmaia.core.services import Services
 from openmaia.core.units import OUTPUT, Unit
-from openmaia.runs.records import CUT, SET_ASIDE, Turn
+from openmaia.runs.records import ReplyNote, Turn
 
 
 class Conversation:
@@ -36,24 +36,30 @@ class Conversation:
         """Returns all messages for the next reply, without turns that bring nothing new (see `Stopping.left_out`). If
         the last turn is one, the last message says so.
         """
-        stopping, left_out = self._stopping, self._stopping.left_out
+        stopping, left_out, count = self._stopping, self._stopping.left_out, len(self._turns)
         # The more often a small model sees one of its own messages, the more surely it writes it again.
         shown = [turn for turn, is_left_out in zip(self._turns, left_out, strict=True) if not is_left_out]
-        exchanged = [m for turn in shown for m in (assistant(turn.reply), user(*self._feedback(turn)))]
-        messages = [*self.opening, *exchanged]
-        if any(left_out[-1:]):
-            is_due = stopping.wants_answer(len(self._turns))
-            parts = [part for part in messages[-1].parts if part != self._task.final]
-            final = [self._task.final] if is_due else []
-            advice = make_repetition_hint(self._turns[-1], can_generate=stopping.can_generate and not is_due)
-            messages[-1] = user(*parts, advice, *final)
+        is_repeated = any(left_out[-1:])
+        messages = [*self.opening]
+        for turn in shown:
+            # After a message that is left out, the answer is asked for below.
+            final = () if is_repeated and turn is shown[-1] else self._final(turn.index + 1)
+            messages += [assistant(turn.reply), user(*self._feedback(turn), *final)]
+        if is_repeated:
+            final = self._final(count)
+            advice = make_repetition_hint(self._turns[-1], can_generate=stopping.can_generate and not final)
+            messages[-1] = user(*messages[-1].parts, advice, *final)
         return messages
 
+    def _final(self, count: int) -> tuple[Part, ...]:
+        """Returns what asks for the answer after so many turns; empty if it is not asked for."""
+        return (self._task.final,) if self._stopping.wants_answer(count) else ()
+
     def _feedback(self, turn: Turn) -> Iterator[Part]:
-        """Yields the message to the agent after a turn."""
+        """Yields the message to the agent after a turn, without the request for its answer."""
         if refusal := self._stopping.refusal(turn.index + 1):
             yield refusal
-        elif CUT in turn.forgiven and not turn.code:
+        elif ReplyNote.CUT in turn.notes and not turn.code:
             yield self._task.repeated
         elif not turn.code:
             problem = parse(turn.reply, self._task.answer).problem
@@ -63,10 +69,8 @@ class Conversation:
         yield from (part for part in turn.observation if isinstance(part, str) or self._options.sees_images)
         if advice := find_hint(turn):
             yield advice
-        if SET_ASIDE in turn.forgiven:
+        if ReplyNote.SET_ASIDE in turn.notes:
             yield self._task.set_aside
-        if self._stopping.wants_answer(turn.index + 1):
-            yield self._task.final
 
 
 def find_class_name(unit: Unit, services: Services) -> str:

@@ -8,25 +8,25 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
-
-from openmaia.agent.sandbox import ExperimentStopped, Sandbox, SandboxResult
+from openmaia.agent.sandbox import ExperimentStopped, Sandbox, SandboxResult, Status
 from openmaia.agent.tools.image_registry import RegisteredImage
 from openmaia.agent.tools.toolbox import Toolbox, ToolEffect
 from openmaia.core.errors import ReplayDiverged, ToolError
 from openmaia.core.images import EncodedImage
 from openmaia.core.messages import Part
-from openmaia.runs.records import ImageEntry, ToolCall, Turn, dumps
+from openmaia.runs.records import ExperimentStatus, ToolCall, Turn, dumps
 
 _UNRECORDED = ("pixels",)
 """Calls that only read results of earlier ones. A replay does not compare them."""
 
-_LOST = {"ok": "lost", "error": "error_lost", "memory": "memory_lost"}
-"""The status that is recorded if the process had to be replaced, by the status of the sandbox. With "ok" and "error",
-the code ended but left threads or processes running. With "memory", it raised a MemoryError and left some, or the
+_LOST = {
+    Status.OK: ExperimentStatus.LOST,
+    Status.ERROR: ExperimentStatus.ERROR_LOST,
+    Status.MEMORY: ExperimentStatus.MEMORY_LOST,
+}
+"""The status that is recorded if the process had to be replaced, by the status of the sandbox. With OK and ERROR,
+the code ended but left threads or processes running. With MEMORY, it raised a MemoryError and left some, or the
 process was killed. Other statuses stay the same."""
-_REPLAYED = ("ok", "error", "memory")
-"""Statuses of experiments whose variables were kept."""
 _MAX_CALLS = 2_000
 """Recorded tool calls of one experiment."""
 _MAX_SHOWN = 1_000
@@ -46,8 +46,7 @@ _REBUILDS = 3
 class ExperimentResult:
     """The defaults describe a turn without an experiment."""
 
-    status: str = ""
-    """As in `Turn.status`: a `Status` of the sandbox or a value of _LOST. Empty without an experiment."""
+    status: ExperimentStatus = ExperimentStatus.NONE
     calls: tuple[ToolCall, ...] = ()
     observation: tuple[Part, ...] = ()
     """The texts and images that were printed and displayed."""
@@ -83,9 +82,9 @@ class ExperimentRunner:
         session = ToolSession(self.toolbox, self._completed, self._held_bytes)
         result = self.sandbox.run(code, session.serve, session.write)
         self._lost, self._held_bytes = result.replaced, session.held_bytes
-        observation = session.observation(result)
+        observation, lost = session.observation(result), _LOST.get(result.status)
         return ExperimentResult(
-            status=_LOST.get(result.status.value, result.status.value) if result.replaced else result.status.value,
+            status=lost if result.replaced and lost else ExperimentStatus(result.status.value),
             calls=tuple(session.calls),
             observation=observation,
             output_digest=_digest(observation),
@@ -122,7 +121,7 @@ class ExperimentRunner:
     def _replay_completed(self) -> bool:
         """Returns False if the process was lost meanwhile."""
         for turn in self._completed:
-            if turn.status not in _REPLAYED:
+            if not turn.kept_variables:
                 continue
             session = _ReplaySession(turn, self._images, self.toolbox)
             result = self.sandbox.run(turn.code, session.serve, session.write)
@@ -133,8 +132,8 @@ class ExperimentRunner:
         return True
 
     def _effect(self, call: ToolCall) -> ToolEffect:
-        entries = [_registered(entry, self._images[entry.original]) for entry in call.entries]
-        return ToolEffect(entries=entries, shown=list(call.shown), asked=list(call.asked), notes=list(call.notes))
+        entries = [RegisteredImage(entry=entry, original=self._images[entry.original]) for entry in call.entries]
+        return ToolEffect(entries=entries, shown=list(call.shown), asked=list(call.asked), given=list(call.given))
 
 
 class _Session:
@@ -276,7 +275,7 @@ class ToolSession(_Session):
     ) -> None:
         displayed = [part for part in effect.shown if isinstance(part, EncodedImage)]
         self._shown += len(displayed)
-        for image in [entry.original for entry in effect.entries] + displayed:
+        for image in [image.original for image in effect.entries] + displayed:
             self.images.setdefault(image.digest, image)
         arguments = _canonical(args)
         digest = _sha(arguments)
@@ -290,10 +289,10 @@ class ToolSession(_Session):
                 arguments_digest=digest,
                 result=None if error is not None else _canonical(result),
                 error=error,
-                entries=tuple(_recorded(entry) for entry in effect.entries),
+                entries=tuple(image.entry for image in effect.entries),
                 shown=tuple(effect.shown),
                 asked=tuple(effect.asked),
-                notes=tuple(effect.notes),
+                given=tuple(effect.given),
                 seconds=time.monotonic() - started,
             )
         )
@@ -322,37 +321,10 @@ class _ReplaySession(_Session):
 
 def _size(effect: ToolEffect, call: ToolCall) -> int:
     parts = [part if isinstance(part, str) else part.data for part in effect.shown]
-    parts += [part for entry in effect.entries for part in (entry.original.data, entry.hypothesis)]
+    parts += [part for image in effect.entries for part in (image.original.data, image.entry.hypothesis)]
     parts += [call.arguments, call.result or "", call.error or "", *call.asked]
-    masks = sum(entry.mask.nbytes for entry in effect.entries if entry.mask is not None)
-    return masks + sum(_OVERHEAD + len(part) for part in parts)
-
-
-def _recorded(image: RegisteredImage) -> ImageEntry:
-    return ImageEntry(
-        id=image.id,
-        original=image.original.digest,
-        mask=None if image.mask is None else np.packbits(image.mask, axis=1).tobytes(),
-        activation=image.activation,
-        seen=image.seen,
-        hypothesis=image.hypothesis,
-    )
-
-
-def _registered(entry: ImageEntry, original: EncodedImage) -> RegisteredImage:
-    mask = None
-    if entry.mask is not None:
-        width, height = original.size
-        rows = np.frombuffer(entry.mask, dtype=np.uint8).reshape(height, -1)
-        mask = np.unpackbits(rows, axis=1, count=width).astype(np.bool_)
-    return RegisteredImage(
-        id=entry.id,
-        original=original,
-        mask=mask,
-        activation=entry.activation,
-        seen=entry.seen,
-        hypothesis=entry.hypothesis,
-    )
+    parts += [image.entry.mask for image in effect.entries if image.entry.mask is not None]
+    return sum(_OVERHEAD + len(part) for part in parts)
 
 
 def _canonical(value: Any) -> str:

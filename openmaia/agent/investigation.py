@@ -9,10 +9,10 @@ from functools import cache
 from openmaia.agent.confirm import confirm, count_pairs
 from openmaia.agent.context import InvestigationContext
 from openmaia.agent.conversation import Conversation
-from openmaia.agent.evidence import assess
+from openmaia.agent.evidence.demands import assess
+from openmaia.agent.evidence.stopping import Stopping
 from openmaia.agent.experiments import ExperimentResult, ExperimentRunner
 from openmaia.agent.sandbox import Json, Sandbox
-from openmaia.agent.stopping import Stopping
 from openmaia.agent.tasks.grammar import ParsedReply, parse
 from openmaia.agent.tasks.reasoning import separate
 from openmaia.agent.tools import api, values
@@ -23,7 +23,7 @@ from openmaia.core.errors import ServiceError
 from openmaia.core.messages import Chat, Cut, Reply
 from openmaia.runs.evidence import Confirmation
 from openmaia.runs.journal import Journal
-from openmaia.runs.records import CUT, SET_ASIDE, Record, Stop, Turn
+from openmaia.runs.records import Record, ReplyNote, Stop, Turn
 
 _EMPTY_REPLIES = 3
 """Empty replies in a row after which the investigation fails."""
@@ -83,7 +83,8 @@ class Investigation:
             reasoning=reply.reasoning,
             code=code,
             hypotheses=parsed.hypotheses,
-            forgiven=(*parsed.forgiven, *decided, *([CUT] if reply.cut is Cut.REPETITION else [])),
+            forgiven=parsed.forgiven,
+            notes=(*decided, *([ReplyNote.CUT] if reply.cut is Cut.REPETITION else [])),
             status=experiment.status,
             calls=experiment.calls,
             observation=experiment.observation,
@@ -128,15 +129,15 @@ class Investigation:
             )
         return reply
 
-    def _experiment_in(self, parsed: ParsedReply) -> tuple[str, tuple[str, ...]]:
+    def _experiment_in(self, parsed: ParsedReply) -> tuple[str, tuple[ReplyNote, ...]]:
         """Returns the code to run, and notes for the record about a reply with both an experiment and an answer."""
         if not parsed.code or parsed.description is None:
             return parsed.code, ()
         # The answer was written without the output of the experiment, so the experiment counts, unless it comes too
         # late.
         if self._stopping.wants_answer(len(self.turns)):
-            return "", ("an experiment beside the answer that was asked for: it was not run",)
-        return parsed.code, (SET_ASIDE,)
+            return "", (ReplyNote.NOT_RUN,)
+        return parsed.code, (ReplyNote.SET_ASIDE,)
 
     def confirm(self) -> None:
         """Measures the contrasts of an accepted answer, if the task demands it. Raises ServiceError; the answer is in

@@ -61,7 +61,7 @@ def turns(record: Record) -> pd.DataFrame:
     rows = [
         {
             "turn": turn.index,
-            "status": turn.status,
+            "status": turn.status.value,
             "hypotheses": list(turn.hypotheses),
             "code": turn.code,
             "reply": turn.reply,

@@ -1,5 +1,6 @@
 """Renders results as grids of images for notebooks. All texts are escaped: agents and models wrote them."""
 
+from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -7,9 +8,8 @@ from itertools import chain, zip_longest
 from typing import TYPE_CHECKING, Any
 
 import jinja2
-import numpy as np
 
-from openmaia.core.images import EncodedImage, Rendering, compute_mask
+from openmaia.core.images import EncodedImage, Rendering, compute_mask, pack_mask
 from openmaia.core.messages import Part
 from openmaia.core.services import Exemplar
 from openmaia.reporting.browser.thumbnails import Thumbnails
@@ -87,9 +87,11 @@ def render_grids(title: str, lines: Sequence[str], sections: Sequence[GridSectio
     return template.render(title=title, lines=lines, sections=sections, notes=notes, side=_SIDE)
 
 
-def render_parts(parts: Sequence[Part]) -> str:
-    """Returns texts and images in their order as HTML. A text in square brackets is the caption of the next image."""
-    return render_grids("", (), list(_sections(parts, Thumbnails(_PAGE_BYTES))))
+def render_parts(parts: Sequence[Part], labels: Sequence[str] = ()) -> str:
+    """Returns texts and images in their order as HTML. `labels` are those of the images; a text before an image that is
+    its label becomes its caption.
+    """
+    return render_grids("", (), list(_sections(parts, labels, Thumbnails(_PAGE_BYTES))))
 
 
 def show(result: "UnitResult") -> None:
@@ -138,8 +140,7 @@ def _exemplars(result: "UnitResult", thumbnails: Thumbnails) -> tuple[GridTile, 
 
 
 def _mask(exemplar: Exemplar, threshold: float) -> bytes | None:
-    mask = compute_mask(exemplar.image.size, exemplar.map, exemplar.box, threshold)
-    return None if mask is None else np.packbits(mask, axis=1).tobytes()
+    return pack_mask(compute_mask(exemplar.image.size, exemplar.map, exemplar.box, threshold))
 
 
 def _measured(record: Record, thumbnails: Thumbnails) -> Iterator[GridSection]:
@@ -184,23 +185,16 @@ def _tested(result: "UnitResult", thumbnails: Thumbnails) -> tuple[GridTile, ...
     )
 
 
-def _sections(parts: Sequence[Part], thumbnails: Thumbnails) -> Iterator[GridSection]:
+def _sections(parts: Sequence[Part], labels: Sequence[str], thumbnails: Thumbnails) -> Iterator[GridSection]:
     tiles: list[GridTile] = []
-    caption = ""
+    captions = deque(labels)
     for part in parts:
         if isinstance(part, EncodedImage):
-            tiles.append(GridTile(uri=thumbnails.uri(part, _SIDE), caption=caption))
-            caption = ""
-            continue
-        if part.startswith("[") and part.rstrip().endswith("]") and not caption:
-            caption = part.strip()
-            continue
-        if tiles:
-            yield GridSection(tiles=tuple(tiles))
-            tiles = []
-        yield GridSection(text=f"{caption}\n{part}".strip() if caption else part)
-        caption = ""
+            tiles.append(GridTile(uri=thumbnails.uri(part, _SIDE), caption=captions.popleft() if captions else ""))
+        elif not (captions and captions[0] and part.strip() == captions[0]):
+            if tiles:
+                yield GridSection(tiles=tuple(tiles))
+                tiles = []
+            yield GridSection(text=part)
     if tiles:
         yield GridSection(tiles=tuple(tiles))
-    if caption:
-        yield GridSection(text=caption)

@@ -20,7 +20,7 @@ from openmaia.core.errors import ToolError
 from openmaia.core.images import EncodedImage
 from openmaia.core.messages import Part
 from openmaia.core.secrets import boundary
-from openmaia.runs.records import Record, Stop, Turn
+from openmaia.runs.records import ExperimentStatus, Record, Stop, Turn
 from openmaia.runs.run import Run
 
 if TYPE_CHECKING:
@@ -152,7 +152,7 @@ class _Desk:
         finally:
             new = self._session.parts[self._shown :]
             self._shown = len(self._session.parts)
-            _show(new)
+            _show(new, [image.label for image in self._session.calls[-1].given] if new else [])
 
     def _check_open(self) -> None:
         if self._ended:
@@ -187,7 +187,7 @@ class _Desk:
             code="",
             hypotheses=(),
             forgiven=(),
-            status="ok",
+            status=ExperimentStatus.OK,
             calls=tuple(self._session.calls),
             observation=merge_parts(self._session.parts),
             output_digest="",
@@ -202,13 +202,13 @@ class _Desk:
         )
 
 
-def _show(parts: list[Part]) -> None:
+def _show(parts: list[Part], labels: list[str]) -> None:
     if not parts:
         return
     if display := find_display():
         from IPython.display import HTML
 
-        display(HTML(render_parts(parts)))
+        display(HTML(render_parts(parts, labels)))
         return
     for part in parts:
         if isinstance(part, EncodedImage):

@@ -208,6 +208,18 @@ def compute_mask(
     return mask
 
 
+def pack_mask(mask: Mask | None) -> bytes | None:
+    """Returns one bit per pixel, packed row by row."""
+    return None if mask is None else np.packbits(mask, axis=1).tobytes()
+
+
+def unpack_mask(packed: bytes, size: tuple[int, int]) -> Mask:
+    """Inverts `pack_mask`. `size` is (width, height)."""
+    width, height = size
+    rows = np.frombuffer(packed, dtype=np.uint8).reshape(height, -1)
+    return np.unpackbits(rows, axis=1, count=width).astype(np.bool_)
+
+
 def draw_frame(pixels: Pixels, seen: PixelBox) -> Pixels:
     """Draws a white line inside the edge of a part, on a copy of the image."""
     left, top, right, bottom = seen

@@ -4,11 +4,11 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from openmaia.agent.evidence import experiments_that_measured, repetitions
-from openmaia.agent.tasks.grammar import parse
+from openmaia.agent.evidence.demands import find_answer
+from openmaia.agent.evidence.experiments import examine
 from openmaia.core.images import EncodedImage
 from openmaia.core.messages import AnswerFormat
-from openmaia.runs.records import CUT, SET_ASIDE, Record, Turn
+from openmaia.runs.records import ExperimentStatus, Record, ReplyNote, Turn
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,7 +19,7 @@ class AgentConduct:
     ended: Mapping[str, int]
     """By the value of `Stop`."""
     unmeasured: int
-    """Investigations without `openmaia.agent.evidence.experiments_that_measured`."""
+    """Investigations without an experiment that counts as evidence."""
     turns: int
     empty: int
     """Turns with neither an experiment nor an answer."""
@@ -30,11 +30,12 @@ class AgentConduct:
     sent_back: int
     """Answers that were sent back."""
     forgiven: Mapping[str, int]
-    """How often each deviation from the format was tolerated, the most frequent first, with `cut` and `set_aside`."""
+    """How often each deviation from the format was tolerated, the most frequent first, with the other remarks about
+    a reply."""
     experiments: int
     """Turns with an experiment."""
     repeated: int
-    """Experiments that count as `openmaia.agent.evidence.repetitions`."""
+    """Experiments that repeat an earlier one, or copy the example."""
     tracebacks: int
     stopped: int
     """Experiments that ended by a timeout, too much memory, or a lost process."""
@@ -54,12 +55,13 @@ def conduct(records: Iterable[Record], answer: AnswerFormat) -> AgentConduct:
     seconds = 0.0
     for record in records:
         ended[record.stop.value] += 1
-        total["unmeasured"] += not experiments_that_measured(record.turns)
-        total["repeated"] += sum(repetitions(record.turns))
+        experiments = examine(record.turns)
+        total["unmeasured"] += not any(facts.counts for facts in experiments)
+        total["repeated"] += sum(facts.is_repeated for facts in experiments)
         total["sent_back"] += record.evidence.sent_back
         for turn in record.turns:
             total.update(_counts(turn, answer))
-            forgiven.update(turn.forgiven)
+            forgiven.update(turn.remarks)
             seconds += turn.seconds
     names = (
         "unmeasured turns empty cut set_aside sent_back experiments repeated tracebacks stopped images prompt_tokens "
@@ -77,12 +79,12 @@ def conduct(records: Iterable[Record], answer: AnswerFormat) -> AgentConduct:
 def _counts(turn: Turn, answer: AnswerFormat) -> dict[str, int]:
     return {
         "turns": 1,
-        "empty": not turn.code and parse(turn.reply, answer).description is None,
-        "cut": CUT in turn.forgiven,
-        "set_aside": SET_ASIDE in turn.forgiven,
+        "empty": not turn.code and find_answer(turn, answer) is None,
+        "cut": ReplyNote.CUT in turn.notes,
+        "set_aside": ReplyNote.SET_ASIDE in turn.notes,
         "experiments": bool(turn.code),
         "tracebacks": turn.raised,
-        "stopped": bool(turn.code) and turn.status != "ok" and not turn.raised,
+        "stopped": bool(turn.code) and turn.status is not ExperimentStatus.OK and not turn.raised,
         "images": sum(isinstance(part, EncodedImage) for part in turn.observation),
         "prompt_tokens": turn.prompt_tokens,
         "generated_tokens": turn.generated_tokens,

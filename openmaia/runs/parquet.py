@@ -22,7 +22,18 @@ from openmaia.core.units import Unit
 from openmaia.runs import tables
 from openmaia.runs.evidence import Confirmation, restore_confirmation, restore_evidence, to_json
 from openmaia.runs.ids import InvestigationId
-from openmaia.runs.records import VERSION, ImageEntry, PromptFault, PromptNote, Record, Stop, ToolCall, Turn
+from openmaia.runs.records import (
+    VERSION,
+    Did,
+    ExperimentStatus,
+    GivenImage,
+    ImageEntry,
+    Record,
+    ReplyNote,
+    Stop,
+    ToolCall,
+    Turn,
+)
 from openmaia.runs.summary import digest_prompts, summary, wrong_key
 
 _Activation = dict[str, float | bool] | None
@@ -47,15 +58,15 @@ def _list(kind: pa.DataType) -> pa.DataType:
 _TEXT, _INT, _FLOAT, _TEXTS = pa.string(), pa.int64(), pa.float64(), _list(pa.string())
 _PART = _struct({"text": _TEXT, "image": _TEXT})
 _ENTRY = _struct(
-    {"id": _TEXT, "original": _TEXT, "mask": pa.binary(), "activation": _TEXT}
-    | {"seen": _list(_INT), "hypothesis": _TEXT}
+    {"id": _TEXT, "original": _TEXT, "did": _TEXT, "prompt": _TEXT, "of": _TEXT, "missing": _TEXTS}
+    | {"mask": pa.binary(), "activation": _TEXT, "seen": _list(_INT), "hypothesis": _TEXT}
 )
-_NOTE = _struct({"fault": _TEXT, "prompt": _TEXT, "words": _TEXTS})
+_GIVEN = _struct({"id": _TEXT, "is_masked": pa.bool_()})
 _CALL = _struct(
     {"ordinal": _INT}
     | dict.fromkeys(("name", "arguments", "arguments_digest", "result", "error"), _TEXT)
     | {"entries": _list(_ENTRY), "shown": _list(_PART), "asked": _TEXTS}
-    | {"notes": _list(_NOTE)}
+    | {"given": _list(_GIVEN)}
     | {"activations": _list(_FLOAT), "seconds": _FLOAT}
 )
 _IMAGE = _struct({"digest": _TEXT, "data": pa.binary(), "sources": _TEXTS, "recipe": _TEXT})
@@ -68,6 +79,7 @@ _COLUMNS = (
         "code": _TEXT,
         "hypotheses": _TEXTS,
         "forgiven": _TEXTS,
+        "notes": _TEXTS,
         "status": _TEXT,
     }
     | {"calls": _list(_CALL), "observation": _list(_PART), "output_digest": _TEXT}
@@ -259,7 +271,7 @@ def _call_row(call: ToolCall) -> dict[str, Any]:
     return {name: getattr(call, name) for name in _CALL.names} | {
         "entries": [asdict(entry) | {"activation": json.dumps(entry.activation)} for entry in call.entries],
         "shown": [_part_row(part) for part in call.shown],
-        "notes": [asdict(note) for note in call.notes],
+        "given": [asdict(image) for image in call.given],
     }
 
 
@@ -285,6 +297,10 @@ def _box(edges: list[int] | None) -> PixelBox | None:
     return left, top, right, bottom
 
 
+def _typed(entry: dict[str, Any]) -> dict[str, Any]:
+    return {"did": Did(entry["did"]), "missing": tuple(entry["missing"]), "seen": _box(entry["seen"])}
+
+
 def _turn(row: dict[str, Any]) -> Turn:
     images = _images_of(row["images"])
 
@@ -300,14 +316,11 @@ def _turn(row: dict[str, Any]) -> Turn:
         if find_mistyped(activations, list[_Activation], finite=False) is not None:
             raise ValueError(f"an activation of call {row['ordinal']} is no dictionary of numbers")
         values["entries"] = tuple(
-            ImageEntry(**entry | {"activation": activation, "seen": _box(entry["seen"])})
+            ImageEntry(**entry | _typed(entry) | {"activation": activation})
             for entry, activation in zip(row["entries"], activations, strict=True)
         )
         values["shown"], values["asked"] = tuple(map(part, row["shown"])), tuple(row["asked"])
-        values["notes"] = tuple(
-            PromptNote(fault=PromptFault(note["fault"]), prompt=note["prompt"], words=tuple(note["words"]))
-            for note in row["notes"]
-        )
+        values["given"] = tuple(GivenImage(**given) for given in row["given"])
         return ToolCall(**values)
 
     durations = [row["backbone_seconds"], row["experiment_seconds"], *(call["seconds"] for call in row["calls"])]
@@ -318,6 +331,7 @@ def _turn(row: dict[str, Any]) -> Turn:
     values["calls"] = tuple(map(call, row["calls"]))
     values["observation"] = tuple(map(part, row["observation"]))
     values["hypotheses"], values["forgiven"] = tuple(row["hypotheses"]), tuple(row["forgiven"])
+    values["notes"], values["status"] = tuple(map(ReplyNote, row["notes"])), ExperimentStatus(row["status"])
     values["spent"] = {usage.pop("service"): ServiceUsage(**usage) for usage in row["spent"]}
     values["images"] = images
     return Turn(**values)

@@ -5,21 +5,20 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import lru_cache
 from typing import Any
 
 from openmaia.core.images import EncodedImage, PixelBox
 from openmaia.core.messages import Part
 from openmaia.core.services import ServiceUsage
-from openmaia.core.units import Unit
+from openmaia.core.units import Scope, Unit
 from openmaia.runs.evidence import Confirmation, Evidence
 
-VERSION = 8
+VERSION = 9
 """Records of other versions are refused."""
 
-SET_ASIDE = "an answer beside an experiment: the experiment was run, and the answer was set aside"
-CUT = "the reply repeated itself and was cut"
-"""SET_ASIDE and CUT are notes in `Turn.forgiven`. SET_ASIDE: a reply held an experiment and an answer. The answer was
-ignored, because it was written without the output of the experiment."""
+_CONTROL = re.compile(r"^\s*not\b[\s:]*", re.IGNORECASE)
+"""The start of a name such as "not H1", by which the agent marks images as negative controls."""
 
 
 class Stop(StrEnum):
@@ -35,6 +34,25 @@ class Stop(StrEnum):
     """A person who investigated the unit in a notebook ended the investigation without an answer."""
 
 
+class Did(StrEnum):
+    """How a tool call came to an image that it returned."""
+
+    EXEMPLAR = "exemplar"
+    """It took the image from the dataset."""
+    DREW = "drew"
+    """It generated the image from a prompt."""
+    COPIED = "copied"
+    """It generated the image from a prompt of the example in the instructions, which is about another unit."""
+    BASE = "base"
+    """It took or generated the image as the original of an edit, which follows."""
+    EDITED = "edited"
+    """It edited the image before this one."""
+    MEASURED = "measured"
+    """It measured the image."""
+    MADE = "made"
+    """A tool of the user returned the image."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImageEntry:
     """An image to which the agent's code can refer."""
@@ -43,9 +61,17 @@ class ImageEntry:
     """Its name in the agent's code."""
     original: str
     """Digest of the image, a key of `Turn.images`."""
-    mask: bytes | None
+    did: Did
+    prompt: str = ""
+    """The prompt, the instruction of an edit, or the kind of exemplars. Empty for `MEASURED` and `MADE`, and for a `BASE`
+    that was not generated."""
+    of: str = ""
+    """For `MEASURED`, `BASE` and `EDITED` the id of the image that the call took. Empty if it had none."""
+    missing: tuple[str, ...] = ()
+    """Words of `prompt` that the generator or editor could not show."""
+    mask: bytes | None = None
     """Where the unit's activation exceeds its threshold: one bit per pixel, packed row by row. None without a mask."""
-    activation: dict[str, float | bool] | None
+    activation: dict[str, float | bool] | None = None
     """The unit's activation on the image as the agent saw it. None if it was not measured.
 
     `percentile` and `z` are those among the dataset images, if known. `fired`: whether the activation exceeds the
@@ -55,24 +81,35 @@ class ImageEntry:
     hypothesis: str = ""
     """The hypothesis that the image tests, in the agent's words. It begins with "not" for a negative control."""
 
+    @property
+    def is_control(self) -> bool:
+        """Whether the image is a negative control of `tested`."""
+        return _CONTROL.match(self.hypothesis) is not None
 
-class PromptFault(StrEnum):
-    """Why the image of a prompt or instruction is not the evidence that the agent meant it to be."""
-
-    NOT_DRAWN = "not_drawn"
-    """The generator or editor could not show some of its words."""
-    COPIED = "copied"
-    """It is from the example in the instructions, which is about another unit."""
+    @property
+    def tested(self) -> str:
+        """`hypothesis` without the mark of a negative control."""
+        return _CONTROL.sub("", self.hypothesis)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PromptNote:
-    """A fault of a prompt or instruction. The agent is told of it in words that are made from this."""
+class GivenImage:
+    """An image that a tool call took."""
 
-    fault: PromptFault
-    prompt: str
-    words: tuple[str, ...] = ()
-    """What could not be drawn."""
+    id: str
+    """Its name in the agent's code. Empty if the code made the image, for example with Pillow."""
+    is_masked: bool = False
+    """Whether the call took the rendering that shows where the unit responds."""
+
+    @property
+    def name(self) -> str:
+        """Its name and rendering, such as "image-3, masked". Empty without a name."""
+        return f"{self.id}, {'masked' if self.is_masked else 'original'}" if self.id else ""
+
+    @property
+    def label(self) -> str:
+        """The line before the displayed image in the output of an experiment. Empty without a name."""
+        return f"[{self.name}]" if self.id else ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,8 +134,8 @@ class ToolCall:
     """Texts and images that the call displayed to the agent."""
     asked: tuple[str, ...]
     """Prompts, editing instructions and questions that the call sent to models."""
-    notes: tuple[PromptNote, ...] = ()
-    """Faults of its prompts and instructions."""
+    given: tuple[GivenImage, ...] = ()
+    """Images that the call took, in the order of its arguments."""
     seconds: float
     """Wall-clock time of the call."""
 
@@ -106,6 +143,51 @@ class ToolCall:
     def activations(self) -> tuple[float, ...]:
         """The activations of the images in `entries`, in their order. Images without an activation are left out."""
         return tuple(float(e.activation["value"]) for e in self.entries if e.activation is not None)
+
+
+class ExperimentStatus(StrEnum):
+    """How an experiment ended. After LOST, ERROR_LOST and MEMORY_LOST, which are like OK, ERROR and MEMORY, the process had to
+    be replaced, so that the variables of the experiment were lost.
+    """
+
+    NONE = ""
+    """There was no experiment."""
+    OK = "ok"
+    """Without an exception."""
+    ERROR = "error"
+    """With an exception."""
+    TIMEOUT = "timeout"
+    MEMORY = "memory"
+    """It used too much memory."""
+    DIED = "died"
+    """Its process ended or was killed for another reason."""
+    LOST = "lost"
+    ERROR_LOST = "error_lost"
+    MEMORY_LOST = "memory_lost"
+
+
+class ReplyNote(StrEnum):
+    """What was done about a reply."""
+
+    SET_ASIDE = "set_aside"
+    """It held an experiment and an answer. The answer was ignored, because it was written without the output of the
+    experiment."""
+    NOT_RUN = "not_run"
+    """It held an experiment and the answer that was asked for. The experiment was not run."""
+    CUT = "cut"
+    """It repeated itself and was cut."""
+
+    @property
+    def words(self) -> str:
+        """The note for the reader of a report."""
+        return _NOTES[self]
+
+
+_NOTES = {
+    ReplyNote.SET_ASIDE: "an answer beside an experiment: the experiment was run, and the answer was set aside",
+    ReplyNote.NOT_RUN: "an experiment beside the answer that was asked for: it was not run",
+    ReplyNote.CUT: "the reply repeated itself and was cut",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,14 +203,9 @@ class Turn:
     hypotheses: tuple[str, ...]
     """The hypotheses that the reply lists."""
     forgiven: tuple[str, ...]
-    """Mistakes in the format of the reply that the parser corrected, and other notes about the reply in words."""
-    status: str
-    """How the experiment ended. Empty without an experiment.
-
-    "ok": without an exception; "error": with an exception; "timeout": it took too long; "memory": it used too much
-    memory; "died": its process ended or was killed for another reason. "lost", "error_lost" and
-    "memory_lost" are like "ok", "error" and "memory", but the process had to be replaced, so that the variables of the
-    experiment were lost."""
+    """Mistakes in the format of the reply that the parser corrected, in words."""
+    status: ExperimentStatus
+    """How the experiment ended."""
     calls: tuple[ToolCall, ...]
     """Calls of tools by the experiment, in their order."""
     observation: tuple[Part, ...]
@@ -152,14 +229,36 @@ class Turn:
     "editor", "backbone", and "tools": the process that answers the calls of tools, with the user's own tools."""
     images: dict[str, EncodedImage] = field(default_factory=dict[str, EncodedImage])
     """Images that occur for the first time in this turn. The keys are digests of their pixels."""
+    notes: tuple[ReplyNote, ...] = ()
+    """What was done about the reply besides parsing it."""
     reasoning: str = ""
     """What the model wrote before the reply to reason about it, as far as it is known. It was neither parsed nor sent
     back to the model."""
 
     @property
+    def remarks(self) -> tuple[str, ...]:
+        """`forgiven` and `notes`, in words."""
+        return (*self.forgiven, *(note.words for note in self.notes))
+
+    @property
+    def displayed(self) -> tuple[GivenImage, ...]:
+        """The displayed images, one for each image in `observation`."""
+        return tuple(one for call in self.calls if call.name == "display" and call.error is None for one in call.given)
+
+    @property
     def raised(self) -> bool:
         """Whether the code of the experiment ended with an exception."""
-        return self.status in ("error", "error_lost")
+        return self.status in (ExperimentStatus.ERROR, ExperimentStatus.ERROR_LOST)
+
+    @property
+    def completed(self) -> bool:
+        """Whether the experiment ended without an exception."""
+        return self.status in (ExperimentStatus.OK, ExperimentStatus.LOST)
+
+    @property
+    def kept_variables(self) -> bool:
+        """Whether later experiments have the variables of this one."""
+        return self.status in (ExperimentStatus.OK, ExperimentStatus.ERROR, ExperimentStatus.MEMORY)
 
     @property
     def seconds(self) -> float:
@@ -266,12 +365,18 @@ class Record:
         A turn lists a label if one of its `hypotheses` contains the words of the label next to each other. Case,
         punctuation and spacing are ignored.
         """
-        wanted = [words for words in map(_words, self.labels) if words.strip()]
+        wanted = [label for label in self.labels if _words(label).strip()]
         for number, turn in enumerate(self.turns, start=1):
-            listed = [_words(entry) for entry in turn.hypotheses]
-            if wanted and all(any(words in entry for entry in listed) for words in wanted):
+            if wanted and all(any(mentions(entry, label) for entry in turn.hypotheses) for label in wanted):
                 return number
         return None
+
+    @property
+    def top_exemplars(self) -> tuple[ImageEntry, ...]:
+        """The top exemplars of the unit, the most activating first; none if the agent requested none."""
+        calls = (call for turn in self.turns for call in turn.calls if self.unit.scope is Scope.UNIT)
+        found = (tuple(e for e in call.entries if e.did is Did.EXEMPLAR and e.prompt == "top") for call in calls)
+        return next(filter(None, found), ())
 
     @property
     def images(self) -> dict[str, EncodedImage]:
@@ -280,6 +385,15 @@ class Record:
         return images | (self.confirmation.images if self.confirmation else {})
 
 
+def mentions(text: str, phrase: str) -> bool:
+    """Returns whether a text contains the words of a phrase next to each other. Case, punctuation and spacing are
+    ignored. False for a phrase without words.
+    """
+    words = _words(phrase)
+    return bool(words.strip()) and words in _words(text)
+
+
+@lru_cache(maxsize=4096)
 def _words(text: str) -> str:
     """Returns the lower-case words, each surrounded by blanks, so that `in` compares whole words."""
     return " " + " ".join(re.findall(r"\w+", text.casefold())) + " "

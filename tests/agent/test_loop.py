@@ -4,29 +4,26 @@ import contextlib
 import os
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from itertools import pairwise
 from pathlib import Path
 
 import psutil
 import pytest
 
-from openmaia.agent.evidence import experiments_that_measured, repetitions
-from openmaia.agent.hints import DISPLAY, EMPTY, OTHERWISE, REPEATED
 from openmaia.agent.tasks.task import load as load_task
 from openmaia.agent.tools.user_tools import import_tools
 from openmaia.assembly import investigations
 from openmaia.config.loading import load
 from openmaia.core.errors import ReplayDiverged, ServiceError, UsageError
-from openmaia.core.messages import Chat, Reply, TurnKind, assistant, system, user
+from openmaia.core.messages import Chat, Reply, assistant, system, user
 from openmaia.core.services import Backbone
 from openmaia.models.backbones.context import fit
 from openmaia.runs.files import Files
 from openmaia.runs.journal import FolderJournal
-from openmaia.runs.records import Record, Stop
+from openmaia.runs.records import Stop
 from tests.agent.conftest import Investigate
-from tests.helpers.investigating import ANSWER, code, said
+from tests.helpers.investigating import ANSWER, code, heard, repeated, said
 from tests.helpers.samples import comparable
 
 
@@ -80,234 +77,9 @@ def test_limit_ends_it_with_what_it_has(run: Investigate, limit: str, turns: int
     assert record.turns[-1].hypotheses == ("red",)
 
 
-def heard_more(record: Record, turn: int) -> int:
-    """The number of words that the agent hears after a turn, besides its own reply and the output of its experiment."""
-    heard = record.turns[turn + 1].prompt_tokens - record.turns[turn].prompt_tokens
-    return heard - len(record.turns[turn].reply.split()) - len(said(record, turn).split())
-
-
-def test_soft_limit_asks_for_the_answer(run: Investigate):
-    record = run(code("print(1)"), code("print(2)"), ANSWER, overrides=("limits.soft_turns=2",))
-    assert [heard_more(record, turn) for turn in (0, 1)] == [0, len(load_task("description").final.split())]
-
-
-def test_answer_is_asked_for_only_with_the_demanded_experiments(run: Investigate):
-    first, second = (code(f"print(system.call_neuron(['a red {shape}'])[0])") for shape in ("circle", "star"))
-    rule = ("task.evidence.experiments=2", "limits.soft_turns=1")
-    record = run(code("print(1)"), first, second, ANSWER, overrides=rule)
-    assert [heard_more(record, turn) for turn in (0, 1)] == [0, 0]
-    assert heard_more(record, 2) == len(load_task("description").final.split())
-    assert record.stop is Stop.ANSWER
-
-
-def repeated(*, can_generate: bool) -> str:
-    """What the agent is told after a turn that repeats another."""
-    return f"Hint: {REPEATED}{OTHERWISE if can_generate else ''}"
-
-
-def heard(record: Record) -> list[int]:
-    """The number of words that the conversation grows by with each turn but the last."""
-    tokens = [turn.prompt_tokens for turn in record.turns]
-    return [after - before for before, after in pairwise(tokens)]
-
-
-@pytest.mark.parametrize("without", [(), ("without=[text2image]",)])
-@pytest.mark.parametrize("experiment", ["print(tools.dataset_exemplars(system)[0][0])", "print(tools.nothing)"])
-def test_repeated_turns_are_left_out_of_the_conversation(run: Investigate, without: tuple[str, ...], experiment: str):
-    looking = code(experiment)
-    rule = ("task.evidence.experiments=1", "limits.soft_turns=5", "limits.turns=5")
-    record = run(looking, looking, looking, code("print(2)"), ANSWER, overrides=(*rule, *without))
-    told = repeated(can_generate=not without).split()
-    assert ("tools.text2image" in told) is not without
-    first, again, third, after = heard(record)
-    assert first >= len(looking.split()) + len(said(record, 0).split())
-    assert (again, third) == (len(told), 0)
-    assert after == len(code("print(2)").split()) + len(said(record, 3).split()) - len(told)
-
-
-def test_same_reply_without_an_experiment_is_left_out_of_the_conversation(run: Investigate):
-    record = run("I see.", "I see.", code("print(2)"), "I see.", ANSWER)
-    no_code, told = len(load_task("description").no_code.split()), len(repeated(can_generate=True).split())
-    experiment = len(code("print(2)").split()) + len(said(record, 2).split())
-    assert heard(record) == [2 + no_code, told, experiment - told, 2 + no_code]
-
-
-def test_empty_reply_is_left_out_and_the_agent_is_told(run: Investigate):
-    record = run("", code("print(1)"), " ", "", ANSWER)
-    told, experiment = f"Hint: {EMPTY}{OTHERWISE}".split(), code("print(1)").split()
-    assert [turn.reply.strip() for turn in record.turns] == ["", code("print(1)").strip(), "", "", ANSWER.strip()]
-    assert heard(record) == [len(told), len(experiment) + len(said(record, 1).split()) - len(told), len(told), 0]
-    assert record.stop is Stop.ANSWER
-
-
 def test_third_empty_reply_in_a_row_fails_the_investigation(run: Investigate):
     with pytest.raises(ServiceError, match=r"3 empty replies in a row.*limits\.reply_tokens="):
         run(code("print(1)"), "", " ", "", ANSWER)
-
-
-def test_failing_experiment_is_repeated_although_it_drew_images(run: Investigate):
-    failing = code("tools.text2image(['a red circle'])\n1 / 0")
-    record = run(failing, failing, ANSWER)
-    assert heard(record)[1] == len(repeated(can_generate=True).split())
-
-
-def test_answer_beside_a_repeated_experiment_is_not_left_out(run: Investigate):
-    looking = code("print(1)")
-    record = run(looking, f"{looking}\n\n{ANSWER}", ANSWER)
-    assert heard(record)[1] > len(load_task("description").set_aside.split())
-
-
-@pytest.mark.parametrize("soft_turns", [1, 2])
-def test_answer_is_asked_for_once_after_a_repeated_turn(run: Investigate, soft_turns: int):
-    looking = code("print(1)")
-    record = run(looking, looking, ANSWER, overrides=(f"limits.soft_turns={soft_turns}",))
-    told, final = repeated(can_generate=False).split(), load_task("description").final.split()
-    opening = record.turns[0].prompt_tokens + len(looking.split()) + len(said(record, 0).split())
-    assert record.turns[2].prompt_tokens == opening + len(told) + len(final)
-
-
-def test_answer_is_asked_for_after_a_repeated_turn(run: Investigate):
-    looking = code("print(1)")
-    record = run(looking, looking, ANSWER, overrides=("limits.soft_turns=2",))
-    assert heard(record)[1] == len(repeated(can_generate=False).split()) + len(load_task("description").final.split())
-
-
-def test_agent_that_repeats_itself_twice_is_asked_for_its_answer_once_it_has_measured_enough(run: Investigate):
-    made: list[Recorder] = []
-    recorder = recording(made)
-    looking, first, second = (
-        code("print(1)"),
-        *(code(f"print(system.call_neuron(['a red {s}'])[0])") for s in ("circle", "star")),
-    )
-    rule = ("task.evidence.experiments=2", "limits.soft_turns=8")
-    record = run(looking, first, looking, looking, second, looking, looking, ANSWER, overrides=rule, backbone=recorder)
-    assert made[0].expected == ["experiment"] * 3 + ["measurement"] * 2 + ["any", "any", "answer"]
-    told = len(repeated(can_generate=False).split()) + len(load_task("description").final.split())
-    assert heard(record)[6] == told - len(repeated(can_generate=True).split())
-
-
-def test_answer_that_a_repeating_agent_was_asked_for_is_accepted_without_tests_of_its_labels(run: Investigate):
-    looking = code("print(1)")
-    first, second = (code(f"print(system.call_neuron(['a blue {s}'])[0])") for s in ("circle", "star"))
-    rule = ("task.evidence.experiments=2", "task.evidence.labels=1", "limits.soft_turns=9")
-    record = run(first, second, looking, looking, looking, ANSWER, overrides=rule)
-    assert (record.stop, len(record.turns), record.evidence.sent_back) == (Stop.ANSWER, 6, 0)
-
-
-def test_agent_of_a_task_without_demands_is_not_asked_for_its_answer_because_it_repeats_itself(run: Investigate):
-    looking = code("print(1)")
-    record = run(looking, looking, looking, ANSWER, overrides=("task.evidence.experiments=0",))
-    assert heard(record)[2] == 0
-
-
-def test_same_edit_of_another_image_is_another_experiment(run: Investigate):
-    setting, drawing = (code(f"base = tools.text2image(['a red {s}'])\nprint(1)") for s in ("circle", "star"))
-    editing = code("print(system.call_neuron(tools.edit_images(base, ['make it blue'])[0])[0])")
-    record = run(setting, editing, drawing, editing, setting, editing, ANSWER)
-    assert repetitions(record.turns) == [False] * 7
-    assert experiments_that_measured(record.turns) == 3
-
-
-def test_experiment_that_shows_exemplars_beside_the_example_is_not_left_out(run: Investigate):
-    looking = code("tools.dataset_exemplars(system)\nprint(system.call_neuron(tools.text2image(['a paper crane']))[0])")
-    failing = code("tools.text2image(['a paper crane'])\n1 / 0")
-    record = run(looking, failing, ANSWER)
-    assert repetitions(record.turns) == [False] * 3
-
-
-def test_experiment_that_draws_new_images_is_a_repetition_from_the_third_time_on(run: Investigate):
-    drawing = code("print(system.call_neuron(tools.text2image(['a red circle']))[0])")
-    record = run(drawing, drawing, drawing, ANSWER)
-    assert [heard_more(record, turn) for turn in range(2)] == [0, 0]
-    assert heard(record)[2] == len(repeated(can_generate=True).split())
-
-
-def test_experiment_of_the_example_is_left_out_also_as_the_first_turn(run: Investigate):
-    copy = code("print(system.call_neuron(tools.text2image(['a paper crane', 'a paper boat']))[0])")
-    record = run(copy, code("print(1)"), ANSWER)
-    assert heard(record)[0] == len(repeated(can_generate=True).split())
-
-
-def test_same_code_that_draws_other_prompts_is_another_experiment(run: Investigate):
-    first, again = "shape = 'circle'", "shape = 'star'"
-    drawing = code("print(system.call_neuron(tools.text2image([f'a red {shape}']))[0])")
-    rule = ("task.evidence.experiments=2",)
-    record = run(code(first), drawing, drawing, ANSWER, code(again), drawing, ANSWER, overrides=rule)
-    assert [turn.index for turn in record.turns if turn.reply == ANSWER] == [3, 6]
-    assert record.evidence.sent_back == 1
-    assert record.stop is Stop.ANSWER
-
-
-@pytest.mark.parametrize(
-    ("text", "is_told"),
-    [("print(images[0])", True), ("print(images[0])\ntools.display(images[0])", False), ("print(activations)", False)],
-)
-def test_agent_that_prints_an_image_is_told_how_to_see_it(run: Investigate, text: str, is_told: bool):
-    record = run(code(f"activations, images = system.call_neuron(['a red circle'])\n{text}"), ANSWER)
-    assert heard_more(record, 0) == (len(f"Hint: {DISPLAY}.".split()) if is_told else 0)
-
-
-def test_same_code_with_another_output_or_another_end_is_no_repetition(run: Investigate):
-    showing, failing = code("n = globals().get('n', 0) + 1\nprint(n)"), code("import time\nwhile True: time.sleep(1)")
-    record = run(showing, showing, failing, failing, ANSWER, overrides=("sandbox.seconds=4",))
-    assert [turn.status for turn in record.turns[:4]] == ["ok", "ok", "timeout", "timeout"]
-    assert [heard_more(record, turn) for turn in range(4)] == [0] * 4
-
-
-class Recorder:
-    """The same backbone, which keeps what was expected of it."""
-
-    def __init__(self, backbone: Backbone):
-        self._backbone = backbone
-        self.expected: list[TurnKind] = []
-        self.repetitions: list[int] = []
-
-    def reply(self, chats: Sequence[Chat]) -> list[Reply]:
-        self.expected += [chat.expected for chat in chats if chat.is_turn]
-        self.repetitions += [chat.repetitions for chat in chats if chat.is_turn]
-        return self._backbone.reply(chats)
-
-
-def recording(made: list[Recorder]) -> Callable[[Backbone], Backbone]:
-    """Returns what wraps each backbone in a Recorder, which is added to `made`."""
-
-    def recorder(backbone: Backbone) -> Backbone:
-        made.append(Recorder(backbone))
-        return made[-1]
-
-    return recorder
-
-
-def test_answer_is_expected_after_the_demanded_experiments_and_at_the_end_nothing_else(run: Investigate):
-    made: list[Recorder] = []
-    recorder = recording(made)
-    first, second = (code(f"print(system.call_neuron(['a red {shape}'])[0])") for shape in ("circle", "star"))
-    looking, other = code("print(1)"), code("print(2)")
-    rule = ("task.evidence.experiments=2", "limits.soft_turns=5", "limits.turns=9")
-    run(looking, first, second, looking, other, ANSWER, overrides=rule, backbone=recorder)
-    assert made[0].expected == [*["experiment"] * 3, "any", "any", "answer"]
-    run(looking, looking, ANSWER, overrides=("limits.soft_turns=1", "limits.turns=3"), backbone=recorder)
-    assert made[1].expected == ["any", "answer", "answer"]
-
-
-@pytest.mark.parametrize(("without", "expected"), [([], "measurement"), (["without=[text2image]"], "experiment")])
-def test_agent_that_repeats_itself_is_expected_to_measure_new_images(
-    run: Investigate, without: list[str], expected: str
-):
-    made: list[Recorder] = []
-    recorder = recording(made)
-    looking, other = code("print(1)"), code("print(2)")
-    rule = ("task.evidence.experiments=2", "limits.soft_turns=4", "limits.turns=4", *without)
-    run(looking, looking, other, ANSWER, overrides=rule, backbone=recorder)
-    assert made[0].expected == ["experiment", "experiment", expected, "experiment"]
-
-
-def test_backbone_learns_how_often_in_a_row_the_agent_repeated_itself(run: Investigate):
-    made: list[Recorder] = []
-    recorder = recording(made)
-    one, other = code("print(1)"), code("print(2)")
-    run(one, one, one, other, one, ANSWER, backbone=recorder)
-    assert made[0].repetitions == [0, 0, 1, 2, 0, 1]
 
 
 def test_reply_without_code_gets_a_hint(run: Investigate):
@@ -467,14 +239,6 @@ def test_lingering_threads_lose_the_variables(run: Investigate):
     record = run(code("kept = 1"), code(threads), code("print(kept, 'lost' in globals())"), ANSWER)
     assert record.turns[1].status == "lost"
     assert said(record, 2) == "1 False\n"
-
-
-def test_failed_experiment_that_leaves_a_thread_behind_is_no_evidence(run: Investigate):
-    failing = "import threading, time\nprint(system.call_neuron(['a red circle'])[0])\n"
-    failing += "threading.Thread(target=time.sleep, args=(30,)).start()\n1 / 0"
-    record = run(code(failing), ANSWER)
-    assert record.turns[0].status == "error_lost" and "ZeroDivisionError" in said(record, 0)
-    assert experiments_that_measured(record.turns) == 0
 
 
 def test_failed_service_resumes_from_the_journal(run: Investigate, tmp_path: Path):

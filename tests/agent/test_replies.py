@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from openmaia.agent.evidence import find_answer, find_missing_evidence
+from openmaia.agent.evidence.demands import find_answer, find_missing_evidence
 from openmaia.agent.tasks.ending import cut
 from openmaia.agent.tasks.grammar import parse
 from openmaia.agent.tasks.task import load as load_task

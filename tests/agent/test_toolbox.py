@@ -31,6 +31,7 @@ from openmaia.core.units import Unit
 from openmaia.datasets.library import ImageDataset
 from openmaia.offline.closed_form.target import ClosedFormTarget
 from openmaia.offline.collage import CollageEditor, CollageGenerator
+from openmaia.runs.records import Did
 from tests.conftest import REPOSITORY
 from tests.helpers.dissecting import dissect
 from tests.helpers.images import sample_image, save
@@ -449,6 +450,42 @@ def test_users_tool_is_in_the_prompt(toolbox: Toolbox):
     assert "tools.brightness(image" in text
     assert "scale: float = 1.0" in text
     assert "Mean light of an image." in text
+
+
+# -- what is recorded ----------------------------------------------------------------------------------------------------
+
+
+def test_call_records_how_it_came_to_each_image(toolbox: Toolbox):
+    def facts(tool: str, *arguments: Any) -> list[tuple[Did, str, str]]:
+        entries = [image.entry for image in toolbox.call(tool, arguments)[1].entries]
+        return [(entry.did, entry.prompt, entry.of) for entry in entries]
+
+    copied = "a red paper boat"
+    own, foreign = {"image": "image-1", "view": ""}, {"png": png(sample_image(1))}
+    assert facts("text2image", ["a star", copied]) == [(Did.DREW, "a star", ""), (Did.COPIED, copied, "")]
+    assert facts("call_neuron", [own, foreign]) == [(Did.MEASURED, "", "image-1"), (Did.MEASURED, "", "")]
+    assert facts("edit_images", ["a cross", own], ["make it red", "make it blue"]) == [
+        (Did.BASE, "a cross", ""),
+        (Did.EDITED, "make it red", "image-5"),
+        (Did.BASE, "", "image-1"),
+        (Did.EDITED, "make it blue", "image-7"),
+    ]
+    assert set(facts("dataset_exemplars", "bottom")) == {(Did.EXEMPLAR, "bottom", "")}
+    assert set(facts("user_tool", "brightest", [[own, own]], {})) == {(Did.MADE, "", "")}
+
+
+def test_words_that_could_not_be_drawn_are_recorded_with_their_image(toolbox: Toolbox):
+    (image,) = toolbox.call("text2image", [["a zyzzyva on grass"]])[1].entries
+    assert image.entry.missing == ("zyzzyva",)
+
+
+def test_call_records_the_images_that_it_took(toolbox: Toolbox):
+    toolbox.call("text2image", [["a red circle"]])
+    toolbox.call("call_neuron", [[{"image": "image-1", "view": ""}]])
+    shown = [{"image": "image-2", "view": ""}, "a text", {"image": "image-2", "view": "original"}, {"png": WHOLE}]
+    given = toolbox.call("display", [shown])[1].given
+    assert [image.name for image in given] == ["image-2, masked", "image-2, original", ""]
+    assert [image.id for image in toolbox.call("responses", [shown[:1], "mono"])[1].given] == ["image-2"]
 
 
 # -- replay --------------------------------------------------------------------------------------------------------------

@@ -69,7 +69,11 @@ def test_hostile_texts_are_escaped(result: openmaia.UnitResult):
 
 
 def test_displayed_parts_form_a_grid():
-    page = Tags(render_parts([HOSTILE, "[image-1, masked]", noise(0, 40, 40), noise(1, 40, 40), "the end"]))
+    page = Tags(
+        render_parts(
+            [HOSTILE, "[image-1, masked]\n", noise(0, 40, 40), noise(1, 40, 40), "the end"], ["[image-1, masked]", ""]
+        )
+    )
     assert [tag for tag, _ in page.tags if tag in ("pre", "img")] == ["pre", "img", "img", "pre"]
     assert "[image-1, masked]" in page.text
     assert "script" not in {tag for tag, _ in page.tags}

@@ -1,11 +1,13 @@
 """Investigations of a closed-form unit, in which recorded replies play the agent."""
 
 import json
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from openmaia.agent.evidence.hints import OTHERWISE, REPEATED
 from openmaia.config.loading import load
 from openmaia.config.schema import Config
 from openmaia.core.units import Unit
@@ -82,3 +84,27 @@ def configured(
             *more,
         ]
     )
+
+
+def heard_more(record: Record, turn: int) -> int:
+    """The number of words that the agent hears after a turn, besides its own reply and the output of its experiment."""
+    heard = record.turns[turn + 1].prompt_tokens - record.turns[turn].prompt_tokens
+    return heard - len(record.turns[turn].reply.split()) - len(said(record, turn).split())
+
+
+def repeated(*, can_generate: bool) -> str:
+    """What the agent is told after a turn that repeats another."""
+    return f"Hint: {REPEATED}{OTHERWISE if can_generate else ''}"
+
+
+def heard(record: Record) -> list[int]:
+    """The number of words that the conversation grows by with each turn but the last."""
+    tokens = [turn.prompt_tokens for turn in record.turns]
+    return [after - before for before, after in pairwise(tokens)]
+
+
+def words_sent_back(record: Record, turn: int) -> int:
+    """Words that were sent back after a turn, besides the observation."""
+    turns = record.turns
+    observed = sum(len(part.split()) for part in turns[turn].observation if isinstance(part, str))
+    return turns[turn + 1].prompt_tokens - turns[turn].prompt_tokens - len(turns[turn].reply.split()) - observed

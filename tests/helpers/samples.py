@@ -12,7 +12,7 @@ from openmaia.core.messages import Part
 from openmaia.core.services import ServiceUsage
 from openmaia.core.units import Unit
 from openmaia.runs import evidence, tables
-from openmaia.runs.records import ImageEntry, PromptFault, PromptNote, Record, Stop, ToolCall, Turn
+from openmaia.runs.records import Did, ExperimentStatus, GivenImage, ImageEntry, Record, ReplyNote, Stop, ToolCall, Turn
 from openmaia.runs.results import basis
 from openmaia.runs.run import EVALUATION, InvestigationId, Run
 
@@ -45,15 +45,19 @@ def turn(index: int = 0, **changes: Any) -> Turn:
             ImageEntry(
                 id=f"image-{index}",
                 original=own.digest,
+                did=Did.EDITED,
+                prompt="a ’wug’",
+                of="image-b",
+                missing=("wug", "ü"),
                 mask=bytes(range(12)),
                 activation={"value": 1.5, "percentile": 99.1, "z": 2.0, "fired": True},
                 seen=(4, 0, 28, 24),
             ),
-            ImageEntry(id="image-b", original=own.digest, mask=None, activation=None),
+            ImageEntry(id="image-b", original=own.digest, did=Did.BASE),
         ),
         shown=("note: ’quoted’", *seen),
         asked=("a dog", "a dog"),
-        notes=(PromptNote(fault=PromptFault.NOT_DRAWN, prompt="a ’wug’", words=("wug", "ü")),),
+        given=(GivenImage(id="image-b", is_masked=True), GivenImage(id="")),
         seconds=0.25,
     )
     failed = ToolCall(
@@ -75,7 +79,8 @@ def turn(index: int = 0, **changes: Any) -> Turn:
         "code": "tools.display(1)",
         "hypotheses": ("dogs", "grass"),
         "forgiven": ("a missing colon",),
-        "status": "ok",
+        "notes": (ReplyNote.SET_ASIDE,),
+        "status": ExperimentStatus.OK,
         "calls": (call, failed),
         "observation": ("text", *seen),
         "output_digest": f"digest {index}",

@@ -12,13 +12,13 @@ import numpy as np
 
 from openmaia.config.loading import load
 from openmaia.config.schema import Config
-from openmaia.core.images import EncodedImage
+from openmaia.core.images import EncodedImage, pack_mask
 from openmaia.core.units import Unit
 from openmaia.evaluation.claims import Claim
 from openmaia.evaluation.compared import Evaluation
 from openmaia.evaluation.storage import to_parquet
 from openmaia.evaluation.trials import Stimulus, Trial
-from openmaia.runs.records import ImageEntry, Record, Stop, ToolCall, Turn, dumps
+from openmaia.runs.records import Did, ExperimentStatus, GivenImage, ImageEntry, Record, Stop, ToolCall, Turn, dumps
 from openmaia.runs.run import InvestigationId, Run
 from tests.helpers.samples import store_evaluation
 
@@ -30,11 +30,11 @@ def sample_image(seed: int) -> EncodedImage:
     return EncodedImage.of(np.kron(coarse, np.ones((16, 16, 1), dtype=np.uint8)))
 
 
-def entry(id: str, image: EncodedImage, value: float | None = None) -> ImageEntry:
+def entry(id: str, image: EncodedImage, did: Did, value: float | None = None, **facts: Any) -> ImageEntry:
     mask = np.zeros((64, 64), dtype=bool)
     mask[:32] = True
     activation = None if value is None else {"value": value, "percentile": 97.0, "z": 2.0, "fired": True}
-    return ImageEntry(id=id, original=image.digest, mask=np.packbits(mask, axis=1).tobytes(), activation=activation)
+    return ImageEntry(id=id, original=image.digest, did=did, mask=pack_mask(mask), activation=activation, **facts)
 
 
 def call(ordinal: int, name: str, arguments: object, **values: object) -> ToolCall:
@@ -60,7 +60,7 @@ def turn(index: int, reply: str, **values: object) -> Turn:
         code="",
         hypotheses=(),
         forgiven=(),
-        status="",
+        status=ExperimentStatus.NONE,
         calls=(),
         observation=(),
         output_digest="",
@@ -86,10 +86,16 @@ def turns(text: str) -> tuple[Turn, ...]:
         reasoning=text,
         hypotheses=(text, "cats"),
         forgiven=(text,),
-        status="ok",
+        status=ExperimentStatus.OK,
         calls=(
-            call(0, "dataset_exemplars", ["top"], entries=(entry("image-1", top, 5.0),)),
-            call(1, "display", [[{"image": "image-1", "view": "masked"}]], shown=(label, top)),
+            call(0, "dataset_exemplars", ["top"], entries=(entry("image-1", top, Did.EXEMPLAR, 5.0, prompt="top"),)),
+            call(
+                1,
+                "display",
+                [[{"image": "image-1", "view": "masked"}]],
+                given=(GivenImage(id="image-1", is_masked=True),),
+                shown=(label, top),
+            ),
         ),
         observation=(f"{text}\n{label}\n", top, "\n".join(f"line {n} {text}" for n in range(60))),
         images={top.digest: top},
@@ -99,10 +105,15 @@ def turns(text: str) -> tuple[Turn, ...]:
         f"[HYPOTHESIS LIST]:\n1. dogs\n2. Cats\n\n[CODE]:\n```python\n{code}\n```\n",
         code=code,
         hypotheses=("dogs", "Cats"),
-        status="error",
+        status=ExperimentStatus.ERROR,
         calls=(
-            call(0, "text2image", [[text]], entries=(entry("image-2", drawn),)),
-            call(1, "call_neuron", [[{"image": "image-2", "view": ""}]], entries=(entry("image-3", drawn, 7.25),)),
+            call(0, "text2image", [[text]], entries=(entry("image-2", drawn, Did.DREW, prompt=text),)),
+            call(
+                1,
+                "call_neuron",
+                [[{"image": "image-2", "view": ""}]],
+                entries=(entry("image-3", drawn, Did.MEASURED, 7.25, of="image-2"),),
+            ),
             call(2, text, [text], error=text),
         ),
         observation=(text,),

@@ -19,6 +19,7 @@ from openmaia.reporting.browser.rows import RunSummary, summarize_run
 from openmaia.reporting.browser.unit.observation import DISPLAYED
 from openmaia.reporting.browser.unit.pictures import DATA_URI_PREFIX, PagePictures
 from openmaia.reporting.tables import make_rows
+from openmaia.runs.records import GivenImage
 from openmaia.runs.run import Run
 from openmaia.runs.state import state
 from tests.conftest import REPOSITORY
@@ -181,10 +182,11 @@ def test_images_beyond_those_that_a_turn_shows_are_listed(tmp_path: Path):
     """Also if it printed more than a line before each of them."""
     made = run(tmp_path, answers=1)
     images = [sample_image(number) for number in range(DISPLAYED + 4)]
-    shown = [(f"[image-{number}]", image) for number, image in enumerate(images, 1)]
+    given = [GivenImage(id=f"image-{number}") for number in range(1, len(images) + 1)]
+    shown = [(one.label, image) for one, image in zip(given, images, strict=True)]
     displayed = turn(
         0,
-        calls=(call(0, "display", [[]], shown=tuple(part for pair in shown for part in pair)),),
+        calls=(call(0, "display", [[]], given=tuple(given), shown=tuple(part for pair in shown for part in pair)),),
         observation=tuple(
             part
             for number, (label, image) in enumerate(shown, 1)
@@ -196,7 +198,7 @@ def test_images_beyond_those_that_a_turn_shows_are_listed(tmp_path: Path):
     made.publish(replace(answered, turns=(displayed, *answered.turns[1:])))
     write_report([made])
     text = Page(unit_pages(made)[0].read_text()).text
-    assert [text.count(f"[image-{number}]") for number in range(DISPLAYED + 1, DISPLAYED + 5)] == [1] * 4
+    assert [text.count(f"[image-{number}, original]") for number in range(DISPLAYED + 1, DISPLAYED + 5)] == [1] * 4
     assert (text.count("1 more displayed images"), text.count("2 more displayed images")) == (2, 1)
 
 

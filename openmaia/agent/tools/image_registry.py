@@ -6,23 +6,17 @@ from typing import Any, cast
 
 from openmaia.agent.tools.arguments import abbreviate, check_view, count_png_pixels, decode_png
 from openmaia.core.errors import ToolError
-from openmaia.core.images import EncodedImage, Mask, PixelBox, Rendering, draw_frame, render_mask
+from openmaia.core.images import EncodedImage, Rendering, draw_frame, render_mask, unpack_mask
 from openmaia.core.services import Map, UnitExemplars
+from openmaia.runs.records import Did, GivenImage, ImageEntry
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RegisteredImage:
-    """An image that a tool returned, and what was measured on it."""
+    """An image that a tool returned, with what is recorded about it."""
 
-    id: str
+    entry: ImageEntry
     original: EncodedImage
-    mask: Mask | None = None
-    """The pixels above the mask threshold. None if nothing was measured, or the layer has no spatial dimensions."""
-    activation: dict[str, float | bool] | None = None
-    """See `describe_activation`. None if it has not been measured."""
-    seen: PixelBox | None = None
-    """The part of the image that the network sees. None if this is the whole, or if nothing was measured."""
-    hypothesis: str = ""
 
 
 class ImageRegistry:
@@ -32,43 +26,33 @@ class ImageRegistry:
         self.entries: dict[str, RegisteredImage] = {}
         self._rendering = rendering
 
-    def add(
-        self,
-        original: EncodedImage,
-        mask: Mask | None = None,
-        activation: dict[str, float | bool] | None = None,
-        hypothesis: str = "",
-        seen: PixelBox | None = None,
-    ) -> RegisteredImage:
-        """Registers an image under the next free id."""
-        name = f"image-{len(self.entries) + 1}"
-        entry = RegisteredImage(
-            id=name, original=original, mask=mask, activation=activation, seen=seen, hypothesis=hypothesis
-        )
-        self.entries[entry.id] = entry
-        return entry
+    def add(self, original: EncodedImage, did: Did, **facts: Any) -> RegisteredImage:
+        """Registers an image under the next free id. `facts` are further fields of its `ImageEntry`."""
+        entry = ImageEntry(id=f"image-{len(self.entries) + 1}", original=original.digest, did=did, **facts)
+        self.entries[entry.id] = RegisteredImage(entry=entry, original=original)
+        return self.entries[entry.id]
 
     def restore(self, entries: Sequence[RegisteredImage]) -> None:
         """Registers the images of a recorded tool call under their recorded ids."""
-        self.entries.update((entry.id, entry) for entry in entries)
+        self.entries.update((image.entry.id, image) for image in entries)
 
     def get(self, id: object) -> RegisteredImage:
         """Returns the image with an id such as `image-3`. Raises ToolError for an unknown id."""
-        entry = self.entries.get(id) if isinstance(id, str) else None
-        if entry is None:
+        image = self.entries.get(id) if isinstance(id, str) else None
+        if image is None:
             raise ToolError(f"there is no image {abbreviate(id)}; use the images that the tools returned")
-        return entry
+        return image
 
     def rendered(self, id: object, name: str) -> EncodedImage:
         """Returns an image as it is, or, if `name` is `masked`, with its mask, if it has one, and a white frame around
         the part that the network sees. Raises ToolError for an unknown id.
         """
-        entry = self.get(id)
+        entry, original = self.get(id).entry, self.get(id).original
         if name != "masked" or entry.mask is None:
-            return entry.original
+            return original
         # Drawn on demand, because most images are never displayed.
-        shown = render_mask(entry.original.decoded(), entry.mask, self._rendering)
-        return EncodedImage.of(draw_frame(shown, entry.seen) if entry.seen else shown, entry.original.sources)
+        shown = render_mask(original.decoded(), unpack_mask(entry.mask, original.size), self._rendering)
+        return EncodedImage.of(draw_frame(shown, entry.seen) if entry.seen else shown, original.sources)
 
     def check(self, argument: Any) -> int:
         """Checks an argument of `resolve` without decoding any pixels, and returns how many are to be decoded: 0 for a
@@ -99,9 +83,12 @@ class ImageRegistry:
             return decode_png(fields["png"])
         return self.rendered(fields["image"], check_view(fields.get("view", "")) or default)
 
-    def hypothesis_of(self, argument: dict[str, Any]) -> str:
-        """Returns the hypothesis that the image in an argument of a tool call tests."""
-        return "" if "png" in argument else self.get(argument.get("image")).hypothesis
+    def given(self, argument: dict[str, Any], default: str) -> GivenImage:
+        """Returns what is recorded about the argument of a tool call, as `resolve` understands it."""
+        if "png" in argument:
+            return GivenImage(id="")
+        entry, view = self.get(argument["image"]).entry, argument.get("view") or default
+        return GivenImage(id=entry.id, is_masked=view == "masked" and entry.mask is not None)
 
 
 def describe_activation(

@@ -10,16 +10,15 @@ from openmaia.agent.context import InvestigationContext
 from openmaia.agent.tools import built_in
 from openmaia.agent.tools.arguments import abbreviate, check_hypotheses, check_list, check_view
 from openmaia.agent.tools.image_registry import ImageRegistry, RegisteredImage, describe_activation
-from openmaia.agent.tools.notes import write_note
 from openmaia.agent.tools.own_time import OwnTime
 from openmaia.agent.tools.seeds import seed
 from openmaia.agent.tools.subjects import Subjects
 from openmaia.agent.tools.user_tools import call_user_tool
 from openmaia.core.errors import ToolError
-from openmaia.core.images import EncodedImage, Mask, PixelBox, compute_mask, seen_part
+from openmaia.core.images import EncodedImage, compute_mask, pack_mask, seen_part
 from openmaia.core.messages import Chat, Part, user
 from openmaia.core.services import GeneratedImage, Generation, Probe
-from openmaia.runs.records import PromptFault, PromptNote
+from openmaia.runs.records import Did, GivenImage
 
 _MAX_ITEMS = 10_000
 """Texts and images in one call of `display`."""
@@ -40,7 +39,7 @@ class ToolEffect:
     shown: list[Part] = field(default_factory=list[Part])
     asked: list[str] = field(default_factory=list[str])
     """The texts from which the call derived seeds. They are counted, because a repeated text gets another seed."""
-    notes: list[PromptNote] = field(default_factory=list[PromptNote])
+    given: list[GivenImage] = field(default_factory=list[GivenImage])
 
 
 class Toolbox:
@@ -99,21 +98,22 @@ class Toolbox:
         self, images: Any, layer: Any = None, index: Any = None, hypothesis: Any = None
     ) -> list[dict[str, Any]]:
         unit = self.subjects.unit(layer, index)
-        given = self.check_images(images)
-        named = check_hypotheses(hypothesis, len(given))
-        originals = [self.images.resolve(image, "original") for image in given]
-        tested = [name or self.images.hypothesis_of(image) for image, name in zip(given, named, strict=True)]
+        named = check_hypotheses(hypothesis, len(self.check_images(images)))
+        originals = [self.take(image, "original") for image in images]
+        taken = [self.images.entries[one.id].entry if one.id else None for one in self._effect.given]
         responses = self.context.services.target.probe([Probe(unit=unit, image=image) for image in originals])
         exemplars = self.subjects.exemplars(unit)
         return [
             self.register(
                 image,
-                compute_mask(image.size, response.map, response.box, exemplars.threshold),
-                describe_activation(response.value, response.map, exemplars, response.raw),
-                name,
-                seen_part(image.size, response.box),
+                Did.MEASURED,
+                of=before.id if before else "",
+                mask=pack_mask(compute_mask(image.size, response.map, response.box, exemplars.threshold)),
+                activation=describe_activation(response.value, response.map, exemplars, response.raw),
+                hypothesis=name or (before.hypothesis if before else ""),
+                seen=seen_part(image.size, response.box),
             )
-            for image, response, name in zip(originals, responses, tested, strict=True)
+            for image, before, response, name in zip(originals, taken, responses, named, strict=True)
         ]
 
     def _responses(self, images: Any, layer: Any) -> list[list[float]]:
@@ -124,7 +124,7 @@ class Toolbox:
                 f"responses: {len(given)} images and {len(units)} units are {count} activations; at most {_MAX_RESPONSES} are "
                 "returned, so give fewer images"
             )
-        originals = [self.images.resolve(image, "original") for image in given]
+        originals = [self.take(image, "original") for image in given]
         probes = [Probe(unit=unit, image=image) for image in originals for unit in units]
         values = [response.value for response in self.context.services.target.probe(probes)]
         return [values[start : start + len(units)] for start in range(0, len(values), len(units))]
@@ -134,17 +134,16 @@ class Toolbox:
         if len(given) > _MAX_ITEMS:
             raise ToolError(f"display: {len(given)} items in one call; at most {_MAX_ITEMS} are taken")
         self.check_images([item for item in given if not isinstance(item, str)])
-        images = [None if isinstance(item, str) else self.images.resolve(item, "masked") for item in given]
+        images = [None if isinstance(item, str) else self.take(item, "masked") for item in given]
         described = iter(self._described([item for item in given if not isinstance(item, str)]))
+        labels = iter(one.label for one in self._effect.given)
         for item, image in zip(given, images, strict=True):
             if image is None:
                 self._effect.shown.append(item)
                 continue
-            if "png" not in item:
-                name = f"[{item['image']}, {'masked' if self._is_masked(item) else 'original'}]"
-                self._effect.shown.append(f"{name} {next(described, '')}".rstrip())
-            elif words := next(described, ""):
-                self._effect.shown.append(f"[image] {words}")
+            label, words = next(labels), next(described, "")
+            if label or words:
+                self._effect.shown.append(f"{label or '[image]'} {words}".rstrip())
             self._effect.shown.append(image)
 
     def _described(self, items: Sequence[Any]) -> list[str]:
@@ -159,48 +158,51 @@ class Toolbox:
                 self.images.rendered(item["image"], "original"),
                 self.images.resolve(item, "masked"),
             )
-            if self._is_masked(item)
+            if one.is_masked
             else (self.context.task.describe, self.images.resolve(item, "masked"))
-            for item in items
+            for item, one in zip(items, self._effect.given, strict=True)
         ]
         return self.ask_viewer(questions)
-
-    def _is_masked(self, item: Any) -> bool:
-        is_original = "png" in item or check_view(item.get("view")) == "original"
-        return not is_original and self.images.get(item["image"]).mask is not None
 
     def _pixels(self, id: Any, name: Any) -> bytes:
         return self.images.rendered(id, check_view(name)).png
 
     def _user_tool(self, name: Any, args: Any, kwargs: Any) -> Any:
         def resolve(image: Any) -> EncodedImage:
-            return self.images.resolve(image, "original")
+            return self.take(image, "original")
+
+        def register(image: EncodedImage) -> dict[str, Any]:
+            return self.register(image, Did.MADE)
 
         tools, call = self.context.options.user_tools, (name, args, kwargs)
-        return call_user_tool(tools, call, self.check_images, resolve, self.register, self.own_time.user_tool)
+        return call_user_tool(tools, call, self.check_images, resolve, register, self.own_time.user_tool)
 
     # -- parts of several tools --------------------------------------------------------------------------------------
 
+    def take(self, image: Any, default: str) -> EncodedImage:
+        """Returns the image that is an argument (see `ImageRegistry.resolve`), and records that it was taken."""
+        taken = self.images.resolve(image, default)
+        self._effect.given.append(self.images.given(image, default))
+        return taken
+
     def generate(self, prompts: list[str]) -> list[GeneratedImage]:
-        """Generates an image for each prompt, and notes what could not be drawn. Raises ToolError if that is withheld."""
+        """Generates an image for each prompt. Raises ToolError if that is withheld."""
         if prompts and "text2image" in self.context.options.without:
             raise ToolError("prompts cannot be drawn here; give images")
         requests = [Generation(prompt=prompt, seed=self.derive_seed(prompt)) for prompt in prompts]
         generated = self.context.services.generator.generate(requests) if requests else []
         for prompt, image in zip(prompts, generated, strict=True):
-            self.report_missing(image, prompt)
+            self.tell_missing(image, prompt)
         return generated
 
-    def report_missing(self, generated: GeneratedImage, prompt: str) -> None:
-        """Notes the words of a prompt that an image lacks."""
+    def tell_missing(self, generated: GeneratedImage, prompt: str) -> None:
+        """Tells the agent which words of a prompt an image lacks."""
         if generated.missing_terms:
-            missing = tuple(generated.missing_terms)
-            self.note(PromptNote(fault=PromptFault.NOT_DRAWN, prompt=prompt, words=missing))
+            self.tell(f"could not draw {', '.join(map(repr, generated.missing_terms))} of {prompt!r}")
 
-    def note(self, note: PromptNote) -> None:
-        """Records a fault of a prompt, and tells the agent."""
-        self._effect.notes.append(note)
-        self._effect.shown.append(write_note(note))
+    def tell(self, note: str) -> None:
+        """Adds a note to the output of the experiment."""
+        self._effect.shown.append(f"note: {note}")
 
     def derive_seed(self, prompt: str) -> int:
         """Returns a seed for a text, another one each time."""
@@ -222,23 +224,20 @@ class Toolbox:
         ]
         return [reply.text.strip() for reply in self.context.services.backbone.reply(chats)]
 
-    def register_generated(self, generated: GeneratedImage, tested: str) -> dict[str, Any]:
-        """Registers an image, with the hypothesis that it tests."""
+    def register_generated(self, generated: GeneratedImage, did: Did, tested: str = "", **facts: Any) -> dict[str, Any]:
+        """Registers a generated image, with the hypothesis that it tests. See `register`."""
         # An image without some terms of its prompt does not test what the agent meant.
-        return self.register(generated.image, hypothesis="" if generated.missing_terms else tested)
+        hypothesis, missing = "" if generated.missing_terms else tested, tuple(generated.missing_terms)
+        return self.register(generated.image, did, missing=missing, hypothesis=hypothesis, **facts)
 
-    def register(
-        self,
-        original: EncodedImage,
-        mask: Mask | None = None,
-        activation: dict[str, float | bool] | None = None,
-        hypothesis: str = "",
-        seen: PixelBox | None = None,
-    ) -> dict[str, Any]:
-        """Registers an image, and returns its name and activation in the form that is sent to the agent's code."""
-        entry = self.images.add(original, mask, activation, hypothesis, seen)
-        self._effect.entries.append(entry)
-        return {"image": entry.id, "activation": entry.activation}
+    def register(self, original: EncodedImage, did: Did, **facts: Any) -> dict[str, Any]:
+        """Registers an image, and returns its name and activation in the form that is sent to the agent's code.
+
+        `facts` are further fields of its `ImageEntry`.
+        """
+        image = self.images.add(original, did, **facts)
+        self._effect.entries.append(image)
+        return {"image": image.entry.id, "activation": image.entry.activation}
 
     def check_images(self, images: Any) -> list[Any]:
         """Checks the number of images and each of them. Nothing is decoded yet: a call that is refused costs little."""

@@ -1,6 +1,5 @@
 """Prints the conversation of an investigation: replies with their code, and what the experiments showed."""
 
-import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TypeVar
 
@@ -14,7 +13,7 @@ from openmaia.cli.terminal.output import console
 from openmaia.core.images import EncodedImage
 from openmaia.core.text import printable
 from openmaia.runs.files import Files
-from openmaia.runs.records import Turn
+from openmaia.runs.records import GivenImage, Turn
 
 FOLDER = "pictures"
 """Folder of the run directory that holds the displayed images as files."""
@@ -22,9 +21,6 @@ FOLDER = "pictures"
 SHOWN_LINES = 40
 """Largest number of lines that are shown of a turn's code, and of its observation. If there are more, the first and the
 last ones are shown."""
-
-MARKER = re.compile(r"\[image-\d+(?:, \w+)?\]")
-"""Matches the line of an observation that names the image after it."""
 
 INDENT = 2
 
@@ -67,14 +63,15 @@ class ConversationView:
 
     def _observation(self, turn: Turn) -> list[str]:
         lines: list[str | tuple[str, EncodedImage]] = []
+        displayed = iter(turn.displayed)
         for part in turn.observation:
             if isinstance(part, str):
                 lines += _clean(part).rstrip("\n").split("\n")
             else:
-                last = (
-                    lines.pop() if lines and isinstance(lines[-1], str) and MARKER.fullmatch(lines[-1]) else "[image]"
-                )
-                lines.append((str(last), part))
+                label = next(displayed, GivenImage(id="")).label
+                if label and lines and lines[-1] == label:
+                    lines.pop()
+                lines.append((label or "[image]", part))
         return [
             line if isinstance(line, str) else f"{line[0]} {self._path(turn, line[1])}" for line in shortened(lines)
         ]

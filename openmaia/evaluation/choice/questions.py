@@ -10,15 +10,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-import numpy as np
 from PIL import Image
 
 from openmaia.core.documents import parse_json
 from openmaia.core.errors import StoreError, UsageError
-from openmaia.core.images import EncodedImage, darken_outside
+from openmaia.core.images import EncodedImage, darken_outside, unpack_mask
 from openmaia.core.units import Unit
 from openmaia.evaluation.claims import Claim, following_units, read_claims
-from openmaia.runs.records import ImageEntry, Record, ToolCall
+from openmaia.runs.records import ImageEntry, Record
 from openmaia.runs.run import InvestigationId, Run
 
 _MAX_EXEMPLARS = 10
@@ -151,20 +150,8 @@ def _unfit(text: str, other: str) -> str:
 
 
 def exemplar_images(record: Record) -> tuple[bytes, ...]:
-    """Returns at most _MAX_EXEMPLARS images of the agent's first successful call `dataset_exemplars("top")` as WebP,
-    darkened where the unit is inactive. Empty if there was no such call.
-    """
-    for call in (call for turn in record.turns for call in turn.calls):
-        if call.name == "dataset_exemplars" and call.entries and _arguments(call) == ["top"]:
-            return tuple(_render(call.entries, record.images))
-    return ()
-
-
-def _arguments(call: ToolCall) -> Any:
-    try:
-        return parse_json(call.arguments)
-    except ValueError:
-        return None
+    """Returns at most _MAX_EXEMPLARS images of `Record.top_exemplars` as WebP, darkened where the unit is inactive."""
+    return tuple(_render(record.top_exemplars, record.images))
 
 
 def _render(entries: Sequence[ImageEntry], images: Mapping[str, EncodedImage]) -> Iterator[bytes]:
@@ -175,8 +162,7 @@ def _render(entries: Sequence[ImageEntry], images: Mapping[str, EncodedImage]) -
         pixels = stored.pixels
         height, width = pixels.shape[:2]
         if entry.mask is not None and len(entry.mask) == height * ((width + 7) // 8):
-            rows = np.frombuffer(entry.mask, np.uint8).reshape(height, -1)
-            pixels = darken_outside(pixels, np.unpackbits(rows, axis=1, count=width).astype(bool))
+            pixels = darken_outside(pixels, unpack_mask(entry.mask, (width, height)))
         image = Image.fromarray(pixels)
         image.thumbnail((_IMAGE_SIZE, _IMAGE_SIZE))
         buffer = io.BytesIO()

@@ -6,8 +6,9 @@ from openmaia.agent.tools.arguments import abbreviate
 from openmaia.agent.tools.image_registry import describe_activation
 from openmaia.agent.tools.values import image_of
 from openmaia.core.errors import ToolError
-from openmaia.core.images import compute_mask, seen_part
+from openmaia.core.images import compute_mask, pack_mask, seen_part
 from openmaia.core.services import ExemplarKind
+from openmaia.runs.records import Did
 
 if TYPE_CHECKING:
     from openmaia.agent.tools.toolbox import Toolbox
@@ -44,8 +45,10 @@ def answer(toolbox: "Toolbox", kind: Any, layer: Any = None, index: Any = None) 
     return [
         toolbox.register(
             exemplar.image,
-            compute_mask(exemplar.image.size, exemplar.map, exemplar.box, exemplars.threshold),
-            describe_activation(exemplar.activation, exemplar.map, exemplars),
+            Did.EXEMPLAR,
+            prompt=kind,
+            mask=pack_mask(compute_mask(exemplar.image.size, exemplar.map, exemplar.box, exemplars.threshold)),
+            activation=describe_activation(exemplar.activation, exemplar.map, exemplars),
             seen=seen_part(exemplar.image.size, exemplar.box),
         )
         for exemplar in exemplars.of_kind(kind)

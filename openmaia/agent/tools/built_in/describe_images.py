@@ -23,6 +23,6 @@ def answer(toolbox: "Toolbox", images: Any, titles: Any) -> str:
     if len(given) != len(named):
         raise ToolError(f"describe_images: {len(given)} images but {len(named)} titles; give one for each")
     names = check_texts(named, "describe_images")
-    seen = [toolbox.images.resolve(image, "masked") for image in given]
+    seen = [toolbox.take(image, "masked") for image in given]
     replies = toolbox.ask_viewer([(toolbox.context.task.describe, image) for image in seen])
     return "\n".join(f"{name}: {reply}" for name, reply in zip(names, replies, strict=True))

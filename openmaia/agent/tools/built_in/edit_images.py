@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING, Any
 from openmaia.agent.tools.arguments import check_hypotheses, check_text, check_texts
 from openmaia.agent.tools.values import also_named, hypothesis_argument, image_of, is_prompt, listed, texts_of, wire
 from openmaia.core.errors import ToolError
-from openmaia.core.services import Edit
+from openmaia.core.services import Edit, GeneratedImage
+from openmaia.runs.records import Did
 
 if TYPE_CHECKING:
     from openmaia.agent.tools.toolbox import Toolbox
@@ -39,17 +40,21 @@ def answer(toolbox: "Toolbox", images: Any, instructions: Any, hypothesis: Any =
         raise ToolError(f"edit_images: {len(given)} images but {len(orders)} instructions; give one for each")
     tested = check_hypotheses(hypothesis, len(given))
     toolbox.check_images([image for image in given if not isinstance(image, str)])
-    generated = iter(toolbox.generate([check_text(image) for image in given if isinstance(image, str)]))
-    bases = [next(generated).image if isinstance(i, str) else toolbox.images.resolve(i, "original") for i in given]
+    # Before anything is drawn, so that a call that is refused costs nothing.
+    taken = iter([toolbox.take(image, "original") for image in given if not isinstance(image, str)])
+    drawn = iter(toolbox.generate([check_text(image) for image in given if isinstance(image, str)]))
+    bases = [next(drawn) if isinstance(image, str) else GeneratedImage(image=next(taken)) for image in given]
     requests = [
-        Edit(image=base, instruction=order, seed=toolbox.derive_seed(f"{base.digest} {order}"))
+        Edit(image=base.image, instruction=order, seed=toolbox.derive_seed(f"{base.image.digest} {order}"))
         for base, order in zip(bases, orders, strict=True)
     ]
     edited = toolbox.context.services.editor.edit(requests)
     answers: list[dict[str, Any]] = []
     for image, base, order, result, name in zip(given, bases, orders, edited, tested, strict=True):
-        toolbox.report_missing(result, order)
-        caption = image if isinstance(image, str) else _ORIGINAL
-        answers.append({"image": toolbox.register(base), "caption": caption})
-        answers.append({"image": toolbox.register_generated(result, name), "caption": _EDITED + order})
+        toolbox.tell_missing(result, order)
+        facts = {"prompt": image} if isinstance(image, str) else {"of": image.get("image", "")}
+        original = toolbox.register_generated(base, Did.BASE, **facts)
+        edit = toolbox.register_generated(result, Did.EDITED, name, prompt=order, of=original["image"])
+        answers.append({"image": original, "caption": image if isinstance(image, str) else _ORIGINAL})
+        answers.append({"image": edit, "caption": _EDITED + order})
     return answers

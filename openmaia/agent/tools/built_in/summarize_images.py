@@ -20,5 +20,5 @@ def answer(toolbox: "Toolbox", images: Any) -> str:
     given = toolbox.check_images(images)
     if not given:
         raise ToolError("summarize_images: an empty list; give at least one image")
-    seen = [toolbox.images.resolve(image, "masked") for image in given]
+    seen = [toolbox.take(image, "masked") for image in given]
     return toolbox.ask_viewer([(toolbox.context.task.summarize, *seen)])[0]

@@ -1,16 +1,13 @@
 """The labels on a unit's page, each with its test images and the turns that support it."""
 
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from statistics import fmean
 
 from openmaia.core.images import EncodedImage
-from openmaia.reporting.browser.unit.captions import parse_arguments
 from openmaia.reporting.browser.unit.observation import ImageView, Viewer
 from openmaia.reporting.browser.unit.scored import EvaluationView, ScoredImage
-from openmaia.runs.records import ImageEntry, Record, Turn
+from openmaia.runs.records import ImageEntry, Record, Turn, mentions
 
 _TESTED, _SUPPORTING, _EXEMPLARS = 6, 4, 8
 """Maximum numbers of images: of the test of a label, of a supporting turn, and of exemplars."""
@@ -70,7 +67,7 @@ def _claim(label: str, record: Record, evaluation: EvaluationView | None, viewer
         tested=tuple(sorted(tested[:_TESTED], key=lambda image: -image.activation)),
         auc=by_label.get(label),
         support=tuple(_support(label, record.turns, viewer)),
-        listed=tuple(turn.index + 1 for turn in record.turns if any(_holds(each, label) for each in turn.hypotheses)),
+        listed=tuple(turn.index + 1 for turn in record.turns if any(mentions(each, label) for each in turn.hypotheses)),
     )
 
 
@@ -96,35 +93,17 @@ def _support(label: str, turns: Sequence[Turn], viewer: Viewer) -> Iterator[Supp
 
 def _is_about(entry: ImageEntry, label: str, viewer: Viewer) -> bool:
     if entry.hypothesis:
-        return not entry.hypothesis.startswith("not ") and _holds(entry.hypothesis, label)
-    return _holds(viewer.captions.texts.get(entry.id, ""), label)
-
-
-def _holds(text: str, label: str) -> bool:
-    words = _words(label)
-    return bool(words.strip()) and words in _words(text)
-
-
-@lru_cache(maxsize=4096)
-def _words(text: str) -> str:
-    return " " + " ".join(re.findall(r"\w+", text.casefold())) + " "
+        return not entry.is_control and mentions(entry.hypothesis, label)
+    return mentions(viewer.captions.texts.get(entry.id, ""), label)
 
 
 def _value(entry: ImageEntry) -> float:
     return float(entry.activation["value"]) if entry.activation else 0.0
 
 
-def find_top_entries(record: Record) -> Sequence[ImageEntry]:
-    """Returns the entries of the top exemplars, the most activating first; none if the agent requested none."""
-    for call in (call for turn in record.turns for call in turn.calls):
-        if call.name == "dataset_exemplars" and call.entries and parse_arguments(call) == ["top"]:
-            return call.entries
-    return ()
-
-
 def show_exemplars(record: Record, viewer: Viewer, count: int = _EXEMPLARS) -> tuple[ImageView, ...]:
     """Returns at most `count` top exemplars, outlined."""
-    return tuple(viewer.measured_image(entry) for entry in find_top_entries(record)[:count])
+    return tuple(viewer.measured_image(entry) for entry in record.top_exemplars[:count])
 
 
 def find_exemplar_images(record: Record, count: int) -> list[tuple[EncodedImage, bytes | None]]:
@@ -133,5 +112,5 @@ def find_exemplar_images(record: Record, count: int) -> list[tuple[EncodedImage,
     A mask has one bit per pixel, packed row by row.
     """
     images = record.images
-    found = [(images.get(entry.original), entry.mask) for entry in find_top_entries(record)[:count]]
+    found = [(images.get(entry.original), entry.mask) for entry in record.top_exemplars[:count]]
     return [(image, mask) for image, mask in found if image is not None and image.data]

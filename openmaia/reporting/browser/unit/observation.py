@@ -5,9 +5,9 @@ from dataclasses import dataclass, field, replace
 from itertools import groupby
 
 from openmaia.core.images import EncodedImage
-from openmaia.reporting.browser.unit.captions import Captions, find_image_labels, find_references, parse_arguments
+from openmaia.reporting.browser.unit.captions import Captions
 from openmaia.reporting.browser.unit.pictures import PagePictures, Picture
-from openmaia.runs.records import ImageEntry, ToolCall, Turn
+from openmaia.runs.records import GivenImage, ImageEntry, ToolCall, Turn
 
 _LINES = 30
 """Number of lines of a printed text that are not collapsed."""
@@ -91,31 +91,29 @@ class Viewer:
         An image that was displayed plain and then with its mask is shown once, with an outline that can be hidden.
         """
         blocks: list[Block] = []
-        announced, text, shown = find_image_labels(turn.calls), "", 0
+        displayed, text, shown = iter(turn.displayed), "", 0
         for part in turn.observation:
             if isinstance(part, str):
                 text += part
                 continue
-            label = next(announced, "")
-            printed = text.rstrip("\n").removesuffix(label).rstrip("\n")
+            given = next(displayed, GivenImage(id=""))
+            printed = text.rstrip("\n").removesuffix(given.label).rstrip("\n")
             note, text = (printed, "") if _is_line(printed) else ("", "")
             if printed and not note:
                 blocks.append(fold(printed))
             if not blocks or not (blocks[-1].images or blocks[-1].more):
                 blocks.append(Block())
-            if shown >= DISPLAYED and not _is_again(blocks[-1].images, label):
-                blocks[-1] = replace(blocks[-1], more=f"{blocks[-1].more}{note}  {label}\n")
+            if shown >= DISPLAYED and not _is_again(blocks[-1].images, given):
+                blocks[-1] = replace(blocks[-1], more=f"{blocks[-1].more}{note}  {given.label}\n")
                 continue
             before = len(blocks[-1].images)
-            _append(blocks[-1].images, self._displayed(part, label, note))
+            _append(blocks[-1].images, self._displayed(part, given, note))
             shown += len(blocks[-1].images) - before
         return [*blocks, fold(text)] if text.strip() else blocks
 
     def measured(self, turn: Turn) -> Iterator[MeasuredImages]:
         """Yields for each tool call of a turn the images that it made or measured but that were not displayed."""
-        displayed = {
-            name for call in turn.calls if call.name == "display" for name in find_references(parse_arguments(call))
-        }
+        displayed = {image.id for image in turn.displayed}
         for call in turn.calls:
             entries = [entry for entry in call.entries if entry.id not in displayed and self._is_final(entry)]
             ordered = sorted(entries, key=_activation, reverse=True)
@@ -149,24 +147,23 @@ class Viewer:
         """Returns whether the entry is the last one of its image. A call that measures an image adds a later entry."""
         return entry.activation is not None or entry.id not in self.captions.measured
 
-    def _displayed(self, image: EncodedImage, label: str, note: str) -> ImageView:
-        name, _, view = label.strip("[]").partition(", ")
-        entry = self.captions.entries.get(name)
+    def _displayed(self, image: EncodedImage, given: GivenImage, note: str) -> ImageView:
+        entry = self.captions.entries.get(given.id)
         if entry and entry.original in self.images:
-            picture = self._picture(entry, with_mask=view == "masked")
+            picture = self._picture(entry, with_mask=given.is_masked)
         else:
             picture = self.pictures.picture(image.digest, self.images.get(image.digest, image).data)
         return ImageView(
             picture=picture,
             note=note,
-            name=label.strip("[]"),
+            name=given.name,
             caption=self.captions.texts.get(entry.id, "") if entry else "",
             activation=entry.activation if entry else None,
         )
 
 
-def _is_again(images: list[ImageView], label: str) -> bool:
-    return bool(images) and images[-1].name.partition(",")[0] == label.strip("[]").partition(",")[0]
+def _is_again(images: list[ImageView], given: GivenImage) -> bool:
+    return bool(images) and images[-1].name.partition(",")[0] == given.id
 
 
 def _append(images: list[ImageView], image: ImageView) -> None:

@@ -4,20 +4,13 @@ from collections.abc import Sequence
 from itertools import takewhile
 
 from openmaia.agent.context import InvestigationOptions
-from openmaia.agent.evidence import (
-    WORDING,
-    count_answers_sent_back,
-    experiments_that_measured,
-    find_answer,
-    find_missing_evidence,
-    list_words_not_drawn,
-    repetitions,
-)
+from openmaia.agent.evidence.demands import WORDING, find_answer, find_missing_evidence
+from openmaia.agent.evidence.experiments import ExperimentFacts, examine, list_words_not_drawn
 from openmaia.agent.tasks.grammar import ParsedReply
 from openmaia.agent.tasks.task import Task
 from openmaia.core.messages import TurnKind
 from openmaia.core.units import Scope
-from openmaia.runs.records import SET_ASIDE, Turn
+from openmaia.runs.records import ReplyNote, Turn
 
 _STUCK = 2
 """Repeated turns in a row after which the agent is asked for its answer. Empty replies do not count."""
@@ -32,8 +25,7 @@ class Stopping:
 
     def __init__(self, scope: Scope, task: Task, options: InvestigationOptions, turns: Sequence[Turn]):
         self._task, self._options, self._turns = task, options, turns
-        self._left_out: list[bool] = []
-        self._measured: dict[int, int] = {}
+        self._examined: list[ExperimentFacts] = []
         self.can_generate = scope is Scope.UNIT and "text2image" not in options.without
 
     @property
@@ -48,9 +40,8 @@ class Stopping:
         """The number of answers that were sent back. One in the latest turn counts, although the agent has not been
         told yet.
         """
-        grammar = self._task.answer
-        is_last = bool(self._turns) and self.answer is None and find_answer(self._turns[-1], grammar) is not None
-        return count_answers_sent_back(self._turns, grammar) + is_last
+        answers = sum(find_answer(turn, self._task.answer) is not None for turn in self._turns)
+        return answers - (self.answer is not None)
 
     @property
     def limit(self) -> str:
@@ -65,17 +56,16 @@ class Stopping:
     def left_out(self) -> list[bool]:
         """For each turn, whether the agent sees it no more, because it adds nothing new.
 
-        This is a turn that repeats an earlier experiment (see `repetitions`), or one without an experiment whose reply
+        This is a turn that repeats an earlier experiment (see `ExperimentFacts`), or one without an experiment whose reply
         is empty or equal to the previous one. A repeated experiment beside an answer is kept: the agent has to see that
         the answer was set aside.
         """
-        turns = self._turns
-        if len(self._left_out) != len(turns):
-            self._left_out = [
-                is_repeated and SET_ASIDE not in turn.forgiven if turn.code else _says_nothing_new(turn, before)
-                for turn, before, is_repeated in zip(turns, [None, *turns], repetitions(turns), strict=False)
-            ]
-        return self._left_out
+        return [
+            facts.is_repeated and ReplyNote.SET_ASIDE not in turn.notes
+            if turn.code
+            else _says_nothing_new(turn, before)
+            for turn, before, facts in zip(self._turns, [None, *self._turns], self._facts(), strict=False)
+        ]
 
     @property
     def left_out_in_a_row(self) -> int:
@@ -132,9 +122,12 @@ class Stopping:
         return count >= self._options.soft_turns or is_stuck
 
     def _has_experiments(self, count: int) -> bool:
-        if count not in self._measured:
-            self._measured[count] = experiments_that_measured(self._turns[:count])
-        return self._measured[count] >= self._task.rule.experiments
+        return sum(facts.counts for facts in self._facts()[:count]) >= self._task.rule.experiments
+
+    def _facts(self) -> list[ExperimentFacts]:
+        if len(self._examined) != len(self._turns):
+            self._examined = examine(self._turns)
+        return self._examined
 
 
 def _says_nothing_new(turn: Turn, before: Turn | None) -> bool:
