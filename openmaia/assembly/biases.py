@@ -3,15 +3,15 @@
 from typing import Any
 
 from openmaia.agent.patience import PatientGenerator
-from openmaia.apps.bias.contexts import ContextWriter, ModelContextWriter
-from openmaia.apps.bias.matched import Matcher
-from openmaia.apps.bias.run import BiasDesign
 from openmaia.assembly.evaluation import judge, language_model
 from openmaia.config.schema import Config, test_generator
 from openmaia.core.components import ALIASES, component, of_config, target_class
 from openmaia.core.errors import UsageError
 from openmaia.core.services import Backbone, Generator, Target
 from openmaia.evaluation.judging.detector import detector_judge
+from openmaia.recipes.bias.contexts import ContextWriter, ModelContextWriter
+from openmaia.recipes.bias.matched import Matcher
+from openmaia.recipes.bias.run import BiasDesign
 
 
 def checked(config: Config) -> Config:

@@ -56,15 +56,15 @@ def run_bias(config: Config, view: "Progress") -> "SweepOutcome":
     generated images that match except for the context."""
     _require([config])
     distributed.prepare(config.ray.address)
-    from openmaia.apps.bias.run import is_tested
     from openmaia.distributed.sweep import Testing, run_sweep
+    from openmaia.recipes.bias.run import is_tested
 
     return run_sweep(config, ConfigAssembly(), view, Testing(test=_test_biases, is_done=is_tested))
 
 
 def _test_biases(sweep: "Sweep") -> None:
-    from openmaia.apps.bias.run import is_tested, put_to_test
     from openmaia.assembly import biases
+    from openmaia.recipes.bias.run import is_tested, put_to_test
 
     if is_tested(sweep.run):
         return

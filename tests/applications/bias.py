@@ -18,9 +18,6 @@ from sklearn.metrics import roc_auc_score, roc_curve
 
 from openmaia.agent import investigate
 from openmaia.agent.tasks.task import load
-from openmaia.apps.bias.effects import ContextEffect, decide
-from openmaia.apps.bias.matched import MatchedPair, Matcher
-from openmaia.apps.bias.run import BiasDesign, measure_claim
 from openmaia.assembly import investigations
 from openmaia.core.images import EncodedImage
 from openmaia.core.units import OUTPUT, Unit
@@ -28,6 +25,9 @@ from openmaia.evaluation.analysis.statistics import proportion
 from openmaia.offline.closed_form.classes import BiasedClassifier, classifiers
 from openmaia.offline.closed_form.view import DetectorInput, resized
 from openmaia.offline.vocabulary.contexts import RuleContextWriter, is_exact_name
+from openmaia.recipes.bias.effects import ContextEffect, decide
+from openmaia.recipes.bias.matched import MatchedPair, Matcher
+from openmaia.recipes.bias.run import BiasDesign, measure_claim
 from openmaia.runs.run import InvestigationId
 from tests.science import setting
 

@@ -2,9 +2,9 @@
 
 import pytest
 
-from openmaia.apps.bias.contexts import ClaimedContext, ContextPrompts
 from openmaia.offline.collage.scene import read
 from openmaia.offline.vocabulary.contexts import RuleContextWriter, is_exact_name
+from openmaia.recipes.bias.contexts import ClaimedContext, ContextPrompts
 
 WRITER = RuleContextWriter()
 

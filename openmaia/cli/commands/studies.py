@@ -76,11 +76,11 @@ def bias(config: ConfigSources) -> None:
 
     settings = checked(load(["task.name=bias", *config]))
     refuse_unused_by("openmaia study bias", config)
-    from openmaia.apps.bias.pages import write_pages
-    from openmaia.apps.bias.run import judged
     from openmaia.assembly.sweeps import run_bias
     from openmaia.cli.terminal.applications import show_biases
     from openmaia.cli.terminal.output import Terminal
+    from openmaia.recipes.bias.pages import write_pages
+    from openmaia.recipes.bias.run import judged
 
     with Terminal() as terminal:
         outcome = run_bias(settings, terminal)
@@ -103,16 +103,16 @@ def spurious(config: ConfigSources) -> None:
 
     Example: openmaia study spurious configs/spurious-small.yaml
     """
-    from openmaia.apps.spurious.drawing import draw, folder
-    from openmaia.apps.spurious.page import write
-    from openmaia.apps.spurious.study import StudyServices, conduct
-    from openmaia.apps.spurious.table import table
     from openmaia.assembly import backbones, generators, targets
     from openmaia.assembly.evaluation import trainer
     from openmaia.assembly.sweeps import run_sweeps
     from openmaia.cli.terminal.applications import show_spurious
     from openmaia.cli.terminal.output import Terminal
     from openmaia.config.loading import load, refuse_unused_by
+    from openmaia.recipes.spurious.drawing import draw, folder
+    from openmaia.recipes.spurious.page import write
+    from openmaia.recipes.spurious.study import StudyServices, conduct
+    from openmaia.recipes.spurious.table import table
     from openmaia.runs.files import Files
 
     settings = load(config)

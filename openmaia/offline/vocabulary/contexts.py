@@ -8,9 +8,9 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from openmaia.apps.bias.contexts import ClaimedContext, ContextPrompts, with_seeds
 from openmaia.offline.vocabulary.phrases import article, rival
 from openmaia.offline.vocabulary.words import BY_NAME, Word, WordKind, find
+from openmaia.recipes.bias.contexts import ClaimedContext, ContextPrompts, with_seeds
 
 # Sizes and places that the collage generator understands, with their synonyms.
 _PLACES = {
