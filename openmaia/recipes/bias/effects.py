@@ -1,4 +1,11 @@
-"""Estimates effects of contexts, and decides which claims are supported."""
+"""Estimates effects of contexts, decides which claims are supported, and finds the errors that a supported bias causes.
+
+missed       The classifier does not predict the class of the object, because the context lowers the score of the class,
+             or because the context that raises it is missing.
+false alarm  The classifier predicts the class without such an object, because the context raises its score.
+
+Each failure rate is compared with that of the matched images, which differ only in the context.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -7,11 +14,12 @@ from typing import Literal
 import numpy as np
 from scipy import stats
 
+from openmaia.core.services import LayerProbe, Target
+from openmaia.core.units import Unit
 from openmaia.evaluation.analysis import bootstrap
 from openmaia.evaluation.analysis.bootstrap import ClusteredValues, Interval
-from openmaia.evaluation.analysis.statistics import adjust_p_values
-from openmaia.recipes.bias.contexts import ClaimedContext
-from openmaia.recipes.bias.matched import MatchedPair
+from openmaia.evaluation.analysis.statistics import adjust_p_values, proportion
+from openmaia.recipes.bias.pairs import ClaimedContext, MatchedPair, Matcher, PairSide
 from openmaia.runs.run import InvestigationId
 
 TestOutcome = Literal["tested", "undrawable", "unconfirmed", "unwritten"]
@@ -21,6 +29,16 @@ it. unwritten: no usable prompts were written."""
 
 _MIN_SOUND = 0.5
 """Share of sound pairs that a test requires."""
+
+FailureKind = Literal["missed", "false alarm"]
+Side = Literal["with", "without"]
+
+_KEPT = 24
+"""Misclassified images of a failure mode."""
+_SUM_TOLERANCE = 1e-2
+"""Outputs whose sum differs from 1 by less than this count as a softmax over the classes."""
+_THRESHOLD = 0.5
+"""Probability at which a classifier with one independent (sigmoid) output per class predicts a class."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,6 +148,82 @@ def decide(
             BiasVerdict(investigation=investigation, name=name, effect=each, adjusted=q, supported=supported)
         )
     return decided
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FailureMode:
+    """How frequent one kind of error is, and on which images it occurs."""
+
+    context: ClaimedContext
+    kind: FailureKind
+    prone: Side
+    """Whether images with or without the context are prone to the failure."""
+    rate: list[float] | None
+    """Share of wrong predictions on the prone images with Wilson's interval, [share, low, high]; None without pairs."""
+    base: list[float] | None
+    """The same for the other image of each pair."""
+    n: int
+    """Number of sound pairs."""
+    wrong: tuple[PairSide, ...]
+    """Misclassified prone images, at most _KEPT, the largest errors first."""
+
+
+def find_failures(verdict: BiasVerdict, matcher: Matcher, n: int, run_seed: int) -> list[FailureMode]:
+    """Searches n new pairs of images for errors of the kind `missed` and, if the context raises the score, n for `false
+    alarm`.
+
+    Raises:
+        UnansweredQuestion: No usable prompts could be written.
+    """
+    unit, name, context = verdict.investigation.unit, verdict.name, verdict.effect.context
+    raises = verdict.effect.score is not None and verdict.effect.score.mean > 0
+    pairs = [pair for pair in matcher.pairs(unit, name, context, n, run_seed + 1) if pair.is_sound]
+    modes = [_mode(verdict, "missed", "without" if raises else "with", pairs, matcher.target)]
+    if raises:
+        pairs = [  # whether the class is absent is not checked
+            pair
+            for pair in matcher.pairs(unit, name, context, n, run_seed + 2, absent=True)
+            if not (pair.having.missing_terms or pair.without.missing_terms)
+        ]
+        modes.append(_mode(verdict, "false alarm", "with", pairs, matcher.target))
+    return modes
+
+
+def _mode(
+    verdict: BiasVerdict, kind: FailureKind, prone: Side, pairs: Sequence[MatchedPair], target: Target
+) -> FailureMode:
+    sides = [pair.having if prone == "with" else pair.without for pair in pairs]
+    others = [pair.without if prone == "with" else pair.having for pair in pairs]
+    predicted, base = (_predictions(group, verdict.investigation.unit, target) for group in (sides, others))
+
+    def is_wrong(name: str) -> bool:
+        return (name != verdict.name) == (kind == "missed")
+
+    wrong = [replace(side, predicted=name) for side, name in zip(sides, predicted, strict=True) if is_wrong(name)]
+    wrong.sort(key=lambda side: side.value if kind == "missed" else -side.value)
+    return FailureMode(
+        context=verdict.effect.context,
+        kind=kind,
+        prone=prone,
+        rate=proportion([is_wrong(name) for name in predicted]),
+        base=proportion([is_wrong(name) for name in base]),
+        n=len(pairs),
+        wrong=tuple(wrong[:_KEPT]),
+    )
+
+
+def _predictions(sides: Sequence[PairSide], unit: Unit, target: Target) -> list[str]:
+    """Returns the predicted class of each image: the most probable one of a softmax, otherwise the class of the unit or
+    "no CLASS".
+    """
+    names = target.info().classes
+    predicted: list[str] = []
+    for scores in target.respond([LayerProbe(layer=unit.layer, image=side.image) for side in sides]):
+        if abs(float(scores.sum()) - 1) < _SUM_TOLERANCE:
+            predicted.append(names[int(np.argmax(scores))])
+        else:
+            predicted.append(names[unit.index] if scores[unit.index] >= _THRESHOLD else f"no {names[unit.index]}")
+    return predicted
 
 
 def _explained(untested: ContextEffect, pairs: Sequence[MatchedPair], name: str) -> ContextEffect:

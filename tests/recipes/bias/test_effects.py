@@ -2,24 +2,24 @@
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from scipy import stats
 
+from openmaia.config.loading import load
+from openmaia.config.schema import Config
 from openmaia.core.images import EncodedImage
-from openmaia.core.services import GeneratedImage, Generation
+from openmaia.core.services import GeneratedImage, Generation, Generator
 from openmaia.datasets.library import ImageDataset
 from openmaia.evaluation.claims import Claim
 from openmaia.evaluation.judging.judges import ImageVerdict
 from openmaia.offline.collage import CollageGenerator
 from openmaia.offline.vocabulary.contexts import RuleContextWriter, is_exact_name
-from openmaia.recipes.bias.contexts import ClaimedContext
-from openmaia.recipes.bias.effects import ContextEffect, decide, estimate_effect
-from openmaia.recipes.bias.failures import find_failures
-from openmaia.recipes.bias.matched import MatchedPair, Matcher, PairSide
-from openmaia.recipes.bias.run import BiasDesign, measure_claim
-from openmaia.recipes.bias.stored import dump_failures, dump_test, read_test
+from openmaia.recipes.bias.effects import ContextEffect, decide, estimate_effect, find_failures
+from openmaia.recipes.bias.pairs import ClaimedContext, MatchedPair, Matcher, PairSide
+from openmaia.recipes.bias.study import dump_failures, dump_test, measure_claim, read_test
 from openmaia.runs.run import InvestigationId
 from tests.helpers.investigating import pictures
 from tests.recipes.bias.circles import UNIT, CircleClassifier
@@ -39,8 +39,15 @@ def collage(pictures: Path) -> CollageGenerator:
 def claimed(
     collage: CollageGenerator, label: str, strength: float, pairs: int = 30
 ) -> tuple[ContextEffect, list[MatchedPair]]:
-    matcher = Matcher(generator=collage, target=CircleClassifier(strength))
-    return measure_claim(UNIT, "circle", label, RuleContextWriter(), matcher, BiasDesign(pairs=pairs, resamples=200))
+    return measure_claim(UNIT, "circle", label, matching(collage, strength), settings(pairs))
+
+
+def matching(generator: Generator, strength: float, **others: Any) -> Matcher:
+    return Matcher(writer=RuleContextWriter(), generator=generator, target=CircleClassifier(strength), **others)
+
+
+def settings(pairs: int) -> Config:
+    return load([f"bias.pairs={pairs}", "evaluate.bootstrap=200", "name=x", "target.name=circles", "units=all"])
 
 
 def supported(found: ContextEffect) -> bool:
@@ -174,27 +181,22 @@ class OnlyRed:
 
 
 def test_unconfirmed_class_is_not_tested(collage: CollageGenerator):
-    matcher = Matcher(generator=Blind(collage), target=CircleClassifier(1.5))
-    found, _ = measure_claim(
-        UNIT, "circle", "+ red background", RuleContextWriter(), matcher, BiasDesign(pairs=4, resamples=10)
-    )
+    matcher = matching(Blind(collage), 1.5)
+    found, _ = measure_claim(UNIT, "circle", "+ red background", matcher, settings(4))
     assert (found.outcome, found.cause) == ("unconfirmed", "it is unknown whether circle is visible")
 
 
 def test_images_without_the_class_do_not_count(collage: CollageGenerator):
-    matcher = Matcher(generator=Blind(collage), target=CircleClassifier(1.5), judge=OnlyRed())
-    found, pairs = measure_claim(
-        UNIT, "circle", "+ red background", RuleContextWriter(), matcher, BiasDesign(pairs=6, resamples=10)
-    )
+    matcher = matching(Blind(collage), 1.5, judge=OnlyRed())
+    found, pairs = measure_claim(UNIT, "circle", "+ red background", matcher, settings(6))
     assert found.outcome == "unconfirmed" and found.confirmed_by == ("only red",)
     assert [pair.having.shows_class for pair in pairs] == [True] * 6
     assert not any(pair.without.shows_class for pair in pairs)
 
 
 def test_class_with_a_more_general_word_is_not_confirmed(collage: CollageGenerator):
-    matcher = Matcher(generator=collage, target=CircleClassifier(1.5), judge=OnlyRed(), knows_class=is_exact_name)
-    prompts = RuleContextWriter().write("bull", ClaimedContext.parse("+ red background"), 2, 0)
-    (pair, _) = matcher.pairs(UNIT, "bull", prompts)
+    matcher = matching(collage, 1.5, judge=OnlyRed(), knows_class=is_exact_name)
+    (pair, _) = matcher.pairs(UNIT, "bull", ClaimedContext.parse("+ red background"), 2, 0)
     assert (pair.having.shows_class, pair.having.confirmed_by) == (None, "")
 
 
@@ -204,33 +206,29 @@ def test_class_with_a_more_general_word_is_not_confirmed(collage: CollageGenerat
 def test_failures_have_a_base_rate(collage: CollageGenerator):
     found, _ = claimed(collage, "- red background", -3.0)
     verdict = decide([(INVESTIGATION, "circle", found)], 0.05, 0.02)[0]
-    (missed,) = find_failures(
-        verdict, RuleContextWriter(), Matcher(generator=collage, target=CircleClassifier(-3.0)), 20, 0
-    )
+    (missed,) = find_failures(verdict, matching(collage, -3.0), 20, 0)
     assert missed.rate is not None and missed.base is not None
     assert (missed.kind, missed.prone) == ("missed", "with")
     assert missed.rate[0] > 0.9 and missed.base[0] < 0.3
     assert {image.predicted for image in missed.wrong} == {"square"}
-    assert all(" on a red background" in one.side.prompt for one in missed.wrong)
+    assert all(" on a red background" in one.prompt for one in missed.wrong)
 
 
 def test_raising_context_leads_to_false_alarms(collage: CollageGenerator):
     found, _ = claimed(collage, "+ red background", 3.0)
     verdict = decide([(INVESTIGATION, "circle", found)], 0.05, 0.02)[0]
-    missed, alarms = find_failures(
-        verdict, RuleContextWriter(), Matcher(generator=collage, target=CircleClassifier(3.0)), 20, 0
-    )
+    missed, alarms = find_failures(verdict, matching(collage, 3.0), 20, 0)
     assert (missed.prone, alarms.kind, alarms.prone) == ("without", "false alarm", "with")
-    assert all(image.predicted == "circle" and "circle" not in image.side.prompt for image in alarms.wrong)
+    assert all(image.predicted == "circle" and "circle" not in image.prompt for image in alarms.wrong)
 
 
 def test_tests_and_failures_are_read_as_written(collage: CollageGenerator):
     found, pairs = claimed(collage, "- red background", -3.0, 6)
     read = read_test(dump_test(ANSWER, "circle", [(found, pairs)]))
     assert (read.investigation, read.name, read.effects) == (INVESTIGATION, "circle", (found,))
-    assert [image.value for image in read.images] == [s.value for pair in pairs for s in (pair.having, pair.without)]
+    assert [image.value for image in read.images[0]] == [s.value for pair in pairs for s in (pair.having, pair.without)]
     verdict = decide([(INVESTIGATION, "circle", found)], 0.05, 0.02)[0]
-    modes = find_failures(verdict, RuleContextWriter(), Matcher(generator=collage, target=CircleClassifier(-3.0)), 6, 0)
+    modes = find_failures(verdict, matching(collage, -3.0), 6, 0)
     stored = read_test(dump_failures(ANSWER, "circle", modes))
-    assert len(stored.images) == sum(len(mode.wrong) for mode in modes) > 0
+    assert sum(map(len, stored.images)) == sum(len(mode.wrong) for mode in modes) > 0
     assert stored.parts[0]["rate"] == modes[0].rate

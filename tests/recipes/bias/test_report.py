@@ -5,16 +5,15 @@ from pathlib import Path
 
 import pytest
 
-from openmaia.assembly.biases import checked
 from openmaia.config.loading import load
 from openmaia.core.errors import UsageError
 from openmaia.datasets.library import ImageDataset
 from openmaia.offline.collage import CollageGenerator
 from openmaia.offline.vocabulary.contexts import RuleContextWriter
 from openmaia.recipes.bias.effects import BiasVerdict
-from openmaia.recipes.bias.matched import Matcher
-from openmaia.recipes.bias.pages import write_pages
-from openmaia.recipes.bias.run import BiasDesign, is_tested, put_to_test
+from openmaia.recipes.bias.page import write_pages
+from openmaia.recipes.bias.pairs import Matcher
+from openmaia.recipes.bias.study import checked, is_tested, put_to_test
 from openmaia.reporting.browser import write_report
 from openmaia.runs.records import Record, Stop
 from openmaia.runs.run import InvestigationId, Run
@@ -25,8 +24,8 @@ from tests.recipes.bias.circles import UNIT, CircleClassifier
 __all__ = ["pictures"]
 
 BIAS = str(REPOSITORY / "configs/bias.yaml")
-DESIGN = BiasDesign(pairs=12, failures=6, resamples=100)
-UNUSED = Matcher(generator=None, target=CircleClassifier(0))  # pyright: ignore[reportArgumentType]
+SETTINGS = load([BIAS, "bias.pairs=12", "bias.failures=6", "evaluate.bootstrap=100", "ray.investigations=1"])
+UNUSED = Matcher(writer=RuleContextWriter(), generator=None, target=CircleClassifier(0))  # pyright: ignore[reportArgumentType]
 HOSTILE = "+ <script>alert(1)</script>"
 
 
@@ -56,10 +55,15 @@ def run(tmp_path: Path) -> Run:
     return made
 
 
+def matching(pictures: Path) -> Matcher:
+    generator = CollageGenerator(ImageDataset.open(pictures), 64)
+    return Matcher(writer=RuleContextWriter(), generator=generator, target=CircleClassifier(-3.0))
+
+
 @pytest.fixture
 def found(run: Run, pictures: Path) -> list[BiasVerdict]:
-    matcher = Matcher(generator=CollageGenerator(ImageDataset.open(pictures), 64), target=CircleClassifier(-3.0))
-    return put_to_test(run, RuleContextWriter(), matcher, DESIGN, lambda done, total: None)
+    matcher = matching(pictures)
+    return put_to_test(run, matcher, SETTINGS, lambda done, total: None)
 
 
 def test_claims_of_a_run_are_tested_and_stored(run: Run, found: list[BiasVerdict]):
@@ -70,7 +74,7 @@ def test_claims_of_a_run_are_tested_and_stored(run: Run, found: list[BiasVerdict
 
 
 def test_stored_tests_are_reused(run: Run, found: list[BiasVerdict]):
-    again = put_to_test(run, RuleContextWriter(), UNUSED, DESIGN, lambda done, total: None)
+    again = put_to_test(run, UNUSED, SETTINGS, lambda done, total: None)
     assert again == found
 
 
@@ -80,17 +84,17 @@ def test_new_records_make_earlier_verdicts_stale(run: Run, found: list[BiasVerdi
     first = run.record(InvestigationId(unit=UNIT, replicate=0))
     run.publish(replace(first, replicate=2))
     with pytest.raises(AttributeError):
-        put_to_test(run, RuleContextWriter(), UNUSED, DESIGN, lambda done, total: None)
+        put_to_test(run, UNUSED, SETTINGS, lambda done, total: None)
     assert not is_tested(run) and not run.files.exists("bias.json") and not run.artifacts("bias-failures")
-    matcher = Matcher(generator=CollageGenerator(ImageDataset.open(pictures), 64), target=CircleClassifier(-3.0))
-    again = put_to_test(run, RuleContextWriter(), matcher, DESIGN, lambda done, total: None)
+    matcher = matching(pictures)
+    again = put_to_test(run, matcher, SETTINGS, lambda done, total: None)
     assert [one.supported for one in again] == [True, False, True]
     assert is_tested(run) and len(run.artifacts("bias-failures")) == 2
 
 
 def test_run_without_claims_is_tested(tmp_path: Path):
     made = Run.create(load([BIAS, f"paths.runs={tmp_path}"]))
-    put_to_test(made, RuleContextWriter(), UNUSED, DESIGN, lambda done, total: None)
+    put_to_test(made, UNUSED, SETTINGS, lambda done, total: None)
     write_pages(made, [])
     assert is_tested(made)
     assert "Nothing was claimed" in page(made, "biases")

@@ -10,7 +10,8 @@ from PIL import Image
 
 from openmaia.agent.loop import investigate_and_publish
 from openmaia.agent.tasks.task import load as load_task
-from openmaia.assembly import generators, investigations, targets
+from openmaia.api.runs import LoadedRun
+from openmaia.assembly import investigations, targets
 from openmaia.assembly.evaluation import trainer
 from openmaia.assembly.exemplars import make
 from openmaia.config.loading import load
@@ -20,8 +21,8 @@ from openmaia.core.images import digest as pixel_digest
 from openmaia.core.selection import select
 from openmaia.core.units import Unit
 from openmaia.exemplars.store import ExemplarStore
-from openmaia.recipes.spurious import layout
-from openmaia.recipes.spurious.study import StudyResult, StudyServices, conduct
+from openmaia.recipes.spurious import data
+from openmaia.recipes.spurious.study import StudyResult, StudyServices, conduct_one
 from openmaia.runs.run import Run
 from tests.conftest import REPOSITORY
 from tests.helpers.sweeping import replayed
@@ -42,14 +43,12 @@ class Study:
         self.services = StudyServices(
             trainer=trainer(self.config),
             investigate=self.investigate,
-            target=targets.target,
-            generator=lambda: generators.generator(self.config),
         )
 
     def conduct(self) -> StudyResult:
-        return conduct(self.config, self.tree, 0, self.services)
+        return conduct_one(self.config, self.tree, 0, self.services)
 
-    def investigate(self, config: Config) -> Run:
+    def investigate(self, config: Config) -> LoadedRun:
         """Hides the data set while the agents work."""
         away = self.tree.rename(self.tree.with_name("away"))
         run = Run.create(config)
@@ -65,7 +64,7 @@ class Study:
                 run,
             )
         away.rename(self.tree)
-        return run
+        return LoadedRun(run)
 
 
 def _sources(folder: Path, label: str) -> list[str]:
@@ -98,7 +97,7 @@ def _coloured_tree(root: Path) -> Path:
     asked = load(_sources(root.parent / "study", "SELECTIVE")).spurious
     rng = np.random.default_rng(0)
     colours = {place: rng.integers(0, 256, 3) for place in [*asked.train_locations, asked.filler]}
-    for cell, count in sorted(layout.count_wanted(asked).items()):
+    for cell, count in sorted(data.count_wanted(asked).items()):
         (root / cell.folder).mkdir(parents=True)
         for number in range(count):
             pixels = np.clip(colours[cell.location] + rng.integers(-25, 25, (32, 32, 3)), 0, 255).astype(np.uint8)
@@ -113,7 +112,7 @@ def test_all_rows_without_the_probe_exist(studied: tuple[Study, StudyResult]):
 
 def test_agent_sees_unbalanced_images_only(studied: tuple[Study, StudyResult]):
     study, _ = studied
-    splits = layout.divide(study.tree, study.config.spurious, 0)
+    splits = data.divide(study.tree, study.config.spurious, 0)
     forbidden, allowed = (_digests(study.tree, part) for part in ([*splits.test, *splits.pool], splits.validation))
     run = Run.open(str(study.folder / "runs/spurious-small/seed-0/judging"))
     seen = {digest for investigation in run.done() for digest in run.record(investigation).images}
@@ -135,12 +134,12 @@ def test_stored_results_are_reused(studied: tuple[Study, StudyResult]):
         def __init__(self):
             self.digest = study.services.trainer.digest
 
-    def finished(config: Config) -> Run:
+    def finished(config: Config) -> LoadedRun:
         run = Run.create(config)
         assert not run.pending()
-        return run
+        return LoadedRun(run)
 
-    again = conduct(study.config, study.tree, 0, replace(study.services, trainer=Idle(), investigate=finished))  # type: ignore[arg-type]
+    again = conduct_one(study.config, study.tree, 0, replace(study.services, trainer=Idle(), investigate=finished))  # type: ignore[arg-type]
     assert again == outcome
 
 
@@ -151,7 +150,7 @@ def test_invalid_answer_is_not_kept(studied: tuple[Study, StudyResult], tmp_path
     assert "agent" not in outcome.rows and "original" in outcome.rows
 
 
-def _digests(tree: Path, examples: Iterable[layout.LabelledImage]) -> set[str]:
+def _digests(tree: Path, examples: Iterable[data.LabelledImage]) -> set[str]:
     return {pixel_digest(np.asarray(decode((tree / one.path).read_bytes()))) for one in examples}
 
 

@@ -7,11 +7,9 @@ import pytest
 from PIL import Image
 
 from openmaia.config.loading import load
-from openmaia.recipes.spurious.page import write
-from openmaia.recipes.spurious.scoring import SelectionScore
-from openmaia.recipes.spurious.study import StudyResult
-from openmaia.recipes.spurious.table import PUBLISHED, table, to_data_table
-from openmaia.recipes.spurious.verdicts import UnitVerdicts
+from openmaia.recipes.spurious.page import PUBLISHED, table, to_data_table, write
+from openmaia.recipes.spurious.rows import SelectionScore
+from openmaia.recipes.spurious.study import StudyResult, UnitVerdicts
 from openmaia.runs.files import Files
 from tests.conftest import REPOSITORY
 
