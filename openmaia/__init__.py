@@ -7,11 +7,11 @@ if TYPE_CHECKING:
     from openmaia.api.investigate import investigate
     from openmaia.api.notebook import open
     from openmaia.api.result import UnitResult
-    from openmaia.api.runs import LoadedRun, load, sweep
+    from openmaia.api.runs import LoadedRun, load, load_models, sweep
 
     __version__: str
 
-__all__ = ["LoadedRun", "UnitResult", "__version__", "investigate", "load", "open", "sweep"]
+__all__ = ["LoadedRun", "UnitResult", "__version__", "investigate", "load", "load_models", "open", "sweep"]
 
 _PLACES = {
     "investigate": "openmaia.api.investigate",
@@ -19,6 +19,7 @@ _PLACES = {
     "UnitResult": "openmaia.api.result",
     "LoadedRun": "openmaia.api.runs",
     "load": "openmaia.api.runs",
+    "load_models": "openmaia.api.runs",
     "sweep": "openmaia.api.runs",
 }
 """The module of each public name. It is imported when the name is first used, so that `import openmaia` stays fast."""

@@ -19,7 +19,7 @@ RESULTS = {
     "science.md": ("Descriptions of the scripted experimenter", "measure/science/RESULTS.md"),
     "language-model.md": ("A language model as the agent", "measure/language_model/RESULTS.md"),
     "applications.md": ("Biases of classifiers", "measure/applications/RESULTS.md"),
-    "spurious.md": ("Spurious features", "openmaia/apps/spurious/RESULTS.md"),
+    "spurious.md": ("Spurious features", "openmaia/recipes/spurious/RESULTS.md"),
     "benchmarks.md": ("Pools, sweeps and exemplars", "measure/benchmarks/RESULTS.md"),
     "gpu.md": ("Large models on a GPU", "tests/gpu/RESULTS.md"),
     "faults.md": ("Processes that die", "measure/faults/RESULTS.md"),

@@ -19,16 +19,17 @@ from sklearn.metrics import roc_auc_score, roc_curve
 from measure.science import setting
 from openmaia.agent import investigate
 from openmaia.agent.tasks.task import load
-from openmaia.apps.bias.effects import ContextEffect, decide
-from openmaia.apps.bias.matched import MatchedPair, Matcher
-from openmaia.apps.bias.run import BiasDesign, measure_claim
 from openmaia.assembly import investigations
+from openmaia.config.studies import BiasConfig
 from openmaia.core.images import EncodedImage
 from openmaia.core.units import OUTPUT, Unit
 from openmaia.evaluation.analysis.statistics import proportion
 from openmaia.offline.closed_form.classes import BiasedClassifier, classifiers
 from openmaia.offline.closed_form.view import DetectorInput, resized
 from openmaia.offline.vocabulary.contexts import RuleContextWriter, is_exact_name
+from openmaia.recipes.bias.effects import ContextEffect, decide
+from openmaia.recipes.bias.pairs import MatchedPair, Matcher
+from openmaia.recipes.bias.study import measure_claim
 from openmaia.runs.run import InvestigationId
 
 TARGET = "biased"
@@ -109,9 +110,11 @@ def _answered(job: Job) -> Answer:
     began = process_time()
     record = investigate(unit, load("bias"), services, investigations.options(setting.config("demo", job.overrides)))
     asked = process_time()
-    matcher = Matcher(generator=services.generator, target=services.target, knows_class=is_exact_name)
-    design = BiasDesign(pairs=job.pairs)
-    tested = [measure_claim(unit, own.name, label, RuleContextWriter(), matcher, design) for label in record.labels]
+    matcher = Matcher(
+        writer=RuleContextWriter(), generator=services.generator, target=services.target, knows_class=is_exact_name
+    )
+    config = setting.config("demo", (*job.overrides, f"bias.pairs={job.pairs}"))
+    tested = [measure_claim(unit, own.name, label, matcher, config) for label in record.labels]
     return Answer(
         unit=unit,
         labels=record.labels,
@@ -139,7 +142,7 @@ def summary(found: Sequence[Answer], every: Sequence[BiasedClassifier]) -> dict[
     investigation = {one.unit: InvestigationId(unit=one.unit, replicate=0) for one in found}
     claims = [(investigation[one.unit], "", effect) for one in found for effect in one.effects]
     true = [_is_true(e, added) for one in found for e, added in zip(one.effects, one.planted, strict=True)]
-    design = BiasDesign()
+    design = BiasConfig()
     judged = decide(claims, design.rate, design.smallest)
     stands = [(one, right) for one, right in zip(judged, true, strict=True) if one.supported]
     found_in = {one.investigation.unit for one, right in stands if right}

@@ -4,13 +4,14 @@ import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import pandas as pd
 
 from openmaia.api import frames
 from openmaia.api.inputs import configure
 from openmaia.api.progress import PrintedProgress
+from openmaia.config.loading import restore
 from openmaia.config.schema import Config
 from openmaia.core.errors import UsageError
 from openmaia.core.secrets import boundary
@@ -21,6 +22,9 @@ from openmaia.runs.records import Record
 from openmaia.runs.run import InvestigationId, Run
 
 if TYPE_CHECKING:
+    from openmaia.assembly.models import Models
+    from openmaia.distributed.assembly import Progress
+    from openmaia.exemplars.compute import ProgressCallback
     from openmaia.models.targets.preprocess import Preprocess
 
 UnitName = str | tuple[str, int] | Unit
@@ -35,6 +39,8 @@ class LoadedRun:
     """
 
     run: Run
+    was_complete: bool = False
+    """Whether `openmaia.sweep` found the run complete, so that it did nothing."""
 
     @property
     def path(self) -> str:
@@ -185,6 +191,59 @@ def load(run: str | Path) -> LoadedRun:
     return LoadedRun(Run.open(str(run)))
 
 
+class AnswerTest(Protocol):
+    """A test of the answers of a run, for `openmaia.sweep`: a study of your own."""
+
+    def is_done(self, run: LoadedRun) -> bool:
+        """Returns whether the answers in all records of the run have been tested."""
+        ...
+
+    def test(self, run: LoadedRun, models: "Models", progress: "ProgressCallback") -> None:
+        """Tests the answers of the run, and stores the results in its directory, so that `is_done` finds them.
+
+        It is called in the process of the caller when the last investigation has ended and the models are still loaded.
+
+        Args:
+            run: The run.
+            models: The models of the sweep.
+            progress: Called with the numbers of finished and of all items.
+        """
+        ...
+
+
+@boundary()
+def load_models(model: "LoadedRun | Config | str | Path | Sequence[str]", **overrides: Any) -> "Models":
+    """Returns the models that a config or a run names, to use them in this process.
+
+    Args:
+        model: A run of `openmaia.load` or `openmaia.sweep`, or a config or the name of a network, as for
+            `openmaia.sweep`.
+        **overrides: Other settings by their config keys. A run takes none.
+
+    Returns:
+        An object with the target, the generators, the language model that writes prompts, and the judge. Each is loaded
+        at its first use.
+
+    Raises:
+        UsageError: An argument is invalid.
+
+    Example:
+        >>> models = openmaia.load_models("configs/demo.yaml")
+        >>> (made,) = models.generator.generate([Generation(prompt="a guitar on grass", seed=1)])
+        >>> (response,) = models.target.respond([LayerProbe(layer="_conv_head", image=made.image)])
+        >>> response[66]
+    """
+    from openmaia.assembly.models import Models
+
+    if isinstance(model, LoadedRun):
+        if overrides:
+            raise UsageError(
+                f"{', '.join(overrides)}: the models of a run are those of its config; give the config instead"
+            )
+        return Models(restore(model.run.config(), model.path))
+    return Models(configure(model, "", overrides=overrides, function="openmaia.load_models").config)
+
+
 @boundary()
 def sweep(
     model: "Config | str | Path | Sequence[str]",
@@ -193,6 +252,8 @@ def sweep(
     images: str | Path | Mapping[str, Any] | None = None,
     preprocess: "Preprocess | Mapping[str, Any] | None" = None,
     backbone: str | Mapping[str, Any] | None = None,
+    test: AnswerTest | None = None,
+    progress: "Progress | None" = None,
     **overrides: Any,
 ) -> LoadedRun:
     """Investigates many units on Ray and tests their descriptions, as the command `openmaia run` does.
@@ -211,6 +272,9 @@ def sweep(
         preprocess: For a network that declares no preprocessing, a mapping with `mean`, `std`, `size` and optionally
             `crop`, as for `openmaia.investigate`.
         backbone: The agent, as for `openmaia.investigate`, but as a text or a mapping and not as an object.
+        test: A test of your own, which takes the place of the test with generated images.
+        progress: An object with the methods `say` and `progress` of `openmaia.distributed.assembly.Progress`, which
+            receives messages. None: they are printed, and the errors of failed investigations with them.
         **overrides: Other settings by their config keys, such as `seed=1` or `ray={"investigations": 2}`.
 
     Returns:
@@ -232,13 +296,21 @@ def sweep(
         overrides=overrides,
         function="openmaia.sweep",
     )
-    from openmaia.assembly.sweeps import run_sweeps
+    from openmaia.assembly.sweeps import run_sweeps, run_tested
 
-    view = PrintedProgress()
-    outcome = run_sweeps([inputs.config], view)[0]
-    for investigation, cause in outcome.failed.items():
+    view = progress or PrintedProgress()
+    if test is None:
+        (outcome,) = run_sweeps([inputs.config], view)
+    else:
+        outcome = run_tested(
+            inputs.config,
+            view,
+            is_done=lambda run: test.is_done(LoadedRun(run)),
+            test=lambda run, models, progress: test.test(LoadedRun(run), models, progress),
+        )
+    for investigation, cause in outcome.failed.items() if progress is None else ():
         view.say(f"failed: {investigation.unit}: {cause.splitlines()[0]}")
-    return LoadedRun(outcome.run)
+    return LoadedRun(outcome.run, was_complete=outcome.was_complete)
 
 
 def _refuse_objects(model: Any, images: Any, preprocess: Any, backbone: Any) -> None:

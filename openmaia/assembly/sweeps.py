@@ -11,6 +11,7 @@ from openmaia.config.schema import Config
 from openmaia.runs.run import SUMMARY, Run
 
 if TYPE_CHECKING:
+    from openmaia.assembly.models import Models
     from openmaia.distributed.assembly import Progress
     from openmaia.distributed.sweep import Sweep, SweepOutcome
     from openmaia.exemplars.compute import ProgressCallback
@@ -51,28 +52,35 @@ def run_ablation(configs: Mapping[str, Config], view: "Progress") -> dict[str, R
     return run_ablation(configs, ConfigAssembly(), view)
 
 
-def run_bias(config: Config, view: "Progress") -> "SweepOutcome":
-    """Runs all investigations of a config whose task is to find biases, and tests the claimed ones on pairs of
-    generated images that match except for the context."""
+def run_tested(
+    config: Config,
+    view: "Progress",
+    is_done: Callable[[Run], bool],
+    test: "Callable[[Run, Models, ProgressCallback], None]",
+) -> "SweepOutcome":
+    """Runs all investigations of a config, and tests the answers with `test` in place of generated images.
+
+    Args:
+        is_done: Returns whether the answers in all records of a run have been tested.
+        test: Called after the last investigation, unless that is so, with the pools of the sweep.
+    """
     _require([config])
     distributed.prepare(config.ray.address)
-    from openmaia.apps.bias.run import is_tested
     from openmaia.distributed.sweep import Testing, run_sweep
 
-    return run_sweep(config, ConfigAssembly(), view, Testing(test=_test_biases, is_done=is_tested))
+    def put(sweep: "Sweep") -> None:
+        if not is_done(sweep.run):
+            test(sweep.run, _models(sweep), partial(sweep.view.progress, sweep.stage("evaluation")))
+
+    return run_sweep(config, ConfigAssembly(), view, Testing(test=put, is_done=is_done))
 
 
-def _test_biases(sweep: "Sweep") -> None:
-    from openmaia.apps.bias.run import is_tested, put_to_test
-    from openmaia.assembly import biases
+def _models(sweep: "Sweep") -> "Models":
+    from openmaia.assembly.models import Models
 
-    if is_tested(sweep.run):
-        return
-    pools = sweep.pools.services(sweep.store, "bias")
-    writer, matcher = biases.services(sweep.config, sweep.pools.test_generator("bias"), pools.target, pools.backbone)
-    design = biases.design(sweep.config, sweep.config.ray.investigations)
-    progress = partial(sweep.view.progress, sweep.stage("evaluation"))
-    put_to_test(sweep.run, writer, matcher, design, progress)
+    pools = sweep.pools.services(sweep.store, "test")
+    pooled = {name: getattr(pools, name) for name in ("target", "generator", "backbone")}
+    return Models(sweep.config, pooled | {"test_generator": sweep.pools.test_generator("test")})
 
 
 def compute_exemplars(

@@ -181,7 +181,9 @@ _COMMANDS = {
     "openmaia study bias": ("spurious.",),
     "openmaia study spurious": ("bias.",),
     "openmaia study ablate": ("bias.", "spurious."),
-    "openmaia evaluate": ("ray.", "job.", "retries", "sandbox.", "tracking."),
+    **dict.fromkeys(
+        ("openmaia evaluate", "openmaia.load_models"), ("ray.", "job.", "retries", "sandbox.", "tracking.")
+    ),
     **dict.fromkeys(
         ("openmaia investigate", "openmaia.investigate", "openmaia.open"),
         (

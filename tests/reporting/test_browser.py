@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from openmaia.evaluation.choice.answers import read_answers, score_answers
-from openmaia.evaluation.choice.page import render_page
-from openmaia.evaluation.choice.questions import choice_pairs, make_blind
+from openmaia.recipes.choices.answers import read_answers, score_answers
+from openmaia.recipes.choices.page import render_page
+from openmaia.recipes.choices.questions import choice_pairs, make_blind
 from openmaia.reporting.browser import write_report
 from tests.helpers.chromium import CHROMIUM, Tab, browser
 from tests.reporting.making import HOSTILE, run

@@ -25,8 +25,8 @@ def write_page(runs: Sequence[str], page: Path, truth: str = "") -> None:
     Raises:
         UsageError: The file exists or cannot be written, or the runs give nothing to choose between.
     """
-    from openmaia.evaluation.choice.page import render_page
-    from openmaia.evaluation.choice.questions import choice_pairs, make_blind, write_key
+    from openmaia.recipes.choices.page import render_page
+    from openmaia.recipes.choices.questions import choice_pairs, make_blind, write_key
 
     page = user_path(str(page))
     if page.exists():
@@ -56,8 +56,8 @@ def score_files(runs: Sequence[str], paths: Sequence[Path]) -> None:
         UsageError: A file cannot be read, or the answers belong to different pages or to a page of another run.
     """
     from openmaia.cli.terminal.scores import show_choice
-    from openmaia.evaluation.choice.answers import read_answers, score_answers
-    from openmaia.evaluation.choice.questions import read_key
+    from openmaia.recipes.choices.answers import read_answers, score_answers
+    from openmaia.recipes.choices.questions import read_key
 
     run = _opened(runs)[0][0]
     answers = [read_answers(_bytes(path), path.name) for path in paths]
@@ -81,8 +81,8 @@ def ask_model(runs: Sequence[str], truth: str = "") -> None:
     from openmaia.assembly.evaluation import language_model
     from openmaia.cli.terminal.scores import show_choice
     from openmaia.config.loading import restore
-    from openmaia.evaluation.choice import answers
-    from openmaia.evaluation.choice.questions import choice_pairs, make_blind, write_key
+    from openmaia.recipes.choices import answers
+    from openmaia.recipes.choices.questions import choice_pairs, make_blind, write_key
 
     opened = _opened(runs)
     settings = restore(opened[0][0].config(), runs[0])

@@ -17,7 +17,6 @@ from openmaia.core.secrets import redacted
 from openmaia.core.text import first_line, printable
 
 if TYPE_CHECKING:
-    from openmaia.distributed.sweep import SweepOutcome
     from openmaia.models.text_embedding import TextEmbedding
     from openmaia.runs.run import Run
 
@@ -98,14 +97,14 @@ def text_embedding(model: str) -> "TextEmbedding | None":
     return load_text_embedding(model) if model else None
 
 
-def print_failures(outcome: "SweepOutcome") -> bool:
-    """Prints the causes of failed investigations and the damaged files of a sweep. Returns whether there are any."""
-    failures, root = outcome.failed, redacted(outcome.run.files.root)
+def print_failures(run: "Run") -> bool:
+    """Prints the causes of failed investigations and the damaged files of a run. Returns whether there are any."""
+    failures, root = run.failures(), redacted(run.files.root)
     for line in failure_lines({str(each): cause for each, cause in failures.items()}):
         print(line, file=sys.stderr)
-    if failures and not outcome.done:
+    if failures and not run.files.names("records"):
         print(f"failed: all {len(failures)} investigations of {root}, so that it holds no description", file=sys.stderr)
-    is_damaged = print_damage(outcome.run)
+    is_damaged = print_damage(run)
     return bool(failures) or is_damaged
 
 

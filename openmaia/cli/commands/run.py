@@ -62,7 +62,7 @@ def run(
     for outcome, each in zip(outcomes, settings, strict=True):
         show_units(outcome.run, each.evaluate.bootstrap)
         show_costs(outcome.run)
-    failed_sweeps = [outcome for outcome in outcomes if print_failures(outcome)]
+    failed_sweeps = [outcome for outcome in outcomes if print_failures(outcome.run)]
     roots = [outcome.run.files.root for outcome in outcomes]
     for own in roots[1:]:
         print_report([own])

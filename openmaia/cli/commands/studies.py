@@ -1,17 +1,14 @@
 """`openmaia study`: runs that answer one question each."""
 
-from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from openmaia.cli.commands.common import ConfigSources, fail, print_failures, print_report, stoppable
 from openmaia.cli.commands.help import Command, Group
-from openmaia.core.paths import user_path
 
 if TYPE_CHECKING:
-    from openmaia.config.schema import Config
-    from openmaia.runs.run import Run
+    pass
 
 study = typer.Typer(
     cls=Group,
@@ -71,25 +68,23 @@ def bias(config: ConfigSources) -> None:
 
     Example: openmaia study bias configs/bias.yaml units=output=pig,strawberry
     """
-    from openmaia.assembly.biases import checked, design
     from openmaia.config.loading import load, refuse_unused_by
+    from openmaia.recipes.bias.study import checked, conduct
 
     settings = checked(load(["task.name=bias", *config]))
     refuse_unused_by("openmaia study bias", config)
-    from openmaia.apps.bias.pages import write_pages
-    from openmaia.apps.bias.run import judged
-    from openmaia.assembly.sweeps import run_bias
     from openmaia.cli.terminal.applications import show_biases
     from openmaia.cli.terminal.output import Terminal
+    from openmaia.recipes.bias.page import write_pages
 
     with Terminal() as terminal:
-        outcome = run_bias(settings, terminal)
-        terminal.say("everything was done already" if outcome.was_complete else f"{outcome.done} investigations done")
-    verdicts = judged(outcome.run, design(settings))
-    write_pages(outcome.run, verdicts)
-    show_biases(verdicts, outcome.run)
-    any_failed = print_failures(outcome)
-    print_report([outcome.run.files.root])
+        found, verdicts = conduct(settings, terminal)
+        run, done = found.run, len(found.run.files.names("records"))
+        terminal.say("everything was done already" if found.was_complete else f"{done} investigations done")
+    write_pages(run, verdicts)
+    show_biases(verdicts, run)
+    any_failed = print_failures(run)
+    print_report([run.files.root])
     if any_failed:
         raise SystemExit(1)
 
@@ -103,41 +98,19 @@ def spurious(config: ConfigSources) -> None:
 
     Example: openmaia study spurious configs/spurious-small.yaml
     """
-    from openmaia.apps.spurious.drawing import draw, folder
-    from openmaia.apps.spurious.page import write
-    from openmaia.apps.spurious.study import StudyServices, conduct
-    from openmaia.apps.spurious.table import table
-    from openmaia.assembly import backbones, generators, targets
-    from openmaia.assembly.evaluation import trainer
-    from openmaia.assembly.sweeps import run_sweeps
+    from openmaia.assembly import backbones
     from openmaia.cli.terminal.applications import show_spurious
     from openmaia.cli.terminal.output import Terminal
     from openmaia.config.loading import load, refuse_unused_by
+    from openmaia.recipes.spurious.page import table, write
+    from openmaia.recipes.spurious.study import conduct
     from openmaia.runs.files import Files
 
     settings = load(config)
     refuse_unused_by("openmaia study spurious", config)
-    study = settings.spurious
-
-    def investigate(judging: "Config") -> "Run":
-        run = run_sweeps([judging], terminal)[0].run
-        print_report([run.files.root])
-        return run
-
     with Terminal() as terminal:
-        root = user_path(study.folder)
-        if not study.folder:
-            root = folder(settings)
-            draw(Files(str(root)), study, generators.generator(settings), partial(terminal.progress, "drawing"))
-        services = StudyServices(
-            trainer=trainer(settings),
-            investigate=investigate,
-            target=targets.target,
-            generator=lambda: generators.generator(settings),
-            progress=terminal.progress,
-        )
-        results = [conduct(settings, root, seed, services) for seed in range(study.seeds)]
-        rows = table(results, study.units)
+        results = conduct(settings, terminal, lambda run: print_report([run.path]))
+        rows = table(results, settings.spurious.units)
     files = Files(settings.paths.runs).inside(settings.name).confined()
     page = write(files, settings, rows, results, backbones.backbone_name(settings))
     show_spurious(rows)

@@ -2,10 +2,10 @@
 
 from collections.abc import Sequence
 
-from openmaia.apps.bias.effects import BiasVerdict
-from openmaia.apps.bias.run import classes_without_claim
-from openmaia.apps.spurious.table import SeedEstimate, SpuriousTable
 from openmaia.cli.terminal.output import format_interval, say, show_table
+from openmaia.recipes.bias.effects import BiasVerdict
+from openmaia.recipes.bias.study import classes_without_claim
+from openmaia.recipes.spurious.page import SeedEstimate, SpuriousTable
 from openmaia.runs.run import Run
 
 

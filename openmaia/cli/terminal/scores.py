@@ -14,9 +14,9 @@ from openmaia.evaluation.analysis.reliability import read_reliability
 from openmaia.evaluation.analysis.sanity import warning
 from openmaia.evaluation.analysis.selective import COVERAGES
 from openmaia.evaluation.analysis.summary import PooledScores, run_scores
-from openmaia.evaluation.choice.answers import ChoiceScore
 from openmaia.evaluation.metric import Metric, metrics_shown
 from openmaia.evaluation.truth import read_truth, truth_scores
+from openmaia.recipes.choices.answers import ChoiceScore
 from openmaia.reporting.figures.papers import published
 from openmaia.reporting.tables import describe_kinds, mean_sizes
 from openmaia.runs.run import Run

@@ -8,7 +8,6 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from openmaia.apps.bias.contexts import ClaimedContext, ContextPrompts, with_seeds
 from openmaia.offline.vocabulary.phrases import article, rival
 from openmaia.offline.vocabulary.words import BY_NAME, Word, WordKind, find
 
@@ -37,16 +36,13 @@ class RuleContextWriter:
 
     name = "rules (no language model)"
 
-    def write(
-        self, name: str, context: ClaimedContext, n: int, run_seed: int, *, absent: bool = False
-    ) -> list[ContextPrompts]:
-        """With `absent`, all prompts show another object instead of one of the class."""
-        parts = _ContextParts.read(name, context.text)
+    def write(self, name: str, context: str, n: int, run_seed: int, *, absent: bool = False) -> list[tuple[str, str]]:
+        """Returns n pairs of prompts, with and without the context; with `absent` of another object than the class."""
+        parts = _ContextParts.read(name, context)
         subjects = [_substitute(name, index) for index in range(n)] if absent else [name] * n
-        pairs = [
+        return [
             (parts.prompt(s, index), parts.rivals(name, index).prompt(s, index)) for index, s in enumerate(subjects)
         ]
-        return with_seeds(pairs, run_seed, absent)
 
 
 def is_exact_name(name: str) -> bool:

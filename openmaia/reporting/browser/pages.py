@@ -16,7 +16,7 @@ from openmaia.reporting.figures.table import TableCell
 
 PACKAGE = "openmaia.reporting.browser"
 APPLICATIONS = "applications"
-"""Folder in report/ for pages that `openmaia.apps` writes. The first page links to them by file name."""
+"""Folder in report/ for pages that `openmaia.recipes` writes. The first page links to them by file name."""
 ASSETS = "assets"
 
 

@@ -29,7 +29,7 @@ _SCRIPTS = ("dataTables.min.js", "units.js", "table.js", "index.js")
 class Report:
     """The report of runs, which shows their state at the time of construction. Raises ValueError if there are no runs.
 
-    It links to pages of `openmaia.apps` in the directory of the first run. With `live`, a server renders it, and the
+    It links to pages of `openmaia.recipes` in the directory of the first run. With `live`, a server renders it, and the
     index is updated while the runs continue.
     """
 

@@ -1,1 +1,0 @@
-"""Applications: tests of claimed biases, and removal of spurious features."""

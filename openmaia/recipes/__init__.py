@@ -1,0 +1,1 @@
+"""Studies that are written on the Python API."""

@@ -1,0 +1,184 @@
+"""Reads people's answers to blind questions, or asks a language model, and scores the answers."""
+
+import re
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+
+from openmaia.core.documents import parse_json
+from openmaia.core.errors import UsageError
+from openmaia.core.images import EncodedImage
+from openmaia.core.units import Unit
+from openmaia.evaluation.analysis import bootstrap
+from openmaia.evaluation.analysis.bootstrap import ClusteredValues, Interval
+from openmaia.evaluation.analysis.statistics import wilson
+from openmaia.evaluation.language_model import (
+    LanguageModel,
+    MalformedAnswer,
+    Question,
+    UnansweredQuestion,
+    fill_template,
+)
+from openmaia.recipes.choices.questions import AnswerKey, ChoiceQuestion
+
+_MAX_BYTES = 4_000_000
+"""Of a file of answers."""
+
+_CHOICE = re.compile(r"^\W*(?:answer\W+|label\W+)?([12])\b\W*$", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChoiceAnswers:
+    """The answers of one person or model to one page."""
+
+    page: str
+    who: str
+    chosen: Mapping[str, int]
+    """By question: 1 for the text shown first, 2 for the second."""
+    cause: str = ""
+    """Why the model gave no usable answer to some questions (the first reason)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChoiceScore:
+    """How often the texts of the first of two methods were preferred, over all answers to one page."""
+
+    methods: tuple[str, str]
+    share: Interval
+    """Share of choices for the first method. Its interval is the smallest one that contains two others: the bootstrap
+    interval over participants crossed with units, and Wilson's interval with the number of units as the sample size,
+    because the answers about one unit are not independent."""
+    units: int
+    """With an answer."""
+    answered: int
+    """Answers of all participants."""
+    questions: int
+    """Questions times participants."""
+    participants: tuple[str, ...]
+    consistent: float | None
+    """Share of pairs for which a participant chose the same text in both orders, of those that one answered in both;
+    None without any."""
+    first: float
+    """Share of choices of the text shown first."""
+
+
+def ask_model(questions: Sequence[ChoiceQuestion], page: str, model: LanguageModel) -> ChoiceAnswers:
+    """Asks a language model each question in a conversation of its own. Questions without a usable answer are missing
+    in `chosen`.
+    """
+    answers = model.ask_all([_question(each) for each in questions], parse_choice)
+    failures = [each.message for each in answers if isinstance(each, UnansweredQuestion)]
+    return ChoiceAnswers(
+        page=page,
+        who=model.name,
+        chosen={
+            question.name: answer
+            for question, answer in zip(questions, answers, strict=True)
+            if not isinstance(answer, UnansweredQuestion)
+        },
+        cause=failures[0] if failures else "",
+    )
+
+
+def _question(question: ChoiceQuestion) -> Question:
+    if question.pair.truth:
+        return Question.of(
+            fill_template("choice_truth", truth=question.pair.truth, one=question.texts[0], two=question.texts[1])
+        )
+    images = [EncodedImage(data=data) for data in question.pair.exemplars]
+    return Question.of(fill_template("choice", one=question.texts[0], two=question.texts[1]), *images)
+
+
+def parse_choice(answer: str) -> int:
+    """Parses 1 or 2 from the last non-blank line, such as "Answer: 2". Raises MalformedAnswer."""
+    lines = [line for line in answer.splitlines() if line.strip()]
+    match = _CHOICE.match(lines[-1]) if lines else None
+    if match is None:
+        raise MalformedAnswer("the last line has to be 1 or 2 and nothing else")
+    return int(match[1])
+
+
+def read_answers(data: bytes, name: str) -> ChoiceAnswers:
+    """Reads a file that the page saved. Its name also stands for a participant who gave none. Raises UsageError if it
+    is too large or of another format.
+    """
+    expected = "the file that the page saves, or the text that it shows"
+    if len(data) > _MAX_BYTES:
+        raise UsageError(f"{name} holds {len(data):,} bytes, which is no file of answers; give {expected}")
+    try:
+        document = cast(object, parse_json(data))
+    except ValueError as error:
+        raise UsageError(f"{name} is no JSON ({str(error)[:80]}); give {expected}") from error
+    fields = cast(dict[str, Any], document) if isinstance(document, dict) else {}
+    page, who, answers = fields.get("page"), fields.get("person", ""), fields.get("answers")
+    if not isinstance(page, str) or not isinstance(who, str) or not isinstance(answers, dict):
+        raise UsageError(f"{name} has no page, person and answers; give {expected}")
+    chosen = cast(dict[str, object], answers)
+    for question, choice in chosen.items():
+        if type(choice) is not int or choice not in (1, 2):
+            raise UsageError(f"{name} answers question {question[:40]!r} with {str(choice)[:40]!r}; expected 1 or 2")
+    return ChoiceAnswers(page=page, who=who.strip()[:80] or name, chosen=cast(dict[str, int], chosen))
+
+
+ChoicesByUnit = Mapping[Unit, Sequence[tuple[str, int, int]]]
+"""(participant, replicate, index of the chosen method: 0 or 1) for each choice about a unit."""
+
+
+def score_answers(answers: Sequence[ChoiceAnswers], key: AnswerKey, resamples: int, seed: int = 0) -> ChoiceScore:
+    """Computes how often the texts of the first of two methods were preferred, from all answers to one page.
+
+    Raises UsageError if no question is answered, an answer belongs to another page, or two of `answers` come from the
+    same participant.
+    """
+    participants = tuple(each.who for each in answers)
+    twice = sorted({name for name in participants if participants.count(name) > 1})
+    if twice:
+        raise UsageError(f"{' and '.join(twice)} answered more than once; give one file for each person")
+    by_unit: defaultdict[Unit, list[tuple[str, int, int]]] = defaultdict(list)
+    for each in answers:
+        for question, choice in each.chosen.items():
+            source = key.items.get(question)
+            if source is None or each.page != key.name:
+                raise UsageError(
+                    f"{each.who} answered a question {question[:40]!r} that page {key.name} does not ask; give the answers "
+                    "to that page alone"
+                )
+            by_unit[source.unit].append((each.who, source.replicate, (choice - 1) ^ source.first))
+    if not by_unit:
+        raise UsageError(f"nobody has answered anything on page {key.name} yet; give files with answers in them")
+    choices = [choice for each in answers for choice in each.chosen.values()]
+    return ChoiceScore(
+        methods=key.methods,
+        share=_share(by_unit, resamples, seed),
+        units=len(by_unit),
+        answered=len(choices),
+        questions=len(key.items) * len(answers),
+        participants=participants,
+        consistent=_consistent(by_unit),
+        first=choices.count(1) / len(choices),
+    )
+
+
+def _share(by_unit: ChoicesByUnit, resamples: int, seed: int) -> Interval:
+    estimates = [
+        bootstrap.group_mean(
+            str(unit),
+            ClusteredValues.of([1.0 - method for _, _, method in choices], [who for who, _, _ in choices]),
+            resamples,
+            seed,
+        )
+        for unit, choices in sorted(by_unit.items())
+    ]
+    crossed = bootstrap.pooled(estimates, seed)
+    low, high = wilson(crossed.mean, len(estimates))
+    return Interval(mean=crossed.mean, low=min(crossed.low, low), high=max(crossed.high, high))
+
+
+def _consistent(by_unit: ChoicesByUnit) -> float | None:
+    by_pair: defaultdict[tuple[Unit, str, int], list[int]] = defaultdict(list)
+    for unit, choices in by_unit.items():
+        for who, replicate, method in choices:
+            by_pair[unit, who, replicate].append(method)
+    both = [methods for methods in by_pair.values() if len(methods) == 2]
+    return sum(first == second for first, second in both) / len(both) if both else None
