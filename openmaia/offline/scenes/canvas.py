@@ -214,7 +214,7 @@ class Canvas:
             draw.polygon(moved, fill=255)
         box = (left, top, right, bottom)
         for is_light, colour in ((False, (20, 16, 52)), (True, (255, 248, 226))):
-            if not self.outlined and kind.where != "sky":
+            if not self.outlined and kind.where not in ("sky", "shape"):
                 slope = _slope(is_light).resize(mask.size, Image.Resampling.BILINEAR)
                 self.image.paste(self.lit(colour, spot.far), box, ImageChops.multiply(slope, mask))
         whole = Image.new("L", self.image.size)

@@ -6,10 +6,10 @@ from dataclasses import dataclass, field, replace
 from random import Random
 
 from openmaia.offline.scenes.graph import Figure, Paint, Scene
-from openmaia.offline.scenes.kinds import kinds
+from openmaia.offline.scenes.kinds import Kind, kinds
 from openmaia.offline.scenes.layout import INDOORS, TIMELESS
 from openmaia.offline.scenes.render import GREY_STYLES
-from openmaia.offline.scenes.words import Meaning, lexicon, longest, members
+from openmaia.offline.scenes.words import NATURAL, lexicon, longest, members
 
 MAX_FIGURES = 12
 _MAX_TOKENS, _MAX_MISSING, _MAX_TERM = 120, 16, 40
@@ -56,7 +56,8 @@ class _Phrase:
     count: int = 0
     size: str = ""
     side: str = ""
-    texts: list[str] = field(default_factory=list)
+    is_lifted: bool = False
+    direction: str = ""
 
     @property
     def paint(self) -> Paint:
@@ -67,11 +68,16 @@ class _Phrase:
 class Reader:
     """Reads one text. The results are in its fields."""
 
-    def __init__(self, text: str, seed: int, first_id: int = 0, known: Sequence[Figure] = ()):
-        """`known` are figures that are there already, which relations can name."""
+    def __init__(self, text: str, seed: int, known: Sequence[Figure] = (), *, is_question: bool = False):
+        """`known` are figures that are there already, which relations can name. In a question a noun is one figure, whose
+        kind can be a group, and `counts` holds the number that was asked for by its id (0: any, -1: several)."""
+        self.counts: dict[int, int] = {}
+        self.names_paint = False
+        self._is_question = is_question
+        self._pending: tuple[str, list[int]] | None = None
         self.scene = Scene(seed=seed)
         self.missing: list[str] = []
-        self._known, self._next = tuple(known), first_id
+        self._known, self._next = tuple(known), max((each.id for each in known), default=-1) + 1
         self._figures: list[Figure] = []
         self._groups: list[list[int]] = []  # ids of the figures of each noun
         self._phrase, self._bare = _Phrase(), list[_Phrase]()
@@ -102,6 +108,10 @@ class Reader:
             self._count(number, token)
         elif token.what == "size":
             phrase.size = name
+        elif token.what == "direction":
+            stripes = any(t.name == "stripes" for t in self._tokens[number + 1 : number + 6])
+            phrase.direction = name if stripes else ""
+            self.missing += [] if stripes else [token.text]
         elif token.what == "side":
             self._side(number, token)
         elif token.what in ("place", "time", "weather", "style"):
@@ -114,6 +124,8 @@ class Reader:
             self._part(number, token)
         elif token.what == "ground":
             self._background()
+        elif token.what == "it":
+            self.missing.append(token.text) if not self._groups else None
         elif token.what == "not":
             self._is_negated = True
         elif token.what == "in":
@@ -140,7 +152,9 @@ class Reader:
         self._relation = "" if not self._phrase.colours else self._relation
 
     def _count(self, number: int, token: Token) -> None:
-        if token.text in ("single", "both") or (token.text == "some" and not any(t.is_plural for t in self._following(number))):
+        if token.text in ("single", "both") or (
+            token.text == "some" and not any(t.is_plural for t in self._following(number))
+        ):
             return
         self._phrase.count = int(token.name)
 
@@ -164,6 +178,10 @@ class Reader:
         self._relation, self._after_in = "", False
         if is_negated:
             return
+        if token.what == "place":
+            self._phrase, phrase = _Phrase(), self._phrase
+            self.missing += [each for each in phrase.colours if each not in NATURAL[token.name]]
+            self.missing += [each for each in (phrase.pattern, phrase.size) if each]
         old = getattr(self.scene, token.what)
         if old and old != token.name and not (token.what == "place" and {old, token.name} <= {"sky", "space"}):
             # "in the sky over the sea": the sky is part of the other places.
@@ -173,8 +191,6 @@ class Reader:
                 self.missing.append(token.text)
             return
         self.scene = replace(self.scene, **{token.what: token.name})
-        if token.text in ("starry night",):
-            self.scene = replace(self.scene, weather="clear")
 
     def _begin_relation(self, number: int, token: Token) -> None:
         self._flush_adjectives()
@@ -183,7 +199,10 @@ class Reader:
 
     def _lift(self, token: Token) -> None:
         if not self._groups:
-            self.missing.append(token.text) if token.text != "in the sky" else self._setting(replace(token, what="place", name="sky"))
+            if token.text == "in the sky":
+                self._setting(replace(token, what="place", name="sky"))
+            else:
+                self._phrase.is_lifted = True
         elif self._is_airborne():
             if token.text == "in the sky" and not self.scene.place:
                 self.scene = replace(self.scene, place="sky")
@@ -193,7 +212,7 @@ class Reader:
             self._change_last(is_lifted=True)
 
     def _is_airborne(self) -> bool:
-        return all(kinds()[f.kind].where in ("air", "sky", "far") for f in self._figures if f.id in self._groups[-1])
+        return all(_kind(f.kind).where in ("air", "sky", "far") for f in self._figures if f.id in self._groups[-1])
 
     # -- nouns ---------------------------------------------------------------------------------------------------------
 
@@ -223,11 +242,10 @@ class Reader:
             self._pending = (self._relation, ids)
             self._relation = ""
             return
-        pending = getattr(self, "_pending", None)
-        if pending:
+        if self._pending:
+            self._relation, self._subject = self._pending[0], ids
+            self._relate(self._pending[1])
             self._pending = None
-            self._relation, self._subject = pending[0], ids
-            self._relate(pending[1])
         self._groups.append(ids)
 
     def _existing(self, token: Token, number: int) -> list[int]:
@@ -237,8 +255,12 @@ class Reader:
         return [each.id for each in self._known if each.kind in names]
 
     def _add(self, token: Token, phrase: _Phrase) -> list[int]:
-        names = members(token.name)
-        count = phrase.count or (3 if token.is_plural else 1)
+        names = [token.name] if token.what == "kind" or self._is_question else members(token.name)
+        count = 1 if self._is_question else phrase.count or (3 if token.is_plural else 1)
+        if self._is_question:
+            self.counts[self._next] = phrase.count if phrase.count != 1 or token.is_plural else 0
+            if token.is_plural and not phrase.count:
+                self.counts[self._next] = -1
         ids: list[int] = []
         paint = phrase.paint
         if len(phrase.colours) > (2 if phrase.pattern else 1):
@@ -248,11 +270,18 @@ class Reader:
                 self.missing.append(token.text)
                 break
             kind = names[int(Random(f"{self.scene.seed} kind {self._next}").random() * len(names))]
-            if not kinds()[kind].colours and (paint.colour or paint.pattern):
+            if not _kind(kind).colours and (paint.colour or paint.pattern):
                 self.missing += [*phrase.colours, *([paint.pattern] if paint.pattern else [])]
                 paint = Paint()
             self._figures.append(
-                Figure(id=self._next, kind=kind, paint=paint, size=phrase.size, side=phrase.side)
+                Figure(
+                    id=self._next,
+                    kind=kind,
+                    paint=paint,
+                    size=phrase.size,
+                    side=phrase.side,
+                    is_lifted=phrase.is_lifted and _kind(kind).where not in ("air", "sky", "far"),
+                )
             )
             ids.append(self._next)
             self._next += 1
@@ -274,7 +303,9 @@ class Reader:
 
     def _part(self, number: int, token: Token) -> None:
         following = self._following(number)
-        owner = [f for f in self._figures if self._groups and f.id in self._groups[-1] and token.name in kinds()[f.kind].parts]
+        owner = [
+            f for f in self._figures if self._groups and f.id in self._groups[-1] and token.name in _kind(f.kind).parts
+        ]
         if not owner or any(t.what in ("kind", "group") for t in following[:1]):
             self.missing.append(token.text)
             self._phrase = _Phrase()
@@ -288,11 +319,13 @@ class Reader:
             self._change_last(parts=parts)
 
     def _pattern(self, number: int, token: Token) -> None:
-        name = "vertical stripes" if token.name == "stripes" else token.name
+        name = "vertical stripes" if token.name == "stripes" and not self._is_question else token.name
         phrase = self._phrase
         if phrase.pattern:
             self.missing.append(token.text)
             return
+        if token.name == "stripes" and phrase.direction:
+            name, phrase.direction = f"{phrase.direction} stripes", ""
         phrase.pattern = name
         comes_noun = any(t.what in ("kind", "group", "part", "ground") for t in self._following(number))
         if comes_noun:
@@ -300,11 +333,13 @@ class Reader:
         if self._has_part and self._groups:
             # "a cat with red dots": the dots have the second colour.
             self._phrase = _Phrase()
-            colours = phrase.colours
-            self._figures = [
-                replace(f, paint=replace(f.paint, pattern=name, second=colours[0] if colours else "")) if f.id in self._groups[-1] else f
-                for f in self._figures
-            ]
+            first, second = (*phrase.colours, "", "")[:2]
+            for each in [f for f in self._figures if f.id in self._groups[-1]]:
+                own = each.paint.colour
+                paint = Paint(colour=own or (first if second else ""), second=second or first, pattern=name)
+                if own and second:
+                    paint = replace(paint, second=first if second == own else second)
+                self._figures[self._figures.index(each)] = replace(each, paint=paint)
             self._has_part = False
         elif self._relation or self._after_in or not self._groups:
             self._background()
@@ -315,6 +350,8 @@ class Reader:
         if self._is_negated or not (phrase.colours or phrase.pattern):
             self._is_negated = False
             return
+        if self._is_question and not self._figures:
+            self.names_paint = self._tokens[-1].what != "ground"
         if self.scene.place:
             self.missing += [*phrase.colours, *([phrase.pattern] if phrase.pattern else [])]
             return
@@ -337,7 +374,9 @@ class Reader:
                 else:
                     old = last[0].paint if last else Paint()
                     changes["paint"] = Paint(
-                        colour=paint.colour or old.colour, second=paint.second or old.second, pattern=paint.pattern or old.pattern
+                        colour=paint.colour or old.colour,
+                        second=paint.second or old.second,
+                        pattern=paint.pattern or old.pattern,
                     )
             if phrase.size:
                 changes["size"] = phrase.size
@@ -361,18 +400,36 @@ class Reader:
         self.missing += lost
 
 
+def _kind(name: str) -> Kind:
+    # The first one of a group.
+    return kinds().get(name) or kinds()[members(name)[0]]
+
+
 def drawable(scene: Scene) -> tuple[Scene, list[str]]:
     """Returns the scene without what its place and style cannot show, and the words for that."""
     lost: list[str] = []
     if scene.place in INDOORS and scene.weather not in ("", "clear"):
         lost.append(scene.weather)
         scene = replace(scene, weather="")
-    if scene.place in TIMELESS and scene.time not in ("", "day") and not (scene.place == "space" and scene.time == "night"):
+    if (
+        scene.place in TIMELESS
+        and scene.time not in ("", "day")
+        and not (scene.place == "space" and scene.time == "night")
+    ):
         lost.append(scene.time)
         scene = replace(scene, time="")
     if scene.style in GREY_STYLES:
-        paints = [scene.ground, *(f.paint for f in scene.figures), *(paint for f in scene.figures for _, paint in f.parts)]
-        lost += [each.colour for each in paints if each.colour not in ("", "black", "white", "grey")]
+        paints = [
+            scene.ground,
+            *(f.paint for f in scene.figures),
+            *(paint for f in scene.figures for _, paint in f.parts),
+        ]
+        lost += [
+            each
+            for paint in paints
+            for each in (paint.colour, paint.second)
+            if each not in ("", "black", "white", "grey")
+        ]
     return scene, lost
 
 
@@ -384,8 +441,3 @@ def read(prompt: str, seed: int) -> tuple[Scene, tuple[str, ...]]:
     if not (scene.figures or scene.place or scene.time or scene.weather or scene.style or missing):
         missing = [prompt.strip()[:_MAX_TERM] or "an empty prompt"]
     return scene, tuple(missing)
-
-
-def meanings(text: str) -> list[Meaning]:
-    """Returns the meanings of the words of a text that say something."""
-    return [(token.what, token.name) for token in tokens(text)[0] if token.what not in ("filler", "stop")]

@@ -73,7 +73,7 @@ def oval(x: float, y: float, rx: float, ry: float, angle: float = 0.0, n: int = 
 def _arc(width: float, x: float, y: float, r: float, turn: float) -> Points:
     t = np.linspace(0, turn, 40)[:, None]
     unit = np.concatenate([np.cos(t), np.sin(t)], 1)
-    return np.concatenate([unit * (r + width / 2), unit[::-1] * (r - width / 2)]) + (x, y)
+    return np.concatenate([unit * (r + width / 2), unit[::-1] * (r - width / 2)]) + np.array([x, y])
 
 
 def _box(x0: float, y0: float, x1: float, y1: float, radius: float) -> Points:

@@ -23,7 +23,7 @@ HORIZON: Mapping[str, float] = {
     "underwater": 0.84,
     "sky": 1.0,
     "space": 1.0,
-    "plain": 0.6,
+    "plain": 0.66,
 }
 """Where the ground begins on which figures stand. The keys are all places."""
 
@@ -34,9 +34,9 @@ TIMELESS = ("space", "plain")
 """Places without a time of day."""
 
 _DAYLIGHT = ("day", "day", "day", "day", "morning", "dusk")
-_SIZES = {"tiny": 0.36, "small": 0.6, "": 1.0, "big": 1.45, "huge": 2.0}
-_CROWD = (1.25, 1.25, 1.0, 0.86, 0.76, 0.68, 0.62, 0.58, 0.54, 0.5)
-_SIDES = {"left": (0.14, 0.34), "right": (0.66, 0.86), "middle": (0.46, 0.54)}
+SIZES = {"tiny": 0.36, "small": 0.6, "": 1.0, "big": 1.45, "huge": 2.0}
+_CROWD = (1.3, 1.3, 1.1, 0.96, 0.84, 0.76, 0.7, 0.64, 0.6, 0.56)
+SIDES = {"left": (0.14, 0.34), "right": (0.66, 0.86), "middle": (0.46, 0.54)}
 _AGAINST = {"white": "red blue black green", "black": "white yellow pink", "yellow": "blue black red white"}
 _TRIES = 12
 
@@ -58,16 +58,23 @@ def settle(scene: Scene) -> Scene:
         time=time,
         weather=("clear" if place in INDOORS else scene.weather) or "clear",
         style=scene.style or "flat",
-        ground=_painted(scene.ground, ("white", "grey", "blue", "green", "pink"), stream) if place == "plain" else Paint(),
+        ground=complete(scene.ground, ("white", "grey", "blue", "green", "pink"), stream)
+        if place == "plain"
+        else Paint(),
     )
     return replace(scene, figures=_arranged(scene))
 
 
-def _painted(paint: Paint, usual: Sequence[str], stream: Random) -> Paint:
+def complete(paint: Paint, usual: Sequence[str], stream: Random) -> Paint:
+    """Returns a paint with nothing left open, and two colours that differ for a pattern."""
     colour, other = stream.random(), stream.random()
     main = paint.colour or (usual[int(colour * len(usual))] if usual else "")
     against = _AGAINST.get(main, "white white yellow black").split()
-    second = paint.second or (against[int(other * len(against))] if paint.pattern else "")
+    if paint.pattern == "bricks":
+        against = ["white" if main not in ("white", "yellow") else "grey"]
+    second = (paint.second if paint.second != main else "") or (
+        against[int(other * len(against))] if paint.pattern else ""
+    )
     return replace(paint, colour=main, second=second)
 
 
@@ -86,33 +93,34 @@ def _arranged(scene: Scene) -> tuple[Figure, ...]:
 
 def _settled(figure: Figure, scene: Scene, done: Mapping[int, Figure]) -> Figure:
     stream, kind = Random(f"{scene.seed} figure {figure.id}"), kinds()[figure.kind]
-    paint = _painted(figure.paint, kind.colours, stream)
-    parts = tuple((name, _painted(each, (paint.colour,), stream)) for name, each in figure.parts)
+    paint = complete(figure.paint, kind.colours, stream)
+    parts = tuple((name, complete(each, (paint.colour,), stream)) for name, each in figure.parts)
     figure = replace(figure, paint=paint, parts=parts)
-    height = kind.height * _SIZES[figure.size] * _CROWD[min(len(scene.figures), 9)] * stream.uniform(0.92, 1.08)
+    height = kind.height * SIZES[figure.size] * _CROWD[min(len(scene.figures), 9)] * stream.uniform(0.92, 1.08)
     if any(other.to == figure.id and other.relation in ("on", "above", "under") for other in scene.figures):
         height *= 0.85 if kind.where == "ground" else 1.0
     height = min(height, 0.9, 94 / kind.width)
     flip, tilt = stream.random() < 0.5 and kind.width > 80, stream.uniform(-1, 1)
     angle = tilt * (8 if _level(kind, figure, scene.place) == "air" else 0)
     target = done.get(figure.to)
-    if target is not None and target.spot is not None:
-        spot = _related(figure.relation, kind, height, kinds()[target.kind], target.spot, stream)
-        return replace(figure, spot=replace(spot, flip=flip))
-    taken = [_box(kinds()[each.kind], each.spot) for each in done.values() if each.spot]
+    taken = [_box(kinds()[each.kind], each.spot) for each in done.values() if each.spot and each is not target]
     best, least = None, 1e9
     for _ in range(_TRIES):
-        spot = _drawn(figure, kind, height, scene.place, stream, alone=len(scene.figures) == 1)
+        if target is not None and target.spot is not None:
+            angle = 0.0
+            spot = _related(figure.relation, kind, height, kinds()[target.kind], target.spot, stream)
+        else:
+            spot = _drawn(figure, kind, height, scene.place, stream, alone=len(scene.figures) == 1)
         cost = sum(_overlap(_box(kind, spot), other) for other in taken)
-        if cost < least:
+        if cost < least - 0.02:
             best, least = spot, cost
     assert best is not None
-    return replace(figure, spot=replace(best, flip=flip, angle=angle))
+    return replace(figure, spot=replace(best, flip=flip, angle=round(angle, 2)))
 
 
 def _level(kind: Kind, figure: Figure, place: str) -> str:
     # Where a figure is in a place: ground, air, sky, horizon, water.
-    if figure.is_lifted or (place in ("sky", "space") and kind.where not in ("sky", "far")):
+    if kind.where == "shape" or figure.is_lifted or (place in ("sky", "space") and kind.where not in ("sky", "far")):
         return "air"
     if place == "underwater":
         return "air" if kind.where in ("swim", "air", "far", "sky") else "ground"
@@ -124,31 +132,43 @@ def _level(kind: Kind, figure: Figure, place: str) -> str:
 def _drawn(figure: Figure, kind: Kind, height: float, place: str, stream: Random, *, alone: bool) -> Spot:
     level, horizon = _level(kind, figure, place), HORIZON[place]
     across, along = stream.random(), stream.random()
-    low, high = _SIDES.get(figure.side, (0.38, 0.62) if alone else (0.12, 0.88))
+    low, high = SIDES.get(figure.side, (0.38, 0.62) if alone else (0.12, 0.88))
     half = kind.width * height / 200
     far = 0.0
     if level in ("ground", "water"):
         deep = (0.55 if alone else 0.25) + along * (0.35 if alone else 0.65)
         deep = {"top": 0.1, "far": 0.05, "bottom": 1.0, "near": 1.0}.get(figure.side, deep)
         y = horizon + 0.04 + (0.95 - horizon - 0.04) * deep
-        height *= 0.62 + 0.38 * deep if not alone or figure.side else 1.0
+        height *= 0.7 + 0.3 * deep if not alone or figure.side else 1.0
         y, far = max(y, min(height + 0.03, 0.96)), 0.3 * (1 - deep)
+        if place == "plain" and alone and not figure.side:
+            y, far = 0.52 + height / 2, 0.0
     elif level == "horizon":
         y, far = horizon + 0.015, 0.25
     else:
         floor = min(horizon, 0.96) if level == "air" else min(horizon, 0.7)
         room = max(floor - height - 0.06, 0.0)
-        y = 0.04 + height + room * {"top": 0.0, "bottom": 1.0}.get(figure.side, along * 0.9 if horizon < 1 else 0.1 + along * 0.8)
+        y = (
+            0.04
+            + height
+            + room * {"top": 0.0, "bottom": 1.0}.get(figure.side, along * 0.9 if horizon < 1 else 0.1 + along * 0.8)
+        )
         if alone and not figure.side:
             y = 0.04 + height + room * (0.25 + 0.5 * along)
+        if place == "plain" and not figure.side and (alone or kind.where == "shape"):
+            y = 0.5 + height / 2 + 0.2 * (along - 0.5) * (1 - height)
     half = kind.width * height / 200
     x = min(max(low + across * (high - low), min(half, 0.5)), 1 - min(half, 0.5))
-    return Spot(x=round(x, 4), y=round(y, 4), height=round(height, 4), far=round(far, 3), floats=level in ("air", "sky"))
+    return Spot(
+        x=round(x, 4), y=round(y, 4), height=round(height, 4), far=round(far, 3), floats=level in ("air", "sky")
+    )
 
 
 def _related(relation: str, kind: Kind, height: float, other: Kind, at: Spot, stream: Random) -> Spot:
     width, shift = other.width * at.height / 100, stream.uniform(-1, 1)
-    side = -1 if relation == "left of" or (relation != "right of" and (at.x > 0.62 or (shift < 0 and at.x > 0.38))) else 1
+    side = (
+        -1 if relation == "left of" or (relation != "right of" and (at.x > 0.68 or (shift < 0 and at.x > 0.32))) else 1
+    )
     x, y, floats, far = at.x, at.y, at.floats, at.far
     if relation == "on":
         height = min(height, 75 * max(width, 0.2) / kind.width, 0.75 * at.height + 0.1)

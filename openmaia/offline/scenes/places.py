@@ -20,7 +20,7 @@ _LIGHT: Mapping[str, Colour] = {
     "morning": (255, 243, 236),
     "day": (255, 255, 255),
     "dusk": (255, 220, 206),
-    "night": (150, 160, 216),
+    "night": (168, 176, 222),
 }
 # How grey the sky is, and with which colour; how bright the light.
 _WEATHER: Mapping[str, tuple[float, Colour, float]] = {
@@ -180,7 +180,10 @@ def _mountains(c: Canvas, scene: Scene, r: Random, sky: tuple[Colour, ...]) -> N
         ridge = _ridge(y, tall, r, peaks)
         c.fill([*ridge, (1, 1), (0, 1)], c.lit(rock, far))
         for (lx, ly), (x, top), (rx, ry) in zip(ridge[::2], ridge[1::2], ridge[2::2], strict=False):
-            c.fill([(x, top), (rx, ry), (rx, y), (x - 0.01, y), (x + 0.015, (top + y) / 2)], c.lit(mix(rock, (60, 66, 110), 0.3), far))
+            c.fill(
+                [(x, top), (rx, ry), (rx, y), (x - 0.01, y), (x + 0.015, (top + y) / 2)],
+                c.lit(mix(rock, (60, 66, 110), 0.3), far),
+            )
             cut = 0.36
             snow = [(x, top), (x + (rx - x) * cut, top + (ry - top) * cut), (x + (rx - x) * 0.12, top + (ry - top) * 0.3),
                     (x, top + (ry - top) * 0.46), (x + (lx - x) * 0.14, top + (ly - top) * 0.3), (x + (lx - x) * cut, top + (ly - top) * cut)]  # fmt: skip
@@ -199,7 +202,13 @@ def _desert(c: Canvas, scene: Scene, r: Random, sky: tuple[Colour, ...]) -> None
         # The side away from the light: below the crest of the dune.
         peak = min(line[2:-4], key=lambda point: point[1])
         x, top = peak
-        shade = [(x, top), *[(px, py) for px, py in line[:-2] if px > x], (1.0, y + 0.16), (x + 0.2, y + 0.13), (x + 0.06, y + 0.06)]
+        shade = [
+            (x, top),
+            *[(px, py) for px, py in line[:-2] if px > x],
+            (1.0, y + 0.16),
+            (x + 0.2, y + 0.13),
+            (x + 0.06, y + 0.06),
+        ]
         c.fill(shade, c.lit((214, 164, 110), far))
     for _ in range(12):
         x, y, w = r.random(), r.uniform(0.76, 0.98), r.uniform(0.04, 0.1)
@@ -225,7 +234,10 @@ def _street(c: Canvas, scene: Scene, r: Random, sky: tuple[Colour, ...]) -> None
             w, h = r.uniform(0.12, 0.2), r.uniform(low, high)
             y, tone = 0.69 - h, tones[r.randrange(len(tones))]
             c.fill([(x, y), (x + w, y), (x + w, 0.7), (x, 0.7)], c.lit(tone, far))
-            c.fill([(x + w * 0.86, y), (x + w, y), (x + w, 0.7), (x + w * 0.86, 0.7)], c.lit(mix(tone, (40, 36, 70), 0.25), far))
+            c.fill(
+                [(x + w * 0.86, y), (x + w, y), (x + w, 0.7), (x + w * 0.86, 0.7)],
+                c.lit(mix(tone, (40, 36, 70), 0.25), far),
+            )
             c.fill([(x, y), (x + w, y), (x + w, y + 0.012), (x, y + 0.012)], c.lit(mix(tone, (40, 36, 70), 0.35), far))
             for k in range(int(h / 0.06)):
                 for m in range(3):
@@ -245,18 +257,24 @@ def _street(c: Canvas, scene: Scene, r: Random, sky: tuple[Colour, ...]) -> None
 def _room(c: Canvas, scene: Scene, r: Random, sky: tuple[Colour, ...]) -> None:
     wall = _WALLS[r.randrange(len(_WALLS))]
     outside = c.lit((255, 255, 255))
-    c.light = {"night": (226, 196, 176), "dusk": (250, 226, 208)}.get(scene.time, (255, 252, 246))
+    c.light = {"night": (232, 208, 190), "dusk": (250, 226, 208)}.get(scene.time, (255, 252, 246))
     c.haze, c.shadow = c.lit(wall), 0.3
     c.gradient([c.lit(mix(wall, (120, 100, 120), 0.12)), c.lit(wall)], 0, 0.69)
     left = r.choice((0.1, 0.58))
     x0, y0, x1, y1 = left, 0.1, left + 0.3, 0.46
-    c.fill([(x0 - 0.02, y0 - 0.02), (x1 + 0.02, y0 - 0.02), (x1 + 0.02, y1 + 0.02), (x0 - 0.02, y1 + 0.02)], c.lit((250, 246, 238)))
+    c.fill(
+        [(x0 - 0.02, y0 - 0.02), (x1 + 0.02, y0 - 0.02), (x1 + 0.02, y1 + 0.02), (x0 - 0.02, y1 + 0.02)],
+        c.lit((250, 246, 238)),
+    )
     for n in range(12):
         y, step = y0 + (y1 - y0) * n / 12, (y1 - y0) / 12 + 0.003
         c.fill([(x0, y), (x1, y), (x1, y + step), (x0, y + step)], mix(sky[0], sky[2], n / 11))
     for box in ((x0, (y0 + y1) / 2, x1, 0.012), ((x0 + x1) / 2, y0, 0.0, 0.012)):
         c.line([box[:2], (box[2] or box[0], box[1] if box[2] else y1)], c.lit((250, 246, 238)), box[3])
-    c.fill([(x0 - 0.04, y1 + 0.02), (x1 + 0.04, y1 + 0.02), (x1 + 0.03, y1 + 0.045), (x0 - 0.03, y1 + 0.045)], c.lit((232, 226, 216)))
+    c.fill(
+        [(x0 - 0.04, y1 + 0.02), (x1 + 0.04, y1 + 0.02), (x1 + 0.03, y1 + 0.045), (x0 - 0.03, y1 + 0.045)],
+        c.lit((232, 226, 216)),
+    )
     wood = (186, 134, 92)
     c.gradient([c.lit(mix(wood, (90, 56, 46), 0.22)), c.lit(wood)], 0.69, 1)
     for n in range(-6, 8):
@@ -281,10 +299,18 @@ def _underwater(c: Canvas, scene: Scene, r: Random, sky: tuple[Colour, ...]) -> 
     c.fill(_wave(0.87, 0.02, r, 0.8), c.lit((196, 184, 146), 0.25))
     c.fill(_wave(0.94, 0.015, r, 1.1), c.lit((210, 196, 150), 0.12))
     for _ in range(r.randint(4, 6)):
-        x, y, tall = r.choice((r.uniform(0.02, 0.25), r.uniform(0.75, 0.98))), r.uniform(0.86, 0.95), r.uniform(0.12, 0.3)
+        x, y, tall = (
+            r.choice((r.uniform(0.02, 0.25), r.uniform(0.75, 0.98))),
+            r.uniform(0.86, 0.95),
+            r.uniform(0.12, 0.3),
+        )
         phase, green = r.uniform(0, 6), c.lit((38, 132, 104), r.uniform(0.1, 0.4))
-        left = [(x + 0.018 * sin(phase + 7 * t) - 0.011 * (1 - t), y - tall * t) for t in np.arange(0, 1.01, 0.1).tolist()]
-        right = [(x + 0.018 * sin(phase + 7 * t) + 0.011 * (1 - t), y - tall * t) for t in np.arange(0, 1.01, 0.1).tolist()]
+        left = [
+            (x + 0.018 * sin(phase + 7 * t) - 0.011 * (1 - t), y - tall * t) for t in np.arange(0, 1.01, 0.1).tolist()
+        ]
+        right = [
+            (x + 0.018 * sin(phase + 7 * t) + 0.011 * (1 - t), y - tall * t) for t in np.arange(0, 1.01, 0.1).tolist()
+        ]
         c.fill([*left, *right[::-1]], green)
     for _ in range(14):
         x, y, size = r.random(), r.uniform(0.06, 0.85), r.uniform(0.004, 0.011)
@@ -303,7 +329,13 @@ def _space(c: Canvas, scene: Scene, r: Random, sky: tuple[Colour, ...]) -> None:
     x, size = r.uniform(0.2, 0.8), r.uniform(0.8, 1.0)
     c.glow(x, 1.62, size * 1.22, size * 1.22, (120, 190, 255), 1.0)
     for n, colour in enumerate(((112, 178, 232), (66, 128, 198), (44, 92, 160))):
-        c.fill([(x + (size - 0.02 * n) * cos(a / 32 * pi), 1.7 + 0.008 * n - (size - 0.02 * n) * sin(a / 32 * pi)) for a in range(33)], colour)
+        c.fill(
+            [
+                (x + (size - 0.02 * n) * cos(a / 32 * pi), 1.7 + 0.008 * n - (size - 0.02 * n) * sin(a / 32 * pi))
+                for a in range(33)
+            ],
+            colour,
+        )
 
 
 def _open_sky(c: Canvas, scene: Scene, r: Random, sky: tuple[Colour, ...]) -> None:
@@ -311,7 +343,7 @@ def _open_sky(c: Canvas, scene: Scene, r: Random, sky: tuple[Colour, ...]) -> No
 
 
 def _plain(c: Canvas, scene: Scene, r: Random, sky: tuple[Colour, ...]) -> None:
-    c.light, c.haze, c.shadow = (255, 255, 255), (255, 255, 255), 0.22
+    c.light, c.haze, c.shadow = (255, 255, 255), c.ground(scene.ground.colour), 0.22
     if scene.ground.pattern:
         c.pattern(scene.ground, r.uniform(0.13, 0.2), r.uniform(-8, 8))
         return

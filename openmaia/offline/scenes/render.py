@@ -3,8 +3,7 @@
 from collections.abc import Mapping
 
 import numpy as np
-import numpy.typing as npt
-from PIL import Image, ImageChops, ImageFilter, ImageOps
+from PIL import Image, ImageChops, ImageDraw, ImageFilter, ImageOps
 
 from openmaia.core.images import Mask, Pixels
 from openmaia.offline.scenes.canvas import Canvas, mix
@@ -13,7 +12,7 @@ from openmaia.offline.scenes.kinds import kinds
 from openmaia.offline.scenes.layout import ordered
 from openmaia.offline.scenes.places import paint_place, paint_weather
 
-GREY_STYLES = ("pencil", "night vision", "black and white")
+GREY_STYLES = ("pencil drawing", "night vision", "greyscale")
 """Styles that show no colours."""
 
 
@@ -31,7 +30,7 @@ def masks(scene: Scene, size: int) -> Mapping[int, Mask]:
 
 
 def _drawn(scene: Scene, size: int, layers: dict[int, Image.Image]) -> Canvas:
-    canvas = Canvas(size, outlined=scene.style in ("outlined", "pencil"))
+    canvas = Canvas(size, outlined=scene.style in ("outlined", "pencil drawing"))
     paint_place(canvas, scene)
     for figure in ordered(scene):
         _shadow(canvas, scene, figure)
@@ -65,14 +64,17 @@ def _flat(picture: Image.Image, size: int) -> Image.Image:
 
 
 def _pencil(picture: Image.Image, size: int) -> Image.Image:
-    grey = ImageOps.autocontrast(picture.convert("L"))
-    edges = ImageOps.invert(grey.filter(ImageFilter.FIND_EDGES)).point([min(255, n + 20) for n in range(256)])
+    grey = ImageOps.autocontrast(picture.convert("L"), 0.5)
+    edges = ImageOps.expand(grey, 2).filter(ImageFilter.FIND_EDGES).crop((2, 2, size + 2, size + 2))
+    edges = ImageChops.subtract(edges, Image.new("L", (size, size), 40))
+    ImageDraw.Draw(edges).rectangle((0, 0, size - 1, size - 1), outline=0, width=2)
     y, x = np.mgrid[0:size, 0:size].astype(np.float32) / size
-    tone = np.asarray(grey, np.float32) / 255
-    strokes = 0.5 + 0.5 * np.sin((x + y) * 2 * np.pi * min(48, size / 4.4))
-    shade = np.clip(1.02 - 0.42 * (1 - tone) - 0.3 * (tone < 0.62) * strokes - 0.25 * (tone < 0.3) * (1 - strokes), 0, 1)
-    drawn = np.minimum(shade, np.asarray(edges, np.float32) / 255)
-    return Image.fromarray((drawn[..., None] * (250, 247, 240)).astype(np.uint8))
+    dark = 1 - np.asarray(grey.filter(ImageFilter.GaussianBlur(size / 180)), np.float32) / 255
+    line = np.sin((x + y) * 2 * np.pi * min(44, size / 5)) * 0.5 + 0.5
+    cross = np.sin((x - y) * 2 * np.pi * min(44, size / 5)) * 0.5 + 0.5
+    tone = 0.28 * dark + 0.42 * dark * line + 0.3 * np.clip(dark - 0.45, 0, 1) * cross
+    drawn = np.clip(1.04 - tone - np.asarray(edges, np.float32) / 150, 0.12, 1)
+    return Image.fromarray((drawn[..., None] * (251, 248, 240)).astype(np.uint8))
 
 
 def _night_vision(picture: Image.Image, size: int) -> Image.Image:
@@ -83,7 +85,7 @@ def _night_vision(picture: Image.Image, size: int) -> Image.Image:
     return Image.fromarray((bright[..., None] ** (1.9, 0.85, 1.7) * (190, 255, 170)).astype(np.uint8))
 
 
-def _black_and_white(picture: Image.Image, size: int) -> Image.Image:
+def _greyscale(picture: Image.Image, size: int) -> Image.Image:
     return ImageOps.autocontrast(picture.convert("L"), 0.5).convert("RGB")
 
 
@@ -99,9 +101,9 @@ def _blurred(picture: Image.Image, size: int) -> Image.Image:
 _STYLES = {
     "flat": _flat,
     "outlined": _flat,
-    "pencil": _pencil,
+    "pencil drawing": _pencil,
     "night vision": _night_vision,
-    "black and white": _black_and_white,
+    "greyscale": _greyscale,
     "pixelated": _pixelated,
     "blurred": _blurred,
 }

@@ -10,7 +10,7 @@ Meaning = tuple[str, str]
 """What a word is, and its name: ("kind", "boat")."""
 
 _TABLE: Mapping[str, str] = {
-    "colour": "grey, gray, silver; turquoise, teal, cyan; purple, violet, lilac; brown, tan; yellow, golden; pink, magenta;"
+    "colour": "grey, gray, silver; turquoise, teal, cyan; purple, violet, lilac; brown, tan, wooden; yellow, golden; pink, magenta;"
     "red, crimson, scarlet; white; black; orange; green; blue, navy",
     "pattern": "vertical stripes, vertically striped, vertical lines, vertical bars;"
     "horizontal stripes, horizontally striped, horizontal lines, horizontal bands;"
@@ -19,6 +19,7 @@ _TABLE: Mapping[str, str] = {
     "checks, checked, checkered, chequered, checkerboard, chessboard, checkerboard pattern, checker;"
     "zigzag, zigzags, zig zag, chevron, chevrons; rings, ringed, concentric circles, concentric rings, bullseye, target;"
     "bricks, brick, brick wall, brickwork, brick pattern; grid, gridded, mesh, net, lattice, plaid; waves, wavy, wavy lines",
+    "direction": "vertical; horizontal; diagonal",
     "place": "sea, ocean, open sea, lake, harbour, harbor, water; beach, seaside, shore, coast, seashore, sandy beach, sand;"
     "meadow, grass, field, lawn, grassland, hills, green hills, countryside, garden, park, farm; forest, woods, woodland, jungle;"
     "mountains, alps, mountain range, mountain landscape, mountain valley; desert, dunes, sand dunes, savanna, sahara;"
@@ -30,12 +31,12 @@ _TABLE: Mapping[str, str] = {
     "time": "morning, dawn, sunrise; day, daytime, daylight, noon, midday, by day; dusk, sunset, evening, twilight;"
     "night, nighttime, midnight, night time, starry night, by night",
     "weather": "rain, rainy, raining, rainfall; storm, stormy, thunderstorm, lightning, thunder;"
-    "snowfall, snowing, falling snow, snowstorm, blizzard; fog, foggy, mist, misty; cloudy, overcast; clear, sunny, cloudless",
+    "snowfall, snowing, it snow, it snows, falling snow, snowstorm, blizzard; fog, foggy, mist, misty; cloudy, overcast; clear, sunny, cloudless",
     "style": "outlined, outline, outline drawing, line drawing, cartoon, comic, cartoon style, line art;"
-    "pencil, pencil drawing, pencil sketch, sketch, hand drawn, sketched;"
+    "pencil drawing, pencil, pencil sketch, sketch, hand drawn, sketched;"
     "night vision, night vision camera, infrared;"
-    "black and white photo, black and white picture, black and white image, black and white photograph, in black and white,"
-    "greyscale, grayscale, monochrome; pixelated, pixel art, pixels, low resolution; blurred, blurry, out of focus, blur;"
+    "greyscale, grayscale, monochrome, black and white photo, black and white picture, black and white image,"
+    "black and white photograph, in black and white; pixelated, pixel art, pixels, low resolution; blurred, blurry, out of focus, blur;"
     "flat, flat design",
     "size": "tiny, mini, miniature, very small; small, little, smaller; big, large, bigger, larger, tall;"
     "huge, giant, gigantic, enormous, very big, very large, close up",
@@ -43,7 +44,7 @@ _TABLE: Mapping[str, str] = {
     "right side, on the right side, in the right; middle, center, centre, in the middle, in the center, in the centre;"
     "top, at the top, on top of the picture; bottom, at the bottom; far, in the distance, far away, in the background, distant;"
     "near, in the foreground, nearby",
-    "count": "1, one, single; 2, two, pair of, couple of, both; 3, three, a few, few, some, trio of, group of; 4, four, several;"
+    "count": "1, one, single; 2, two, pair of, couple of; 3, three, a few, few, some, trio of, group of; 4, four, several;"
     "5, five, flock of, bunch of; 6, six, many, lots of, a lot of, herd of; 7, seven; 8, eight; 9, nine",
     "relation": "on, on top of, atop, upon, onto, sitting on, standing on, lying on, resting on; under, below, beneath, underneath;"
     "beside, next to, near, by, alongside, close to, besides, to the side of, at the side of; behind; in front of, before;"
@@ -55,6 +56,7 @@ _TABLE: Mapping[str, str] = {
     "and": "and, plus, as well as, along with, together with",
     "ground": "background, backdrop, wall, surface, backgrounds",
     "pattern word": "pattern, patterned, texture, textured, print, wallpaper, fabric, design",
+    "all": "everything, all, every, both",
     "it": "it, them, this, itself",
 }
 _FILLERS = (
@@ -62,7 +64,7 @@ _FILLERS = (
     "scene view landscape photos pictures images showing shows depicting featuring full colored coloured color colour colors "
     "colours with only just plain solid simple standing sitting parked growing lying sailing swimming grazing driving resting "
     "stand stands sits sit swims flies fly sails sail floating floats side looking portrait depiction render rendering style "
-    "styled single set located placed visible seen displayed everything whole entire very up time weather sky-high made bright "
+    "styled single set located placed visible seen displayed whole entire very up time weather made bright day's "
     "then also please now lone empty alone during while to"
 ).split()
 _GROUPS = {
@@ -74,11 +76,9 @@ _GROUPS = {
     "fruit": "fruits",
     "furniture": "piece of furniture",
     "toy": "toys",
+    "shape": "shapes, figure",
 }
 _IRREGULAR = {"cacti": "cactus", "snowmen": "snowman", "mice": "mouse", "wolves": "wolf"}
-_PARTS = {"sail": "sails", "window": "windows", "wheel": "wheels", "roof": "roofs"}
-TIMES = ("morning", "day", "dusk", "night")
-WEATHERS = ("clear", "cloudy", "rain", "storm", "snowfall", "fog")
 
 
 def _plurals(word: str) -> Iterator[str]:
@@ -137,6 +137,23 @@ def longest() -> int:
     return max(len(phrase) for phrase in lexicon())
 
 
+NATURAL: Mapping[str, tuple[str, ...]] = {
+    "sea": ("blue",),
+    "beach": ("yellow", "white"),
+    "meadow": ("green",),
+    "forest": ("green",),
+    "mountains": ("white", "grey"),
+    "desert": ("yellow", "orange", "brown"),
+    "snow": ("white",),
+    "street": ("grey",),
+    "underwater": ("blue",),
+    "sky": ("blue",),
+    "space": ("black", "blue"),
+    "room": ("brown",),
+}
+"""The colours that a place has anyway, as in "green grass"."""
+
+
 def members(group: str) -> list[str]:
     """Returns the kinds that a word names: itself, or those of a group."""
     return [kind.name for kind in kinds().values() if group == kind.name or group in kind.wider]
@@ -149,5 +166,9 @@ _PATTERNS = (*STRIPES, "dots", "checks", "zigzag", "rings", "bricks", "grid", "w
 @cache
 def names() -> tuple[str, ...]:
     """Returns all words without their synonyms, for the agent."""
-    rows = [row.split(",")[0].strip() for what in ("place", "time", "weather", "style", "size") for row in _TABLE[what].split(";")]
+    rows = [
+        row.split(",")[0].strip()
+        for what in ("place", "time", "weather", "style", "size")
+        for row in _TABLE[what].split(";")
+    ]
     return (*kinds(), *_GROUPS, *COLOURS, *_PATTERNS, *rows)
