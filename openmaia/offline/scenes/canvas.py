@@ -1,7 +1,7 @@
 """The canvas: polygons, gradients, patterns and light, larger than the picture, which is reduced at the end."""
 
 from collections.abc import Sequence
-from functools import cache
+from functools import cache, lru_cache
 
 import numpy as np
 import numpy.typing as npt
@@ -46,7 +46,8 @@ INKS: dict[str, Colour] = {
 }
 _GLOWING = ("lamp",)
 _INK = (48, 42, 52)
-_SUPER = ((100, 4), (256, 3), (4096, 2))
+# How many times larger than the picture the canvas is, for pictures up to a size.
+_SUPER = ((72, 4), (160, 3), (4096, 2))
 
 
 def mix(a: Colour, b: Colour, share: float) -> Colour:
@@ -90,11 +91,11 @@ def cells(pattern: str, u: npt.NDArray[np.floating], v: npt.NDArray[np.floating]
             return (v + 0.2 * np.sin(u * 2 * np.pi)) % 1 < 0.5
 
 
-@cache
-def _soft() -> Image.Image:
+@lru_cache(maxsize=64)
+def _soft(percent: int) -> Image.Image:
     # A round spot that fades out.
     y, x = np.mgrid[-1:1:96j, -1:1:96j]
-    return Image.fromarray((255 * np.clip(1 - np.hypot(x, y), 0, 1) ** 1.4).astype(np.uint8))
+    return Image.fromarray((2.55 * percent * np.clip(1 - np.hypot(x, y), 0, 1) ** 1.4).astype(np.uint8))
 
 
 @cache
@@ -155,8 +156,10 @@ class Canvas:
             return
         wide, tall = 95 / (box[2] - box[0]), 95 / (box[3] - box[1])
         part = ((left - box[0]) * wide, (top - box[1]) * tall, (right - box[0]) * wide, (bottom - box[1]) * tall)
-        spot = _soft().resize((right - left, bottom - top), Image.Resampling.BILINEAR, box=part)
-        self.image.paste(colour, (left, top, right, bottom), spot.point([round(n * strength) for n in range(256)]))
+        spot = _soft(min(round(strength * 100), 100)).resize(
+            (right - left, bottom - top), Image.Resampling.BILINEAR, box=part
+        )
+        self.image.paste(colour, (left, top, right, bottom), spot)
 
     def fog(self, colour: Colour) -> None:
         """Covers the picture, most where it is far."""
@@ -184,8 +187,8 @@ class Canvas:
             ink, paper = paper, ink
         self.image.paste(Image.fromarray(np.where(shows[..., None], ink, paper).astype(np.uint8)))
 
-    def figure(self, figure: Figure) -> Image.Image | None:
-        """Draws a figure. Returns its mask, of the size of the canvas."""
+    def figure(self, figure: Figure) -> tuple[Image.Image, tuple[int, int]] | None:
+        """Draws a figure. Returns its mask, and where the mask lies. None if it is outside of the picture."""
         kind, spot = kinds()[figure.kind], figure.spot
         assert spot is not None
         points = placed(kind, spot) * self.side
@@ -217,9 +220,7 @@ class Canvas:
             if not self.outlined and kind.where not in ("sky", "shape"):
                 slope = _slope(is_light).resize(mask.size, Image.Resampling.BILINEAR)
                 self.image.paste(self.lit(colour, spot.far), box, ImageChops.multiply(slope, mask))
-        whole = Image.new("L", self.image.size)
-        whole.paste(mask, (left, top))
-        return whole
+        return mask, (left, top)
 
     def picture(self) -> Image.Image:
         """Returns the picture in its own size."""

@@ -1,8 +1,8 @@
 """The generator and the editor `scenes`."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 from openmaia.core.components import Component, EditorConfig, GeneratorConfig, Site
 from openmaia.core.images import EncodedImage
@@ -45,9 +45,10 @@ class SceneGenerator(Component):
     Config: ClassVar = SceneConfig
     vocabulary = SceneVocabulary()
 
-    @classmethod
-    def build(cls, config: SceneConfig, site: Site) -> Self:
-        return cls(config)
+    @staticmethod
+    def problems(config: SceneConfig, site: Site) -> Iterator[str]:
+        if not 32 <= config.size <= 1024:
+            yield f"{site.key}.size={config.size}; scenes are drawn with 32 to 1024 pixels"
 
     @staticmethod
     def remark(config: Any) -> str:

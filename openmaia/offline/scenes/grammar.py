@@ -58,6 +58,8 @@ class _Phrase:
     side: str = ""
     is_lifted: bool = False
     direction: str = ""
+    is_foreign: bool = False
+    """Whether an unknown word follows the adjectives: they may be those of an unknown noun."""
 
     @property
     def paint(self) -> Paint:
@@ -95,6 +97,8 @@ class Reader:
     # -- words ---------------------------------------------------------------------------------------------------------
 
     def _read(self, number: int, token: Token) -> None:
+        if token.what in ("and", "with", "in", "relation", "stop"):
+            self._drop_foreign()
         phrase, name = self._phrase, token.name
         if token.what in ("kind", "group"):
             self._noun(token, number)
@@ -146,10 +150,15 @@ class Reader:
     def _unknown(self, token: Token) -> None:
         if not self._is_negated:
             self.missing.append(token.text)
-        if token.name.isdigit():
-            return
-        # An unknown noun ends its phrase: "a red zyzzyva and a boat" has no red boat.
-        self._relation = "" if not self._phrase.colours else self._relation
+        phrase = self._phrase
+        phrase.is_foreign = bool(phrase.colours or phrase.pattern or phrase.count or phrase.size)
+
+    def _drop_foreign(self) -> None:
+        # "A red zyzzyva and a boat" has no red boat.
+        phrase = self._phrase
+        if phrase.is_foreign:
+            self.missing += [*phrase.colours, *([phrase.pattern] if phrase.pattern else [])]
+            self._phrase, self._relation = _Phrase(), ""
 
     def _count(self, number: int, token: Token) -> None:
         if token.text in ("single", "both") or (
@@ -307,7 +316,7 @@ class Reader:
             f for f in self._figures if self._groups and f.id in self._groups[-1] and token.name in _kind(f.kind).parts
         ]
         if not owner or any(t.what in ("kind", "group") for t in following[:1]):
-            self.missing.append(token.text)
+            self.missing += [token.text, *self._phrase.colours]
             self._phrase = _Phrase()
             return
         phrase, self._phrase = self._phrase, _Phrase()
@@ -383,6 +392,7 @@ class Reader:
             self._change_last(**changes)
 
     def _end_clause(self) -> None:
+        self._drop_foreign()
         self._flush_adjectives()
         self._is_negated = self._after_in = self._has_part = False
 

@@ -63,9 +63,9 @@ def stroke(points: Points, width: float) -> Points:
     return np.concatenate([line + side, np.array(cap), (line - side)[::-1], np.array(start)])
 
 
-def oval(x: float, y: float, rx: float, ry: float, angle: float = 0.0, n: int = 28) -> Points:
+def oval(x: float, y: float, rx: float, ry: float, angle: float = 0.0) -> Points:
     """Returns the outline of an ellipse."""
-    t, turn = np.linspace(0, 2 * np.pi, n, endpoint=False), np.deg2rad(angle)
+    t, turn = np.linspace(0, 2 * np.pi, 28, endpoint=False), np.deg2rad(angle)
     dx, dy = rx * np.cos(t), ry * np.sin(t)
     return np.stack([x + dx * np.cos(turn) - dy * np.sin(turn), y + dx * np.sin(turn) + dy * np.cos(turn)], 1)
 
@@ -99,11 +99,14 @@ def split_ink(ink: str) -> tuple[str, int]:
 def _outlines(letter: str, numbers: list[float]) -> Iterator[Points]:
     match letter:
         case "o":
-            yield oval(*numbers)
+            x, y, rx, ry, *angle = numbers
+            yield oval(x, y, rx, ry, *angle)
         case "r":
-            yield _box(*numbers)
+            x, y, x1, y1, radius = numbers
+            yield _box(x, y, x1, y1, radius)
         case "c" | "h":
-            yield _arc(*numbers, 2 * np.pi if letter == "c" else np.pi)
+            width, x, y, r = numbers
+            yield _arc(width, x, y, r, 2 * np.pi if letter == "c" else np.pi)
         case "a":
             n, x, y, distance, rx, ry = numbers
             for turn in np.arange(n) * 360 / n + 90:

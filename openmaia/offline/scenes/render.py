@@ -18,7 +18,7 @@ GREY_STYLES = ("pencil drawing", "night vision", "greyscale")
 
 def render(scene: Scene, size: int) -> Pixels:
     """Draws a settled scene as a square with sides of `size` pixels."""
-    canvas = _drawn(scene, size, {})
+    canvas = _drawn(scene, size, None)
     return np.asarray(_STYLES[scene.style](canvas.picture(), size))
 
 
@@ -29,15 +29,17 @@ def masks(scene: Scene, size: int) -> Mapping[int, Mask]:
     return {each: canvas.reduced(layers[each]) for each in layers}
 
 
-def _drawn(scene: Scene, size: int, layers: dict[int, Image.Image]) -> Canvas:
+def _drawn(scene: Scene, size: int, layers: dict[int, Image.Image] | None) -> Canvas:
     canvas = Canvas(size, outlined=scene.style in ("outlined", "pencil drawing"))
     paint_place(canvas, scene)
     for figure in ordered(scene):
         _shadow(canvas, scene, figure)
         covered = canvas.figure(figure)
-        if covered is not None:
-            layers.update({each: ImageChops.subtract(mask, covered) for each, mask in layers.items()})
-            layers[figure.id] = covered
+        if layers is not None and covered is not None:
+            mask = Image.new("L", canvas.image.size)
+            mask.paste(*covered)
+            layers.update({each: ImageChops.subtract(layer, mask) for each, layer in layers.items()})
+            layers[figure.id] = mask
     paint_weather(canvas, scene)
     return canvas
 
