@@ -5,16 +5,10 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from openmaia.core.components import Component, EditorConfig, GeneratorConfig, Site
-from openmaia.core.images import EncodedImage
 from openmaia.core.services import Edit, GeneratedImage, Generation
-from openmaia.offline.scenes.edits import edit
-from openmaia.offline.scenes.grammar import Reader, read
-from openmaia.offline.scenes.graph import Scene
-from openmaia.offline.scenes.layout import settle
-from openmaia.offline.scenes.render import render
-from openmaia.offline.scenes.words import names
 
-_NAME = "scenes"
+# The modules that draw are imported when they are needed, because a config names this one.
+
 _REMARK = "drawn scenes; no generative model"
 
 
@@ -23,9 +17,13 @@ class SceneVocabulary:
 
     @property
     def words(self) -> tuple[str, ...]:
+        from openmaia.offline.scenes.words import names
+
         return names()
 
     def missing(self, phrase: str) -> tuple[str, ...]:
+        from openmaia.offline.scenes.grammar import Reader
+
         return tuple(Reader(phrase, 0, is_question=True).missing)
 
 
@@ -55,11 +53,9 @@ class SceneGenerator(Component):
         return _REMARK
 
     def generate(self, requests: Sequence[Generation]) -> list[GeneratedImage]:
-        return [self._generate(request) for request in requests]
+        from openmaia.offline.scenes.drawing import draw
 
-    def _generate(self, request: Generation) -> GeneratedImage:
-        scene, missing = read(request.prompt, request.seed)
-        return GeneratedImage(image=_encoded(settle(scene), self.config.size), missing_terms=missing, verified_by=_NAME)
+        return [draw(request, self.config.size) for request in requests]
 
 
 class SceneEditor(Component):
@@ -72,19 +68,6 @@ class SceneEditor(Component):
         return _REMARK
 
     def edit(self, requests: Sequence[Edit]) -> list[GeneratedImage]:
-        return [_edited(request) for request in requests]
+        from openmaia.offline.scenes.drawing import redraw
 
-
-def _edited(request: Edit) -> GeneratedImage:
-    try:
-        before = Scene.loads(request.image.recipe)
-    except ValueError:
-        return GeneratedImage(image=request.image, missing_terms=(request.instruction[:80],))
-    after, missing = edit(before, request.instruction)
-    if after == before:
-        return GeneratedImage(image=request.image, missing_terms=missing)
-    return GeneratedImage(image=_encoded(after, min(request.image.size)), missing_terms=missing)
-
-
-def _encoded(scene: Scene, size: int) -> EncodedImage:
-    return EncodedImage.of(render(scene, size), recipe=scene.dumps())
+        return [redraw(request) for request in requests]

@@ -100,6 +100,8 @@ class Reader:
         if token.what in ("and", "with", "in", "relation", "stop"):
             self._drop_foreign()
         phrase, name = self._phrase, token.name
+        if token.text == "mountains" and (phrase.count or phrase.colours or phrase.size):
+            token = replace(token, what="kind", name="mountain", is_plural=True)  # no place
         if token.what in ("kind", "group"):
             self._noun(token, number)
         elif token.what == "unknown":
