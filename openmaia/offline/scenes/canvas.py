@@ -227,8 +227,8 @@ class Canvas:
         return self.image.reduce(self._reduce)
 
     def reduced(self, mask: Image.Image) -> npt.NDArray[np.bool_]:
-        """Returns which pixels of the picture a mask covers by half or more."""
-        return np.asarray(mask.reduce(self._reduce)) >= 128
+        """Returns which pixels of the picture a mask covers by more than half."""
+        return np.asarray(mask.reduce(self._reduce)) > 128
 
 
 class _Fabric:

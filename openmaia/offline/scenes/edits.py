@@ -32,7 +32,7 @@ def edit(scene: Scene, instruction: str) -> tuple[Scene, tuple[str, ...]]:
     text = re.sub(r"\s+", " ", instruction[: _MAX + 1].lower()).strip(" .!?")
     text = re.sub(r"^(?:please|now|then|can you|could you)\s+", "", text)
     refused = (scene, (instruction.strip()[:80] or "an empty instruction",))
-    if len(text) > _MAX:
+    if len(instruction) > _MAX:
         return refused
     if match := _REMOVE.fullmatch(text):
         changed = _without(scene, match["old"])

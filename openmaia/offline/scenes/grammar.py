@@ -405,6 +405,8 @@ class Reader:
         elif phrase.colours or phrase.pattern:
             self.missing += [*phrase.colours, *([phrase.pattern] if phrase.pattern else [])]
         self.missing += [colour for each in self._bare for colour in each.colours]
+        if phrase.size and not self._is_question:
+            self.missing.append(phrase.size)
         if phrase.count > 1 or (phrase.side and not self._groups):
             self.missing.append(str(phrase.count) if phrase.count > 1 else phrase.side)
         scene = replace(self.scene, figures=tuple(self._figures))

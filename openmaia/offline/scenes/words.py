@@ -171,4 +171,4 @@ def names() -> tuple[str, ...]:
         for what in ("place", "time", "weather", "style", "size")
         for row in _TABLE[what].split(";")
     ]
-    return (*kinds(), *_GROUPS, *COLOURS, *_PATTERNS, *rows)
+    return tuple(dict.fromkeys((*kinds(), *_GROUPS, *COLOURS, *_PATTERNS, *rows)))
