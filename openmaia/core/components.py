@@ -36,11 +36,13 @@ ALIASES: Mapping[str, Mapping[str, str]] = {
     },
     "generator": {
         "collage": "openmaia.offline.collage.host:CollageGenerator",
+        "scenes": "openmaia.offline.scenes.component:SceneGenerator",
         "diffusers": "openmaia.models.generators.diffusion:DiffusersGenerator",
         "openai": "openmaia.models.generators.images_api:ApiGenerator",
     },
     "editor": {
         "collage": "openmaia.offline.collage.host:CollageEditor",
+        "scenes": "openmaia.offline.scenes.component:SceneEditor",
         "diffusers": "openmaia.models.generators.diffusion:DiffusersEditor",
         "openai": "openmaia.models.generators.images_api:ApiEditor",
     },

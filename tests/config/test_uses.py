@@ -47,11 +47,11 @@ USED: dict[str, dict[str, str]] = {
         "evaluate.pictures": ALL,
         "evaluate.n": ALL,
     },
-    "generator.kind=collage diffusers openai": {
+    "generator.kind=collage scenes diffusers openai": {
         "pools.generator.min_replicas": ALL,
         "pools.generator.": ALL,
     },
-    "editor.kind=collage diffusers openai": {
+    "editor.kind=collage scenes diffusers openai": {
         "pools.editor.": ALL,
     },
     "ray.address=local auto": {"ray.num_cpus": "local", "ray.wait_seconds": "auto", "ray.": ALL},

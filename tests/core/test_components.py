@@ -114,7 +114,7 @@ def test_own_component_is_checked(folder: Path):
     [
         (
             "generator.kind=fractal",
-            "'fractal' is not known; expected collage, diffusers, openai, or package.module:Class",
+            "'fractal' is not known; expected collage, scenes, diffusers, openai, or package.module:Class",
         ),
         ("generator.kind=nowhere:X", "cannot be imported: ModuleNotFoundError"),
         ("generator.kind=mymodels:Nothing", "cannot be imported: AttributeError"),

@@ -1,0 +1,31 @@
+"""From a request to an image."""
+
+from openmaia.core.images import EncodedImage
+from openmaia.core.services import Edit, GeneratedImage, Generation
+from openmaia.offline.scenes.edits import edit
+from openmaia.offline.scenes.grammar import read
+from openmaia.offline.scenes.graph import Scene
+from openmaia.offline.scenes.layout import settle
+from openmaia.offline.scenes.render import render
+
+
+def draw(request: Generation, size: int) -> GeneratedImage:
+    """Draws a prompt."""
+    scene, missing = read(request.prompt, request.seed)
+    return GeneratedImage(image=_encoded(settle(scene), size), missing_terms=missing, verified_by="scenes")
+
+
+def redraw(request: Edit) -> GeneratedImage:
+    """Draws an image after an instruction. One that is no drawn scene stays as it is, and so does one that cannot be changed so."""
+    try:
+        before = Scene.loads(request.image.recipe)
+    except ValueError:
+        return GeneratedImage(image=request.image, missing_terms=(request.instruction[:80],))
+    after, missing = edit(before, request.instruction)
+    if after == before:
+        return GeneratedImage(image=request.image, missing_terms=missing)
+    return GeneratedImage(image=_encoded(after, min(request.image.size)), missing_terms=missing)
+
+
+def _encoded(scene: Scene, size: int) -> EncodedImage:
+    return EncodedImage.of(render(scene, size), recipe=scene.dumps())

@@ -1,0 +1,457 @@
+"""Reads a prompt into a scene, in any order of words, and says what it did not understand."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from random import Random
+
+from openmaia.offline.scenes.graph import Figure, Paint, Scene
+from openmaia.offline.scenes.kinds import Kind, kinds
+from openmaia.offline.scenes.layout import INDOORS, TIMELESS
+from openmaia.offline.scenes.render import GREY_STYLES
+from openmaia.offline.scenes.words import NATURAL, lexicon, longest, members
+
+MAX_FIGURES = 12
+_MAX_TOKENS, _MAX_MISSING, _MAX_TERM = 120, 16, 40
+_TOKEN = re.compile(r"[a-z]+|\d+|[,.;:!?]|[^\sa-z\d,.;:!?'’-]+")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Token:
+    """A word or phrase of a prompt with its meaning."""
+
+    text: str
+    what: str
+    name: str
+    is_plural: bool = False
+
+
+def tokens(text: str) -> tuple[list[Token], bool]:
+    """Returns the words of a text, the longest phrases first, and whether it is longer than what is read."""
+    words = _TOKEN.findall(text[: _MAX_TOKENS * 20].lower())
+    found: list[Token] = []
+    position = 0
+    known = lexicon()
+    while position < len(words) and len(found) < _MAX_TOKENS:
+        for length in range(min(longest(), len(words) - position), 0, -1):
+            entry = known.get(tuple(words[position : position + length]))
+            if entry:
+                (what, name), is_plural = entry
+                phrase = " ".join(words[position : position + length])
+                found.append(Token(text=phrase, what=what, name=name, is_plural=is_plural))
+                break
+        else:
+            length, word = 1, words[position]
+            what = "stop" if word in ",.;:!?" else "unknown"
+            found.append(Token(text=word[:_MAX_TERM], what=what, name=word))
+        position += length
+    return found, position < len(words) or len(text) > _MAX_TOKENS * 20
+
+
+@dataclass(slots=True)
+class _Phrase:
+    # Adjectives that wait for their noun.
+    colours: list[str] = field(default_factory=list)
+    pattern: str = ""
+    count: int = 0
+    size: str = ""
+    side: str = ""
+    is_lifted: bool = False
+    direction: str = ""
+    is_foreign: bool = False
+    """Whether an unknown word follows the adjectives: they may be those of an unknown noun."""
+
+    @property
+    def paint(self) -> Paint:
+        first, second = (*self.colours, "", "")[:2]
+        return Paint(colour=first, second=second if self.pattern else "", pattern=self.pattern)
+
+
+class Reader:
+    """Reads one text. The results are in its fields."""
+
+    def __init__(self, text: str, seed: int, known: Sequence[Figure] = (), *, is_question: bool = False):
+        """`known` are figures that are there already, which relations can name. In a question a noun is one figure, whose
+        kind can be a group, and `counts` holds the number that was asked for by its id (0: any, -1: several)."""
+        self.counts: dict[int, int] = {}
+        self.names_paint = False
+        self._is_question = is_question
+        self._pending: tuple[str, list[int]] | None = None
+        self.scene = Scene(seed=seed)
+        self.missing: list[str] = []
+        self._known, self._next = tuple(known), max((each.id for each in known), default=-1) + 1
+        self._figures: list[Figure] = []
+        self._groups: list[list[int]] = []  # ids of the figures of each noun
+        self._phrase, self._bare = _Phrase(), list[_Phrase]()
+        self._relation, self._subject = "", list[int]()
+        self._is_negated = self._after_in = self._has_part = False
+        self._tokens, is_long = tokens(text)
+        for number, token in enumerate(self._tokens):
+            self._read(number, token)
+        self._end_clause()
+        self._finish()
+        if is_long:
+            self.missing.append("the rest of the text")
+        self.missing = list(dict.fromkeys(self.missing))[:_MAX_MISSING]
+
+    # -- words ---------------------------------------------------------------------------------------------------------
+
+    def _read(self, number: int, token: Token) -> None:
+        if token.what in ("and", "with", "in", "relation", "stop"):
+            self._drop_foreign()
+        phrase, name = self._phrase, token.name
+        if token.text == "mountains" and (phrase.count or phrase.colours or phrase.size):
+            token = replace(token, what="kind", name="mountain", is_plural=True)  # no place
+        if token.what in ("kind", "group"):
+            self._noun(token, number)
+        elif token.what == "unknown":
+            self._unknown(token)
+        elif token.what == "colour":
+            phrase.colours.append(name)
+        elif token.what == "pattern":
+            self._pattern(number, token)
+        elif token.what == "count":
+            self._count(number, token)
+        elif token.what == "size":
+            phrase.size = name
+        elif token.what == "direction":
+            stripes = any(t.name == "stripes" for t in self._tokens[number + 1 : number + 6])
+            phrase.direction = name if stripes else ""
+            self.missing += [] if stripes else [token.text]
+        elif token.what == "side":
+            self._side(number, token)
+        elif token.what in ("place", "time", "weather", "style"):
+            self._setting(token)
+        elif token.what == "relation":
+            self._begin_relation(number, token)
+        elif token.what == "lift":
+            self._lift(token)
+        elif token.what == "part":
+            self._part(number, token)
+        elif token.what == "ground":
+            self._background()
+        elif token.what == "it":
+            self.missing.append(token.text) if not self._groups else None
+        elif token.what == "not":
+            self._is_negated = True
+        elif token.what == "in":
+            self._after_in = True
+        elif token.what == "with":
+            self._has_part = True
+        elif token.what == "and":
+            self._and(number)
+        elif token.what == "stop":
+            self._end_clause()
+
+    def _following(self, number: int) -> Sequence[Token]:
+        for end in range(number + 1, len(self._tokens)):
+            if self._tokens[end].what in ("stop", "relation", "and", "with", "in"):
+                return self._tokens[number + 1 : end]
+        return self._tokens[number + 1 :]
+
+    def _unknown(self, token: Token) -> None:
+        if not self._is_negated:
+            self.missing.append(token.text)
+        phrase = self._phrase
+        phrase.is_foreign = bool(phrase.colours or phrase.pattern or phrase.count or phrase.size)
+
+    def _drop_foreign(self) -> None:
+        # "A red zyzzyva and a boat" has no red boat.
+        phrase = self._phrase
+        if phrase.is_foreign:
+            self.missing += [*phrase.colours, *([phrase.pattern] if phrase.pattern else [])]
+            self._phrase, self._relation = _Phrase(), ""
+
+    def _count(self, number: int, token: Token) -> None:
+        if token.text in ("single", "both") or (
+            token.text == "some" and not any(t.is_plural for t in self._following(number))
+        ):
+            return
+        self._phrase.count = int(token.name)
+
+    def _side(self, number: int, token: Token) -> None:
+        if token.name == "near" and token.text == "near":
+            self._begin_relation(number, replace(token, name="beside"))
+        elif self._groups and not any(t.what in ("kind", "group") for t in self._following(number)):
+            self._change_last(side=token.name)
+        else:
+            self._phrase.side = token.name
+
+    def _and(self, number: int) -> None:
+        following = self._tokens[number + 1 : number + 2]
+        # "red and white" is one paint, "a red and a blue ball" are two things.
+        if self._phrase.colours and following and following[0].what == "filler":
+            self._bare.append(self._phrase)
+            self._phrase = _Phrase()
+
+    def _setting(self, token: Token) -> None:
+        is_negated, self._is_negated = self._is_negated, False
+        self._relation, self._after_in = "", False
+        if is_negated:
+            return
+        if token.what == "place":
+            self._phrase, phrase = _Phrase(), self._phrase
+            self.missing += [each for each in phrase.colours if each not in NATURAL[token.name]]
+            self.missing += [each for each in (phrase.pattern, phrase.size) if each]
+        old = getattr(self.scene, token.what)
+        if old and old != token.name and not (token.what == "place" and {old, token.name} <= {"sky", "space"}):
+            # "in the sky over the sea": the sky is part of the other places.
+            if token.what == "place" and "sky" in (old, token.name):
+                self.scene = replace(self.scene, place=token.name if old == "sky" else old)
+            else:
+                self.missing.append(token.text)
+            return
+        self.scene = replace(self.scene, **{token.what: token.name})
+
+    def _begin_relation(self, number: int, token: Token) -> None:
+        self._flush_adjectives()
+        self._relation, self._has_part = token.name, False
+        self._subject = list(self._groups[-1]) if self._groups else []
+
+    def _lift(self, token: Token) -> None:
+        if not self._groups:
+            if token.text == "in the sky":
+                self._setting(replace(token, what="place", name="sky"))
+            else:
+                self._phrase.is_lifted = True
+        elif self._is_airborne():
+            if token.text == "in the sky" and not self.scene.place:
+                self.scene = replace(self.scene, place="sky")
+        elif token.text == "in the sky" and not self.scene.place:
+            self.scene = replace(self.scene, place="sky")
+        else:
+            self._change_last(is_lifted=True)
+
+    def _is_airborne(self) -> bool:
+        return all(_kind(f.kind).where in ("air", "sky", "far") for f in self._figures if f.id in self._groups[-1])
+
+    # -- nouns ---------------------------------------------------------------------------------------------------------
+
+    def _noun(self, token: Token, number: int) -> None:
+        following = self._tokens[number + 1 : number + 2]
+        if following and following[0].what in ("kind", "group") and following[0].text in ("house",):
+            return  # "bird house": the last noun says what it is
+        phrase, self._phrase = self._phrase, _Phrase()
+        bare, self._bare = self._bare, []
+        self._after_in = self._has_part = False
+        if self._is_negated:
+            self._is_negated, self._relation = False, ""
+            if token.name == "cloud":
+                self.scene = replace(self.scene, weather="clear")
+            return
+        if (existing := self._existing(token, number)) and self._relation and self._subject:
+            self._relate(existing)
+            return
+        ids = [new for each in (*bare, phrase) for new in self._add(token, each)]
+        if not ids:
+            return
+        if self._relation and self._subject:
+            self._relate(ids)
+        elif self._relation:
+            # "on the table a cat": the subject comes later.
+            self._groups.append(ids)
+            self._pending = (self._relation, ids)
+            self._relation = ""
+            return
+        if self._pending:
+            self._relation, self._subject = self._pending[0], ids
+            self._relate(self._pending[1])
+            self._pending = None
+        self._groups.append(ids)
+
+    def _existing(self, token: Token, number: int) -> list[int]:
+        if token.what == "group" and not self._known:
+            return []
+        names = members(token.name)
+        return [each.id for each in self._known if each.kind in names]
+
+    def _add(self, token: Token, phrase: _Phrase) -> list[int]:
+        names = [token.name] if token.what == "kind" or self._is_question else members(token.name)
+        count = 1 if self._is_question else phrase.count or (3 if token.is_plural else 1)
+        if self._is_question:
+            self.counts[self._next] = phrase.count if phrase.count != 1 or token.is_plural else 0
+            if token.is_plural and not phrase.count:
+                self.counts[self._next] = -1
+        ids: list[int] = []
+        paint = phrase.paint
+        if len(phrase.colours) > (2 if phrase.pattern else 1):
+            self.missing += phrase.colours[2 if phrase.pattern else 1 :]
+        for _ in range(count):
+            if len(self._figures) + len(self._known) >= MAX_FIGURES:
+                self.missing.append(token.text)
+                break
+            kind = names[int(Random(f"{self.scene.seed} kind {self._next}").random() * len(names))]
+            if not _kind(kind).colours and (paint.colour or paint.pattern):
+                self.missing += [*phrase.colours, *([paint.pattern] if paint.pattern else [])]
+                paint = Paint()
+            self._figures.append(
+                Figure(
+                    id=self._next,
+                    kind=kind,
+                    paint=paint,
+                    size=phrase.size,
+                    side=phrase.side,
+                    is_lifted=phrase.is_lifted and _kind(kind).where not in ("air", "sky", "far"),
+                )
+            )
+            ids.append(self._next)
+            self._next += 1
+        return ids
+
+    def _relate(self, targets: Sequence[int]) -> None:
+        for number, each in enumerate(self._subject):
+            self._figures = [
+                replace(f, relation=self._relation, to=targets[number % len(targets)])
+                if f.id == each and f.to < 0 and each not in targets
+                else f
+                for f in self._figures
+            ]
+        self._relation = ""
+
+    def _change_last(self, **changes: object) -> None:
+        last = self._groups[-1]
+        self._figures = [replace(f, **changes) if f.id in last else f for f in self._figures]  # type: ignore[arg-type]
+
+    def _part(self, number: int, token: Token) -> None:
+        following = self._following(number)
+        owner = [
+            f for f in self._figures if self._groups and f.id in self._groups[-1] and token.name in _kind(f.kind).parts
+        ]
+        if not owner or any(t.what in ("kind", "group") for t in following[:1]):
+            self.missing += [token.text, *self._phrase.colours]
+            self._phrase = _Phrase()
+            return
+        phrase, self._phrase = self._phrase, _Phrase()
+        if self._is_negated:
+            self._is_negated = False
+            self.missing.append(f"without {token.text}")
+        elif phrase.colours or phrase.pattern:
+            parts = (*owner[0].parts, (token.name, phrase.paint))
+            self._change_last(parts=parts)
+
+    def _pattern(self, number: int, token: Token) -> None:
+        name = "vertical stripes" if token.name == "stripes" and not self._is_question else token.name
+        phrase = self._phrase
+        if phrase.pattern:
+            self.missing.append(token.text)
+            return
+        if token.name == "stripes" and phrase.direction:
+            name, phrase.direction = f"{phrase.direction} stripes", ""
+        phrase.pattern = name
+        comes_noun = any(t.what in ("kind", "group", "part", "ground") for t in self._following(number))
+        if comes_noun:
+            return
+        if self._has_part and self._groups:
+            # "a cat with red dots": the dots have the second colour.
+            self._phrase = _Phrase()
+            first, second = (*phrase.colours, "", "")[:2]
+            for each in [f for f in self._figures if f.id in self._groups[-1]]:
+                own = each.paint.colour
+                paint = Paint(colour=own or (first if second else ""), second=second or first, pattern=name)
+                if own and second:
+                    paint = replace(paint, second=first if second == own else second)
+                self._figures[self._figures.index(each)] = replace(each, paint=paint)
+            self._has_part = False
+        elif self._relation or self._after_in or not self._groups:
+            self._background()
+
+    def _background(self) -> None:
+        phrase, self._phrase = self._phrase, _Phrase()
+        self._relation, self._after_in = "", False
+        if self._is_negated or not (phrase.colours or phrase.pattern):
+            self._is_negated = False
+            return
+        if self._is_question and not self._figures:
+            self.names_paint = self._tokens[-1].what != "ground"
+        if self.scene.place:
+            self.missing += [*phrase.colours, *([phrase.pattern] if phrase.pattern else [])]
+            return
+        self.missing += phrase.colours[2 if phrase.pattern else 1 :]
+        self.scene = replace(self.scene, place="plain", ground=phrase.paint)
+
+    # -- ends ----------------------------------------------------------------------------------------------------------
+
+    def _flush_adjectives(self) -> None:
+        # Adjectives behind their noun: "a boat, red", "the boat is red".
+        phrase = self._phrase
+        if self._groups and (phrase.colours or phrase.pattern or phrase.size) and not phrase.count:
+            self._phrase = _Phrase()
+            last = [f for f in self._figures if f.id in self._groups[-1]]
+            changes: dict[str, object] = {}
+            if phrase.colours or phrase.pattern:
+                paint = phrase.paint
+                if last and last[0].paint.colour and paint.colour:
+                    self.missing += phrase.colours
+                else:
+                    old = last[0].paint if last else Paint()
+                    changes["paint"] = Paint(
+                        colour=paint.colour or old.colour,
+                        second=paint.second or old.second,
+                        pattern=paint.pattern or old.pattern,
+                    )
+            if phrase.size:
+                changes["size"] = phrase.size
+            self._change_last(**changes)
+
+    def _end_clause(self) -> None:
+        self._drop_foreign()
+        self._flush_adjectives()
+        self._is_negated = self._after_in = self._has_part = False
+
+    def _finish(self) -> None:
+        phrase = self._phrase
+        if not self._figures and not self.scene.place and (phrase.colours or phrase.pattern) and not self.missing:
+            self._background()
+        elif phrase.colours or phrase.pattern:
+            self.missing += [*phrase.colours, *([phrase.pattern] if phrase.pattern else [])]
+        self.missing += [colour for each in self._bare for colour in each.colours]
+        if phrase.size and not self._is_question:
+            self.missing.append(phrase.size)
+        if phrase.count > 1 or (phrase.side and not self._groups):
+            self.missing.append(str(phrase.count) if phrase.count > 1 else phrase.side)
+        scene = replace(self.scene, figures=tuple(self._figures))
+        self.scene, lost = drawable(scene)
+        self.missing += lost
+
+
+def _kind(name: str) -> Kind:
+    # The first one of a group.
+    return kinds().get(name) or kinds()[members(name)[0]]
+
+
+def drawable(scene: Scene) -> tuple[Scene, list[str]]:
+    """Returns the scene without what its place and style cannot show, and the words for that."""
+    lost: list[str] = []
+    if scene.place in INDOORS and scene.weather not in ("", "clear"):
+        lost.append(scene.weather)
+        scene = replace(scene, weather="")
+    if (
+        scene.place in TIMELESS
+        and scene.time not in ("", "day")
+        and not (scene.place == "space" and scene.time == "night")
+    ):
+        lost.append(scene.time)
+        scene = replace(scene, time="")
+    if scene.style in GREY_STYLES:
+        paints = [
+            scene.ground,
+            *(f.paint for f in scene.figures),
+            *(paint for f in scene.figures for _, paint in f.parts),
+        ]
+        lost += [
+            each
+            for paint in paints
+            for each in (paint.colour, paint.second)
+            if each not in ("", "black", "white", "grey")
+        ]
+    return scene, lost
+
+
+def read(prompt: str, seed: int) -> tuple[Scene, tuple[str, ...]]:
+    """Returns the scene of a prompt, not yet settled, and what of it is not drawn."""
+    reader = Reader(prompt, seed)
+    scene = reader.scene
+    missing = reader.missing
+    if not (scene.figures or scene.place or scene.time or scene.weather or scene.style or missing):
+        missing = [prompt.strip()[:_MAX_TERM] or "an empty prompt"]
+    return scene, tuple(missing)

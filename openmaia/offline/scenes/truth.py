@@ -1,0 +1,146 @@
+"""Says whether a scene shows what a phrase names."""
+
+from collections.abc import Mapping, Sequence
+
+from openmaia.offline.scenes.grammar import Reader
+from openmaia.offline.scenes.graph import Figure, Paint, Scene
+from openmaia.offline.scenes.kinds import kinds
+from openmaia.offline.scenes.layout import INDOORS
+from openmaia.offline.scenes.render import GREY_STYLES
+from openmaia.offline.scenes.words import STRIPES, members
+
+_SCENERY: Mapping[str, tuple[str, ...]] = {
+    "forest": ("tree", "pine", "plant"),
+    "mountains": ("mountain", "plant"),
+    "meadow": ("plant",),
+    "underwater": ("plant",),
+    "street": ("building", "house"),
+    "space": ("star",),
+    "night": ("star",),
+    "cloudy": ("cloud",),
+    "rain": ("cloud",),
+    "storm": ("cloud",),
+}
+"""What places, times and weathers show without a figure."""
+
+
+def holds(scene: Scene, phrase: str) -> bool | None:
+    """Returns whether a settled scene shows a phrase such as "a red boat", "two cats", "at night" or "a cat on a table".
+
+    A stated number has to be exact. None if the phrase has words that are not known, or what it names belongs to the
+    scenery, of which nothing more is known.
+    """
+    asked = Reader(phrase, 0, is_question=True)
+    if asked.missing or not (asked.scene.figures or _settings(asked.scene)):
+        return None
+    if asked.names_paint:
+        return _shows_paint(scene, asked.scene.ground)
+    if not all(_is_set(scene, what, name, asked.scene.ground) for what, name in _settings(asked.scene)):
+        return False
+    found = find(scene, asked)
+    known: list[bool | None] = []
+    for figure in asked.scene.figures:
+        count, number = asked.counts[figure.id], len(found[figure.id])
+        enough = number == count if count > 0 else number >= (2 if count < 0 else 1)
+        known.append(
+            enough or (False if count > 0 or not _is_scenery(scene, figure) else None if _says_more(figure) else True)
+        )
+    return False if False in known else None if None in known else True
+
+
+def find(scene: Scene, asked: Reader) -> Mapping[int, Sequence[int]]:
+    """Returns the ids of the figures of a scene that each figure of a question can be."""
+    found = {each.id: [f.id for f in scene.figures if _is_alike(scene, f, each)] for each in asked.scene.figures}
+    by_id = {each.id: each for each in scene.figures}
+    for each in asked.scene.figures:
+        if each.to in found:
+            found[each.id] = [
+                one
+                for one in found[each.id]
+                if any(_is_related(by_id[one], each.relation, by_id[to]) for to in found[each.to])
+            ]
+    return found
+
+
+def _settings(scene: Scene) -> list[tuple[str, str]]:
+    named = [(what, getattr(scene, what)) for what in ("place", "time", "weather", "style")]
+    return [each for each in named if each[1]]
+
+
+def _is_set(scene: Scene, what: str, name: str, ground: Paint) -> bool:
+    if (what, name) == ("place", "sky"):
+        return scene.place not in INDOORS
+    if (what, name) == ("place", "plain"):
+        return scene.place == "plain" and _has_paint(scene.ground, ground)
+    return getattr(scene, what) == name
+
+
+def _shows_paint(scene: Scene, paint: Paint) -> bool:
+    shown = [scene.ground, *(f.paint for f in scene.figures), *(each for f in scene.figures for _, each in f.parts)]
+    if scene.style in GREY_STYLES and paint.colour:
+        return False
+    return any(_has_paint(each, paint) for each in shown)
+
+
+def _has_paint(own: Paint, asked: Paint) -> bool:
+    colours = {own.colour, own.second} if own.pattern else {own.colour}
+    patterns = (asked.pattern, *STRIPES) if asked.pattern == "stripes" else (asked.pattern,)
+    return {asked.colour, asked.second} - {""} <= colours and (not asked.pattern or own.pattern in patterns)
+
+
+def _is_alike(scene: Scene, figure: Figure, asked: Figure) -> bool:
+    if figure.kind not in members(asked.kind) or not _has_paint(figure.paint, asked.paint):
+        return False
+    if scene.style in GREY_STYLES and asked.paint.colour:
+        return False
+    parts = dict(figure.parts)
+    if not all(name in parts and _has_paint(parts[name], paint) for name, paint in asked.parts):
+        return False
+    return _has_size(figure, asked.size) and _is_at(figure, asked.side) and (figure.is_lifted or not asked.is_lifted)
+
+
+def _has_size(figure: Figure, asked: str) -> bool:
+    if not asked:
+        return True
+    spot = figure.spot
+    area = spot.height**2 * kinds()[figure.kind].width / 100 if spot else 0.0
+    usual = "big" if area > 0.2 else "small" if area < 0.02 else ""
+    own = figure.size or usual
+    return own in {"big": ("big", "huge"), "small": ("small", "tiny")}.get(asked, (asked,))
+
+
+def _is_at(figure: Figure, side: str) -> bool:
+    spot = figure.spot
+    if not side or spot is None:
+        return not side
+    middle = spot.y - spot.height / 2
+    return {
+        "left": spot.x < 0.4,
+        "right": spot.x > 0.6,
+        "middle": 0.35 < spot.x < 0.65,
+        "top": middle < 0.4,
+        "bottom": middle > 0.6,
+        "far": spot.far > 0.2,
+        "near": spot.far < 0.12,
+    }[side]
+
+
+def _is_related(figure: Figure, relation: str, to: Figure) -> bool:
+    if figure.id == to.id or figure.spot is None or to.spot is None:
+        return False
+    if relation == "left of":
+        return figure.spot.x < to.spot.x
+    if relation == "right of":
+        return figure.spot.x > to.spot.x
+    if relation == "beside":
+        return figure.to == to.id and figure.relation in ("beside", "left of", "right of")
+    return (figure.relation, figure.to) == (relation, to.id)
+
+
+def _is_scenery(scene: Scene, figure: Figure) -> bool:
+    outside = () if scene.place in INDOORS else (scene.weather, scene.time if scene.weather == "clear" else "")
+    return any(figure.kind in _SCENERY.get(each, ()) for each in (scene.place, *outside))
+
+
+def _says_more(figure: Figure) -> bool:
+    return bool(figure.paint != Paint() or figure.parts or figure.size or figure.side or figure.relation)

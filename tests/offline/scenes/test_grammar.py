@@ -1,0 +1,167 @@
+"""Prompts are read as they are meant, and what is not understood is named."""
+
+import time
+from dataclasses import replace
+
+import pytest
+
+from openmaia.offline.scenes.canvas import COLOURS
+from openmaia.offline.scenes.grammar import MAX_FIGURES, read
+from openmaia.offline.scenes.graph import Scene
+from openmaia.offline.scenes.kinds import kinds
+from openmaia.offline.scenes.layout import settle
+from openmaia.offline.scenes.render import GREY_STYLES
+from openmaia.offline.scenes.truth import holds
+from openmaia.offline.scenes.words import lexicon
+from tests.offline.scenes.prompts import MODEL, WRITTEN, made
+
+MADE = [made(number) for number in range(200)]
+
+
+def spelled(what: str, name: str) -> set[str]:
+    return {" ".join(words) for words, ((kind, meant), _) in lexicon().items() if (kind, meant) == (what, name)}
+
+
+def is_named(prompt: str, *spellings: str) -> bool:
+    text = f" {prompt.lower().replace('-', ' ')} "
+    return any(each in text for each in spellings)
+
+
+def unasked(prompt: str, scene: Scene) -> list[str]:
+    """Returns what a scene shows besides what its prompt names."""
+    found: list[str] = []
+    for figure in scene.figures:
+        names = {*spelled("kind", figure.kind)}
+        for wider in kinds()[figure.kind].wider:
+            names |= spelled("group", wider)
+        found += [] if is_named(prompt, *names) else [figure.kind]
+        for paint in (figure.paint, *(paint for _, paint in figure.parts)):
+            colours = [each for each in (paint.colour, paint.second) if each]
+            found += [each for each in colours if not is_named(prompt, *spelled("colour", each))]
+    for what in ("time", "weather", "style"):
+        name = getattr(scene, what)
+        # "No clouds" asks for a clear sky.
+        found += [name] if name not in ("", "clear") and not is_named(prompt, *spelled(what, name)) else []
+    if scene.place not in ("", "plain", "sky") and not is_named(prompt, *spelled("place", scene.place)):
+        found.append(scene.place)
+    return found
+
+
+@pytest.mark.parametrize("number", range(len(MADE)))
+def test_made_prompt_is_read_as_it_was_made(number: int):
+    prompt, (figures, place, hour) = MADE[number]
+    scene, missing = read(prompt, number)
+    assert (sorted((f.kind, f.paint.colour, f.size) for f in scene.figures), scene.place, scene.time) == (figures, place, hour)
+    assert missing == ()
+
+
+def test_share_of_written_prompts_is_understood():
+    assert len(WRITTEN) + len(MODEL) + len(MADE) >= 300
+    understood = [prompt for prompt in WRITTEN if not read(prompt, 0)[1]]
+    assert len(understood) >= 0.9 * len(WRITTEN), [(each, read(each, 0)[1]) for each in WRITTEN if each not in understood]
+
+
+def test_prompts_of_language_models_are_understood_or_what_is_missing_is_named():
+    words = sum(len(prompt.split()) for prompt in MODEL)
+    missing = sum(len(term.split()) for prompt in MODEL for term in read(prompt, 0)[1])
+    drawn = [prompt for prompt in MODEL if read(prompt, 0)[0] != Scene(seed=0)]
+    assert missing / words < 0.35
+    assert len(drawn) >= 0.8 * len(MODEL)
+
+
+@pytest.mark.parametrize("prompt", [*WRITTEN, *MODEL])
+def test_nothing_is_drawn_that_was_not_asked_for(prompt: str):
+    scene, _ = read(prompt, 1)
+    assert unasked(prompt, scene) == []
+
+
+@pytest.mark.parametrize("prompt", WRITTEN)
+def test_what_a_prompt_asks_for_is_true_of_its_scene(prompt: str):
+    scene, missing = read(prompt, 2)
+    settled = settle(scene)
+    assert missing or holds(settled, prompt) is not False
+    for figure in settled.figures if scene.style not in GREY_STYLES else ():
+        assert holds(settled, f"a {figure.paint.colour} {figure.paint.pattern} {figure.kind}") is not False
+
+
+@pytest.mark.parametrize(
+    ("prompt", "missing"),
+    [
+        ("a zyzzyva on grass", {"zyzzyva"}),
+        ("a shiny red boat", {"shiny"}),
+        ("99 boats", {"99"}),
+        ("a red blue boat", {"blue"}),
+        ("a red rainbow", {"red"}),
+        ("a boat with a red zyzzyva", {"red", "zyzzyva"}),
+        ("a red elephant in black and white photo", {"red"}),
+        ("rain in a room", {"rain"}),
+        ("a cat in the desert on the sea", {"sea"}),
+        ("a boat with a red steering wheel", {"steering", "wheel", "red"}),
+        ("собака", {"собака"}),
+        ("", {"an empty prompt"}),
+    ],
+)
+def test_what_is_not_drawn_is_named(prompt: str, missing: set[str]):
+    assert set(read(prompt, 0)[1]) == missing
+
+
+def test_adjectives_belong_to_their_nouns():
+    scene, _ = read("a red cat, a blue dog and a bird", 0)
+    assert [(f.kind, f.paint.colour) for f in scene.figures] == [("cat", "red"), ("dog", "blue"), ("bird", "")]
+
+
+@pytest.mark.parametrize(
+    ("phrase", "relation"),
+    [("on", "on"), ("on top of", "on"), ("beneath", "under"), ("next to", "beside"), ("behind", "behind"),
+     ("in front of", "in front of"), ("above", "above"), ("to the left of", "left of")],
+)  # fmt: skip
+def test_relation_names_its_figures(phrase: str, relation: str):
+    cat, table = read(f"a cat {phrase} a table", 0)[0].figures
+    assert (cat.kind, cat.relation, cat.to) == ("cat", relation, table.id)
+
+
+@pytest.mark.parametrize(
+    "prompt",
+    ["x" * 100_000, "boat " * 5000, "a red " * 4000, "a boat and " * 3000, "1000000 boats", "9 boats " * 100, "\x00\x1b[31m", "<b>boat</b>",
+     "../../etc/passwd", "no " * 3000, "on " * 3000, "a cat on a cat on a cat " * 300, "𝕓𝕠𝕒𝕥 🚗", "9" * 5000],
+)  # fmt: skip
+def test_hostile_prompt_is_bounded(prompt: str):
+    began = time.process_time()
+    scene, missing = read(prompt, 3)
+    settled = settle(scene)
+    assert len(settled.figures) <= MAX_FIGURES
+    assert len(missing) <= 16 and all(len(each) <= 40 for each in missing)
+    assert len(settled.dumps()) < 20_000
+    assert time.process_time() - began < 1
+
+
+@pytest.mark.parametrize(
+    ("phrase", "answer"),
+    [
+        ("a red boat", True), ("a boat", True), ("a blue boat", False), ("two birds", True), ("three birds", False), ("birds", True),
+        ("boats", False), ("an animal", True), ("a vehicle", True), ("white birds", True), ("on the sea", True), ("at dusk", True),
+        ("at night", False), ("red", True), ("green", False), ("stripes", True), ("a striped boat", False), ("a boat with striped sails", True),
+        ("a cat on a boat", True), ("a boat on a cat", False), ("a black cat", True), ("a zyzzyva", None), ("", None), ("in the rain", False),
+        ("a red boat at dusk", True), ("a red boat at night", False), ("pencil drawing", False), ("sky", True), ("a room", False),
+    ],
+)  # fmt: skip
+def test_truth_of_a_phrase(phrase: str, answer: bool | None):
+    prompt = "a black cat on a red boat with striped sails, two white birds, on the sea at dusk"
+    assert holds(settle(read(prompt, 5)[0]), phrase) is answer
+
+
+def test_scenery_is_true_without_a_figure():
+    forest = settle(read("in the forest", 0)[0])
+    assert (holds(forest, "a tree"), holds(forest, "trees"), holds(forest, "a red tree"), holds(forest, "a boat")) == (True, True, None, False)
+
+
+def test_colours_are_not_true_where_the_style_hides_them():
+    scene = settle(read("a red boat", 0)[0])
+    assert holds(scene, "a red boat") is True
+    assert holds(replace(scene, style="greyscale"), "a red boat") is False
+
+
+@pytest.mark.parametrize("colour", COLOURS)
+def test_every_colour_is_a_picture_of_its_own(colour: str):
+    scene, missing = read(colour, 0)
+    assert (scene.place, scene.ground.colour, missing) == ("plain", colour, ())
