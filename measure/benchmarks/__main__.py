@@ -15,7 +15,7 @@ from rich.table import Table
 
 from measure.measuring import asked, machine, measured
 
-PARTS = ("sweep", "miniature", "pool", "affinity", "exemplars", "eyes", "browser")
+PARTS = ("sweep", "miniature", "pool", "affinity", "exemplars", "eyes", "browser", "sandbox_start")
 OUT = Path(__file__).parent / "results.json"
 
 

@@ -11,6 +11,7 @@ breaking its connection to the tools by accident.
 import builtins
 import contextlib
 import functools
+import gc
 import importlib
 import importlib.util
 import io
@@ -29,6 +30,7 @@ from typing import Any, NoReturn, cast
 from openmaia.agent.sandbox import frames
 from openmaia.agent.sandbox.confine import confine
 from openmaia.agent.sandbox.executor import execute
+from openmaia.agent.sandbox.packing import PackedFinder
 
 _EARLY = ("numpy", "numpy.random", "PIL.Image")
 """Modules that nearly every experiment imports. They are imported while the backbone writes its first reply."""
@@ -77,7 +79,8 @@ def main() -> None:
     receive = _receiver(source)
     initial = receive()
     confine(**initial["confine"])
-    sys.meta_path.append(cast("Any", PackageFinder(initial["packages"])))
+    import_early(initial["packages"])
+    sys.meta_path[:] = [finder for finder in sys.meta_path if not isinstance(finder, PackedFinder)]
     flush = _open_text()
     state = {"open": False}
     encode = functools.partial(frames.encode, limit=initial["limit"])
@@ -88,6 +91,16 @@ def main() -> None:
     _prepare_interpreter()
     send(encode({"kind": "ready"}))
     _serve(encode, send, receive, flush, state, namespace)
+
+
+def import_early(packages: dict[str, str]) -> None:
+    """Imports what is predefined for an experiment, and what nearly every experiment imports. `packages` are the
+    folders of numpy, Pillow and scipy by name; only these packages can be imported from now on.
+    """
+    sys.meta_path.append(cast("Any", PackageFinder(packages)))
+    for name in (*PREDEFINED.values(), *_EARLY):
+        with contextlib.suppress(ImportError):
+            importlib.import_module(name)
 
 
 def _serve(
@@ -245,8 +258,7 @@ def _sleep(seconds: float, /) -> None:
 def _prepare_interpreter() -> None:
     random.seed(0)
     time.sleep = _sleep  # the real one waits until a time, which sandlock's fixed clock shifts by years
-    for name in _EARLY:
-        with contextlib.suppress(ImportError):
-            importlib.import_module(name)
     if "numpy" in sys.modules:
         cast("Any", sys.modules["numpy"]).random.seed(0)
+    gc.freeze()  # what was imported stays, so that the collector, which is switched off until here, need not look at it
+    gc.enable()

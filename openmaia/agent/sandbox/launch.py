@@ -4,6 +4,7 @@ import contextlib
 import functools
 import importlib.util
 import json
+import marshal
 import os
 import signal
 import socket
@@ -17,27 +18,66 @@ from openmaia.agent.sandbox import policy
 from openmaia.agent.sandbox.contract import SandboxLevel, SandboxLimits
 from openmaia.core.errors import SandboxError
 
+_PACKAGE = "openmaia.agent.sandbox"
 _SUPERVISOR = ("view", "supervisor")
-"""In the order in which they import each other."""
+_PROGRAM = ("packing", "frames", "system_calls", "confine", "executor", "child")
+"""In the order in which they import each other, as _SUPERVISOR."""
 _START_SECONDS = 60.0
 _END_SECONDS = 15.0
 
 
+def _sources(*modules: str) -> dict[str, str]:
+    """Returns the sources of modules of this package by their whole names. The processes that run them cannot read the
+    files of this package.
+    """
+    sources = {"openmaia": "", "openmaia.agent": "", _PACKAGE: ""}
+    return sources | {f"{_PACKAGE}.{n}": (resources.files(_PACKAGE) / f"{n}.py").read_text("utf-8") for n in modules}
+
+
 @functools.cache
-def make_script(modules: tuple[str, ...]) -> str:
+def _make_script(*modules: str) -> str:
     """Returns the source of modules of this package, in the order in which they import each other, as one script, which
     calls `main` of the last one.
     """
-    # The processes that run the script cannot read the files of this package.
-    package = "openmaia.agent.sandbox"
-    sources = {"openmaia": "", "openmaia.agent": "", package: ""}
-    sources |= {f"{package}.{name}": (resources.files(package) / f"{name}.py").read_text("utf-8") for name in modules}
     return f"""import sys
-for name, source in {sources!a}.items():
+for name, source in {_sources(*modules)!a}.items():
     sys.modules[name] = type(sys)(name)
     exec(compile(source, name, "exec", dont_inherit=True), sys.modules[name].__dict__)
 del source, sys.orig_argv[:]
-sys.modules["{package}.{modules[-1]}"].main()
+sys.modules["{_PACKAGE}.{modules[-1]}"].main()
+"""
+
+
+@functools.cache
+def pack() -> bytes:
+    """Returns the modules that the program of the sandboxed process needs, as the script of `make_unpacking` reads them.
+
+    Raises SandboxError if they cannot be imported.
+    """
+    request = marshal.dumps((_sources(*_PROGRAM), policy.find_packages()))
+    command = [policy.find_python(), *policy.FLAGS, "-c", _make_script("packing")]
+    try:
+        done = subprocess.run(
+            command, input=request, capture_output=True, env=policy.ENVIRONMENT, timeout=_START_SECONDS, check=True
+        )
+    except (subprocess.CalledProcessError, subprocess.TimeoutExpired) as error:
+        text = (error.stderr or b"")[-20_000:].decode(errors="replace")
+        raise SandboxError("the modules of the agent's process could not be imported", detail=text) from None
+    return done.stdout
+
+
+def make_unpacking(size: int) -> str:
+    """Returns the script that reads a pack of `size` bytes from stdin and runs the program in it."""
+    return f"""import gc, marshal, os, sys
+gc.disable()  # imports leave hardly any garbage
+data, read = bytearray({size}), 0
+while read < {size}:
+    read += os.readv(0, [memoryview(data)[read:]]) or os._exit(1)
+own, modules = marshal.loads(data)
+del data, sys.orig_argv[:]
+packing = sys.modules["{_PACKAGE}.packing"] = type(sys)("{_PACKAGE}.packing")
+exec(own.pop(packing.__name__), packing.__dict__)
+packing.run(own, modules)
 """
 
 
@@ -66,7 +106,7 @@ class Launched:
         ours, theirs = socket.socketpair()
         with theirs:
             self._supervisor = subprocess.Popen(
-                [policy.find_python(), *policy.FLAGS, "-c", make_script(_SUPERVISOR), str(theirs.fileno())],
+                [policy.find_python(), *policy.FLAGS, "-c", _make_script(*_SUPERVISOR), str(theirs.fileno())],
                 stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                 bufsize=0, env=policy.ENVIRONMENT | {"HOME": scratch}, pass_fds=[theirs.fileno()], start_new_session=True,
             )  # fmt: skip

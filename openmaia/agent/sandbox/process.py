@@ -8,20 +8,18 @@ import resource
 import select
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from openmaia.agent.sandbox import watch
 from openmaia.agent.sandbox.contract import SandboxLevel, SandboxLimits, Status
 from openmaia.agent.sandbox.frames import Decoder, FrameError, Json, encode
-from openmaia.agent.sandbox.launch import Launched, ProcessEnd, make_script
+from openmaia.agent.sandbox.launch import Launched, ProcessEnd, make_unpacking, pack
 from openmaia.agent.sandbox.policy import find_packages
 
 _TICK = 0.05
 """Seconds between two checks of the child's resources."""
 GRACE = 0.5
 """Seconds that the child gets to end before SIGKILL."""
-_MODULES = ("frames", "system_calls", "confine", "executor", "child")
-"""The child's own modules, in the order in which they import each other."""
 _PIECE = 1 << 18
 _PIPE_MAX = 2 << 20  # a pipe holds less, so draining one ends even if the child keeps writing
 
@@ -44,7 +42,7 @@ class Child:
         self._scratch = scratch
         self._limit = limits.frame_mb << 20
         self._decoder = Decoder(self._limit)
-        self._process = Launched(level, limits, scratch, make_script(_MODULES))
+        self._process = Launched(level, limits, scratch, make_unpacking(len(pack())))
         self.pid, self.hides_files = self._process.pid, self._process.hides_files
         self.on_text: Callable[[bytes], None] = lambda data: None
         self._pidfd = os.pidfd_open(self.pid) if hasattr(os, "pidfd_open") else -1
@@ -55,7 +53,11 @@ class Child:
             os.set_blocking(fd, False)
 
     def begin(self, level: SandboxLevel, api_source: str, manifest: Json) -> None:
-        """Sends the child its limits and what the agent's code can call (see `Sandbox`). It answers "ready" later."""
+        """Sends the child its program, its limits and what the agent's code can call (see `Sandbox`). It answers "ready"
+        later.
+        """
+        deadline = time.monotonic() + 60
+        self._write([pack()], deadline)
         confine: dict[str, Json] = {
             "memory_mb": self._limits.memory_mb,
             "cpu_seconds": self._limits.cpu_seconds,
@@ -65,13 +67,16 @@ class Child:
             "strict": level is not SandboxLevel.NONE,
         }
         initial: dict[str, Json] = {"api_source": api_source, "manifest": manifest, "limit": self._limit}
-        self.send({**initial, "confine": confine, "packages": {**find_packages()}}, time.monotonic() + 60)
+        self.send({**initial, "confine": confine, "packages": {**find_packages()}}, deadline)
 
     def send(self, message: Json, deadline: float) -> bool:
         """Sends a message. Returns False if the deadline (of `time.monotonic`) passes before. Raises FrameError if the
         message cannot be sent (nothing has been written), and ChildLost.
         """
-        for buffer in encode(message, self._limit):
+        return self._write(encode(message, self._limit), deadline)
+
+    def _write(self, buffers: Iterable[bytes], deadline: float) -> bool:
+        for buffer in buffers:
             view = memoryview(buffer)
             while view:
                 try:

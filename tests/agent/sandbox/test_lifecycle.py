@@ -1,5 +1,6 @@
 """Starting, replacing, ending: nothing is left behind, and a replay sees the same world."""
 
+import marshal
 import os
 import select
 import signal
@@ -12,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from openmaia.agent.sandbox import Sandbox, SandboxLevel, SandboxLimits
-from openmaia.agent.sandbox.launch import Launched
-from openmaia.agent.sandbox.policy import best_level
+from openmaia.agent.sandbox.launch import Launched, pack
+from openmaia.agent.sandbox.policy import best_level, find_packages
 from openmaia.core.errors import SandboxError
 from tests.agent.sandbox.conftest import LIMITS, Agent, children, make
 
@@ -194,6 +195,27 @@ def test_level_none_runs_with_consent(fresh):
     assert agent.sandbox.level is SandboxLevel.NONE
     assert agent.text("print(tools.echo(1))") == "<echo>1"
     assert "PermissionError" in agent.run("import socket; socket.socket()")[0].error
+
+
+def test_modules_on_the_users_path_do_not_reach_the_process(tmp_path: Path):
+    (tmp_path / "statistics.py").write_text("raise SystemExit('taken from the path of the user')")
+    code = (
+        "from tests.agent.sandbox.conftest import Agent, make\nwith make() as sandbox:\n"
+        "    print(Agent(sandbox).text('print(statistics.mean([1, 3]), statistics.__file__)'))"
+    )
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path])}
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, cwd=tmp_path)
+    assert done.stdout.split() == ["2", f"{os.path.dirname(os.path.realpath(os.__file__))}/statistics.py"], done.stderr
+
+
+def test_code_of_imported_modules_is_packed():
+    own, modules = marshal.loads(pack())
+    assert list(own)[-1] == "openmaia.agent.sandbox.child" and all(modules.values())
+    assert {"json", "typing", "numpy", "numpy.random.mtrand", "PIL.Image"} <= modules.keys()
+    assert not any(name.partition(".")[0] in ("openmaia", "sandlock") for name in modules)
+    folders = (os.path.dirname(os.path.realpath(os.__file__)), *find_packages().values())
+    assert all(os.path.realpath(file).startswith(folders) for file, _, _ in modules.values())
 
 
 def test_sandlock_is_imported_only_when_needed():

@@ -2,6 +2,7 @@
 
 import time
 
+from openmaia.agent.sandbox.policy import find_packages
 from tests.agent.sandbox.conftest import Agent
 
 
@@ -35,6 +36,17 @@ for name in ("torch", "sandlock", "openmaia", "pytest", "ray"):
     except ImportError: pass
 """
     assert agent.text(code) == "28 3.0"
+
+
+def test_modules_imported_at_the_start_are_like_any_other(agent: Agent):
+    code = """
+import importlib, inspect, json, sys, numpy
+print(inspect.getsource(json.loads).split("(")[0], numpy.__file__.endswith("/numpy/__init__.py"), numpy.__spec__.origin)
+print(importlib.reload(json).__name__, [getattr(finder, "__name__", type(finder).__name__) for finder in sys.meta_path])
+"""
+    first, second = agent.text(code).splitlines()
+    assert first == f"def loads True {find_packages()['numpy']}/__init__.py"
+    assert second == "json ['BuiltinImporter', 'FrozenImporter', 'PathFinder', 'PackageFinder']"
 
 
 def test_bytes_travel_both_ways(agent: Agent):
