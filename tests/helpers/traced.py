@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 
 from openmaia.agent.loop import InvestigationResult
+from openmaia.analysis.costs.workload import Workload, from_rates, read_rates
 from openmaia.core.images import EncodedImage
 from openmaia.core.services import Edit, GeneratedImage, Generation, Probe, Services
 from openmaia.distributed.evaluation_worker import EvaluationWorker
 from openmaia.distributed.worker import InvestigationWorker, SweepContext
-from openmaia.reporting.costs.workload import Workload, from_rates, read_rates
 from openmaia.runs.run import InvestigationId
 from tests.benchmarks.sweep import IMAGE_BYTES, Sleeper, chat
 from tests.helpers.sweeping import LAYERS

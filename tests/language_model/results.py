@@ -11,11 +11,11 @@ from typing import Any
 
 from openmaia.agent.evidence import experiments_that_measured
 from openmaia.agent.tasks.task import load as load_task
+from openmaia.analysis.conduct import conduct
 from openmaia.core.units import Unit
 from openmaia.evaluation.analysis.statistics import proportion
 from openmaia.evaluation.compared import Evaluation
 from openmaia.evaluation.scores import score
-from openmaia.reporting.conduct import conduct
 from openmaia.runs.records import Record, Stop
 from openmaia.runs.run import Run
 from tests.helpers.measuring import machine, shown

@@ -18,10 +18,10 @@ from typing import Any, cast
 from markupsafe import Markup
 from matplotlib.figure import Figure
 
+from openmaia.analysis.agents import AgentStatistics, compute_statistics, mean_turns
 from openmaia.core.components import TargetComponent, stored
 from openmaia.evaluation.analysis.ablation import ToolSetResult
-from openmaia.evaluation.analysis.agents import AgentStatistics, compute_statistics
-from openmaia.evaluation.analysis.bootstrap import Interval, mean_interval
+from openmaia.evaluation.analysis.bootstrap import Interval
 from openmaia.evaluation.analysis.sanity import warning
 from openmaia.evaluation.analysis.summary import LayerActivations, MeanActivations, run_scores
 from openmaia.reporting.figures.row_chart import ChartRow, RowMark, bar_key, point_key, row_chart
@@ -96,7 +96,6 @@ def measured(run: Run, name: str) -> MeasuredRun:
     target = cast(Mapping[str, Any], configured if isinstance(configured, dict) else {})
     network = recognize_network(target)
     backbones = sorted({str(summary["backbone"]).split(" (", 1)[0] for summary in summaries})
-    turns = [float(summary["turns"]) for summary in summaries]
     return MeasuredRun(
         name=name,
         network=network,
@@ -107,7 +106,7 @@ def measured(run: Run, name: str) -> MeasuredRun:
         preset=config["evaluate"]["preset"],
         levels=run_scores(run, resamples).activations,
         agents=compute_statistics(summaries),
-        turns=mean_interval(turns, resamples) if turns else None,
+        turns=mean_turns(summaries, resamples),
     )
 
 
