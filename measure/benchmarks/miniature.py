@@ -27,6 +27,7 @@ import psutil
 import ray
 
 from measure.benchmarks.sweep import Cost
+from openmaia.analysis.costs.workload import TimedPool
 from openmaia.assembly import ConfigAssembly
 from openmaia.config.loading import load
 from openmaia.config.machine import POOLS, PoolConfig
@@ -43,7 +44,6 @@ from openmaia.distributed.pools.replica import PoolSpec
 from openmaia.distributed.scheduler import Scheduler
 from openmaia.distributed.worker import SweepContext
 from openmaia.exemplars.store import ExemplarStore
-from openmaia.reporting.costs.workload import TimedPool
 from tests.conftest import REPOSITORY
 from tests.helpers.sleeping import pid_of
 from tests.helpers.sweeping import planned, short

@@ -16,11 +16,11 @@ from measure.science.investigated import Job, images, investigated
 from measure.science.real import BaselineJob, labelled
 from openmaia.agent.evidence.experiments import count_measuring
 from openmaia.agent.tasks.task import load as load_task
+from openmaia.analysis.conduct import conduct
 from openmaia.core.units import Unit
 from openmaia.evaluation.analysis.statistics import proportion
 from openmaia.evaluation.compared import Evaluation
 from openmaia.evaluation.scores import score
-from openmaia.reporting.conduct import conduct
 from openmaia.runs.records import Record, Stop
 from openmaia.runs.run import Run
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from openmaia.analysis.conduct import conduct
 from openmaia.cli.commands.common import fail
 from openmaia.cli.terminal.conversation import ConversationView
 from openmaia.cli.terminal.output import Terminal, say, show_table
@@ -17,7 +18,6 @@ from openmaia.config.loading import load
 from openmaia.core.errors import UsageError
 from openmaia.core.messages import AnswerFormat
 from openmaia.reporting.browser import write_report
-from openmaia.reporting.conduct import conduct
 from openmaia.reporting.figures.table import DataTable
 from openmaia.reporting.trace import write_trace
 from openmaia.reporting.tracking.rows import make_cells, make_point

@@ -14,10 +14,10 @@ import numpy as np
 
 from measure.benchmarks.sweep import IMAGE_BYTES, Sleeper, chat
 from openmaia.agent.loop import InvestigationResult
+from openmaia.analysis.costs.workload import Workload, from_rates, read_rates
 from openmaia.core.images import EncodedImage
 from openmaia.core.services import Edit, GeneratedImage, Generation, Probe, Services
 from openmaia.distributed.worker import SweepContext, UnitWorker
-from openmaia.reporting.costs.workload import Workload, from_rates, read_rates
 from openmaia.runs.run import InvestigationId
 from tests.helpers.sweeping import LAYERS
 

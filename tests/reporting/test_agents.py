@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from openmaia.analysis.agents import compute_statistics
 from openmaia.config.loading import load
 from openmaia.core.units import Unit
-from openmaia.evaluation.analysis.agents import compute_statistics
 from openmaia.reporting.browser import write_report
 from openmaia.runs.summary import summary
 from tests.reporting.making import HOSTILE, Page, record, run, turn

@@ -1,7 +1,7 @@
 """How well agents follow the protocol, counted over real investigations."""
 
 from openmaia.agent.tasks.grammar import DESCRIBED
-from openmaia.reporting.conduct import conduct
+from openmaia.analysis.conduct import conduct
 from tests.agent.conftest import Investigate, pictures, run
 from tests.helpers.investigating import ANSWER, code
 

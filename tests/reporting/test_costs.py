@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from openmaia.agent.metering import metered
+from openmaia.analysis.costs.totals import costs
 from openmaia.config.loading import load
 from openmaia.config.schema import Config
 from openmaia.core.images import EncodedImage
@@ -21,7 +22,6 @@ from openmaia.distributed.pools.handles import Pools
 from openmaia.distributed.pools.replica import Replica
 from openmaia.reporting.browser.rows import summarize_run
 from openmaia.reporting.tables import make_rows
-from openmaia.reporting.totals import costs
 from openmaia.runs.parquet import read_record, read_turn, write_record, write_turn
 from openmaia.runs.run import Run
 from openmaia.runs.summary import summary as header

@@ -10,14 +10,14 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
+from openmaia.analysis.costs.estimate import Estimate, balance, choose_at_once, estimate
+from openmaia.analysis.costs.workload import Asked, TimedPool, Workload, from_rates, from_run
 from openmaia.cli.main import app
 from openmaia.config.loading import load
 from openmaia.core.errors import UsageError
 from openmaia.core.selection import count
 from openmaia.core.services import ServiceUsage
 from openmaia.core.units import Unit
-from openmaia.reporting.costs.estimate import Estimate, balance, choose_at_once, estimate
-from openmaia.reporting.costs.workload import Asked, TimedPool, Workload, from_rates, from_run
 from openmaia.runs.run import Run
 from tests.helpers import samples
 

@@ -10,6 +10,7 @@ import pytest
 from starlette.testclient import TestClient
 from typer.testing import CliRunner
 
+from openmaia.analysis.likeness import NEIGHBOURS
 from openmaia.cli.main import app
 from openmaia.config.loading import restore
 from openmaia.core.errors import UsageError
@@ -17,7 +18,7 @@ from openmaia.core.units import Unit
 from openmaia.models.text_embedding import TextEmbedding, load_text_embedding
 from openmaia.reporting.browser.report import Report
 from openmaia.reporting.browser.serve import application
-from openmaia.reporting.browser.similar import NEIGHBOURS, SimilarDescriptions
+from openmaia.reporting.browser.similar import SimilarDescriptions
 from openmaia.reporting.tables import UnitRow
 from tests.reporting.making import record, run
 

@@ -14,13 +14,14 @@ import pytest
 from PIL import Image
 
 from openmaia.agent.loop import InvestigationResult
+from openmaia.analysis.series import LiveSeries
 from openmaia.config.loading import load
 from openmaia.config.schema import Config
 from openmaia.core.errors import UsageError
+from openmaia.evaluation.analysis.summary import run_scores
 from openmaia.evaluation.analysis.verdict import Verdict
 from openmaia.reporting.tracking import start
-from openmaia.reporting.tracking.series import LiveSeries, make_plain
-from openmaia.reporting.tracking.wandb_run import read_state
+from openmaia.reporting.tracking.wandb_run import make_plain, read_state
 from openmaia.runs.run import InvestigationId, Run
 from tests.helpers import samples
 from tests.reporting.making import HOSTILE, run
@@ -161,6 +162,22 @@ def test_table_holds_every_unit_with_scores_and_thumbnails(tracked: Tracked):
         with Image.open(files[row["exemplars"]["path"]]) as shown:
             assert shown.size == (64, 64)
     assert all(path.is_relative_to(tracked.run.files.path("")) for path in files.values())
+
+
+def test_summary_holds_the_mean_of_each_metric(tracked: Tracked):
+    lines = [json.loads(line) for line in inspected(folders(tracked.run)[-1]).splitlines()]
+    told: dict[str, Any] = {}
+    for line in lines:
+        told |= line.get("summary", {}).get("update", {})
+    scores = run_scores(tracked.run, tracked.run.config()["evaluate"]["bootstrap"])
+    expected = {
+        f"metrics/{name}": {"mean": scores.measures[name].mean, "n": count}
+        for name, count in scores.counts.items()
+        if count
+    }
+    assert {"metrics/auc", "metrics/auc_all", "metrics/z_positive"} <= expected.keys() <= told.keys()
+    for name, values in expected.items():
+        assert told[name] == pytest.approx(values)
 
 
 def test_running_investigations_show_their_turns(tmp_path: Path):

@@ -32,10 +32,10 @@ def print_estimate(config: list[str], rates: str, gpus: str, units: str) -> None
     Raises:
         UsageError: An argument is invalid, or a number cannot be known without loading the target.
     """
+    from openmaia.analysis.costs.estimate import estimate
+    from openmaia.analysis.costs.workload import count_pending, find_unrated, find_workload
     from openmaia.cli.terminal.costs import show_estimates, show_unknown, show_workload
     from openmaia.config.loading import load
-    from openmaia.reporting.costs.estimate import estimate
-    from openmaia.reporting.costs.workload import count_pending, find_unrated, find_workload
 
     settings = load(config)
     gpu_counts, unit_counts = _numbers("--gpus", gpus), _numbers("--units", units)

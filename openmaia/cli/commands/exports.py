@@ -95,7 +95,7 @@ def figures(
 
     Example: openmaia export figures runs/demo --to figures
     """
-    from openmaia.reporting.figures.papers.beside import set_beside_papers
+    from openmaia.reporting.figures.beside import set_beside_papers
     from openmaia.reporting.tables import name_runs
     from openmaia.runs.claimed import with_claim_runs
     from openmaia.runs.files import Files
@@ -105,7 +105,7 @@ def figures(
     folder.create()
     opened = list(name_runs(with_claim_runs(map(Run.open, runs))))
     found = set_beside_papers(opened)
-    for name, data in found.files(png=True):
+    for name, data in found.files(is_png=True):
         folder.write(name, data)
     print(f"{len(found.figures)} figures and tables, each as PNG, SVG, CSV and LaTeX: {Path(folder.path(''))}")
     for run, _ in opened:

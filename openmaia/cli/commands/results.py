@@ -31,8 +31,8 @@ def show(
     run = Run.open(path)
     if agents:
         from openmaia.agent.tasks.task import load
+        from openmaia.analysis.conduct import conduct
         from openmaia.cli.terminal.runs import show_conduct
-        from openmaia.reporting.conduct import conduct
 
         counted = conduct(run.records(), load(run.config()["task"]["name"]).answer)
         print(json.dumps(asdict(counted), ensure_ascii=False)) if as_json else show_conduct(run.name, counted)

@@ -40,7 +40,7 @@ def ablate(config: ConfigSources, other: OtherOption = None, sets: SetsOption = 
     from openmaia.cli.terminal.scores import show_ablation
     from openmaia.config.schema import test_generator
     from openmaia.evaluation.analysis.ablation import ablation_results
-    from openmaia.reporting.figures.papers.ablations import ablation_csv
+    from openmaia.reporting.figures.papers import ablation_csv
     from openmaia.runs.files import Files
 
     planned = ablation_configs(config, other or [], sets)

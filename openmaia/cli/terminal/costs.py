@@ -2,11 +2,11 @@
 
 from collections.abc import Sequence
 
+from openmaia.analysis.costs.estimate import Estimate, PoolWork, count_tested_images
+from openmaia.analysis.costs.totals import ServiceTime, costs
+from openmaia.analysis.costs.workload import Workload
 from openmaia.cli.terminal.output import console, say, show_table
 from openmaia.config.schema import Config
-from openmaia.reporting.costs.estimate import Estimate, PoolWork, count_tested_images
-from openmaia.reporting.costs.workload import Workload
-from openmaia.reporting.totals import ServiceTime, costs
 from openmaia.runs.run import Run
 
 _AGENTS = "ray.investigations"

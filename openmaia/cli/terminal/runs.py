@@ -14,6 +14,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from openmaia.analysis.conduct import AgentConduct
 from openmaia.cli.terminal.descriptions import show_overlap
 from openmaia.cli.terminal.faithfulness import show_faithfulness
 from openmaia.cli.terminal.output import console, say, show_table
@@ -26,7 +27,6 @@ from openmaia.evaluation.analysis.summary import run_scores
 from openmaia.evaluation.analysis.verdict import Verdict, run_verdicts
 from openmaia.evaluation.truth import read_truth
 from openmaia.exemplars.store import ExemplarStore
-from openmaia.reporting.conduct import AgentConduct
 from openmaia.reporting.tables import UnitRow, make_rows, name_runs
 from openmaia.runs.claimed import with_claim_runs
 from openmaia.runs.further import further_evaluations

@@ -249,7 +249,10 @@ def show_ablation(name: str, results: Sequence[ToolSetResult], generator: str) -
     show_table(
         "published (MAIA, table A5): other units, images and agent; no intervals were printed",
         ("network", "tool set", "positive", "neutral"),
-        [(row.network, row.method, f"{row.positive:.2f}", f"{row.neutral:.2f}") for row in published.ablations()],
+        [
+            (row["network"], row["method"], f"{float(row['positive']):.2f}", f"{float(row['neutral']):.2f}")
+            for row in published("ablation")
+        ],
         left=2,
     )
 
@@ -275,9 +278,11 @@ def show_choice(score: ChoiceScore, model: str = "") -> None:
         f"{score.answered} of {score.questions} questions answered; the label shown first was chosen {score.first:.0%} of "
         f"the time{alike}"
     )
-    choices = published.choices()
-    printed = ", ".join(f"{each.preferred} over {each.over} {each.share:g}" for each in choices)
+    choices = published("choices")
+    printed = ", ".join(f"{each['preferred']} over {each['over']} {float(each['share']):g}" for each in choices)
     if model:
-        say(f"not comparable with what people chose in the paper ({printed}; {choices[0].source}): here a model chose")
+        say(
+            f"not comparable with what people chose in the paper ({printed}; {choices[0]['source']}): here a model chose"
+        )
     else:
-        say(f"the paper's own, of other units and labels: {printed} ({choices[0].source})")
+        say(f"the paper's own, of other units and labels: {printed} ({choices[0]['source']})")

@@ -18,10 +18,11 @@ from openmaia.evaluation.analysis import bootstrap
 from openmaia.evaluation.analysis.bootstrap import BootstrapEstimate, Interval
 from openmaia.evaluation.analysis.statistics import adjust_p_values
 from openmaia.evaluation.analysis.summary import estimate_scores
+from openmaia.evaluation.analysis.verdict import UnitVerdict
 from openmaia.evaluation.metric import metrics_shown
 from openmaia.evaluation.prompts import PROMPT_ROLES
 from openmaia.evaluation.storage import StoredTrials
-from openmaia.runs.run import Run
+from openmaia.runs.run import InvestigationId, Run
 
 _TURNS = "turns"
 
@@ -72,6 +73,36 @@ class RunComparison:
     """Without undefined ones; empty if the runs cannot be compared."""
     cause: str = ""
     """Why the runs cannot be compared; empty if they can."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ComparedVerdicts:
+    """How far the verdicts of runs on one investigation differ."""
+
+    investigation: InvestigationId
+    is_same: bool
+    """Whether all runs with the investigation have the same verdict."""
+    difference: float | None
+    """The largest minus the smallest AUC against the worst control; None if fewer than two runs have one."""
+
+
+def compare_verdicts(runs: Sequence[Mapping[InvestigationId, UnitVerdict]]) -> list[ComparedVerdicts]:
+    """Compares the investigations that at least two runs contain: different verdicts first, then the largest difference."""
+    found: dict[InvestigationId, list[UnitVerdict]] = {}
+    for verdicts in runs:
+        for investigation, verdict in verdicts.items():
+            found.setdefault(investigation, []).append(verdict)
+    compared = [_compare_verdicts(each, several) for each, several in sorted(found.items()) if len(several) > 1]
+    return sorted(compared, key=lambda each: (each.is_same, -(each.difference or 0.0)))
+
+
+def _compare_verdicts(investigation: InvestigationId, verdicts: Sequence[UnitVerdict]) -> ComparedVerdicts:
+    known = [each.worst.auc for each in verdicts if each.worst]
+    return ComparedVerdicts(
+        investigation=investigation,
+        is_same=len({each.verdict for each in verdicts}) == 1,
+        difference=max(known) - min(known) if len(known) > 1 else None,
+    )
 
 
 MeasureEstimates = Mapping[str, Mapping[Unit, BootstrapEstimate]]

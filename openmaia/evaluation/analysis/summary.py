@@ -5,6 +5,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from statistics import fmean
 from typing import Any, cast
 
 from openmaia.core.errors import StoreError
@@ -84,6 +85,17 @@ def run_scores(run: Run, resamples: int) -> PooledScores:
             units=cached["layer_units"],
         ),
     )
+
+
+def mean_scores(scores: Iterable[Mapping[str, Any]]) -> dict[str, tuple[float, int]]:
+    """Returns the mean of each column of metrics over the values of `Run.scores`, and the number of these, without columns
+    that none has.
+
+    It is the mean of `PooledScores`. An interval would need all activations.
+    """
+    rows = list(scores)
+    values = {name: [row[name] for row in rows if row.get(name) is not None] for name in columns()}
+    return {name: (fmean(each), len(each)) for name, each in values.items() if each}
 
 
 def _cached(run: Run) -> dict[str, Any]:

@@ -27,7 +27,7 @@ BoolArray = npt.NDArray[np.bool_]
 STRATA = (0.0, 0.5, 0.8, 0.95, 1.0)
 """Quantiles of the unit's activation."""
 
-ACTIVE = 0.95
+_ACTIVE = 0.95
 """A unit counts as active on images above this quantile of its activations."""
 
 
@@ -138,7 +138,7 @@ def balanced_accuracy(marks: BoolArray, active: BoolArray, weight: FloatArray) -
 def metrics(marks: BoolArray, activations: FloatArray, weight: FloatArray) -> dict[str, float | None]:
     """Computes all metrics. Undefined values are None.
 
-    The unit counts as active on images above the weighted quantile ACTIVE of its activations, or, if there are none, on
+    The unit counts as active on images above the weighted quantile _ACTIVE of its activations, or, if there are none, on
     those with the maximum.
 
     Returns:
@@ -152,7 +152,7 @@ def metrics(marks: BoolArray, activations: FloatArray, weight: FloatArray) -> di
         `balanced_accuracy`: how well marks predict whether the unit is active, as in delphi's detection (Paulo et al.
         2024).
     """
-    active = activations > weighted_quantile(activations, weight, ACTIVE - 1e-9)
+    active = activations > weighted_quantile(activations, weight, _ACTIVE - 1e-9)
     if not active.any():
         active = activations >= activations.max()
     roc = area(marks, activations, weight)

@@ -23,7 +23,7 @@ CELLS = 20
 SIDE = 8
 """Side of a part in cells, so that a part is 16 % of the view."""
 
-ACTIVE = 0.8
+_ACTIVE = 0.8
 """Photographs above this quantile of the activations excite the unit."""
 
 OVERLAP = 0.25
@@ -50,7 +50,7 @@ def fuzz(
         Empty if no photograph excites the unit more than others, or the maps are constant or missing.
     """
     ranked: list[int] = np.argsort(-activations, kind="stable")[: count // 2].tolist()
-    bound = float(np.quantile(activations, ACTIVE))
+    bound = float(np.quantile(activations, _ACTIVE))
     chosen = [images[row] for row in ranked if activations[row] > bound]
     if not chosen:
         return {}

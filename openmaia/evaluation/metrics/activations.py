@@ -33,7 +33,7 @@ def _of_role(name: str, role: str, images: str, column: str, hint: str, order: i
     )
 
 
-POSITIVE = _of_role(
+Z_POSITIVE = _of_role(
     "z_positive",
     "positive",
     "images of the description",
@@ -42,10 +42,10 @@ POSITIVE = _of_role(
     240,
     visible=True,
 )
-NEUTRAL = _of_role(
+Z_NEUTRAL = _of_role(
     "z_neutral", "neutral", "matched neutral images", "Neutral, SD", "The same on matched neutral images", 245
 )
-AGAINST = Metric(
+Z_AGAINST = Metric(
     name="z_against",
     title="mean activation, images of other units' descriptions",
     order=250,
@@ -54,7 +54,7 @@ AGAINST = Metric(
     falls=False,
     shown=frozenset({"means"}),
 )
-UNRELATED = Metric(
+Z_UNRELATED = Metric(
     name="z_unrelated",
     title="mean activation, unrelated prompts",
     order=255,
@@ -63,8 +63,8 @@ UNRELATED = Metric(
     falls=False,
     shown=frozenset({"means"}),
 )
-PHOTOGRAPHS = _of_role("z_random", "random", "photographs", "Photographs, SD", "The same on photographs", 260)
-EXEMPLARS = Metric(
+Z_RANDOM = _of_role("z_random", "random", "photographs", "Photographs, SD", "The same on photographs", 260)
+Z_EXEMPLARS = Metric(
     name="z_exemplars",
     title="mean activation, top exemplars",
     column="Exemplars, SD",

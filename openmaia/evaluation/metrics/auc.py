@@ -27,7 +27,7 @@ AUC = Metric(
     bounds=(0, 1),
     shown=frozenset({"comparison", "table"}),
 )
-OTHER = Metric(
+AUC_OTHER = Metric(
     name="auc_other",
     title="AUC of other units' descriptions",
     column="Shuffled",
@@ -40,7 +40,7 @@ OTHER = Metric(
     shown=frozenset({"table"}),
     visible=True,
 )
-DIFFERENCE = Metric(
+AUC_MINUS_OTHER = Metric(
     name="auc_minus_other",
     title="AUC, own minus other units'",
     column="Own minus shuffled",
@@ -52,7 +52,7 @@ DIFFERENCE = Metric(
     sanity_of="auc",  # the other AUC does not change with the labels of the unit
     shown=frozenset({"summary"}),
 )
-WORDS = Metric(
+AUC_WORDS = Metric(
     name="auc_words",
     title="AUC of random words",
     hint="Control: the AUC of descriptions of one random word for this unit",
@@ -85,7 +85,7 @@ def _worst(evaluation: Evaluation) -> float | None:
     return found and found[0]
 
 
-WORST = Metric(
+AUC_WORST = Metric(
     name="auc_worst",
     title="AUC of the worst label",
     hint="The lowest AUC of the images of one label against its neutral images",

@@ -2,7 +2,7 @@
 
 from openmaia.evaluation.metric import Control, Metric
 
-AGAINST = Metric(
+AUC_AGAINST = Metric(
     name="auc_against",
     title="AUC against images of other units' descriptions",
     column="Other images",
@@ -14,7 +14,7 @@ AGAINST = Metric(
     falls=False,
     shown=frozenset(),
 )
-UNRELATED = Metric(
+AUC_UNRELATED = Metric(
     name="auc_unrelated",
     title="AUC against images of unrelated prompts",
     column="Unrelated",
@@ -25,7 +25,7 @@ UNRELATED = Metric(
     bounds=(0, 1),
     shown=frozenset({"comparison", "table"}),
 )
-PHOTOGRAPHS = Metric(
+AUC_RANDOM = Metric(
     name="auc_random",
     title="AUC against photographs",
     column="Photographs",

@@ -2,11 +2,11 @@
 
 from openmaia.evaluation.compared import Evaluation
 from openmaia.evaluation.metric import Metric
-from openmaia.evaluation.metrics.auc_controls import PHOTOGRAPHS
+from openmaia.evaluation.metrics.auc_controls import AUC_RANDOM
 
 
 def _clarity(evaluation: Evaluation) -> float | None:
-    auc = PHOTOGRAPHS.value(evaluation)
+    auc = AUC_RANDOM.value(evaluation)
     return None if auc is None else abs(2 * auc - 1)
 
 

@@ -69,7 +69,7 @@ RANK = Metric(
     falls=False,
     shown=frozenset({"page"}),
 )
-CHANCE = Metric(
+IDENTIFICATION_CHANCE = Metric(
     name="chance",
     title="identification by chance, for the highest",
     order=430,

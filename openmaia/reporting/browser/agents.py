@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
-from openmaia.evaluation.analysis.agents import AgentStatistics
+from openmaia.analysis.agents import AgentStatistics
 from openmaia.reporting.figures.charts import draw_count_columns, draw_share_bars
 from openmaia.reporting.figures.style import svg
 from openmaia.reporting.figures.table import DataTable

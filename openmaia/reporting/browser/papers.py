@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from openmaia.evaluation.analysis.comparison import compared_measures
 from openmaia.evaluation.analysis.sanity import warning
 from openmaia.reporting.browser.pages import render
-from openmaia.reporting.figures.papers.beside import set_beside_papers
+from openmaia.reporting.figures.beside import set_beside_papers
 from openmaia.runs.claimed import with_claim_runs
 from openmaia.runs.run import Run
 
@@ -36,4 +36,4 @@ def make_papers_files(runs: Sequence[tuple[Run, str]], tabs: Sequence[tuple[str,
         measures=compared_measures(),
         warnings={measure: warning(measure) for measure in compared_measures()},
     )
-    return {f"{_FOLDER}{name}": data for name, data in found.files(png=False)} | {"papers.html": page}
+    return {f"{_FOLDER}{name}": data for name, data in found.files(is_png=False)} | {"papers.html": page}

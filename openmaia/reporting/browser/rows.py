@@ -6,8 +6,9 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
-from openmaia.evaluation.analysis.agents import AgentStatistics, compute_statistics
-from openmaia.evaluation.analysis.bootstrap import Interval, mean_interval
+from openmaia.analysis.agents import AgentStatistics, compute_statistics, mean_confirmation
+from openmaia.analysis.costs.totals import Costs, costs
+from openmaia.evaluation.analysis.bootstrap import Interval
 from openmaia.evaluation.analysis.findings import findings
 from openmaia.evaluation.analysis.reliability import Reliability, read_reliability
 from openmaia.evaluation.analysis.selective import RiskCoverage
@@ -18,7 +19,6 @@ from openmaia.reporting.figures.charts import ScorePair, draw_risk_coverage, dra
 from openmaia.reporting.figures.style import svg
 from openmaia.reporting.image_models import image_model
 from openmaia.reporting.tables import DescriptionKind, UnitRow, describe_kinds, mean_sizes
-from openmaia.reporting.totals import Costs, costs
 from openmaia.runs.run import Run
 from openmaia.runs.state import STATES, counts
 
@@ -66,6 +66,7 @@ def summarize_run(run: Run, name: str, unit_rows: Sequence[UnitRow]) -> RunSumma
     """Computes the numbers of a run from its rows and its evaluations."""
     config, state = run.config(), counts(run)
     done = [row for row in unit_rows if row.header]
+    summaries = [row.header for row in done]
     scored = [row for row in done if row.scores]
     paired = [row for row in scored if None not in (row.scores.get("auc"), row.scores.get("auc_other"))]
     verdicts = {row.investigation: row.verdict for row in unit_rows}
@@ -79,12 +80,12 @@ def summarize_run(run: Run, name: str, unit_rows: Sequence[UnitRow]) -> RunSumma
         backbones=tuple(sorted({row.header["backbone"] for row in done})),
         targets=tuple(sorted({row.unit.target for row in unit_rows})),
         generator=image_model(config["generator"], "generator"),
-        agents=compute_statistics([row.header for row in done]),
+        agents=compute_statistics(summaries),
         pairs=_pairs(paired),
-        costs=costs([row.header for row in done]),
+        costs=costs(summaries),
         reliability=reliable,
         coverage=_coverage(reliable.selective),
-        confirmed=_confirmed(done),
+        confirmed=mean_confirmation(summaries),
         kinds=describe_kinds(run, whole) if whole else (),
         sizes=mean_sizes(whole) if whole else {},
         verdicts=Counter(each.verdict for each in verdicts.values()),
@@ -93,11 +94,6 @@ def summarize_run(run: Run, name: str, unit_rows: Sequence[UnitRow]) -> RunSumma
         progress="" if state.is_finished else state.text,
         evidence=Counter(row.header["evidence"] for row in done if row.header["evidence"]),
     )
-
-
-def _confirmed(done: Sequence[UnitRow]) -> Interval | None:
-    values = [row.header["confirm_auc"] for row in done if row.header["confirm_auc"] is not None]
-    return mean_interval(values, 2000) if values else None
 
 
 def _pairs(paired: Sequence[UnitRow]) -> Markup:

@@ -2,22 +2,21 @@
 
 import base64
 import io
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from PIL import Image
 
+from openmaia.analysis.agents import CONDUCT, RecordSummary
+from openmaia.analysis.costs.totals import costs
 from openmaia.core.text import printable
-from openmaia.evaluation.analysis.agents import RecordSummary
+from openmaia.evaluation.analysis.summary import mean_scores
 from openmaia.evaluation.analysis.verdict import Verdict, judge
 from openmaia.evaluation.metric import columns
-from openmaia.reporting.totals import costs
-from openmaia.reporting.tracking.series import make_plain
+from openmaia.reporting.tracking.wandb_run import make_plain
 from openmaia.runs.records import Record, dumps
 from openmaia.runs.run import InvestigationId
 
-CONDUCT = ("experiments", "tracebacks", "sent_back")
-"""Counts that tell how well the agent works."""
 _NUMBERS = (
     "turns", "messages", "converged", *CONDUCT, "prompt_tokens", "cached_tokens",
     "generated_tokens", "seconds",
@@ -78,6 +77,11 @@ def make_cells(summary: RecordSummary, scores: Mapping[str, Any], image: Any) ->
     }
     cells = [values.get(field) for field in table_columns()]
     return [_text(cell) if isinstance(cell, str) else cell for cell in cells]
+
+
+def make_means(scores: Iterable[Mapping[str, Any]]) -> dict[str, dict[str, float]]:
+    """Returns the mean of each column of metrics that was measured and its number of investigations, by metric name."""
+    return {f"metrics/{name}": {"mean": mean, "n": count} for name, (mean, count) in mean_scores(scores).items()}
 
 
 def make_thumbnail(record: Record) -> Image.Image | None:

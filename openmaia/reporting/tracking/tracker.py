@@ -10,20 +10,19 @@ import time
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from statistics import mean
 from typing import Any
 
 from PIL import Image
 
 from openmaia.agent.loop import InvestigationResult
+from openmaia.analysis.agents import RecordSummary, compute_statistics, count_turns
+from openmaia.analysis.series import Counters, LiveSeries
 from openmaia.config.schema import Config
 from openmaia.core.errors import OpenMaiaError, StoreError, UsageError
 from openmaia.core.paths import user_path
-from openmaia.evaluation.analysis.agents import RecordSummary, compute_statistics
 from openmaia.evaluation.analysis.verdict import judge
 from openmaia.reporting.tracking import rows
-from openmaia.reporting.tracking.series import Counters, LiveSeries, make_plain
-from openmaia.reporting.tracking.wandb_run import WandbRun, end_service
+from openmaia.reporting.tracking.wandb_run import WandbRun, end_service, make_plain
 from openmaia.runs.run import InvestigationId, Run
 
 _INTERRUPT_SECONDS = 5.0
@@ -87,7 +86,7 @@ class Tracker:
     def progress(self, stage: str, done: int, total: int) -> None:
         """Sets the progress of a stage, such as "investigations"."""
         with self._lock:
-            self._series.progress(stage, done, total, time.time())
+            self._series.progress(make_plain(stage), done, total, time.time())
 
     def ended(self, result: InvestigationResult) -> None:
         """Adds the result of an investigation that ended."""
@@ -152,7 +151,9 @@ class Tracker:
 
     def _tell_scores(self) -> None:
         if self._summaries:
-            self._tell_table(self._run.scores())
+            scores = self._run.scores()
+            self._tell_table(scores)
+            self._wandb.summarize(rows.make_means(scores.values()))
 
     def _tell_table(self, scores: Mapping[InvestigationId, Mapping[str, Any]]) -> None:
         found = {each: (summary, scores.get(each, {})) for each, summary in self._summaries.items()}
@@ -168,23 +169,12 @@ class Tracker:
         return self._thumbnails.get(investigation)
 
     def _turns(self) -> dict[str, float]:
-        """Returns the numbers of completed turns: in total, in running investigations, and in the longest of these.
-
-        Empty if the journals cannot be read.
-        """
+        """Returns the numbers of completed turns; empty if the journals cannot be read."""
         try:
             begun = self._run.turns_begun()
         except (StoreError, OSError):
             return {}
-        # One whose record was just written, but which was not yet passed to `ended`, counts in none of them.
-        running = [turns for investigation, turns in begun.items() if investigation not in self._summaries]
-        ended = sum(int(summary["turns"]) for summary in self._summaries.values())
-        values = {
-            "completed": ended + sum(running),
-            "of_running": sum(running),
-            "longest_running": max(running, default=0),
-        }
-        return {f"turns/{key}": float(value) for key, value in values.items()}
+        return {f"turns/{key}": float(value) for key, value in count_turns(self._summaries, begun).items()}
 
     def _agents(self) -> dict[str, float]:
         statistics = compute_statistics(list(self._summaries.values()))
@@ -192,8 +182,7 @@ class Tracker:
             f"used/{make_plain(tool)}": share.mean for tool, share in statistics.usage.items()
         }
         values |= {f"length/{length.turns:03d}_turns": length.investigations for length in statistics.lengths}
-        if summaries := self._summaries.values():
-            values |= {f"{name}_per_unit": mean(one[name] for one in summaries) for name in rows.CONDUCT}
+        values |= {f"{name}_per_unit": mean for name, mean in statistics.conduct.items()}
         values |= {"turns": statistics.turns, "messages": statistics.messages, "converged": statistics.convergence}
         return {f"agents/{key}": value for key, value in values.items() if value is not None}
 

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import threading
 import time
@@ -16,7 +17,6 @@ from PIL import Image
 from openmaia.config.loading import to_dict
 from openmaia.config.schema import Config
 from openmaia.core.errors import StoreError, UsageError
-from openmaia.reporting.tracking.series import make_plain
 from openmaia.runs.run import Run
 
 STATE = "tracking/wandb.json"
@@ -27,6 +27,11 @@ _HIDDEN = ("paths", "tracking", "address", "base_url")
 _START_SECONDS = 60.0
 """Seconds within which the W&B client has to start."""
 _ENVIRONMENT = threading.Lock()
+
+
+def make_plain(name: str) -> str:
+    """Converts a name to a part of a metric name. Special characters are replaced, because W&B interprets them."""
+    return re.sub(r"[^A-Za-z0-9_-]", "_", name)[:64] or "_"
 
 
 def read_state(run: Run) -> tuple[str, float] | None:
@@ -105,6 +110,10 @@ class WandbRun:
             table.add_data(*(wandb.Image(cell) if isinstance(cell, Image.Image) else cell for cell in row))
         with _data_folder(self._folder):
             self.log({"units": table})
+
+    def summarize(self, values: Mapping[str, Any]) -> None:
+        """Sets values of the summary of the run, by metric name."""
+        self._run.summary.update(dict(values))
 
     def finish(self) -> None:
         """Waits until wandb has sent all data, or has stored them in offline mode."""

@@ -6,12 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from openmaia.analysis.agents import CONDUCT, compute_statistics
+from openmaia.analysis.series import TOKENS
 from openmaia.config.machine import POOLS
 from openmaia.core.errors import ServiceError, UsageError
-from openmaia.evaluation.analysis.agents import compute_statistics
-from openmaia.reporting.tracking.rows import CONDUCT
-from openmaia.reporting.tracking.series import TOKENS, make_plain
-from openmaia.reporting.tracking.wandb_run import INSTALL, STATE, read_state
+from openmaia.reporting.tracking.wandb_run import INSTALL, STATE, make_plain, read_state
 from openmaia.runs.run import Run
 
 _FILE = "tracking/workspace.json"

@@ -17,7 +17,7 @@ from openmaia.evaluation.claims import Claim
 from openmaia.evaluation.compared import Evaluation
 from openmaia.evaluation.storage import to_parquet
 from openmaia.evaluation.trials import Stimulus, Trial
-from openmaia.reporting.figures.papers.ablations import ablation_csv
+from openmaia.reporting.figures.papers import ablation_csv
 from openmaia.runs.run import InvestigationId, Run
 from tests.conftest import REPOSITORY
 from tests.helpers.samples import store_evaluation

@@ -1,43 +1,26 @@
 """The labels on a unit's page, each with its test images and the turns that support it."""
 
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from statistics import fmean
 
+from openmaia.analysis.support import SupportingTurn, find_listing_turns, find_support
 from openmaia.core.images import EncodedImage
 from openmaia.reporting.browser.unit.observation import ImageView, Viewer
 from openmaia.reporting.browser.unit.scored import EvaluationView, ScoredImage
-from openmaia.runs.records import ImageEntry, Record, Turn, mentions
+from openmaia.runs.records import Record
 
 _TESTED, _SUPPORTING, _EXEMPLARS = 6, 4, 8
 """Maximum numbers of images: of the test of a label, of a supporting turn, and of exemplars."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SupportingTurn:
-    """The measurements of one turn on images of a label.
-
-    An image is one of the label if the hypothesis that it tests contains the words of the label and does not begin with
-    "not". Without a hypothesis, its prompt or editing instruction must contain them.
-    """
+class SupportView:
+    """A turn that supports a label."""
 
     turn: int
     """From 1."""
     images: tuple[ImageView, ...]
-    """The most activating images of the label."""
-    count: int
-    """Number of all images of the label."""
-    mean: float
-    others: int
-    """Number of other images that the turn measured."""
-    others_mean: float | None
-
-    @property
-    def text(self) -> str:
-        """Both means in words."""
-        noun = "image" if self.count == 1 else "images"
-        versus = f", {self.others} others {self.others_mean:.3g}" if self.others_mean is not None else ""
-        return f"{self.count} {noun} of it, mean activation {self.mean:.3g}{versus}"
+    text: str
+    """Both means in words."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,7 +32,7 @@ class ClaimView:
     """Its positive images."""
     auc: float | None = None
     """Against matched neutral images; None if the label was not tested."""
-    support: tuple[SupportingTurn, ...] = ()
+    support: tuple[SupportView, ...] = ()
     listed: tuple[int, ...] = ()
     """The numbers of the turns whose hypotheses contain the label."""
 
@@ -66,39 +49,20 @@ def _claim(label: str, record: Record, evaluation: EvaluationView | None, viewer
         label=label,
         tested=tuple(sorted(tested[:_TESTED], key=lambda image: -image.activation)),
         auc=by_label.get(label),
-        support=tuple(_support(label, record.turns, viewer)),
-        listed=tuple(turn.index + 1 for turn in record.turns if any(mentions(each, label) for each in turn.hypotheses)),
+        support=tuple(_support(each, viewer) for each in find_support(label, record.turns, viewer.captions.texts)),
+        listed=find_listing_turns(label, record.turns),
     )
 
 
-def _support(label: str, turns: Sequence[Turn], viewer: Viewer) -> Iterator[SupportingTurn]:
-    for turn in turns:
-        measured = {entry.id: entry for call in turn.calls for entry in call.entries if entry.activation}
-        about = [entry for entry in measured.values() if _is_about(entry, label, viewer)]
-        if not about:
-            continue
-        about.sort(key=_value, reverse=True)
-        own = {entry.id for entry in about}
-        others = [_value(entry) for entry in measured.values() if entry.id not in own]
-        yield SupportingTurn(
-            turn=turn.index + 1,
-            # Outlines cannot be seen at this size. The turn has them.
-            images=tuple(viewer.measured_image(entry, with_mask=False) for entry in about[:_SUPPORTING]),
-            count=len(about),
-            mean=fmean(map(_value, about)),
-            others=len(others),
-            others_mean=fmean(others) if others else None,
-        )
-
-
-def _is_about(entry: ImageEntry, label: str, viewer: Viewer) -> bool:
-    if entry.hypothesis:
-        return not entry.is_control and mentions(entry.hypothesis, label)
-    return mentions(viewer.captions.texts.get(entry.id, ""), label)
-
-
-def _value(entry: ImageEntry) -> float:
-    return float(entry.activation["value"]) if entry.activation else 0.0
+def _support(found: SupportingTurn, viewer: Viewer) -> SupportView:
+    count = len(found.images)
+    versus = f", {found.others} others {found.others_mean:.3g}" if found.others_mean is not None else ""
+    return SupportView(
+        turn=found.turn,
+        # Outlines cannot be seen at this size. The turn has them.
+        images=tuple(viewer.measured_image(entry, with_mask=False) for entry in found.images[:_SUPPORTING]),
+        text=f"{count} image{'' if count == 1 else 's'} of it, mean activation {found.mean:.3g}{versus}",
+    )
 
 
 def show_exemplars(record: Record, viewer: Viewer, count: int = _EXEMPLARS) -> tuple[ImageView, ...]:

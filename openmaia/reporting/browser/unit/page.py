@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import Any, cast
 
+from openmaia.analysis.costs.totals import costs
 from openmaia.core.errors import StoreError
 from openmaia.reporting.browser.pages import render
 from openmaia.reporting.browser.thumbnails import make_strip
@@ -15,7 +16,6 @@ from openmaia.reporting.browser.unit.pictures import PagePictures
 from openmaia.reporting.browser.unit.scored import make_evaluation_view
 from openmaia.reporting.image_models import image_model
 from openmaia.reporting.tables import UnitRow
-from openmaia.reporting.totals import costs
 from openmaia.runs.records import Record, Stop
 from openmaia.runs.run import Run
 

@@ -3,14 +3,19 @@
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from statistics import median
+from statistics import mean, median
 from typing import Any
 
-from openmaia.evaluation.analysis.bootstrap import Interval
+from openmaia.evaluation.analysis.bootstrap import Interval, mean_interval
 from openmaia.evaluation.analysis.statistics import wilson
+from openmaia.evaluation.scores import RESAMPLES
+from openmaia.runs.run import InvestigationId
 
 RecordSummary = Mapping[str, Any]
 """What `openmaia.runs.summary.summary` returns."""
+
+CONDUCT = ("experiments", "tracebacks", "sent_back")
+"""Counts of a summary that tell how well the agent works."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,6 +48,8 @@ class AgentStatistics:
     """Median; None without investigations."""
     convergence: float | None
     """Median turn of those in `converged`."""
+    conduct: Mapping[str, float]
+    """Means of CONDUCT; empty without investigations."""
 
 
 def compute_statistics(summaries: Sequence[RecordSummary]) -> AgentStatistics:
@@ -59,7 +66,36 @@ def compute_statistics(summaries: Sequence[RecordSummary]) -> AgentStatistics:
         turns=_median([summary["turns"] for summary in summaries]),
         messages=_median([summary["messages"] for summary in summaries]),
         convergence=_median(turns),
+        conduct={name: mean(summary[name] for summary in summaries) for name in CONDUCT} if summaries else {},
     )
+
+
+def mean_turns(summaries: Sequence[RecordSummary], resamples: int) -> Interval | None:
+    """Averages the number of turns of investigations; None without any."""
+    turns = [float(summary["turns"]) for summary in summaries]
+    return mean_interval(turns, resamples) if turns else None
+
+
+def mean_confirmation(summaries: Sequence[RecordSummary]) -> Interval | None:
+    """Averages the AUC of the contrasts that confirmed answers; None without any."""
+    values = [summary["confirm_auc"] for summary in summaries if summary["confirm_auc"] is not None]
+    return mean_interval(values, RESAMPLES) if values else None
+
+
+def count_turns(
+    ended: Mapping[InvestigationId, RecordSummary], begun: Mapping[InvestigationId, int]
+) -> Mapping[str, int]:
+    """Counts completed turns: in total, in running investigations, and in the longest of these.
+
+    `begun` has the turns in the journals. An investigation in `ended` is not running, even if its journal still exists.
+    """
+    running = [turns for investigation, turns in begun.items() if investigation not in ended]
+    total = sum(int(summary["turns"]) for summary in ended.values())
+    return {
+        "completed": total + sum(running),
+        "of_running": sum(running),
+        "longest_running": max(running, default=0),
+    }
 
 
 def _usage(summaries: Sequence[RecordSummary]) -> dict[str, Interval]:

@@ -7,11 +7,11 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from openmaia.analysis.costs.workload import Asked, TimedPool, Workload
 from openmaia.config.schema import Config
 from openmaia.core.components import of_config
 from openmaia.core.errors import UsageError
 from openmaia.evaluation.services import look_sizes
-from openmaia.reporting.costs.workload import Asked, TimedPool, Workload
 
 TimedPools = Mapping[str, TimedPool]
 

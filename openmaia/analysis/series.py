@@ -1,6 +1,5 @@
 """Time series of a run, such as rates and shares, from counters that only grow."""
 
-import re
 from collections import Counter
 from collections.abc import Mapping
 
@@ -10,11 +9,6 @@ _GAUGES = {"waiting": "queue", "under_way": "under_way", "replicas": "replicas",
 
 Counters = Mapping[str, Mapping[str, float]]
 """Statistics since the start, by pool and name."""
-
-
-def make_plain(name: str) -> str:
-    """Converts a name to a part of a metric name. Special characters are replaced, because W&B interprets them."""
-    return re.sub(r"[^A-Za-z0-9_-]", "_", name)[:64] or "_"
 
 
 class LiveSeries:
@@ -29,20 +23,20 @@ class LiveSeries:
 
     def progress(self, stage: str, done: int, total: int, time: float) -> None:
         """Sets the progress of a stage, such as "investigations"."""
-        self._starts.setdefault(make_plain(stage), (time, done))
-        self._stages[make_plain(stage)] = (done, total)
+        self._starts.setdefault(stage, (time, done))
+        self._stages[stage] = (done, total)
 
     def failed(self, cause: str) -> None:
         """Counts a failed investigation by the type of its error: the text before the first colon of `cause`."""
         kind = cause.partition(":")[0].strip()
-        self._failures[make_plain(kind) if kind.isidentifier() else "other"] += 1
+        self._failures[kind[:64] if kind.isidentifier() and kind.isascii() else "other"] += 1
 
     def sample(self, counters: Counters, time: float) -> None:
         """Sets the statistics of the pools."""
         self._now = (time, counters)
 
     def values(self, time: float) -> dict[str, float]:
-        """Returns the values of all time series, by metric name.
+        """Returns the values of all time series, by name.
 
         A rate of a pool covers the time between two samples: the one that the previous call used, and the latest. A
         rate of a stage covers the time since the stage started.
@@ -51,7 +45,7 @@ class LiveSeries:
         values |= {f"failures/{kind}": count for kind, count in self._failures.items()}
         if self._now is not self._before:
             for role in self._now[1]:
-                values |= {f"pools/{make_plain(role)}/{key}": value for key, value in self._pool(role).items()}
+                values |= {f"pools/{role}/{key}": value for key, value in self._pool(role).items()}
             self._before = self._now
         return values
 

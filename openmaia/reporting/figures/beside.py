@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from openmaia.evaluation.analysis.comparison import RunComparison, compare_runs, compared_measures
 from openmaia.evaluation.analysis.sanity import warning
 from openmaia.evaluation.truth import read_truth, truth_scores
-from openmaia.reporting.figures.papers.measured import MeasuredRun, measured
-from openmaia.reporting.figures.papers.paper_figures import PaperFigure, paper_figures
+from openmaia.reporting.figures.papers import MeasuredRun, PaperFigure, measured, paper_figures
 from openmaia.reporting.figures.table import DataTable
 from openmaia.runs.run import Run
 
@@ -39,10 +38,10 @@ class BesidePapers:
     """`truth`, with a row for each run and method of comparison, and `truth-units`, with one for each investigation and
     method. Empty if no run has a stored comparison."""
 
-    def files(self, *, png: bool) -> Iterator[tuple[str, bytes]]:
-        """Yields name and content of each file: SVG, CSV, LaTeX and, with `png`, PNG."""
+    def files(self, *, is_png: bool) -> Iterator[tuple[str, bytes]]:
+        """Yields name and content of each file: SVG, CSV, LaTeX and, with `is_png`, PNG."""
         for figure in self.figures:
-            yield from figure.documents(png=png)
+            yield from figure.documents(is_png=is_png)
         differences = {"differences": _difference_table(self.comparisons)} if self.comparisons else {}
         for name, table in {**differences, **self.truths}.items():
             yield f"{name}.csv", table.csv()
@@ -52,7 +51,7 @@ class BesidePapers:
 def set_beside_papers(runs: Sequence[tuple[Run, str]]) -> BesidePapers:
     """Reads the runs, which have unique names. Raises StoreError if a stored evaluation is damaged."""
     measurements = tuple(measured(run, name) for run, name in runs)
-    resamples = min(one.resamples for one in measurements)
+    resamples = min(run.config()["evaluate"]["bootstrap"] for run, _ in runs)
     return BesidePapers(
         runs=measurements,
         figures=paper_figures(measurements),

@@ -1,0 +1,1 @@
+"""Computes from the records of runs what reports show."""

@@ -1,0 +1,70 @@
+"""Finds similar descriptions, by embeddings or by their words."""
+
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+from typing import Any, cast
+
+import numpy as np
+import numpy.typing as npt
+from sklearn.feature_extraction.text import TfidfVectorizer  # pyright: ignore[reportMissingTypeStubs, reportUnknownVariableType]
+
+from openmaia.models.text_embedding import TextEmbedding
+
+NEIGHBOURS = 5
+_LEAST_OF_WORDS, _LEAST_OF_EMBEDDINGS = 0.2, 0.5
+"""The smallest cosine of similar descriptions: of TF-IDF vectors, where it is 0 without a common word, and of
+embeddings, where it is seldom 0."""
+_CHUNK = 200
+"""Number of descriptions that are compared with all others at once, to bound the memory."""
+
+
+class Likeness:
+    """The similarity of descriptions, computed when it is asked for.
+
+    Without `embed`, they are compared by their words (cosine of TF-IDF vectors).
+    """
+
+    def __init__(self, described: Sequence[tuple[Sequence[str], str]], embed: TextEmbedding | None = None):
+        """Takes labels and description of each unit."""
+        # The labels count twice.
+        self._texts = [" ".join([*labels, *labels, description]) for labels, description in described]
+        self._embed = embed
+
+    def find_nearest(self, positions: Sequence[int]) -> Iterator[list[int]]:
+        """Yields for each position those of at most NEIGHBOURS similar descriptions, the most similar first."""
+        for first in range(0, len(positions), _CHUNK):
+            yield from self._neighbours(positions[first : first + _CHUNK])
+
+    @cached_property
+    def _vectors(self) -> Any:
+        """A sparse matrix or an array; None if no text has a word."""
+        if not self._texts:
+            return None
+        if self._embed:
+            return self._embed(self._texts)
+        vectorizer: Any = cast(Any, TfidfVectorizer)(stop_words="english", dtype=np.float32)
+        try:
+            return vectorizer.fit_transform(self._texts)
+        except ValueError:
+            return None
+
+    def _neighbours(self, positions: Sequence[int]) -> Iterator[list[int]]:
+        if self._vectors is None:
+            yield from ([] for _ in positions)
+            return
+        least = _LEAST_OF_EMBEDDINGS if self._embed else _LEAST_OF_WORDS
+        products: Any = self._vectors[positions] @ self._vectors.T
+        for line, position in enumerate(positions):
+            columns, values = self._cosines(products, line)
+            kept = np.flatnonzero((values >= least) & (columns != position))
+            best = kept[np.lexsort((columns[kept], -values[kept]))[:NEIGHBOURS]]
+            yield columns[best].tolist()
+
+    def _cosines(self, products: Any, line: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float32]]:
+        """Returns positions of texts, and their similarities to the text in row `line`. Those with similarity 0 may be
+        missing."""
+        if self._embed:
+            values = np.asarray(products[line], np.float32)
+            return np.arange(len(values)), values
+        start, end = products.indptr[line : line + 2]
+        return np.asarray(products.indices[start:end], np.int64), np.asarray(products.data[start:end], np.float32)
