@@ -236,6 +236,8 @@ def dump_test(claim: Claim, name: str, tested: Sequence[tuple[ContextEffect, Seq
 def dump_failures(claim: Claim, name: str, modes: Sequence[FailureMode]) -> bytes:
     """Serialises the failure modes of one investigation."""
     facts = [asdict(replace(mode, wrong=())) for mode in modes]
+    for each in facts:
+        del each["wrong"]
     return _dump(claim, name, facts, [[(mode.prone, side) for side in mode.wrong] for mode in modes])
 
 
