@@ -33,7 +33,7 @@ class Models:
 
     @cached_property
     def generator(self) -> Generator:
-        """The generator that the agent has."""
+        """The generator of the agent."""
         return self._patient(self.pooled.get("generator") or generators.generator(self.config))
 
     @cached_property

@@ -68,7 +68,7 @@ def test_sweep_takes_a_test_of_the_user(places: dict[str, Any], ray_cluster: Non
     def swept() -> openmaia.LoadedRun:
         return openmaia.sweep(
             "tests.helpers.mine:redness", "maps=0,2", preprocess=GIVEN, pictures={"limit": 40},
-            ray={"investigations": 2}, test=Bright(), **places,
+            ray={"investigations": 2}, name="bright", test=Bright(), **places,
         )  # fmt: skip
 
     run = swept()

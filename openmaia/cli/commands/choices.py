@@ -78,20 +78,12 @@ def ask_model(runs: Sequence[str], truth: str = "") -> None:
     Raises:
         UsageError: The config of the first run names no language model, or the model answers no question.
     """
-    from openmaia.assembly.evaluation import language_model
     from openmaia.cli.terminal.scores import show_choice
-    from openmaia.config.loading import restore
     from openmaia.recipes.choices import answers
     from openmaia.recipes.choices.questions import choice_pairs, make_blind, write_key
 
     opened = _opened(runs)
-    settings = restore(opened[0][0].config(), runs[0])
-    model = language_model(settings)
-    if model is None:
-        raise UsageError(
-            "a forced choice by a model needs a language model that sees, and neither backbone nor evaluate.writer is one; "
-            "set evaluate.writer.kind and evaluate.writer.model in the run's config, or export a page for people (--2afc-page)"
-        )
+    model = answers.language_model(opened[0][0])
     questions, key = make_blind(choice_pairs(opened, _truths(opened, truth)))
     given = answers.ask_model(questions, key.name, model)
     write_key(opened[0][0], key)
@@ -99,7 +91,7 @@ def ask_model(runs: Sequence[str], truth: str = "") -> None:
         raise UsageError(
             f"{model.name} answered none of {len(questions)} questions: {given.cause}; try another evaluate.writer"
         )
-    show_choice(answers.score_answers([given], key, settings.evaluate.bootstrap), model.name)
+    show_choice(answers.score_answers([given], key, opened[0][0].config()["evaluate"]["bootstrap"]), model.name)
     if given.cause:
         print(f"{len(questions) - len(given.chosen)} questions have no answer: {given.cause}")
 

@@ -6,7 +6,7 @@ The tests, as Parquet with one row per image, and the verdicts are stored in the
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -225,38 +225,32 @@ def dump_test(claim: Claim, name: str, tested: Sequence[tuple[ContextEffect, Seq
     return _dump(
         claim,
         name,
+        [asdict(effect) for effect, _ in tested],
         [
-            (asdict(effect), [one for pair in pairs for one in (("with", pair.having), ("without", pair.without))])
-            for effect, pairs in tested
+            [side for pair in pairs for side in (("with", pair.having), ("without", pair.without))]
+            for _, pairs in tested
         ],
     )
 
 
 def dump_failures(claim: Claim, name: str, modes: Sequence[FailureMode]) -> bytes:
     """Serialises the failure modes of one investigation."""
-    names = ("kind", "prone", "rate", "base", "n")
-    return _dump(
-        claim,
-        name,
-        [
-            (
-                {"context": asdict(mode.context)} | {key: getattr(mode, key) for key in names},
-                [(mode.prone, side) for side in mode.wrong],
-            )
-            for mode in modes
-        ],
-    )
+    facts = [asdict(replace(mode, wrong=())) for mode in modes]
+    for each in facts:
+        del each["wrong"]
+    return _dump(claim, name, facts, [[(mode.prone, side) for side in mode.wrong] for mode in modes])
 
 
-def _dump(claim: Claim, name: str, parts: Sequence[tuple[dict[str, Any], Sequence[tuple[str, PairSide]]]]) -> bytes:
+def _dump(
+    claim: Claim, name: str, parts: Sequence[dict[str, Any]], images: Sequence[Sequence[tuple[str, PairSide]]]
+) -> bytes:
     rows = [
         {"part": part, "role": role, "sources": side.image.sources, "data": side.image.packed().data}
         | {key: getattr(side, key) for key in _SAME}
-        for part, (_, sides) in enumerate(parts)
+        for part, sides in enumerate(images)
         for role, side in sides
     ]
-    header = {"version": _VERSION, "claim": asdict(claim), "name": name, "parts": [facts for facts, _ in parts]}
-    return tables.dump(rows, _SCHEMA, header)
+    return tables.dump(rows, _SCHEMA, {"version": _VERSION, "claim": asdict(claim), "name": name, "parts": parts})
 
 
 def read_tests(run: Run, folder: str, *, light: bool = False) -> Iterator[StoredTest]:

@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
+import openmaia
+from openmaia.api.runs import LoadedRun
 from openmaia.core.documents import parse_json
 from openmaia.core.errors import UsageError
 from openmaia.core.images import EncodedImage
@@ -21,6 +23,7 @@ from openmaia.evaluation.language_model import (
     fill_template,
 )
 from openmaia.recipes.choices.questions import AnswerKey, ChoiceQuestion
+from openmaia.runs.run import Run
 
 _MAX_BYTES = 4_000_000
 """Of a file of answers."""
@@ -61,6 +64,17 @@ class ChoiceScore:
     None without any."""
     first: float
     """Share of choices of the text shown first."""
+
+
+def language_model(run: Run) -> LanguageModel:
+    """Returns the model that writes the test prompts of a run. Raises UsageError if rules write them."""
+    model = openmaia.load_models(LoadedRun(run)).language_model
+    if model is None:
+        raise UsageError(
+            "a forced choice by a model needs a language model that sees, and neither backbone nor evaluate.writer is one; "
+            "set evaluate.writer.kind and evaluate.writer.model in the run's config, or export a page for people (--2afc-page)"
+        )
+    return model
 
 
 def ask_model(questions: Sequence[ChoiceQuestion], page: str, model: LanguageModel) -> ChoiceAnswers:

@@ -14,10 +14,11 @@ from PIL import Image
 
 from openmaia.core.documents import parse_json
 from openmaia.core.errors import StoreError, UsageError
-from openmaia.core.images import EncodedImage, darken_outside, unpack_mask
+from openmaia.core.images import darken_outside, unpack_mask
 from openmaia.core.units import Unit
 from openmaia.evaluation.claims import Claim, following_units, read_claims
-from openmaia.runs.records import ImageEntry, Record
+from openmaia.reporting.browser.unit.claims import find_exemplar_images
+from openmaia.runs.records import Record
 from openmaia.runs.run import InvestigationId, Run
 
 _MAX_EXEMPLARS = 10
@@ -35,7 +36,8 @@ class ChoicePair:
     unit: Unit
     replicate: int
     exemplars: tuple[bytes, ...]
-    """WebP images in descending order of activation, darkened where the unit is inactive. Empty if `truth` is shown."""
+    """The first top exemplars that the agent requested, as WebP, darkened where the unit is inactive. Empty if `truth` is
+    shown."""
     truth: str = ""
     """Empty if exemplars are shown instead."""
     texts: tuple[str, str]
@@ -105,7 +107,7 @@ def choice_pairs(runs: Sequence[tuple[Run, str]], truths: Mapping[tuple[str, int
         reason, unit = _unfit(*texts), investigation.unit
         truth = "" if truths is None else " ".join(truths.get((unit.layer, unit.index), "").split())
         record = None if reason or truths is not None else next(runs[0][0].records([investigation]), None)
-        exemplars = exemplar_images(record) if record else ()
+        exemplars = tuple(_exemplars(record)) if record else ()
         if not reason and (exemplars or truth):
             replicate = investigation.replicate
             pairs.append(ChoicePair(unit=unit, replicate=replicate, exemplars=exemplars, truth=truth, texts=texts))
@@ -149,20 +151,12 @@ def _unfit(text: str, other: str) -> str:
     return "with the same labels" if text.casefold() == other.casefold() else ""
 
 
-def exemplar_images(record: Record) -> tuple[bytes, ...]:
-    """Returns at most _MAX_EXEMPLARS images of `Record.top_exemplars` as WebP, darkened where the unit is inactive."""
-    return tuple(_render(record.top_exemplars, record.images))
-
-
-def _render(entries: Sequence[ImageEntry], images: Mapping[str, EncodedImage]) -> Iterator[bytes]:
-    for entry in entries[:_MAX_EXEMPLARS]:
-        stored = images.get(entry.original)
-        if stored is None or not stored.data:
-            continue
+def _exemplars(record: Record) -> Iterator[bytes]:
+    for stored, mask in find_exemplar_images(record, _MAX_EXEMPLARS):
         pixels = stored.pixels
         height, width = pixels.shape[:2]
-        if entry.mask is not None and len(entry.mask) == height * ((width + 7) // 8):
-            pixels = darken_outside(pixels, unpack_mask(entry.mask, (width, height)))
+        if mask is not None and len(mask) == height * ((width + 7) // 8):
+            pixels = darken_outside(pixels, unpack_mask(mask, (width, height)))
         image = Image.fromarray(pixels)
         image.thumbnail((_IMAGE_SIZE, _IMAGE_SIZE))
         buffer = io.BytesIO()
