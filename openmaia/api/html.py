@@ -14,7 +14,7 @@ from openmaia.core.messages import Part
 from openmaia.core.services import Exemplar
 from openmaia.reporting.browser.thumbnails import Thumbnails
 from openmaia.reporting.browser.unit.captions import Captions
-from openmaia.runs.records import Record
+from openmaia.runs.records import Did, Record
 
 if TYPE_CHECKING:
     from openmaia.api.result import UnitResult
@@ -148,9 +148,9 @@ def _measured(record: Record, thumbnails: Thumbnails) -> Iterator[GridSection]:
     captions, pictures = Captions.of(record), record.images
     entries = {
         entry.original: entry
-        for call in (call for turn in record.turns for call in turn.calls if call.name != "dataset_exemplars")
+        for call in (call for turn in record.turns for call in turn.calls)
         for entry in call.entries
-        if entry.activation is not None
+        if entry.activation is not None and entry.did is not Did.EXEMPLAR
     }
     ranked = sorted(entries.values(), key=lambda entry: -float((entry.activation or {})["value"]))
     lowest = ranked[_HIGHEST:][-_LOWEST:]

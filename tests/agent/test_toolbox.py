@@ -485,6 +485,7 @@ def test_call_records_the_images_that_it_took(toolbox: Toolbox):
     shown = [{"image": "image-2", "view": ""}, "a text", {"image": "image-2", "view": "original"}, {"png": WHOLE}]
     given = toolbox.call("display", [shown])[1].given
     assert [image.name for image in given] == ["image-2, masked", "image-2, original", ""]
+    toolbox.subjects.layers["mono"] = 2
     assert [image.id for image in toolbox.call("responses", [shown[:1], "mono"])[1].given] == ["image-2"]
 
 

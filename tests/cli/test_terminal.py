@@ -3,6 +3,7 @@
 import io
 import re
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,7 @@ from openmaia.config.loading import load
 from openmaia.runs.files import Files
 from openmaia.runs.lease import take
 from openmaia.runs.progress import ProgressFile
-from openmaia.runs.records import Turn
+from openmaia.runs.records import ExperimentStatus, GivenImage, Turn
 from openmaia.runs.run import InvestigationId, Run
 from tests.helpers.samples import UNIT, noise, record, turn
 from tests.reporting.making import run as report_run
@@ -44,7 +45,7 @@ def screen(monkeypatch: pytest.MonkeyPatch) -> io.StringIO:
 
 
 def experiment(index: int = 0, reply: str = "", **changes: object) -> Turn:
-    values: dict[str, object] = {"calls": (), "hypotheses": (), "images": {}, "status": "ok"} | changes
+    values: dict[str, object] = {"calls": (), "hypotheses": (), "images": {}, "status": ExperimentStatus.OK} | changes
     return turn(index, reply=reply, **values)
 
 
@@ -94,8 +95,12 @@ def test_code_that_was_repaired_is_shown_as_it_was_run(screen: io.StringIO, tmp_
 
 def test_displayed_images_are_written_as_files_once(screen: io.StringIO, tmp_path: Path):
     image, view = noise(1), ConversationView(Files(str(tmp_path)))
+    display = replace(
+        turn().calls[0], name="display", entries=(), given=(GivenImage(id="image-3", is_masked=True),), shown=()
+    )
     for index in range(2):
-        view.show(experiment(index, "x", code="", observation=("0.5\n[image-3, masked]\n", image)))
+        observation = ("0.5\n[image-3, masked]\n", image)
+        view.show(experiment(index, "x", code="", calls=(display,), observation=observation))
     [file] = (tmp_path / "pictures").iterdir()
     assert file.read_bytes() == image.data and file.name.startswith("turn-1-")
     text = "".join(screen.getvalue().split())
