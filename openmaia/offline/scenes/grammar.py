@@ -100,6 +100,8 @@ class Reader:
     def _read(self, number: int, token: Token) -> None:
         if token.what in ("and", "with", "in", "relation", "stop"):
             self._drop_foreign()
+            if number and self._tokens[number - 1].what == "unknown":
+                self._drop_relation()  # "a cat on a zyzzyva and a dog" has no cat on a dog
         phrase, name = self._phrase, token.name
         if token.text == "mountains" and (phrase.count or phrase.colours or phrase.size):
             token = replace(token, what="kind", name="mountain", is_plural=True)  # no place
@@ -167,6 +169,10 @@ class Reader:
         if phrase.is_foreign:
             self.missing += [*phrase.colours, *([phrase.pattern] if phrase.pattern else [])]
             self._phrase, self._relation = _Phrase(), ""
+
+    def _drop_relation(self) -> None:
+        self.missing += [self._relation] if self._relation else []
+        self._relation = ""
 
     def _count(self, number: int, token: Token) -> None:
         if token.text in ("single", "both") or (
@@ -408,6 +414,8 @@ class Reader:
         self._after_in = ""
 
     def _finish(self) -> None:
+        self._drop_relation()
+        self.missing += [self._pending[0]] if self._pending else []
         phrase = self._phrase
         if not self._figures and not self.scene.place and (phrase.colours or phrase.pattern) and not self.missing:
             self._background()
