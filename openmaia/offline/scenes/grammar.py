@@ -28,7 +28,7 @@ class Token:
 
 def tokens(text: str) -> tuple[list[Token], bool]:
     """Returns the words of a text, the longest phrases first, and whether it is longer than what is read."""
-    words = _TOKEN.findall(text[: _MAX_TOKENS * 20].lower())
+    words = _TOKEN.findall(re.sub(r"['’]s\b", "", text[: _MAX_TOKENS * 20].lower()))
     found: list[Token] = []
     position = 0
     known = lexicon()
@@ -84,7 +84,8 @@ class Reader:
         self._groups: list[list[int]] = []  # ids of the figures of each noun
         self._phrase, self._bare = _Phrase(), list[_Phrase]()
         self._relation, self._subject = "", list[int]()
-        self._is_negated = self._after_in = self._has_part = False
+        self._is_negated = self._has_part = False
+        self._after_in = ""
         self._tokens, is_long = tokens(text)
         for number, token in enumerate(self._tokens):
             self._read(number, token)
@@ -99,6 +100,8 @@ class Reader:
     def _read(self, number: int, token: Token) -> None:
         if token.what in ("and", "with", "in", "relation", "stop"):
             self._drop_foreign()
+            if number and self._tokens[number - 1].what == "unknown":
+                self._drop_relation()  # "a cat on a zyzzyva and a dog" has no cat on a dog
         phrase, name = self._phrase, token.name
         if token.text == "mountains" and (phrase.count or phrase.colours or phrase.size):
             token = replace(token, what="kind", name="mountain", is_plural=True)  # no place
@@ -121,7 +124,10 @@ class Reader:
         elif token.what == "side":
             self._side(number, token)
         elif token.what in ("place", "time", "weather", "style"):
+            relation = self._relation
             self._setting(token)
+            if token.what == "place" and any(t.what in ("kind", "group") for t in self._tokens[number + 1 : number + 2]):
+                self._relation = relation  # "on the kitchen table"
         elif token.what == "relation":
             self._begin_relation(number, token)
         elif token.what == "lift":
@@ -135,13 +141,15 @@ class Reader:
         elif token.what == "not":
             self._is_negated = True
         elif token.what == "in":
-            self._after_in = True
+            self._after_in = token.text
         elif token.what == "with":
             self._has_part = True
         elif token.what == "and":
             self._and(number)
         elif token.what == "stop":
             self._end_clause()
+        elif token.what == "filler" and name not in ("a", "an", "the"):
+            self._after_in = ""  # "in the picture"
 
     def _following(self, number: int) -> Sequence[Token]:
         for end in range(number + 1, len(self._tokens)):
@@ -161,6 +169,10 @@ class Reader:
         if phrase.is_foreign:
             self.missing += [*phrase.colours, *([phrase.pattern] if phrase.pattern else [])]
             self._phrase, self._relation = _Phrase(), ""
+
+    def _drop_relation(self) -> None:
+        self.missing += [self._relation] if self._relation else []
+        self._relation = ""
 
     def _count(self, number: int, token: Token) -> None:
         if token.text in ("single", "both") or (
@@ -186,7 +198,7 @@ class Reader:
 
     def _setting(self, token: Token) -> None:
         is_negated, self._is_negated = self._is_negated, False
-        self._relation, self._after_in = "", False
+        self._relation = self._after_in = ""
         if is_negated:
             return
         if token.what == "place":
@@ -233,7 +245,9 @@ class Reader:
             return  # "bird house": the last noun says what it is
         phrase, self._phrase = self._phrase, _Phrase()
         bare, self._bare = self._bare, []
-        self._after_in = self._has_part = False
+        if self._after_in:
+            self.missing.append(f"{self._after_in} {token.text}")
+        self._after_in, self._has_part = "", False
         if self._is_negated:
             self._is_negated, self._relation = False, ""
             if token.name == "cloud":
@@ -357,7 +371,7 @@ class Reader:
 
     def _background(self) -> None:
         phrase, self._phrase = self._phrase, _Phrase()
-        self._relation, self._after_in = "", False
+        self._relation = self._after_in = ""
         if self._is_negated or not (phrase.colours or phrase.pattern):
             self._is_negated = False
             return
@@ -396,9 +410,12 @@ class Reader:
     def _end_clause(self) -> None:
         self._drop_foreign()
         self._flush_adjectives()
-        self._is_negated = self._after_in = self._has_part = False
+        self._is_negated = self._has_part = False
+        self._after_in = ""
 
     def _finish(self) -> None:
+        self._drop_relation()
+        self.missing += [self._pending[0]] if self._pending else []
         phrase = self._phrase
         if not self._figures and not self.scene.place and (phrase.colours or phrase.pattern) and not self.missing:
             self._background()

@@ -94,6 +94,9 @@ def test_what_a_prompt_asks_for_is_true_of_its_scene(prompt: str):
     ("prompt", "missing"),
     [
         ("a zyzzyva on grass", {"zyzzyva"}),
+        ("a cat on a zyzzyva and a dog", {"on", "zyzzyva"}),
+        ("two zyzzyvas and a red dog", {"zyzzyvas"}),
+        ("an apple in a bottle", {"in bottle"}),
         ("a shiny red boat", {"shiny"}),
         ("99 boats", {"99"}),
         ("a red blue boat", {"blue"}),
