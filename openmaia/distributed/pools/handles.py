@@ -60,7 +60,8 @@ class BatchedHandle:
         dispatcher, count = self.address.dispatcher, len(requests)
         size = sum(_size(request) for request in requests)
         keys = [self._key(request) for request in requests]
-        resolve(dispatcher.admit.remote(self.caller, count, size))
+        if not conversations:  # a chat holds only references to its images
+            resolve(dispatcher.admit.remote(self.caller, count, size))
         payload = [ray.put(list(requests))]
         call = dispatcher.submit.options(name=f"{self.caller}: {method}")
         values, seconds = resolve(call.remote(self.caller, method, payload, keys, conversations or [""] * count, size))
