@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from openmaia.agent.loop import InvestigationResult
 from openmaia.assembly import ConfigAssembly
 from openmaia.core.errors import OpenMaiaError, ServiceError, UsageError
 from openmaia.distributed.failures import resolve
@@ -89,6 +90,23 @@ class Failing(NotingWorker):
         note(self.sweeps, f"test {investigation.path}")
 
 
+class DyingOnce(NotingWorker):
+    """Its process dies in the first test."""
+
+    def investigate(self, number: int, investigation: InvestigationId, caller: str) -> InvestigationResult:
+        note(self.sweeps, f"investigate {investigation.path}")
+        return InvestigationResult(investigation=investigation, summary={})
+
+    def test(
+        self, number: int, investigation: InvestigationId, examiner: Any, material: Sequence[Any], caller: str
+    ) -> None:
+        resolve(material[0])
+        if "death" not in note(self.sweeps, f"begin {investigation.path}").read_text():
+            note(self.sweeps, f"death {investigation.path}")
+            os.kill(os.getpid(), signal.SIGKILL)
+        note(self.sweeps, f"test {investigation.path}")
+
+
 class Poisoned(NotingWorker):
     """One test ends its process each time; the others take longer than it needs for that."""
 
@@ -145,26 +163,31 @@ def evaluated(
     worker: type = Failing,
     examiner: type = Preparing,
     *overrides: str,
+    investigates: bool = False,
 ) -> Found:
-    """Tests these units of some of three sweeps, which are investigated already."""
+    """Tests these units of some of three sweeps, which are investigated already unless `investigates`."""
     settings = ("name=failing", "ray.memory_mb=1", "ray.cpus_per_investigation=0", "ray.investigations=1", "retries=1")
     config = short(folder, *settings, *overrides)
     run = planned(config, 1 + max(max(each) for each in units.values()))
     store = ExemplarStore.at(config.paths.exemplars, config.target.name, "none")
     context = SweepContext(config=config, run=run, pools=Pools({}), exemplars=store, assembly=ConfigAssembly())
-    chosen = {number: [each for each in run.plan() if each.unit.index in some] for number, some in units.items()}
+    sweeps = [context] if investigates else [context] * 3
+    chosen = {
+        number: [each for each in run.plan() if each.unit.index in some and not investigates]
+        for number, some in units.items()
+    }
     found, problems = Found([], []), list[str]()
     scheduler = Scheduler(
         config,
-        [context] * 3,
+        sweeps,
         untested=chosen,
         on_tested=lambda number, problem: problems.append(problem),
-        investigates=False,
+        investigates=investigates,
         worker_class=worker,
         examiner_class=examiner,
     )
     try:
-        assert list(scheduler.results()) == []
+        assert len(list(scheduler.results())) == (run.planned() if investigates else 0)
         scheduler.score(list(units))
     except OpenMaiaError as raised:
         found.error = raised
@@ -183,6 +206,16 @@ def test_tests_wait_until_an_examiner_that_died_has_prepared_again(tmp_path: Pat
     assert (counts["prepare"], counts["score 0"]) == (2, 1)
     tested = [note for note in found.notes if note.startswith("test ")]
     assert len(tested) == len(set(tested)) == found.tested == UNITS
+
+
+def test_a_unit_whose_test_ended_its_process_is_tested_again_and_not_investigated_again(tmp_path: Path):
+    found = evaluated(tmp_path, {0: [0, 1, 2, 3, 4, 5]}, DyingOnce, investigates=True)
+    counts = Counter(found.notes)
+    [death] = [note for note in found.notes if note.startswith("death ")]
+    assert (found.error, found.problems, found.tested) == (None, [], UNITS)
+    assert len([note for note in found.notes if note.startswith("test ")]) == UNITS
+    assert counts[death.replace("death", "investigate")] == 1
+    assert counts[death.replace("death", "begin")] == 2
 
 
 def test_a_test_that_ends_its_process_fails_alone(tmp_path: Path):
