@@ -126,7 +126,9 @@ class Reader:
         elif token.what in ("place", "time", "weather", "style"):
             relation = self._relation
             self._setting(token)
-            if token.what == "place" and any(t.what in ("kind", "group") for t in self._tokens[number + 1 : number + 2]):
+            if token.what == "place" and any(
+                t.what in ("kind", "group") for t in self._tokens[number + 1 : number + 2]
+            ):
                 self._relation = relation  # "on the kitchen table"
         elif token.what == "relation":
             self._begin_relation(number, token)

@@ -187,7 +187,12 @@ def made(number: int) -> tuple[str, Asked]:
         figures += [(kind.name, colour, size)] * count
     where, when = r.choice(list(_PLACES)), r.choice(list(_TIMES))
     what = r.choice((" and ", ", ", " with ")).join(nouns)
-    texts = [f"{what} {where} {when}", f"{where} {when}, {what}", f"A picture of {what}, {when} {where}.", f"{when} {where}: {what}"]
+    texts = [
+        f"{what} {where} {when}",
+        f"{where} {when}, {what}",
+        f"A picture of {what}, {when} {where}.",
+        f"{when} {where}: {what}",
+    ]
     return r.choice(texts).strip(" ,:"), (sorted(figures), _PLACES[where], _TIMES[when])
 
 

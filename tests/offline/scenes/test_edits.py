@@ -70,7 +70,9 @@ def test_edit_changes_what_it_names(instruction: str, changed: set[int], holds_n
         assert after != before
 
 
-@pytest.mark.parametrize("instruction", ["make the boat blue", "remove the boat", "replace the boat with a duck", "make the boat striped"])
+@pytest.mark.parametrize(
+    "instruction", ["make the boat blue", "remove the boat", "replace the boat with a duck", "make the boat striped"]
+)
 @pytest.mark.parametrize("prompt", [BOAT, "a red boat beside a tree in a meadow", "a cat and a red boat in a room"])
 def test_pixels_away_from_the_figure_stay(instruction: str, prompt: str):
     before = scene(prompt)

@@ -51,14 +51,20 @@ def unasked(prompt: str, scene: Scene) -> list[str]:
 def test_made_prompt_is_read_as_it_was_made(number: int):
     prompt, (figures, place, hour) = MADE[number]
     scene, missing = read(prompt, number)
-    assert (sorted((f.kind, f.paint.colour, f.size) for f in scene.figures), scene.place, scene.time) == (figures, place, hour)
+    assert (sorted((f.kind, f.paint.colour, f.size) for f in scene.figures), scene.place, scene.time) == (
+        figures,
+        place,
+        hour,
+    )
     assert missing == ()
 
 
 def test_share_of_written_prompts_is_understood():
     assert len(WRITTEN) + len(MODEL) + len(MADE) >= 300
     understood = [prompt for prompt in WRITTEN if not read(prompt, 0)[1]]
-    assert len(understood) >= 0.9 * len(WRITTEN), [(each, read(each, 0)[1]) for each in WRITTEN if each not in understood]
+    assert len(understood) >= 0.9 * len(WRITTEN), [
+        (each, read(each, 0)[1]) for each in WRITTEN if each not in understood
+    ]
 
 
 def test_prompts_of_language_models_are_understood_or_what_is_missing_is_named():
@@ -155,7 +161,12 @@ def test_truth_of_a_phrase(phrase: str, answer: bool | None):
 
 def test_scenery_is_true_without_a_figure():
     forest = settle(read("in the forest", 0)[0])
-    assert (holds(forest, "a tree"), holds(forest, "trees"), holds(forest, "a red tree"), holds(forest, "a boat")) == (True, True, None, False)
+    assert (holds(forest, "a tree"), holds(forest, "trees"), holds(forest, "a red tree"), holds(forest, "a boat")) == (
+        True,
+        True,
+        None,
+        False,
+    )
 
 
 def test_colours_are_not_true_where_the_style_hides_them():
