@@ -42,7 +42,7 @@ def test_vocabulary_knows_what_can_be_drawn():
     assert vocabulary.missing("a red zyzzyva") != ()
 
 
-@pytest.mark.parametrize("size", [0, 8, 100_000])
+@pytest.mark.parametrize("size", [8, 31, 100_000])
 def test_size_has_bounds(size: int):
     with pytest.raises(UsageError, match="32 to 1024"):
         load([*LEAST, f"generator.size={size}"])
