@@ -136,6 +136,12 @@ def files_to_touch(tree: Tree, pattern: str) -> str:
     return str(len(others) + (len(others) < len(named)))
 
 
+def lines_below(tree: Tree, pattern: str) -> str:
+    """Measures lines of the modules below openmaia/ whose paths begin with a pattern."""
+    named = [text for path, text in tree.modules.items() if re.match(f"openmaia/{pattern}", path)]
+    return f"{sum(len(text.splitlines()) for text in named):,}"
+
+
 def own_component(tree: Tree) -> str:
     """Measures whether a config can name a generator that is a class in a user's folder."""
     with tempfile.TemporaryDirectory() as folder:
@@ -209,7 +215,10 @@ ROWS = {
     "files to touch for a generator (example: images API)": (EACH, lambda tree: files_to_touch(tree, "(?i)images_?api")),
     "files to touch for a target kind (example: synthetic)": (EACH, lambda tree: files_to_touch(tree, "(?i)synthetic")),
     "files to touch for a tool (example: summarize_images)": (EACH, lambda tree: files_to_touch(tree, "summarize_images")),
+    "files to touch for a metric (example: z_difference)": (EACH, lambda tree: files_to_touch(tree, "(?i)z_difference")),
     "a user's own generator in a config": ("yes", own_component),
+    "lines of distributed/ without launchers": ("about 2,600", lambda tree: lines_below(tree, "distributed/(?!launch)")),
+    "lines of them that are pools": ("about 1,500", lambda tree: lines_below(tree, "distributed/pools/")),
     "lines of checks before a run": ("about 900", lines_of_checks),
     "files with words of the offline world outside of it": ("0", offline_words),
     "config keys": ("about 220", lambda tree: tree.ask(KEYS) or "fails"),

@@ -13,6 +13,6 @@ def test_house_measures_every_row_of_the_working_tree() -> None:
     figures = {
         name: figure for _, name, figure, *_ in ([part.strip() for part in line.split("|")] for line in printed[2:])
     }
-    assert printed[0] == "| row | working tree | goal |" and len(figures) == 16
+    assert printed[0] == "| row | working tree | goal |" and len(figures) == 19
     assert figures.pop("a user's own generator in a config") in ("yes", "no")
     assert all(figure[0].isdecimal() for figure in figures.values()), figures
