@@ -18,7 +18,7 @@ from openmaia.core.errors import OpenMaiaError, ServiceError, ServiceUnavailable
 from openmaia.distributed.examiner import CALLER, Examiner, Examiners
 from openmaia.distributed.failures import DEAD, last_line
 from openmaia.distributed.worker import SweepContext, UnitWorker
-from openmaia.distributed.workers import FinishedItem, Item, Step, Worker, WorkerPool
+from openmaia.distributed.workers import FinishedItem, Item, Worker, WorkerPool, WorkStep
 from openmaia.runs.run import InvestigationId
 
 # So many probably have a common cause, such as a model that can no longer be loaded, which would fail all others, too.
@@ -75,10 +75,12 @@ class Scheduler:
         self._sweeps, self._observer, self._on_tested = sweeps, observer, on_tested
         self._tested = frozenset(untested or ())
         self._fresh = {
-            Step.TEST: _take_turns({number: iter(left) for number, left in (untested or {}).items()}, Step.TEST),
-            Step.INVESTIGATE: _take_turns(
+            WorkStep.TEST: _take_turns(
+                {number: iter(left) for number, left in (untested or {}).items()}, WorkStep.TEST
+            ),
+            WorkStep.INVESTIGATE: _take_turns(
                 {number: sweep.run.iter_pending() for number, sweep in enumerate(sweeps) if investigates},
-                Step.INVESTIGATE,
+                WorkStep.INVESTIGATE,
             ),
         }
         self._running: dict[str, tuple[Item, float]] = {}
@@ -144,13 +146,13 @@ class Scheduler:
         """Queues new items up to the limits of concurrent ones. Returns whether any is queued or running."""
         for step, fresh in self._fresh.items():
             room = self._width - self._count(step)
-            if step is Step.INVESTIGATE:  # else descriptions would pile up if tests take longer
-                room = min(room, 2 * self._width - self._count(Step.TEST))
+            if step is WorkStep.INVESTIGATE:  # else descriptions would pile up if tests take longer
+                room = min(room, 2 * self._width - self._count(WorkStep.TEST))
             for item in islice(fresh, max(room, 0)):
                 self._workers.submit(item)
-        return any(self._count(step) for step in Step)
+        return any(self._count(step) for step in WorkStep)
 
-    def _count(self, step: Step) -> int:
+    def _count(self, step: WorkStep) -> int:
         running = sum(item.step is step for item, _ in self._running.values())
         return running + self._workers.queued(step)
 
@@ -158,11 +160,11 @@ class Scheduler:
         unit, replicate, run = item.investigation.unit, item.investigation.replicate, self._sweeps[item.sweep].run
         # Unique, so that a late `leave` for one attempt does not affect the next one, in this or another driver.
         attempt = uuid4().hex[:12]
-        if item.step is Step.INVESTIGATE:
+        if item.step is WorkStep.INVESTIGATE:
             caller, name, arguments = f"{run.name}/{unit}/{replicate}/{attempt}", f"{unit.layer}/{unit.index}", ()
         else:
             caller, name = f"{run.name}/{CALLER}/{unit}/{attempt}", f"{CALLER} {unit.layer}/{unit.index}"
-            running = sum(other.step is Step.TEST for other, _ in self._running.values())
+            running = sum(other.step is WorkStep.TEST for other, _ in self._running.values())
             arguments = self._examiners.assign(item.sweep, running)
         self._running[caller] = item, time.time()
         self._workers.assign(worker, item, name, caller, *arguments)
@@ -173,7 +175,7 @@ class Scheduler:
                 [
                     ActiveInvestigation(item.sweep, item.investigation, since)
                     for item, since in self._running.values()
-                    if item.step is Step.INVESTIGATE
+                    if item.step is WorkStep.INVESTIGATE
                 ]
             )
             self._observed = time.monotonic()
@@ -182,7 +184,7 @@ class Scheduler:
         item = finished.item
         del self._running[finished.caller]
         self._sweeps[item.sweep].pools.leave(finished.caller)
-        if item.step is Step.INVESTIGATE:
+        if item.step is WorkStep.INVESTIGATE:
             yield from self._settle_investigation(finished)
         else:
             self._settle_test(finished)
@@ -197,7 +199,7 @@ class Scheduler:
         else:
             yield item.sweep, result
             if result.summary is not None and item.sweep in self._tested:
-                self._workers.submit(replace(item, step=Step.TEST, tries=0))
+                self._workers.submit(replace(item, step=WorkStep.TEST, tries=0))
             self._failures = self._failures + 1 if result.summary is None else 0
             if self._failures >= max(_FAILURES_IN_A_ROW, self._width):
                 raise ServiceError(
@@ -259,7 +261,7 @@ def _result(sweep: SweepContext, finished: FinishedItem) -> InvestigationResult 
     return InvestigationResult(investigation=investigation, summary=None, cause=message)
 
 
-def _take_turns(sources: Mapping[int, Iterator[InvestigationId]], step: Step) -> Iterator[Item]:
+def _take_turns(sources: Mapping[int, Iterator[InvestigationId]], step: WorkStep) -> Iterator[Item]:
     # Round-robin between the sweeps, so that the pools of all targets stay busy.
     left = deque(sources.items())
     while left:

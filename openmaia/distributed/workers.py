@@ -31,7 +31,7 @@ _CHECK_SECONDS = 10.0
 """Time between two checks that Ray still runs on the node of the driver."""
 
 
-class Step(StrEnum):
+class WorkStep(StrEnum):
     """What is done for a unit. The value is the name of the method of `UnitWorker`."""
 
     INVESTIGATE = "investigate"
@@ -45,7 +45,7 @@ class Item:
     sweep: int
     """Index of its sweep."""
     investigation: InvestigationId
-    step: Step = Step.INVESTIGATE
+    step: WorkStep = WorkStep.INVESTIGATE
     tries: int = 0
     """Number of earlier attempts at this step that failed."""
 
@@ -66,10 +66,10 @@ class Worker:
     """Whether it has died or was ended."""
     died_with_others: bool = False
     """Whether it died while it ran several items."""
-    running: dict[str, Step] = field(default_factory=dict[str, Step])
+    running: dict[str, WorkStep] = field(default_factory=dict[str, WorkStep])
     """By caller (`WorkerPool.assign`)."""
 
-    def free(self, step: Step) -> int:
+    def free(self, step: WorkStep) -> int:
         """Returns how many further items it can take now; 0 while it starts."""
         if not self.is_up:
             return 0
@@ -77,7 +77,7 @@ class Worker:
             return 1 - len(self.running)
         return self.capacity - self.count(step)
 
-    def count(self, step: Step) -> int:
+    def count(self, step: WorkStep) -> int:
         """Returns the number of running items with this step."""
         return list(self.running.values()).count(step)
 
@@ -113,14 +113,14 @@ class WorkerPool:
         self._sweeps = list(sweeps)
         self._remote_class: Any = ray.remote(worker_class)
         self._workers: list[Worker] = []
-        self._waiting: dict[Step, deque[Item]] = {step: deque() for step in Step}
+        self._waiting: dict[WorkStep, deque[Item]] = {step: deque() for step in WorkStep}
         self._suspects: deque[Item] = deque()
         self._events: queue.SimpleQueue[_Event] = queue.SimpleQueue()
         self._failed_starts = 0
         self._checked = time.monotonic()
         self._own_node = OwnNode()
 
-    def queued(self, step: Step) -> int:
+    def queued(self, step: WorkStep) -> int:
         """Returns the number of items with this step that are not assigned to a worker yet."""
         return len(self._waiting[step]) + sum(item.step is step for item in self._suspects)
 
@@ -184,13 +184,13 @@ class WorkerPool:
         for _ in range(min(len(self._suspects) - isolated, self._left)):
             self._start(1, isolated=True)
         shared = [worker for worker in self._workers if not worker.isolated]
-        room = {step: sum(worker.capacity - worker.count(step) for worker in shared) for step in Step}
-        missing = min(max(len(self._waiting[step]) - room[step] for step in Step), self._left)
+        room = {step: sum(worker.capacity - worker.count(step) for worker in shared) for step in WorkStep}
+        missing = min(max(len(self._waiting[step]) - room[step] for step in WorkStep), self._left)
         while missing > 0:
             self._start(min(self._per_process, missing), isolated=False)
             missing -= self._per_process
 
-    def _most_free(self, step: Step, *, isolated: bool) -> Worker | None:
+    def _most_free(self, step: WorkStep, *, isolated: bool) -> Worker | None:
         candidates = [worker for worker in self._workers if worker.isolated is isolated]
         worker = max(candidates, key=lambda one: one.free(step), default=None)
         return worker if worker is not None and worker.free(step) > 0 else None
@@ -204,7 +204,7 @@ class WorkerPool:
         actor = self._remote_class.options(
             num_cpus=capacity * self._ray.cpus_per_investigation,
             memory=capacity * self._ray.memory_mb * 2**20,
-            max_concurrency=capacity if isolated else capacity * len(Step),
+            max_concurrency=capacity if isolated else capacity * len(WorkStep),
             max_restarts=0,
             scheduling_strategy="SPREAD",
         ).remote(self._sweeps)

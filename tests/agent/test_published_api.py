@@ -95,7 +95,7 @@ def test_details_of_the_table(names: dict[str, Any]):
     assert system.call_neuron([names["encoded"]])[0] == [1.0]
     assert system.call_neuron([None]) == ([None], [None])
     _, seen = system.call_neuron([None, image, "a dog"], hypothesis=["H1", "not H1", "H2"])
-    tested = [names["desk"].toolbox.images.get(one.id).hypothesis for one in seen if one is not None]
+    tested = [names["desk"].toolbox.images.get(one.id).entry.hypothesis for one in seen if one is not None]
     assert tested == ["not H1", "H2"]
     assert image.size == image.pil().size
     assert np.array_equal(np.array(image), np.asarray(image.pil()))

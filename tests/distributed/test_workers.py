@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from openmaia.distributed.workers import Item, Step, WorkerPool
+from openmaia.distributed.workers import Item, WorkerPool, WorkStep
 from tests.helpers.sweeping import planned, short
 
 
@@ -21,12 +21,12 @@ class Idle:
 @pytest.mark.parametrize(
     ("steps", "capacities"),
     [
-        ([Step.INVESTIGATE] * 2, [1, 1]),
-        ([Step.INVESTIGATE, Step.TEST, Step.INVESTIGATE, Step.TEST, Step.TEST], [1, 1, 1]),
+        ([WorkStep.INVESTIGATE] * 2, [1, 1]),
+        ([WorkStep.INVESTIGATE, WorkStep.TEST, WorkStep.INVESTIGATE, WorkStep.TEST, WorkStep.TEST], [1, 1, 1]),
     ],
 )
 def test_processes_reserve_what_their_investigations_need_and_tests_share_them(
-    ray_cluster: None, tmp_path: Path, steps: list[Step], capacities: list[int]
+    ray_cluster: None, tmp_path: Path, steps: list[WorkStep], capacities: list[int]
 ):
     config = short(tmp_path, "ray.memory_mb=1", "ray.cpus_per_investigation=0", "ray.investigations=4")
     [investigation] = planned(config, 1).plan()
