@@ -1,7 +1,8 @@
 """Reads a prompt into a scene, in any order of words, and says what it did not understand."""
 
 import re
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from random import Random
 
@@ -13,6 +14,8 @@ from openmaia.offline.scenes.words import NATURAL, lexicon, longest, members
 
 MAX_FIGURES = 12
 _MAX_TOKENS, _MAX_MISSING, _MAX_TERM = 120, 16, 40
+_CONTENT = ("kind", "group", "colour", "pattern", "pattern word", "direction", "place", "time", "weather", "style", "size", "side",
+            "count", "relation", "lift", "part", "ground", "pose")  # fmt: skip
 _TOKEN = re.compile(r"[a-z]+|\d+|[,.;:!?]|[^\sa-z\d,.;:!?'’-]+")
 
 
@@ -86,6 +89,10 @@ class Reader:
         self._relation, self._subject = "", list[int]()
         self._is_negated = self._has_part = False
         self._after_in = ""
+        self._counted = list[str]()  # the numbers of each noun that was drawn
+        self._natural = list[str]()  # colours that their place has anyway
+        self._excused = set[int]()  # numbers of the tokens that ask for nothing: "no boats", "on" the sea
+        self._relation_at = -1
         self._tokens, is_long = tokens(text)
         for number, token in enumerate(self._tokens):
             self._read(number, token)
@@ -101,10 +108,13 @@ class Reader:
         if token.what in ("and", "with", "in", "relation", "stop"):
             self._drop_foreign()
             if number and self._tokens[number - 1].what == "unknown":
-                self._drop_relation()  # "a cat on a zyzzyva and a dog" has no cat on a dog
+                self._relation = ""  # "a cat on a zyzzyva and a dog" has no cat on a dog
         phrase, name = self._phrase, token.name
+        if self._is_negated:
+            self._excused.add(number)
         if token.text == "mountains" and (phrase.count or phrase.colours or phrase.size):
             token = replace(token, what="kind", name="mountain", is_plural=True)  # no place
+            self._tokens[number] = token
         if token.what in ("kind", "group"):
             self._noun(token, number)
         elif token.what == "unknown":
@@ -120,24 +130,18 @@ class Reader:
         elif token.what == "direction":
             stripes = any(t.name == "stripes" for t in self._tokens[number + 1 : number + 6])
             phrase.direction = name if stripes else ""
-            self.missing += [] if stripes else [token.text]
         elif token.what == "side":
             self._side(number, token)
         elif token.what in ("place", "time", "weather", "style"):
-            relation = self._relation
-            self._setting(token)
-            if token.what == "place" and any(
-                t.what in ("kind", "group") for t in self._tokens[number + 1 : number + 2]
-            ):
-                self._relation = relation  # "on the kitchen table"
+            self._setting(number, token)
         elif token.what == "relation":
             self._begin_relation(number, token)
         elif token.what == "lift":
-            self._lift(token)
+            self._lift(number, token)
         elif token.what == "part":
             self._part(number, token)
         elif token.what == "ground":
-            self._background()
+            self._background(token.text)
         elif token.what == "it":
             self.missing.append(token.text) if not self._groups else None
         elif token.what == "not":
@@ -167,14 +171,8 @@ class Reader:
 
     def _drop_foreign(self) -> None:
         # "A red zyzzyva and a boat" has no red boat.
-        phrase = self._phrase
-        if phrase.is_foreign:
-            self.missing += [*phrase.colours, *([phrase.pattern] if phrase.pattern else [])]
+        if self._phrase.is_foreign:
             self._phrase, self._relation = _Phrase(), ""
-
-    def _drop_relation(self) -> None:
-        self.missing += [self._relation] if self._relation else []
-        self._relation = ""
 
     def _count(self, number: int, token: Token) -> None:
         if token.text in ("single", "both") or (
@@ -198,34 +196,39 @@ class Reader:
             self._bare.append(self._phrase)
             self._phrase = _Phrase()
 
-    def _setting(self, token: Token) -> None:
+    def _setting(self, number: int, token: Token) -> None:
         is_negated, self._is_negated = self._is_negated, False
-        self._relation = self._after_in = ""
+        following = self._tokens[number + 1 : number + 2] if token.what == "place" else self._following(number)
+        is_adjective = any(each.what in ("kind", "group") for each in following)  # "on the red kitchen table"
+        if not is_adjective:
+            self._excuse_relation()
         if is_negated:
             return
-        if token.what == "place":
+        if token.what == "place" and not is_adjective:
             self._phrase, phrase = _Phrase(), self._phrase
-            self.missing += [each for each in phrase.colours if each not in NATURAL[token.name]]
-            self.missing += [each for each in (phrase.pattern, phrase.size) if each]
+            self._natural += [each for each in phrase.colours if each in NATURAL[token.name]]
         old = getattr(self.scene, token.what)
         if old and old != token.name and not (token.what == "place" and {old, token.name} <= {"sky", "space"}):
             # "in the sky over the sea": the sky is part of the other places.
             if token.what == "place" and "sky" in (old, token.name):
                 self.scene = replace(self.scene, place=token.name if old == "sky" else old)
-            else:
-                self.missing.append(token.text)
             return
         self.scene = replace(self.scene, **{token.what: token.name})
 
+    def _excuse_relation(self) -> None:
+        self._excused.add(self._relation_at if self._relation else -1)
+        self._relation = self._after_in = ""
+
     def _begin_relation(self, number: int, token: Token) -> None:
         self._flush_adjectives()
+        self._relation_at = number
         self._relation, self._has_part = token.name, False
         self._subject = list(self._groups[-1]) if self._groups else []
 
-    def _lift(self, token: Token) -> None:
+    def _lift(self, number: int, token: Token) -> None:
         if not self._groups:
             if token.text == "in the sky":
-                self._setting(replace(token, what="place", name="sky"))
+                self._setting(number, replace(token, what="place", name="sky"))
             else:
                 self._phrase.is_lifted = True
         elif self._is_airborne():
@@ -290,15 +293,12 @@ class Reader:
                 self.counts[self._next] = -1
         ids: list[int] = []
         paint = phrase.paint
-        if len(phrase.colours) > (2 if phrase.pattern else 1):
-            self.missing += phrase.colours[2 if phrase.pattern else 1 :]
         for _ in range(count):
             if len(self._figures) + len(self._known) >= MAX_FIGURES:
                 self.missing.append(token.text)
                 break
             kind = names[int(Random(f"{self.scene.seed} kind {self._next}").random() * len(names))]
             if not _kind(kind).colours and (paint.colour or paint.pattern):
-                self.missing += [*phrase.colours, *([paint.pattern] if paint.pattern else [])]
                 paint = Paint()
             self._figures.append(
                 Figure(
@@ -312,6 +312,7 @@ class Reader:
             )
             ids.append(self._next)
             self._next += 1
+        self._counted += [str(phrase.count or 1)] if ids else []
         return ids
 
     def _relate(self, targets: Sequence[int]) -> None:
@@ -334,7 +335,7 @@ class Reader:
             f for f in self._figures if self._groups and f.id in self._groups[-1] and token.name in _kind(f.kind).parts
         ]
         if not owner or any(t.what in ("kind", "group") for t in following[:1]):
-            self.missing += [token.text, *self._phrase.colours]
+            self.missing.append(token.text)
             self._phrase = _Phrase()
             return
         phrase, self._phrase = self._phrase, _Phrase()
@@ -349,7 +350,6 @@ class Reader:
         name = "vertical stripes" if token.name == "stripes" and not self._is_question else token.name
         phrase = self._phrase
         if phrase.pattern:
-            self.missing.append(token.text)
             return
         if token.name == "stripes" and phrase.direction:
             name, phrase.direction = f"{phrase.direction} stripes", ""
@@ -371,19 +371,16 @@ class Reader:
         elif self._relation or self._after_in or not self._groups:
             self._background()
 
-    def _background(self) -> None:
+    def _background(self, text: str = "") -> None:
         phrase, self._phrase = self._phrase, _Phrase()
-        self._relation = self._after_in = ""
-        if self._is_negated or not (phrase.colours or phrase.pattern):
-            self._is_negated = False
+        self._excuse_relation()
+        is_negated, self._is_negated = self._is_negated, False
+        if is_negated or not (phrase.colours or phrase.pattern or text.startswith("back")):
             return
         if self._is_question and not self._figures:
             self.names_paint = self._tokens[-1].what != "ground"
-        if self.scene.place:
-            self.missing += [*phrase.colours, *([phrase.pattern] if phrase.pattern else [])]
-            return
-        self.missing += phrase.colours[2 if phrase.pattern else 1 :]
-        self.scene = replace(self.scene, place="plain", ground=phrase.paint)
+        if not self.scene.place:
+            self.scene = replace(self.scene, place="plain", ground=phrase.paint)
 
     # -- ends ----------------------------------------------------------------------------------------------------------
 
@@ -396,10 +393,8 @@ class Reader:
             changes: dict[str, object] = {}
             if phrase.colours or phrase.pattern:
                 paint = phrase.paint
-                if last and last[0].paint.colour and paint.colour:
-                    self.missing += phrase.colours
-                else:
-                    old = last[0].paint if last else Paint()
+                old = last[0].paint if last else Paint()
+                if not (old.colour and paint.colour):
                     changes["paint"] = Paint(
                         colour=paint.colour or old.colour,
                         second=paint.second or old.second,
@@ -416,21 +411,57 @@ class Reader:
         self._after_in = ""
 
     def _finish(self) -> None:
-        self._drop_relation()
-        self.missing += [self._pending[0]] if self._pending else []
         phrase = self._phrase
         if not self._figures and not self.scene.place and (phrase.colours or phrase.pattern) and not self.missing:
             self._background()
-        elif phrase.colours or phrase.pattern:
-            self.missing += [*phrase.colours, *([phrase.pattern] if phrase.pattern else [])]
-        self.missing += [colour for each in self._bare for colour in each.colours]
-        if phrase.size and not self._is_question:
-            self.missing.append(phrase.size)
-        if phrase.count > 1 or (phrase.side and not self._groups):
-            self.missing.append(str(phrase.count) if phrase.count > 1 else phrase.side)
         scene = replace(self.scene, figures=tuple(self._figures))
         self.scene, lost = drawable(scene)
-        self.missing += lost
+        self.missing += [*lost, *self._unread()]
+
+    def _shown(self) -> Iterator[tuple[str, str]]:
+        # What the scene shows, as (what, name).
+        def of_paint(paint: Paint) -> list[tuple[str, str]]:
+            direction, _, pattern = paint.pattern.rpartition(" ")
+            named = [("colour", paint.colour), ("colour", paint.second), ("pattern", pattern), ("direction", direction)]
+            return [*named, ("pattern word", "pattern")] if pattern else named
+
+        for group in self._groups:
+            found = Counter[tuple[str, str]]()
+            for f in (each for each in self._figures if each.id in group):
+                one = [*of_paint(f.paint), ("size", f.size), ("side", f.side), ("relation", f.relation)]
+                found |= Counter([*one, *(each for _, paint in f.parts for each in of_paint(paint))])
+            yield from found.elements()
+        yield from of_paint(self.scene.ground)
+        for kind in {each.kind: _kind(each.kind) for each in (*self._figures, *self._known)}.values():
+            yield from [("kind", kind.name), *(("group", each) for each in kind.wider), ("part", "")]
+            yield from (("part", each) for each in kind.parts)
+        yield from (("group", each.kind) for each in self._figures)
+        yield from (("colour", each) for each in self._natural)
+        yield from (("count", each) for each in (*self._counted, "1"))
+        yield from ((what, getattr(self.scene, what)) for what in ("place", "time", "weather", "style"))
+        if self.scene.place not in INDOORS:
+            yield "place", "sky"
+        if self.scene.place == "plain":
+            yield "ground", "background"
+        if self.scene.place in ("sea", "underwater"):
+            yield "pose", "afloat"
+        yield "lift", "flying"
+
+    def _unread(self) -> Iterator[str]:
+        # Yields the words that are neither shown nor named as missing, so that none is lost.
+        shown, named = Counter(self._shown()), Counter(word for term in self.missing for word in term.split())
+        for number, token in enumerate(self._tokens):
+            is_bare = self._is_question and token.what == "size"
+            if number in self._excused or token.what not in _CONTENT or is_bare:
+                continue
+            name = token.name.split()[-1] if token.what == "pattern" else token.name
+            words = next((each for each in (token.text.split(), token.name.split()) if all(named[w] for w in each)), [])
+            if words:
+                named.subtract(words)
+            elif not shown[token.what, name]:
+                yield token.text
+            elif token.what in ("colour", "pattern", "size", "side", "relation"):
+                shown[token.what, name] -= 1
 
 
 def _kind(name: str) -> Kind:

@@ -50,6 +50,7 @@ _TABLE: Mapping[str, str] = {
     "beside, next to, near, by, alongside, close to, besides, to the side of, at the side of; behind; in front of, before;"
     "above, over; left of, to the left of, on the left of; right of, to the right of, on the right of",
     "lift": "flying, floating in the air, hovering, in the air, in mid air, in the sky",
+    "pose": "afloat, swimming, swims, sailing, floating, floats",
     "not": "without, without any, no, not",
     "in": "in, inside, at, within, across, into, through, against",
     "with": "with, having, has, and with, wearing",
@@ -59,13 +60,17 @@ _TABLE: Mapping[str, str] = {
     "all": "everything, all, every, both",
     "it": "it, them, this, itself",
 }
+# The only words that are set aside without being named: grammar, the medium, how good it is, and a pose that every figure has.
+# They name nothing that a picture could lack. A word for how things look or what they do ("cozy", "shiny", "sleeping") is none.
 _FILLERS = (
-    "a an the of is are there be being this that which these its photo photograph picture image illustration drawing painting "
-    "scene view landscape photos pictures images showing shows depicting featuring full colored coloured color colour colors "
-    "colours with only just plain solid simple standing sitting parked growing lying sailing swimming grazing driving resting "
-    "stand stands sits sit swims flies fly sails sail floating floats side looking portrait depiction render rendering style "
-    "styled single set located placed visible seen displayed whole entire very up time weather made bright day's "
-    "then also please now lone empty alone during while to"
+    "a an the of is are there be being this that which these its with only just plain solid simple single set to up very then "
+    "also please now during while alone lone "
+    "photo photos photograph photography photographic picture pictures image images illustration illustrations drawing painting "
+    "depiction render rendering artwork art shot scene scenes scenery view landscape snapshot showing shows depicting featuring "
+    "style styles full whole entire color colour colors colours colored coloured time weather made side day's "
+    "realistic photorealistic detailed highly ultra hd uhd quality high professional stock beautiful lovely nice "
+    "pretty gorgeous stunning amazing scenic picturesque "
+    "standing stand stands parked growing located placed visible seen displayed empty"
 ).split()
 _GROUPS = {
     "animal": "animals, creature, pet, wildlife",
