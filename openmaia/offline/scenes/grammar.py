@@ -16,6 +16,7 @@ MAX_FIGURES = 12
 _MAX_TOKENS, _MAX_MISSING, _MAX_TERM = 120, 16, 40
 _CONTENT = ("kind", "group", "colour", "pattern", "pattern word", "direction", "place", "time", "weather", "style", "size", "side",
             "count", "relation", "lift", "part", "ground", "pose")  # fmt: skip
+_CONCENTRIC = re.compile(r"\bconcentric((?:,? [a-z]+){0,5} )(?:circles|rings)\b")
 _TOKEN = re.compile(r"[a-z]+|\d+|[,.;:!?]|[^\sa-z\d,.;:!?'’-]+")
 
 
@@ -31,7 +32,8 @@ class Token:
 
 def tokens(text: str) -> tuple[list[Token], bool]:
     """Returns the words of a text, the longest phrases first, and whether it is longer than what is read."""
-    words = _TOKEN.findall(re.sub(r"['’]s\b", "", text[: _MAX_TOKENS * 20].lower()))
+    plain = re.sub(r"['’]s\b", "", text[: _MAX_TOKENS * 20].lower())
+    words = _TOKEN.findall(_CONCENTRIC.sub(r"\1concentric circles", plain))
     found: list[Token] = []
     position = 0
     known = lexicon()
@@ -67,7 +69,7 @@ class _Phrase:
     @property
     def paint(self) -> Paint:
         first, second = (*self.colours, "", "")[:2]
-        return Paint(colour=first, second=second if self.pattern else "", pattern=self.pattern)
+        return Paint(colour=first, second=second, pattern=self.pattern)
 
 
 class Reader:
@@ -93,6 +95,7 @@ class Reader:
         self._natural = list[str]()  # colours that their place has anyway
         self._excused = set[int]()  # numbers of the tokens that ask for nothing: "no boats", "on" the sea
         self._relation_at = -1
+        self._is_ground_last = False
         self._tokens, is_long = tokens(text)
         for number, token in enumerate(self._tokens):
             self._read(number, token)
@@ -246,13 +249,15 @@ class Reader:
 
     def _noun(self, token: Token, number: int) -> None:
         following = self._tokens[number + 1 : number + 2]
-        if following and following[0].what in ("kind", "group") and following[0].text in ("house",):
-            return  # "bird house": the last noun says what it is
+        if following and (
+            following[0].text == "house" or (following[0].what, following[0].name) == (token.what, token.name)
+        ):
+            return  # "bird house", "mountain peak": the last noun says what it is
         phrase, self._phrase = self._phrase, _Phrase()
         bare, self._bare = self._bare, []
         if self._after_in:
             self.missing.append(f"{self._after_in} {token.text}")
-        self._after_in, self._has_part = "", False
+        self._after_in, self._has_part, self._is_ground_last = "", False, False
         if self._is_negated:
             self._is_negated, self._relation = False, ""
             if token.name == "cloud":
@@ -292,14 +297,16 @@ class Reader:
             if token.is_plural and not phrase.count:
                 self.counts[self._next] = -1
         ids: list[int] = []
-        paint = phrase.paint
-        for _ in range(count):
+        # "black and white cats": each has one of the colours.
+        paints = [_merged(Paint(), phrase.paint)]
+        if token.is_plural and len(phrase.colours) == 2 and not phrase.pattern and not self._is_question:
+            paints = [Paint(colour=each) for each in phrase.colours]
+        for nth in range(count):
             if len(self._figures) + len(self._known) >= MAX_FIGURES:
                 self.missing.append(token.text)
                 break
             kind = names[int(Random(f"{self.scene.seed} kind {self._next}").random() * len(names))]
-            if not _kind(kind).colours and (paint.colour or paint.pattern):
-                paint = Paint()
+            paint = paints[nth % len(paints)] if _kind(kind).colours else Paint()
             self._figures.append(
                 Figure(
                     id=self._next,
@@ -343,7 +350,7 @@ class Reader:
             self._is_negated = False
             self.missing.append(f"without {token.text}")
         elif phrase.colours or phrase.pattern:
-            parts = (*owner[0].parts, (token.name, phrase.paint))
+            parts = (*owner[0].parts, (token.name, _merged(Paint(), phrase.paint)))
             self._change_last(parts=parts)
 
     def _pattern(self, number: int, token: Token) -> None:
@@ -379,30 +386,27 @@ class Reader:
             return
         if self._is_question and not self._figures:
             self.names_paint = self._tokens[-1].what != "ground"
-        if not self.scene.place:
-            self.scene = replace(self.scene, place="plain", ground=phrase.paint)
+        if self.scene.place in ("", "plain"):
+            old, self._is_ground_last = self.scene.ground, True
+            # "a white background with red dots": red is the first colour of the dots.
+            ground = _merged(phrase.paint, old) if phrase.pattern and not old.pattern else _merged(old, phrase.paint)
+            self.scene = replace(self.scene, place="plain", ground=ground)
 
     # -- ends ----------------------------------------------------------------------------------------------------------
 
     def _flush_adjectives(self) -> None:
         # Adjectives behind their noun: "a boat, red", "the boat is red".
         phrase = self._phrase
-        if self._groups and (phrase.colours or phrase.pattern or phrase.size) and not phrase.count:
+        if self._is_ground_last and self.scene.ground.pattern and phrase.colours and not phrase.count:
+            self._background()  # "stripes in blue and white"
+        elif self._groups and (phrase.colours or phrase.pattern or phrase.size) and not phrase.count:
             self._phrase = _Phrase()
-            last = [f for f in self._figures if f.id in self._groups[-1]]
-            changes: dict[str, object] = {}
-            if phrase.colours or phrase.pattern:
-                paint = phrase.paint
-                old = last[0].paint if last else Paint()
-                if not (old.colour and paint.colour):
-                    changes["paint"] = Paint(
-                        colour=paint.colour or old.colour,
-                        second=paint.second or old.second,
-                        pattern=paint.pattern or old.pattern,
-                    )
-            if phrase.size:
-                changes["size"] = phrase.size
-            self._change_last(**changes)
+            self._figures = [
+                replace(f, paint=_merged(f.paint, phrase.paint), size=phrase.size or f.size)
+                if f.id in self._groups[-1]
+                else f
+                for f in self._figures
+            ]
 
     def _end_clause(self) -> None:
         self._drop_foreign()
@@ -462,6 +466,14 @@ class Reader:
                 yield token.text
             elif token.what in ("colour", "pattern", "size", "side", "relation"):
                 shown[token.what, name] -= 1
+
+
+def _merged(paint: Paint, more: Paint) -> Paint:
+    # The second colour of a paint without a pattern has no place.
+    pattern = paint.pattern or more.pattern
+    colours = [each for each in (paint.colour, paint.second, more.colour, more.second) if each]
+    first, second = (*colours, "", "")[:2]
+    return Paint(colour=first, second=second if pattern else "", pattern=pattern)
 
 
 def _kind(name: str) -> Kind:

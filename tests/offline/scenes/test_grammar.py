@@ -171,6 +171,44 @@ def test_every_word_with_content_is_in_the_scene_or_named(prompt: str):
         assert token.text in known or token.name in known or is_exempt, (token, missing)
 
 
+@pytest.mark.parametrize(
+    ("prompt", "ground"),
+    [
+        ("stripes in blue and white", ("blue", "white", "vertical stripes")),
+        ("an image of diagonal stripes, blue and white", ("blue", "white", "diagonal stripes")),
+        ("dots in red on a white background", ("red", "white", "dots")),
+        ("polka dots, purple on yellow", ("purple", "yellow", "dots")),
+        ("a white background with red dots", ("red", "white", "dots")),
+        ("concentric circles, red and white", ("red", "white", "rings")),
+        ("Concentric black and white circles on a plain background", ("black", "white", "rings")),
+        ("a cat on stripes in blue and white", ("blue", "white", "vertical stripes")),
+    ],
+)
+def test_colours_of_a_pattern_come_before_or_after_it(prompt: str, ground: tuple[str, str, str]):
+    scene, missing = read(prompt, 0)
+    assert (scene.place, scene.ground.colour, scene.ground.second, scene.ground.pattern, missing) == (
+        "plain",
+        *ground,
+        (),
+    )
+
+
+@pytest.mark.parametrize(
+    ("prompt", "figures", "place"),
+    [
+        ("black and white circles", [("circle", "black"), ("circle", "white"), ("circle", "black")], ""),
+        ("two red and blue balls", [("ball", "red"), ("ball", "blue")], ""),
+        ("a mountain peak", [("mountain", "")], ""),
+        ("a sandy beach umbrella", [("umbrella", "")], "beach"),
+        ("a big red kitchen table", [("table", "red")], "room"),
+        ("a cat on a red kitchen table", [("cat", ""), ("table", "red")], "room"),
+    ],
+)
+def test_compounds_and_colours_of_several(prompt: str, figures: list[tuple[str, str]], place: str):
+    scene, missing = read(prompt, 0)
+    assert ([(f.kind, f.paint.colour) for f in scene.figures], scene.place, missing) == (figures, place, ())
+
+
 def test_adjectives_belong_to_their_nouns():
     scene, _ = read("a red cat, a blue dog and a bird", 0)
     assert [(f.kind, f.paint.colour) for f in scene.figures] == [("cat", "red"), ("dog", "blue"), ("bird", "")]
