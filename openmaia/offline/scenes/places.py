@@ -266,9 +266,7 @@ def _room(c: Canvas, scene: Scene, r: Random, sky: tuple[Colour, ...]) -> None:
         [(x0 - 0.02, y0 - 0.02), (x1 + 0.02, y0 - 0.02), (x1 + 0.02, y1 + 0.02), (x0 - 0.02, y1 + 0.02)],
         c.lit((250, 246, 238)),
     )
-    for n in range(12):
-        y, step = y0 + (y1 - y0) * n / 12, (y1 - y0) / 12 + 0.003
-        c.fill([(x0, y), (x1, y), (x1, y + step), (x0, y + step)], mix(sky[0], sky[2], n / 11))
+    c.gradient((sky[0], sky[2]), y0, y1, x0, x1)
     for box in ((x0, (y0 + y1) / 2, x1, 0.012), ((x0 + x1) / 2, y0, 0.0, 0.012)):
         c.line([box[:2], (box[2] or box[0], box[1] if box[2] else y1)], c.lit((250, 246, 238)), box[3])
     c.fill(
