@@ -100,6 +100,11 @@ def _plurals(word: str) -> Iterator[str]:
     yield word.removesuffix("man") + "men" if word.endswith("man") else word + "s"
 
 
+def plural(kind: str) -> str:
+    """Returns the plural of a kind. Those of sheep and fish are read by their number."""
+    return {"sheep": "sheep", "fish": "fish", "snowman": "snowmen"}.get(kind) or next(_plurals(kind))
+
+
 @cache
 def lexicon() -> Mapping[tuple[str, ...], tuple[Meaning, bool]]:
     """Returns (meaning, is plural) of each word or phrase, by its tokens."""
@@ -165,7 +170,7 @@ def members(group: str) -> list[str]:
 
 
 STRIPES = ("vertical stripes", "horizontal stripes", "diagonal stripes")
-_PATTERNS = (*STRIPES, "dots", "checks", "zigzag", "rings", "bricks", "grid", "waves")
+PATTERNS = (*STRIPES, "dots", "checks", "zigzag", "rings", "bricks", "grid", "waves")
 
 
 @cache
@@ -176,4 +181,4 @@ def names() -> tuple[str, ...]:
         for what in ("place", "time", "weather", "style", "size")
         for row in _TABLE[what].split(";")
     ]
-    return tuple(dict.fromkeys((*kinds(), *_GROUPS, *COLOURS, *_PATTERNS, *rows)))
+    return tuple(dict.fromkeys((*kinds(), *_GROUPS, *COLOURS, *PATTERNS, *rows)))
