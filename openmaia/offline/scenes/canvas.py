@@ -132,6 +132,9 @@ class Canvas:
         """Fills a polygon."""
         self._draw.polygon((np.asarray(points, float) * self.side).ravel().tolist(), fill=colour)
 
+    def box(self, x0: float, y0: float, x1: float, y1: float, colour: Colour) -> None:
+        self.fill([(x0, y0), (x1, y0), (x1, y1), (x0, y1)], colour)
+
     def line(self, points: Points | Sequence[tuple[float, float]], colour: Colour, width: float) -> None:
         scaled = (np.asarray(points, float) * self.side).ravel().tolist()
         self._draw.line(scaled, fill=colour, width=max(round(width * self.side), 1), joint="curve")

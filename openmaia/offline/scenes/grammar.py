@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from random import Random
 
@@ -96,6 +96,18 @@ class Reader:
         self._excused = set[int]()  # numbers of the tokens that ask for nothing: "no boats", "on" the sea
         self._relation_at = -1
         self._is_ground_last = False
+        self._handlers: Mapping[str, Callable[[int, Token], None]] = {
+            **dict.fromkeys(("kind", "group"), self._noun),
+            **dict.fromkeys(("place", "time", "weather", "style"), self._setting),
+            "unknown": self._unknown,
+            "pattern": self._pattern,
+            "count": self._count,
+            "side": self._side,
+            "relation": self._begin_relation,
+            "lift": self._lift,
+            "part": self._part,
+            "and": self._and,
+        }
         self._tokens, is_long = tokens(text)
         for number, token in enumerate(self._tokens):
             self._read(number, token)
@@ -118,43 +130,25 @@ class Reader:
         if token.text == "mountains" and (phrase.count or phrase.colours or phrase.size):
             token = replace(token, what="kind", name="mountain", is_plural=True)  # no place
             self._tokens[number] = token
-        if token.what in ("kind", "group"):
-            self._noun(token, number)
-        elif token.what == "unknown":
-            self._unknown(token)
+        if token.what in self._handlers:
+            self._handlers[token.what](number, token)
         elif token.what == "colour":
             phrase.colours.append(name)
-        elif token.what == "pattern":
-            self._pattern(number, token)
-        elif token.what == "count":
-            self._count(number, token)
         elif token.what == "size":
             phrase.size = name
         elif token.what == "direction":
             stripes = any(t.name == "stripes" for t in self._tokens[number + 1 : number + 6])
             phrase.direction = name if stripes else ""
-        elif token.what == "side":
-            self._side(number, token)
-        elif token.what in ("place", "time", "weather", "style"):
-            self._setting(number, token)
-        elif token.what == "relation":
-            self._begin_relation(number, token)
-        elif token.what == "lift":
-            self._lift(number, token)
-        elif token.what == "part":
-            self._part(number, token)
         elif token.what == "ground":
             self._background(token.text)
-        elif token.what == "it":
-            self.missing.append(token.text) if not self._groups else None
+        elif token.what == "it" and not self._groups:
+            self.missing.append(token.text)
         elif token.what == "not":
             self._is_negated = True
         elif token.what == "in":
             self._after_in = token.text
         elif token.what == "with":
             self._has_part = True
-        elif token.what == "and":
-            self._and(number)
         elif token.what == "stop":
             self._end_clause()
         elif token.what == "filler" and name not in ("a", "an", "the"):
@@ -166,7 +160,7 @@ class Reader:
                 return self._tokens[number + 1 : end]
         return self._tokens[number + 1 :]
 
-    def _unknown(self, token: Token) -> None:
+    def _unknown(self, number: int, token: Token) -> None:
         if not self._is_negated:
             self.missing.append(token.text)
         phrase = self._phrase
@@ -178,21 +172,20 @@ class Reader:
             self._phrase, self._relation = _Phrase(), ""
 
     def _count(self, number: int, token: Token) -> None:
-        if token.text in ("single", "both") or (
-            token.text == "some" and not any(t.is_plural for t in self._following(number))
-        ):
-            return
-        self._phrase.count = int(token.name)
+        # "some" cat is one.
+        if token.text != "some" or any(t.is_plural for t in self._following(number)):
+            self._phrase.count = int(token.name)
 
     def _side(self, number: int, token: Token) -> None:
         if token.name == "near" and token.text == "near":
-            self._begin_relation(number, replace(token, name="beside"))
+            self._tokens[number] = replace(token, what="relation", name="beside")
+            self._begin_relation(number, self._tokens[number])
         elif self._groups and not any(t.what in ("kind", "group") for t in self._following(number)):
             self._change_last(side=token.name)
         else:
             self._phrase.side = token.name
 
-    def _and(self, number: int) -> None:
+    def _and(self, number: int, token: Token) -> None:
         following = self._tokens[number + 1 : number + 2]
         # "red and white" is one paint, "a red and a blue ball" are two things.
         if self._phrase.colours and following and following[0].what == "filler":
@@ -229,17 +222,11 @@ class Reader:
         self._subject = list(self._groups[-1]) if self._groups else []
 
     def _lift(self, number: int, token: Token) -> None:
-        if not self._groups:
-            if token.text == "in the sky":
-                self._setting(number, replace(token, what="place", name="sky"))
-            else:
-                self._phrase.is_lifted = True
-        elif self._is_airborne():
-            if token.text == "in the sky" and not self.scene.place:
-                self.scene = replace(self.scene, place="sky")
-        elif token.text == "in the sky" and not self.scene.place:
-            self.scene = replace(self.scene, place="sky")
-        else:
+        if token.text == "in the sky" and not (self._groups and self.scene.place):
+            self._setting(number, replace(token, what="place", name="sky"))
+        elif not self._groups:
+            self._phrase.is_lifted = True
+        elif not self._is_airborne():
             self._change_last(is_lifted=True)
 
     def _is_airborne(self) -> bool:
@@ -247,7 +234,7 @@ class Reader:
 
     # -- nouns ---------------------------------------------------------------------------------------------------------
 
-    def _noun(self, token: Token, number: int) -> None:
+    def _noun(self, number: int, token: Token) -> None:
         following = self._tokens[number + 1 : number + 2]
         if following and (
             following[0].text == "house" or (following[0].what, following[0].name) == (token.what, token.name)
@@ -367,13 +354,12 @@ class Reader:
         if self._has_part and self._groups:
             # "a cat with red dots": the dots have the second colour.
             self._phrase = _Phrase()
-            first, second = (*phrase.colours, "", "")[:2]
-            for each in [f for f in self._figures if f.id in self._groups[-1]]:
-                own = each.paint.colour
-                paint = Paint(colour=own or (first if second else ""), second=second or first, pattern=name)
-                if own and second:
-                    paint = replace(paint, second=first if second == own else second)
-                self._figures[self._figures.index(each)] = replace(each, paint=paint)
+            for nth, each in enumerate(self._figures):
+                if each.id in self._groups[-1]:
+                    given = [colour for colour in phrase.colours if colour != each.paint.colour]
+                    colours = given if len(given) > 1 and not each.paint.colour else [each.paint.colour, *given]
+                    first, second = (*colours, "")[:2]
+                    self._figures[nth] = replace(each, paint=Paint(colour=first, second=second, pattern=name))
             self._has_part = False
         elif self._relation or self._after_in or not self._groups:
             self._background()

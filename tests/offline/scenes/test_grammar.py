@@ -118,6 +118,7 @@ def test_what_a_prompt_asks_for_is_true_of_its_scene(prompt: str):
         ("a cat on a table and a dog on a zyzzyva", {"on", "zyzzyva"}),
         ("a red cat and a dog, red and red", {"red"}),
         ("two three boats", {"two"}),
+        ("a cat near a tree", set[str]()),
         ("a cat on the left on the right", {"on the left"}),
         ("a swimming dog in the desert", {"swimming"}),
         ("a dog swimming in the sea", set[str]()),
