@@ -10,7 +10,7 @@ from openmaia.offline.scenes.graph import Figure, Paint, Scene
 from openmaia.offline.scenes.kinds import Kind, kinds
 from openmaia.offline.scenes.layout import INDOORS, TIMELESS
 from openmaia.offline.scenes.render import GREY_STYLES
-from openmaia.offline.scenes.words import NATURAL, lexicon, longest, members
+from openmaia.offline.scenes.words import NATURAL, SCENERY, lexicon, longest, members
 
 MAX_FIGURES = 12
 _MAX_TOKENS, _MAX_MISSING, _MAX_TERM = 120, 16, 40
@@ -94,6 +94,7 @@ class Reader:
         self._counted = list[str]()  # the numbers of each noun that was drawn
         self._natural = list[str]()  # colours that their place has anyway
         self._excused = set[int]()  # numbers of the tokens that ask for nothing: "no boats", "on" the sea
+        self._denied = list[Token]()
         self._relation_at = -1
         self._is_ground_last = False
         self._handlers: Mapping[str, Callable[[int, Token], None]] = {
@@ -247,6 +248,7 @@ class Reader:
         self._after_in, self._has_part, self._is_ground_last = "", False, False
         if self._is_negated:
             self._is_negated, self._relation = False, ""
+            self._denied.append(token)
             if token.name == "cloud":
                 self.scene = replace(self.scene, weather="clear")
             return
@@ -406,7 +408,10 @@ class Reader:
             self._background()
         scene = replace(self.scene, figures=tuple(self._figures))
         self.scene, lost = drawable(scene)
-        self.missing += [*lost, *self._unread()]
+        around = {each for what in ("place", "time", "weather") for each in SCENERY.get(getattr(scene, what), ())}
+        drawn = around | {f.kind for f in scene.figures}
+        denied = [f"no {token.text}" for token in self._denied if drawn & {token.name, *members(token.name)}]
+        self.missing += [*lost, *denied, *self._unread()]
 
     def _shown(self) -> Iterator[tuple[str, str]]:
         # What the scene shows, as (what, name).
@@ -423,7 +428,7 @@ class Reader:
             yield from found.elements()
         yield from of_paint(self.scene.ground)
         for kind in {each.kind: _kind(each.kind) for each in (*self._figures, *self._known)}.values():
-            yield from [("kind", kind.name), *(("group", each) for each in kind.wider), ("part", "")]
+            yield from [("kind", kind.name), *(("group", each) for each in kind.wider)]
             yield from (("part", each) for each in kind.parts)
         yield from (("group", each.kind) for each in self._figures)
         yield from (("colour", each) for each in self._natural)

@@ -7,21 +7,7 @@ from openmaia.offline.scenes.graph import Figure, Paint, Scene
 from openmaia.offline.scenes.kinds import kinds
 from openmaia.offline.scenes.layout import INDOORS
 from openmaia.offline.scenes.render import GREY_STYLES
-from openmaia.offline.scenes.words import STRIPES, members
-
-_SCENERY: Mapping[str, tuple[str, ...]] = {
-    "forest": ("tree", "pine", "plant"),
-    "mountains": ("mountain", "plant"),
-    "meadow": ("plant",),
-    "underwater": ("plant",),
-    "street": ("building", "house"),
-    "space": ("star",),
-    "night": ("star",),
-    "cloudy": ("cloud",),
-    "rain": ("cloud",),
-    "storm": ("cloud",),
-}
-"""What places, times and weathers show without a figure."""
+from openmaia.offline.scenes.words import SCENERY, STRIPES, members
 
 
 def holds(scene: Scene, phrase: str) -> bool | None:
@@ -139,7 +125,7 @@ def _is_related(figure: Figure, relation: str, to: Figure) -> bool:
 
 def _is_scenery(scene: Scene, figure: Figure) -> bool:
     outside = () if scene.place in INDOORS else (scene.weather, scene.time if scene.weather == "clear" else "")
-    return any(figure.kind in _SCENERY.get(each, ()) for each in (scene.place, *outside))
+    return any(figure.kind in SCENERY.get(each, ()) for each in (scene.place, *outside))
 
 
 def _says_more(figure: Figure) -> bool:

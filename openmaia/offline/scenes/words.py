@@ -163,6 +163,20 @@ NATURAL: Mapping[str, tuple[str, ...]] = {
 }
 """The colours that a place has anyway, as in "green grass"."""
 
+SCENERY: Mapping[str, tuple[str, ...]] = {
+    "forest": ("tree", "pine", "plant"),
+    "mountains": ("mountain", "plant"),
+    "meadow": ("plant",),
+    "underwater": ("plant",),
+    "street": ("building", "house"),
+    "space": ("star",),
+    "night": ("star",),
+    "cloudy": ("cloud",),
+    "rain": ("cloud",),
+    "storm": ("cloud",),
+}
+"""What places, times and weathers show without a figure."""
+
 
 def members(group: str) -> list[str]:
     """Returns the kinds that a word names: itself, or those of a group."""
