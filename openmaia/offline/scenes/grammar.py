@@ -313,12 +313,9 @@ class Reader:
 
     def _relate(self, targets: Sequence[int]) -> None:
         for number, each in enumerate(self._subject):
-            self._figures = [
-                replace(f, relation=self._relation, to=targets[number % len(targets)])
-                if f.id == each and f.to < 0 and each not in targets
-                else f
-                for f in self._figures
-            ]
+            new = {"relation": self._relation, "to": targets[number % len(targets)]}
+            is_free = each not in targets
+            self._figures = [replace(f, **new) if f.id == each and f.to < 0 and is_free else f for f in self._figures]
         self._relation = ""
 
     def _change_last(self, **changes: object) -> None:
@@ -478,25 +475,12 @@ def drawable(scene: Scene) -> tuple[Scene, list[str]]:
     if scene.place in INDOORS and scene.weather not in ("", "clear"):
         lost.append(scene.weather)
         scene = replace(scene, weather="")
-    if (
-        scene.place in TIMELESS
-        and scene.time not in ("", "day")
-        and not (scene.place == "space" and scene.time == "night")
-    ):
+    if scene.place in TIMELESS and scene.time not in ("", "day") and (scene.place, scene.time) != ("space", "night"):
         lost.append(scene.time)
         scene = replace(scene, time="")
     if scene.style in GREY_STYLES:
-        paints = [
-            scene.ground,
-            *(f.paint for f in scene.figures),
-            *(paint for f in scene.figures for _, paint in f.parts),
-        ]
-        lost += [
-            each
-            for paint in paints
-            for each in (paint.colour, paint.second)
-            if each not in ("", "black", "white", "grey")
-        ]
+        colours = [each for paint in scene.paints for each in (paint.colour, paint.second)]
+        lost += [each for each in colours if each not in ("", "black", "white", "grey")]
     return scene, lost
 
 

@@ -62,10 +62,9 @@ def _is_set(scene: Scene, what: str, name: str, ground: Paint) -> bool:
 
 
 def _shows_paint(scene: Scene, paint: Paint) -> bool:
-    shown = [scene.ground, *(f.paint for f in scene.figures), *(each for f in scene.figures for _, each in f.parts)]
     if scene.style in GREY_STYLES and paint.colour:
         return False
-    return any(_has_paint(each, paint) for each in shown)
+    return any(_has_paint(each, paint) for each in scene.paints)
 
 
 def _has_paint(own: Paint, asked: Paint) -> bool:
