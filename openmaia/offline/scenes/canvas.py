@@ -10,9 +10,9 @@ from PIL import Image, ImageChops, ImageDraw
 from openmaia.offline.scenes.graph import Figure, Paint, Spot
 from openmaia.offline.scenes.kinds import Kind, Points, kinds, split_ink
 
-Colour = tuple[int, int, int]
+RGB = tuple[int, int, int]
 
-COLOURS: dict[str, Colour] = {
+COLOURS: dict[str, RGB] = {
     "red": (214, 58, 50),
     "orange": (242, 138, 46),
     "yellow": (248, 202, 62),
@@ -26,7 +26,7 @@ COLOURS: dict[str, Colour] = {
     "brown": (138, 90, 58),
     "grey": (146, 151, 160),
 }
-INKS: dict[str, Colour] = {
+INKS: dict[str, RGB] = {
     **COLOURS,
     "dark": (46, 46, 58),
     "cream": (252, 244, 226),
@@ -52,7 +52,7 @@ _SUPER = ((72, 4), (160, 3), (4096, 2))
 _DETAIL = ((320, 1), (640, 2), (8192, 4))
 
 
-def mix(a: Colour, b: Colour, share: float) -> Colour:
+def mix(a: RGB, b: RGB, share: float) -> RGB:
     """Returns the colour that lies at a share of the way from a to b."""
     return (
         round(a[0] + (b[0] - a[0]) * share),
@@ -61,7 +61,7 @@ def mix(a: Colour, b: Colour, share: float) -> Colour:
     )
 
 
-def shaded(colour: Colour, shade: int) -> Colour:
+def shaded(colour: RGB, shade: int) -> RGB:
     """Returns a colour made darker (below 0) or lighter, in tenths."""
     # Shadows are bluish and lights are warm, which keeps the colours fresh.
     return mix(colour, (30, 24, 60), -shade / 11) if shade < 0 else mix(colour, (255, 252, 240), shade / 10)
@@ -118,33 +118,33 @@ class Canvas:
         self.image = Image.new("RGB", (self.side, self.side))
         self._draw = ImageDraw.Draw(self.image)
         self.outlined = outlined
-        self.light: Colour = (255, 255, 255)
+        self.light: RGB = (255, 255, 255)
         """The colour of the light, by which those of figures and places are multiplied."""
-        self.haze: Colour = (255, 255, 255)
+        self.haze: RGB = (255, 255, 255)
         self.shadow = 0.3
 
-    def lit(self, colour: Colour, far: float = 0.0) -> Colour:
+    def lit(self, colour: RGB, far: float = 0.0) -> RGB:
         """Returns how a colour looks in the light, at a distance."""
         r, g, b = (part * light // 255 for part, light in zip(colour, self.light, strict=True))
         return mix((r, g, b), self.haze, far)
 
-    def fill(self, points: Points | Sequence[tuple[float, float]], colour: Colour) -> None:
+    def fill(self, points: Points | Sequence[tuple[float, float]], colour: RGB) -> None:
         """Fills a polygon."""
         self._draw.polygon((np.asarray(points, float) * self.side).ravel().tolist(), fill=colour)
 
-    def box(self, x0: float, y0: float, x1: float, y1: float, colour: Colour) -> None:
+    def box(self, x0: float, y0: float, x1: float, y1: float, colour: RGB) -> None:
         self.fill([(x0, y0), (x1, y0), (x1, y1), (x0, y1)], colour)
 
-    def line(self, points: Points | Sequence[tuple[float, float]], colour: Colour, width: float) -> None:
+    def line(self, points: Points | Sequence[tuple[float, float]], colour: RGB, width: float) -> None:
         scaled = (np.asarray(points, float) * self.side).ravel().tolist()
         self._draw.line(scaled, fill=colour, width=max(round(width * self.side), 1), joint="curve")
 
-    def disc(self, x: float, y: float, r: float, colour: Colour) -> None:
+    def disc(self, x: float, y: float, r: float, colour: RGB) -> None:
         x, y, r = x * self.side, y * self.side, max(r * self.side, 1.0)
         self._draw.ellipse((x - r, y - r, x + r, y + r), fill=colour)
 
     def gradient(
-        self, stops: Sequence[Colour], y0: float = 0.0, y1: float = 1.0, x0: float = 0.0, x1: float = 1.0
+        self, stops: Sequence[RGB], y0: float = 0.0, y1: float = 1.0, x0: float = 0.0, x1: float = 1.0
     ) -> None:
         """Fills a box with colours that change from top to bottom."""
         left, top, right, bottom = (round(each * self.side) for each in (x0, y0, x1, y1))
@@ -155,7 +155,7 @@ class Canvas:
         band = Image.fromarray((column + 0.5).astype(np.uint8)[:, None])
         self.image.paste(band.resize((right - left, bottom - top), Image.Resampling.NEAREST), (left, top))
 
-    def glow(self, x: float, y: float, rx: float, ry: float, colour: Colour, strength: float) -> None:
+    def glow(self, x: float, y: float, rx: float, ry: float, colour: RGB, strength: float) -> None:
         """Draws a soft spot."""
         box = [round(each * self.side) for each in (x - rx, y - ry, x + rx, y + ry)]
         left, top = max(box[0], 0), max(box[1], 0)
@@ -169,19 +169,19 @@ class Canvas:
         )
         self.image.paste(colour, (left, top, right, bottom), spot)
 
-    def fog(self, colour: Colour) -> None:
+    def fog(self, colour: RGB) -> None:
         """Covers the picture, most where it is far."""
         thick = np.interp(np.linspace(0, 1, self.side), (0, 0.3, 0.62, 1), (110, 150, 165, 60)).astype(np.uint8)
         self.image.paste(colour, (0, 0), Image.fromarray(thick[:, None]).resize(self.image.size))
 
-    def ray(self, points: Sequence[tuple[float, float]], colour: Colour, strength: float) -> None:
+    def ray(self, points: Sequence[tuple[float, float]], colour: RGB, strength: float) -> None:
         """Fills a polygon with light, which fades downwards."""
         mask = Image.new("L", self.image.size)
         ImageDraw.Draw(mask).polygon((np.asarray(points) * self.side).ravel().tolist(), fill=255)
         fade = Image.fromarray((255 * strength * np.linspace(1, 0, self.side)).astype(np.uint8)[:, None])
         self.image.paste(colour, (0, 0), ImageChops.multiply(mask, fade.resize(mask.size)))
 
-    def ground(self, name: str) -> Colour:
+    def ground(self, name: str) -> RGB:
         """Returns a colour of the palette."""
         return COLOURS[name]
 

@@ -4,24 +4,24 @@ from collections.abc import Callable, Mapping
 from math import cos, pi, sin
 from random import Random
 
-from openmaia.offline.scenes.canvas import Canvas, Colour, mix
+from openmaia.offline.scenes.canvas import RGB, Canvas, mix
 from openmaia.offline.scenes.graph import Scene
 from openmaia.offline.scenes.layout import HORIZON
 
-_SKIES: Mapping[str, tuple[Colour, ...]] = {
+_SKIES: Mapping[str, tuple[RGB, ...]] = {
     "morning": ((120, 166, 218), (214, 206, 220), (255, 224, 196)),
     "day": ((84, 164, 226), (148, 204, 238), (222, 241, 243)),
     "dusk": ((70, 60, 128), (206, 96, 116), (255, 190, 116)),
     "night": ((12, 16, 44), (24, 34, 80), (58, 74, 132)),
 }
-_LIGHT: Mapping[str, Colour] = {
+_LIGHT: Mapping[str, RGB] = {
     "morning": (255, 243, 236),
     "day": (255, 255, 255),
     "dusk": (255, 220, 206),
     "night": (168, 176, 222),
 }
 # How grey the sky is, and with which colour; how bright the light.
-_WEATHER: Mapping[str, tuple[float, Colour, float]] = {
+_WEATHER: Mapping[str, tuple[float, RGB, float]] = {
     "clear": (0.0, (0, 0, 0), 1.0),
     "cloudy": (0.45, (176, 186, 198), 0.95),
     "rain": (0.62, (132, 144, 160), 0.9),
@@ -29,10 +29,10 @@ _WEATHER: Mapping[str, tuple[float, Colour, float]] = {
     "snowfall": (0.6, (204, 212, 222), 0.97),
     "fog": (0.6, (216, 220, 222), 0.98),
 }
-_WALLS: tuple[Colour, ...] = ((236, 226, 208), (206, 220, 226), (226, 210, 218), (214, 224, 204), (238, 218, 190))
+_WALLS: tuple[RGB, ...] = ((236, 226, 208), (206, 220, 226), (226, 210, 218), (214, 224, 204), (238, 218, 190))
 
 
-def light(canvas: Canvas, scene: Scene) -> tuple[Colour, ...]:
+def light(canvas: Canvas, scene: Scene) -> tuple[RGB, ...]:
     """Sets the light of a canvas. Returns the colours of the sky from top to bottom."""
     share, grey, bright = _WEATHER[scene.weather]
     sun = _LIGHT[scene.time]
@@ -56,7 +56,7 @@ def paint_place(canvas: Canvas, scene: Scene) -> None:
         _PAINTERS[scene.place](canvas, scene, Random(f"{scene.seed} ground"), sky)
 
 
-def _sky(c: Canvas, scene: Scene, sky: tuple[Colour, ...], r: Random) -> None:
+def _sky(c: Canvas, scene: Scene, sky: tuple[RGB, ...], r: Random) -> None:
     horizon = min(HORIZON[scene.place] + 0.02, 1.0)
     c.gradient(sky, 0, horizon)
     x = r.uniform(0.2, 0.8)
@@ -108,7 +108,7 @@ def _ridge(y: float, height: float, r: Random, peaks: int) -> list[tuple[float, 
     return points
 
 
-def _sea(c: Canvas, scene: Scene, r: Random, sky: tuple[Colour, ...], top: float = 0.56, bottom: float = 1.0) -> None:
+def _sea(c: Canvas, scene: Scene, r: Random, sky: tuple[RGB, ...], top: float = 0.56, bottom: float = 1.0) -> None:
     if r.random() < 0.6:
         x, w = r.uniform(0.1, 0.9), r.uniform(0.16, 0.3)
         hill = [(x + w * (n / 12 - 0.5) * 2, top - 0.055 * sin(n / 12 * pi) ** 1.4) for n in range(13)]
@@ -129,7 +129,7 @@ def _sea(c: Canvas, scene: Scene, r: Random, sky: tuple[Colour, ...], top: float
             c.line(arc, mix(under, glow, 0.22 + 0.2 * r.random()), 0.0018 + 0.0042 * depth)
 
 
-def _beach(c: Canvas, scene: Scene, r: Random, sky: tuple[Colour, ...]) -> None:
+def _beach(c: Canvas, scene: Scene, r: Random, sky: tuple[RGB, ...]) -> None:
     c.gradient([sky[-1], sky[-1]], 0.44, 0.6)
     _sea(c, scene, r, sky, 0.45, 0.68)
     shore = _wave(0.645, 0.012, r, 0.9)
@@ -142,7 +142,7 @@ def _beach(c: Canvas, scene: Scene, r: Random, sky: tuple[Colour, ...]) -> None:
         c.disc(x, y, 0.002 + 0.002 * r.random(), c.lit((214, 184, 132)))
 
 
-def _meadow(c: Canvas, scene: Scene, r: Random, sky: tuple[Colour, ...]) -> None:
+def _meadow(c: Canvas, scene: Scene, r: Random, sky: tuple[RGB, ...]) -> None:
     for y, tall, colour, far in ((0.575, 0.03, (112, 164, 118), 0.5), (0.605, 0.035, (122, 176, 98), 0.25)):
         c.fill(_wave(y, tall, r, 0.9), c.lit(colour, far))
     c.gradient([c.lit((142, 192, 92)), c.lit((104, 164, 78))], 0.98, 1)
@@ -152,7 +152,7 @@ def _meadow(c: Canvas, scene: Scene, r: Random, sky: tuple[Colour, ...]) -> None
     _tufts(c, r, (80, 138, 62), 34, 0.68)
 
 
-def _tufts(c: Canvas, r: Random, colour: Colour, n: int, top: float) -> None:
+def _tufts(c: Canvas, r: Random, colour: RGB, n: int, top: float) -> None:
     for _ in range(n):
         x, y = r.random(), r.uniform(top, 1.0)
         tall = 0.012 + 0.035 * (y - top)
@@ -160,7 +160,7 @@ def _tufts(c: Canvas, r: Random, colour: Colour, n: int, top: float) -> None:
             c.line([(x, y), (x + lean * tall, y - tall)], c.lit(colour), 0.0034)
 
 
-def _forest(c: Canvas, scene: Scene, r: Random, sky: tuple[Colour, ...]) -> None:
+def _forest(c: Canvas, scene: Scene, r: Random, sky: tuple[RGB, ...]) -> None:
     for far, y, tall, n in ((0.66, 0.62, 0.34, 15), (0.42, 0.65, 0.46, 11), (0.16, 0.68, 0.6, 8)):
         green = c.lit(mix((34, 82, 66), (62, 122, 82), far), far)
         c.fill(_wave(y, 0.01, r), green)
@@ -177,7 +177,7 @@ def _forest(c: Canvas, scene: Scene, r: Random, sky: tuple[Colour, ...]) -> None
     _tufts(c, r, (58, 92, 56), 30, 0.7)
 
 
-def _mountains(c: Canvas, scene: Scene, r: Random, sky: tuple[Colour, ...]) -> None:
+def _mountains(c: Canvas, scene: Scene, r: Random, sky: tuple[RGB, ...]) -> None:
     for far, y, tall, peaks, rock in ((0.62, 0.6, 0.34, 3, (132, 148, 186)), (0.35, 0.64, 0.26, 4, (108, 120, 152))):
         ridge = _ridge(y, tall, r, peaks)
         c.fill([*ridge, (1, 1), (0, 1)], c.lit(rock, far))
@@ -196,7 +196,7 @@ def _mountains(c: Canvas, scene: Scene, r: Random, sky: tuple[Colour, ...]) -> N
     _tufts(c, r, (82, 128, 66), 26, 0.74)
 
 
-def _desert(c: Canvas, scene: Scene, r: Random, sky: tuple[Colour, ...]) -> None:
+def _desert(c: Canvas, scene: Scene, r: Random, sky: tuple[RGB, ...]) -> None:
     c.fill(_wave(0.565, 0.02, r, 1.2), c.lit((226, 186, 136), 0.4))
     for y, tall, far in ((0.61, 0.045, 0.2), (0.72, 0.04, 0.05), (0.86, 0.035, 0.0)):
         line = _wave(y, tall, r, 0.6)
@@ -210,7 +210,7 @@ def _desert(c: Canvas, scene: Scene, r: Random, sky: tuple[Colour, ...]) -> None
         c.line(_arc(r.random(), r.uniform(0.76, 0.98), r.uniform(0.04, 0.1), 0.006), c.lit((206, 158, 104)), 0.0035)
 
 
-def _snow(c: Canvas, scene: Scene, r: Random, sky: tuple[Colour, ...]) -> None:
+def _snow(c: Canvas, scene: Scene, r: Random, sky: tuple[RGB, ...]) -> None:
     c.fill(_wave(0.56, 0.03, r, 1.1), c.lit((196, 212, 232), 0.4))
     c.fill(_wave(0.61, 0.03, r, 0.8), c.lit((226, 236, 247), 0.1))
     c.fill(_wave(0.72, 0.025, r, 0.7), c.lit((240, 246, 252)))
@@ -219,7 +219,7 @@ def _snow(c: Canvas, scene: Scene, r: Random, sky: tuple[Colour, ...]) -> None:
         c.line(_arc(r.random(), r.uniform(0.68, 0.98), r.uniform(0.03, 0.09), 0.004), c.lit((206, 220, 238)), 0.004)
 
 
-def _street(c: Canvas, scene: Scene, r: Random, sky: tuple[Colour, ...]) -> None:
+def _street(c: Canvas, scene: Scene, r: Random, sky: tuple[RGB, ...]) -> None:
     is_lit = scene.time in ("dusk", "night")
     tones = ((214, 150, 122), (150, 166, 186), (226, 198, 150), (176, 142, 150), (142, 158, 150))
     for far, low, high in ((0.55, 0.3, 0.52), (0.12, 0.16, 0.36)):
@@ -245,7 +245,7 @@ def _street(c: Canvas, scene: Scene, r: Random, sky: tuple[Colour, ...]) -> None
         c.fill([(x, 0.885), (x + 0.11, 0.885), (x + 0.1, 0.9), (x - 0.012, 0.9)], c.lit((240, 226, 170)))
 
 
-def _room(c: Canvas, scene: Scene, r: Random, sky: tuple[Colour, ...]) -> None:
+def _room(c: Canvas, scene: Scene, r: Random, sky: tuple[RGB, ...]) -> None:
     wall = _WALLS[r.randrange(len(_WALLS))]
     outside = c.lit((255, 255, 255))
     c.light = {"night": (232, 208, 190), "dusk": (250, 226, 208)}.get(scene.time, (255, 252, 246))
@@ -270,7 +270,7 @@ def _room(c: Canvas, scene: Scene, r: Random, sky: tuple[Colour, ...]) -> None:
     c.gradient([frame, c.lit((222, 214, 204))], 0.665, 0.695)
 
 
-def _underwater(c: Canvas, scene: Scene, r: Random, sky: tuple[Colour, ...]) -> None:
+def _underwater(c: Canvas, scene: Scene, r: Random, sky: tuple[RGB, ...]) -> None:
     top, deep = c.lit((98, 206, 214)), c.lit((12, 62, 116))
     c.gradient([top, c.lit((40, 146, 182)), c.lit((20, 96, 150)), deep], 0, 1)
     c.haze, c.shadow = c.lit((40, 130, 170)), 0.3
@@ -294,7 +294,7 @@ def _underwater(c: Canvas, scene: Scene, r: Random, sky: tuple[Colour, ...]) -> 
         c.disc(x + size * 0.15, y + size * 0.15, size * 0.68, mix(top, deep, y * 0.8))
 
 
-def _space(c: Canvas, scene: Scene, r: Random, sky: tuple[Colour, ...]) -> None:
+def _space(c: Canvas, scene: Scene, r: Random, sky: tuple[RGB, ...]) -> None:
     c.gradient([(10, 10, 30), (22, 18, 58), (34, 24, 74)])
     c.light, c.haze = (240, 240, 255), (30, 24, 70)
     for colour in ((126, 60, 170), (40, 120, 180), (200, 80, 130)):
@@ -309,7 +309,7 @@ def _space(c: Canvas, scene: Scene, r: Random, sky: tuple[Colour, ...]) -> None:
         c.fill([(x + radius * cos(a), 1.7 + 0.008 * n - radius * sin(a)) for a in turns], colour)
 
 
-def _plain(c: Canvas, scene: Scene, r: Random, sky: tuple[Colour, ...]) -> None:
+def _plain(c: Canvas, scene: Scene, r: Random, sky: tuple[RGB, ...]) -> None:
     c.light, c.haze, c.shadow = (255, 255, 255), c.ground(scene.ground.colour), 0.22
     if scene.ground.pattern:
         c.pattern(scene.ground, r.uniform(0.13, 0.2), r.uniform(-8, 8))
@@ -318,7 +318,7 @@ def _plain(c: Canvas, scene: Scene, r: Random, sky: tuple[Colour, ...]) -> None:
     c.gradient([mix(colour, (255, 255, 255), 0.06), colour, mix(colour, (0, 0, 0), 0.05)])
 
 
-_PAINTERS: Mapping[str, Callable[[Canvas, Scene, Random, tuple[Colour, ...]], None]] = {
+_PAINTERS: Mapping[str, Callable[[Canvas, Scene, Random, tuple[RGB, ...]], None]] = {
     "sea": _sea,
     "beach": _beach,
     "meadow": _meadow,
