@@ -32,6 +32,7 @@ ALIASES: Mapping[str, Mapping[str, str]] = {
         "packages": "openmaia.offline.packaged.component:PackagedPictures",
         "folder": "openmaia.datasets.pictures.folder:FolderPictures",
         "hf": "openmaia.datasets.pictures.huggingface:HuggingFacePictures",
+        "scenes": "openmaia.offline.scenes.pictures:ScenePictures",
         "python": "openmaia.datasets.pictures.passed:PassedPictures",
     },
     "generator": {

@@ -48,6 +48,8 @@ _GLOWING = ("lamp",)
 _INK = (48, 42, 52)
 # How many times larger than the picture the canvas is, for pictures up to a size.
 _SUPER = ((72, 4), (160, 3), (4096, 2))
+# The detail of curves, for canvases up to a side.
+_DETAIL = ((320, 1), (640, 2), (8192, 4))
 
 
 def mix(a: RGB, b: RGB, share: float) -> RGB:
@@ -112,6 +114,7 @@ class Canvas:
     def __init__(self, size: int, *, outlined: bool = False):
         self._reduce = next(factor for most, factor in _SUPER if size <= most)
         self.side = size * self._reduce
+        self._detail = next(detail for most, detail in _DETAIL if self.side <= most)
         self.image = Image.new("RGB", (self.side, self.side))
         self._draw = ImageDraw.Draw(self.image)
         self.outlined = outlined
@@ -129,6 +132,9 @@ class Canvas:
         """Fills a polygon."""
         self._draw.polygon((np.asarray(points, float) * self.side).ravel().tolist(), fill=colour)
 
+    def box(self, x0: float, y0: float, x1: float, y1: float, colour: RGB) -> None:
+        self.fill([(x0, y0), (x1, y0), (x1, y1), (x0, y1)], colour)
+
     def line(self, points: Points | Sequence[tuple[float, float]], colour: RGB, width: float) -> None:
         scaled = (np.asarray(points, float) * self.side).ravel().tolist()
         self._draw.line(scaled, fill=colour, width=max(round(width * self.side), 1), joint="curve")
@@ -137,15 +143,17 @@ class Canvas:
         x, y, r = x * self.side, y * self.side, max(r * self.side, 1.0)
         self._draw.ellipse((x - r, y - r, x + r, y + r), fill=colour)
 
-    def gradient(self, stops: Sequence[RGB], y0: float = 0.0, y1: float = 1.0) -> None:
-        """Fills a horizontal band with colours that change from top to bottom."""
-        top, bottom = round(y0 * self.side), round(y1 * self.side)
+    def gradient(
+        self, stops: Sequence[RGB], y0: float = 0.0, y1: float = 1.0, x0: float = 0.0, x1: float = 1.0
+    ) -> None:
+        """Fills a box with colours that change from top to bottom."""
+        left, top, right, bottom = (round(each * self.side) for each in (x0, y0, x1, y1))
         if bottom <= top:
             return
         at = np.linspace(0, 1, bottom - top)
         column = np.stack([np.interp(at, np.linspace(0, 1, len(stops)), part) for part in zip(*stops, strict=True)], 1)
         band = Image.fromarray((column + 0.5).astype(np.uint8)[:, None])
-        self.image.paste(band.resize((self.side, bottom - top), Image.Resampling.NEAREST), (0, top))
+        self.image.paste(band.resize((right - left, bottom - top), Image.Resampling.NEAREST), (left, top))
 
     def glow(self, x: float, y: float, rx: float, ry: float, colour: RGB, strength: float) -> None:
         """Draws a soft spot."""
@@ -189,7 +197,7 @@ class Canvas:
 
     def figure(self, figure: Figure) -> tuple[Image.Image, tuple[int, int]] | None:
         """Draws a figure. Returns its mask, and where the mask lies. None if it is outside of the picture."""
-        kind, spot = kinds()[figure.kind], figure.spot
+        kind, spot = kinds(self._detail)[figure.kind], figure.spot
         assert spot is not None
         points = placed(kind, spot) * self.side
         left, top = np.maximum(np.floor(points.min(0)) - 2, 0).astype(int).tolist()

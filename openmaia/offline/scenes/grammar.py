@@ -1,7 +1,8 @@
 """Reads a prompt into a scene, in any order of words, and says what it did not understand."""
 
 import re
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from random import Random
 
@@ -9,10 +10,13 @@ from openmaia.offline.scenes.graph import Figure, Paint, Scene
 from openmaia.offline.scenes.kinds import Kind, kinds
 from openmaia.offline.scenes.layout import INDOORS, TIMELESS
 from openmaia.offline.scenes.render import GREY_STYLES
-from openmaia.offline.scenes.words import NATURAL, lexicon, longest, members
+from openmaia.offline.scenes.words import NATURAL, SCENERY, lexicon, longest, members
 
 MAX_FIGURES = 12
 _MAX_TOKENS, _MAX_MISSING, _MAX_TERM = 120, 16, 40
+_CONTENT = ("kind", "group", "colour", "pattern", "pattern word", "direction", "place", "time", "weather", "style", "size", "side",
+            "count", "relation", "lift", "part", "ground", "pose")  # fmt: skip
+_CONCENTRIC = re.compile(r"\bconcentric((?:,? [a-z]+){0,5} )(?:circles|rings)\b")
 _TOKEN = re.compile(r"[a-z]+|\d+|[,.;:!?]|[^\sa-z\d,.;:!?'’-]+")
 
 
@@ -28,7 +32,8 @@ class Token:
 
 def tokens(text: str) -> tuple[list[Token], bool]:
     """Returns the words of a text, the longest phrases first, and whether it is longer than what is read."""
-    words = _TOKEN.findall(re.sub(r"['’]s\b", "", text[: _MAX_TOKENS * 20].lower()))
+    plain = re.sub(r"['’]s\b", "", text[: _MAX_TOKENS * 20].lower())
+    words = _TOKEN.findall(_CONCENTRIC.sub(r"\1concentric circles", plain))
     found: list[Token] = []
     position = 0
     known = lexicon()
@@ -64,7 +69,7 @@ class _Phrase:
     @property
     def paint(self) -> Paint:
         first, second = (*self.colours, "", "")[:2]
-        return Paint(colour=first, second=second if self.pattern else "", pattern=self.pattern)
+        return Paint(colour=first, second=second, pattern=self.pattern)
 
 
 class Reader:
@@ -86,6 +91,24 @@ class Reader:
         self._relation, self._subject = "", list[int]()
         self._is_negated = self._has_part = False
         self._after_in = ""
+        self._counted = list[str]()  # the numbers of each noun that was drawn
+        self._natural = list[str]()  # colours that their place has anyway
+        self._excused = set[int]()  # numbers of the tokens that ask for nothing: "no boats", "on" the sea
+        self._denied = list[Token]()
+        self._relation_at = -1
+        self._is_ground_last = False
+        self._handlers: Mapping[str, Callable[[int, Token], None]] = {
+            **dict.fromkeys(("kind", "group"), self._noun),
+            **dict.fromkeys(("place", "time", "weather", "style"), self._setting),
+            "unknown": self._unknown,
+            "pattern": self._pattern,
+            "count": self._count,
+            "side": self._side,
+            "relation": self._begin_relation,
+            "lift": self._lift,
+            "part": self._part,
+            "and": self._and,
+        }
         self._tokens, is_long = tokens(text)
         for number, token in enumerate(self._tokens):
             self._read(number, token)
@@ -101,53 +124,32 @@ class Reader:
         if token.what in ("and", "with", "in", "relation", "stop"):
             self._drop_foreign()
             if number and self._tokens[number - 1].what == "unknown":
-                self._drop_relation()  # "a cat on a zyzzyva and a dog" has no cat on a dog
+                self._relation = ""  # "a cat on a zyzzyva and a dog" has no cat on a dog
         phrase, name = self._phrase, token.name
+        if self._is_negated:
+            self._excused.add(number)
         if token.text == "mountains" and (phrase.count or phrase.colours or phrase.size):
             token = replace(token, what="kind", name="mountain", is_plural=True)  # no place
-        if token.what in ("kind", "group"):
-            self._noun(token, number)
-        elif token.what == "unknown":
-            self._unknown(token)
+            self._tokens[number] = token
+        if token.what in self._handlers:
+            self._handlers[token.what](number, token)
         elif token.what == "colour":
             phrase.colours.append(name)
-        elif token.what == "pattern":
-            self._pattern(number, token)
-        elif token.what == "count":
-            self._count(number, token)
         elif token.what == "size":
             phrase.size = name
         elif token.what == "direction":
             stripes = any(t.name == "stripes" for t in self._tokens[number + 1 : number + 6])
             phrase.direction = name if stripes else ""
-            self.missing += [] if stripes else [token.text]
-        elif token.what == "side":
-            self._side(number, token)
-        elif token.what in ("place", "time", "weather", "style"):
-            relation = self._relation
-            self._setting(token)
-            if token.what == "place" and any(
-                t.what in ("kind", "group") for t in self._tokens[number + 1 : number + 2]
-            ):
-                self._relation = relation  # "on the kitchen table"
-        elif token.what == "relation":
-            self._begin_relation(number, token)
-        elif token.what == "lift":
-            self._lift(token)
-        elif token.what == "part":
-            self._part(number, token)
         elif token.what == "ground":
-            self._background()
-        elif token.what == "it":
-            self.missing.append(token.text) if not self._groups else None
+            self._background(token.text)
+        elif token.what == "it" and not self._groups:
+            self.missing.append(token.text)
         elif token.what == "not":
             self._is_negated = True
         elif token.what == "in":
             self._after_in = token.text
         elif token.what == "with":
             self._has_part = True
-        elif token.what == "and":
-            self._and(number)
         elif token.what == "stop":
             self._end_clause()
         elif token.what == "filler" and name not in ("a", "an", "the"):
@@ -159,7 +161,7 @@ class Reader:
                 return self._tokens[number + 1 : end]
         return self._tokens[number + 1 :]
 
-    def _unknown(self, token: Token) -> None:
+    def _unknown(self, number: int, token: Token) -> None:
         if not self._is_negated:
             self.missing.append(token.text)
         phrase = self._phrase
@@ -167,73 +169,65 @@ class Reader:
 
     def _drop_foreign(self) -> None:
         # "A red zyzzyva and a boat" has no red boat.
-        phrase = self._phrase
-        if phrase.is_foreign:
-            self.missing += [*phrase.colours, *([phrase.pattern] if phrase.pattern else [])]
+        if self._phrase.is_foreign:
             self._phrase, self._relation = _Phrase(), ""
 
-    def _drop_relation(self) -> None:
-        self.missing += [self._relation] if self._relation else []
-        self._relation = ""
-
     def _count(self, number: int, token: Token) -> None:
-        if token.text in ("single", "both") or (
-            token.text == "some" and not any(t.is_plural for t in self._following(number))
-        ):
-            return
-        self._phrase.count = int(token.name)
+        # "some" cat is one.
+        if token.text != "some" or any(t.is_plural for t in self._following(number)):
+            self._phrase.count = int(token.name)
 
     def _side(self, number: int, token: Token) -> None:
         if token.name == "near" and token.text == "near":
-            self._begin_relation(number, replace(token, name="beside"))
+            self._tokens[number] = replace(token, what="relation", name="beside")
+            self._begin_relation(number, self._tokens[number])
         elif self._groups and not any(t.what in ("kind", "group") for t in self._following(number)):
             self._change_last(side=token.name)
         else:
             self._phrase.side = token.name
 
-    def _and(self, number: int) -> None:
+    def _and(self, number: int, token: Token) -> None:
         following = self._tokens[number + 1 : number + 2]
         # "red and white" is one paint, "a red and a blue ball" are two things.
         if self._phrase.colours and following and following[0].what == "filler":
             self._bare.append(self._phrase)
             self._phrase = _Phrase()
 
-    def _setting(self, token: Token) -> None:
+    def _setting(self, number: int, token: Token) -> None:
         is_negated, self._is_negated = self._is_negated, False
-        self._relation = self._after_in = ""
+        following = self._tokens[number + 1 : number + 2] if token.what == "place" else self._following(number)
+        is_adjective = any(each.what in ("kind", "group") for each in following)  # "on the red kitchen table"
+        if not is_adjective:
+            self._excuse_relation()
         if is_negated:
             return
-        if token.what == "place":
+        if token.what == "place" and not is_adjective:
             self._phrase, phrase = _Phrase(), self._phrase
-            self.missing += [each for each in phrase.colours if each not in NATURAL[token.name]]
-            self.missing += [each for each in (phrase.pattern, phrase.size) if each]
+            self._natural += [each for each in phrase.colours if each in NATURAL[token.name]]
         old = getattr(self.scene, token.what)
         if old and old != token.name and not (token.what == "place" and {old, token.name} <= {"sky", "space"}):
             # "in the sky over the sea": the sky is part of the other places.
             if token.what == "place" and "sky" in (old, token.name):
                 self.scene = replace(self.scene, place=token.name if old == "sky" else old)
-            else:
-                self.missing.append(token.text)
             return
         self.scene = replace(self.scene, **{token.what: token.name})
 
+    def _excuse_relation(self) -> None:
+        self._excused.add(self._relation_at if self._relation else -1)
+        self._relation = self._after_in = ""
+
     def _begin_relation(self, number: int, token: Token) -> None:
         self._flush_adjectives()
+        self._relation_at = number
         self._relation, self._has_part = token.name, False
         self._subject = list(self._groups[-1]) if self._groups else []
 
-    def _lift(self, token: Token) -> None:
-        if not self._groups:
-            if token.text == "in the sky":
-                self._setting(replace(token, what="place", name="sky"))
-            else:
-                self._phrase.is_lifted = True
-        elif self._is_airborne():
-            if token.text == "in the sky" and not self.scene.place:
-                self.scene = replace(self.scene, place="sky")
-        elif token.text == "in the sky" and not self.scene.place:
-            self.scene = replace(self.scene, place="sky")
-        else:
+    def _lift(self, number: int, token: Token) -> None:
+        if token.text == "in the sky" and not (self._groups and self.scene.place):
+            self._setting(number, replace(token, what="place", name="sky"))
+        elif not self._groups:
+            self._phrase.is_lifted = True
+        elif not self._is_airborne():
             self._change_last(is_lifted=True)
 
     def _is_airborne(self) -> bool:
@@ -241,17 +235,20 @@ class Reader:
 
     # -- nouns ---------------------------------------------------------------------------------------------------------
 
-    def _noun(self, token: Token, number: int) -> None:
+    def _noun(self, number: int, token: Token) -> None:
         following = self._tokens[number + 1 : number + 2]
-        if following and following[0].what in ("kind", "group") and following[0].text in ("house",):
-            return  # "bird house": the last noun says what it is
+        if following and (
+            following[0].text == "house" or (following[0].what, following[0].name) == (token.what, token.name)
+        ):
+            return  # "bird house", "mountain peak": the last noun says what it is
         phrase, self._phrase = self._phrase, _Phrase()
         bare, self._bare = self._bare, []
         if self._after_in:
             self.missing.append(f"{self._after_in} {token.text}")
-        self._after_in, self._has_part = "", False
+        self._after_in, self._has_part, self._is_ground_last = "", False, False
         if self._is_negated:
             self._is_negated, self._relation = False, ""
+            self._denied.append(token)
             if token.name == "cloud":
                 self.scene = replace(self.scene, weather="clear")
             return
@@ -289,17 +286,16 @@ class Reader:
             if token.is_plural and not phrase.count:
                 self.counts[self._next] = -1
         ids: list[int] = []
-        paint = phrase.paint
-        if len(phrase.colours) > (2 if phrase.pattern else 1):
-            self.missing += phrase.colours[2 if phrase.pattern else 1 :]
-        for _ in range(count):
+        # "black and white cats": each has one of the colours.
+        paints = [_merged(Paint(), phrase.paint)]
+        if token.is_plural and len(phrase.colours) == 2 and not phrase.pattern and not self._is_question:
+            paints = [Paint(colour=each) for each in phrase.colours]
+        for nth in range(count):
             if len(self._figures) + len(self._known) >= MAX_FIGURES:
                 self.missing.append(token.text)
                 break
             kind = names[int(Random(f"{self.scene.seed} kind {self._next}").random() * len(names))]
-            if not _kind(kind).colours and (paint.colour or paint.pattern):
-                self.missing += [*phrase.colours, *([paint.pattern] if paint.pattern else [])]
-                paint = Paint()
+            paint = paints[nth % len(paints)] if _kind(kind).colours else Paint()
             self._figures.append(
                 Figure(
                     id=self._next,
@@ -312,16 +308,14 @@ class Reader:
             )
             ids.append(self._next)
             self._next += 1
+        self._counted += [str(phrase.count or 1)] if ids else []
         return ids
 
     def _relate(self, targets: Sequence[int]) -> None:
         for number, each in enumerate(self._subject):
-            self._figures = [
-                replace(f, relation=self._relation, to=targets[number % len(targets)])
-                if f.id == each and f.to < 0 and each not in targets
-                else f
-                for f in self._figures
-            ]
+            new = {"relation": self._relation, "to": targets[number % len(targets)]}
+            is_free = each not in targets
+            self._figures = [replace(f, **new) if f.id == each and f.to < 0 and is_free else f for f in self._figures]
         self._relation = ""
 
     def _change_last(self, **changes: object) -> None:
@@ -334,7 +328,7 @@ class Reader:
             f for f in self._figures if self._groups and f.id in self._groups[-1] and token.name in _kind(f.kind).parts
         ]
         if not owner or any(t.what in ("kind", "group") for t in following[:1]):
-            self.missing += [token.text, *self._phrase.colours]
+            self.missing.append(token.text)
             self._phrase = _Phrase()
             return
         phrase, self._phrase = self._phrase, _Phrase()
@@ -342,14 +336,13 @@ class Reader:
             self._is_negated = False
             self.missing.append(f"without {token.text}")
         elif phrase.colours or phrase.pattern:
-            parts = (*owner[0].parts, (token.name, phrase.paint))
+            parts = (*owner[0].parts, (token.name, _merged(Paint(), phrase.paint)))
             self._change_last(parts=parts)
 
     def _pattern(self, number: int, token: Token) -> None:
         name = "vertical stripes" if token.name == "stripes" and not self._is_question else token.name
         phrase = self._phrase
         if phrase.pattern:
-            self.missing.append(token.text)
             return
         if token.name == "stripes" and phrase.direction:
             name, phrase.direction = f"{phrase.direction} stripes", ""
@@ -360,54 +353,45 @@ class Reader:
         if self._has_part and self._groups:
             # "a cat with red dots": the dots have the second colour.
             self._phrase = _Phrase()
-            first, second = (*phrase.colours, "", "")[:2]
-            for each in [f for f in self._figures if f.id in self._groups[-1]]:
-                own = each.paint.colour
-                paint = Paint(colour=own or (first if second else ""), second=second or first, pattern=name)
-                if own and second:
-                    paint = replace(paint, second=first if second == own else second)
-                self._figures[self._figures.index(each)] = replace(each, paint=paint)
+            for nth, each in enumerate(self._figures):
+                if each.id in self._groups[-1]:
+                    given = [colour for colour in phrase.colours if colour != each.paint.colour]
+                    colours = given if len(given) > 1 and not each.paint.colour else [each.paint.colour, *given]
+                    first, second = (*colours, "")[:2]
+                    self._figures[nth] = replace(each, paint=Paint(colour=first, second=second, pattern=name))
             self._has_part = False
         elif self._relation or self._after_in or not self._groups:
             self._background()
 
-    def _background(self) -> None:
+    def _background(self, text: str = "") -> None:
         phrase, self._phrase = self._phrase, _Phrase()
-        self._relation = self._after_in = ""
-        if self._is_negated or not (phrase.colours or phrase.pattern):
-            self._is_negated = False
+        self._excuse_relation()
+        is_negated, self._is_negated = self._is_negated, False
+        if is_negated or not (phrase.colours or phrase.pattern or text.startswith("back")):
             return
         if self._is_question and not self._figures:
             self.names_paint = self._tokens[-1].what != "ground"
-        if self.scene.place:
-            self.missing += [*phrase.colours, *([phrase.pattern] if phrase.pattern else [])]
-            return
-        self.missing += phrase.colours[2 if phrase.pattern else 1 :]
-        self.scene = replace(self.scene, place="plain", ground=phrase.paint)
+        if self.scene.place in ("", "plain"):
+            old, self._is_ground_last = self.scene.ground, True
+            # "a white background with red dots": red is the first colour of the dots.
+            ground = _merged(phrase.paint, old) if phrase.pattern and not old.pattern else _merged(old, phrase.paint)
+            self.scene = replace(self.scene, place="plain", ground=ground)
 
     # -- ends ----------------------------------------------------------------------------------------------------------
 
     def _flush_adjectives(self) -> None:
         # Adjectives behind their noun: "a boat, red", "the boat is red".
         phrase = self._phrase
-        if self._groups and (phrase.colours or phrase.pattern or phrase.size) and not phrase.count:
+        if self._is_ground_last and self.scene.ground.pattern and phrase.colours and not phrase.count:
+            self._background()  # "stripes in blue and white"
+        elif self._groups and (phrase.colours or phrase.pattern or phrase.size) and not phrase.count:
             self._phrase = _Phrase()
-            last = [f for f in self._figures if f.id in self._groups[-1]]
-            changes: dict[str, object] = {}
-            if phrase.colours or phrase.pattern:
-                paint = phrase.paint
-                if last and last[0].paint.colour and paint.colour:
-                    self.missing += phrase.colours
-                else:
-                    old = last[0].paint if last else Paint()
-                    changes["paint"] = Paint(
-                        colour=paint.colour or old.colour,
-                        second=paint.second or old.second,
-                        pattern=paint.pattern or old.pattern,
-                    )
-            if phrase.size:
-                changes["size"] = phrase.size
-            self._change_last(**changes)
+            self._figures = [
+                replace(f, paint=_merged(f.paint, phrase.paint), size=phrase.size or f.size)
+                if f.id in self._groups[-1]
+                else f
+                for f in self._figures
+            ]
 
     def _end_clause(self) -> None:
         self._drop_foreign()
@@ -416,21 +400,68 @@ class Reader:
         self._after_in = ""
 
     def _finish(self) -> None:
-        self._drop_relation()
-        self.missing += [self._pending[0]] if self._pending else []
         phrase = self._phrase
         if not self._figures and not self.scene.place and (phrase.colours or phrase.pattern) and not self.missing:
             self._background()
-        elif phrase.colours or phrase.pattern:
-            self.missing += [*phrase.colours, *([phrase.pattern] if phrase.pattern else [])]
-        self.missing += [colour for each in self._bare for colour in each.colours]
-        if phrase.size and not self._is_question:
-            self.missing.append(phrase.size)
-        if phrase.count > 1 or (phrase.side and not self._groups):
-            self.missing.append(str(phrase.count) if phrase.count > 1 else phrase.side)
         scene = replace(self.scene, figures=tuple(self._figures))
         self.scene, lost = drawable(scene)
-        self.missing += lost
+        around = {each for what in ("place", "time", "weather") for each in SCENERY.get(getattr(scene, what), ())}
+        drawn = around | {f.kind for f in scene.figures}
+        denied = [f"no {token.text}" for token in self._denied if drawn & {token.name, *members(token.name)}]
+        self.missing += [*lost, *denied, *self._unread()]
+
+    def _shown(self) -> Iterator[tuple[str, str]]:
+        # What the scene shows, as (what, name).
+        def of_paint(paint: Paint) -> list[tuple[str, str]]:
+            direction, _, pattern = paint.pattern.rpartition(" ")
+            named = [("colour", paint.colour), ("colour", paint.second), ("pattern", pattern), ("direction", direction)]
+            return [*named, ("pattern word", "pattern")] if pattern else named
+
+        for group in self._groups:
+            found = Counter[tuple[str, str]]()
+            for f in (each for each in self._figures if each.id in group):
+                one = [*of_paint(f.paint), ("size", f.size), ("side", f.side), ("relation", f.relation)]
+                found |= Counter([*one, *(each for _, paint in f.parts for each in of_paint(paint))])
+            yield from found.elements()
+        yield from of_paint(self.scene.ground)
+        for kind in {each.kind: _kind(each.kind) for each in (*self._figures, *self._known)}.values():
+            yield from [("kind", kind.name), *(("group", each) for each in kind.wider)]
+            yield from (("part", each) for each in kind.parts)
+        yield from (("group", each.kind) for each in self._figures)
+        yield from (("colour", each) for each in self._natural)
+        yield from (("count", each) for each in (*self._counted, "1"))
+        yield from ((what, getattr(self.scene, what)) for what in ("place", "time", "weather", "style"))
+        if self.scene.place not in INDOORS:
+            yield "place", "sky"
+        if self.scene.place == "plain":
+            yield "ground", "background"
+        if self.scene.place in ("sea", "underwater"):
+            yield "pose", "afloat"
+        yield "lift", "flying"
+
+    def _unread(self) -> Iterator[str]:
+        # Yields the words that are neither shown nor named as missing, so that none is lost.
+        shown, named = Counter(self._shown()), Counter(word for term in self.missing for word in term.split())
+        for number, token in enumerate(self._tokens):
+            is_bare = self._is_question and token.what == "size"
+            if number in self._excused or token.what not in _CONTENT or is_bare:
+                continue
+            name = token.name.split()[-1] if token.what == "pattern" else token.name
+            words = next((each for each in (token.text.split(), token.name.split()) if all(named[w] for w in each)), [])
+            if words:
+                named.subtract(words)
+            elif not shown[token.what, name]:
+                yield token.text
+            elif token.what in ("colour", "pattern", "size", "side", "relation"):
+                shown[token.what, name] -= 1
+
+
+def _merged(paint: Paint, more: Paint) -> Paint:
+    # The second colour of a paint without a pattern has no place.
+    pattern = paint.pattern or more.pattern
+    colours = [each for each in (paint.colour, paint.second, more.colour, more.second) if each]
+    first, second = (*colours, "", "")[:2]
+    return Paint(colour=first, second=second if pattern else "", pattern=pattern)
 
 
 def _kind(name: str) -> Kind:
@@ -444,25 +475,12 @@ def drawable(scene: Scene) -> tuple[Scene, list[str]]:
     if scene.place in INDOORS and scene.weather not in ("", "clear"):
         lost.append(scene.weather)
         scene = replace(scene, weather="")
-    if (
-        scene.place in TIMELESS
-        and scene.time not in ("", "day")
-        and not (scene.place == "space" and scene.time == "night")
-    ):
+    if scene.place in TIMELESS and scene.time not in ("", "day") and (scene.place, scene.time) != ("space", "night"):
         lost.append(scene.time)
         scene = replace(scene, time="")
     if scene.style in GREY_STYLES:
-        paints = [
-            scene.ground,
-            *(f.paint for f in scene.figures),
-            *(paint for f in scene.figures for _, paint in f.parts),
-        ]
-        lost += [
-            each
-            for paint in paints
-            for each in (paint.colour, paint.second)
-            if each not in ("", "black", "white", "grey")
-        ]
+        colours = [each for paint in scene.paints for each in (paint.colour, paint.second)]
+        lost += [each for each in colours if each not in ("", "black", "white", "grey")]
     return scene, lost
 
 

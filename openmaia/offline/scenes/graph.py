@@ -68,6 +68,11 @@ class Scene:
     style: str = ""
     seed: int = 0
 
+    @property
+    def paints(self) -> list[Paint]:
+        """The paints of the ground, of all figures and of their parts."""
+        return [self.ground, *(f.paint for f in self.figures), *(paint for f in self.figures for _, paint in f.parts)]
+
     def dumps(self) -> str:
         return json.dumps({"format": _FORMAT, **asdict(self)}, sort_keys=True)
 

@@ -4,8 +4,6 @@ from collections.abc import Callable, Mapping
 from math import cos, pi, sin
 from random import Random
 
-import numpy as np
-
 from openmaia.offline.scenes.canvas import RGB, Canvas, mix
 from openmaia.offline.scenes.graph import Scene
 from openmaia.offline.scenes.layout import HORIZON
@@ -54,7 +52,8 @@ def paint_place(canvas: Canvas, scene: Scene) -> None:
     sky = light(canvas, scene)
     if scene.place not in ("room", "underwater", "space"):
         _sky(canvas, scene, sky, stream)
-    _PAINTERS[scene.place](canvas, scene, Random(f"{scene.seed} ground"), sky)
+    if scene.place in _PAINTERS:
+        _PAINTERS[scene.place](canvas, scene, Random(f"{scene.seed} ground"), sky)
 
 
 def _sky(c: Canvas, scene: Scene, sky: tuple[RGB, ...], r: Random) -> None:
@@ -77,13 +76,17 @@ def _sky(c: Canvas, scene: Scene, sky: tuple[RGB, ...], r: Random) -> None:
                 x, rx = (k + r.random()) / 9, r.uniform(0.08, 0.16)
                 c.glow(x, y + r.uniform(-0.03, 0.03), rx * 1.9, rx * 0.9, mix(tone, sky[1], 0.2 * n), 1.0)
     if scene.weather == "storm":
-        x, y, points = r.uniform(0.2, 0.8), 0.12, [(0.0, 0.0)]
+        x, y = r.uniform(0.2, 0.8), 0.12
         points = [(x, y)]
         while y < horizon:
             x, y = x + r.uniform(-0.06, 0.06), y + r.uniform(0.05, 0.1)
             points.append((x, min(y, horizon)))
         c.glow(points[1][0], 0.3, 0.4, 0.4, (200, 200, 255), 0.4)
         c.line(points, (255, 250, 215), 0.011)
+
+
+def _arc(x: float, y: float, width: float, height: float) -> list[tuple[float, float]]:
+    return [(x + width * t, y - height * sin(t * pi)) for t in (0, 0.25, 0.5, 0.75, 1)]
 
 
 def _wave(y: float, height: float, r: Random, bumps: float = 1.0, bottom: float = 1.0) -> list[tuple[float, float]]:
@@ -121,8 +124,7 @@ def _sea(c: Canvas, scene: Scene, r: Random, sky: tuple[RGB, ...], top: float = 
         if y > bottom - 0.01:
             break
         for _ in range(5):
-            x, tall = r.random(), 0.001 + 0.007 * depth
-            arc = [(x + width * (t - 0.5), y - tall * sin(t * pi)) for t in (0, 0.25, 0.5, 0.75, 1)]
+            arc = _arc(r.random() - width / 2, y, width, 0.001 + 0.007 * depth)
             under = c.lit(mix(deep, near, 1 - depth))
             c.line(arc, mix(under, glow, 0.22 + 0.2 * r.random()), 0.0018 + 0.0042 * depth)
 
@@ -200,19 +202,12 @@ def _desert(c: Canvas, scene: Scene, r: Random, sky: tuple[RGB, ...]) -> None:
         line = _wave(y, tall, r, 0.6)
         c.fill(line, c.lit((240, 200, 138), far))
         # The side away from the light: below the crest of the dune.
-        peak = min(line[2:-4], key=lambda point: point[1])
-        x, top = peak
-        shade = [
-            (x, top),
-            *[(px, py) for px, py in line[:-2] if px > x],
-            (1.0, y + 0.16),
-            (x + 0.2, y + 0.13),
-            (x + 0.06, y + 0.06),
-        ]
+        x, top = min(line[2:-4], key=lambda point: point[1])
+        crest = [(x, top), *[(px, py) for px, py in line[:-2] if px > x]]
+        shade = [*crest, (1.0, y + 0.16), (x + 0.2, y + 0.13), (x + 0.06, y + 0.06)]
         c.fill(shade, c.lit((214, 164, 110), far))
     for _ in range(12):
-        x, y, w = r.random(), r.uniform(0.76, 0.98), r.uniform(0.04, 0.1)
-        c.line([(x + w * t, y - 0.006 * sin(t * pi)) for t in (0, 0.25, 0.5, 0.75, 1)], c.lit((206, 158, 104)), 0.0035)
+        c.line(_arc(r.random(), r.uniform(0.76, 0.98), r.uniform(0.04, 0.1), 0.006), c.lit((206, 158, 104)), 0.0035)
 
 
 def _snow(c: Canvas, scene: Scene, r: Random, sky: tuple[RGB, ...]) -> None:
@@ -221,8 +216,7 @@ def _snow(c: Canvas, scene: Scene, r: Random, sky: tuple[RGB, ...]) -> None:
     c.fill(_wave(0.72, 0.025, r, 0.7), c.lit((240, 246, 252)))
     c.fill(_wave(0.86, 0.03, r, 0.6), c.lit((250, 252, 255)))
     for _ in range(16):
-        x, y, w = r.random(), r.uniform(0.68, 0.98), r.uniform(0.03, 0.09)
-        c.line([(x + w * t, y - 0.004 * sin(t * pi)) for t in (0, 0.5, 1)], c.lit((206, 220, 238)), 0.004)
+        c.line(_arc(r.random(), r.uniform(0.68, 0.98), r.uniform(0.03, 0.09), 0.004), c.lit((206, 220, 238)), 0.004)
 
 
 def _street(c: Canvas, scene: Scene, r: Random, sky: tuple[RGB, ...]) -> None:
@@ -233,17 +227,14 @@ def _street(c: Canvas, scene: Scene, r: Random, sky: tuple[RGB, ...]) -> None:
         while x < 1:
             w, h = r.uniform(0.12, 0.2), r.uniform(low, high)
             y, tone = 0.69 - h, tones[r.randrange(len(tones))]
-            c.fill([(x, y), (x + w, y), (x + w, 0.7), (x, 0.7)], c.lit(tone, far))
-            c.fill(
-                [(x + w * 0.86, y), (x + w, y), (x + w, 0.7), (x + w * 0.86, 0.7)],
-                c.lit(mix(tone, (40, 36, 70), 0.25), far),
-            )
-            c.fill([(x, y), (x + w, y), (x + w, y + 0.012), (x, y + 0.012)], c.lit(mix(tone, (40, 36, 70), 0.35), far))
+            c.box(x, y, x + w, 0.7, c.lit(tone, far))
+            c.box(x + w * 0.86, y, x + w, 0.7, c.lit(mix(tone, (40, 36, 70), 0.25), far))
+            c.box(x, y, x + w, y + 0.012, c.lit(mix(tone, (40, 36, 70), 0.35), far))
             for k in range(int(h / 0.06)):
                 for m in range(3):
                     a, b, lamp = x + w * (0.12 + 0.26 * m), y + 0.03 + 0.06 * k, r.random() < 0.55
                     glass = mix((255, 220, 130), c.haze, far * 0.6) if is_lit and lamp else c.lit((96, 112, 140), far)
-                    c.fill([(a, b), (a + w * 0.15, b), (a + w * 0.15, b + 0.032), (a, b + 0.032)], glass)
+                    c.box(a, b, a + w * 0.15, b + 0.032, glass)
             x += w
     c.gradient([c.lit((196, 192, 188)), c.lit((210, 206, 200))], 0.685, 0.77)
     c.gradient([c.lit((150, 148, 150))] * 2, 0.77, 0.783)
@@ -262,19 +253,12 @@ def _room(c: Canvas, scene: Scene, r: Random, sky: tuple[RGB, ...]) -> None:
     c.gradient([c.lit(mix(wall, (120, 100, 120), 0.12)), c.lit(wall)], 0, 0.69)
     left = r.choice((0.1, 0.58))
     x0, y0, x1, y1 = left, 0.1, left + 0.3, 0.46
-    c.fill(
-        [(x0 - 0.02, y0 - 0.02), (x1 + 0.02, y0 - 0.02), (x1 + 0.02, y1 + 0.02), (x0 - 0.02, y1 + 0.02)],
-        c.lit((250, 246, 238)),
-    )
-    for n in range(12):
-        y, step = y0 + (y1 - y0) * n / 12, (y1 - y0) / 12 + 0.003
-        c.fill([(x0, y), (x1, y), (x1, y + step), (x0, y + step)], mix(sky[0], sky[2], n / 11))
-    for box in ((x0, (y0 + y1) / 2, x1, 0.012), ((x0 + x1) / 2, y0, 0.0, 0.012)):
-        c.line([box[:2], (box[2] or box[0], box[1] if box[2] else y1)], c.lit((250, 246, 238)), box[3])
-    c.fill(
-        [(x0 - 0.04, y1 + 0.02), (x1 + 0.04, y1 + 0.02), (x1 + 0.03, y1 + 0.045), (x0 - 0.03, y1 + 0.045)],
-        c.lit((232, 226, 216)),
-    )
+    frame = c.lit((250, 246, 238))
+    c.box(x0 - 0.02, y0 - 0.02, x1 + 0.02, y1 + 0.02, frame)
+    c.gradient((sky[0], sky[2]), y0, y1, x0, x1)
+    c.line([(x0, (y0 + y1) / 2), (x1, (y0 + y1) / 2)], frame, 0.012)
+    c.line([((x0 + x1) / 2, y0), ((x0 + x1) / 2, y1)], frame, 0.012)
+    c.box(x0 - 0.04, y1 + 0.02, x1 + 0.04, y1 + 0.045, c.lit((232, 226, 216)))
     wood = (186, 134, 92)
     c.gradient([c.lit(mix(wood, (90, 56, 46), 0.22)), c.lit(wood)], 0.69, 1)
     for n in range(-6, 8):
@@ -283,7 +267,7 @@ def _room(c: Canvas, scene: Scene, r: Random, sky: tuple[RGB, ...]) -> None:
         shift = 0.12 if left < 0.3 else -0.12
         patch = [(x0 + shift, 0.76), (x1 + shift, 0.76), (x1 + shift * 2, 0.94), (x0 + shift * 2, 0.94)]
         c.fill(patch, c.lit(mix(wood, (255, 236, 190), 0.3)))
-    c.gradient([c.lit((250, 246, 238)), c.lit((222, 214, 204))], 0.665, 0.695)
+    c.gradient([frame, c.lit((222, 214, 204))], 0.665, 0.695)
 
 
 def _underwater(c: Canvas, scene: Scene, r: Random, sky: tuple[RGB, ...]) -> None:
@@ -299,19 +283,11 @@ def _underwater(c: Canvas, scene: Scene, r: Random, sky: tuple[RGB, ...]) -> Non
     c.fill(_wave(0.87, 0.02, r, 0.8), c.lit((196, 184, 146), 0.25))
     c.fill(_wave(0.94, 0.015, r, 1.1), c.lit((210, 196, 150), 0.12))
     for _ in range(r.randint(4, 6)):
-        x, y, tall = (
-            r.choice((r.uniform(0.02, 0.25), r.uniform(0.75, 0.98))),
-            r.uniform(0.86, 0.95),
-            r.uniform(0.12, 0.3),
-        )
-        phase, green = r.uniform(0, 6), c.lit((38, 132, 104), r.uniform(0.1, 0.4))
-        left = [
-            (x + 0.018 * sin(phase + 7 * t) - 0.011 * (1 - t), y - tall * t) for t in np.arange(0, 1.01, 0.1).tolist()
-        ]
-        right = [
-            (x + 0.018 * sin(phase + 7 * t) + 0.011 * (1 - t), y - tall * t) for t in np.arange(0, 1.01, 0.1).tolist()
-        ]
-        c.fill([*left, *right[::-1]], green)
+        x, y = r.choice((r.uniform(0.02, 0.25), r.uniform(0.75, 0.98))), r.uniform(0.86, 0.95)
+        tall, phase, green = r.uniform(0.12, 0.3), r.uniform(0, 6), c.lit((38, 132, 104), r.uniform(0.1, 0.4))
+        # A ribbon that narrows to its tip: up one side, down the other.
+        sides = [(side, t / 10) for side, ts in ((-1, range(11)), (1, range(10, -1, -1))) for t in ts]
+        c.fill([(x + 0.018 * sin(phase + 7 * t) + side * 0.011 * (1 - t), y - tall * t) for side, t in sides], green)
     for _ in range(14):
         x, y, size = r.random(), r.uniform(0.06, 0.85), r.uniform(0.004, 0.011)
         c.disc(x, y, size, mix(top, (255, 255, 255), 0.35))
@@ -329,17 +305,8 @@ def _space(c: Canvas, scene: Scene, r: Random, sky: tuple[RGB, ...]) -> None:
     x, size = r.uniform(0.2, 0.8), r.uniform(0.8, 1.0)
     c.glow(x, 1.62, size * 1.22, size * 1.22, (120, 190, 255), 1.0)
     for n, colour in enumerate(((112, 178, 232), (66, 128, 198), (44, 92, 160))):
-        c.fill(
-            [
-                (x + (size - 0.02 * n) * cos(a / 32 * pi), 1.7 + 0.008 * n - (size - 0.02 * n) * sin(a / 32 * pi))
-                for a in range(33)
-            ],
-            colour,
-        )
-
-
-def _open_sky(c: Canvas, scene: Scene, r: Random, sky: tuple[RGB, ...]) -> None:
-    pass  # the sky is all there is
+        radius, turns = size - 0.02 * n, [a / 32 * pi for a in range(33)]
+        c.fill([(x + radius * cos(a), 1.7 + 0.008 * n - radius * sin(a)) for a in turns], colour)
 
 
 def _plain(c: Canvas, scene: Scene, r: Random, sky: tuple[RGB, ...]) -> None:
@@ -362,7 +329,6 @@ _PAINTERS: Mapping[str, Callable[[Canvas, Scene, Random, tuple[RGB, ...]], None]
     "street": _street,
     "room": _room,
     "underwater": _underwater,
-    "sky": _open_sky,
     "space": _space,
     "plain": _plain,
 }

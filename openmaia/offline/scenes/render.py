@@ -32,6 +32,8 @@ def masks(scene: Scene, size: int) -> Mapping[int, Mask]:
 def _drawn(scene: Scene, size: int, layers: dict[int, Image.Image] | None) -> Canvas:
     canvas = Canvas(size, outlined=scene.style in ("outlined", "pencil drawing"))
     paint_place(canvas, scene)
+    # Figures are a little lighter than their place, so that they are seen at night.
+    canvas.light = mix(canvas.light, (255, 255, 255), 0.45)
     for figure in ordered(scene):
         _shadow(canvas, scene, figure)
         covered = canvas.figure(figure)
@@ -74,8 +76,10 @@ def _pencil(picture: Image.Image, size: int) -> Image.Image:
     dark = 1 - np.asarray(grey.filter(ImageFilter.GaussianBlur(size / 180)), np.float32) / 255
     line = np.sin((x + y) * 2 * np.pi * min(44, size / 5)) * 0.5 + 0.5
     cross = np.sin((x - y) * 2 * np.pi * min(44, size / 5)) * 0.5 + 0.5
-    tone = 0.28 * dark + 0.42 * dark * line + 0.3 * np.clip(dark - 0.45, 0, 1) * cross
-    drawn = np.clip(1.04 - tone - np.asarray(edges, np.float32) / 150, 0.12, 1)
+    # In a small picture a line is as wide as the details, and would hide them.
+    fine = min(size / 320, 1)
+    tone = 0.3 * dark + 0.34 * fine * dark * line + 0.3 * fine * np.clip(dark - 0.45, 0, 1) * cross
+    drawn = np.clip(1.04 - tone - np.asarray(edges, np.float32) / (220 - 60 * fine), 0.12, 1)
     return Image.fromarray((drawn[..., None] * (251, 248, 240)).astype(np.uint8))
 
 

@@ -7,21 +7,7 @@ from openmaia.offline.scenes.graph import Figure, Paint, Scene
 from openmaia.offline.scenes.kinds import kinds
 from openmaia.offline.scenes.layout import INDOORS
 from openmaia.offline.scenes.render import GREY_STYLES
-from openmaia.offline.scenes.words import STRIPES, members
-
-_SCENERY: Mapping[str, tuple[str, ...]] = {
-    "forest": ("tree", "pine", "plant"),
-    "mountains": ("mountain", "plant"),
-    "meadow": ("plant",),
-    "underwater": ("plant",),
-    "street": ("building", "house"),
-    "space": ("star",),
-    "night": ("star",),
-    "cloudy": ("cloud",),
-    "rain": ("cloud",),
-    "storm": ("cloud",),
-}
-"""What places, times and weathers show without a figure."""
+from openmaia.offline.scenes.words import SCENERY, STRIPES, members
 
 
 def holds(scene: Scene, phrase: str) -> bool | None:
@@ -76,10 +62,9 @@ def _is_set(scene: Scene, what: str, name: str, ground: Paint) -> bool:
 
 
 def _shows_paint(scene: Scene, paint: Paint) -> bool:
-    shown = [scene.ground, *(f.paint for f in scene.figures), *(each for f in scene.figures for _, each in f.parts)]
     if scene.style in GREY_STYLES and paint.colour:
         return False
-    return any(_has_paint(each, paint) for each in shown)
+    return any(_has_paint(each, paint) for each in scene.paints)
 
 
 def _has_paint(own: Paint, asked: Paint) -> bool:
@@ -139,7 +124,7 @@ def _is_related(figure: Figure, relation: str, to: Figure) -> bool:
 
 def _is_scenery(scene: Scene, figure: Figure) -> bool:
     outside = () if scene.place in INDOORS else (scene.weather, scene.time if scene.weather == "clear" else "")
-    return any(figure.kind in _SCENERY.get(each, ()) for each in (scene.place, *outside))
+    return any(figure.kind in SCENERY.get(each, ()) for each in (scene.place, *outside))
 
 
 def _says_more(figure: Figure) -> bool:

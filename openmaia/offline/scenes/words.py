@@ -50,6 +50,7 @@ _TABLE: Mapping[str, str] = {
     "beside, next to, near, by, alongside, close to, besides, to the side of, at the side of; behind; in front of, before;"
     "above, over; left of, to the left of, on the left of; right of, to the right of, on the right of",
     "lift": "flying, floating in the air, hovering, in the air, in mid air, in the sky",
+    "pose": "afloat, swimming, swims, sailing, floating, floats",
     "not": "without, without any, no, not",
     "in": "in, inside, at, within, across, into, through, against",
     "with": "with, having, has, and with, wearing",
@@ -59,13 +60,17 @@ _TABLE: Mapping[str, str] = {
     "all": "everything, all, every, both",
     "it": "it, them, this, itself",
 }
+# The only words that are set aside without being named: grammar, the medium, how good it is, and a pose that every figure has.
+# They name nothing that a picture could lack. A word for how things look or what they do ("cozy", "shiny", "sleeping") is none.
 _FILLERS = (
-    "a an the of is are there be being this that which these its photo photograph picture image illustration drawing painting "
-    "scene view landscape photos pictures images showing shows depicting featuring full colored coloured color colour colors "
-    "colours with only just plain solid simple standing sitting parked growing lying sailing swimming grazing driving resting "
-    "stand stands sits sit swims flies fly sails sail floating floats side looking portrait depiction render rendering style "
-    "styled single set located placed visible seen displayed whole entire very up time weather made bright day's "
-    "then also please now lone empty alone during while to"
+    "a an the of is are there be being this that which these its with only just plain solid simple single set to up very then "
+    "also please now during while alone lone "
+    "photo photos photograph photography photographic picture pictures image images illustration illustrations drawing painting "
+    "depiction render rendering artwork art shot scene scenes scenery view landscape snapshot showing shows depicting featuring "
+    "style styles full whole entire color colour colors colours colored coloured time weather made side day's "
+    "realistic photorealistic detailed highly ultra hd uhd quality high professional stock beautiful lovely nice "
+    "pretty gorgeous stunning amazing scenic picturesque "
+    "standing stand stands parked growing located placed visible seen displayed empty"
 ).split()
 _GROUPS = {
     "animal": "animals, creature, pet, wildlife",
@@ -93,6 +98,11 @@ def _plurals(word: str) -> Iterator[str]:
     if word.endswith("o"):
         yield word + "es"
     yield word.removesuffix("man") + "men" if word.endswith("man") else word + "s"
+
+
+def plural(kind: str) -> str:
+    """Returns the plural of a kind. Those of sheep and fish are read by their number."""
+    return {"sheep": "sheep", "fish": "fish", "snowman": "snowmen"}.get(kind) or next(_plurals(kind))
 
 
 @cache
@@ -153,6 +163,20 @@ NATURAL: Mapping[str, tuple[str, ...]] = {
 }
 """The colours that a place has anyway, as in "green grass"."""
 
+SCENERY: Mapping[str, tuple[str, ...]] = {
+    "forest": ("tree", "pine", "plant"),
+    "mountains": ("mountain", "plant"),
+    "meadow": ("plant",),
+    "underwater": ("plant",),
+    "street": ("building", "house"),
+    "space": ("star",),
+    "night": ("star",),
+    "cloudy": ("cloud",),
+    "rain": ("cloud",),
+    "storm": ("cloud",),
+}
+"""What places, times and weathers show without a figure."""
+
 
 def members(group: str) -> list[str]:
     """Returns the kinds that a word names: itself, or those of a group."""
@@ -160,7 +184,7 @@ def members(group: str) -> list[str]:
 
 
 STRIPES = ("vertical stripes", "horizontal stripes", "diagonal stripes")
-_PATTERNS = (*STRIPES, "dots", "checks", "zigzag", "rings", "bricks", "grid", "waves")
+PATTERNS = (*STRIPES, "dots", "checks", "zigzag", "rings", "bricks", "grid", "waves")
 
 
 @cache
@@ -171,4 +195,4 @@ def names() -> tuple[str, ...]:
         for what in ("place", "time", "weather", "style", "size")
         for row in _TABLE[what].split(";")
     ]
-    return tuple(dict.fromkeys((*kinds(), *_GROUPS, *COLOURS, *_PATTERNS, *rows)))
+    return tuple(dict.fromkeys((*kinds(), *_GROUPS, *COLOURS, *PATTERNS, *rows)))

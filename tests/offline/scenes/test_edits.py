@@ -127,7 +127,7 @@ def test_unusable_edit_changes_nothing_and_is_named(instruction: str):
 
 
 def test_number_of_figures_is_bounded():
-    made = scene(BOAT)
+    made, missing = scene(BOAT), tuple[str, ...]()
     for _ in range(9):
         made, missing = edit(made, "add nine birds")
     assert len(made.figures) == MAX_FIGURES and missing

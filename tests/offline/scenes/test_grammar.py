@@ -2,17 +2,18 @@
 
 import time
 from dataclasses import replace
+from random import Random
 
 import pytest
 
 from openmaia.offline.scenes.canvas import COLOURS
-from openmaia.offline.scenes.grammar import MAX_FIGURES, read
+from openmaia.offline.scenes.grammar import MAX_FIGURES, read, tokens
 from openmaia.offline.scenes.graph import Scene
 from openmaia.offline.scenes.kinds import kinds
 from openmaia.offline.scenes.layout import settle
 from openmaia.offline.scenes.render import GREY_STYLES
 from openmaia.offline.scenes.truth import holds
-from openmaia.offline.scenes.words import lexicon
+from openmaia.offline.scenes.words import NATURAL, lexicon
 from tests.offline.scenes.prompts import MODEL, WRITTEN, made
 
 MADE = [made(number) for number in range(200)]
@@ -95,7 +96,7 @@ def test_what_a_prompt_asks_for_is_true_of_its_scene(prompt: str):
     [
         ("a zyzzyva on grass", {"zyzzyva"}),
         ("a cat on a zyzzyva and a dog", {"on", "zyzzyva"}),
-        ("two zyzzyvas and a red dog", {"zyzzyvas"}),
+        ("two zyzzyvas and a red dog", {"two", "zyzzyvas"}),
         ("an apple in a bottle", {"in bottle"}),
         ("a shiny red boat", {"shiny"}),
         ("99 boats", {"99"}),
@@ -107,11 +108,110 @@ def test_what_a_prompt_asks_for_is_true_of_its_scene(prompt: str):
         ("a cat in the desert on the sea", {"sea"}),
         ("a boat with a red steering wheel", {"steering", "wheel", "red"}),
         ("собака", {"собака"}),
+        ("close-up of a striped pattern", {"close up"}),
+        ("a big red background", {"big"}),
+        ("a big forest", {"big"}),
+        ("a cat on a wall", {"wall"}),
+        ("a vertical cat", {"vertical"}),
+        ("a bird house", {"bird"}),
+        ("a pattern", {"pattern"}),
+        ("a cat on a table and a dog on a zyzzyva", {"on", "zyzzyva"}),
+        ("a red cat and a dog, red and red", {"red"}),
+        ("two three boats", {"two"}),
+        ("a cat near a tree", set[str]()),
+        ("a forest without trees", {"no trees"}),
+        ("a night without stars", {"no stars"}),
+        ("a cat, no animals", {"no animals"}),
+        ("a beach without umbrellas", set[str]()),
+        ("a cat on the left on the right", {"on the left"}),
+        ("a swimming dog in the desert", {"swimming"}),
+        ("a dog swimming in the sea", set[str]()),
+        ("a cozy cabin", {"cozy"}),
+        ("a beautiful, highly detailed photo of a boat, high quality", set[str]()),
         ("", {"an empty prompt"}),
     ],
 )
 def test_what_is_not_drawn_is_named(prompt: str, missing: set[str]):
     assert set(read(prompt, 0)[1]) == missing
+
+
+_WITHOUT_CONTENT = ("filler", "stop", "and", "with", "in", "not", "it", "all")
+_ADJECTIVES = ("colour", "size", "side", "count")
+_PHRASES = [" ".join(words) for words in lexicon()]
+
+
+def scrambled(number: int) -> str:
+    r = Random(f"scrambled {number}")
+    return " ".join(r.choice((*_PHRASES, ",", "a zyzzyva")) for _ in range(r.randint(1, 12)))
+
+
+@pytest.mark.parametrize("prompt", [*WRITTEN, *MODEL, *(prompt for prompt, _ in MADE), *map(scrambled, range(300))])
+def test_every_word_with_content_is_in_the_scene_or_named(prompt: str):
+    scene, missing = read(prompt, 1)
+    wider = [(kind, *kinds()[kind].wider, *kinds()[kind].parts) for kind in (f.kind for f in scene.figures)]
+    words = tokens(prompt)[0]
+    # The colours that a named place has anyway, such as "green" of grass.
+    natural = [each for token in words if token.what == "place" for each in NATURAL[token.name]]
+    grounds = ["background", "pattern"] if scene.place == "plain" else []
+    known = f"{scene.dumps()} {wider} {natural} {grounds} {missing}"
+    known += " mountains" if "mountain" in known else ""
+    for number, token in enumerate(words):
+        following = next(
+            (each.what for each in words[number + 1 :] if each.what not in (*_WITHOUT_CONTENT, *_ADJECTIVES)), ""
+        )
+        # "No boats"; "on" the sea; "in the sky" of any place; numbers are not in the scene.
+        is_negated = any(each.what == "not" for each in words[:number])
+        is_place = token.what == "relation" and following in (
+            "place",
+            "time",
+            "weather",
+            "style",
+            "pattern",
+            "ground",
+            "lift",
+        )
+        is_place |= token.name == "sky" and bool(scene.place)
+        is_number = token.what == "count" and (token.name in ("1", str(len(scene.figures))) or len(scene.figures) > 1)
+        is_exempt = token.what in (*_WITHOUT_CONTENT, "lift", "pose") or is_negated or is_place or is_number
+        assert token.text in known or token.name in known or is_exempt, (token, missing)
+
+
+@pytest.mark.parametrize(
+    ("prompt", "ground"),
+    [
+        ("stripes in blue and white", ("blue", "white", "vertical stripes")),
+        ("an image of diagonal stripes, blue and white", ("blue", "white", "diagonal stripes")),
+        ("dots in red on a white background", ("red", "white", "dots")),
+        ("polka dots, purple on yellow", ("purple", "yellow", "dots")),
+        ("a white background with red dots", ("red", "white", "dots")),
+        ("concentric circles, red and white", ("red", "white", "rings")),
+        ("Concentric black and white circles on a plain background", ("black", "white", "rings")),
+        ("a cat on stripes in blue and white", ("blue", "white", "vertical stripes")),
+    ],
+)
+def test_colours_of_a_pattern_come_before_or_after_it(prompt: str, ground: tuple[str, str, str]):
+    scene, missing = read(prompt, 0)
+    assert (scene.place, scene.ground.colour, scene.ground.second, scene.ground.pattern, missing) == (
+        "plain",
+        *ground,
+        (),
+    )
+
+
+@pytest.mark.parametrize(
+    ("prompt", "figures", "place"),
+    [
+        ("black and white circles", [("circle", "black"), ("circle", "white"), ("circle", "black")], ""),
+        ("two red and blue balls", [("ball", "red"), ("ball", "blue")], ""),
+        ("a mountain peak", [("mountain", "")], ""),
+        ("a sandy beach umbrella", [("umbrella", "")], "beach"),
+        ("a big red kitchen table", [("table", "red")], "room"),
+        ("a cat on a red kitchen table", [("cat", ""), ("table", "red")], "room"),
+    ],
+)
+def test_compounds_and_colours_of_several(prompt: str, figures: list[tuple[str, str]], place: str):
+    scene, missing = read(prompt, 0)
+    assert ([(f.kind, f.paint.colour) for f in scene.figures], scene.place, missing) == (figures, place, ())
 
 
 def test_adjectives_belong_to_their_nouns():

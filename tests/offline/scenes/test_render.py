@@ -145,3 +145,24 @@ def test_pictures_of_times_and_weathers_differ():
 def test_groups_name_kinds():
     assert {"cat", "dog", "bird"} <= set(members("animal"))
     assert members("vehicle") and members("building") and "pine" in members("tree")
+
+
+def test_large_pictures_have_finer_curves():
+    for one, fine in zip(kinds().values(), kinds(4).values(), strict=True):
+        assert [ink for ink, _, _ in one.shapes] == [ink for ink, _, _ in fine.shapes]
+        assert np.abs(np.ptp(one.points, 0) - np.ptp(fine.points, 0)).max() < 2
+        for (_, _, few), (_, _, many) in zip(one.shapes, fine.shapes, strict=True):
+            assert many >= few
+
+
+def test_figure_at_night_is_lighter_than_its_place():
+    made = scene("a white rabbit in the forest at night")
+    shown, pixels = masks(made, 96)[0], render(made, 96).astype(float)
+    assert pixels[shown].mean() > 1.5 * pixels[~shown].mean()
+
+
+def test_window_of_a_room_has_no_bands():
+    pixels = render(scene("an apple in a room by day", 1), 512).astype(int)
+    left = np.argmax([np.ptp(pixels[60:200, x].sum(1)) if x % 8 == 0 else 0 for x in range(512)])
+    steps = np.abs(np.diff(pixels[70:110, left].sum(1)))
+    assert steps.max() < 12

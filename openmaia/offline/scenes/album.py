@@ -1,0 +1,179 @@
+"""Random scenes as pictures of a dataset."""
+
+import hashlib
+import os
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
+from random import Random
+
+import numpy as np
+import PIL
+from PIL import Image
+
+from openmaia.core.images import EncodedImage
+from openmaia.datasets.library import DatasetImage
+from openmaia.datasets.reading import UnusableImage, read
+from openmaia.offline.scenes.canvas import COLOURS
+from openmaia.offline.scenes.captions import describe
+from openmaia.offline.scenes.grammar import drawable
+from openmaia.offline.scenes.graph import Figure, Paint, Scene
+from openmaia.offline.scenes.kinds import kinds
+from openmaia.offline.scenes.layout import HORIZON, TIMELESS, complete, settle
+from openmaia.offline.scenes.render import render
+from openmaia.offline.scenes.words import PATTERNS
+
+_STYLES = ("outlined", "pencil drawing", "night vision", "greyscale", "pixelated", "blurred")
+_WEATHERS = ("cloudy", "rain", "storm", "snowfall", "fog")
+_TIMES = ("day", "day", "day", "morning", "dusk", "night")
+_LIGHTS = {"sun": "day", "moon": "night", "star": "night"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SceneSource:
+    """One picture. It is drawn at the first `read`, and read from the cache folder afterwards."""
+
+    number: int
+    seed: int
+    size: int
+    clutter: float
+    cache: Path
+
+    @property
+    def name(self) -> str:
+        """For messages."""
+        return f"drawn scene {self.number} of seed {self.seed}"
+
+    @property
+    def scene(self) -> Scene:
+        """The scene graph, not yet settled."""
+        return sample(f"{self.seed} picture {self.number}", self.clutter)
+
+    @property
+    def recipe(self) -> str:
+        """The settled scene graph, as `Scene.loads` reads it."""
+        return settle(self.scene).dumps()
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of the scene, the size and the code that draws, in hexadecimal. No pixels are needed for it."""
+        return hashlib.sha256(f"{_code()} {self.size} {self.scene.dumps()}".encode()).hexdigest()
+
+    def read(self) -> bytes:
+        """Returns a PNG."""
+        digest = self.digest
+        path = self.cache / digest[:2] / f"{digest}.png"
+        try:
+            data = path.read_bytes()
+            if read(data, self.name).image.size == (self.size, self.size):
+                return data
+        except (OSError, UnusableImage):
+            pass  # not drawn yet, or damaged
+        data = EncodedImage.of(render(settle(self.scene), self.size)).data
+        _keep(path, data)
+        return data
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScenePicture(DatasetImage):
+    """A drawn scene of a dataset."""
+
+    source: SceneSource
+
+    def load(self) -> Image.Image:
+        """Returns the picture, RGB."""
+        return read(self.source.read(), self.source.name).image
+
+
+def pictures(count: int, seed: int, size: int, clutter: float, cache: Path) -> Iterator[ScenePicture]:
+    """Yields pictures in turns for the explore and the test split. Each has a seed of its own: none is a copy of another."""
+    for number in range(count):
+        source = SceneSource(number=number, seed=seed, size=size, clutter=clutter, cache=cache)
+        scene = source.scene
+        main = kinds()[scene.figures[0].kind]
+        yield ScenePicture(
+            digest=source.digest,
+            source=source,
+            kind="photo",
+            caption=describe(scene),
+            category="/".join((*main.wider[-1:], main.name)),
+            split="test" if number % 2 else "explore",
+        )
+
+
+def sample(seed: str, clutter: float) -> Scene:
+    """Returns a random scene. Place, colours and patterns are chosen; where figures stand is not."""
+    r = Random(seed)
+    scene = Scene(seed=r.getrandbits(62))
+    scene = drawable(_crowd(scene, r) if r.random() < clutter else _view(scene, r))[0]
+    return replace(scene, time="") if scene.place in TIMELESS else scene
+
+
+def _view(scene: Scene, r: Random) -> Scene:
+    # A few objects in a place, most of which belong there.
+    place = r.choice([each for each in HORIZON if each != "plain"])
+    homely = [name for name, kind in kinds().items() if place in kind.homes]
+    figures: list[Figure] = []
+    for nth in range(r.choice((1, 1, 2, 2, 3))):
+        kind = r.choice(homely if r.random() < 0.75 else [k for k, each in kinds().items() if each.where != "shape"])
+        size = r.choice(("", "", "", "", "small", "big")) if nth == 0 else ""
+        if kind in (f.kind for f in figures):
+            continue
+        paint = _paint(kind, r, 0.12)
+        more = r.choice((1, 1, 1, 2, 3)) if kinds()[kind].where != "sky" else 1
+        figures += [Figure(id=len(figures) + n, kind=kind, paint=paint, size=size) for n in range(more)]
+    grounded = all(kinds()[f.kind].where == "ground" for f in figures)
+    if len(figures) == 2 and figures[0].kind != figures[1].kind and grounded and r.random() < 0.5:
+        figures[0] = replace(figures[0], relation=r.choice(("beside", "behind", "in front of", "on")), to=1)
+    lights = [_LIGHTS[f.kind] for f in figures if f.kind in _LIGHTS]
+    time = lights[0] if lights else r.choice(_TIMES)
+    weather = r.choice(_WEATHERS) if r.random() < 0.25 and not lights else "clear"
+    style = r.choice(_STYLES) if r.random() < 0.08 else "flat"
+    return replace(scene, figures=tuple(figures), place=place, time=time, weather=weather, style=style)
+
+
+def _crowd(scene: Scene, r: Random) -> Scene:
+    # Many objects that have nothing to do with one another, which cover one another, on any ground.
+    names = list(kinds())
+    figures = [
+        Figure(id=n, kind=(kind := r.choice(names)), paint=_paint(kind, r, 0.4), size=r.choice(("", "", "big", "huge")))
+        for n in range(r.randint(4, 9))
+    ]
+    if r.random() < 0.5:
+        pattern = r.choice(PATTERNS)
+        first, second = r.sample(list(COLOURS), 2)
+        ground = Paint(colour=first, second=second, pattern=pattern)
+        return replace(scene, figures=tuple(figures), place="plain", ground=ground, style="flat")
+    place, time = r.choice([each for each in HORIZON if each != "plain"]), r.choice(_TIMES)
+    return replace(scene, figures=tuple(figures), place=place, time=time, weather="clear", style="flat")
+
+
+def _paint(kind: str, r: Random, share: float) -> Paint:
+    usual = kinds()[kind].colours
+    if not usual:
+        return Paint()
+    colour = r.choice(usual if r.random() < 0.5 else tuple(COLOURS))
+    pattern = r.choice(PATTERNS) if r.random() < share else ""
+    return complete(Paint(colour=colour, pattern=pattern), (), r)
+
+
+@cache
+def _code() -> str:
+    # Pictures of another version of the code are others.
+    files = sorted(each for each in Path(__file__).parent.iterdir() if each.suffix in (".py", ".txt"))
+    versions = f"{PIL.__version__} {np.__version__}"
+    return hashlib.sha256(b"\0".join([versions.encode(), *(each.read_bytes() for each in files)])).hexdigest()
+
+
+def _keep(path: Path, data: bytes) -> None:
+    # A cache: without it, the picture is drawn again.
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=".scene-")
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(data)
+        os.replace(temporary, path)
+    except OSError:
+        return
