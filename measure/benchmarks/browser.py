@@ -129,10 +129,10 @@ def _opened(tab: Tab, index: Path) -> dict[str, Any]:
     actions = {
         "type_letter": type_text.format("r"),
         "type_words": type_text.format("red unit 97 -blue"),
-        "type_numbers": type_text.format("other>0.2 turns>1"),
+        "type_numbers": type_text.format("auc_other>0.2 turns>1"),
         "type_nothing": type_text.format(""),
-        "sort_first": header.format("Other"),
-        "sort_again": header.format("Other"),
+        "sort_first": header.format("Other units"),
+        "sort_again": header.format("Other units"),
         "sort_labels": header.format("Labels"),
         "next_page": "document.querySelector('.dt-paging-button.next').click()",
         "last_page": "document.querySelector('.dt-paging-button.last').click()",

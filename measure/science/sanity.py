@@ -73,13 +73,19 @@ ScoresByUnit = Mapping[Unit, Mapping[str, float | None]]
 
 
 def stamp() -> str:
-    """Returns a digest of the JUDGED code. Comments, docstrings and the form of the code do not enter."""
+    """Returns a digest of the JUDGED code. Comments, docstrings, the form of the code and how metrics are shown do not enter."""
     trees = [_without_texts(ast.parse((REPOSITORY / name).read_text())) for name in JUDGED]
     return hashlib.sha256("\n".join(map(ast.dump, trees)).encode()).hexdigest()
 
 
+_SHOWN = {"title", "column", "hint", "project", "order", "images", "shown", "visible"}
+"""Fields of a metric that say how it is shown."""
+
+
 def _without_texts(tree: ast.Module) -> ast.Module:
     for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "Metric":
+            node.keywords = [each for each in node.keywords if each.arg not in _SHOWN]
         if isinstance(body := getattr(node, "body", None), list):
             node.body = [
                 each

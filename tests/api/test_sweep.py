@@ -16,6 +16,7 @@ from tests.helpers.mine import Redness
 GIVEN = {"mean": [0.5] * 3, "std": [0.25] * 3, "size": 32}
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 def test_sweep_describes_units_of_a_module_by_its_name(places: dict[str, Any], ray_cluster: None):
     run = openmaia.sweep(

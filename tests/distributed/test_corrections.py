@@ -68,6 +68,7 @@ def stamps(run: Run, *folders: str) -> dict[str, int]:
     }
 
 
+@pytest.mark.nightly
 def test_run_is_corrected_extended_and_evaluated_again(tmp_path: Path, server: Server):
     # A typo fails every unit, and the corrected command runs them all.
     wrong = carry_out(tmp_path, server, "backbone.model=agnt")

@@ -115,6 +115,7 @@ def test_killed_run_loses_no_finished_turn_and_can_be_extended(sources: list[str
     assert not journal()
 
 
+@pytest.mark.nightly
 def test_run_on_an_object_store_is_evaluated_shown_and_reported(tmp_path: Path, store: ObjectStore):
     sources = [*cheap_sources(tmp_path), f"paths.runs={store.url}", "name=far", "units=mono=0-1", "ray.num_cpus=2"]
     for arguments in (["run", *sources], *([verb, f"{store.url}/far"] for verb in ("evaluate", "show", "report"))):

@@ -71,6 +71,7 @@ def variables(folder: Path) -> dict[str, str]:
     return environment
 
 
+@pytest.mark.nightly
 def test_own_components_work_together_on_a_ray_of_ones_own(folder: Path):
     environment = variables(folder)
     assert "mytargets:Colours" in run(folder, "config", sources(folder), environment)

@@ -168,6 +168,7 @@ def test_a_unit_that_was_published_before_its_process_died_is_not_run_again(ray_
 # -- nodes that come and go ------------------------------------------------------------------------------------------
 
 
+@pytest.mark.nightly
 @pytest.mark.timeout(600)
 def test_thirty_units_are_done_once_while_a_node_is_removed_and_another_added(tmp_path: Path):
     """In a process of its own, beside the cluster that other tests share."""

@@ -20,6 +20,7 @@ def masked(line: str) -> str:
     return " ".join(re.sub(r"not supported|supported|undecided|\b[pq] #|[()#]", "", line).split())
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 def test_tutorial_commands_describe_the_network(tmp_path: Path) -> None:
     environment = os.environ | {

@@ -17,6 +17,7 @@ from openmaia.evaluation.analysis.statistics import CHANCE
 from tests.conftest import REPOSITORY
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 @pytest.mark.usefixtures("settings")
 def test_the_sanity_tests_run_and_give_their_figures():
@@ -29,6 +30,7 @@ def test_the_sanity_tests_run_and_give_their_figures():
     assert found["made"]["sanity"]["machine"]
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 def test_table_about_units_of_known_truth_agrees_with_its_units():
     found: dict[str, dict[Unit, truth.TruthMatch]] = {}

@@ -37,6 +37,7 @@ def test_labels_match_the_truth(settings: list[str]):
     assert matches(settings) == 3
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 def test_class_gets_its_exact_name(settings: list[str]):
     overrides = ["target.layers=[output]", "units=output=lion,toucan", "pictures.limit=150", "exemplars.dataset=few"]
@@ -47,6 +48,7 @@ def test_class_gets_its_exact_name(settings: list[str]):
     assert [record.labels for record in records] == [("lion",), ("toucan",)]
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 def test_shuffled_answers_give_chance(settings: list[str]):
     # A label drawn blindly from more than 100 words fits a truth of one word once in 100: of 3 units more than one hit would happen
