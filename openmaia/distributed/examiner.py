@@ -46,13 +46,10 @@ class Material:
 
 @dataclass(slots=True)
 class Examiner:
-    """Answers the tests of all sweeps, which call it from several threads. `Examiners` makes it a Ray actor.
+    """Answers the tests of all sweeps, which call it from several threads. `Examiners` makes it a Ray actor."""
 
-    `number` is the index of the sweep in `sweeps`.
-    """
-
-    sweeps: Sequence[SweepContext]
-    _models: dict[tuple[str, int], Any] = field(default_factory=dict[tuple[str, int], Any])
+    # Each call brings its sweep: Ray may not be able to restart an actor whose constructor was given handles of others.
+    _models: dict[tuple[str, str], Any] = field(default_factory=dict[tuple[str, str], Any])
     """By role and sweep; those that the config does not have are None."""
     _loading: threading.Lock = field(default_factory=threading.Lock)
     _judging: threading.Lock = field(default_factory=threading.Lock)
@@ -60,51 +57,50 @@ class Examiner:
     def __repr__(self) -> str:
         return CALLER
 
-    def prepare(self, number: int) -> Material:
+    def prepare(self, sweep: SweepContext) -> Material:
         """Measures what all tests of a sweep share. Trials of random words are stored in the run."""
-        sweep = self.sweeps[number]
         layers = {investigation.unit.layer for investigation in sweep.run.plan()}
-        services = self._services(number, sweep.assembly.dataset(sweep.config, lambda line: None))
+        services = self._services(sweep, sweep.assembly.dataset(sweep.config, lambda line: None))
         reference = prepare_run(sweep.run, layers, services, sweep.assembly.design(sweep.config))
-        return Material(reference, self._judge_facts(number))
+        return Material(reference, self._judge_facts(sweep))
 
-    def judge(self, number: int, method: str, images: Sequence[EncodedImage], labels: Sequence[str]) -> list[Any]:
+    def judge(
+        self, sweep: SweepContext, method: str, images: Sequence[EncodedImage], labels: Sequence[str]
+    ) -> list[Any]:
         """Calls `judge` or `locate` of the judge."""
-        model = self._model("judge", number)
+        model = self._model("judge", sweep)
         with self._judging:  # a model in this process is not thread-safe
             return getattr(model, method)(images, labels)
 
-    def reply(self, number: int, chats: Sequence[Chat]) -> list[Reply]:
+    def reply(self, sweep: SweepContext, chats: Sequence[Chat]) -> list[Reply]:
         """Calls the language model of `evaluate.writer`."""
-        return self._model("writer", number).reply(chats)
+        return self._model("writer", sweep).reply(chats)
 
-    def score(self, number: int) -> None:
+    def score(self, sweep: SweepContext) -> None:
         """Computes and stores what needs the trials of all descriptions of a sweep: scores, and measures of the run."""
-        sweep = self.sweeps[number]
         score_trials(sweep.run, unevaluated_claims(sweep.run))
-        measure_run(sweep.run, self._services(number, None))
+        measure_run(sweep.run, self._services(sweep, None))
 
-    def _model(self, role: str, number: int) -> Any:
+    def _model(self, role: str, sweep: SweepContext) -> Any:
+        key = role, str(sweep.run.files.root)
         with self._loading:
-            if (role, number) not in self._models:
-                sweep = self.sweeps[number]
-                self._models[role, number] = sweep.assembly.host(role, sweep.config)
-            return self._models[role, number]
+            if key not in self._models:
+                self._models[key] = sweep.assembly.host(role, sweep.config)
+            return self._models[key]
 
-    def _judge_facts(self, number: int) -> tuple[str, bool] | None:
-        judge: Judge | None = self._model("judge", number)
+    def _judge_facts(self, sweep: SweepContext) -> tuple[str, bool] | None:
+        judge: Judge | None = self._model("judge", sweep)
         return None if judge is None else (judge.name, isinstance(judge, LocatingJudge))
 
-    def _services(self, number: int, dataset: ImageDataset | None) -> EvaluationServices:
-        sweep = self.sweeps[number]
+    def _services(self, sweep: SweepContext, dataset: ImageDataset | None) -> EvaluationServices:
         own = sweep.pools.services(sweep.exemplars, CALLER)
         return sweep.assembly.evaluation(
             sweep.config,
             sweep.pools.test_generator(CALLER),
             own.target,
             own.backbone,
-            self._model("writer", number),
-            _judge(self._judge_facts(number), partial(self.judge, number)),
+            self._model("writer", sweep),
+            _judge(self._judge_facts(sweep), partial(self.judge, sweep)),
             sweep.exemplars,
             dataset,
         )
@@ -114,17 +110,16 @@ def store_trial(
     sweep: SweepContext,
     investigation: InvestigationId,
     examiner: Any,
-    number: int,
     material: Material,
     caller: str,
 ) -> None:
     """Tests the description of one investigation in the name of `caller`, and stores the trial in the run.
 
-    `number` is the index of the sweep for `examiner`, the handle of an `Examiner`.
+    `examiner` is the handle of an `Examiner`.
     """
 
     def judge(method: str, images: Sequence[EncodedImage], labels: Sequence[str]) -> list[Any]:
-        return resolve(examiner.judge.remote(number, method, list(images), list(labels)))
+        return resolve(examiner.judge.remote(sweep, method, list(images), list(labels)))
 
     own = sweep.pools.services(sweep.exemplars, caller)
     services = sweep.assembly.evaluation(
@@ -132,7 +127,7 @@ def store_trial(
         sweep.pools.test_generator(caller),
         own.target,
         own.backbone,
-        _ExaminerWriter(examiner, number),
+        _ExaminerWriter(examiner, sweep),
         _judge(material.judge, judge),
     )
     claim, drawn = read_claim(sweep.run, investigation), explored(sweep.run.drawn_prompts(investigation))
@@ -145,10 +140,10 @@ def store_trial(
 @dataclass(frozen=True, slots=True)
 class _ExaminerWriter:
     examiner: Any
-    number: int
+    sweep: SweepContext
 
     def reply(self, chats: Sequence[Chat]) -> list[Reply]:
-        return resolve(self.examiner.reply.remote(self.number, list(chats)))
+        return resolve(self.examiner.reply.remote(self.sweep, list(chats)))
 
 
 @dataclass(frozen=True)
@@ -192,7 +187,7 @@ class Examiners:
         while len(self._actors) < min(running // TESTS_PER_EXAMINER + 1, self._most):
             self._start()
         if number not in self._materials:
-            self._materials[number] = self._actors[0].prepare.remote(number)
+            self._materials[number] = self._actors[0].prepare.remote(self._sweeps[number])
         return self._actors[next(self._assigned) % len(self._actors)], [self._materials[number]]
 
     def check(self, number: int) -> None:
@@ -206,7 +201,7 @@ class Examiners:
         """Calls `Examiner.score` and waits. Raises OpenMaiaError."""
         if not self._actors:
             self._start()
-        resolve(self._actors[0].score.remote(number))
+        resolve(self._actors[0].score.remote(self._sweeps[number]))
 
     def stop(self) -> None:
         """Ends all examiners."""
@@ -222,4 +217,4 @@ class Examiners:
             max_task_retries=_RETRIES,
             scheduling_strategy="SPREAD",
         )
-        self._actors.append(options.remote(self._sweeps))
+        self._actors.append(options.remote())

@@ -78,4 +78,4 @@ class UnitWorker:
         with self._locks[number]:  # or each thread would hold a copy
             if number not in self._materials:
                 self._materials[number] = resolve(material[0])
-        store_trial(self.sweeps[number], investigation, examiner, number, self._materials[number], caller)
+        store_trial(self.sweeps[number], investigation, examiner, self._materials[number], caller)

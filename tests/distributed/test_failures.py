@@ -5,7 +5,7 @@ import signal
 import time
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -44,16 +44,14 @@ class NotingWorker(UnitWorker):
 class Preparing:
     """Notes what an examiner does."""
 
-    sweeps: Sequence[SweepContext]
-
-    def prepare(self, number: int) -> int:
-        note(self.sweeps, "prepare")
-        if number == 1:
+    def prepare(self, sweep: SweepContext) -> str:
+        note([sweep], "prepare")
+        if sweep.preprocessing == "1":
             raise ServiceError("no image for the reference")
-        return number
+        return sweep.preprocessing
 
-    def score(self, number: int) -> None:
-        note(self.sweeps, f"score {number}")
+    def score(self, sweep: SweepContext) -> None:
+        note([sweep], f"score {sweep.preprocessing}")
 
 
 def note(sweeps: Sequence[SweepContext], what: str) -> Path:
@@ -66,12 +64,12 @@ def note(sweeps: Sequence[SweepContext], what: str) -> Path:
 class Dying(Preparing):
     """The first process dies while it computes the reference data."""
 
-    def prepare(self, number: int) -> int:
-        log = note(self.sweeps, "prepare")
+    def prepare(self, sweep: SweepContext) -> str:
+        log = note([sweep], "prepare")
         if log.read_text().count("prepare") == 1:
             time.sleep(1)
             os.kill(os.getpid(), signal.SIGKILL)
-        return number
+        return sweep.preprocessing
 
 
 class Failing(NotingWorker):
@@ -171,7 +169,8 @@ def evaluated(
     run = planned(config, 1 + max(max(each) for each in units.values()))
     store = ExemplarStore.at(config.paths.exemplars, config.target.name, "none")
     context = SweepContext(config=config, run=run, pools=Pools({}), exemplars=store, assembly=ConfigAssembly())
-    sweeps = [context] if investigates else [context] * 3
+    # The field tells the sweeps apart, and is not used otherwise.
+    sweeps = [replace(context, preprocessing=str(number)) for number in range(1 if investigates else 3)]
     chosen = {
         number: [each for each in run.plan() if each.unit.index in some and not investigates]
         for number, some in units.items()

@@ -103,12 +103,10 @@ class TracedWorker(UnitWorker):
 class IdleExaminer:
     """Has nothing that tests share, and computes no scores."""
 
-    sweeps: Sequence[SweepContext]
-
-    def prepare(self, number: int) -> None:
+    def prepare(self, sweep: SweepContext) -> None:
         pass
 
-    def score(self, number: int) -> None:
+    def score(self, sweep: SweepContext) -> None:
         pass
 
 
