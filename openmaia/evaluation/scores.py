@@ -33,9 +33,11 @@ def measure(evaluation: Evaluation) -> dict[str, float | None]:
     values: dict[str, float | None] = {}
     is_counted = evaluation.trial.outcome in COUNTED
     for name, metric in all_metrics().items():
-        values[name] = metric.value(evaluation)
+        values[name] = value = metric.value(evaluation)
         if metric.assigned is not None:
-            values[f"{name}_all"] = metric.value(evaluation, assign=True) if is_counted else None
+            if value is None and is_counted:
+                value = metric.value(evaluation, assign=True)
+            values[f"{name}_all"] = value if is_counted else None
     return values
 
 
@@ -56,7 +58,8 @@ def score_header(evaluation: Evaluation) -> dict[str, Any]:
 
 def collect_facts(evaluation: Evaluation) -> TrialFacts:
     """Collects the facts of an evaluation's trial."""
-    trial, worst = evaluation.trial, worst_label(evaluation)
+    trial, labels = evaluation.trial, by_label(evaluation)
+    worst = worst_label(labels)
     positive = [trial.stimuli[row] for row in trial.rows("positive")]
     verdicts = [stimulus.shows for stimulus in positive]
     return TrialFacts(
@@ -79,7 +82,7 @@ def collect_facts(evaluation: Evaluation) -> TrialFacts:
         others=[other.claim.unit.index for other in evaluation.others],
         overlap_exact=None if trial.overlap is None else trial.overlap.exact,
         overlap_words=None if trial.overlap is None else trial.overlap.words,
-        by_label=by_label(evaluation),
+        by_label=labels,
         worst_label=worst and worst[1],
         detection=_detection(trial),
     )

@@ -3,6 +3,8 @@
 AUCs are those of standardised activations, because the images of other units' trials are compared on that scale.
 """
 
+from collections.abc import Mapping
+
 from openmaia.evaluation.analysis.statistics import CHANCE, measure
 from openmaia.evaluation.compared import Evaluation, GroupPair
 from openmaia.evaluation.metric import Control, Metric
@@ -75,13 +77,13 @@ def by_label(evaluation: Evaluation) -> dict[str, float | None]:
     }
 
 
-def worst_label(evaluation: Evaluation) -> tuple[float, str] | None:
-    """Returns the lowest AUC of a label with this label; None if no AUC is known."""
-    return min(((auc, label) for label, auc in by_label(evaluation).items() if auc is not None), default=None)
+def worst_label(aucs: Mapping[str, float | None]) -> tuple[float, str] | None:
+    """Returns the lowest AUC of `by_label` with its label; None if no AUC is known."""
+    return min(((auc, label) for label, auc in aucs.items() if auc is not None), default=None)
 
 
 def _worst(evaluation: Evaluation) -> float | None:
-    found = worst_label(evaluation)
+    found = worst_label(by_label(evaluation))
     return found and found[0]
 
 
