@@ -108,6 +108,8 @@ def _gamma_weights(clusters: int) -> FloatArray:
     return np.asarray(special.gammainccinv(shape, np.exp(-_VARIATES)), dtype=np.float64)
 
 
+# Several metrics of one description share pairs of groups. The largest number of pairs is that of the random words.
+@lru_cache(maxsize=256)
 def estimate(
     measure: str, unit: str, positive: ClusteredValues, neutral: ClusteredValues, resamples: int, seed: int = 0
 ) -> BootstrapEstimate | None:
