@@ -10,6 +10,7 @@ import signal
 import socket
 import subprocess
 import tempfile
+import threading
 from importlib import resources
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -48,12 +49,20 @@ sys.modules["{_PACKAGE}.{modules[-1]}"].main()
 """
 
 
-@functools.cache
+_PACKING = threading.Lock()
+
+
 def pack() -> bytes:
     """Returns the modules that the program of the sandboxed process needs, as the script of `make_unpacking` reads them.
 
     Raises SandboxError if they cannot be imported.
     """
+    with _PACKING:  # investigations that start together in threads would each pack
+        return _packed()
+
+
+@functools.cache
+def _packed() -> bytes:
     request = marshal.dumps((_sources(*_PROGRAM), policy.find_packages()))
     command = [policy.find_python(), *policy.FLAGS, "-c", _make_script("packing")]
     try:

@@ -42,7 +42,8 @@ class Child:
         self._scratch = scratch
         self._limit = limits.frame_mb << 20
         self._decoder = Decoder(self._limit)
-        self._process = Launched(level, limits, scratch, make_unpacking(len(pack())))
+        self._pack = pack()
+        self._process = Launched(level, limits, scratch, make_unpacking(len(self._pack)))
         self.pid, self.hides_files = self._process.pid, self._process.hides_files
         self.on_text: Callable[[bytes], None] = lambda data: None
         self._pidfd = os.pidfd_open(self.pid) if hasattr(os, "pidfd_open") else -1
@@ -57,7 +58,7 @@ class Child:
         later.
         """
         deadline = time.monotonic() + 60
-        self._write([pack()], deadline)
+        self._write([self._pack], deadline)
         confine: dict[str, Json] = {
             "memory_mb": self._limits.memory_mb,
             "cpu_seconds": self._limits.cpu_seconds,

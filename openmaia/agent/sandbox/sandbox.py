@@ -79,6 +79,8 @@ class Sandbox:
         self._folder: Path | None = None
         self._child: Child | None = None
         self._is_ready = False
+        self._printed = bytearray()
+        """Text of the process until it is ready. It says why one does not start."""
         self._count = 0
 
     @property
@@ -104,10 +106,12 @@ class Sandbox:
         level = self.level
         child = Child(level, self._limits, self._fresh_scratch())
         self._child, self._is_ready, self._count = child, False, 0
+        self._printed = bytearray()
+        child.on_text = self._printed.extend
         try:
             child.begin(level, self._api_source, self._manifest)
         except ChildLost:
-            self._fail(child, b"")
+            self._fail(child)
         except BaseException:
             self._discard()
             raise
@@ -155,22 +159,21 @@ class Sandbox:
         assert self._child is not None
         child = self._child
         if not self._is_ready:
-            text = bytearray()
-            child.on_text = text.extend
             try:
                 message = child.receive(time.monotonic() + _START_SECONDS)
             except ChildLost:
                 message = None
             if message != {"kind": "ready"}:
-                child.drain_text()
-                self._fail(child, bytes(text))
+                self._fail(child)
             self._is_ready = True
         return child
 
-    def _fail(self, child: Child, text: bytes) -> None:
+    def _fail(self, child: Child) -> None:
+        child.drain_text()
         how = child.reap()[1]
         self._discard()
-        raise SandboxError(f"the agent's process did not start: {how}", detail=text[-20_000:].decode(errors="replace"))
+        text = self._printed[-20_000:].decode(errors="replace")
+        raise SandboxError(f"the agent's process did not start: {how}", detail=text)
 
     def _discard(self) -> None:
         child, self._child = self._child, None
