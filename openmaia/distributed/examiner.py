@@ -14,6 +14,7 @@ from ray.exceptions import GetTimeoutError
 
 from openmaia.core.images import EncodedImage
 from openmaia.core.messages import Chat, Reply
+from openmaia.core.services import Backbone
 from openmaia.datasets.library import ImageDataset
 from openmaia.distributed.failures import resolve
 from openmaia.distributed.worker import SweepContext
@@ -24,6 +25,7 @@ from openmaia.evaluation.judging.judges import ImageVerdict, Judge, LocatingJudg
 from openmaia.evaluation.protocol import evaluate_investigation
 from openmaia.evaluation.run import measure_run, prepare_run, score_trials, unevaluated_claims
 from openmaia.evaluation.services import EvaluationServices
+from openmaia.exemplars.store import ExemplarStore
 from openmaia.runs.run import TRIALS, InvestigationId
 
 CALLER = "evaluation"
@@ -93,17 +95,8 @@ class Examiner:
         return None if judge is None else (judge.name, isinstance(judge, LocatingJudge))
 
     def _services(self, sweep: SweepContext, dataset: ImageDataset | None) -> EvaluationServices:
-        own = sweep.pools.services(sweep.exemplars, CALLER)
-        return sweep.assembly.evaluation(
-            sweep.config,
-            sweep.pools.test_generator(CALLER),
-            own.target,
-            own.backbone,
-            self._model("writer", sweep),
-            _judge(self._judge_facts(sweep), partial(self.judge, sweep)),
-            sweep.exemplars,
-            dataset,
-        )
+        judge = _judge(self._judge_facts(sweep), partial(self.judge, sweep))
+        return _services(sweep, CALLER, self._model("writer", sweep), judge, sweep.exemplars, dataset)
 
 
 def store_trial(
@@ -121,20 +114,25 @@ def store_trial(
     def judge(method: str, images: Sequence[EncodedImage], labels: Sequence[str]) -> list[Any]:
         return resolve(examiner.judge.remote(sweep, method, list(images), list(labels)))
 
-    own = sweep.pools.services(sweep.exemplars, caller)
-    services = sweep.assembly.evaluation(
-        sweep.config,
-        sweep.pools.test_generator(caller),
-        own.target,
-        own.backbone,
-        _ExaminerWriter(examiner, sweep),
-        _judge(material.judge, judge),
-    )
+    services = _services(sweep, caller, _ExaminerWriter(examiner, sweep), _judge(material.judge, judge))
     claim, drawn = read_claim(sweep.run, investigation), explored(sweep.run.drawn_prompts(investigation))
     design = sweep.assembly.design(sweep.config)
     sweep.run.write_artifact(
         TRIALS, investigation, evaluate_investigation(claim, services, design, material.reference, drawn)
     )
+
+
+def _services(
+    sweep: SweepContext,
+    caller: str,
+    writer: Backbone | None,
+    judge: Judge | None,
+    store: ExemplarStore | None = None,
+    dataset: ImageDataset | None = None,
+) -> EvaluationServices:
+    own = sweep.pools.services(sweep.exemplars, caller)
+    generator = sweep.pools.test_generator(caller)
+    return sweep.assembly.evaluation(sweep.config, generator, own.target, own.backbone, writer, judge, store, dataset)
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,7 +169,7 @@ def _judge(facts: tuple[str, bool] | None, call: Callable[..., list[Any]]) -> Ju
 class Examiners:
     """The examiners of a run, in the driver. They start when the first test needs them, and Ray restarts those that die.
 
-    `sweeps` are the sweeps whose descriptions are tested, and `most` is the largest number of concurrent tests.
+    `sweeps` are all sweeps, and `most` is the largest number of concurrent tests.
     """
 
     def __init__(self, sweeps: Sequence[SweepContext], most: int, examiner_class: type = Examiner):

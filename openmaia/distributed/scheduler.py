@@ -153,8 +153,10 @@ class Scheduler:
         return any(self._count(step) for step in WorkStep)
 
     def _count(self, step: WorkStep) -> int:
-        running = sum(item.step is step for item, _ in self._running.values())
-        return running + self._workers.queued(step)
+        return self._count_running(step) + self._workers.queued(step)
+
+    def _count_running(self, step: WorkStep) -> int:
+        return sum(item.step is step for item, _ in self._running.values())
 
     def _assign(self, worker: Worker, item: Item) -> None:
         unit, replicate, run = item.investigation.unit, item.investigation.replicate, self._sweeps[item.sweep].run
@@ -164,8 +166,7 @@ class Scheduler:
             caller, name, arguments = f"{run.name}/{unit}/{replicate}/{attempt}", f"{unit.layer}/{unit.index}", ()
         else:
             caller, name = f"{run.name}/{CALLER}/{unit}/{attempt}", f"{CALLER} {unit.layer}/{unit.index}"
-            running = sum(other.step is WorkStep.TEST for other, _ in self._running.values())
-            arguments = self._examiners.assign(item.sweep, running)
+            arguments = self._examiners.assign(item.sweep, self._count_running(WorkStep.TEST))
         self._running[caller] = item, time.time()
         self._workers.assign(worker, item, name, caller, *arguments)
 

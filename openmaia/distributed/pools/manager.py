@@ -158,16 +158,16 @@ class PoolManager:
         # Those that Ray has not started are ended first, then the latest.
         active = sorted(self._actors.keys() - self._draining, key=lambda index: (index not in status.unplaced, -index))
         room = None if free is None else max(free, 1)
-        if set(active) & set(status.unplaced) and not (self.autoscaled or self.free_places.count(self.request)):
-            room = (
-                0  # Ray starts replicas in the order of their requests: further ones could come when nobody needs them
-            )
+        unplaced = set(active) & set(status.unplaced)
+        # Ray starts replicas in the order of their requests: further ones could come when nobody needs them.
+        if unplaced and not (self.autoscaled or self.free_places.count(self.request)):
+            room = 0
         wanted = self._policy.desired(len(active), status.demand, now, share=share, room=room)
         for _ in range(wanted - len(active)):
             self._add_replica(self.free_places.take(self.request))
         leaving = active[: max(len(active) - wanted, 0)]
         # What waits for resources of the cluster would wait on beside places that have become free.
-        for index in set(active) & set(status.unplaced) - self._places.keys() - set(leaving):
+        for index in unplaced - self._places.keys() - set(leaving):
             if place := self.free_places.take(self.request):
                 self._add_replica(place)
                 leaving.append(index)

@@ -211,6 +211,9 @@ def test_a_chat_of_a_caller_that_left_ends_and_blocks_nobody(ray_cluster: None):
         ray.get(made.manager.dispatcher.leave.remote(["lost"]), timeout=60)
         with pytest.raises(ServiceError, match="lost has left"):
             lost.result(timeout=60)
+        # A process on a node that was cut off for a while asks again.
+        with pytest.raises(ServiceError, match="lost has left"):
+            chatted(made, "lost")
         assert [one.result(timeout=60).split()[0] for one in (first, other)] == ["first", "other"]
         assert made.statistics().dropped == 1
 

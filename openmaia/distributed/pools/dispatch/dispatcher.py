@@ -99,6 +99,9 @@ class Dispatcher:
         self._admission.enter(caller, len(keys), size)
         requests: list[Request] = []
         try:
+            # A process on a node that was cut off asks again, although its work has been given to another meanwhile.
+            if caller in self._ended:
+                raise ServiceError(f"{caller} has left")
             if self._replicas.broken:
                 raise UsageError(self._replicas.broken)
             self._counts.requests += len(keys)
@@ -216,9 +219,13 @@ class Dispatcher:
             self._drop(request)
 
     def _enqueue(self, requests: list[Request]) -> None:
+        waited_for = [request for request in requests if request.callers]
         for request in requests:
+            if not request.callers:  # all have left while a replica had it
+                self._drop(request)
+        for request in waited_for:
             request.queued_at = asyncio.get_running_loop().time()
-        self._queue.push(requests)
+        self._queue.push(waited_for)
         self._dispatch_soon()
 
     def _withdraw(self, caller: str, requests: list[Request]) -> None:
