@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from openmaia.agent.sandbox import ExperimentStopped, Sandbox, SandboxResult, Status
+from openmaia.agent.sandbox import ExperimentStopped, Sandbox, SandboxResult
 from openmaia.agent.tools.image_registry import RegisteredImage
 from openmaia.agent.tools.toolbox import Toolbox, ToolEffect
 from openmaia.core.errors import ReplayDiverged, ToolError
@@ -20,11 +20,11 @@ _UNRECORDED = ("pixels",)
 """Calls that only read results of earlier ones. A replay does not compare them."""
 
 _LOST = {
-    Status.OK: ExperimentStatus.LOST,
-    Status.ERROR: ExperimentStatus.ERROR_LOST,
-    Status.MEMORY: ExperimentStatus.MEMORY_LOST,
+    ExperimentStatus.OK: ExperimentStatus.LOST,
+    ExperimentStatus.ERROR: ExperimentStatus.ERROR_LOST,
+    ExperimentStatus.MEMORY: ExperimentStatus.MEMORY_LOST,
 }
-"""The status that is recorded if the process had to be replaced, by the status of the sandbox. With OK and ERROR,
+"""The status that is recorded if the process had to be replaced, by the status otherwise. With OK and ERROR,
 the code ended but left threads or processes running. With MEMORY, it raised a MemoryError and left some, or the
 process was killed. Other statuses stay the same."""
 _MAX_CALLS = 2_000
@@ -82,9 +82,9 @@ class ExperimentRunner:
         session = ToolSession(self.toolbox, self._completed, self._held_bytes)
         result = self.sandbox.run(code, session.serve, session.write)
         self._lost, self._held_bytes = result.replaced, session.held_bytes
-        observation, lost = session.observation(result), _LOST.get(result.status)
+        observation, status = session.observation(result), ExperimentStatus(result.status.value)
         return ExperimentResult(
-            status=lost if result.replaced and lost else ExperimentStatus(result.status.value),
+            status=_LOST.get(status, status) if result.replaced else status,
             calls=tuple(session.calls),
             observation=observation,
             output_digest=_digest(observation),

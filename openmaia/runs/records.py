@@ -66,7 +66,8 @@ class ImageEntry:
     """The prompt, the instruction of an edit, or the kind of exemplars. Empty for `MEASURED` and `MADE`, and for a `BASE`
     that was not generated."""
     of: str = ""
-    """For `MEASURED`, `BASE` and `EDITED` the id of the image that the call took. Empty if it had none."""
+    """For `MEASURED` and `BASE` the id of the image that the call took, for `EDITED` that of its `BASE`. Empty if it had
+    none."""
     missing: tuple[str, ...] = ()
     """Words of `prompt` that the generator or editor could not show."""
     mask: bytes | None = None

@@ -101,10 +101,3 @@ def heard(record: Record) -> list[int]:
     """The number of words that the conversation grows by with each turn but the last."""
     tokens = [turn.prompt_tokens for turn in record.turns]
     return [after - before for before, after in pairwise(tokens)]
-
-
-def words_sent_back(record: Record, turn: int) -> int:
-    """Words that were sent back after a turn, besides the observation."""
-    turns = record.turns
-    observed = sum(len(part.split()) for part in turns[turn].observation if isinstance(part, str))
-    return turns[turn + 1].prompt_tokens - turns[turn].prompt_tokens - len(turns[turn].reply.split()) - observed

@@ -47,7 +47,8 @@ class ImageRegistry:
         """Returns an image as it is, or, if `name` is `masked`, with its mask, if it has one, and a white frame around
         the part that the network sees. Raises ToolError for an unknown id.
         """
-        entry, original = self.get(id).entry, self.get(id).original
+        image = self.get(id)
+        entry, original = image.entry, image.original
         if name != "masked" or entry.mask is None:
             return original
         # Drawn on demand, because most images are never displayed.

@@ -100,20 +100,19 @@ class Toolbox:
         unit = self.subjects.unit(layer, index)
         named = check_hypotheses(hypothesis, len(self.check_images(images)))
         originals = [self.take(image, "original") for image in images]
-        taken = [self.images.entries[one.id].entry if one.id else None for one in self._effect.given]
         responses = self.context.services.target.probe([Probe(unit=unit, image=image) for image in originals])
         exemplars = self.subjects.exemplars(unit)
         return [
             self.register(
                 image,
                 Did.MEASURED,
-                of=before.id if before else "",
+                of=one.id,
                 mask=pack_mask(compute_mask(image.size, response.map, response.box, exemplars.threshold)),
                 activation=describe_activation(response.value, response.map, exemplars, response.raw),
-                hypothesis=name or (before.hypothesis if before else ""),
+                hypothesis=name or (self.images.get(one.id).entry.hypothesis if one.id else ""),
                 seen=seen_part(image.size, response.box),
             )
-            for image, before, response, name in zip(originals, taken, responses, named, strict=True)
+            for image, one, response, name in zip(originals, self._effect.given, responses, named, strict=True)
         ]
 
     def _responses(self, images: Any, layer: Any) -> list[list[float]]:
@@ -133,34 +132,28 @@ class Toolbox:
         given = check_list(items)
         if len(given) > _MAX_ITEMS:
             raise ToolError(f"display: {len(given)} items in one call; at most {_MAX_ITEMS} are taken")
-        self.check_images([item for item in given if not isinstance(item, str)])
-        images = [None if isinstance(item, str) else self.take(item, "masked") for item in given]
-        described = iter(self._described([item for item in given if not isinstance(item, str)]))
-        labels = iter(one.label for one in self._effect.given)
-        for item, image in zip(given, images, strict=True):
-            if image is None:
+        items = [item for item in given if not isinstance(item, str)]
+        self.check_images(items)
+        taken = [self.take(item, "masked") for item in items]
+        described = self._described(taken) or [""] * len(taken)
+        images = iter(zip(taken, self._effect.given, described, strict=True))
+        for item in given:
+            if isinstance(item, str):
                 self._effect.shown.append(item)
                 continue
-            label, words = next(labels), next(described, "")
-            if label or words:
-                self._effect.shown.append(f"{label or '[image]'} {words}".rstrip())
+            image, one, words = next(images)
+            if one.label or words:
+                self._effect.shown.append(f"{one.label or '[image]'} {words}".rstrip())
             self._effect.shown.append(image)
 
-    def _described(self, items: Sequence[Any]) -> list[str]:
-        """Returns the viewer's description of each displayed image (see `values.wire`); an empty list if the backbone
-        takes images.
-        """
-        if self.context.options.sees_images or not items:
+    def _described(self, images: Sequence[EncodedImage]) -> list[str]:
+        """Returns the viewer's description of each displayed image; an empty list if the backbone takes images."""
+        if self.context.options.sees_images or not images:
             return []
+        task = self.context.task
         questions = [
-            (
-                self.context.task.look,
-                self.images.rendered(item["image"], "original"),
-                self.images.resolve(item, "masked"),
-            )
-            if one.is_masked
-            else (self.context.task.describe, self.images.resolve(item, "masked"))
-            for item, one in zip(items, self._effect.given, strict=True)
+            (task.look, self.images.rendered(one.id, "original"), image) if one.is_masked else (task.describe, image)
+            for image, one in zip(images, self._effect.given, strict=True)
         ]
         return self.ask_viewer(questions)
 

@@ -1,14 +1,11 @@
 """`openmaia study`: runs that answer one question each."""
 
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from openmaia.cli.commands.common import ConfigSources, fail, print_failures, print_report, stoppable
 from openmaia.cli.commands.help import Command, Group
-
-if TYPE_CHECKING:
-    pass
 
 study = typer.Typer(
     cls=Group,

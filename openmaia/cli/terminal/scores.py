@@ -37,9 +37,8 @@ def show_scores(run: Run, resamples: int) -> None:
     outcomes = ", ".join(f"{count} {outcome}" for outcome, count in scores.outcomes.items())
     columns = ("of tested descriptions", "mean", "95 % interval", "n", "sanity")
     metrics = metrics_shown("summary")
-    ours, others = (
-        _score_rows(scores, [m for m in metrics if bool(m.project) == foreign]) for foreign in (False, True)
-    )
+    ours = _score_rows(scores, [each for each in metrics if not each.project])
+    others = _score_rows(scores, [each for each in metrics if each.project])
     show_table(f"evaluation of {run.name}: {outcomes}", columns, ours)
     if others:
         show_table("protocols of other projects, on these units", columns, others)

@@ -11,7 +11,7 @@ from typing import Any, cast
 from openmaia.core.errors import StoreError
 from openmaia.evaluation.analysis import bootstrap
 from openmaia.evaluation.analysis.bootstrap import BootstrapEstimate, Interval, PooledMean
-from openmaia.evaluation.compared import Evaluation, raw_group
+from openmaia.evaluation.compared import Evaluation
 from openmaia.evaluation.metric import all_metrics, columns
 from openmaia.evaluation.prompts import PROMPT_ROLES
 from openmaia.evaluation.scores import COUNTED
@@ -127,7 +127,7 @@ def pool_scores(evaluations: Iterable[Evaluation], resamples: int, seed: int = 0
         for name, estimate in estimates.items():
             means[name].add(estimate)
         for role in PROMPT_ROLES if "positive" in estimates else ():
-            images = len(raw_group(evaluation.trial, role).values)
+            images = len(evaluation.raw(role).values)
             for level in (levels[_WHOLE], levels[unit.layer]):
                 level[role].add(estimates[role])
                 level[f"{role}_images"].add(estimates[role], images)

@@ -253,7 +253,7 @@ def score_balanced(
     """Computes the rows that are fitted on balanced sets of images of the pool, with one accuracy for each set that is
     drawn.
 
-    `score_balanced`: the model with the L1 regularisation that is best on held-out images. `balanced_n`: the L1-regularised
+    `balanced`: the model with the L1 regularisation that is best on held-out images. `balanced_n`: the L1-regularised
     model with n units; left out if n is 0.
     """
 

@@ -6,7 +6,6 @@ is computed from them.
 
 import csv
 import json
-import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -251,8 +250,8 @@ def _level_row(line: dict[str, Any]) -> ChartRow:
 
 
 def _mark(value: float, low: float | None, high: float | None, colour: str, is_published: bool = False) -> RowMark:
-    is_known = low is not None and high is not None and math.isfinite(low)
-    return RowMark(value=value, interval=(low or 0.0, high or 0.0) if is_known else None, colour=colour, is_published=is_published)  # fmt: skip
+    interval = None if low is None or high is None else (low, high)
+    return RowMark(value=value, interval=interval, colour=colour, is_published=is_published)
 
 
 def _usage(runs: Sequence[MeasuredRun]) -> PaperFigure:

@@ -17,7 +17,7 @@ from openmaia.runs.journal import FolderJournal
 from openmaia.runs.records import Did, ImageEntry, Stop
 from tests.agent.conftest import Investigate
 from tests.conftest import REPOSITORY
-from tests.helpers.investigating import ANSWER, LISTED, TESTED, code, said, words_sent_back
+from tests.helpers.investigating import ANSWER, LISTED, TESTED, code, heard_more, said
 from tests.helpers.samples import comparable, turn
 
 DEFAULT = ("task.evidence.experiments=null", "task.evidence.labels=null")
@@ -43,7 +43,7 @@ def test_early_answer_is_sent_back(run: Investigate):
     checks = assess(StoppingRule(experiments=1, controls=2, replicates=3), record.turns[:1], DESCRIBED).checks
     assert [check.state for check in checks] == [CheckState.MISSING, CheckState.UNVERIFIED, CheckState.UNVERIFIED]
     missing = load_task("description").missing.replace("{missing}", "\n".join(f"- {c.detail}" for c in checks))
-    assert words_sent_back(record, 0) == len(missing.split())
+    assert heard_more(record, 0) == len(missing.split())
 
 
 def test_record_counts_images_per_hypothesis(run: Investigate):

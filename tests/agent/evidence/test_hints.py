@@ -4,7 +4,7 @@ import pytest
 
 from openmaia.agent.evidence.hints import DISPLAY, find_hint
 from tests.agent.conftest import Investigate
-from tests.helpers.investigating import ANSWER, code, heard_more, words_sent_back
+from tests.helpers.investigating import ANSWER, code, heard_more
 
 
 @pytest.mark.parametrize(
@@ -21,7 +21,7 @@ from tests.helpers.investigating import ANSWER, code, heard_more, words_sent_bac
 def test_frequent_mistake_is_answered_with_the_correct_call(run: Investigate, mistake: str, advice: str):
     record = run(code(mistake), ANSWER)
     assert advice in find_hint(record.turns[0])
-    assert words_sent_back(record, 0) == len(find_hint(record.turns[0]).split())
+    assert heard_more(record, 0) == len(find_hint(record.turns[0]).split())
 
 
 @pytest.mark.parametrize(

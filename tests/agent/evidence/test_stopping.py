@@ -10,7 +10,7 @@ from openmaia.core.messages import Chat, Reply, TurnKind
 from openmaia.core.services import Backbone
 from openmaia.runs.records import ReplyNote, Stop
 from tests.agent.conftest import Investigate
-from tests.helpers.investigating import ANSWER, LISTED, code, heard, heard_more, repeated, said, words_sent_back
+from tests.helpers.investigating import ANSWER, LISTED, code, heard, heard_more, repeated, said
 
 RULE = ("task.evidence.experiments=1", "task.evidence.controls=2", "task.evidence.replicates=3")
 
@@ -34,7 +34,7 @@ def test_answer_beside_an_experiment_is_set_aside(run: Investigate):
     assert record.turns[0].code and said(record, 0) == "1\n"
     assert record.turns[0].notes == (ReplyNote.SET_ASIDE,)
     assert (len(record.turns), record.stop) == (2, Stop.ANSWER)
-    assert words_sent_back(record, 0) == len(load_task("description").set_aside.split())
+    assert heard_more(record, 0) == len(load_task("description").set_aside.split())
 
 
 def test_answer_beside_an_experiment_counts_when_experiments_are_used_up(run: Investigate):

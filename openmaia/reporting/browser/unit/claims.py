@@ -44,7 +44,7 @@ def make_claim_views(record: Record, evaluation: EvaluationView | None, viewer: 
 
 def _claim(label: str, record: Record, evaluation: EvaluationView | None, viewer: Viewer) -> ClaimView:
     tested = [image for image in evaluation.positive if image.label == label] if evaluation else []
-    by_label: dict[str, float | None] = (evaluation.scores["by_label"]) if evaluation else {}
+    by_label: dict[str, float | None] = evaluation.scores["by_label"] if evaluation else {}
     return ClaimView(
         label=label,
         tested=tuple(sorted(tested[:_TESTED], key=lambda image: -image.activation)),
