@@ -1,14 +1,14 @@
 """Changes a settled scene by an instruction. What the instruction does not name stays where and as it is."""
 
 import re
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
-from random import Random
 
 from openmaia.offline.scenes.grammar import Reader, Token, drawable, tokens
 from openmaia.offline.scenes.graph import Figure, Paint, Scene
 from openmaia.offline.scenes.kinds import kinds
-from openmaia.offline.scenes.layout import SIDES, SIZES, complete, settle
+from openmaia.offline.scenes.layout import SIDES, SIZES, settle
 from openmaia.offline.scenes.truth import find
 
 _REMOVE = re.compile(r"(?:remove|delete|erase|take away|take out|get rid of|hide)\s+(?P<old>.+)")
@@ -46,8 +46,11 @@ def edit(scene: Scene, instruction: str) -> tuple[Scene, tuple[str, ...]]:
     if changed is None:
         return refused
     after, missing = changed
-    after, lost = drawable(settle(after))
-    return settle(after), tuple(dict.fromkeys([*missing, *(each for each in lost if each not in drawable(scene)[1])]))
+    # Before it is settled, because a colour that is then chosen was not asked for.
+    after, lost = drawable(after)
+    # Nor was what the scene had already, and a new place or style hides.
+    before = Counter([scene.weather, scene.time, *(each for p in scene.paints for each in (p.colour, p.second))])
+    return settle(after), tuple(dict.fromkeys([*missing, *(Counter(lost) - before)]))
 
 
 _Changed = tuple[Scene, Sequence[str]] | None
@@ -100,24 +103,21 @@ def _replaced(scene: Scene, old: str, new: str) -> _Changed:
     is_each = len({f.kind for f in figures}) == 1 and all(token.what != "count" for token in tokens(new)[0])
     for each in scene.figures:
         if each.id in named:
-            # The seed of the new kind's colour is that of the figure that it replaces.
             wanted = figures[0] if is_each or each.id == first.id else None
-            made += [_in_place_of(each, wanted, scene)] if wanted else []
+            made += [_in_place_of(each, wanted)] if wanted else []
         else:
             made.append(each)
     more = [replace(f, id=_next(scene) + n, to=-1, relation="") for n, f in enumerate(() if is_each else figures[1:])]
     return replace(scene, figures=(*made, *more)), reader.missing
 
 
-def _in_place_of(old: Figure, new: Figure, scene: Scene) -> Figure:
+def _in_place_of(old: Figure, new: Figure) -> Figure:
     before, after, spot = kinds()[old.kind], kinds()[new.kind], old.spot
     figure = replace(new, id=old.id, size=new.size or old.size, relation=old.relation, to=old.to)
     if spot is None or ({before.where, after.where} & {"air", "sky", "far", "horizon"} and before.where != after.where):
         return figure  # it stands elsewhere: settled anew
     height = min(spot.height * after.height / before.height, 94 / after.width)
-    paint = complete(new.paint, after.colours, Random(f"{scene.seed} figure {old.id}"))
-    parts = tuple((name, complete(each, (paint.colour,), Random(0))) for name, each in new.parts)
-    return replace(figure, paint=paint, parts=parts, spot=replace(spot, height=round(height, 4)))
+    return replace(figure, spot=replace(spot, height=round(height, 4)))
 
 
 def _next(scene: Scene) -> int:
@@ -193,8 +193,7 @@ def _with_part(scene: Scene, words: Sequence[Token]) -> _Changed:
 
     def repainted(figure: Figure) -> Figure:
         parts = dict(figure.parts)
-        stream = Random(f"{scene.seed} part {figure.id}")
-        parts[part] = complete(_recoloured(parts.get(part, Paint()), colours, pattern), (figure.paint.colour,), stream)
+        parts[part] = _recoloured(parts.get(part, Paint()), colours, pattern)
         return replace(figure, parts=tuple(parts.items()))
 
     return replace(scene, figures=tuple(repainted(f) if f.id in named else f for f in scene.figures)), []
@@ -222,15 +221,14 @@ def _with_figures(scene: Scene, words: Sequence[Token], at: int) -> _Changed:
     if any(not kinds()[f.kind].colours for f in scene.figures if f.id in named) and colours:
         return None
     return replace(
-        scene, figures=tuple(_altered(f, changes, colours, scene) if f.id in named else f for f in scene.figures)
+        scene, figures=tuple(_altered(f, changes, colours) if f.id in named else f for f in scene.figures)
     ), []
 
 
-def _altered(figure: Figure, changes: Sequence[Token], colours: Sequence[str], scene: Scene) -> Figure:
+def _altered(figure: Figure, changes: Sequence[Token], colours: Sequence[str]) -> Figure:
     pattern = next((each.name for each in changes if each.what == "pattern"), "")
     if colours or pattern:
-        stream = Random(f"{scene.seed} figure {figure.id}")
-        figure = replace(figure, paint=complete(_recoloured(figure.paint, colours, pattern), (), stream))
+        figure = replace(figure, paint=_recoloured(figure.paint, colours, pattern))
     for each in changes:
         spot, width = figure.spot, kinds()[figure.kind].width
         assert spot is not None

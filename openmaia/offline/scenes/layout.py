@@ -79,7 +79,8 @@ def complete(paint: Paint, usual: Sequence[str], stream: Random) -> Paint:
 
 
 def _arranged(scene: Scene) -> tuple[Figure, ...]:
-    done: dict[int, Figure] = {each.id: each for each in scene.figures if each.spot}
+    # The paint of a figure that has its place can be open after an edit.
+    done = {each.id: _painted(each, _stream(scene, each)) for each in scene.figures if each.spot}
     waiting = [each for each in scene.figures if not each.spot]
     known = {each.id for each in scene.figures}
     while waiting:
@@ -91,11 +92,19 @@ def _arranged(scene: Scene) -> tuple[Figure, ...]:
     return tuple(done[each.id] for each in scene.figures)
 
 
-def _settled(figure: Figure, scene: Scene, done: Mapping[int, Figure]) -> Figure:
-    stream, kind = Random(f"{scene.seed} figure {figure.id}"), kinds()[figure.kind]
-    paint = complete(figure.paint, kind.colours, stream)
+def _stream(scene: Scene, figure: Figure) -> Random:
+    return Random(f"{scene.seed} figure {figure.id}")
+
+
+def _painted(figure: Figure, stream: Random) -> Figure:
+    paint = complete(figure.paint, kinds()[figure.kind].colours, stream)
     parts = tuple((name, complete(each, (paint.colour,), stream)) for name, each in figure.parts)
-    figure = replace(figure, paint=paint, parts=parts)
+    return replace(figure, paint=paint, parts=parts)
+
+
+def _settled(figure: Figure, scene: Scene, done: Mapping[int, Figure]) -> Figure:
+    stream, kind = _stream(scene, figure), kinds()[figure.kind]
+    figure = _painted(figure, stream)
     height = kind.height * SIZES[figure.size] * _CROWD[min(len(scene.figures), 9)] * stream.uniform(0.92, 1.08)
     if any(other.to == figure.id and other.relation in ("on", "above", "under") for other in scene.figures):
         height *= 0.85 if kind.where == "ground" else 1.0

@@ -126,6 +126,26 @@ def test_unusable_edit_changes_nothing_and_is_named(instruction: str):
     assert time.process_time() - began < 1
 
 
+@pytest.mark.parametrize(
+    ("prompt", "instruction", "lost"),
+    [
+        ("a cat in a room", "make it rain", ("rain",)),
+        ("a cat on a plain background", "make it night", ("night",)),
+        ("a cat in a meadow in the rain", "change the background to a room", ()),
+        ("a cat in a meadow, greyscale", "make the cat blue", ("blue",)),
+        ("a cat and a red car in the street, greyscale", "make the cat red", ("red",)),
+        ("a cat in a meadow, greyscale", "add two balloons and a car", ()),
+        ("a cat in a meadow, greyscale", "replace the cat with a flower", ()),
+        ("a cat in a meadow, greyscale", "make the cat striped", ()),
+        ("a red house in a meadow, greyscale", "make the roof dotted", ()),
+        ("a blue cat in a meadow", "make it greyscale", ()),
+    ],
+)
+def test_edit_names_what_the_scene_cannot_show(prompt: str, instruction: str, lost: tuple[str, ...]):
+    for seed in range(8):
+        assert edit(scene(prompt, seed), instruction)[1] == lost
+
+
 def test_number_of_figures_is_bounded():
     made, missing = scene(BOAT), tuple[str, ...]()
     for _ in range(9):
