@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 
-from openmaia.offline.scenes.grammar import Reader, Token, drawable, tokens
+from openmaia.offline.scenes.grammar import MAX_FIGURES, Reader, Token, drawable, tokens
 from openmaia.offline.scenes.graph import Figure, Paint, Scene
 from openmaia.offline.scenes.kinds import kinds
 from openmaia.offline.scenes.layout import SIDES, SIZES, settle
@@ -92,7 +92,7 @@ def _without(scene: Scene, old: str) -> _Changed:
 
 
 def _replaced(scene: Scene, old: str, new: str) -> _Changed:
-    named, _ = _targets(scene, old)
+    named, unknown = _targets(scene, old)
     reader = Reader(new, scene.seed)
     figures = reader.scene.figures
     if not named or not figures:
@@ -107,8 +107,10 @@ def _replaced(scene: Scene, old: str, new: str) -> _Changed:
             made += [_in_place_of(each, wanted)] if wanted else []
         else:
             made.append(each)
-    more = [replace(f, id=_next(scene) + n, to=-1, relation="") for n, f in enumerate(() if is_each else figures[1:])]
-    return replace(scene, figures=(*made, *more)), reader.missing
+    rest, room = () if is_each else figures[1:], MAX_FIGURES - len(made)
+    more = [replace(f, id=_next(scene) + n, to=-1, relation="") for n, f in enumerate(rest[:room])]
+    missing = [*unknown, *reader.missing, *(f.kind for f in rest[room:])]
+    return replace(scene, figures=(*made, *more)), missing
 
 
 def _in_place_of(old: Figure, new: Figure) -> Figure:

@@ -146,8 +146,14 @@ def test_edit_names_what_the_scene_cannot_show(prompt: str, instruction: str, lo
         assert edit(scene(prompt, seed), instruction)[1] == lost
 
 
-def test_number_of_figures_is_bounded():
+@pytest.mark.parametrize("instruction", ["add nine birds", "replace one bird with nine birds"])
+def test_number_of_figures_is_bounded(instruction: str):
     made, missing = scene(BOAT), tuple[str, ...]()
     for _ in range(9):
-        made, missing = edit(made, "add nine birds")
+        made, missing = edit(made, instruction)
     assert len(made.figures) == MAX_FIGURES and missing
+
+
+def test_replacement_names_unknown_words_of_what_it_replaces():
+    after, missing = edit(scene(BOAT), "replace the shiny boat with a duck")
+    assert holds(after, "a duck") is True and missing == ("shiny",)
