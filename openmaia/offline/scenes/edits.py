@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from openmaia.offline.scenes.grammar import MAX_FIGURES, Reader, Token, drawable, tokens
-from openmaia.offline.scenes.graph import Figure, Paint, Scene
-from openmaia.offline.scenes.kinds import kinds
-from openmaia.offline.scenes.layout import SIDES, SIZES, settle
+from openmaia.offline.scenes.graph import Figure, Paint, Scene, Spot
+from openmaia.offline.scenes.kinds import Kind, kinds
+from openmaia.offline.scenes.layout import HORIZON, SIDES, SIZES, settle
 from openmaia.offline.scenes.truth import find
 
 _REMOVE = re.compile(r"(?:remove|delete|erase|take away|take out|get rid of|hide)\s+(?P<old>.+)")
@@ -223,11 +223,11 @@ def _with_figures(scene: Scene, words: Sequence[Token], at: int) -> _Changed:
     if any(not kinds()[f.kind].colours for f in scene.figures if f.id in named) and colours:
         return None
     return replace(
-        scene, figures=tuple(_altered(f, changes, colours) if f.id in named else f for f in scene.figures)
+        scene, figures=tuple(_altered(f, changes, colours, scene.place) if f.id in named else f for f in scene.figures)
     ), []
 
 
-def _altered(figure: Figure, changes: Sequence[Token], colours: Sequence[str]) -> Figure:
+def _altered(figure: Figure, changes: Sequence[Token], colours: Sequence[str], place: str) -> Figure:
     pattern = next((each.name for each in changes if each.what == "pattern"), "")
     if colours or pattern:
         figure = replace(figure, paint=_recoloured(figure.paint, colours, pattern))
@@ -242,6 +242,15 @@ def _altered(figure: Figure, changes: Sequence[Token], colours: Sequence[str]) -
             spot = replace(spot, x=sum(SIDES[each.name]) / 2)
             figure = replace(figure, side=each.name, spot=spot)
         elif each.what == "side":
-            y = spot.height + 0.05 if each.name == "top" else 0.95
-            figure = replace(figure, side=each.name, spot=replace(spot, y=round(y, 4)))
+            figure = replace(figure, side=each.name, spot=_moved(spot, kinds()[figure.kind], each.name, place))
     return figure
+
+
+def _moved(spot: Spot, kind: Kind, side: str, place: str) -> Spot:
+    far = {"far": 0.3, "near": 0.0}.get(side, spot.far)
+    # A figure is smaller the farther away it is, as where `layout` sets it.
+    height = spot.height if far == spot.far else min(spot.height * (1 - far) / (1 - spot.far), 0.9, 94 / kind.width)
+    y = {"top": height + 0.05, "far": min(max(HORIZON[place] + 0.06, height + 0.03), 0.95)}.get(side, 0.95)
+    if spot.floats and side in ("far", "near"):
+        y = spot.y  # a bird stays in the air
+    return replace(spot, y=round(y, 4), height=round(height, 4), far=far)
