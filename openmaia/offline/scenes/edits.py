@@ -88,7 +88,13 @@ def _without(scene: Scene, old: str) -> _Changed:
     named, missing = _targets(scene, old)
     if not named:
         return None
-    return replace(scene, figures=tuple(f for f in scene.figures if f.id not in named)), missing
+    return _with_only(scene, [f for f in scene.figures if f.id not in named]), missing
+
+
+def _with_only(scene: Scene, figures: Sequence[Figure]) -> Scene:
+    # The id of a figure that is gone is given out again: nothing must refer to it.
+    ids = {f.id for f in figures}
+    return replace(scene, figures=tuple(f if f.to in ids else replace(f, to=-1, relation="") for f in figures))
 
 
 def _replaced(scene: Scene, old: str, new: str) -> _Changed:
@@ -110,7 +116,7 @@ def _replaced(scene: Scene, old: str, new: str) -> _Changed:
     rest, room = () if is_each else figures[1:], MAX_FIGURES - len(made)
     more = [replace(f, id=_next(scene) + n, to=-1, relation="") for n, f in enumerate(rest[:room])]
     missing = [*unknown, *reader.missing, *(f.kind for f in rest[room:])]
-    return replace(scene, figures=(*made, *more)), missing
+    return _with_only(scene, (*made, *more)), missing
 
 
 def _in_place_of(old: Figure, new: Figure) -> Figure:

@@ -160,3 +160,14 @@ def test_number_of_figures_is_bounded(instruction: str):
 def test_replacement_names_unknown_words_of_what_it_replaces():
     after, missing = edit(scene(BOAT), "replace the shiny boat with a duck")
     assert holds(after, "a duck") is True and missing == ("shiny",)
+
+
+@pytest.mark.parametrize(
+    ("prompt", "instruction"),
+    [("a cat on a table", "remove the table"), ("a dog, a house and a cat on a house", "replace two houses with one tree")],
+)
+def test_relation_ends_with_the_figure_that_it_names(prompt: str, instruction: str):
+    without, missing = edit(scene(prompt), instruction)
+    after, _ = edit(without, "add a boat")
+    assert missing == () and holds(after, "a cat") is holds(after, "a boat") is True
+    assert holds(after, "a cat on a boat") is False
