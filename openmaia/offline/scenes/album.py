@@ -18,7 +18,7 @@ from openmaia.offline.scenes.captions import describe
 from openmaia.offline.scenes.grammar import drawable
 from openmaia.offline.scenes.graph import Figure, Paint, Scene
 from openmaia.offline.scenes.kinds import kinds
-from openmaia.offline.scenes.layout import HORIZON, TIMELESS, complete, settle
+from openmaia.offline.scenes.layout import PLACES, TIMELESS, complete, settle
 from openmaia.offline.scenes.render import render
 from openmaia.offline.scenes.words import PATTERNS
 
@@ -114,7 +114,7 @@ def sample(seed: str, clutter: float) -> Scene:
 
 def _view(scene: Scene, r: Random) -> Scene:
     # A few objects in a place, most of which belong there.
-    place = r.choice([each for each in HORIZON if each != "plain"])
+    place = r.choice(PLACES)
     homely = [name for name, kind in kinds().items() if place in kind.homes]
     figures: list[Figure] = []
     for nth in range(r.choice((1, 1, 2, 2, 3))):
@@ -147,7 +147,7 @@ def _crowd(scene: Scene, r: Random) -> Scene:
         first, second = r.sample(list(COLOURS), 2)
         ground = Paint(colour=first, second=second, pattern=pattern)
         return replace(scene, figures=tuple(figures), place="plain", ground=ground, style="flat")
-    place, time = r.choice([each for each in HORIZON if each != "plain"]), r.choice(_TIMES)
+    place, time = r.choice(PLACES), r.choice(_TIMES)
     return replace(scene, figures=tuple(figures), place=place, time=time, weather="clear", style="flat")
 
 

@@ -165,8 +165,12 @@ def _changed(scene: Scene, text: str) -> _Changed:
 def _with_settings(scene: Scene, words: Sequence[Token]) -> _Changed:
     if not words or any(each.what not in _SETTINGS for each in words):
         return None
-    ground = Paint() if any(each.what == "place" for each in words) else scene.ground
-    return replace(scene, ground=ground, **{each.what: each.name for each in words}), []
+    return _set(scene, words), []
+
+
+def _set(scene: Scene, settings: Sequence[Token]) -> Scene:
+    ground = Paint() if any(each.what == "place" for each in settings) else scene.ground
+    return replace(scene, ground=ground, **{each.what: each.name for each in settings})
 
 
 def _with_ground(scene: Scene, words: Sequence[Token]) -> _Changed:
@@ -222,9 +226,7 @@ def _with_figures(scene: Scene, words: Sequence[Token], at: int) -> _Changed:
         or any(each.what not in ("colour", "pattern", "size", "side", *_SETTINGS) for each in changes)
     ):
         return None
-    settings = [each for each in changes if each.what in _SETTINGS]
-    if settings and (done := _with_settings(scene, settings)):
-        scene = done[0]
+    scene = _set(scene, [each for each in changes if each.what in _SETTINGS])
     colours = [each.name for each in changes if each.what == "colour"]
     if any(not kinds()[f.kind].colours for f in scene.figures if f.id in named) and colours:
         return None

@@ -27,6 +27,9 @@ HORIZON: Mapping[str, float] = {
 }
 """Where the ground begins on which figures stand. The keys are all places."""
 
+PLACES = tuple(place for place in HORIZON if place != "plain")
+"""All places but `plain`."""
+
 INDOORS = ("room", "underwater", "space", "plain")
 """Places without weather."""
 
@@ -47,7 +50,7 @@ def settle(scene: Scene) -> Scene:
     """Returns the scene with nothing left open. What is settled already stays."""
     stream = Random(f"{scene.seed} scene")
     first = kinds()[scene.figures[0].kind] if scene.figures else None
-    homes = (first.homes if first else ()) or [place for place in HORIZON if place != "plain"]
+    homes = (first.homes if first else ()) or PLACES
     home, hour = stream.choice(homes), stream.random()
     place = scene.place or home
     times = ("night", "night", "dusk") if any(f.kind in ("star", "moon") for f in scene.figures) else _DAYLIGHT
@@ -142,7 +145,6 @@ def _drawn(figure: Figure, kind: Kind, height: float, place: str, stream: Random
     level, horizon = _level(kind, figure, place), HORIZON[place]
     across, along = stream.random(), stream.random()
     low, high = SIDES.get(figure.side, (0.38, 0.62) if alone else (0.12, 0.88))
-    half = kind.width * height / 200
     far = 0.0
     if level in ("ground", "water"):
         deep = (0.55 if alone else 0.25) + along * (0.35 if alone else 0.65)

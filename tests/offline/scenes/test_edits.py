@@ -164,7 +164,10 @@ def test_replacement_names_unknown_words_of_what_it_replaces():
 
 @pytest.mark.parametrize(
     ("prompt", "instruction"),
-    [("a cat on a table", "remove the table"), ("a dog, a house and a cat on a house", "replace two houses with one tree")],
+    [
+        ("a cat on a table", "remove the table"),
+        ("a dog, a house and a cat on a house", "replace two houses with one tree"),
+    ],
 )
 def test_relation_ends_with_the_figure_that_it_names(prompt: str, instruction: str):
     without, missing = edit(scene(prompt), instruction)
