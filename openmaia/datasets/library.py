@@ -146,7 +146,7 @@ class ImageDataset:
             # A listing that is missing, outdated or damaged is computed again: it is only a cache.
             listing = _compute(collection, sources, stamp)
             if path:
-                _write(path, listing)
+                keep(path, json.dumps(listing, separators=(",", ":")).encode())
             items = _items(sources, listing, known or {})
         remarks = [*listing["remarks"], *(_division(collection.root, items) if is_divided else ())]
         return cls(root=collection.root, items=items, skipped=listing["skipped"], remarks=tuple(remarks))
@@ -256,14 +256,14 @@ def _compute(collection: ImageCollection, sources: Sequence[ImageSource], stamp:
     }
 
 
-def _write(path: Path, document: dict[str, Any]) -> None:
-    """Replaces the file by the document as JSON, or does nothing if it cannot be written."""
+def keep(path: Path, data: bytes) -> None:
+    """Replaces a file of a cache, or does nothing if it cannot be written."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=".split-")
+        descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=".kept-")
         try:
-            with os.fdopen(descriptor, "w") as file:
-                file.write(json.dumps(document, separators=(",", ":")))
+            with os.fdopen(descriptor, "wb") as file:
+                file.write(data)
             os.replace(temporary, path)
         finally:
             Path(temporary).unlink(missing_ok=True)

@@ -1,8 +1,6 @@
 """Random scenes as pictures of a dataset."""
 
 import hashlib
-import os
-import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cache
@@ -13,15 +11,14 @@ import numpy as np
 import PIL
 from PIL import Image
 
-from openmaia.core.images import EncodedImage
-from openmaia.datasets.library import DatasetImage
-from openmaia.datasets.reading import UnusableImage, read
+from openmaia.core.images import EncodedImage, decode
+from openmaia.datasets.library import DatasetImage, keep
 from openmaia.offline.scenes.canvas import COLOURS
 from openmaia.offline.scenes.captions import describe
 from openmaia.offline.scenes.grammar import drawable
 from openmaia.offline.scenes.graph import Figure, Paint, Scene
 from openmaia.offline.scenes.kinds import kinds
-from openmaia.offline.scenes.layout import HORIZON, TIMELESS, complete, settle
+from openmaia.offline.scenes.layout import PLACES, TIMELESS, complete, settle
 from openmaia.offline.scenes.render import render
 from openmaia.offline.scenes.words import PATTERNS
 
@@ -51,29 +48,33 @@ class SceneSource:
         """The scene graph, not yet settled."""
         return sample(f"{self.seed} picture {self.number}", self.clutter)
 
-    @property
-    def recipe(self) -> str:
-        """The settled scene graph, as `Scene.loads` reads it."""
-        return settle(self.scene).dumps()
-
-    @property
-    def digest(self) -> str:
-        """SHA-256 of the scene, the size and the code that draws, in hexadecimal. No pixels are needed for it."""
-        return hashlib.sha256(f"{_code()} {self.size} {self.scene.dumps()}".encode()).hexdigest()
+    def digest(self, scene: Scene) -> str:
+        """Returns the SHA-256 of the picture's scene, of its size and of the code that draws. No pixels are needed for it."""
+        return hashlib.sha256(f"{_code()} {self.size} {scene.dumps()}".encode()).hexdigest()
 
     def read(self) -> bytes:
         """Returns a PNG."""
-        digest = self.digest
+        return self._read()[0]
+
+    def load(self) -> Image.Image:
+        """Returns the picture, RGB."""
+        return self._read()[1]
+
+    def _read(self) -> tuple[bytes, Image.Image]:
+        scene = self.scene
+        digest = self.digest(scene)
         path = self.cache / digest[:2] / f"{digest}.png"
         try:
             data = path.read_bytes()
-            if read(data, self.name).image.size == (self.size, self.size):
-                return data
-        except (OSError, UnusableImage):
+            image = decode(data)
+            if image.size == (self.size, self.size):
+                return data, image
+        except (OSError, ValueError):
             pass  # not drawn yet, or damaged
-        data = EncodedImage.of(render(settle(self.scene), self.size)).data
-        _keep(path, data)
-        return data
+        pixels = render(settle(scene), self.size)
+        data = EncodedImage.of(pixels).data
+        keep(path, data)
+        return data, Image.fromarray(pixels)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,7 +85,7 @@ class ScenePicture(DatasetImage):
 
     def load(self) -> Image.Image:
         """Returns the picture, RGB."""
-        return read(self.source.read(), self.source.name).image
+        return self.source.load()
 
 
 def pictures(count: int, seed: int, size: int, clutter: float, cache: Path) -> Iterator[ScenePicture]:
@@ -94,7 +95,7 @@ def pictures(count: int, seed: int, size: int, clutter: float, cache: Path) -> I
         scene = source.scene
         main = kinds()[scene.figures[0].kind]
         yield ScenePicture(
-            digest=source.digest,
+            digest=source.digest(scene),
             source=source,
             kind="photo",
             caption=describe(scene),
@@ -113,7 +114,7 @@ def sample(seed: str, clutter: float) -> Scene:
 
 def _view(scene: Scene, r: Random) -> Scene:
     # A few objects in a place, most of which belong there.
-    place = r.choice([each for each in HORIZON if each != "plain"])
+    place = r.choice(PLACES)
     homely = [name for name, kind in kinds().items() if place in kind.homes]
     figures: list[Figure] = []
     for nth in range(r.choice((1, 1, 2, 2, 3))):
@@ -146,7 +147,7 @@ def _crowd(scene: Scene, r: Random) -> Scene:
         first, second = r.sample(list(COLOURS), 2)
         ground = Paint(colour=first, second=second, pattern=pattern)
         return replace(scene, figures=tuple(figures), place="plain", ground=ground, style="flat")
-    place, time = r.choice([each for each in HORIZON if each != "plain"]), r.choice(_TIMES)
+    place, time = r.choice(PLACES), r.choice(_TIMES)
     return replace(scene, figures=tuple(figures), place=place, time=time, weather="clear", style="flat")
 
 
@@ -165,15 +166,3 @@ def _code() -> str:
     files = sorted(each for each in Path(__file__).parent.iterdir() if each.suffix in (".py", ".txt"))
     versions = f"{PIL.__version__} {np.__version__}"
     return hashlib.sha256(b"\0".join([versions.encode(), *(each.read_bytes() for each in files)])).hexdigest()
-
-
-def _keep(path: Path, data: bytes) -> None:
-    # A cache: without it, the picture is drawn again.
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=".scene-")
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(data)
-        os.replace(temporary, path)
-    except OSError:
-        return

@@ -181,10 +181,6 @@ class Canvas:
         fade = Image.fromarray((255 * strength * np.linspace(1, 0, self.side)).astype(np.uint8)[:, None])
         self.image.paste(colour, (0, 0), ImageChops.multiply(mask, fade.resize(mask.size)))
 
-    def ground(self, name: str) -> RGB:
-        """Returns a colour of the palette."""
-        return COLOURS[name]
-
     def pattern(self, paint: Paint, period: float, angle: float) -> None:
         """Fills the picture with a pattern."""
         v, u = np.mgrid[0 : self.side, 0 : self.side].astype(np.float32) / self.side - 0.5
@@ -245,7 +241,6 @@ class _Fabric:
     def __init__(self, canvas: Canvas, kind: Kind, spot: Spot, box: tuple[int, int, int, int]):
         self._canvas, self._box, self._spot = canvas, box, spot
         self._period = 0.2 * np.sqrt(kind.width * 100)
-        self._middle = 50.0
         self._tiles: dict[tuple[Paint, int], Image.Image] = {}
 
     def paste(self, paint: Paint, shade: int, outline: list[float]) -> None:
@@ -262,7 +257,7 @@ class _Fabric:
         scale, turn = 100 / (spot.height * side), np.deg2rad(spot.angle)
         dx, dy = (x - spot.x * side) * scale, (spot.y * side - y) * scale
         u = (dx * np.cos(turn) + dy * np.sin(turn)) * (-1 if spot.flip else 1) / self._period
-        v = (dy * np.cos(turn) - dx * np.sin(turn) - self._middle) / self._period
+        v = (dy * np.cos(turn) - dx * np.sin(turn) - 50) / self._period
         shows = cells(paint.pattern, u + (0.25 if paint.pattern != "rings" else 0), v)
         colours = [self._canvas.lit(shaded(COLOURS[each], shade), spot.far) for each in (paint.second, paint.colour)]
         return Image.fromarray(np.where(shows[..., None], *colours).astype(np.uint8))

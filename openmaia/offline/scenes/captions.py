@@ -6,6 +6,7 @@ from itertools import groupby
 from openmaia.offline.scenes.graph import Figure, Paint, Scene
 from openmaia.offline.scenes.render import GREY_STYLES
 from openmaia.offline.scenes.words import plural
+from openmaia.offline.vocabulary.phrases import article
 
 _NUMBERS = ("", "", "two ", "three ", "four ", "five ", "six ", "seven ", "eight ", "nine ", "10 ", "11 ", "12 ")
 _PATTERNS = {
@@ -53,31 +54,22 @@ def describe(scene: Scene) -> str:
         link = f" {look[3]} " if look[3] else ""
         phrases.append(_phrase(figures[0], len(figures), is_grey) + link)
     what = _joined(phrases)
-    where = _PLACES.get(scene.place) or f"on {_paint(scene.ground, is_grey, 'background')}"
+    ground = article(" ".join([*_words(scene.ground, is_grey), "background"]))
+    where = _PLACES.get(scene.place) or f"on {ground}"
     style = "" if scene.style in ("", "flat") else f", {scene.style}"
     return f"{what} {where}{_TIMES.get(scene.time, '')}{_WEATHERS.get(scene.weather, '')}{style}"
 
 
 def _phrase(figure: Figure, count: int, is_grey: bool) -> str:
-    name = figure.kind if count == 1 else plural(figure.kind)
-    size = f"{figure.size} " if figure.size else ""
-    if count > 1:
-        return f"{_NUMBERS[count]}{size}{' '.join([*_words(figure.paint, is_grey), name])}"
-    return _with_article(f"{size}{' '.join([*_words(figure.paint, is_grey), name])}")
-
-
-def _paint(paint: Paint, is_grey: bool, noun: str) -> str:
-    return _with_article(" ".join([*_words(paint, is_grey), noun]))
+    size, name = [figure.size] if figure.size else [], figure.kind if count == 1 else plural(figure.kind)
+    text = " ".join([*size, *_words(figure.paint, is_grey), name])
+    return article(text) if count == 1 else _NUMBERS[count] + text
 
 
 def _words(paint: Paint, is_grey: bool) -> Iterator[str]:
     colours = [each for each in (paint.colour, paint.second) if each and not is_grey]
     yield from [" and ".join(colours)] if colours else []
     yield from [_PATTERNS.get(paint.pattern, paint.pattern)] if paint.pattern else []
-
-
-def _with_article(phrase: str) -> str:
-    return f"{'an' if phrase[0] in 'aeiou' else 'a'} {phrase}"
 
 
 def _joined(phrases: list[str]) -> str:

@@ -1,14 +1,14 @@
 """Changes a settled scene by an instruction. What the instruction does not name stays where and as it is."""
 
 import re
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
-from random import Random
 
-from openmaia.offline.scenes.grammar import Reader, Token, drawable, tokens
-from openmaia.offline.scenes.graph import Figure, Paint, Scene
-from openmaia.offline.scenes.kinds import kinds
-from openmaia.offline.scenes.layout import SIDES, SIZES, complete, settle
+from openmaia.offline.scenes.grammar import MAX_FIGURES, Reader, Token, drawable, tokens
+from openmaia.offline.scenes.graph import Figure, Paint, Scene, Spot
+from openmaia.offline.scenes.kinds import Kind, kinds
+from openmaia.offline.scenes.layout import HORIZON, SIDES, SIZES, settle
 from openmaia.offline.scenes.truth import find
 
 _REMOVE = re.compile(r"(?:remove|delete|erase|take away|take out|get rid of|hide)\s+(?P<old>.+)")
@@ -46,8 +46,11 @@ def edit(scene: Scene, instruction: str) -> tuple[Scene, tuple[str, ...]]:
     if changed is None:
         return refused
     after, missing = changed
-    after, lost = drawable(settle(after))
-    return settle(after), tuple(dict.fromkeys([*missing, *(each for each in lost if each not in drawable(scene)[1])]))
+    # Before it is settled, because a colour that is then chosen was not asked for.
+    after, lost = drawable(after)
+    # Nor was what the scene had already, and a new place or style hides.
+    before = Counter([scene.weather, scene.time, *(each for p in scene.paints for each in (p.colour, p.second))])
+    return settle(after), tuple(dict.fromkeys([*missing, *(Counter(lost) - before)]))
 
 
 _Changed = tuple[Scene, Sequence[str]] | None
@@ -85,11 +88,17 @@ def _without(scene: Scene, old: str) -> _Changed:
     named, missing = _targets(scene, old)
     if not named:
         return None
-    return replace(scene, figures=tuple(f for f in scene.figures if f.id not in named)), missing
+    return _with_only(scene, [f for f in scene.figures if f.id not in named]), missing
+
+
+def _with_only(scene: Scene, figures: Sequence[Figure]) -> Scene:
+    # The id of a figure that is gone is given out again: nothing must refer to it.
+    ids = {f.id for f in figures}
+    return replace(scene, figures=tuple(f if f.to in ids else replace(f, to=-1, relation="") for f in figures))
 
 
 def _replaced(scene: Scene, old: str, new: str) -> _Changed:
-    named, _ = _targets(scene, old)
+    named, unknown = _targets(scene, old)
     reader = Reader(new, scene.seed)
     figures = reader.scene.figures
     if not named or not figures:
@@ -100,24 +109,23 @@ def _replaced(scene: Scene, old: str, new: str) -> _Changed:
     is_each = len({f.kind for f in figures}) == 1 and all(token.what != "count" for token in tokens(new)[0])
     for each in scene.figures:
         if each.id in named:
-            # The seed of the new kind's colour is that of the figure that it replaces.
             wanted = figures[0] if is_each or each.id == first.id else None
-            made += [_in_place_of(each, wanted, scene)] if wanted else []
+            made += [_in_place_of(each, wanted)] if wanted else []
         else:
             made.append(each)
-    more = [replace(f, id=_next(scene) + n, to=-1, relation="") for n, f in enumerate(() if is_each else figures[1:])]
-    return replace(scene, figures=(*made, *more)), reader.missing
+    rest, room = () if is_each else figures[1:], MAX_FIGURES - len(made)
+    more = [replace(f, id=_next(scene) + n, to=-1, relation="") for n, f in enumerate(rest[:room])]
+    missing = [*unknown, *reader.missing, *(f.kind for f in rest[room:])]
+    return _with_only(scene, (*made, *more)), missing
 
 
-def _in_place_of(old: Figure, new: Figure, scene: Scene) -> Figure:
+def _in_place_of(old: Figure, new: Figure) -> Figure:
     before, after, spot = kinds()[old.kind], kinds()[new.kind], old.spot
     figure = replace(new, id=old.id, size=new.size or old.size, relation=old.relation, to=old.to)
     if spot is None or ({before.where, after.where} & {"air", "sky", "far", "horizon"} and before.where != after.where):
         return figure  # it stands elsewhere: settled anew
     height = min(spot.height * after.height / before.height, 94 / after.width)
-    paint = complete(new.paint, after.colours, Random(f"{scene.seed} figure {old.id}"))
-    parts = tuple((name, complete(each, (paint.colour,), Random(0))) for name, each in new.parts)
-    return replace(figure, paint=paint, parts=parts, spot=replace(spot, height=round(height, 4)))
+    return replace(figure, spot=replace(spot, height=round(height, 4)))
 
 
 def _next(scene: Scene) -> int:
@@ -157,8 +165,12 @@ def _changed(scene: Scene, text: str) -> _Changed:
 def _with_settings(scene: Scene, words: Sequence[Token]) -> _Changed:
     if not words or any(each.what not in _SETTINGS for each in words):
         return None
-    ground = Paint() if any(each.what == "place" for each in words) else scene.ground
-    return replace(scene, ground=ground, **{each.what: each.name for each in words}), []
+    return _set(scene, words), []
+
+
+def _set(scene: Scene, settings: Sequence[Token]) -> Scene:
+    ground = Paint() if any(each.what == "place" for each in settings) else scene.ground
+    return replace(scene, ground=ground, **{each.what: each.name for each in settings})
 
 
 def _with_ground(scene: Scene, words: Sequence[Token]) -> _Changed:
@@ -193,8 +205,7 @@ def _with_part(scene: Scene, words: Sequence[Token]) -> _Changed:
 
     def repainted(figure: Figure) -> Figure:
         parts = dict(figure.parts)
-        stream = Random(f"{scene.seed} part {figure.id}")
-        parts[part] = complete(_recoloured(parts.get(part, Paint()), colours, pattern), (figure.paint.colour,), stream)
+        parts[part] = _recoloured(parts.get(part, Paint()), colours, pattern)
         return replace(figure, parts=tuple(parts.items()))
 
     return replace(scene, figures=tuple(repainted(f) if f.id in named else f for f in scene.figures)), []
@@ -215,22 +226,19 @@ def _with_figures(scene: Scene, words: Sequence[Token], at: int) -> _Changed:
         or any(each.what not in ("colour", "pattern", "size", "side", *_SETTINGS) for each in changes)
     ):
         return None
-    settings = [each for each in changes if each.what in _SETTINGS]
-    if settings and (done := _with_settings(scene, settings)):
-        scene = done[0]
+    scene = _set(scene, [each for each in changes if each.what in _SETTINGS])
     colours = [each.name for each in changes if each.what == "colour"]
     if any(not kinds()[f.kind].colours for f in scene.figures if f.id in named) and colours:
         return None
     return replace(
-        scene, figures=tuple(_altered(f, changes, colours, scene) if f.id in named else f for f in scene.figures)
+        scene, figures=tuple(_altered(f, changes, colours, scene.place) if f.id in named else f for f in scene.figures)
     ), []
 
 
-def _altered(figure: Figure, changes: Sequence[Token], colours: Sequence[str], scene: Scene) -> Figure:
+def _altered(figure: Figure, changes: Sequence[Token], colours: Sequence[str], place: str) -> Figure:
     pattern = next((each.name for each in changes if each.what == "pattern"), "")
     if colours or pattern:
-        stream = Random(f"{scene.seed} figure {figure.id}")
-        figure = replace(figure, paint=complete(_recoloured(figure.paint, colours, pattern), (), stream))
+        figure = replace(figure, paint=_recoloured(figure.paint, colours, pattern))
     for each in changes:
         spot, width = figure.spot, kinds()[figure.kind].width
         assert spot is not None
@@ -242,6 +250,15 @@ def _altered(figure: Figure, changes: Sequence[Token], colours: Sequence[str], s
             spot = replace(spot, x=sum(SIDES[each.name]) / 2)
             figure = replace(figure, side=each.name, spot=spot)
         elif each.what == "side":
-            y = spot.height + 0.05 if each.name == "top" else 0.95
-            figure = replace(figure, side=each.name, spot=replace(spot, y=round(y, 4)))
+            figure = replace(figure, side=each.name, spot=_moved(spot, kinds()[figure.kind], each.name, place))
     return figure
+
+
+def _moved(spot: Spot, kind: Kind, side: str, place: str) -> Spot:
+    far = {"far": 0.3, "near": 0.0}.get(side, spot.far)
+    # A figure is smaller the farther away it is, as where `layout` sets it.
+    height = spot.height if far == spot.far else min(spot.height * (1 - far) / (1 - spot.far), 0.9, 94 / kind.width)
+    y = {"top": height + 0.05, "far": min(max(HORIZON[place] + 0.06, height + 0.03), 0.95)}.get(side, 0.95)
+    if spot.floats and side in ("far", "near"):
+        y = spot.y  # a bird stays in the air
+    return replace(spot, y=round(y, 4), height=round(height, 4), far=far)

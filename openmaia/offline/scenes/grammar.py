@@ -252,7 +252,7 @@ class Reader:
             if token.name == "cloud":
                 self.scene = replace(self.scene, weather="clear")
             return
-        if (existing := self._existing(token, number)) and self._relation and self._subject:
+        if (existing := self._existing(token)) and self._relation and self._subject:
             self._relate(existing)
             return
         ids = [new for each in (*bare, phrase) for new in self._add(token, each)]
@@ -272,7 +272,7 @@ class Reader:
             self._pending = None
         self._groups.append(ids)
 
-    def _existing(self, token: Token, number: int) -> list[int]:
+    def _existing(self, token: Token) -> list[int]:
         if token.what == "group" and not self._known:
             return []
         names = members(token.name)

@@ -27,6 +27,9 @@ HORIZON: Mapping[str, float] = {
 }
 """Where the ground begins on which figures stand. The keys are all places."""
 
+PLACES = tuple(place for place in HORIZON if place != "plain")
+"""All places but `plain`."""
+
 INDOORS = ("room", "underwater", "space", "plain")
 """Places without weather."""
 
@@ -47,7 +50,7 @@ def settle(scene: Scene) -> Scene:
     """Returns the scene with nothing left open. What is settled already stays."""
     stream = Random(f"{scene.seed} scene")
     first = kinds()[scene.figures[0].kind] if scene.figures else None
-    homes = (first.homes if first else ()) or [place for place in HORIZON if place != "plain"]
+    homes = (first.homes if first else ()) or PLACES
     home, hour = stream.choice(homes), stream.random()
     place = scene.place or home
     times = ("night", "night", "dusk") if any(f.kind in ("star", "moon") for f in scene.figures) else _DAYLIGHT
@@ -79,7 +82,8 @@ def complete(paint: Paint, usual: Sequence[str], stream: Random) -> Paint:
 
 
 def _arranged(scene: Scene) -> tuple[Figure, ...]:
-    done: dict[int, Figure] = {each.id: each for each in scene.figures if each.spot}
+    # The paint of a figure that has its place can be open after an edit.
+    done = {each.id: _painted(each, _stream(scene, each)) for each in scene.figures if each.spot}
     waiting = [each for each in scene.figures if not each.spot]
     known = {each.id for each in scene.figures}
     while waiting:
@@ -91,11 +95,19 @@ def _arranged(scene: Scene) -> tuple[Figure, ...]:
     return tuple(done[each.id] for each in scene.figures)
 
 
-def _settled(figure: Figure, scene: Scene, done: Mapping[int, Figure]) -> Figure:
-    stream, kind = Random(f"{scene.seed} figure {figure.id}"), kinds()[figure.kind]
-    paint = complete(figure.paint, kind.colours, stream)
+def _stream(scene: Scene, figure: Figure) -> Random:
+    return Random(f"{scene.seed} figure {figure.id}")
+
+
+def _painted(figure: Figure, stream: Random) -> Figure:
+    paint = complete(figure.paint, kinds()[figure.kind].colours, stream)
     parts = tuple((name, complete(each, (paint.colour,), stream)) for name, each in figure.parts)
-    figure = replace(figure, paint=paint, parts=parts)
+    return replace(figure, paint=paint, parts=parts)
+
+
+def _settled(figure: Figure, scene: Scene, done: Mapping[int, Figure]) -> Figure:
+    stream, kind = _stream(scene, figure), kinds()[figure.kind]
+    figure = _painted(figure, stream)
     height = kind.height * SIZES[figure.size] * _CROWD[min(len(scene.figures), 9)] * stream.uniform(0.92, 1.08)
     if any(other.to == figure.id and other.relation in ("on", "above", "under") for other in scene.figures):
         height *= 0.85 if kind.where == "ground" else 1.0
@@ -133,7 +145,6 @@ def _drawn(figure: Figure, kind: Kind, height: float, place: str, stream: Random
     level, horizon = _level(kind, figure, place), HORIZON[place]
     across, along = stream.random(), stream.random()
     low, high = SIDES.get(figure.side, (0.38, 0.62) if alone else (0.12, 0.88))
-    half = kind.width * height / 200
     far = 0.0
     if level in ("ground", "water"):
         deep = (0.55 if alone else 0.25) + along * (0.35 if alone else 0.65)

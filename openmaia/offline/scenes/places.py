@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from math import cos, pi, sin
 from random import Random
 
-from openmaia.offline.scenes.canvas import RGB, Canvas, mix
+from openmaia.offline.scenes.canvas import COLOURS, RGB, Canvas, mix
 from openmaia.offline.scenes.graph import Scene
 from openmaia.offline.scenes.layout import HORIZON
 
@@ -310,11 +310,11 @@ def _space(c: Canvas, scene: Scene, r: Random, sky: tuple[RGB, ...]) -> None:
 
 
 def _plain(c: Canvas, scene: Scene, r: Random, sky: tuple[RGB, ...]) -> None:
-    c.light, c.haze, c.shadow = (255, 255, 255), c.ground(scene.ground.colour), 0.22
+    c.light, c.haze, c.shadow = (255, 255, 255), COLOURS[scene.ground.colour], 0.22
     if scene.ground.pattern:
         c.pattern(scene.ground, r.uniform(0.13, 0.2), r.uniform(-8, 8))
         return
-    colour = c.ground(scene.ground.colour)
+    colour = COLOURS[scene.ground.colour]
     c.gradient([mix(colour, (255, 255, 255), 0.06), colour, mix(colour, (0, 0, 0), 0.05)])
 
 

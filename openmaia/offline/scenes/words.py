@@ -74,7 +74,6 @@ _FILLERS = (
 ).split()
 _GROUPS = {
     "animal": "animals, creature, pet, wildlife",
-    "bird": "",
     "vehicle": "transport, vehicles",
     "building": "buildings, architecture, tower",
     "plant": "plants, vegetation",
@@ -83,7 +82,6 @@ _GROUPS = {
     "toy": "toys",
     "shape": "shapes, figure",
 }
-_IRREGULAR = {"cacti": "cactus", "snowmen": "snowman", "mice": "mouse", "wolves": "wolf"}
 
 
 def _plurals(word: str) -> Iterator[str]:
@@ -111,8 +109,7 @@ def lexicon() -> Mapping[tuple[str, ...], tuple[Meaning, bool]]:
     found: dict[tuple[str, ...], tuple[Meaning, bool]] = {}
 
     def add(phrase: str, meaning: Meaning, *, is_plural: bool = False) -> None:
-        if phrase.strip():
-            found.setdefault(tuple(phrase.split()), (meaning, is_plural))
+        found.setdefault(tuple(phrase.split()), (meaning, is_plural))
 
     for what, table in _TABLE.items():
         for row in table.split(";"):
@@ -122,15 +119,10 @@ def lexicon() -> Mapping[tuple[str, ...], tuple[Meaning, bool]]:
     nouns = [(kind.name, (kind.name, *kind.aliases), "kind") for kind in kinds().values()]
     nouns += [(name, (name, *(each.strip() for each in more.split(","))), "group") for name, more in _GROUPS.items()]
     for name, spelled, what in nouns:
-        if what == "group" and name in kinds():
-            continue
         for each in spelled:
             add(each, (what, name))
-            for many in _plurals(each) if each else ():
+            for many in _plurals(each):
                 add(many, (what, name), is_plural=True)
-    for many, one in _IRREGULAR.items():
-        if (one,) in found:
-            add(many, found[(one,)][0], is_plural=True)
     for kind in kinds().values():
         for part in kind.parts:
             add(part, ("part", part))

@@ -47,6 +47,9 @@ BOAT = "a red boat and two white birds on the sea by day"
         ("add a cat on the boat", {3}, "a cat on a boat", "two cats"),
         ("put a dog next to the boat", {3}, "a dog beside a boat", "two dogs"),
         ("move the boat to the left", {0}, "a boat on the left", "a boat on the right"),
+        ("move the boat far away", {0}, "a boat in the distance", "a boat in the foreground"),
+        ("put the birds in the distance", {1, 2}, "two birds in the distance", "a bird in the foreground"),
+        ("put the boat in the foreground", {0}, "a boat in the foreground", "a boat in the distance"),
         ("make the sails green", {0}, "a boat with green sails", "a green boat"),
         ("at night", set[int](), "at night", "by day"),
         ("make it night", set[int](), "at night", "by day"),
@@ -126,8 +129,48 @@ def test_unusable_edit_changes_nothing_and_is_named(instruction: str):
     assert time.process_time() - began < 1
 
 
-def test_number_of_figures_is_bounded():
+@pytest.mark.parametrize(
+    ("prompt", "instruction", "lost"),
+    [
+        ("a cat in a room", "make it rain", ("rain",)),
+        ("a cat on a plain background", "make it night", ("night",)),
+        ("a cat in a meadow in the rain", "change the background to a room", ()),
+        ("a cat in a meadow, greyscale", "make the cat blue", ("blue",)),
+        ("a cat and a red car in the street, greyscale", "make the cat red", ("red",)),
+        ("a cat in a meadow, greyscale", "add two balloons and a car", ()),
+        ("a cat in a meadow, greyscale", "replace the cat with a flower", ()),
+        ("a cat in a meadow, greyscale", "make the cat striped", ()),
+        ("a red house in a meadow, greyscale", "make the roof dotted", ()),
+        ("a blue cat in a meadow", "make it greyscale", ()),
+    ],
+)
+def test_edit_names_what_the_scene_cannot_show(prompt: str, instruction: str, lost: tuple[str, ...]):
+    for seed in range(8):
+        assert edit(scene(prompt, seed), instruction)[1] == lost
+
+
+@pytest.mark.parametrize("instruction", ["add nine birds", "replace one bird with nine birds"])
+def test_number_of_figures_is_bounded(instruction: str):
     made, missing = scene(BOAT), tuple[str, ...]()
     for _ in range(9):
-        made, missing = edit(made, "add nine birds")
+        made, missing = edit(made, instruction)
     assert len(made.figures) == MAX_FIGURES and missing
+
+
+def test_replacement_names_unknown_words_of_what_it_replaces():
+    after, missing = edit(scene(BOAT), "replace the shiny boat with a duck")
+    assert holds(after, "a duck") is True and missing == ("shiny",)
+
+
+@pytest.mark.parametrize(
+    ("prompt", "instruction"),
+    [
+        ("a cat on a table", "remove the table"),
+        ("a dog, a house and a cat on a house", "replace two houses with one tree"),
+    ],
+)
+def test_relation_ends_with_the_figure_that_it_names(prompt: str, instruction: str):
+    without, missing = edit(scene(prompt), instruction)
+    after, _ = edit(without, "add a boat")
+    assert missing == () and holds(after, "a cat") is holds(after, "a boat") is True
+    assert holds(after, "a cat on a boat") is False

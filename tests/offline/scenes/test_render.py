@@ -12,7 +12,7 @@ from openmaia.offline.scenes.graph import Figure, Paint, Scene
 from openmaia.offline.scenes.kinds import kinds
 from openmaia.offline.scenes.layout import HORIZON, settle
 from openmaia.offline.scenes.render import masks, render
-from openmaia.offline.scenes.words import members
+from openmaia.offline.scenes.words import PATTERNS, members
 
 PROMPTS = (
     "two white boats with striped sails on the sea at dusk",
@@ -70,7 +70,7 @@ def test_colour_shows_on_every_kind(kind: str):
     assert spread[0] > spread[1] + 40
 
 
-@pytest.mark.parametrize("pattern", ["vertical stripes", "horizontal stripes", "diagonal stripes", "dots", "checks", "zigzag", "rings", "bricks", "grid", "waves"])  # fmt: skip
+@pytest.mark.parametrize("pattern", PATTERNS)
 def test_patterns_show_both_colours(pattern: str):
     for prompt in (f"red and white {pattern}", f"a red and white {pattern} ball on a blue background"):
         made, missing = read(prompt, 2)
