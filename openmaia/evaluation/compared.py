@@ -4,10 +4,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
 from openmaia.evaluation.analysis.bootstrap import ClusteredValues
 from openmaia.evaluation.claims import Claim, Sharing, following_units
-from openmaia.evaluation.trials import EXEMPLARS, Trial
+from openmaia.evaluation.trials import EXEMPLARS, Trial, own_deviations
 
 MAX_PARTNERS = 4
 """Other units whose images serve as controls of a unit."""
@@ -44,7 +45,18 @@ class Evaluation:
         """Returns the standardised activations on the images of a role (`Stimulus.role`), without images that are known
         not to show what was requested; with `label` only those that test it. Empty unless the description was tested.
         """
-        return _deviations(self.trial, role, self.index, label) if self.is_tested else _EMPTY
+        if not self.is_tested:
+            return _EMPTY
+        if self.index != self.trial.claim.unit.index:
+            return _deviations(self.trial, role, self.index, label)
+        rows = _shown(self.trial, role, label)
+        return _clustered(self.trial, rows, own_deviations(self.trial)[rows])
+
+    def stored(self, role: str) -> ClusteredValues:
+        """Returns the same activations as `group`, in the precision of the trials' matrices: equal activations on images
+        of two trials stay equal, as the AUC of one against the other needs.
+        """
+        return _deviations(self.trial, role, self.index) if self.is_tested else _EMPTY
 
     def raw(self, role: str) -> ClusteredValues:
         """Returns the same activations as `group`, not standardised. Always those of the described unit."""
@@ -77,9 +89,16 @@ def raw_group(trial: Trial, role: str) -> ClusteredValues:
 
 
 def _deviations(trial: Trial, role: str, unit: int, label: str = "") -> ClusteredValues:
-    rows = [row for row in trial.rows(role, verified=True) if not label or trial.stimuli[row].label == label]
-    values: list[float] = trial.matrix[rows, unit].astype(np.float64).tolist() if rows else []
-    return ClusteredValues.of(values, [trial.stimuli[row].cluster for row in rows])
+    rows = _shown(trial, role, label)
+    return _clustered(trial, rows, trial.matrix[rows, unit] if rows else np.zeros(0))
+
+
+def _shown(trial: Trial, role: str, label: str) -> list[int]:
+    return [row for row in trial.rows(role, verified=True) if not label or trial.stimuli[row].label == label]
+
+
+def _clustered(trial: Trial, rows: Sequence[int], values: npt.NDArray[np.floating]) -> ClusteredValues:
+    return ClusteredValues.of(values.astype(np.float64).tolist(), [trial.stimuli[row].cluster for row in rows])
 
 
 def partners(claim: Claim, tested: Sequence[Claim], sharing: Sharing, count: int = MAX_PARTNERS) -> list[Claim]:

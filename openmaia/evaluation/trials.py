@@ -190,6 +190,18 @@ def standardise(
     if scale is not None:
         usable = scale.std > CONSTANT
         location, spread = np.where(usable, scale.mean, location), np.where(usable, scale.std, spread)
+    return _deviations(responses, location, spread).astype(np.float16), location, spread
+
+
+def own_deviations(trial: Trial) -> FloatArray:
+    """Returns the standardised activations of the described unit on all stimuli, (stimuli,). Unlike its column of the
+    matrix in full precision, where activations that differ do not become equal.
+    """
+    unit = trial.claim.unit.index
+    activations = np.array([each.activation for each in trial.stimuli])
+    return _deviations(activations, trial.location[unit], trial.scale[unit])
+
+
+def _deviations(responses: FloatArray, location: FloatArray, spread: FloatArray) -> FloatArray:
     deviations = np.divide(responses - location, spread, out=np.zeros_like(responses), where=spread > CONSTANT)
-    clipped = np.clip(np.nan_to_num(deviations), -MAX_DEVIATION, MAX_DEVIATION)
-    return clipped.astype(np.float16), location, spread
+    return np.clip(np.nan_to_num(deviations), -MAX_DEVIATION, MAX_DEVIATION)

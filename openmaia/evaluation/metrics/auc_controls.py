@@ -8,7 +8,7 @@ AUC_AGAINST = Metric(
     column="Other images",
     hint="AUC against images of other units’ descriptions",
     order=200,
-    groups=lambda evaluation: [(evaluation.group("positive"), evaluation.foreign())],
+    groups=lambda evaluation: [(evaluation.stored("positive"), evaluation.foreign())],
     control=Control(name="images of other units' descriptions", short="others"),
     bounds=(0, 1),
     falls=False,
