@@ -94,11 +94,12 @@ audit: setup
 	@$(PYTHON) -m venv build/audit && build/audit/bin/pip install --quiet --disable-pip-version-check "pip-audit>=2.9,<3"
 	@timeout 300 build/audit/bin/pip-audit --disable-pip --no-deps --require-hashes -r cluster/requirements.lock || true
 
-# SLURM and hosts in network namespaces: root, and what .ci/run installs. CI runs it behind `make test-all`; what is missing is
+# SLURM and hosts in network namespaces: root, and what .ci/run installs. CI runs it beside `make test-all`; what is missing is
 # said, and its tests are skipped.
+WORKERS ?= 2
 cluster-test: setup
 	@$(BIN)/python -m tests.prepare
-	$(BIN)/pytest tests/cluster -m "cluster and not nightly" -n 2 --dist loadfile -rs --durations=0
+	$(BIN)/pytest tests/cluster -m "cluster and not nightly" -n $(WORKERS) --dist loadfile -rs --durations=0
 
 clean:
 	rm -rf .venv build runs exemplars/*/
