@@ -146,7 +146,7 @@ def own_component(tree: Tree) -> str:
     """Measures whether a config can name a generator that is a class in a user's folder."""
     with tempfile.TemporaryDirectory() as folder:
         Path(folder, "own_parts.py").write_text(OWN_COMPONENT)
-        program = LOAD_OWN.format(config=str(tree.root / "configs/demo.yaml"))
+        program = LOAD_OWN.format(config=str(tree.root / "configs/efficientnet-lite0.yaml"))
         return "yes" if tree.ask(program, folder) == "blue" else "no"
 
 

@@ -71,7 +71,7 @@ def small(settings: list[str], tmp_path: Path) -> Callable[..., Config]:
 
 def small_sources(settings: list[str], runs: Path) -> list[str]:
     return [
-        str(REPOSITORY / "configs/demo.yaml"),
+        str(REPOSITORY / "configs/efficientnet-lite0.yaml"),
         *settings,
         f"paths.runs={runs}",
         "target.size=112",
@@ -89,7 +89,7 @@ def ray_cluster() -> Iterator[None]:
     """One local Ray for the tests that do not start their own."""
     from openmaia.distributed.cluster.connection import cluster
 
-    with cluster(load([str(REPOSITORY / "configs/demo.yaml"), "ray.num_cpus=2"])):
+    with cluster(load([str(REPOSITORY / "configs/efficientnet-lite0.yaml"), "ray.num_cpus=2"])):
         yield
 
 

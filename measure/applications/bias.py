@@ -82,7 +82,7 @@ def measure(smoke: bool) -> dict[str, Any]:
     # Sorted by class, because the classifiers of one class are shown many of the same images.
     order = sorted(range(len(every)), key=lambda index: (every[index].name, index))
     wanted = _few(every) if smoke else order
-    setting.ready(setting.config("demo", given), [OUTPUT])
+    setting.ready(setting.config("efficientnet-lite0", given), [OUTPUT])
     jobs = [Job(overrides=given, index=index, pairs=12 if smoke else 40) for index in wanted]
     halves = [jobs[: len(jobs) // 2], jobs[len(jobs) // 2 :]]
     found = [one for part in setting.shared_out(answered, halves) for one in part]
@@ -104,16 +104,16 @@ def answered(jobs: Sequence[Job]) -> list[Answer]:
 
 
 def _answered(job: Job) -> Answer:
-    services = setting.services("demo", job.overrides)
+    services = setting.services("efficientnet-lite0", job.overrides)
     unit = Unit(target=TARGET, layer=OUTPUT, index=job.index)
     own = classifiers()[job.index]
     began = process_time()
-    record = investigate(unit, load("bias"), services, investigations.options(setting.config("demo", job.overrides)))
+    record = investigate(unit, load("bias"), services, investigations.options(setting.config("efficientnet-lite0", job.overrides)))
     asked = process_time()
     matcher = Matcher(
         writer=RuleContextWriter(), generator=services.generator, target=services.target, knows_class=is_exact_name
     )
-    config = setting.config("demo", (*job.overrides, f"bias.pairs={job.pairs}"))
+    config = setting.config("efficientnet-lite0", (*job.overrides, f"bias.pairs={job.pairs}"))
     tested = [measure_claim(unit, own.name, label, matcher, config) for label in record.labels]
     return Answer(
         unit=unit,

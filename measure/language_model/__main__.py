@@ -24,7 +24,7 @@ from openmaia.core.selection import select
 from tests.conftest import REPOSITORY
 from tests.prepare import CACHE
 
-CONFIGS = [str(REPOSITORY / "configs/demo.yaml"), str(REPOSITORY / "configs/models/local-cpu.yaml")]
+CONFIGS = [str(REPOSITORY / "configs/efficientnet-lite0.yaml"), str(REPOSITORY / "configs/models/local-cpu.yaml")]
 LAYERS = ("_blocks.2", "_blocks.10", "_conv_head")
 VARIANTS = {
     "agent": [],

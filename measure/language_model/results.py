@@ -25,7 +25,7 @@ from openmaia.runs.records import Record, Stop
 from openmaia.runs.run import Run
 
 HERE = Path(__file__).parent
-CONFIG = "demo"
+CONFIG = "efficientnet-lite0"
 IMAGES = 10
 """Positive images of each description, and as many neutral ones."""
 FEW = 10

@@ -30,7 +30,7 @@ from openmaia.runs.claimed import claim_runs
 from openmaia.runs.run import Run
 from tests.conftest import REPOSITORY
 
-CONFIG = "demo"
+CONFIG = "efficientnet-lite0"
 LAYERS = {"_blocks.2": 24, "_blocks.10": 60, "_conv_head": 60}
 """Units of each layer, drawn by a hash of the weights; the first layer has no more."""
 

@@ -64,7 +64,7 @@ def open(
         UsageError: The unit does not exist, or another argument is invalid.
 
     Example:
-        >>> system, tools = openmaia.open("configs/demo.yaml", "_conv_head=66")
+        >>> system, tools = openmaia.open("configs/demo.yaml", "stage4=66")
         >>> activations, seen = system.call_neuron(tools.text2image(["a guitar on grass", "grass"]))
         >>> tools.display(*seen)
         >>> tools.answer("stringed instruments", "guitar")

@@ -186,7 +186,7 @@ def load(run: str | Path) -> LoadedRun:
     Example:
         >>> run = openmaia.load("runs/demo")
         >>> run.units()[["layer", "index", "description", "auc"]]
-        >>> run.images("_conv_head=66").nlargest(5, "activation")
+        >>> run.images("stage4=66").nlargest(5, "activation")
     """
     return LoadedRun(Run.open(str(run)))
 
@@ -230,7 +230,7 @@ def load_models(model: "LoadedRun | Config | str | Path | Sequence[str]", **over
     Example:
         >>> models = openmaia.load_models("configs/demo.yaml")
         >>> (made,) = models.generator.generate([Generation(prompt="a guitar on grass", seed=1)])
-        >>> (response,) = models.target.respond([LayerProbe(layer="_conv_head", image=made.image)])
+        >>> (response,) = models.target.respond([LayerProbe(layer="stage4", image=made.image)])
         >>> response[66]
     """
     from openmaia.assembly.models import Models

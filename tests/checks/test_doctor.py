@@ -24,7 +24,7 @@ from tests.conftest import REPOSITORY
 from tests.helpers.http import answering
 from tests.helpers.standin_hub import Repository, hub
 
-DEMO = str(REPOSITORY / "configs/demo.yaml")
+DEMO = str(REPOSITORY / "configs/efficientnet-lite0.yaml")
 SERVED = ["backbone.kind=openai", "backbone.model=m", "backbone.base_url=http://127.0.0.1:9/v1"]
 LEAST = ["name=x", "units=all", "target.name=t", "target.kind=closed_form"]
 

@@ -15,7 +15,7 @@ from tests.conftest import REPOSITORY
 from tests.helpers.commands import refused
 from tests.helpers.sweeping import pictures
 
-DEMO = str(REPOSITORY / "configs/demo.yaml")
+DEMO = str(REPOSITORY / "configs/efficientnet-lite0.yaml")
 CLOSED = str(REPOSITORY / "configs/closed-form.yaml")
 SERVED = ["backbone.kind=openai", "backbone.model=m", "backbone.base_url=http://127.0.0.1:9/v1"]
 PAPERS = str(REPOSITORY / "configs/papers.yaml")
@@ -25,21 +25,21 @@ PAPERS = str(REPOSITORY / "configs/papers.yaml")
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        ("rnu configs/demo.yaml", "No such command 'rnu'.*run"),
+        ("rnu configs/efficientnet-lite0.yaml", "No such command 'rnu'.*run"),
         ("run --frobnicate", "No such option"),
         ("run", "Missing argument 'CONFIG'"),
         ("config", "Missing argument"),
         ("config --layers", "Missing argument"),
         ("show", "Missing argument 'RUN'"),
         ("report", "Missing argument 'RUN'"),
-        ("investigate configs/demo.yaml", "Missing option '--unit'"),
+        ("investigate configs/efficientnet-lite0.yaml", "Missing option '--unit'"),
         ("export maia runs/demo", "Missing option '--to'"),
         ("export runs/demo", "No such command 'runs/demo'"),
         ("trace runs/demo", "No such command 'trace'.*'export trace'"),
         ("export-maia runs/demo", "No such command 'export-maia'.*'export maia'"),
-        ("layers configs/demo.yaml", "No such command 'layers'"),
-        ("submit lsf configs/demo.yaml", "No such command 'lsf'"),
-        ("pools around configs/demo.yaml", "No such command 'around'"),
+        ("layers configs/efficientnet-lite0.yaml", "No such command 'layers'"),
+        ("submit lsf configs/efficientnet-lite0.yaml", "No such command 'lsf'"),
+        ("pools around configs/efficientnet-lite0.yaml", "No such command 'around'"),
         ("show runs/none --watch=yes", "does not take a value"),
     ],
 )

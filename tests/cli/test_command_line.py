@@ -113,7 +113,7 @@ def test_a_folder_that_is_no_run():
 
 def test_a_job_whose_results_would_be_thrown_away():
     done = subprocess.run(
-        [sys.executable, "-m", "ray_jobs", "run", "configs/demo.yaml"],
+        [sys.executable, "-m", "ray_jobs", "run", "configs/efficientnet-lite0.yaml"],
         capture_output=True,
         text=True,
         timeout=60,

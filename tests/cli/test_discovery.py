@@ -12,7 +12,7 @@ from openmaia import __version__
 from openmaia.cli.main import app
 from tests.conftest import REPOSITORY
 
-DEMO = str(REPOSITORY / "configs/demo.yaml")
+DEMO = str(REPOSITORY / "configs/efficientnet-lite0.yaml")
 RUNNER = CliRunner()
 
 

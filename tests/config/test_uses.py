@@ -166,7 +166,7 @@ def test_key_in_a_file_is_refused_like_an_override(tmp_path: Path):
 
 
 def test_keys_of_a_component_that_a_later_source_replaces_get_their_default():
-    sources = ["configs/demo.yaml", "configs/models/local-cpu.yaml"]
+    sources = ["configs/efficientnet-lite0.yaml", "configs/models/local-cpu.yaml"]
     assert find_left_out(sources) == {
         "backbone.eyes": "backbone.kind=openai",
         "evaluate.detect": "evaluate.judge.kind=none",

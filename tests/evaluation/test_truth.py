@@ -104,7 +104,7 @@ def test_config_of_known_units_gives_their_truth():
 
 
 def test_class_outputs_have_the_names_of_their_classes_as_truth():
-    config = load([str(REPOSITORY / "configs/demo.yaml")])
+    config = load([str(REPOSITORY / "configs/efficientnet-lite0.yaml")])
     assert target_class(config.target).truths(config.target, info("n")) == {}
     assert target_class(config.target).truths(config.target, info("n", "hen", "drake (male duck)", "")) == {
         Unit(target="n", layer=OUTPUT, index=0): ("hen",),

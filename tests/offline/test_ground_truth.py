@@ -41,7 +41,7 @@ def test_labels_match_the_truth(settings: list[str]):
 @pytest.mark.slow
 def test_class_gets_its_exact_name(settings: list[str]):
     overrides = ["target.layers=[output]", "units=output=lion,toucan", "pictures.limit=150", "exemplars.dataset=few"]
-    config = load([str(REPOSITORY / "configs/demo.yaml"), *settings, *overrides])
+    config = load([str(REPOSITORY / "configs/efficientnet-lite0.yaml"), *settings, *overrides])
     units = select(config.units, targets.target(config).info()).units
     services = investigations.services(config, make(config, ["output"]))
     records = [investigate(unit, load_task("description"), services, investigations.options(config)) for unit in units]

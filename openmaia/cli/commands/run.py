@@ -79,7 +79,7 @@ def investigate(
 
     It uses no Ray, and the description is not tested. Continues where an earlier command stopped. What is finished is shown again and not repeated.
 
-    Example: openmaia investigate configs/demo.yaml --unit _conv_head=66
+    Example: openmaia investigate configs/demo.yaml --unit stage4=66
     """
     from openmaia.agent.loop import investigate_and_publish
     from openmaia.agent.tasks.task import load as load_task

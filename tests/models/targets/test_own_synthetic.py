@@ -93,7 +93,7 @@ def test_folder_without_label_folders_is_refused(tmp_path: Path):
 
 def test_other_target_kinds_have_no_synthetic_units():
     with pytest.raises(UsageError, match=r"target\.kind=synthetic has it"):
-        load([str(REPOSITORY / "configs/demo.yaml"), "target.mode=or"])
+        load([str(REPOSITORY / "configs/efficientnet-lite0.yaml"), "target.mode=or"])
 
 
 def test_configured_unit_has_its_mode(tmp_path: Path):
