@@ -200,7 +200,7 @@ def own_deviations(trial: Trial) -> FloatArray:
     matrix in full precision, where activations that differ do not become equal.
     """
     unit = trial.claim.unit.index
-    activations = np.array([each.activation for each in trial.stimuli])
+    activations = np.array([each.activation for each in trial.stimuli], np.float64)
     return _deviations(activations, trial.location[unit], trial.scale[unit])
 
 
