@@ -190,6 +190,8 @@ def standardise(
     if scale is not None:
         usable = scale.std > CONSTANT
         location, spread = np.where(usable, scale.mean, location), np.where(usable, scale.std, spread)
+    # As stored, so that scores of a stored trial are those of the trial.
+    location, spread = (each.astype(np.float32).astype(np.float64) for each in (location, spread))
     return _deviations(responses, location, spread).astype(np.float16), location, spread
 
 
@@ -198,7 +200,7 @@ def own_deviations(trial: Trial) -> FloatArray:
     matrix in full precision, where activations that differ do not become equal.
     """
     unit = trial.claim.unit.index
-    activations = np.array([each.activation for each in trial.stimuli])
+    activations = np.array([each.activation for each in trial.stimuli], np.float64)
     return _deviations(activations, trial.location[unit], trial.scale[unit])
 
 

@@ -311,7 +311,9 @@ def test_judge_verifies_what_the_generator_does_not(services: EvaluationServices
 def trial(matrix: list[list[float]], unit: int = 0) -> Trial:
     stimuli = tuple(stimulus("positive", row[unit]) for row in matrix)
     own = Claim(unit=Unit(target="t", layer="l", index=unit), labels=("x",))
-    return Trial(claim=own, outcome="tested", stimuli=stimuli, matrix=np.array(matrix, np.float16))
+    zeros, ones = np.zeros(len(matrix[0])), np.ones(len(matrix[0]))
+    responses = np.array(matrix, np.float16)
+    return Trial(claim=own, outcome="tested", stimuli=stimuli, matrix=responses, location=zeros, scale=ones)
 
 
 def identified(trial: Trial) -> Any:

@@ -39,7 +39,9 @@ def evaluated(folder: Path, positive: dict[int, float], abstained: tuple[int, ..
             )
             matrix = np.zeros((4, 9), np.float16)
             matrix[:, index] = answers
-            trial = Trial(claim=claim, outcome="tested", stimuli=stimuli, matrix=matrix)
+            trial = Trial(
+                claim=claim, outcome="tested", stimuli=stimuli, matrix=matrix, location=np.zeros(9), scale=np.ones(9)
+            )
         store_evaluation(
             run, InvestigationId(unit=claim.unit, replicate=0), to_parquet(Evaluation(trial=trial, others=()))
         )
