@@ -108,7 +108,9 @@ def _answered(job: Job) -> Answer:
     unit = Unit(target=TARGET, layer=OUTPUT, index=job.index)
     own = classifiers()[job.index]
     began = process_time()
-    record = investigate(unit, load("bias"), services, investigations.options(setting.config("efficientnet-lite0", job.overrides)))
+    record = investigate(
+        unit, load("bias"), services, investigations.options(setting.config("efficientnet-lite0", job.overrides))
+    )
     asked = process_time()
     matcher = Matcher(
         writer=RuleContextWriter(), generator=services.generator, target=services.target, knows_class=is_exact_name

@@ -29,7 +29,8 @@ def measure(smoke: bool) -> dict[str, Any]:
     found = verdicts(run)
     layers = sorted({unit.layer for unit in found})
     figures: dict[str, Any] = {
-        layer: of_layer({unit: each for unit, each in found.items() if unit.layer == layer}, matches) for layer in layers
+        layer: of_layer({unit: each for unit, each in found.items() if unit.layer == layer}, matches)
+        for layer in layers
     }
     inside = {unit: each for unit, each in found.items() if unit.layer != OUTSIDE}
     figures["inside the words"] = of_layer(inside, matches)

@@ -21,7 +21,17 @@ from tests.conftest import REPOSITORY
 
 DEMO = str(REPOSITORY / "configs/efficientnet-lite0.yaml")
 SERVED = ["backbone.kind=openai", "backbone.model=m", "backbone.base_url=http://127.0.0.1:9/v1"]
-SCIENCE = ["demo", "efficientnet-lite0", "bias", "closed-form", "synthetic", "resnet152", "clip_rn50", "dino_vits8", "spurious"]
+SCIENCE = [
+    "demo",
+    "efficientnet-lite0",
+    "bias",
+    "closed-form",
+    "synthetic",
+    "resnet152",
+    "clip_rn50",
+    "dino_vits8",
+    "spurious",
+]
 
 
 def look(config: Config) -> None:

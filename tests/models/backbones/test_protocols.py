@@ -229,4 +229,11 @@ def test_malformed_call_is_no_error(arguments: str):
 @pytest.mark.parametrize(("kind", "protocol"), [("anthropic", "grammar"), ("vllm", "tools"), ("openai", "xml")])
 def test_protocol_that_a_backbone_does_not_have_is_refused(kind: str, protocol: str):
     with pytest.raises(UsageError, match="backbone.protocol"):
-        load(["configs/efficientnet-lite0.yaml", f"backbone.kind={kind}", "backbone.model=m", f"backbone.protocol={protocol}"])
+        load(
+            [
+                "configs/efficientnet-lite0.yaml",
+                f"backbone.kind={kind}",
+                "backbone.model=m",
+                f"backbone.protocol={protocol}",
+            ]
+        )
