@@ -61,6 +61,7 @@ ALIASES: Mapping[str, Mapping[str, str]] = {
         "scripted": "openmaia.offline.experimenter.components:ScriptedViewer",
         "openai": "openmaia.models.backbones.openai_api:OpenAi",
         "anthropic": "openmaia.models.backbones.anthropic_api:Anthropic",
+        "scenes": "openmaia.offline.viewer.component:SceneViewer",
         "none": "openmaia.models.backbones.viewer:NoViewer",
     },
     "writer": {

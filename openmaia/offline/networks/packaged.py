@@ -12,6 +12,7 @@ from torch import nn
 
 from openmaia.models.targets.meaning import OutputMeaning
 from openmaia.models.targets.preprocess import Preprocess, TargetNetwork
+from openmaia.offline.networks.detector import SceneDetector
 from openmaia.offline.networks.residual import ResidualNetwork
 
 SIDE = 96
@@ -20,7 +21,9 @@ PREPROCESS = Preprocess(
     size=(SIDE, SIDE), crop=1.0, resample=Image.Resampling.BILINEAR, mean=(0.5, 0.5, 0.5), std=(0.25, 0.25, 0.25)
 )
 
-_ARCHITECTURES: Mapping[str, Callable[[Mapping[str, int]], nn.Module]] = MappingProxyType({"residual": ResidualNetwork})
+_ARCHITECTURES: Mapping[str, Callable[[Mapping[str, int]], nn.Module]] = MappingProxyType(
+    {"residual": ResidualNetwork, "detector": SceneDetector}
+)
 _FOLDER = Path(__file__).parent / "weights"
 
 
