@@ -84,18 +84,19 @@ class Searcher:
         is_whole = len(values.get("pair", ())) == len(search.prompts(pairs))
         two = search.scores(pairs, values["pair"], values["screen"]) if pairs and is_whole else {}
         if self._is_plain:
-            return _answer(search.plain_choice(one, two), {**one, **two})
+            return _answer(search.plain_choice(one, two))
         return self._conclude(seen, one, two)
 
     def _conclude(self, seen: Transcript, one: search.Scores, two: search.Scores) -> str:
         kept = search.shortlist(one, two, seen.exemplars)
-        orders = search.edits(kept)
+        labels = list(dict.fromkeys(label for each in kept for label in each))
+        orders = search.edits(labels)
         changed = seen.values.get("edit", ())
         if orders and not changed and not seen.is_last_call and "edit_images" not in seen.withheld:
-            return _code(kept, _edit(orders))
+            return _code(labels, _edit(orders))
         is_whole = len(changed) == 2 * len(orders)
-        fell = search.falls(kept, changed, seen.values["screen"]) if is_whole else {}
-        return _answer(search.choice(kept, one, fell, seen.exemplars), {**one, **two})
+        fell = search.falls(labels, changed, seen.values["screen"]) if is_whole else {}
+        return _answer(search.choice(kept, one, fell))
 
 
 def _measure(stage: str, prompts: Sequence[str]) -> str:
@@ -115,12 +116,8 @@ def _code(labels: Sequence[str], code: str) -> str:
     return f"[HYPOTHESIS LIST]:\n{listed or '1. not known yet'}\n\n[CODE]:\n```python\n{code}```"
 
 
-def _answer(labels: Sequence[str], found: search.Scores) -> str:
+def _answer(labels: Sequence[str]) -> str:
     if not labels:
         return _NONE
     numbered = "\n".join(f"[LABEL {n}]: {label}" for n, label in enumerate(labels, start=1))
-    how_much = ", ".join(f"{found[label].value:.1f} SD" for label in labels)
-    return (
-        f"[DESCRIPTION]: The unit responds to {' or '.join(labels)} ({how_much} above scenes that differ in that "
-        f"alone, and above random ones).\n{numbered}"
-    )
+    return f"[DESCRIPTION]: The unit responds to {' or to '.join(labels)}.\n{numbered}"

@@ -1,6 +1,6 @@
 """What a search tries next, and what it concludes from the activations."""
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import islice
@@ -15,25 +15,24 @@ from openmaia.offline.searcher.pairs import Pair, draw_pairs, draw_scene, prompt
 from openmaia.offline.searcher.transcript import SeenExemplar
 
 # Images of the screening. They are the same for all units, so that each is drawn once.
-_SCREENED = 384
-# Single labels that are tested on matched pairs: the best of the screening, and of the exemplars.
-_SCREEN_BEST, _EXEMPLAR_BEST = 9, 5
-# Labels of which combinations are tested, and combinations, at most.
-_COMBINED, _COMBINATIONS = 6, 8
+_SCREENED = 400
+# Single labels that are tested on matched pairs, and combinations of two words.
+_SINGLE, _COMBINATIONS = 18, 6
 # Pairs of images for each label.
-_PAIRS = 12
-# Labels whose images are edited, and images for each.
-_EDITED, _EDITS = 3, 8
+_PAIRS = 14
+# Images of each label of the answer that are edited, and answers of which they are.
+_EDITS, _SHORTLIST = 6, 3
 # The smallest score of a label that is claimed, in SD of the screening, and in standard errors.
-_LEAST, _SURE = 0.4, 2.0
+_LEAST, _SURE = 0.5, 2.5
 # Standard errors by which a combination has to beat the best single label.
 _CLEARLY = 2.5
-# The share of top exemplars that must show a label.
-_SHOWN = 0.5
-# A wider word, and a second label, have at least these shares of the best score.
-_WIDER, _SECOND = 0.8, 0.75
-# By so much more of the top exemplars two labels have to be shown than one.
-_MORE = 0.15
+# The share of top exemplars that show a label: for a test, for an answer, and for one that comes before others. For an answer
+# it must be so much above that of random exemplars.
+_SEEN, _SHOWN, _OFTEN, _MORE = 0.2, 0.33, 0.5, 0.25
+# A wider word has at least this share of the best score.
+_WIDER = 0.8
+# By so much, in SD, two labels have to score above one.
+_SECOND = 0.15
 
 Activations = npt.NDArray[np.float64]
 
@@ -73,12 +72,11 @@ def prompts(labels: Sequence[str]) -> list[str]:
 
 
 def candidates(screened: Sequence[float], exemplars: Sequence[SeenExemplar]) -> list[str]:
-    """Returns single labels for a test on pairs: those of the exemplars, then those of the screening, best first."""
-    found = enriched(exemplars)
-    listed = sorted(found, key=lambda each: (-found[each], each))[:_EXEMPLAR_BEST]
+    """Returns single labels for a test on pairs, by the screening, the best first: those that some top exemplars show."""
     effects = _screened(np.array(screened))
-    listed += sorted(effects, key=lambda each: (-effects[each], each))[:_SCREEN_BEST]
-    return [each for each in dict.fromkeys(listed) if pairs(each)]
+    shares = {label: _lift([label], exemplars) for label in effects}
+    seen = [each for each in effects if not exemplars or (shares[each][0] >= _SEEN and shares[each][1] > 0)]
+    return [each for each in sorted(seen, key=lambda each: (-effects[each], each)) if pairs(each)][:_SINGLE]
 
 
 def _screened(values: Activations) -> dict[str, float]:
@@ -94,21 +92,16 @@ def _screened(values: Activations) -> dict[str, float]:
     return found
 
 
-def enriched(exemplars: Sequence[SeenExemplar]) -> dict[str, float]:
-    """Returns by how much more often the top exemplars show a label than random ones. The part where the unit responds
-    counts as much as the whole."""
-    top, random = ([each for each in exemplars if each.kind == kind] for kind in ("top", "random"))
-    found: dict[str, float] = {}
-    for label in single() if top and random else ():
-        whole = _share(label, [each.whole for each in top]) - _share(label, [each.whole for each in random])
-        part = float(np.mean([label in shown(each.part or each.whole) for each in top]))
-        if whole > 0:
-            found[label] = (whole + part) / 2
-    return found
+def _lift(labels: Collection[str], exemplars: Sequence[SeenExemplar]) -> tuple[float, float]:
+    # The share of top exemplars that show one of the labels, and by how much it is above that of random ones.
+    top, random = ([each.whole for each in exemplars if each.kind == kind] for kind in ("top", "random"))
+    share = shown_share(labels, top)
+    return share, share - shown_share(labels, random)
 
 
-def _share(label: str, sentences: Sequence[str]) -> float:
-    return float(np.mean([label in shown(each) for each in sentences]))
+def shown_share(labels: Collection[str], sentences: Sequence[str]) -> float:
+    """Returns the share of pictures that show one of the labels, according to sentences about them."""
+    return float(np.mean([any(shows(each, label) for label in labels) for each in sentences])) if sentences else 0.0
 
 
 def scores(labels: Sequence[str], values: Sequence[float], screened: Sequence[float]) -> Scores:
@@ -130,20 +123,14 @@ def best(found: Scores) -> list[str]:
 
 
 def combinations(found: Scores, exemplars: Sequence[SeenExemplar]) -> list[str]:
-    """Returns combinations of two words for a test: of the best single labels, and of those that the exemplars show."""
-    words = [each for each in best(found) if found[each].value > 0][:_COMBINED]
+    """Returns combinations of two words for a test, of the best single labels first. The exemplars must show them."""
+    words = [each for each in best(found) if found[each].value > 0]
     made = [combined(first, second) for n, first in enumerate(words) for second in words[n + 1 :]]
-    top = [each.whole for each in exemplars if each.kind == "top"]
-    made += [
-        text
-        for first in words[:2]
-        for second in single()
-        if (text := combined(first, second)) and top and np.mean([shows(each, text) for each in top]) >= _SHOWN
-    ]
-    return [each for each in dict.fromkeys(made) if each and pairs(each)][:_COMBINATIONS]
+    shown_too = (each for each in dict.fromkeys(made) if each and _is_shown([each], exemplars) and pairs(each))
+    return list(islice(shown_too, _COMBINATIONS))
 
 
-def edits(labels: Sequence[str]) -> list[tuple[str, str]]:
+def edits(labels: Collection[str]) -> list[tuple[str, str]]:
     """Returns prompts, and the instructions that remove a label from their images."""
     return [(each.positive, each.removal) for label in labels for each in pairs(label)[:_EDITS]]
 
@@ -159,58 +146,55 @@ def falls(labels: Sequence[str], values: Sequence[float], screened: Sequence[flo
     return found
 
 
-def plain_choice(one: Scores, two: Scores) -> list[str]:
+def plain_choice(one: Scores, two: Scores) -> tuple[str, ...]:
     """Returns the best single label, or a combination that beats it clearly."""
-    return [_beaten(best(one)[0], one, two)]
+    first = best(one)[0]
+    return (_clearly_better(two, one[first].value) or first,)
 
 
-def _beaten(first: str, one: Scores, two: Scores) -> str:
+def _clearly_better(two: Scores, least: float) -> str:
     safe = {each: two[each].value - _CLEARLY * two[each].error for each in two}
     pair = max(safe, key=lambda each: safe[each], default="")
-    return pair if pair and safe[pair] > one[first].value else first
+    return pair if pair and safe[pair] > least else ""
 
 
-def shortlist(one: Scores, two: Scores, exemplars: Sequence[SeenExemplar]) -> list[str]:
-    """Returns labels that may be claimed, the best first: clear ones that the exemplars show."""
-    sentences = [each.whole for each in exemplars if each.kind == "top"]
-    clear = [each for each in best(one) if one[each].is_clear and _is_shown([each], sentences)]
-    if not clear:
-        return []
-    pair = _beaten(clear[0], one, {each: score for each, score in two.items() if _is_shown([each], sentences)})
-    return list(dict.fromkeys([pair, *clear]))[:_EDITED]
+def shortlist(one: Scores, two: Scores, exemplars: Sequence[SeenExemplar]) -> list[tuple[str, ...]]:
+    """Returns what may be claimed, the best first: a label, or two, that excite the unit clearly and that the exemplars show.
+
+    What at least half of the exemplars show comes first, and a combination only where it is clearly better than one label.
+    """
+    clear = [each for each in best(one) if one[each].is_clear]
+    both = [(a, b) for n, a in enumerate(clear) for b in clear[n + 1 :] if exemplars and not terms(a) & terms(b)]
+    found = {each: _mean(one, each) - _SECOND * (len(each) - 1) for each in [*((each,) for each in clear), *both]}
+    ranks = {each: _rank(each, exemplars) for each in found}
+    ranked = sorted((each for each in found if ranks[each]), key=lambda each: (-ranks[each], -found[each], each))
+    least = found[ranked[0]] if ranked else _LEAST
+    pair = _clearly_better({each: score for each, score in two.items() if _is_shown([each], exemplars)}, least)
+    return [*([(pair,)] if pair else []), *ranked][:_SHORTLIST]
 
 
-def _is_shown(labels: Collection[str], sentences: Sequence[str]) -> bool:
-    return not sentences or shown_share(labels, sentences) >= _SHOWN
+def _mean(found: Scores, labels: Sequence[str]) -> float:
+    return sum(found[each].value for each in labels) / len(labels)
 
 
-def shown_share(labels: Collection[str], sentences: Sequence[str]) -> float:
-    """Returns the share of pictures that show one of the labels, according to sentences about them."""
-    return float(np.mean([any(shows(each, label) for label in labels) for each in sentences])) if sentences else 0.0
+def _rank(labels: Sequence[str], exemplars: Sequence[SeenExemplar]) -> int:
+    # 0: not shown by the exemplars, 1: by some, 2: by half of them.
+    share, lift = _lift(labels, exemplars)
+    is_less = bool(exemplars) and lift < _MORE
+    return 2 if not exemplars or (share >= _OFTEN and not is_less) else int(share >= _SHOWN and not is_less)
 
 
-def choice(kept: Sequence[str], one: Scores, fell: Scores, exemplars: Sequence[SeenExemplar]) -> list[str]:
-    """Returns the labels of the answer: the first that holds after its removal, a wider word for it, or two labels."""
-    left = [each for each in kept if each not in fell or fell[each].value > fell[each].error]
-    if not left:
-        return []
-    first = left[0]
-    if first not in one:
-        return [first]
-    wider = [each for each in left if first != each and first in members(each)]
-    if wider and one[wider[0]].value >= _WIDER * one[first].value:
-        return [wider[0]]
-    sentences = [each.whole for each in exemplars if each.kind == "top"]
-    alone = shown_share([first], sentences)
-    for other in _alike(first, one):
-        if shown_share([first, other], sentences) >= alone + _MORE:
-            return [first, other]
-    return [first]
+def _is_shown(labels: Sequence[str], exemplars: Sequence[SeenExemplar]) -> bool:
+    return _rank(labels, exemplars) == 2
 
 
-def _alike(first: str, one: Scores) -> Iterator[str]:
-    # Labels of the same kind of word that excite the unit as much, and have nothing in common with the first.
-    for each in best(one):
-        is_alike = single()[each] == single()[first] and not terms(each) & terms(first)
-        if each != first and is_alike and one[each].is_clear and one[each].value >= _SECOND * one[first].value:
-            yield each
+def choice(kept: Sequence[tuple[str, ...]], one: Scores, fell: Scores) -> tuple[str, ...]:
+    """Returns the labels of the answer: the first of which each loses by its removal, or a wider word for it."""
+    left = [each for each in kept if all(label not in fell or fell[label].value > fell[label].error for label in each)]
+    first = left[0] if left else ()
+    if len(first) == 1:
+        for each in left[1:]:
+            is_wider = len(each) == 1 and first[0] in members(each[0])
+            if is_wider and one[each[0]].value >= _WIDER * one[first[0]].value:
+                return each
+    return first
