@@ -14,6 +14,7 @@ from openmaia.models.targets.meaning import OutputMeaning
 from openmaia.models.targets.preprocess import Preprocess, TargetNetwork
 from openmaia.offline.networks.detector import SceneDetector
 from openmaia.offline.networks.residual import ResidualNetwork
+from openmaia.offline.networks.transformer import VisionTransformer
 
 SIDE = 96
 
@@ -21,15 +22,15 @@ PREPROCESS = Preprocess(
     size=(SIDE, SIDE), crop=1.0, resample=Image.Resampling.BILINEAR, mean=(0.5, 0.5, 0.5), std=(0.25, 0.25, 0.25)
 )
 
-_ARCHITECTURES: Mapping[str, Callable[[Mapping[str, int]], nn.Module]] = MappingProxyType(
-    {"residual": ResidualNetwork, "detector": SceneDetector}
+ARCHITECTURES: Mapping[str, Callable[[Mapping[str, int]], nn.Module]] = MappingProxyType(
+    {"residual": ResidualNetwork, "transformer": VisionTransformer, "detector": SceneDetector}
 )
-_FOLDER = Path(__file__).parent / "weights"
+WEIGHTS = Path(__file__).parent / "weights"
 
 
 def packaged(name: str) -> TargetNetwork:
     """Returns a network of this package for images of any size. Its classes are the answers to all heads."""
-    module, answers = load_network(_FOLDER / f"{name}.safetensors")
+    module, answers = load_network(WEIGHTS / f"{name}.safetensors")
     labels = tuple(each for names in answers.values() for each in names)
     return TargetNetwork(module=module, preprocess=PREPROCESS, labels=labels, output=OutputMeaning.SOFTMAX)
 
@@ -47,7 +48,7 @@ def save_network(module: nn.Module, architecture: str, answers: Mapping[str, Seq
 def load_network(path: Path) -> tuple[nn.Module, Mapping[str, tuple[str, ...]]]:
     """Returns a network in evaluation mode and single precision, and the names of its answers."""
     architecture, answers = _facts(path)
-    module = _ARCHITECTURES[architecture]({name: len(each) for name, each in answers.items()})
+    module = ARCHITECTURES[architecture]({name: len(each) for name, each in answers.items()})
     state = load_file(path)
     module.load_state_dict({name: each.float() if each.is_floating_point() else each for name, each in state.items()})
     return module.eval().requires_grad_(False), answers
