@@ -56,7 +56,9 @@ def test_viewer_describes_image_and_part():
     pixels = _drawn("a white duck on a blue background")
     lit = np.zeros(pixels.shape[:2], bool)
     lit[:20, :20] = True
-    images = tuple(EncodedImage.of(each) for each in (pixels, darken_outside(pixels, lit)))
+    # A false recipe must not matter: the viewer sees pixels alone.
+    recipe = settle(read("an elephant in the snow", 0)[0]).dumps()
+    images = tuple(EncodedImage.of(each, recipe) for each in (pixels, darken_outside(pixels, lit)))
     question = Message(role=Role.USER, parts=("What is shown?", *images))
     (reply,) = SceneViewer().reply([Chat(conversation="", messages=(question,), seed=0, max_tokens=100)])
     assert reply.text == "a white duck on a blue background; where the unit responds: a blue background."

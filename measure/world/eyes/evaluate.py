@@ -23,6 +23,7 @@ Look = tuple[str, frozenset[str], str]
 _PLAIN_TO_SEE = 0.01
 # Of figures that are nearly as large as the largest one, any may come first.
 _NEARLY = 0.8
+_SIZES = (96, 128, 224)
 
 
 def _look(kind: str, paint: Paint, *, is_grey: bool) -> Look:
@@ -81,26 +82,36 @@ def measure(stream: str, count: int, sizes: Sequence[int], eyes: SceneEyes) -> l
 
 
 def shares(rows: Sequence[Mapping[str, object]]) -> dict[str, str]:
-    """Returns the percentage of each column that is right, with the number of scenes where not all have the part."""
+    """Returns the percentage of each column that is right, with the number of scenes that have the part, if not all have it."""
     found: dict[str, str] = {}
     for name in [name for name, each in rows[0].items() if isinstance(each, bool) or each is None]:
         known = [bool(row[name]) for row in rows if row[name] is not None]
-        found[name] = f"{100 * sum(known) / max(len(known), 1):.1f}" + (
-            f" (of {len(known)})" if len(known) < len(rows) else ""
-        )
+        of = f" (of {len(known)})" if len(known) < len(rows) else ""
+        found[name] = f"{100 * sum(known) / max(len(known), 1):.1f}{of}"
     return found
 
 
+def table(rows: Sequence[Mapping[str, object]]) -> str:
+    """Returns the percentages as Markdown: by size, and for the largest size those of views and of crowds."""
+    columns = {f"{size} px": [row for row in rows if row["size"] == size] for size in _SIZES}
+    largest = columns[f"{_SIZES[-1]} px"]
+    columns |= {
+        f"{_SIZES[-1]} px, {sort}s": [row for row in largest if row["sort"] == sort] for sort in ("view", "crowd")
+    }
+    found = {f"{name}, {len(each)}": shares(each) for name, each in columns.items()}
+    lines = ["| right, in % | " + " | ".join(found) + " |", "|---" * (len(found) + 1) + "|"]
+    names = list(next(iter(found.values())))
+    return "\n".join(
+        [*lines, *(f"| {name} | " + " | ".join(each[name] for each in found.values()) + " |" for name in names)]
+    )
+
+
 def main(stream: str, count: int, path: str, weights: str) -> None:
-    """Prints the shares, and writes the rows as CSV if a path is given."""
+    """Prints a table, and writes the rows as CSV if a path is given."""
     torch.set_num_threads(1)
     eyes = SceneEyes(Path(weights)) if weights else SceneEyes()
-    rows = measure(stream, count, (96, 128, 224), eyes)
-    for size in (96, 128, 224):
-        for sort in ("", "view", "crowd"):
-            chosen = [row for row in rows if row["size"] == size and sort in ("", row["sort"])]
-            if sort == "" or size == 224:
-                print(size, sort or "all", len(chosen), shares(chosen))
+    rows = measure(stream, count, _SIZES, eyes)
+    print(table(rows))
     if path:
         with Path(path).open("w", newline="") as file:
             writer = csv.DictWriter(file, rows[0])

@@ -14,7 +14,7 @@ from measure.world.eyes.scenes import ANSWERS
 from openmaia.offline.networks.detector import SceneDetector
 from openmaia.offline.networks.packaged import load_network, save_network
 
-Labels = Mapping[str, torch.Tensor]
+Targets = Mapping[str, torch.Tensor]
 
 _BATCH = 64
 _RATE = 4e-3
@@ -25,7 +25,7 @@ _WEIGHTS = {"kind": 1.0, "colour": 4.0, "pattern": 0.6, "boxes": 0.5, "place": 0
 
 def _batches(
     data: Mapping[str, npt.NDArray[np.generic]], side: int, r: np.random.Generator
-) -> Iterator[tuple[torch.Tensor, Labels]]:
+) -> Iterator[tuple[torch.Tensor, Targets]]:
     order = r.permutation(len(data["pixels"]))
     for start in range(0, len(order) - _BATCH + 1, _BATCH):
         chosen = np.sort(order[start : start + _BATCH])
@@ -34,14 +34,14 @@ def _batches(
 
 def batch(
     data: Mapping[str, npt.NDArray[np.generic]], chosen: npt.NDArray[np.intp] | slice
-) -> tuple[torch.Tensor, Labels]:
+) -> tuple[torch.Tensor, Targets]:
     """Returns pictures between 0 and 1, shape (n, 3, h, w), and their labels."""
     labels = {name: torch.from_numpy(data[name][chosen]) for name in data if name != "pixels"}
     pixels = torch.from_numpy(data["pixels"][chosen]).permute(0, 3, 1, 2).float() / 255
     return pixels, labels
 
 
-def varied(given: tuple[torch.Tensor, Labels], side: int, r: np.random.Generator) -> tuple[torch.Tensor, Labels]:
+def varied(given: tuple[torch.Tensor, Targets], side: int, r: np.random.Generator) -> tuple[torch.Tensor, Targets]:
     """Returns parts of pictures, some of them mirrored or of few pixels, and the labels of what the parts show."""
     pixels, labels = given
     n = len(pixels)
@@ -81,7 +81,7 @@ def _in_part(
     return torch.from_numpy(np.stack([left, top, right, bottom, area], -1).astype(np.float32))
 
 
-def loss(outputs: Mapping[str, torch.Tensor], labels: Labels) -> dict[str, torch.Tensor]:
+def loss(outputs: Mapping[str, torch.Tensor], labels: Targets) -> dict[str, torch.Tensor]:
     """Returns the loss of each question, weighted."""
     side = outputs["kind"].shape[2]
     image, slot = torch.nonzero((labels["figures"][..., 0] >= 0) & (labels["boxes"][..., 4] > 0), as_tuple=True)

@@ -38,10 +38,13 @@ class SceneDetector(nn.Module):
         self.joint = nn.Sequential(
             nn.BatchNorm2d(join), nn.ReLU(), nn.Conv2d(join, join, 3, 1, 1, bias=False), nn.BatchNorm2d(join), nn.ReLU()
         )
-        self.looks = nn.ModuleDict({name: nn.Conv2d(join, answers[name], 1) for name in LOOKS})
+        looks = {name: nn.Conv2d(join, answers[name], 1) for name in LOOKS}
+        self.looks = nn.ModuleDict(looks)
         self.boxes = nn.Conv2d(join, 3, 1)
         self.setting = Heads(fourth, {name: count for name, count in answers.items() if name not in LOOKS})
-        nn.init.constant_(self.looks["kind"].bias, -4.0)
+        # In most cells is the middle of nothing. Otherwise the first steps would learn this alone.
+        if (bias := looks["kind"].bias) is not None:
+            nn.init.constant_(bias, -4.0)
 
     def forward(self, images: torch.Tensor) -> dict[str, torch.Tensor]:
         """Returns logits: of looks with shape (images, answers, h, w), of the setting with shape (images, answers).

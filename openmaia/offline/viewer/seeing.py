@@ -15,13 +15,16 @@ from openmaia.core.images import Pixels, digest
 from openmaia.offline.experimenter.eyes import lit_part
 from openmaia.offline.networks.detector import LOOKS
 from openmaia.offline.networks.packaged import load_network
-from openmaia.offline.viewer.seen import Box, Seen, SeenFigure, SeenPart
+from openmaia.offline.scenes.layout import Box
+from openmaia.offline.viewer.seen import Seen, SeenFigure, SeenPart
 
 _SIDE = 128
 _WEIGHTS = Path(__file__).parent / "weights.safetensors"
 # A figure is named from this probability on. Tuned on scenes that are not measured.
 _LEAST = 0.4
 _MOST_FIGURES = 12
+# Two figures whose boxes share more than this are one.
+_SAME = 0.6
 # A figure belongs to the part where a unit responds if so much of the figure lies in it, or so much of the part in the figure.
 _COVERED, _FILLED = 0.4, 0.5
 _MANY_COLOURS = ("colour", "ground colour")
@@ -70,7 +73,7 @@ class SceneEyes:
             for kind, row, column in _peaks(outputs["kind"])
         ]
         kinds = named("kind", probabilities["kind"].max(axis=(1, 2)))
-        return Seen(figures=tuple(sorted(figures, key=lambda each: -each.area)), kinds=kinds, setting=setting)
+        return Seen(figures=_sorted(figures), kinds=kinds, setting=setting)
 
     def _named(self, question: str, values: Array) -> Mapping[str, float]:
         return {name: float(each) for name, each in zip(self._answers[question], values, strict=True)}
@@ -82,8 +85,10 @@ def _outputs(network: nn.Module, pixels: Pixels) -> Mapping[str, torch.Tensor]:
     if image.size != (_SIDE, _SIDE):
         image = image.resize((_SIDE, _SIDE), Image.Resampling.BILINEAR)
     values = torch.from_numpy(np.array(image)).permute(2, 0, 1)[None].float() / 255
-    outputs: Mapping[str, torch.Tensor] = network((values - 0.5) / 0.25)
-    return {name: each[0] for name, each in outputs.items()}
+    # The mirror image is looked at, too: what both show is more often right.
+    both = torch.cat([values, values.flip(3)])
+    outputs: Mapping[str, torch.Tensor] = network((both - 0.5) / 0.25)
+    return {name: (each[0] + (each[1].flip(2) if each.ndim == 4 else each[1])) / 2 for name, each in outputs.items()}
 
 
 def _probabilities(question: str, logits: torch.Tensor) -> Array:
@@ -98,6 +103,24 @@ def _peaks(logits: torch.Tensor) -> Sequence[tuple[int, int, int]]:
     found = torch.nonzero((heat == highest) & (heat >= _LEAST))
     best = heat[tuple(found.T)].argsort(descending=True, stable=True)[:_MOST_FIGURES]
     return [(int(kind), int(row), int(column)) for kind, row, column in found[best].tolist()]
+
+
+def _sorted(figures: Sequence[SeenFigure]) -> tuple[SeenFigure, ...]:
+    # The largest first. Of two that lie in the same box, the network sees one thing that could be either: the less likely one goes.
+    kept: list[SeenFigure] = []
+    for each in sorted(figures, key=lambda each: -each.confidence):
+        if not any(_shared(each.box, other.box) > _SAME for other in kept):
+            kept.append(each)
+    return tuple(sorted(kept, key=lambda each: -each.area))
+
+
+def _shared(one: Box, other: Box) -> float:
+    # Intersection over union.
+    wide, tall = min(one[2], other[2]) - max(one[0], other[0]), min(one[3], other[3]) - max(one[1], other[1])
+    if wide <= 0 or tall <= 0:
+        return 0.0
+    areas = [(box[2] - box[0]) * (box[3] - box[1]) for box in (one, other)]
+    return wide * tall / (sum(areas) - wide * tall)
 
 
 def _box(row: int, column: int, size: Array, cells: tuple[int, ...]) -> Box:

@@ -6,13 +6,11 @@ from dataclasses import dataclass
 from openmaia.offline.scenes.captions import describe
 from openmaia.offline.scenes.graph import Figure, Paint, Scene
 from openmaia.offline.scenes.kinds import kinds
-from openmaia.offline.scenes.layout import HORIZON, INDOORS, TIMELESS
+from openmaia.offline.scenes.layout import HORIZON, INDOORS, TIMELESS, Box
 from openmaia.offline.scenes.render import GREY_STYLES
 from openmaia.offline.scenes.words import STRIPES
 
 Probabilities = Mapping[str, float]
-Box = tuple[float, float, float, float]
-"""Left, top, right and bottom, as shares of the image."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,6 +25,7 @@ class SeenFigure:
     patterns: Probabilities
     """Of each pattern, and of none under the name ""."""
     box: Box
+    """Left, top, right and bottom, as shares of the image."""
     area: float
     """What is visible, as a share of the image."""
 
