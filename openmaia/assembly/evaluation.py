@@ -11,7 +11,6 @@ from openmaia.core.components import BackboneConfig, build, of_config, target_cl
 from openmaia.core.services import Backbone, Generator, Target
 from openmaia.datasets.library import ImageDataset
 from openmaia.evaluation.analysis.agreement import ModelSimilarity, WordOverlap
-from openmaia.evaluation.claims import Sharing
 from openmaia.evaluation.controls import exemplar_scales, load_photographs, photograph_captions
 from openmaia.evaluation.judging.judges import Judge, ModelJudge
 from openmaia.evaluation.language_model import LanguageModel
@@ -87,7 +86,7 @@ def design(config: Config) -> EvaluationDesign:
         seed=config.seed,
         looks=tuple(settings.looks),
         random=settings.random,
-        sharing=next(sharing for sharing in get_args(Sharing) if sharing == settings.sharing),
+        sharing=settings.sharing,
         detect=settings.detect,
         random_words=settings.random_words,
         generator=generators.generator_name(test_generator(config)),

@@ -11,7 +11,7 @@ from openmaia.assembly.backbones import backbone, backbone_name
 from openmaia.assembly.generators import editor, generator, vocabulary
 from openmaia.assembly.targets import target
 from openmaia.config.loading import to_dict
-from openmaia.config.schema import Config
+from openmaia.config.schema import Config, prompt_writer
 from openmaia.core.components import ALIASES, component, of_config
 from openmaia.core.services import Backbone, Services, Target, UsageLedger
 from openmaia.exemplars.store import ExemplarStore
@@ -85,8 +85,10 @@ def output_bytes(config: Config) -> int:
 
 
 def contrasts(config: Config) -> Contrasts | None:
-    """Returns the rules that write contrasts. None if a language model plays the agent, because it writes them itself."""
+    """Returns the rules that write contrasts: those of the tests, if rules write these. None if a language model plays the
+    agent, because it writes them itself."""
     if of_config(config.backbone).reads_prompts:
         return None
-    rules: Any = component("writer", next(iter(ALIASES["writer"])))
+    writer: Any = of_config(prompt_writer(config))
+    rules: Any = writer if hasattr(writer, "contrasts") else component("writer", next(iter(ALIASES["writer"])))
     return rules.contrasts()

@@ -39,9 +39,10 @@ class EvaluateConfig:
     """Largest number of random words that are tested as if each were the description of a unit, with the images of the
     first look. A writer with a smaller vocabulary tests all of its words. The images are generated once for all
     layers, and the scores extend the null distribution of the descriptions' p-values. 0: none."""
-    sharing: Literal["label", "labels"] = "label"
+    sharing: str = "label"
     """When two descriptions are alike, so that one is not wrong where the other is right. `label`: they have a label in
-    common; `labels`: all their labels are the same."""
+    common; `labels`: all their labels are the same; the kind of a writer that knows its words, such as `scene_rules`: they
+    have a word in common, or a wider one ("red boat", "boat" and "vehicle")."""
     judge: JudgeConfig | None = None
     """The judge that decides whether an image shows a description. null: the writer if it is a language model, otherwise
     the judge that the backbone brings, if it brings one."""

@@ -49,6 +49,7 @@ ALIASES: Mapping[str, Mapping[str, str]] = {
     },
     "backbone": {
         "scripted": "openmaia.offline.experimenter.components:Scripted",
+        "searcher": "openmaia.offline.searcher.component:SceneSearcher",
         "replay": "openmaia.models.backbones.replay:ReplayBackbone",
         "labels": "openmaia.interop.label_backbone:LabelBackbone",
         "vllm": "openmaia.models.backbones.vllm.component:Vllm",
@@ -60,10 +61,12 @@ ALIASES: Mapping[str, Mapping[str, str]] = {
         "scripted": "openmaia.offline.experimenter.components:ScriptedViewer",
         "openai": "openmaia.models.backbones.openai_api:OpenAi",
         "anthropic": "openmaia.models.backbones.anthropic_api:Anthropic",
+        "scenes": "openmaia.offline.viewer.component:SceneViewer",
         "none": "openmaia.models.backbones.viewer:NoViewer",
     },
     "writer": {
         "rules": "openmaia.offline.evaluation.rules:Rules",
+        "scene_rules": "openmaia.offline.searcher.rules:SceneRules",
         "vllm": "openmaia.models.backbones.vllm.component:Vllm",
         "openai": "openmaia.models.backbones.openai_api:OpenAi",
         "anthropic": "openmaia.models.backbones.anthropic_api:Anthropic",

@@ -1,11 +1,12 @@
 """Claims: the descriptions that an evaluation tests."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import cache
-from typing import Any, Literal
+from typing import Any
 
+from openmaia.core.components import component
 from openmaia.core.errors import UsageError
 from openmaia.core.units import Unit
 from openmaia.runs.results import basis
@@ -13,8 +14,9 @@ from openmaia.runs.run import InvestigationId, Run
 
 _AGENT = "agent"
 
-Sharing = Literal["label", "labels"]
-"""When claims are alike: if one label of both is the same, or all labels are."""
+Sharing = str
+"""When claims are alike: if one label of both is the same (`label`), all labels are (`labels`), or they have a term in common,
+according to the writer of this kind (`terms` of its class)."""
 
 STOP_WORDS = frozenset(
     "a an the of on in with and or at to only its background pattern shape thing things object".split()
@@ -60,7 +62,12 @@ class Claim:
     def keys(self, sharing: Sharing) -> frozenset[str]:
         """Returns texts of which one is also a key of every claim that is alike. Case, white space and punctuation of
         labels do not matter.
+
+        Raises:
+            UsageError: `sharing` is no kind of a writer.
         """
+        if sharing not in ("label", "labels"):
+            return frozenset[str]().union(*map(_terms(sharing), self.statements))
         labels = {" ".join(re.findall(r"\w+", text.casefold())) for text in self.statements}
         return frozenset(labels if sharing == "label" else ("\n".join(sorted(labels)),))
 
@@ -77,6 +84,12 @@ class Claim:
     def investigation(self) -> InvestigationId:
         """The investigation that made the claim."""
         return InvestigationId(unit=self.unit, replicate=self.replicate)
+
+
+@cache
+def _terms(writer: str) -> Callable[[str], frozenset[str]]:
+    rules: Any = component("writer", writer, "evaluate.sharing")
+    return rules.terms
 
 
 def read_claims(run: Run) -> list[Claim]:

@@ -123,7 +123,7 @@ def test_network_of_a_hub_is_not_known():
     ("name", "layers"), [("resnet18", ("layer1", "layer4", "fc")), ("dino_vits8", ("blocks.1.mlp.fc1",))]
 )
 def test_skeleton_has_the_layers_of_the_network(name: str, layers: tuple[str, ...]):
-    whole, bare = load_network(name, "random"), build_skeleton(name)
+    whole, bare = load_network(name, "untrained"), build_skeleton(name)
     assert bare is not None
     assert next(bare.module.parameters()).device == torch.device("meta")
     assert layer_names(bare) == layer_names(whole)

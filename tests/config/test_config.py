@@ -311,7 +311,6 @@ def test_unknown_kind_is_refused_with_the_known_ones(key: str):
         ("tracking.kind", "'none', 'wandb'"),
         ("tracking.mode", "'online', 'offline', 'disabled'"),
         ("evaluate.preset", "'labels', 'paper', 'repo', 'pairing'"),
-        ("evaluate.sharing", "'label', 'labels'"),
         ("backbone.sees", "'images', 'text'"),
     ],
 )

@@ -32,7 +32,7 @@ USED: dict[str, dict[str, str]] = {
         "pools.backbone.": ALL,
     },
     "backbone.sees=images text": {"viewer.kind": "text", "viewer.eyes": "text"},
-    "viewer.kind=scripted openai anthropic none": {
+    "viewer.kind=scripted scenes openai anthropic none": {
         "viewer.sees": "",
         "viewer.protocol": "",
         "viewer.outage_minutes": "",

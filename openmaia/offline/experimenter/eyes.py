@@ -96,6 +96,13 @@ def lit_part(pixels: Pixels, masked: Pixels) -> npt.NDArray[np.bool_]:
     return ndimage.binary_erosion(np.abs(pixels.astype(np.int16) - masked).max(axis=2) <= 2, iterations=2)
 
 
+def is_masked(original: Pixels, masked: Pixels) -> bool:
+    """Returns whether an image is a copy of another one that is darkened where a unit does not respond."""
+    return (
+        original.shape == masked.shape and bool(lit_part(original, masked).any()) and bool((masked <= original).all())
+    )
+
+
 def bright_part(pixels: Pixels, masked: Pixels) -> Pixels:
     """Crops an image to the bounding box of its `lit_part`, unless this is tiny or nearly the whole image."""
     lit = lit_part(pixels, masked)

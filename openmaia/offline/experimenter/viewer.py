@@ -6,7 +6,7 @@ import numpy as np
 
 from openmaia.core.images import Pixels
 from openmaia.core.messages import Chat, Reply
-from openmaia.offline.experimenter.eyes import Eyes, ImageClassifier, bright_part, lit_part
+from openmaia.offline.experimenter.eyes import Eyes, ImageClassifier, bright_part, is_masked
 from openmaia.offline.vocabulary.words import WordKind, of_kind
 
 # Largest number of classes that are named for an image.
@@ -38,7 +38,7 @@ class EyesViewer:
         return [Reply(text=self._describe([i.pixels for m in chat.messages for i in m.images])) for chat in chats]
 
     def _describe(self, images: Sequence[Pixels]) -> str:
-        if len(images) == 2 and _is_masked(*images):
+        if len(images) == 2 and is_masked(*images):
             part = bright_part(*images)
             if part is images[0]:
                 return f"{self._words(images[0])}; the unit responds to no small part of it."
@@ -55,9 +55,3 @@ class EyesViewer:
             (word for word in _PROPERTIES if sight[word] >= _LEAST_EVIDENCE), key=lambda word: -sight[word]
         )
         return ", ".join([*classes, *(f"{word} ({sight[word]:.2f})" for word in properties[:3])]) or "nothing clear"
-
-
-def _is_masked(original: Pixels, masked: Pixels) -> bool:
-    return (
-        original.shape == masked.shape and bool(lit_part(original, masked).any()) and bool((masked <= original).all())
-    )

@@ -22,10 +22,10 @@ from openmaia.offline.scenes.layout import PLACES, TIMELESS, complete, settle
 from openmaia.offline.scenes.render import render
 from openmaia.offline.scenes.words import PATTERNS
 
-_STYLES = ("outlined", "pencil drawing", "night vision", "greyscale", "pixelated", "blurred")
-_WEATHERS = ("cloudy", "rain", "storm", "snowfall", "fog")
+STYLES = ("outlined", "pencil drawing", "night vision", "greyscale", "pixelated", "blurred")
+WEATHERS = ("cloudy", "rain", "storm", "snowfall", "fog")
 _TIMES = ("day", "day", "day", "morning", "dusk", "night")
-_LIGHTS = {"sun": "day", "moon": "night", "star": "night"}
+LIGHTS = {"sun": "day", "moon": "night", "star": "night"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,10 +128,10 @@ def _view(scene: Scene, r: Random) -> Scene:
     grounded = all(kinds()[f.kind].where == "ground" for f in figures)
     if len(figures) == 2 and figures[0].kind != figures[1].kind and grounded and r.random() < 0.5:
         figures[0] = replace(figures[0], relation=r.choice(("beside", "behind", "in front of", "on")), to=1)
-    lights = [_LIGHTS[f.kind] for f in figures if f.kind in _LIGHTS]
+    lights = [LIGHTS[f.kind] for f in figures if f.kind in LIGHTS]
     time = lights[0] if lights else r.choice(_TIMES)
-    weather = r.choice(_WEATHERS) if r.random() < 0.25 and not lights else "clear"
-    style = r.choice(_STYLES) if r.random() < 0.08 else "flat"
+    weather = r.choice(WEATHERS) if r.random() < 0.25 and not lights else "clear"
+    style = r.choice(STYLES) if r.random() < 0.08 else "flat"
     return replace(scene, figures=tuple(figures), place=place, time=time, weather=weather, style=style)
 
 

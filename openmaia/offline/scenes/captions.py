@@ -9,7 +9,7 @@ from openmaia.offline.scenes.words import plural
 from openmaia.offline.vocabulary.phrases import article
 
 _NUMBERS = ("", "", "two ", "three ", "four ", "five ", "six ", "seven ", "eight ", "nine ", "10 ", "11 ", "12 ")
-_PATTERNS = {
+PATTERN_WORDS = {
     "vertical stripes": "vertically striped",
     "horizontal stripes": "horizontally striped",
     "diagonal stripes": "diagonally striped",
@@ -20,7 +20,7 @@ _PATTERNS = {
     "grid": "gridded",
     "waves": "wavy",
 }
-_PLACES = {
+PLACE_PHRASES = {
     "sea": "on the sea",
     "beach": "on the beach",
     "meadow": "in a meadow",
@@ -34,7 +34,7 @@ _PLACES = {
     "sky": "in the sky",
     "space": "in outer space",
 }
-_TIMES = {"morning": " in the morning", "dusk": " at dusk", "night": " at night"}
+TIME_PHRASES = {"morning": " in the morning", "dusk": " at dusk", "night": " at night"}
 _WEATHERS = {
     "cloudy": ", cloudy",
     "rain": " in the rain",
@@ -55,9 +55,9 @@ def describe(scene: Scene) -> str:
         phrases.append(_phrase(figures[0], len(figures), is_grey) + link)
     what = _joined(phrases)
     ground = article(" ".join([*_words(scene.ground, is_grey), "background"]))
-    where = _PLACES.get(scene.place) or f"on {ground}"
+    where = PLACE_PHRASES.get(scene.place) or f"on {ground}"
     style = "" if scene.style in ("", "flat") else f", {scene.style}"
-    return f"{what} {where}{_TIMES.get(scene.time, '')}{_WEATHERS.get(scene.weather, '')}{style}"
+    return f"{what} {where}{TIME_PHRASES.get(scene.time, '')}{_WEATHERS.get(scene.weather, '')}{style}"
 
 
 def _phrase(figure: Figure, count: int, is_grey: bool) -> str:
@@ -69,7 +69,7 @@ def _phrase(figure: Figure, count: int, is_grey: bool) -> str:
 def _words(paint: Paint, is_grey: bool) -> Iterator[str]:
     colours = [each for each in (paint.colour, paint.second) if each and not is_grey]
     yield from [" and ".join(colours)] if colours else []
-    yield from [_PATTERNS.get(paint.pattern, paint.pattern)] if paint.pattern else []
+    yield from [PATTERN_WORDS.get(paint.pattern, paint.pattern)] if paint.pattern else []
 
 
 def _joined(phrases: list[str]) -> str:

@@ -18,15 +18,23 @@ GREY_STYLES = ("pencil drawing", "night vision", "greyscale")
 
 def render(scene: Scene, size: int) -> Pixels:
     """Draws a settled scene as a square with sides of `size` pixels."""
-    canvas = _drawn(scene, size, None)
-    return np.asarray(_STYLES[scene.style](canvas.picture(), size))
+    return _styled(_drawn(scene, size, None), scene, size)
 
 
 def masks(scene: Scene, size: int) -> Mapping[int, Mask]:
     """Returns the visible pixels of each figure, by id. A figure that is hidden has none."""
+    return render_with_masks(scene, size)[1]
+
+
+def render_with_masks(scene: Scene, size: int) -> tuple[Pixels, Mapping[int, Mask]]:
+    """Returns what `render` and `masks` return, in the time of one of them."""
     layers: dict[int, Image.Image] = {}
     canvas = _drawn(scene, size, layers)
-    return {each: canvas.reduced(layers[each]) for each in layers}
+    return _styled(canvas, scene, size), {each: canvas.reduced(layers[each]) for each in layers}
+
+
+def _styled(canvas: Canvas, scene: Scene, size: int) -> Pixels:
+    return np.asarray(_STYLES[scene.style](canvas.picture(), size))
 
 
 def _drawn(scene: Scene, size: int, layers: dict[int, Image.Image] | None) -> Canvas:

@@ -45,7 +45,7 @@ def agree(found: Any, expected: torch.Tensor) -> None:
 
 
 def test_resnet_layers_equal_their_modules():
-    network, image = load("resnet18", "random"), noise(0, 224, 224)
+    network, image = load("resnet18", "untrained"), noise(0, 224, 224)
     net: Any = network.module
     with torch.no_grad():
         first = net.conv1(normalised(image.pixels, IMAGENET_MEAN, IMAGENET_STD))
@@ -57,25 +57,25 @@ def test_resnet_layers_equal_their_modules():
 
 def test_resnet152_has_the_published_layers_and_weights():
     info = NetworkTarget(
-        "net", load("resnet152", "random", "published"), ["conv1", *(f"layer{n}" for n in range(1, 5))]
+        "net", load("resnet152", "untrained", "published"), ["conv1", *(f"layer{n}" for n in range(1, 5))]
     ).info()
     assert dict(info.layers) == {"conv1": 64, "layer1": 256, "layer2": 512, "layer3": 1024, "layer4": 2048}
     # V1 resizes to 256 before its crop of 224; V2, torchvision's default today, to 232.
-    assert load("resnet152", "random").preprocess.crop == 224 / 256
-    assert load("torchvision:resnet152@IMAGENET1K_V2", "random").preprocess.crop == 224 / 232
+    assert load("resnet152", "untrained").preprocess.crop == 224 / 256
+    assert load("torchvision:resnet152@IMAGENET1K_V2", "untrained").preprocess.crop == 224 / 232
 
 
 @pytest.fixture(scope="module")
 def dino() -> NetworkTarget:
     layers = [f"blocks.{block}.mlp.fc1" for block in (1, 3, 5, 7, 9, 11)]
-    return NetworkTarget("net", load("dino_vits8", "random", "published"), layers)
+    return NetworkTarget("net", load("dino_vits8", "untrained", "published"), layers)
 
 
 @pytest.mark.parametrize(("height", "width"), [(224, 224), (224, 300)])
 def test_dino_layer_has_patches_without_class_token(dino: NetworkTarget, height: int, width: int):
     image = noise(1, height, width)
     reference: nn.Module = timm.create_model("vit_small_patch8_224.dino", dynamic_img_size=True).eval()
-    reference.load_state_dict(load("dino_vits8", "random").module.state_dict())
+    reference.load_state_dict(load("dino_vits8", "untrained").module.state_dict())
     caught: list[Any] = []
     reference.get_submodule("blocks.3.mlp.fc1").register_forward_hook(lambda _m, _i, output: caught.append(output))
     # 300 columns are 37 patches of 8; what is left over is not seen.
@@ -94,7 +94,7 @@ def test_dino_has_the_published_layers(dino: NetworkTarget):
 
 @pytest.fixture(scope="module")
 def clip() -> TargetNetwork:
-    return load("clip_rn50", "random", "published")
+    return load("clip_rn50", "untrained", "published")
 
 
 def test_clip_has_the_published_layer_names(clip: TargetNetwork):
@@ -148,7 +148,7 @@ def test_preprocessing_equals_torchvision_transforms(name: str):
     pytest.importorskip("skimage")
     import skimage.data
 
-    cat, network = skimage.data.chelsea(), load(name, "random")
+    cat, network = skimage.data.chelsea(), load(name, "untrained")
     transforms = torchvision.models.get_model_weights(name)["DEFAULT"].transforms()
     theirs = transforms(Image.fromarray(cat))
     ours = network.preprocess.tensor(network.preprocess.view(cat)[0])
@@ -188,7 +188,7 @@ def test_wrong_preprocessing_is_refused(wrong: dict[str, Any]):
 
 def test_fixed_size_network_refuses_whole_images():
     with pytest.raises(UsageError, match="target.preprocess=weights"):
-        NetworkTarget("net", load("timm:vit_tiny_patch16_224", "random", "published"), ["blocks.1"])
+        NetworkTarget("net", load("timm:vit_tiny_patch16_224", "untrained", "published"), ["blocks.1"])
 
 
 # -- names ---------------------------------------------------------------------------------------------------------------
@@ -214,7 +214,7 @@ def test_random_weights_are_reproducible():
     torch.manual_seed(3)
     expected = torch.rand(1)
     torch.manual_seed(3)
-    one, other = load("resnet18", "random"), load("torchvision:resnet18", "random")
+    one, other = load("resnet18", "untrained"), load("torchvision:resnet18", "untrained")
     assert torch.equal(torch.rand(1), expected)
     assert weights_digest(one.module.state_dict().items()) == weights_digest(other.module.state_dict().items())
     assert one.labels == ()
@@ -222,7 +222,7 @@ def test_random_weights_are_reproducible():
 
 @pytest.mark.parametrize("name", ["googlenet", "inception_v3"])
 def test_input_transform_is_kept_without_weights(name: str):
-    module: Any = load(name, "random").module
+    module: Any = load(name, "untrained").module
     assert module.transform_input is True
 
 
@@ -233,4 +233,4 @@ def test_timm_model_without_weights_is_refused():
 
 def test_timm_hub_network_needs_its_own_weights():
     with pytest.raises(UsageError, match="nothing is downloaded"):
-        load("timm:hf-hub:nobody/nothing", "random")
+        load("timm:hf-hub:nobody/nothing", "untrained")

@@ -11,9 +11,10 @@ import torch
 from openmaia.core.errors import UsageError
 from openmaia.core.images import Pixels
 from openmaia.core.importing import import_object
-from openmaia.models.targets.network import RANDOM_WEIGHTS
+from openmaia.models.targets.network import UNTRAINED
 from openmaia.models.targets.networks.checkpoint import load_checkpoint
 from openmaia.models.targets.networks.efficientnet import EFFICIENTNETS, load_efficientnet
+from openmaia.models.targets.networks.untrained import forget
 from openmaia.models.targets.preprocess import (
     GivenPreprocess,
     Preprocess,
@@ -37,7 +38,7 @@ def load(
         name: A torchvision classifier (`resnet18`, `torchvision:vit_b_16`, `torchvision:resnet50@IMAGENET1K_V1`),
             `dino_vits8`, `clip_rn50`, `timm:NAME`, `hf:ID` (a hub id or a folder), `efficientnet_lite0` to `_lite2`, or
             `package.module:factory` (a function of the user that returns the network).
-        weights: Empty for the network's own weights, which may be downloaded; the path of a checkpoint; or "random" for
+        weights: Empty for the network's own weights, which may be downloaded; the path of a checkpoint; or UNTRAINED for
             random weights with seed 0. For the last two, nothing is downloaded.
         given: Replaces what the network or the preset says.
 
@@ -50,13 +51,22 @@ def load(
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         network = _network(name, not weights, preset, given)
-    if weights not in ("", RANDOM_WEIGHTS):
+        if weights == UNTRAINED and is_factory(name):
+            torch.manual_seed(0)
+            forget(network.module)
+    if weights not in ("", UNTRAINED):
         load_checkpoint(network.module, weights)
     check_state(network.module)
     network.module.eval().requires_grad_(False)
     if preset == "published":
         network = replace(network, preprocess=network.published or published(network.preprocess.size))
     return changed(network, given, f"target.network={name!r}")
+
+
+def is_factory(name: str) -> bool:
+    """Returns whether a name is `package.module:factory`."""
+    library, colon, _ = name.partition(":")
+    return bool(colon) and library not in LIBRARIES
 
 
 def changed(network: TargetNetwork, given: GivenPreprocess, what: str) -> TargetNetwork:
@@ -104,7 +114,7 @@ def _network(name: str, pretrained: bool, preset: PreprocessPreset, given: Given
         from openmaia.models.targets.networks import from_hub
 
         return from_hub.load(rest, pretrained)
-    if colon and library != "torchvision":
+    if is_factory(name):
         return _from_factory(name, preset, given)
     from openmaia.models.targets.networks import from_torchvision
 

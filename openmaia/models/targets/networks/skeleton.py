@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from openmaia.core.importing import import_object
 from openmaia.models.targets.networks.efficientnet import EFFICIENTNETS, imagenet_labels
-from openmaia.models.targets.networks.loading import LIBRARIES, RANDOM_WEIGHTS, load
+from openmaia.models.targets.networks.loading import LIBRARIES, UNTRAINED, load
 from openmaia.models.targets.preprocess import TargetNetwork
 
 
@@ -20,6 +20,6 @@ def build_skeleton(name: str) -> TargetNetwork | None:
         return None
     if library in ("hf", "python") or rest.startswith("hf-hub:"):
         return None
-    network = load(name, RANDOM_WEIGHTS)
+    network = load(name, UNTRAINED)
     labels = imagenet_labels() if name in EFFICIENTNETS else ()
     return replace(network, module=network.module.to("meta"), labels=labels)

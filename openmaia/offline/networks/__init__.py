@@ -1,0 +1,28 @@
+"""Networks that learned drawn scenes, with packaged weights.
+
+As a target: `target.network=openmaia.offline.networks:scenes_resnet`.
+"""
+
+from openmaia.models.targets.preprocess import TargetNetwork
+
+
+def scenes_resnet() -> TargetNetwork:
+    """Returns a residual network for kinds and places."""
+    return _packaged("scenes_resnet")
+
+
+def scenes_shortcut() -> TargetNetwork:
+    """Returns the same network, for which boats were at dusk only in training."""
+    return _packaged("scenes_shortcut")
+
+
+def scenes_vit() -> TargetNetwork:
+    """Returns a vision transformer for kinds and places."""
+    return _packaged("scenes_vit")
+
+
+def _packaged(name: str) -> TargetNetwork:
+    # Imported when needed, because the names of networks are looked up early.
+    from openmaia.offline.networks.packaged import packaged
+
+    return packaged(name)

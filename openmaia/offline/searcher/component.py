@@ -1,0 +1,44 @@
+"""The backbone `searcher`."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+from openmaia.core.components import BackboneConfig, Component, Site
+
+
+@dataclass
+class SearcherConfig(BackboneConfig):
+    """A fixed search over the words of drawn scenes, without a language model."""
+
+    sees: Literal["images", "text"] = "text"
+    """It reads what the section `viewer` says of images, and takes none."""
+    search: Literal["full", "plain"] = "full"
+    """`plain`: the best label of a screening, or of two words, without exemplars and edits. It never abstains."""
+
+
+class SceneSearcher(Component):
+    """Builds a `Searcher`."""
+
+    Config: ClassVar = SearcherConfig
+    reads_prompts = False
+    tasks = frozenset({"description", "published"})
+
+    @classmethod
+    def build(cls, config: SearcherConfig, site: Site) -> Any:
+        from openmaia.offline.searcher.host import Searcher
+
+        return Searcher(config.search)
+
+    @staticmethod
+    def problems(config: SearcherConfig, site: Site) -> Iterator[str]:
+        if config.sees != "text":
+            yield f"{site.key}.sees={config.sees}; this backbone takes no images, so leave it at text"
+
+    @staticmethod
+    def title(config: SearcherConfig) -> str:
+        return f"{config.search} search over the words of scenes"
+
+    @staticmethod
+    def remark(config: Any) -> str:
+        return "no language model"

@@ -1,0 +1,35 @@
+"""The writer `scene_rules`."""
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from openmaia.core.components import Component, Site, WriterConfig
+
+
+@dataclass
+class SceneRulesConfig(WriterConfig):
+    """Rules for the words of drawn scenes."""
+
+
+class SceneRules(Component):
+    """Builds a `ScenePromptWriter`."""
+
+    Config: ClassVar = SceneRulesConfig
+
+    @classmethod
+    def build(cls, config: SceneRulesConfig, site: Site) -> Any:
+        from openmaia.offline.searcher.writer import ScenePromptWriter
+
+        return ScenePromptWriter()
+
+    @staticmethod
+    def terms(text: str) -> frozenset[str]:
+        from openmaia.offline.searcher.labels import terms
+
+        return terms(text)
+
+    @staticmethod
+    def contrasts() -> Any:
+        from openmaia.offline.searcher.writer import SceneContrasts
+
+        return SceneContrasts()

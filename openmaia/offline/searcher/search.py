@@ -1,0 +1,200 @@
+"""What a search tries next, and what it concludes from the activations."""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from itertools import islice
+from random import Random
+
+import numpy as np
+import numpy.typing as npt
+
+from openmaia.offline.scenes.words import members
+from openmaia.offline.searcher.labels import combined, shown, shows, single, terms
+from openmaia.offline.searcher.pairs import Pair, draw_pairs, draw_scene, prompt
+from openmaia.offline.searcher.transcript import SeenExemplar
+
+# Images of the screening. They are the same for all units, so that each is drawn once.
+_SCREENED = 400
+# Single labels that are tested on matched pairs, and combinations of two words.
+_SINGLE, _COMBINATIONS = 18, 6
+# Pairs of images for each label.
+_PAIRS = 14
+# Images of each label of the answer that are edited, and answers of which they are.
+_EDITS, _SHORTLIST = 6, 3
+# The smallest score of a label that is claimed, in SD of the screening, and in standard errors.
+_LEAST, _SURE = 0.5, 2.5
+# Standard errors by which a combination has to beat the best single label.
+_CLEARLY = 2.5
+# The share of top exemplars that show a label: for a test, for an answer, and for one that comes before others. For an answer
+# it must be so much above that of random exemplars.
+_SEEN, _SHOWN, _OFTEN, _MORE = 0.2, 0.33, 0.5, 0.25
+# A wider word has at least this share of the best score.
+_WIDER = 0.8
+# By so much, in SD, two labels have to score above one.
+_SECOND = 0.15
+
+Activations = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Score:
+    """How much a label excites a unit, in SD of the screening."""
+
+    value: float
+    """By how much above matched twins and above random scenes, the smaller one."""
+    error: float
+
+    @property
+    def is_clear(self) -> bool:
+        return self.value >= max(_LEAST, _SURE * self.error)
+
+
+Scores = Mapping[str, Score]
+
+
+@cache
+def screening() -> tuple[str, ...]:
+    """Returns prompts of random scenes, in which all labels of one word occur independently of one another."""
+    stream = Random("screening")
+    return tuple(prompt(draw_scene(stream, patterned=0.35, plain=0.12)) for _ in range(_SCREENED))
+
+
+@cache
+def pairs(label: str) -> tuple[Pair, ...]:
+    """Returns the pairs that test a label. They are the same for all units."""
+    return tuple(islice(draw_pairs(label, Random(f"pairs of {label}")), _PAIRS))
+
+
+def prompts(labels: Sequence[str]) -> list[str]:
+    """Returns the prompts of the pairs of some labels."""
+    return [text for label in labels for each in pairs(label) for text in (each.positive, each.neutral)]
+
+
+def candidates(screened: Sequence[float], exemplars: Sequence[SeenExemplar]) -> list[str]:
+    """Returns single labels for a test on pairs, by the screening, the best first: those that some top exemplars show."""
+    effects = _screened(np.array(screened))
+    shares = {label: _lift([label], exemplars) for label in effects}
+    seen = [each for each in effects if not exemplars or (shares[each][0] >= _SEEN and shares[each][1] > 0)]
+    return [each for each in sorted(seen, key=lambda each: (-effects[each], each)) if pairs(each)][:_SINGLE]
+
+
+def _screened(values: Activations) -> dict[str, float]:
+    # Welch's t of the images that show a label and of those that do not.
+    found: dict[str, float] = {}
+    has = [shown(each) for each in screening()]
+    for label in single():
+        inside = np.array([label in each for each in has])
+        own, rest = values[inside], values[~inside]
+        if min(len(own), len(rest)) >= 4:
+            error = np.sqrt(own.var() / len(own) + rest.var() / len(rest)) + 1e-9
+            found[label] = float((own.mean() - rest.mean()) / error)
+    return found
+
+
+def _lift(labels: Collection[str], exemplars: Sequence[SeenExemplar]) -> tuple[float, float]:
+    # The share of top exemplars that show one of the labels, and by how much it is above that of random ones.
+    top, random = ([each.whole for each in exemplars if each.kind == kind] for kind in ("top", "random"))
+    share = shown_share(labels, top)
+    return share, share - shown_share(labels, random)
+
+
+def shown_share(labels: Collection[str], sentences: Sequence[str]) -> float:
+    """Returns the share of pictures that show one of the labels, according to sentences about them."""
+    return float(np.mean([any(shows(each, label) for label in labels) for each in sentences])) if sentences else 0.0
+
+
+def scores(labels: Sequence[str], values: Sequence[float], screened: Sequence[float]) -> Scores:
+    """Returns the score of each label, from the activations of `prompts(labels)`."""
+    every = np.array(screened)
+    rest = iter(values)
+    return {label: _score(np.array(list(islice(rest, 2 * len(pairs(label))))), every) for label in labels}
+
+
+def _score(values: Activations, screened: Activations) -> Score:
+    own, twins, sd = values[0::2], values[1::2], screened.std() + 1e-9
+    value = min(own.mean() - twins.mean(), own.mean() - screened.mean())
+    return Score(value=float(value / sd), error=float(np.sqrt((own.var() + twins.var()) / len(own)) / sd))
+
+
+def best(found: Scores) -> list[str]:
+    """Returns labels, the best first."""
+    return sorted(found, key=lambda each: (-found[each].value, each))
+
+
+def combinations(found: Scores, exemplars: Sequence[SeenExemplar]) -> list[str]:
+    """Returns combinations of two words for a test, of the best single labels first. The exemplars must show them."""
+    words = [each for each in best(found) if found[each].value > 0]
+    made = [combined(first, second) for n, first in enumerate(words) for second in words[n + 1 :]]
+    shown_too = (each for each in dict.fromkeys(made) if each and _is_shown([each], exemplars) and pairs(each))
+    return list(islice(shown_too, _COMBINATIONS))
+
+
+def edits(labels: Collection[str]) -> list[tuple[str, str]]:
+    """Returns prompts, and the instructions that remove a label from their images."""
+    return [(each.positive, each.removal) for label in labels for each in pairs(label)[:_EDITS]]
+
+
+def falls(labels: Sequence[str], values: Sequence[float], screened: Sequence[float]) -> Scores:
+    """Returns how far the activation falls where a label is removed, from those of the images before and after."""
+    rest, sd = iter(values), np.array(screened).std() + 1e-9
+    found: dict[str, Score] = {}
+    for label in labels:
+        change = np.array(list(islice(rest, 2 * len(edits([label])))))
+        drop = (change[0::2] - change[1::2]) / sd
+        found[label] = Score(value=float(drop.mean()), error=float(drop.std() / np.sqrt(len(drop))))
+    return found
+
+
+def plain_choice(one: Scores, two: Scores) -> tuple[str, ...]:
+    """Returns the best single label, or a combination that beats it clearly."""
+    first = best(one)[0]
+    return (_clearly_better(two, one[first].value) or first,)
+
+
+def _clearly_better(two: Scores, least: float) -> str:
+    safe = {each: two[each].value - _CLEARLY * two[each].error for each in two}
+    pair = max(safe, key=lambda each: safe[each], default="")
+    return pair if pair and safe[pair] > least else ""
+
+
+def shortlist(one: Scores, two: Scores, exemplars: Sequence[SeenExemplar]) -> list[tuple[str, ...]]:
+    """Returns what may be claimed, the best first: a label, or two, that excite the unit clearly and that the exemplars show.
+
+    What at least half of the exemplars show comes first, and a combination only where it is clearly better than one label.
+    """
+    clear = [each for each in best(one) if one[each].is_clear]
+    both = [(a, b) for n, a in enumerate(clear) for b in clear[n + 1 :] if exemplars and not terms(a) & terms(b)]
+    found = {each: _mean(one, each) - _SECOND * (len(each) - 1) for each in [*((each,) for each in clear), *both]}
+    ranks = {each: _rank(each, exemplars) for each in found}
+    ranked = sorted((each for each in found if ranks[each]), key=lambda each: (-ranks[each], -found[each], each))
+    least = found[ranked[0]] if ranked else _LEAST
+    pair = _clearly_better({each: score for each, score in two.items() if _is_shown([each], exemplars)}, least)
+    return [*([(pair,)] if pair else []), *ranked][:_SHORTLIST]
+
+
+def _mean(found: Scores, labels: Sequence[str]) -> float:
+    return sum(found[each].value for each in labels) / len(labels)
+
+
+def _rank(labels: Sequence[str], exemplars: Sequence[SeenExemplar]) -> int:
+    # 0: not shown by the exemplars, 1: by some, 2: by half of them.
+    share, lift = _lift(labels, exemplars)
+    is_less = bool(exemplars) and lift < _MORE
+    return 2 if not exemplars or (share >= _OFTEN and not is_less) else int(share >= _SHOWN and not is_less)
+
+
+def _is_shown(labels: Sequence[str], exemplars: Sequence[SeenExemplar]) -> bool:
+    return _rank(labels, exemplars) == 2
+
+
+def choice(kept: Sequence[tuple[str, ...]], one: Scores, fell: Scores) -> tuple[str, ...]:
+    """Returns the labels of the answer: the first of which each loses by its removal, or a wider word for it."""
+    left = [each for each in kept if all(label not in fell or fell[label].value > fell[label].error for label in each)]
+    first = left[0] if left else ()
+    if len(first) == 1:
+        for each in left[1:]:
+            is_wider = len(each) == 1 and first[0] in members(each[0])
+            if is_wider and one[each[0]].value >= _WIDER * one[first[0]].value:
+                return each
+    return first

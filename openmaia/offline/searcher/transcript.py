@@ -1,0 +1,68 @@
+"""Reads what was measured and seen out of the messages of an investigation."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from openmaia.core.messages import Message, Role
+
+_VALUES = re.compile(r"^(screen|single|pair|edit): ([-+.\de naif]+)$", re.MULTILINE)
+_EXEMPLAR = re.compile(r"^(top|random) exemplar: \S+$", re.MULTILINE)
+_SEEN = re.compile(r"^\[[^\]]*\] (?P<whole>[^;\n]*?)(?:; where the unit responds: (?P<part>[^;\n]*?)|; [^\n]*)?\.?$", re.MULTILINE)
+_WITHHELD = re.compile(r"^Not available in this investigation: (.*)$", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SeenExemplar:
+    """What the viewer says of an exemplar."""
+
+    kind: str
+    """`top` or `random`."""
+    whole: str
+    part: str = ""
+    """Of the part where the unit responds. Empty if that is no small part."""
+
+
+@dataclass(slots=True)
+class Transcript:
+    """What an investigation has found so far."""
+
+    exemplars: list[SeenExemplar] = field(default_factory=list[SeenExemplar])
+    values: dict[str, list[float]] = field(default_factory=dict[str, list[float]])
+    """Activations by the stage that measured them, in the order of its images."""
+    withheld: frozenset[str] = frozenset()
+    """Tools that the agent may not use."""
+    replies: int = 0
+    has_looked: bool = False
+    """Whether exemplars were asked for."""
+    is_last_call: bool = False
+    """Whether the latest message demands the final answer."""
+
+    def sentences(self, kind: str) -> list[str]:
+        """Returns the sentences about whole exemplars of a kind."""
+        return [each.whole for each in self.exemplars if each.kind == kind]
+
+
+def read(messages: Sequence[Message]) -> Transcript:
+    """Reads the messages of an investigation."""
+    found = Transcript(replies=sum(each.role is Role.ASSISTANT for each in messages))
+    withheld = _WITHHELD.search(messages[0].text)
+    found.withheld = frozenset(re.findall(r"tools\.(\w+)", withheld[1])) if withheld else frozenset()
+    found.has_looked = any("dataset_exemplars" in each.text for each in messages[2:] if each.role is Role.ASSISTANT)
+    for message in messages[2:]:
+        if message.role is Role.USER:
+            _observe(message.text, found)
+    found.is_last_call = found.replies > 0 and "[DESCRIPTION]" in messages[-1].text
+    return found
+
+
+def _observe(text: str, found: Transcript) -> None:
+    for match in _VALUES.finditer(text):
+        found.values.setdefault(match[1], []).extend(map(float, match[2].split()))
+    kind = ""
+    for line in text.splitlines():
+        if exemplar := _EXEMPLAR.match(line):
+            kind = exemplar[1]
+        elif kind and (seen := _SEEN.match(line)):
+            found.exemplars.append(SeenExemplar(kind=kind, whole=seen["whole"], part=seen["part"] or ""))
+            kind = ""

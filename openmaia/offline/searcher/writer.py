@@ -1,0 +1,135 @@
+"""Test prompts and contrasts for labels in the words of drawn scenes."""
+
+from collections.abc import Collection, Iterator, Sequence
+from itertools import islice, repeat
+from random import Random
+
+from openmaia.agent.contrasts import Contrast
+from openmaia.agent.tools.seeds import seed
+from openmaia.evaluation.analysis.overlap import ExploredPrompts, fold
+from openmaia.evaluation.claims import Claim
+from openmaia.evaluation.language_model import UnansweredQuestion
+from openmaia.evaluation.prompts import StimulusPrompt, prompt_rows, seed_pairs
+from openmaia.offline.scenes.captions import PLACE_PHRASES
+from openmaia.offline.scenes.truth import holds
+from openmaia.offline.searcher.labels import ask, scene_of, single, terms
+from openmaia.offline.searcher.pairs import Pair, draw_pairs, draw_scene, prompt
+from openmaia.offline.vocabulary.phrases import article
+
+# Random pairs that are drawn for each that is used, at most: others are prompts of the agent, or were used before.
+_DRAWS = 20
+# For labels that the grammar does not know.
+_PHRASES = ("a photo of {}", "a picture of {}", "an image of {}", "a photo that shows {}", "a picture that shows {}")
+
+
+class ScenePromptWriter:
+    """Writes test prompts from the labels of a claim, or from its description if it has none."""
+
+    name = "rules for scenes (no language model)"
+    words = tuple(single())
+
+    def write(
+        self,
+        claim: Claim,
+        n: int,
+        run_seed: int,
+        explored: ExploredPrompts = frozenset(),
+        written: Sequence[StimulusPrompt] = (),
+    ) -> list[StimulusPrompt]:
+        """Writes pairs of scenes that differ in one thing: a neutral prompt lacks one of the words of its label.
+
+        Raises:
+            UnansweredQuestion: All prompts that the rules yield are in `explored`.
+        """
+        earlier = prompt_rows(written)
+        labels = claim.statements
+        avoid = frozenset[str]().union(*map(terms, labels))
+        used = {fold(text) for row in earlier for text in row[1:]}
+        streams = [Random(seed(run_seed, "evaluate", f"scenes of {label}", len(earlier))) for label in labels]
+        sources = [_new(*each, explored, used) for each in zip(labels, repeat(avoid), streams)]
+        rows: list[tuple[str, str, str]] = []
+        for number in range(len(earlier), len(earlier) + n):
+            label, pair = labels[number % len(labels)], next(sources[number % len(labels)], None)
+            rows += [(label, pair.positive, pair.neutral)] if pair else []
+        if not rows:
+            raise UnansweredQuestion("the rules have no prompt for these labels that the agent did not draw")
+        return seed_pairs(rows, run_seed, earlier)
+
+    def unrelated(self, n: int, run_seed: int) -> list[str]:
+        """Writes n prompts of random scenes."""
+        stream = Random(seed(run_seed, "evaluate", "unrelated scenes", 0))
+        found: dict[str, None] = {}
+        while len(found) < n:
+            found.setdefault(prompt(draw_scene(stream)))
+        return list(found)
+
+    def related(self, claim: Claim, prompts: Sequence[str]) -> frozenset[int]:
+        """Returns the positions of the prompts that show a label, or might. A label with words outside of the grammar is
+        related to all prompts with one of its other words.
+        """
+        return frozenset(n for n, text in enumerate(prompts) if any(_may_show(text, each) for each in claim.statements))
+
+
+def _may_show(text: str, label: str) -> bool:
+    if ask(label).missing:
+        return bool(terms(label) & terms(text))
+    return holds(scene_of(text), label) is not False
+
+
+def _new(
+    label: str, avoid: Collection[str], stream: Random, explored: ExploredPrompts, used: set[str]
+) -> Iterator[Pair]:
+    # Pairs of which the agent drew neither prompt. One is used again only if there is no new one.
+    is_known = next(draw_pairs(label, Random(0), avoid), None) is not None
+    endless = draw_pairs(label, stream, avoid) if is_known else _quoted(label, avoid, stream)
+    while True:
+        usable = (pair for pair in islice(endless, _DRAWS) if explored.isdisjoint(_texts(pair)))
+        spare = found = None
+        for spare in usable:
+            if used.isdisjoint(_texts(spare)):
+                found = spare
+                break
+        pair = found or spare
+        if pair is None:
+            return
+        used |= _texts(pair)
+        yield pair
+
+
+def _texts(pair: Pair) -> frozenset[str]:
+    return frozenset((fold(pair.positive), fold(pair.neutral)))
+
+
+def _quoted(label: str, avoid: Collection[str], stream: Random) -> Iterator[Pair]:
+    # The whole label in a random place, because prompts with only those of its words that are known would test another one.
+    while True:
+        scene = draw_scene(stream, avoid)
+        phrase, where = stream.choice(_PHRASES), PLACE_PHRASES[scene.place]
+        kind = article(scene.figures[0].kind)
+        yield Pair(
+            positive=f"{phrase.format(label)} {where}", neutral=f"{phrase.format(kind)} {where}", part="label", removal=""
+        )
+
+
+class SceneContrasts:
+    """Finds contrasts without a language model."""
+
+    def find(self, labels: Sequence[str], dropped: Sequence[str], n: int) -> list[Contrast]:
+        """Returns n contrasts for the labels in rotation, or one for each label if there are more. Dropped hypotheses are
+        no near misses: those change one word."""
+        avoid = frozenset[str]().union(*map(terms, labels))
+        sources = [_new(label, avoid, Random(f"contrasts of {label}"), frozenset(), set()) for label in labels]
+        found: list[Contrast] = []
+        for number in range(max(n, len(labels)) if labels and n else 0):
+            at = number % len(labels)
+            pair = next(sources[at])
+            found.append(
+                Contrast(
+                    label=labels[at],
+                    prompt=pair.positive,
+                    contrast_prompt=pair.neutral,
+                    shows=pair.neutral,
+                    source=f"another {pair.part}",
+                )
+            )
+        return found
