@@ -27,6 +27,7 @@ ALIASES: Mapping[str, Mapping[str, str]] = {
         "network": "openmaia.models.targets.network:StudiedNetwork",
         "synthetic": "openmaia.models.targets.synthetic.component:Synthetic",
         "closed_form": "openmaia.offline.closed_form.component:ClosedForms",
+        "scene_units": "openmaia.offline.scene_units.component:SceneUnits",
     },
     "pictures": {
         "packages": "openmaia.offline.packaged.component:PackagedPictures",

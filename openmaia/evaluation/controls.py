@@ -175,7 +175,7 @@ def load_photographs(dataset: ImageDataset, count: int, size: int) -> list[Encod
         shrink = size / min(image.size)
         if shrink < 1:
             image = image.resize((max(round(image.width * shrink), 1), max(round(image.height * shrink), 1)))
-        photographs.append(EncodedImage.of(np.asarray(image), [digest]))
+        photographs.append(EncodedImage.of(np.asarray(image), [digest], items[digest].recipe))
     return photographs
 
 

@@ -1,6 +1,7 @@
 """Says whether a scene shows what a phrase names."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
+from functools import lru_cache
 
 from openmaia.offline.scenes.grammar import Reader
 from openmaia.offline.scenes.graph import Figure, Paint, Scene
@@ -9,6 +10,14 @@ from openmaia.offline.scenes.layout import INDOORS
 from openmaia.offline.scenes.render import GREY_STYLES
 from openmaia.offline.scenes.words import SCENERY, STRIPES, members
 
+GROUND = -1
+"""Stands for what is no figure among the ids of `locate`."""
+
+
+@lru_cache(maxsize=4096)
+def _read(phrase: str) -> Reader:
+    return Reader(phrase, 0, is_question=True)
+
 
 def holds(scene: Scene, phrase: str) -> bool | None:
     """Returns whether a settled scene shows a phrase such as "a red boat", "two cats", "at night" or "a cat on a table".
@@ -16,7 +25,7 @@ def holds(scene: Scene, phrase: str) -> bool | None:
     A stated number has to be exact. None if the phrase has words that are not known, or what it names belongs to the
     scenery, of which nothing more is known.
     """
-    asked = Reader(phrase, 0, is_question=True)
+    asked = _read(phrase)
     if asked.missing or not (asked.scene.figures or _settings(asked.scene)):
         return None
     if asked.names_paint:
@@ -32,6 +41,27 @@ def holds(scene: Scene, phrase: str) -> bool | None:
             enough or (False if count > 0 or not _is_scenery(scene, figure) else None if _says_more(figure) else True)
         )
     return False if False in known else None if None in known else True
+
+
+def locate(scene: Scene, phrase: str) -> Set[int]:
+    """Returns the ids of the figures by which a settled scene shows a phrase, with GROUND for its ground, place or scenery; all
+    for what concerns the whole picture, such as the time. Empty if it does not show it, or that is not known."""
+    if not holds(scene, phrase):
+        return frozenset()
+    asked = _read(phrase)
+    if asked.names_paint:
+        paint = asked.scene.ground
+        painted = {f.id for f in scene.figures if any(_has_paint(each, paint) for each in _paints(f))}
+        return painted | ({GROUND} if _has_paint(scene.ground, paint) else set())
+    if not asked.scene.figures:
+        is_whole = any(what != "place" for what, _ in _settings(asked.scene))
+        return {GROUND, *(f.id for f in scene.figures if is_whole)}
+    found, inner = find(scene, asked), {each.to for each in asked.scene.figures}
+    return {one for each in asked.scene.figures if each.id not in inner for one in found[each.id] or (GROUND,)}
+
+
+def _paints(figure: Figure) -> Sequence[Paint]:
+    return figure.paint, *(paint for _, paint in figure.parts)
 
 
 def find(scene: Scene, asked: Reader) -> Mapping[int, Sequence[int]]:

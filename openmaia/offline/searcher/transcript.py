@@ -8,7 +8,9 @@ from openmaia.core.messages import Message, Role
 
 _VALUES = re.compile(r"^(screen|single|pair|edit): ([-+.\de naif]+)$", re.MULTILINE)
 _EXEMPLAR = re.compile(r"^(top|random) exemplar: \S+$", re.MULTILINE)
-_SEEN = re.compile(r"^\[[^\]]*\] (?P<whole>[^;\n]*?)(?:; where the unit responds: (?P<part>[^;\n]*?)|; [^\n]*)?\.?$", re.MULTILINE)
+_SEEN = re.compile(
+    r"^\[[^\]]*\] (?P<whole>[^;\n]*?)(?:; where the unit responds: (?P<part>[^;\n]*?)|; [^\n]*)?\.?$", re.MULTILINE
+)
 _WITHHELD = re.compile(r"^Not available in this investigation: (.*)$", re.MULTILINE)
 
 

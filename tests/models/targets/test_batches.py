@@ -135,7 +135,7 @@ def test_gpu_equals_cpu():
     pictures = [noise(seed, 224, 224).pixels for seed in range(40)]
     on_gpu, on_cpu = (
         NetworkTarget("net", load("resnet18", "untrained"), ["layer3"], device=device)
-        .responses(pictures)["layer3"]
+        .responses(pictures, [""] * len(pictures))["layer3"]
         .cpu()
         for device in ("", "cpu")
     )
