@@ -78,6 +78,11 @@ class DatasetImage:
     scales: tuple[Samples, ...] = ()
     """Ranges of the dataset's samples of more than 8 bits; see `depth.find_scales`."""
 
+    @property
+    def recipe(self) -> str:
+        """See `EncodedImage.recipe`."""
+        return ""
+
     def load(self) -> Image.Image:
         """Returns an upright image, RGB, or RGBA if it has transparency.
 

@@ -83,6 +83,11 @@ class ScenePicture(DatasetImage):
 
     source: SceneSource
 
+    @property
+    def recipe(self) -> str:
+        """The settled scene."""
+        return settle(self.source.scene).dumps()
+
     def load(self) -> Image.Image:
         """Returns the picture, RGB."""
         return self.source.load()

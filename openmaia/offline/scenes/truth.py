@@ -1,6 +1,7 @@
 """Says whether a scene shows what a phrase names."""
 
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 
 from openmaia.offline.scenes.grammar import Reader
 from openmaia.offline.scenes.graph import Figure, Paint, Scene
@@ -16,7 +17,7 @@ def holds(scene: Scene, phrase: str) -> bool | None:
     A stated number has to be exact. None if the phrase has words that are not known, or what it names belongs to the
     scenery, of which nothing more is known.
     """
-    asked = Reader(phrase, 0, is_question=True)
+    asked = _question(phrase)
     if asked.missing or not (asked.scene.figures or _settings(asked.scene)):
         return None
     if asked.names_paint:
@@ -32,6 +33,11 @@ def holds(scene: Scene, phrase: str) -> bool | None:
             enough or (False if count > 0 or not _is_scenery(scene, figure) else None if _says_more(figure) else True)
         )
     return False if False in known else None if None in known else True
+
+
+@lru_cache(256)  # reading a phrase takes longer than looking for it in a scene, and many scenes are asked about one
+def _question(phrase: str) -> Reader:
+    return Reader(phrase, 0, is_question=True)
 
 
 def find(scene: Scene, asked: Reader) -> Mapping[int, Sequence[int]]:
