@@ -72,7 +72,7 @@ ALIASES: Mapping[str, Mapping[str, str]] = {
     "judge": {
         "detector": "openmaia.evaluation.judging.detector:Detector",
         "eyes": "openmaia.offline.experimenter.components:SeeingJudge",
-        "scenes": "openmaia.offline.scenes.judge:SceneGraphJudge",
+        "scenes": "openmaia.offline.scenes.judge:SceneGraphs",
         "none": "openmaia.evaluation.judging.detector:NoJudge",
     },
 }

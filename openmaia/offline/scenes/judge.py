@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
-from openmaia.core.components import Component, JudgeConfig
+from openmaia.core.components import Component, JudgeConfig, Site
 from openmaia.core.images import EncodedImage
 
 if TYPE_CHECKING:
@@ -19,10 +19,19 @@ class SceneGraphJudgeConfig(JudgeConfig):
     """Reads from its scene graph what a drawn image shows. Knows nothing of other images."""
 
 
-class SceneGraphJudge(Component):
-    """Says what an image shows by its recipe. Its pixels are not looked at."""
+class SceneGraphs(Component):
+    """Builds a `SceneGraphJudge`."""
 
     Config: ClassVar = SceneGraphJudgeConfig
+
+    @classmethod
+    def build(cls, config: SceneGraphJudgeConfig, site: Site) -> Any:
+        return SceneGraphJudge()
+
+
+class SceneGraphJudge:
+    """Says what an image shows by its recipe, without looking at pixels."""
+
     name = "scene graphs"
 
     def judge(self, images: Sequence[EncodedImage], labels: Sequence[str]) -> list[tuple[bool | None, ...]]:
