@@ -11,7 +11,7 @@ from openmaia.core.images import EncodedImage
 from openmaia.runs import tables
 from openmaia.runs.files import Files
 
-_SCHEMA = pa.schema([("data", pa.binary()), ("sources", pa.list_(pa.string()))])
+_SCHEMA = pa.schema([("data", pa.binary()), ("sources", pa.list_(pa.string())), ("recipe", pa.string())])
 
 _BATCH = 64
 """Images per Arrow record batch. On an object store, whose files cannot be memory-mapped, whole batches are read."""
@@ -24,7 +24,9 @@ def write(files: Files, name: str, images: Iterable[EncodedImage]) -> int:
         writer: Any = opened
         remaining = iter(images)
         while batch := list(islice(remaining, _BATCH)):
-            rows = [{"data": image.data, "sources": list(image.sources)} for image in batch]
+            rows = [
+                {"data": image.data, "sources": list(image.sources), "recipe": image.recipe} for image in batch
+            ]
             writer.write_batch(pa.RecordBatch.from_pylist(rows, schema=_SCHEMA))
             count += len(rows)
     return count
@@ -56,8 +58,7 @@ def _all(files: Files, name: str) -> Iterator[EncodedImage]:
         with files.mapped(name) as stream:
             reader: Any = pa.ipc.open_file(stream)
             for index in range(reader.num_record_batches):
-                for row in reader.get_batch(index).to_pylist():
-                    yield EncodedImage(data=row["data"], sources=tuple(row["sources"]))
+                yield from map(_image, reader.get_batch(index).to_pylist())
     except tables.READ_ERRORS as error:
         path = files.path(name)
         folder = path.rpartition("/")[0]
@@ -71,9 +72,12 @@ def read(files: Files, name: str, numbers: Sequence[int]) -> dict[int, EncodedIm
         with files.mapped(name) as stream:
             reader: Any = pa.ipc.open_file(stream)
             for number in numbers:
-                batch: Any = reader.get_batch(number // _BATCH)
-                data, sources = batch.column(0)[number % _BATCH], batch.column(1)[number % _BATCH]
-                images[number] = EncodedImage(data=data.as_py(), sources=tuple(sources.as_py()))
-    except (*tables.READ_ERRORS, IndexError) as error:
+                (row,) = reader.get_batch(number // _BATCH).slice(number % _BATCH, 1).to_pylist()
+                images[number] = _image(row)
+    except (*tables.READ_ERRORS, LookupError) as error:
         raise StoreError(f"{files.path(name)} cannot be read: {error}") from error
     return images
+
+
+def _image(row: dict[str, Any]) -> EncodedImage:
+    return EncodedImage(data=row["data"], sources=tuple(row["sources"]), recipe=row["recipe"])

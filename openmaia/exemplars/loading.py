@@ -41,6 +41,8 @@ class LoadedImage:
     """What the network receives."""
     box: ViewBox
     """The part of the dataset's image that `view` shows."""
+    recipe: str = ""
+    """See `EncodedImage.recipe`."""
     kept: EncodedImage | None = None
     """The image encoded for the store. None in the first pass."""
 
@@ -85,8 +87,9 @@ class ImageLoader:
         image.thumbnail((LONGEST_SIDE, LONGEST_SIDE))
         pixels = np.asarray(flatten(image))
         view, box = self._view(pixels)
-        kept = EncodedImage.of(pixels, [item.digest], for_keeping=True) if encoded else None
-        return LoadedImage(number=number, view=view, box=box, kept=kept)
+        recipe = item.recipe
+        kept = EncodedImage.of(pixels, [item.digest], recipe, for_keeping=True) if encoded else None
+        return LoadedImage(number=number, view=view, box=box, recipe=recipe, kept=kept)
 
     def _by_threads(self, numbers: Sequence[int], encoded: bool) -> Iterator[LoadedImage]:
         ahead: deque[Future[LoadedImage]] = deque()

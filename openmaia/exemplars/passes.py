@@ -53,8 +53,11 @@ class Readable(Protocol):
         """
         ...
 
-    def responses(self, views: Sequence[Pixels]) -> Mapping[str, torch.Tensor]:
+    def responses(self, views: Sequence[Pixels], recipes: Sequence[str]) -> Mapping[str, torch.Tensor]:
         """Returns the responses of all layers to images of equal shape that `view` returned, by layer name.
+
+        Args:
+            recipes: `EncodedImage.recipe` of each image. A network has no use for it.
 
         Returns:
             float32 on the device of the network, not rounded, shape (images, units, height, width), or (images, units)
@@ -143,7 +146,7 @@ def _of_equal_shape(reader: Readable, images: Iterable[LoadedImage]) -> Iterator
 def _responses(reader: Readable, batch: Sequence[LoadedImage]) -> Mapping[str, torch.Tensor] | None:
     """Returns None if the batch needs more memory than the GPU has and can be halved."""
     try:
-        return reader.responses([image.view for image in batch])
+        return reader.responses([image.view for image in batch], [image.recipe for image in batch])
     except ServiceError as error:
         if len(batch) == 1 or not isinstance(error.__cause__, torch.OutOfMemoryError):
             raise

@@ -37,7 +37,7 @@ from openmaia.runs import tables
 from openmaia.runs.files import Files, safe, unsafe
 from openmaia.runs.records import dumps
 
-STORE_VERSION = 6
+STORE_VERSION = 7
 
 _CHANGED = {"pictures": "the pictures changed", "component": "the keys or the code of the target changed"}
 """What is said about facts whose values tell a user nothing."""

@@ -21,7 +21,7 @@ def exemplars(unit: Unit = UNIT, scale: float = 1.0, vector: bool = False) -> Un
     maps = [(random.random((7, 9)) * scale).astype(np.float32) for _ in range(6)]
     rows = [
         Exemplar(
-            kind=kind, rank=rank, activation=float(maps[n].max()), image=noise(n), box=(1.5, 2.0, 20.0, 22.5),
+            kind=kind, rank=rank, activation=float(maps[n].max()), image=replace(noise(n), recipe=f"recipe {n}"), box=(1.5, 2.0, 20.0, 22.5),
             map=None if vector else maps[n],
         )
         for kind, numbers in (("top", (0, 1, 2)), ("bottom", (5, 4)), ("random", (2, 3)), ("ladder", (5, 0)))
@@ -47,6 +47,7 @@ def test_exemplars_read_back(tmp_path: Path):
     assert (after.unit, after.threshold, after.mean, after.std) == (units[1], 0.9, 0.5, 0.1)
     assert np.array_equal(after.maxima, before.maxima)
     assert [e.image.sources for e in after.exemplars] == [e.image.sources for e in before.exemplars]
+    assert [e.image.recipe for e in after.exemplars] == [e.image.recipe for e in before.exemplars]
     assert [(e.kind, e.rank, e.activation, e.image.digest) for e in after.exemplars] == [
         (e.kind, e.rank, e.activation, e.image.digest) for e in before.exemplars
     ]

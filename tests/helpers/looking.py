@@ -14,7 +14,7 @@ def look(target: Readable, images: Sequence[Pixels]) -> list[tuple[ViewBox, dict
     """For each image, what the network sees of it and the responses of all layers."""
     views = [target.view(pixels) for pixels in images]
     return [
-        (box, {layer: values[0].cpu().numpy() for layer, values in target.responses([view]).items()})
+        (box, {layer: values[0].cpu().numpy() for layer, values in target.responses([view], [""]).items()})
         for view, box in views
     ]
 
@@ -22,5 +22,5 @@ def look(target: Readable, images: Sequence[Pixels]) -> list[tuple[ViewBox, dict
 def loaded(target: Readable, number: int, image: EncodedImage) -> LoadedImage:
     """An image as the passes over exemplars get it."""
     view, box = target.view(image.pixels)
-    kept = EncodedImage.of(image.pixels, image.sources, for_keeping=True)
-    return LoadedImage(number=number, view=view, box=box, kept=kept)
+    kept = EncodedImage.of(image.pixels, image.sources, image.recipe, for_keeping=True)
+    return LoadedImage(number=number, view=view, box=box, recipe=image.recipe, kept=kept)

@@ -46,7 +46,7 @@ class Colours(TargetComponent):
     def view(self, pixels):
         return pixels, whole(pixels)
 
-    def responses(self, views):
+    def responses(self, views, recipes):
         return {"mean": torch.from_numpy(np.stack([self._means(each) for each in views]).astype(np.float32))}
 
     def _means(self, pixels):

@@ -178,7 +178,7 @@ class NetworkTarget:
         """Returns the image that the network receives, and the part of the given image that it shows."""
         return self._network.preprocess.view(pixels)
 
-    def responses(self, views: Sequence[Pixels]) -> dict[str, torch.Tensor]:
+    def responses(self, views: Sequence[Pixels], recipes: Sequence[str]) -> dict[str, torch.Tensor]:
         """Returns the responses of all layers, directions included, to images of equal shape that `view` returned. Not
         cached.
 

@@ -38,11 +38,11 @@ class MeasuredTarget(TargetComponent, ABC):
     def view(self, pixels: Pixels) -> tuple[Pixels, ViewBox]:
         return pixels, whole(pixels)
 
-    def responses(self, views: Sequence[Pixels]) -> "dict[str, torch.Tensor]":
+    def responses(self, views: Sequence[Pixels], recipes: Sequence[str]) -> "dict[str, torch.Tensor]":
         # Here, because processes that only probe the target need no PyTorch.
         import torch
 
-        images = [EncodedImage.of(pixels) for pixels in views]
+        images = [EncodedImage.of(pixels, (), recipe) for pixels, recipe in zip(views, recipes, strict=True)]
         return {
             layer: torch.from_numpy(np.stack([self._response(layer, image) for image in images]))
             for layer in self.info().layers

@@ -136,7 +136,7 @@ class ClosedFormClasses:
         """Returns the image unchanged, because the logits' noise depends on its digest."""
         return pixels, whole(pixels)
 
-    def responses(self, views: Sequence[Pixels]) -> "dict[str, torch.Tensor]":
+    def responses(self, views: Sequence[Pixels], recipes: Sequence[str]) -> "dict[str, torch.Tensor]":
         """Returns the probabilities, shape (images, units), by the only layer, OUTPUT."""
         # Here, because processes that only probe the target need no PyTorch.
         import torch

@@ -1,5 +1,7 @@
 """From a request to an image."""
 
+from collections.abc import Sequence
+
 from openmaia.core.images import EncodedImage
 from openmaia.core.services import Edit, GeneratedImage, Generation
 from openmaia.offline.scenes.edits import edit
@@ -24,8 +26,9 @@ def redraw(request: Edit) -> GeneratedImage:
     after, missing = edit(before, request.instruction)
     if after == before:
         return GeneratedImage(image=request.image, missing_terms=missing)
-    return GeneratedImage(image=_encoded(after, min(request.image.size)), missing_terms=missing)
+    image = _encoded(after, min(request.image.size), request.image.sources)
+    return GeneratedImage(image=image, missing_terms=missing)
 
 
-def _encoded(scene: Scene, size: int) -> EncodedImage:
-    return EncodedImage.of(render(scene, size), recipe=scene.dumps())
+def _encoded(scene: Scene, size: int, sources: Sequence[str] = ()) -> EncodedImage:
+    return EncodedImage.of(render(scene, size), sources, scene.dumps())

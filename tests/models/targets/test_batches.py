@@ -134,7 +134,9 @@ def test_gpu_failure_is_a_service_error(raised: type[RuntimeError], expected: ty
 def test_gpu_equals_cpu():
     pictures = [noise(seed, 224, 224).pixels for seed in range(40)]
     on_gpu, on_cpu = (
-        NetworkTarget("net", load("resnet18", "random"), ["layer3"], device=device).responses(pictures)["layer3"].cpu()
+        NetworkTarget("net", load("resnet18", "random"), ["layer3"], device=device)
+        .responses(pictures, [""] * len(pictures))["layer3"]
+        .cpu()
         for device in ("", "cpu")
     )
     assert torch.allclose(on_gpu, on_cpu, atol=1e-4 * float(on_cpu.abs().max()))

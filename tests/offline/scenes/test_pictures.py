@@ -109,7 +109,7 @@ def test_caption_is_true_of_the_scene_and_read_back(item: DatasetImage):
 
 def test_recipe_is_the_scene_of_the_picture(tmp_path: Path):
     [item] = pictures(1, 1, 64, 1.0, tmp_path)
-    scene = Scene.loads(settle(source(item).scene).dumps())
+    scene = Scene.loads(item.recipe)
     assert settle(scene) == scene and len(scene.figures) >= 4
 
 

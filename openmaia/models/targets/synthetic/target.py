@@ -126,7 +126,7 @@ class SyntheticTarget:
         """Returns the resized image that the detector sees, and a box that covers all of the given one."""
         return _squashed(pixels), whole(pixels)
 
-    def responses(self, views: Sequence[Pixels]) -> dict[str, torch.Tensor]:
+    def responses(self, views: Sequence[Pixels], recipes: Sequence[str]) -> dict[str, torch.Tensor]:
         """Returns all units' maps on images that `view` returned, (images, units, GRID, GRID), by layer."""
         found = [self._look(view) for view in views]
         return {layer: torch.from_numpy(np.stack([each[layer] for each in found])) for layer in self._units}
