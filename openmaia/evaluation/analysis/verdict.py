@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, cast
 
+import numpy as np
 import pyarrow as pa
 
 from openmaia.evaluation.analysis.statistics import CHANCE
@@ -122,7 +123,7 @@ class ExemplarCount:
         (shown, known), (other, all_others) = self.exemplars, self.photographs
         if shown * 2 < known or not all_others:
             return shown * 2 >= known
-        table = [[shown, known - shown], [other, all_others - other]]
+        table = np.array([[shown, known - shown], [other, all_others - other]])
         return float(stats.fisher_exact(table, alternative="greater").pvalue) <= LEVEL
 
 
