@@ -23,18 +23,20 @@ import openmaia.evaluation.analysis
 from measure.measuring import machine
 from measure.science import sections, setting
 from openmaia.core.images import EncodedImage
-from openmaia.core.services import Generation
+from openmaia.core.services import Exemplar, Generation, UnitExemplars
 from openmaia.core.units import Unit
 from openmaia.datasets.library import ImageDataset
 from openmaia.evaluation.analysis.sanity import TESTS, SanityResults, judged_metrics
+from openmaia.evaluation.analysis.statistics import FloatArray
 from openmaia.evaluation.claims import Claim
 from openmaia.evaluation.compared import compare_trials
-from openmaia.evaluation.controls import prepare_reference
+from openmaia.evaluation.controls import prepare_reference, respond
 from openmaia.evaluation.judging.fuzzing import CELLS, SIDE, part
 from openmaia.evaluation.metric import all_metrics
 from openmaia.evaluation.protocol import run_trials
 from openmaia.evaluation.scores import measure as measure_metrics
 from openmaia.evaluation.services import EvaluationDesign, EvaluationServices
+from openmaia.evaluation.sightings import TOP
 from openmaia.evaluation.trials import Trial
 from openmaia.offline.closed_form.family import units as closed_form_units
 from openmaia.offline.closed_form.target import ClosedFormTarget
@@ -58,6 +60,7 @@ JUDGED = (
     "openmaia/evaluation/compared.py",
     "openmaia/evaluation/metric.py",
     "openmaia/evaluation/scores.py",
+    "openmaia/evaluation/sightings.py",
     "openmaia/evaluation/trials.py",
     "openmaia/evaluation/controls.py",
     "openmaia/evaluation/analysis/statistics.py",
@@ -106,6 +109,30 @@ class SanityUnit:
     unit: Unit
     truth: tuple[str, ...]
     wrong: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class StrongestPhotographs:
+    """The photographs that excite a unit most, in place of a store of exemplars."""
+
+    photographs: Sequence[EncodedImage]
+    responses: FloatArray
+    """(photographs, units)"""
+
+    def read(self, unit: Unit) -> UnitExemplars:
+        strongest = np.argsort(-self.responses[:, unit.index], kind="stable")[:TOP].tolist()
+        exemplars = [
+            Exemplar(
+                kind="top",
+                rank=rank,
+                activation=float(self.responses[row, unit.index]),
+                image=self.photographs[row],
+                box=(0.0, 0.0, *map(float, self.photographs[row].size)),
+                map=None,
+            )
+            for rank, row in enumerate(strongest)
+        ]
+        return UnitExemplars(unit=unit, threshold=0.0, exemplars=tuple(exemplars))
 
 
 class SceneJudge:
@@ -250,12 +277,15 @@ def _services(count: int, photographs: int) -> EvaluationServices:
     prompts = [*unrelated_prompts(photographs), *(pair.positive for pair in write_pairs(labels, photographs))]
     requests = [Generation(prompt=prompt, seed=1000 + k, split="test") for k, prompt in enumerate(prompts)]
     images = [each.image for each in generator.generate(requests)]
+    shown = list({image.digest: image for image in images}.values())
+    target = ClosedFormTarget("t", units={LAYER: closed_form_units("development", LAYER, (count, 0))})
     return EvaluationServices(
         generator=generator,
-        target=ClosedFormTarget("t", units={LAYER: closed_form_units("development", LAYER, (count, 0))}),
+        target=target,
         writer=RulePromptWriter(),
         judge=SceneJudge(images),
-        photographs=list({image.digest: image for image in images}.values()),
+        exemplars=StrongestPhotographs(shown, respond(shown, [LAYER], target)[LAYER]),
+        photographs=shown,
     )
 
 

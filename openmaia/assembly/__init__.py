@@ -11,7 +11,7 @@ from openmaia.core.secrets import boundary
 if TYPE_CHECKING:
     from openmaia.agent.context import InvestigationOptions
     from openmaia.config.schema import Config
-    from openmaia.core.services import Backbone, Generator, Target
+    from openmaia.core.services import Backbone, Exemplars, Generator, Target
     from openmaia.datasets.library import ImageDataset
     from openmaia.evaluation.judging.judges import Judge
     from openmaia.evaluation.services import EvaluationDesign, EvaluationServices
@@ -63,6 +63,7 @@ class ConfigAssembly:
         backbone: "Backbone",
         writer: "Backbone | None" = None,
         judge: "Judge | None" = None,
+        exemplars: "Exemplars | None" = None,
         store: "ExemplarStore | None" = None,
         dataset: "ImageDataset | None" = None,
     ) -> "EvaluationServices":
@@ -75,6 +76,7 @@ class ConfigAssembly:
             backbone=backbone,
             writer=writer,
             own_judge=judge,
+            exemplars=exemplars,
             store=store,
             dataset=dataset,
         )

@@ -8,10 +8,10 @@ from openmaia.assembly import backbones, datasets, generators, hosts, targets
 from openmaia.config.schema import Config, prompt_writer, test_generator
 from openmaia.config.sections import site
 from openmaia.core.components import BackboneConfig, build, of_config, target_class
-from openmaia.core.services import Backbone, Generator, Target
+from openmaia.core.services import Backbone, Exemplars, Generator, Target
 from openmaia.datasets.library import ImageDataset
 from openmaia.evaluation.analysis.agreement import ModelSimilarity, WordOverlap
-from openmaia.evaluation.controls import exemplar_scales, load_photographs, photograph_captions
+from openmaia.evaluation.controls import exemplar_scales, load_photographs, picture_captions
 from openmaia.evaluation.judging.judges import Judge, ModelJudge
 from openmaia.evaluation.language_model import LanguageModel
 from openmaia.evaluation.prompts import ModelPromptWriter, PromptPreset, PromptWriter, PublishedPromptWriter
@@ -41,6 +41,7 @@ def evaluation_services(
     backbone: Backbone | None = None,
     writer: Backbone | None = None,
     own_judge: Judge | None = None,
+    exemplars: Exemplars | None = None,
     store: ExemplarStore | None = None,
     dataset: ImageDataset | None = None,
 ) -> EvaluationServices:
@@ -50,6 +51,7 @@ def evaluation_services(
         backbone: The agent's, which is also the prompt writer of the config if that names no other.
         writer: The language model of `evaluate.writer`.
         own_judge: The judge, if it is no language model.
+        exemplars: In which labels are looked for. None: `store`.
         store: Has the mean and standard deviation of each unit's activations. None: only what the test of one
             description uses is returned, without photographs and what measures whole runs.
         dataset: Has the photographs, for controls and for detection, in which a judge marks those that show what a
@@ -63,13 +65,15 @@ def evaluation_services(
         writer=_writer(config, model),
         model=model,
         judge=judge(config, model) if own_judge is None else own_judge,
+        pictures_judge=_pictures_judge(config),
+        exemplars=exemplars or store,
     )
     if store is None:
         return services
     return replace(
         services,
         photographs=() if dataset is None else load_photographs(dataset, count, size),
-        captions={} if dataset is None else photograph_captions(dataset),
+        captions={} if dataset is None else picture_captions(dataset),
         scales=exemplar_scales(store, target.info()),
         similarities=[_word_overlap(config), *([ModelSimilarity(model)] if model else [])],
         truths=target_class(config.target).truths(config.target, target.info()),
@@ -139,6 +143,11 @@ def component_judge(config: Config) -> Judge | None:
         return None
     settings = config.evaluate.judge or of_config(config.backbone).judge(config.backbone)
     return None if settings is None else build(settings, site(config, "evaluate.judge"))
+
+
+def _pictures_judge(config: Config) -> Judge | None:
+    settings = of_config(config.pictures).judge(config.pictures)
+    return None if settings is None else build(settings, site(config, "pictures"))
 
 
 def trainer(config: Config) -> "ClassifierTrainer":

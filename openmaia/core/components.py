@@ -76,6 +76,7 @@ ALIASES: Mapping[str, Mapping[str, str]] = {
     "judge": {
         "detector": "openmaia.evaluation.judging.detector:Detector",
         "eyes": "openmaia.offline.experimenter.components:SeeingJudge",
+        "scenes": "openmaia.offline.scenes.judge:SceneGraphs",
         "none": "openmaia.evaluation.judging.detector:NoJudge",
     },
 }
@@ -340,7 +341,8 @@ class Component:
 
     @staticmethod
     def judge(config: Any) -> "JudgeConfig | None":
-        """Returns the judge of the tests of a backbone, if the config names none and no language model writes their prompts."""
+        """For a backbone: returns the judge of its tests, if the config names none and no language model writes their prompts.
+        For pictures: the judge that knows what they show without looking. Each process builds it."""
         return None
 
     @staticmethod

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 if TYPE_CHECKING:  # so that worker processes of investigations do not import the evaluation and its libraries
     from openmaia.agent.context import InvestigationOptions
     from openmaia.config.schema import Config
-    from openmaia.core.services import Backbone, Generator, Target
+    from openmaia.core.services import Backbone, Exemplars, Generator, Target
     from openmaia.datasets.library import ImageDataset
     from openmaia.evaluation.judging.judges import Judge
     from openmaia.evaluation.services import EvaluationDesign, EvaluationServices
@@ -47,6 +47,7 @@ class Assembly(Protocol):
         backbone: "Backbone",
         writer: "Backbone | None" = None,
         judge: "Judge | None" = None,
+        exemplars: "Exemplars | None" = None,
         store: "ExemplarStore | None" = None,
         dataset: "ImageDataset | None" = None,
     ) -> "EvaluationServices":
@@ -59,6 +60,7 @@ class Assembly(Protocol):
             backbone: Writes the prompts of the test images if the config names neither another model nor rules for that.
             writer: See `host`. What is None and the config needs is loaded in this process, and likewise `judge`.
             judge: See `host`.
+            exemplars: Those of the units, in which labels are looked for. None: `store`.
             store: Gives the mean and standard deviation of each unit's activations. None: only what the test of one
                 description uses is returned.
             dataset: Its photographs are controls, and the images of the detection test.

@@ -132,7 +132,9 @@ def _services(
 ) -> EvaluationServices:
     own = sweep.pools.services(sweep.exemplars, caller)
     generator = sweep.pools.test_generator(caller)
-    return sweep.assembly.evaluation(sweep.config, generator, own.target, own.backbone, writer, judge, store, dataset)
+    return sweep.assembly.evaluation(
+        sweep.config, generator, own.target, own.backbone, writer, judge, own.exemplars, store, dataset
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,7 @@ import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from random import Random
+from typing import NamedTuple
 
 import numpy as np
 
@@ -15,17 +16,25 @@ from openmaia.datasets.library import ImageDataset
 from openmaia.evaluation.analysis.overlap import ExploredPrompts, fold
 from openmaia.evaluation.analysis.statistics import FloatArray
 from openmaia.evaluation.claims import Claim
-from openmaia.evaluation.judging.judges import ImageVerdict, Judge
 from openmaia.evaluation.language_model import UnansweredQuestion
-from openmaia.evaluation.prompts import PromptWriter
 from openmaia.evaluation.services import EvaluationDesign, EvaluationServices
+from openmaia.evaluation.sightings import find_shown
 from openmaia.evaluation.trials import LayerScale, Stimulus, Trial
 from openmaia.exemplars.store import ExemplarStore
 
 LOG = logging.getLogger(__name__)
 
-ControlImages = tuple[list[Stimulus], list[FloatArray]]
-"""Control images with the activation of a unit, and for each the responses of all units of the layer, (units,)."""
+
+class ControlImages(NamedTuple):
+    """The control images of a claim."""
+
+    stimuli: list[Stimulus]
+    """With the activation of its unit."""
+    responses: list[FloatArray]
+    """For each, of all units of the layer, (units,)."""
+    photographs: tuple[int, int]
+    """How many of the photographs that were drawn show a label, which are no controls, and of how many this is known."""
+
 
 LayerResponses = Mapping[str, FloatArray]
 """For each layer the responses of its units to a list of images, (images, units)."""
@@ -42,7 +51,7 @@ class ReferenceData:
     """Of the test split: for detection, and as controls."""
     photograph_responses: LayerResponses
     captions: Mapping[str, str]
-    """By the digest of the dataset image; photographs without a caption are missing."""
+    """See `EvaluationServices.captions`."""
     random: int
     """Photographs that are controls of one claim, at most."""
     seed: int
@@ -53,37 +62,44 @@ class ReferenceData:
     """For each layer the trials of random words; empty while these are measured themselves."""
 
     def controls(
-        self, claim: Claim, writer: PromptWriter, judge: Judge | None, explored: ExploredPrompts = frozenset()
+        self, claim: Claim, services: EvaluationServices, explored: ExploredPrompts = frozenset()
     ) -> ControlImages:
         """Returns a claim's unrelated images and photographs, without those that show what it names and those of
         prompts in `explored`.
 
-        The writer decides by prompts and captions; if it cannot, there are no unrelated images. The judge decides about
-        photographs without a caption.
+        The writer decides about unrelated images by their prompts; if it cannot, there are none. For photographs see
+        `find_shown`.
         """
         try:
-            related = writer.related(claim, [stimulus.prompt for stimulus in self.unrelated])
+            related = services.writer.related(claim, [stimulus.prompt for stimulus in self.unrelated])
         except UnansweredQuestion:
             related = frozenset(range(len(self.unrelated)))
         drawn = {row for row, stimulus in enumerate(self.unrelated) if fold(stimulus.prompt) in explored}
         rows = [row for row in range(len(self.unrelated)) if row not in related | drawn]
-        photographs = self._draw_photographs(claim, writer, judge)
+        photographs, shown = self._draw_photographs(claim, services)
         responses = [self.unrelated_responses[claim.unit.layer][row] for row in rows]
         responses += [self.photograph_responses[claim.unit.layer][row] for row, _ in photographs]
         stimuli = [*(self.unrelated[row] for row in rows), *(stimulus for _, stimulus in photographs)]
         activations = [float(response[claim.unit.index]) for response in responses]
-        return [replace(s, activation=a) for s, a in zip(stimuli, activations, strict=True)], responses
+        stimuli = [replace(s, activation=a) for s, a in zip(stimuli, activations, strict=True)]
+        return ControlImages(stimuli, responses, shown)
 
-    def _draw_photographs(self, claim: Claim, writer: PromptWriter, judge: Judge | None) -> list[tuple[int, Stimulus]]:
-        """Draws photographs at random, others for each unit. Those that are seen to show a label are replaced."""
+    def _draw_photographs(
+        self, claim: Claim, services: EvaluationServices
+    ) -> tuple[list[tuple[int, Stimulus]], tuple[int, int]]:
+        """Draws photographs at random, others for each unit. Those that are seen to show a label are replaced, and counted
+        (see `ControlImages.photographs`).
+        """
         random = Random(seed(self.seed, "evaluate", f"photographs of {claim.unit}", 0))
         order = random.sample(range(len(self.photographs)), len(self.photographs))
         drawn: list[tuple[int, Stimulus]] = []
+        shown = known = 0
         while order and len(drawn) < self.random:
             missing = self.random - len(drawn)
             rows, order = order[:missing], order[missing:]
-            checked = zip(rows, self._show(claim, [self.photographs[row] for row in rows], writer, judge), strict=True)
-            for row, (shows, by) in checked:
+            seen = find_shown(claim, [self.photographs[row] for row in rows], self.captions, services)
+            for row, (shows, by) in zip(rows, seen, strict=True):
+                shown, known = shown + (shows is True), known + (shows is not None)
                 image = self.photographs[row]
                 stimulus = Stimulus(
                     role="random",
@@ -95,30 +111,7 @@ class ReferenceData:
                 )
                 if shows is not True:
                     drawn.append((row, stimulus))
-        return drawn
-
-    def _show(
-        self, claim: Claim, images: Sequence[EncodedImage], writer: PromptWriter, judge: Judge | None
-    ) -> list[tuple[ImageVerdict, str]]:
-        """Returns for each photograph whether it shows what the claim names, and who says so."""
-        captions = [self.captions.get(image.sources[0], "") if image.sources else "" for image in images]
-        described = [number for number, caption in enumerate(captions) if caption]
-        try:
-            related = (
-                writer.related(claim, [captions[number] for number in described]) if described else frozenset[int]()
-            )
-        except UnansweredQuestion:
-            described, related = [], frozenset[int]()
-        found: dict[int, tuple[ImageVerdict, str]] = {
-            number: (position in related, "captions") for position, number in enumerate(described)
-        }
-        rest = [number for number in range(len(images)) if number not in found]
-        if judge is not None and rest:
-            verdicts = judge.judge([images[number] for number in rest], claim.statements)
-            for number, each in zip(rest, verdicts, strict=True):
-                shows = True if True in each else None if None in each else False
-                found[number] = (shows, judge.name)
-        return [found.get(number, (None, "")) for number in range(len(images))]
+        return drawn, (shown, known)
 
 
 def prepare_reference(layers: Iterable[str], services: EvaluationServices, design: EvaluationDesign) -> ReferenceData:
@@ -179,11 +172,9 @@ def load_photographs(dataset: ImageDataset, count: int, size: int) -> list[Encod
     return photographs
 
 
-def photograph_captions(dataset: ImageDataset) -> dict[str, str]:
-    """Returns the caption and category of the photographs of the test split, by digest, where known."""
-    texts = {
-        item.digest: f"{item.caption} {item.category.replace('/', ', ')}".strip() for item in dataset.photos("test")
-    }
+def picture_captions(dataset: ImageDataset) -> dict[str, str]:
+    """Returns the caption and category of the images of a dataset, by digest, where known."""
+    texts = {item.digest: f"{item.caption} {item.category.replace('/', ', ')}".strip() for item in dataset.items}
     return {digest: text for digest, text in texts.items() if text}
 
 

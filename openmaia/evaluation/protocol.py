@@ -26,6 +26,7 @@ from openmaia.evaluation.pairing import write_paired
 from openmaia.evaluation.prompts import StimulusPrompt, WrittenPrompts, write_prompts
 from openmaia.evaluation.scores import look_at
 from openmaia.evaluation.services import EvaluationDesign, EvaluationServices
+from openmaia.evaluation.sightings import look_at_exemplars
 from openmaia.evaluation.storage import to_parquet
 from openmaia.evaluation.trials import CONTROLS, EXEMPLARS, Stimulus, Trial, is_drawable, run_stimuli, standardise
 
@@ -116,7 +117,7 @@ def _run_trial(
             writer=services.writer.name,
             protocol=design.preset,
         )
-    controls = reference.controls(claim, services.writer, services.judge, explored)
+    controls = reference.controls(claim, services, explored)
     words = reference.words.get(claim.unit.layer, ())
     own, responses, written = list[Stimulus](), list[FloatArray](), list[StimulusPrompt]()
     sizes = design.sizes
@@ -139,7 +140,11 @@ def _run_trial(
             trial = replace(trial, cause=f"no prompts for a further look: {more.message}")
             break
         trial = look(more, number)
-    return replace(trial, detection=_detect(claim, services, design, reference))
+    return replace(
+        trial,
+        detection=_detect(claim, services, design, reference),
+        sightings=look_at_exemplars(claim, services, reference.captions, controls.photographs),
+    )
 
 
 def _fewer(own: Sequence[Stimulus], wanted: int) -> str:
@@ -158,10 +163,9 @@ def assemble_trial(
     explored: ExploredPrompts = frozenset(),
 ) -> Trial:
     """Builds the trial of a claim from its positive and neutral images (`own`), with responses of the layer to each,
-    (units,), as if after a single look and without `detection`.
+    (units,), as if after a single look, without `detection` and `sightings`.
     """
-    control_stimuli, control_responses = controls
-    stimuli, responses = [*own, *control_stimuli], np.stack([*own_responses, *control_responses])
+    stimuli, responses = [*own, *controls.stimuli], np.stack([*own_responses, *controls.responses])
     layer_scale = reference.scales.get(claim.unit.layer)
     matrix, location, scale = standardise(responses, stimuli, layer_scale)
     return Trial(

@@ -62,7 +62,7 @@ def measure_random_words(
         responses = respond(images, ordered, services.target)
         for claim in claims:
             measured = np.asarray(responses[claim.unit.layer])
-            controls = reference.controls(claim, services.writer, services.judge)
+            controls = reference.controls(claim, services)
             yield assemble_trial(claim, stimuli, [*measured], services, design, reference, controls)
         number += 1
         if number == design.random_words:

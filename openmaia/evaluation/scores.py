@@ -14,7 +14,7 @@ from openmaia.evaluation.metric import all_metrics
 from openmaia.evaluation.metrics.auc import by_label, worst_label
 from openmaia.evaluation.prompts import PROMPT_ROLES
 from openmaia.evaluation.trials import Trial
-from openmaia.runs.facts import DetectionFacts, TrialFacts, stored_scores
+from openmaia.runs.facts import DetectionFacts, SightingFacts, TrialFacts, stored_scores
 
 STAND_INS = 16
 """Random words whose images stand in for those of other units' descriptions at a look."""
@@ -85,6 +85,7 @@ def collect_facts(evaluation: Evaluation) -> TrialFacts:
         by_label=labels,
         worst_label=worst and worst[1],
         detection=_detection(trial),
+        sightings=_sightings(trial),
     )
 
 
@@ -96,6 +97,13 @@ def _detection(trial: Trial) -> DetectionFacts | None:
     return DetectionFacts(
         judge=found.get("judge", ""), judged=judged, known=known, shown=shown, fuzzed=found.get("fuzzed")
     )
+
+
+def _sightings(trial: Trial) -> SightingFacts | None:
+    seen = trial.sightings
+    if seen is None:
+        return None
+    return SightingFacts(shown=sum(seen.known), known=len(seen.known), photographs=[*seen.photographs], by=[*seen.by])
 
 
 def control_scores(evaluation: Evaluation, resamples: int = RESAMPLES) -> dict[str, dict[str, Any]]:

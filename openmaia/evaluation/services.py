@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from openmaia.core.images import EncodedImage
-from openmaia.core.services import Generator, Target
+from openmaia.core.services import Exemplars, Generator, Target
 from openmaia.core.units import Unit
 from openmaia.evaluation.analysis.agreement import ClaimSimilarity
 from openmaia.evaluation.claims import Sharing
@@ -17,7 +17,7 @@ from openmaia.evaluation.truth import KnownTruths
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EvaluationServices:
-    """The models and data of an evaluation. The test of one description uses only those up to `judge`."""
+    """The models and data of an evaluation. The test of one description uses only those up to `exemplars`."""
 
     generator: Generator
     target: Target
@@ -26,10 +26,14 @@ class EvaluationServices:
     """Writes and rates prompts in the preset `pairing`."""
     judge: Judge | None = None
     """None: images are not checked, and detection is left out."""
+    pictures_judge: Judge | None = None
+    """Knows what pictures of the dataset show, without looking. It is asked before captions and `judge`."""
+    exemplars: Exemplars | None = None
+    """None: it is not looked for the labels in exemplars."""
     photographs: Sequence[EncodedImage] = ()
     """Of the test split."""
     captions: Mapping[str, str] = field(default_factory=dict[str, str])
-    """By the digest of the dataset image; photographs without a caption are missing."""
+    """By the digest of the dataset image, of both splits; images without a caption are missing."""
     scales: Mapping[str, LayerScale] = field(default_factory=dict[str, LayerScale])
     """See `ReferenceData.scales`."""
     similarities: Sequence[ClaimSimilarity] = ()

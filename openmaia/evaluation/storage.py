@@ -19,7 +19,7 @@ from openmaia.evaluation.analysis.statistics import FloatArray
 from openmaia.evaluation.claims import Claim, Sharing
 from openmaia.evaluation.compared import MAX_PARTNERS, Evaluation, partners, unlike
 from openmaia.evaluation.scores import score_header
-from openmaia.evaluation.trials import Stimulus, Trial
+from openmaia.evaluation.trials import Sightings, Stimulus, Trial
 from openmaia.runs import tables
 from openmaia.runs.facts import wrong_score
 from openmaia.runs.files import naming
@@ -27,7 +27,7 @@ from openmaia.runs.records import dumps
 from openmaia.runs.results import fingerprint
 from openmaia.runs.run import EVALUATION, RANDOM_WORDS, TRIALS, InvestigationId, Run
 
-_VERSION = 8
+_VERSION = 9
 
 _TEXT, _TEXTS = pa.string(), pa.list_(pa.field("element", pa.string(), nullable=False))
 _COLUMNS = {
@@ -48,6 +48,7 @@ _HEADER: dict[str, Any] = {
     **dict.fromkeys(("location", "scale"), str),
     "overlap": PromptOverlap | None,
     "exemplars": float | None,
+    "sightings": Sightings | None,
     "looks": list[int],
     "miss": float,
 }
@@ -73,6 +74,7 @@ def to_parquet(result: Trial | Evaluation) -> bytes:
         "scale": _encode(trial.scale),
         "detection": dict(trial.detection),
         "exemplars": trial.exemplars,
+        "sightings": None if trial.sightings is None else asdict(trial.sightings),
         "overlap": None if trial.overlap is None else asdict(trial.overlap),
         "looks": list(trial.looks),
         "miss": trial.miss,
@@ -107,6 +109,7 @@ def _trial(rows: list[dict[str, Any]], header: dict[str, Any]) -> Trial:
             scale=_decode(header["scale"]),
             detection=header["detection"],
             exemplars=header["exemplars"],
+            sightings=_sightings(header["sightings"]),
             overlap=None if header["overlap"] is None else PromptOverlap(**header["overlap"]),
             looks=tuple(header["looks"]),
             miss=header["miss"],
@@ -143,6 +146,10 @@ def check_header(header: dict[str, Any]) -> None:
 def _claim(header: dict[str, Any]) -> Claim:
     stored = header["claim"]
     return Claim(**stored | {"unit": Unit(**stored["unit"]), "labels": tuple(stored["labels"])})
+
+
+def _sightings(stored: dict[str, Any] | None) -> Sightings | None:
+    return None if stored is None else Sightings(**{name: tuple(values) for name, values in stored.items()})
 
 
 def _stimulus(row: dict[str, Any]) -> Stimulus:

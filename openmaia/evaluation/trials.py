@@ -73,6 +73,24 @@ class Stimulus:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Sightings:
+    """Which pictures of the dataset show a label of a claim."""
+
+    exemplars: tuple[ImageVerdict, ...]
+    """The strongest top exemplars of the unit, at most `openmaia.evaluation.sightings.TOP`."""
+    photographs: tuple[int, int]
+    """How many photographs of the test split, drawn at random, show a label, and of how many this is known."""
+    by: tuple[str, ...]
+    """Who says it of the exemplars: captions, or the name of a judge."""
+
+    @property
+    def known(self) -> list[bool]:
+        """The verdicts that are known; empty if these are not more than half."""
+        known = [verdict for verdict in self.exemplars if verdict is not None]
+        return known if len(known) * 2 > len(self.exemplars) else []
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Trial:
     """The images that test a claim, and the responses to them."""
 
@@ -108,6 +126,8 @@ class Trial:
     unit."""
     detection: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """The results of `detect` and `fuzz`; empty if detection was left out."""
+    sightings: Sightings | None = None
+    """None if there are no exemplars."""
 
     def rows(self, role: str, *, verified: bool = False) -> list[int]:
         """Returns the rows of all images of a role (`Stimulus.role`); with `verified` without those that are known not

@@ -8,8 +8,9 @@ from typing import Any
 from openmaia.core.units import Unit
 from openmaia.evaluation.analysis.bootstrap import Interval
 from openmaia.evaluation.analysis.significance import OWN, RANDOM, SHUFFLED, supported_shares
+from openmaia.evaluation.analysis.statistics import wilson
 from openmaia.evaluation.analysis.summary import PooledScores
-from openmaia.evaluation.analysis.verdict import UnitVerdict, judge
+from openmaia.evaluation.analysis.verdict import UnitVerdict, Verdict, judge, run_verdicts
 from openmaia.evaluation.metric import metrics_shown
 from openmaia.runs.run import InvestigationId, Run
 from openmaia.runs.state import InvestigationState, states
@@ -123,6 +124,38 @@ def describe_kinds(run: Run, scores: PooledScores) -> tuple[DescriptionKind, ...
         for name, title, measure in _KINDS
         if scores.counts[f"{measure}_all"] or name in shares
     )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunShares:
+    """How many investigations of a run have a description that holds, for a comparison with runs of other units."""
+
+    name: str
+    investigations: int
+    supported: int
+    shown: int
+    """Those supported that their exemplars show, too."""
+
+    @property
+    def shares(self) -> tuple[tuple[float, float, float], tuple[float, float, float]]:
+        """The shares of `supported` and `shown`, with both ends of their Wilson intervals."""
+        supported, shown = (
+            (count / self.investigations, *wilson(count / self.investigations, self.investigations))
+            for count in (self.supported, self.shown)
+        )
+        return supported, shown
+
+
+def run_shares(runs: Sequence[tuple[Run, str]]) -> list[RunShares]:
+    """Counts the verdicts of each run that has investigations."""
+    found: list[RunShares] = []
+    for run, name in runs:
+        verdicts = run_verdicts(run).values()
+        supported = [each for each in verdicts if each.verdict is Verdict.SUPPORTED]
+        shown = sum(each.shown is not None and each.shown.is_shown for each in supported)
+        if verdicts:
+            found.append(RunShares(name=name, investigations=len(verdicts), supported=len(supported), shown=shown))
+    return found
 
 
 def mean_sizes(scores: PooledScores) -> dict[str, float]:

@@ -23,6 +23,18 @@ class DetectionFacts:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SightingFacts:
+    """See `openmaia.evaluation.trials.Sightings`."""
+
+    shown: int
+    """Top exemplars that show a label."""
+    known: int
+    """Top exemplars of which it is known; 0 if these are not more than half."""
+    photographs: list[int]
+    by: list[str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TrialFacts:
     """Facts of a test, which say how it was made and are no metrics."""
 
@@ -55,6 +67,7 @@ class TrialFacts:
     """For each label, how well its images excite the unit."""
     worst_label: str | None
     detection: DetectionFacts | None
+    sightings: SightingFacts | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

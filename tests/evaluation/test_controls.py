@@ -13,7 +13,7 @@ from openmaia.evaluation.analysis.sequential import ERROR, levels
 from openmaia.evaluation.analysis.significance import compute_significance
 from openmaia.evaluation.claims import Claim, Sharing
 from openmaia.evaluation.compared import partners, unlike
-from openmaia.evaluation.controls import photograph_captions, prepare_reference
+from openmaia.evaluation.controls import picture_captions, prepare_reference
 from openmaia.evaluation.prompts import ModelPromptWriter
 from openmaia.evaluation.protocol import evaluate_claims, run_trials
 from openmaia.evaluation.services import EvaluationDesign, EvaluationServices
@@ -61,7 +61,7 @@ def drawn(
     images = [photograph(number) for number in range(photographs)]
     services = replace(services, photographs=images, captions=captions)
     reference = prepare_reference({"mono"}, services, EvaluationDesign(n=2, random=random))
-    stimuli, responses = reference.controls(claim(unit, "red"), services.writer, services.judge)
+    stimuli, responses, _ = reference.controls(claim(unit, "red"), services)
     assert [each.activation for each in stimuli] == [response[unit.index] for response in responses]
     return [each for each in stimuli if each.role == "random"]
 
@@ -96,12 +96,11 @@ def test_judge_says_it_of_photographs_without_a_caption(services: EvaluationServ
     assert len(judge.seen) == 10
 
 
-def test_photographs_have_the_captions_of_their_dataset():
+def test_pictures_have_the_captions_of_their_dataset():
     library = ImageDataset.open(packages())
-    captions = photograph_captions(library)
-    photographs = {item.digest: item for item in library.photos("test")}
+    captions = picture_captions(library)
     assert captions
-    assert captions.keys() <= photographs.keys()
+    assert captions.keys() <= {item.digest for item in library.items}
     assert all(text == text.strip() and text for text in captions.values())
 
 

@@ -217,7 +217,7 @@ def _claimed(
 
 
 def _show_together(opened: "Sequence[tuple[Run, str]]", methods: bool) -> None:
-    from openmaia.cli.terminal.scores import show_comparison, show_methods
+    from openmaia.cli.terminal.scores import show_beside, show_comparison, show_methods
     from openmaia.evaluation.analysis.comparison import compare_runs
 
     if len(opened) < 2:
@@ -226,6 +226,7 @@ def _show_together(opened: "Sequence[tuple[Run, str]]", methods: bool) -> None:
     if methods:
         show_methods(opened, resamples)
     else:
+        show_beside(opened, resamples)
         show_comparison(compare_runs(opened, resamples))
 
 

@@ -39,6 +39,8 @@ SECONDS = 2.0
 _SHOWN_UNITS = 40
 _SHORT_NAME = 16
 """Longest name of a unit that is never broken: the other columns leave so much room in a terminal of 80 columns."""
+_COUNTED = "in its exemplars"
+"""Its cells are wrapped, "8 of 10;" above "base 0.06", where a terminal is narrow."""
 _SHOWN_RUNNING = 20
 """Largest number of running investigations, and of failures, that are shown."""
 
@@ -164,16 +166,24 @@ def show_units(run: Run, resamples: int, *, overall: bool = True) -> None:
     rows = make_rows(run, run.name, investigations=None if overall else run.plan()[:_SHOWN_UNITS])
     shown = sorted(rows, key=lambda row: row.verdict.rank)[:_SHOWN_UNITS]
     has_sizes = any(row.scores.get("z_positive") is not None for row in shown)
-    columns = ("unit", "verdict", "why", "labels", "against", "AUC", "low", *(["SD"] if has_sizes else []))
-    cells = [_cells(row, has_sizes) for row in shown]
+    has_counts = any(row.verdict.shown for row in shown)
+    more = (*(["SD"] if has_sizes else []), *([_COUNTED] if has_counts else []))
+    columns = ("unit", "verdict", "why", "labels", "against", "AUC", "low", *more)
+    cells = [_cells(row, has_sizes, has_counts) for row in shown]
     is_short = all(len(row.name) <= _SHORT_NAME for row in shown)
-    wrapped = {"labels"} if is_short else {"unit", "labels"}
+    wrapped = {"labels", _COUNTED} if is_short else {"unit", "labels", _COUNTED}
     show_table(f"run {run.name}", columns, cells, left=5, whole=set(columns) - wrapped, tight=has_sizes)
     if any(row.verdict.worst for row in rows):
         sizes = ". SD: mean activation on its images, in standard deviations of the dataset" if has_sizes else ""
         say(
             "AUC: against the control that the description beats least; low: the lower end of its 95 % interval. 0.5 is "
             f"chance{sizes}",
+            dim=True,
+        )
+    if has_counts:
+        say(
+            "in its exemplars: how many of the top exemplars show a label, and the base, the share of random photographs "
+            "that do; it decides no verdict",
             dim=True,
         )
     if state.planned > _SHOWN_UNITS:
@@ -201,7 +211,7 @@ def show_findings(runs: Sequence[tuple[Run, int]]) -> None:
             say(f"{run.name}: {sentence}" if len(runs) > 1 else sentence[0].upper() + sentence[1:])
 
 
-def _cells(row: UnitRow, has_sizes: bool) -> list[str | Text]:
+def _cells(row: UnitRow, has_sizes: bool, has_counts: bool) -> list[str | Text]:
     verdict, worst, size = row.verdict, row.verdict.worst, row.scores.get("z_positive")
     name = row.stop if verdict.verdict is Verdict.NOT_TESTED else verdict.verdict.value
     return [
@@ -213,6 +223,7 @@ def _cells(row: UnitRow, has_sizes: bool) -> list[str | Text]:
         f"{worst.auc:.2f}" if worst else "n/a",
         f"{worst.low:.2f}" if worst else "n/a",
         *(["n/a" if size is None else f"{size:+.1f}"] if has_sizes else []),
+        *([verdict.shown.text if verdict.shown else "not known" if worst else "n/a"] if has_counts else []),
     ]
 
 

@@ -13,12 +13,13 @@ from openmaia.evaluation.analysis.comparison import (
 from openmaia.evaluation.analysis.reliability import read_reliability
 from openmaia.evaluation.analysis.sanity import warning
 from openmaia.evaluation.analysis.selective import COVERAGES
+from openmaia.evaluation.analysis.statistics import share_difference
 from openmaia.evaluation.analysis.summary import PooledScores, run_scores
 from openmaia.evaluation.metric import Metric, metrics_shown
 from openmaia.evaluation.truth import read_truth, truth_scores
 from openmaia.recipes.choices.answers import ChoiceScore
 from openmaia.reporting.figures.papers import published
-from openmaia.reporting.tables import describe_kinds, mean_sizes
+from openmaia.reporting.tables import RunShares, describe_kinds, mean_sizes, run_shares
 from openmaia.runs.run import Run
 
 
@@ -142,6 +143,39 @@ def show_methods(runs: Sequence[tuple[Run, str]], resamples: int) -> None:
     columns = ("layer", "method", "units", "positive", "neutral")
     show_table("mean activations, as in Table A3 of the MAIA paper", columns, cells, left=2)
     show_comparison(compare_runs(runs, resamples))
+
+
+def show_beside(runs: Sequence[tuple[Run, str]], resamples: int) -> None:
+    """Prints a row for each run, whose units may be other ones, such as those of the same network untrained. Below, how far
+    the shares of the first run differ from those of the others.
+    """
+    shares = run_shares(runs)
+    pooled = {name: run_scores(run, resamples).measures for run, name in runs}
+    cells = [
+        (
+            each.name,
+            str(each.investigations),
+            *(f"{count} ({low:.0%} to {high:.0%})" for count, (_, low, high) in _counted(each)),
+            format_interval(pooled[each.name]["auc_minus_other_all"]) or "n/a",
+        )
+        for each in shares
+    ]
+    columns = ("run", "units", "supported", "and shown by exemplars", "own minus other, all")
+    show_table("runs beside each other", columns, cells)
+    for other in shares[1:]:
+        supported, shown = map(share_difference, shares[0].shares, other.shares)
+        say(
+            f"{shares[0].name} minus {other.name}: supported {_points(supported)}, and shown by exemplars {_points(shown)}"
+        )
+    say("intervals: 95 %; of shares and their differences over units, as if independent: Wilson, Newcombe", dim=True)
+
+
+def _counted(each: RunShares) -> list[tuple[int, tuple[float, float, float]]]:
+    return list(zip((each.supported, each.shown), each.shares, strict=True))
+
+
+def _points(difference: tuple[float, float, float]) -> str:
+    return "{:+.0%} ({:+.0%} to {:+.0%})".format(*difference)
 
 
 def show_comparison(comparisons: Sequence[RunComparison]) -> None:

@@ -54,7 +54,16 @@ def _described(run: Run, verdicts: Mapping[InvestigationId, UnitVerdict], scores
         parts += filter(None, [_worth(scores)])
     listed = [*TESTED, Verdict.ABSTAINED, Verdict.FAILED] if described or not tested else TESTED
     parts.append(", ".join(f"{counts[verdict]} {verdict.value}" for verdict in listed if counts[verdict]))
-    return "; ".join(filter(None, parts))
+    return "; ".join(filter(None, [*parts, _shown(verdicts)]))
+
+
+def _shown(verdicts: Mapping[InvestigationId, UnitVerdict]) -> str:
+    supported = [each.shown for each in verdicts.values() if each.verdict is Verdict.SUPPORTED]
+    known = [each for each in supported if each is not None]
+    if not known:
+        return ""
+    unknown = f" (of {len(supported) - len(known)} it is not known)" if len(known) < len(supported) else ""
+    return f"{sum(each.is_shown for each in known)} of the supported are shown by their exemplars{unknown}"
 
 
 def _worth(scores: PooledScores | None) -> str:

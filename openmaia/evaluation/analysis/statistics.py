@@ -75,6 +75,14 @@ def wilson(share: float, n: int) -> tuple[float, float]:
     return max((centre - half) / (1 + z * z / n), 0.0), min((centre + half) / (1 + z * z / n), 1.0)
 
 
+def share_difference(one: tuple[float, float, float], other: tuple[float, float, float]) -> tuple[float, float, float]:
+    """Returns the difference of two independent shares with both ends of its 95 % interval (Newcombe 1998, method 10). Each
+    share is given with both ends of its Wilson interval.
+    """
+    (p, p_low, p_high), (q, q_low, q_high) = one, other
+    return p - q, p - q - float(np.hypot(p - p_low, q_high - q)), p - q + float(np.hypot(p_high - p, q - q_low))
+
+
 def proportion(hits: Sequence[bool]) -> list[float] | None:
     """Returns [share, low, high] of hits, with Wilson's interval, to 4 decimals; None if empty."""
     if not hits:

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, cast
 
+import numpy as np
 import pyarrow as pa
 
 from openmaia.evaluation.analysis.statistics import CHANCE
@@ -92,6 +93,41 @@ class ControlScore:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ExemplarCount:
+    """How many of the unit's top exemplars show a label, and how many random photographs. It decides no verdict."""
+
+    exemplars: tuple[int, int]
+    """Those that show a label, and those of which it is known, which are more than none."""
+    photographs: tuple[int, int]
+    """The same of photographs; known may be 0."""
+
+    @property
+    def base(self) -> float | None:
+        """The share of photographs; None if it is not known."""
+        shown, known = self.photographs
+        return shown / known if known else None
+
+    @property
+    def text(self) -> str:
+        """The counts for a table, such as "8 of 10; base 0.06"."""
+        counted = "{} of {}".format(*self.exemplars)
+        return counted if self.base is None else f"{counted}; base {self.base:.2f}"
+
+    @property
+    def is_shown(self) -> bool:
+        """Whether at least half of the exemplars show a label, and more than photographs do (Fisher's exact test, one-sided,
+        at LEVEL), if these are known.
+        """
+        from scipy import stats  # which takes a second, and most commands show no such count
+
+        (shown, known), (other, all_others) = self.exemplars, self.photographs
+        if shown * 2 < known or not all_others:
+            return shown * 2 >= known
+        table = np.array([[shown, known - shown], [other, all_others - other]])
+        return float(stats.fisher_exact(table, alternative="greater").pvalue) <= LEVEL
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class UnitVerdict:
     """The verdict on the description of an investigation, with the evidence for it."""
 
@@ -108,6 +144,8 @@ class UnitVerdict:
     """None if it was not computed."""
     q: float | None = None
     """None without `p`."""
+    shown: ExemplarCount | None = None
+    """None if it is not known, or nothing was tested."""
 
     @property
     def worst(self) -> ControlScore | None:
@@ -196,7 +234,16 @@ def _judge_tested(scores: Mapping[str, Any]) -> UnitVerdict:
     else:
         verdict = Verdict.SUPPORTED
         reason = f"Its images excite the unit more than every control; the worst is {worst.text}; q = {q:.2g}."
-    return UnitVerdict(verdict=verdict, reason=reason, why=why, controls=controls, missing=missing, p=p, q=q)
+    return UnitVerdict(
+        verdict=verdict, reason=reason, why=why, controls=controls, missing=missing, p=p, q=q, shown=_shown(scores)
+    )
+
+
+def _shown(scores: Mapping[str, Any]) -> ExemplarCount | None:
+    seen = cast(Mapping[str, Any], scores.get("sightings") or {})
+    if not seen.get("known"):
+        return None
+    return ExemplarCount(exemplars=(seen["shown"], seen["known"]), photographs=(*seen["photographs"],))
 
 
 def _crossing(controls: Iterable[ControlScore]) -> Iterator[str]:

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from openmaia.core.components import Component, PicturesConfig, Site, within
+from openmaia.core.components import Component, JudgeConfig, PicturesConfig, Site, within
 
 # The modules that draw are imported when they are needed, because a config names this one.
 
@@ -48,3 +48,9 @@ class ScenePictures(Component):
     @staticmethod
     def remark(config: Any) -> str:
         return "drawn scenes; no photographs"
+
+    @staticmethod
+    def judge(config: Any) -> JudgeConfig:
+        from openmaia.offline.scenes.judge import SceneGraphJudgeConfig
+
+        return SceneGraphJudgeConfig(kind="scenes")

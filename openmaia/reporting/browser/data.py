@@ -82,6 +82,8 @@ def table_columns() -> dict[str, DataColumn]:
         "q": DataColumn(title="q", value=lambda row: _rounded(row.verdict.q), visible=True, hint="p adjusted for the number of descriptions of the run"),
         "p": DataColumn(title="p", value=lambda row: _rounded(row.verdict.p), hint="From a permutation of descriptions within the layer"),
         **_metric_columns(),
+        "shown": DataColumn(title="", value=lambda row: row.verdict.shown.exemplars[0] if row.verdict.shown else None),
+        "known": DataColumn(title="", value=lambda row: row.verdict.shown.exemplars[1] if row.verdict.shown else None),
         "turns": DataColumn(title="Turns", value=_of_header("turns")),
         "seconds": DataColumn(title="Seconds", value=_of_header("seconds"), hint="Duration of the investigation, including waiting times"),
         "stop": DataColumn(title="Ended", value=lambda row: _position(row.stop, _STATE_NAMES), names=_STATE_NAMES, hint="How the investigation ended"),

@@ -13,7 +13,7 @@ from openmaia.config.schema import Config
 from openmaia.core.errors import UsageError
 from openmaia.core.units import Unit
 from openmaia.datasets.library import DatasetImage
-from openmaia.evaluation.controls import load_photographs, photograph_captions
+from openmaia.evaluation.controls import load_photographs, picture_captions
 from openmaia.offline.scenes.album import SceneSource, pictures
 from openmaia.offline.scenes.grammar import read
 from openmaia.offline.scenes.graph import Scene
@@ -129,7 +129,7 @@ def test_exemplars_are_pictures_of_the_explore_half(tmp_path: Path):
 
 def test_tests_take_photographs_of_the_other_half(tmp_path: Path):
     dataset = datasets.image_dataset(config(tmp_path))
-    photographs, captions = load_photographs(dataset, 10, 64), photograph_captions(dataset)
+    photographs, captions = load_photographs(dataset, 10, 64), picture_captions(dataset)
     assert len(photographs) == 10 and all(captions[image.sources[0]] for image in photographs)
     assert {image.sources[0] for image in photographs} <= {item.digest for item in dataset.photos("test")}
     assert photographs[0].pixels.shape == (64, 64, 3)

@@ -67,6 +67,11 @@ function score(row, name) {
     cell.title = `AUC against ${openmaia.word(row, "control")}, its worst control; 95 % interval ${low} to ${high}; `
       + `${openmaia.value(row, "images")} images of the description, ${openmaia.value(row, "controls")} of the control`;
   }
+  if (name === "in_exemplars") {
+    const base = openmaia.value(row, "in_photographs");
+    const count = `${openmaia.value(row, "shown")} of ${openmaia.value(row, "known")}`;
+    cell.append(element("small", {}, Number.isNaN(base) ? count : `${count}; base ${base.toFixed(2)}`));
+  }
   return cell;
 }
 
