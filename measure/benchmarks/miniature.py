@@ -187,7 +187,8 @@ def _work(context: SweepContext, *, elastic: bool) -> None:
             if elastic and not left:
                 context.pools.release("backbone")
                 context.pools.release("editor")
-        scheduler.score([0])
+        scheduler.compare([0])
+        assert not scheduler.errors
     finally:
         scheduler.stop()
 

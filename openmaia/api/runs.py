@@ -20,6 +20,7 @@ from openmaia.core.units import Unit
 from openmaia.runs import summary
 from openmaia.runs.records import Record
 from openmaia.runs.run import InvestigationId, Run
+from openmaia.runs.snapshot import Snapshot
 
 if TYPE_CHECKING:
     from openmaia.assembly.models import Models
@@ -62,13 +63,12 @@ class LoadedRun:
           without a complete test
         - `verdict_reason`: the reason for the verdict
         """
-        from openmaia.evaluation.analysis.verdict import run_verdicts, score_columns
+        from openmaia.evaluation.analysis.verdict import score_columns, scores_and_verdicts
 
-        self._warn_of_damage()
-        headers = list(self.run.headers())  # first, so that a unit that ends meanwhile is left out of both
-        verdicts = run_verdicts(self.run)
-        investigations = [(row, _investigation(row)) for row in headers]
-        rows = [summary.table_row(row, self.run.score(each)) | verdicts[each].columns for row, each in investigations]
+        run = Snapshot.of_run(self.run)
+        _warn_of_damage(run)
+        values = scores_and_verdicts(run)
+        rows = [summary.table_row(row, values[InvestigationId.of_row(row)]) for row in run.headers()]
         return pd.DataFrame(rows, columns=[*summary.SCHEMA.names, *score_columns()])
 
     def scores(self) -> pd.DataFrame:
@@ -79,7 +79,8 @@ class LoadedRun:
         """
         from openmaia.evaluation.scores import flat
 
-        self._warn_of_damage()
+        run = Snapshot.of_run(self.run)
+        _warn_of_damage(run)
         rows = [
             {
                 "target": each.unit.target,
@@ -88,19 +89,9 @@ class LoadedRun:
                 "replicate": each.replicate,
             }
             | flat(scores)
-            for each, scores in sorted(self.run.scores().items())
+            for each, scores in sorted(run.scores().items())
         ]
         return pd.DataFrame(rows)
-
-    def _warn_of_damage(self) -> None:
-        from openmaia.evaluation.damage import damaged_files
-
-        if found := damaged_files(self.run):
-            warnings.warn(
-                f"{len(found)} files of {self.path} are left out, such as {found[0].name}: {found[0].reason}; "
-                "`openmaia show` lists them",
-                stacklevel=3,
-            )
 
     def failures(self) -> dict[InvestigationId, str]:
         """Returns the error message of each failed investigation, whose key has the fields `unit` and `replicate`.
@@ -337,6 +328,12 @@ def _refuse_objects(model: Any, images: Any, preprocess: Any, backbone: Any) -> 
         )
 
 
-def _investigation(row: Mapping[str, Any]) -> InvestigationId:
-    unit = Unit(target=row["target"], layer=row["layer"], index=row["index"])
-    return InvestigationId(unit=unit, replicate=row["replicate"])
+def _warn_of_damage(run: Run) -> None:
+    from openmaia.evaluation.damage import damaged_files
+
+    if found := damaged_files(run):
+        warnings.warn(
+            f"{len(found)} files of {run.files.root} are left out, such as {found[0].name}: {found[0].reason}; "
+            "`openmaia show` lists them",
+            stacklevel=3,
+        )

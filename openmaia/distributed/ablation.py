@@ -7,7 +7,7 @@ from openmaia.distributed.assembly import Assembly, Progress
 from openmaia.distributed.cluster.connection import cluster
 from openmaia.distributed.cluster.preflight import preflight
 from openmaia.distributed.pools.run_pools import run_pools
-from openmaia.distributed.sweep import PREDICTIVE, UNTESTED, Sweep, carry_out, is_evaluated, run_sweeps
+from openmaia.distributed.sweep import PREDICTIVE, UNTESTED, Sweep, Unscored, carry_out, is_evaluated, run_sweeps
 from openmaia.distributed.tracking import TrackedProgress
 from openmaia.evaluation.analysis.verdict import write_summary
 from openmaia.exemplars.store import ExemplarStore
@@ -48,13 +48,15 @@ def evaluate_elsewhere(config: Config, run: Run, assembly: Assembly, view: Progr
         if not run.files.exists(SUMMARY):
             write_summary(run)  # the command before was interrupted just there
         return
-    with held(run.investigations), cluster(config):
-        preflight([config], [run], view.say)
-        _evaluate(config, run, assembly, view)
+    with held(run.investigations):
+        with cluster(config):
+            preflight([config], [run], view.say)
+            unscored = _test(config, run, assembly, view)
+        unscored.score(view)
     write_summary(run)
 
 
-def _evaluate(config: Config, run: Run, assembly: Assembly, view: Progress) -> None:
+def _test(config: Config, run: Run, assembly: Assembly, view: Progress) -> Unscored:
     with run_pools([config], assembly) as pools:
         sweep = Sweep(config=config, run=run, assembly=assembly, view=TrackedProgress(view))
         assembly.dataset(config, view.say)  # downloads it; other processes would not say so
@@ -62,4 +64,4 @@ def _evaluate(config: Config, run: Run, assembly: Assembly, view: Progress) -> N
             config.paths.exemplars, config.target.name, config.exemplars.dataset or config.pictures.kind
         )
         sweep.pools = pools[0]
-        carry_out([sweep], view, PREDICTIVE, investigates=False)
+        return carry_out([sweep], view, PREDICTIVE, investigates=False)

@@ -18,12 +18,13 @@ from openmaia.core.services import Backbone
 from openmaia.datasets.library import ImageDataset
 from openmaia.distributed.failures import resolve
 from openmaia.distributed.worker import SweepContext
+from openmaia.evaluation.analysis.agreement import Agreement
 from openmaia.evaluation.analysis.overlap import explored
 from openmaia.evaluation.claims import read_claim
 from openmaia.evaluation.controls import ReferenceData
 from openmaia.evaluation.judging.judges import ImageVerdict, Judge, LocatingJudge, Region
 from openmaia.evaluation.protocol import evaluate_investigation
-from openmaia.evaluation.run import measure_run, prepare_run, score_trials, unevaluated_claims
+from openmaia.evaluation.run import compare_claims, prepare_run
 from openmaia.evaluation.services import EvaluationServices
 from openmaia.exemplars.store import ExemplarStore
 from openmaia.runs.run import TRIALS, InvestigationId
@@ -78,10 +79,9 @@ class Examiner:
         """Calls the language model of `evaluate.writer`."""
         return self._model("writer", sweep).reply(chats)
 
-    def score(self, sweep: SweepContext) -> None:
-        """Computes and stores what needs the trials of all descriptions of a sweep: scores, and measures of the run."""
-        score_trials(sweep.run, unevaluated_claims(sweep.run))
-        measure_run(sweep.run, self._services(sweep, None))
+    def compare(self, sweep: SweepContext) -> tuple[Agreement, ...]:
+        """Calls `openmaia.evaluation.run.compare_claims`."""
+        return compare_claims(sweep.run, self._services(sweep, None))
 
     def _model(self, role: str, sweep: SweepContext) -> Any:
         key = role, str(sweep.run.files.root)
@@ -186,9 +186,15 @@ class Examiners:
         """Returns the arguments `examiner` and `material` of `UnitWorker.test` for a test, beside so many that run."""
         while len(self._actors) < min(running // TESTS_PER_EXAMINER + 1, self._most):
             self._start()
+        self.prepare(number)
+        return self._actors[next(self._assigned) % len(self._actors)], [self._materials[number]]
+
+    def prepare(self, number: int) -> None:
+        """Begins `Examiner.prepare` for a sweep, unless it has begun."""
+        if not self._actors:
+            self._start()
         if number not in self._materials:
             self._materials[number] = self._actors[0].prepare.remote(self._sweeps[number])
-        return self._actors[next(self._assigned) % len(self._actors)], [self._materials[number]]
 
     def check(self, number: int) -> None:
         """Raises the OpenMaiaError with which `Examiner.prepare` has failed for a sweep, if it has."""
@@ -197,11 +203,11 @@ class Examiners:
         except GetTimeoutError:
             pass
 
-    def score(self, number: int) -> None:
-        """Calls `Examiner.score` and waits. Raises OpenMaiaError."""
+    def compare(self, number: int) -> tuple[Agreement, ...]:
+        """Calls `Examiner.compare` and waits. Raises OpenMaiaError."""
         if not self._actors:
             self._start()
-        resolve(self._actors[0].score.remote(self._sweeps[number]))
+        return resolve(self._actors[0].compare.remote(self._sweeps[number]))
 
     def stop(self) -> None:
         """Ends all examiners."""

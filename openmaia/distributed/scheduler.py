@@ -19,6 +19,7 @@ from openmaia.distributed.examiner import CALLER, Examiner, Examiners
 from openmaia.distributed.failures import DEAD, last_line
 from openmaia.distributed.worker import SweepContext, UnitWorker
 from openmaia.distributed.workers import FinishedItem, Item, Worker, WorkerPool, WorkStep
+from openmaia.evaluation.analysis.agreement import Agreement
 from openmaia.runs.run import InvestigationId
 
 # So many probably have a common cause, such as a model that can no longer be loaded, which would fail all others, too.
@@ -89,12 +90,12 @@ class Scheduler:
         self._failures = 0
         """Failed investigations since the last success."""
         self._errors: list[tuple[int, OpenMaiaError]] = []
-        """Of failed tests and scores, with the index of the sweep."""
+        """Of failed tests and comparisons, with the index of the sweep."""
         self._workers = WorkerPool(config, sweeps, worker_class)
         self._examiners = Examiners(sweeps, self._width, examiner_class)
 
     def results(self) -> Iterator[tuple[int, InvestigationResult]]:
-        """Carries out all investigations and tests. Tests that fail do not end it: `score` raises their error.
+        """Carries out all investigations and tests. Tests that fail do not end it: `errors` has their errors.
 
         Yields:
             For each investigation that has ended, the index of its sweep and its result, before its description is
@@ -119,24 +120,24 @@ class Scheduler:
             for caller, (item, _) in self._running.items():  # else a pool that lives on keeps their leases
                 self._sweeps[item.sweep].pools.leave(caller)
 
-    def score(self, numbers: Iterable[int]) -> None:
-        """Computes the scores of the sweeps with these indices, except those with a failed test.
+    def compare(self, numbers: Iterable[int]) -> dict[int, tuple[Agreement, ...]]:
+        """Compares the claims of the sweeps with these indices, except those with a failed test (`Examiner.compare`).
 
-        Raises OpenMaiaError if a test or the computation of scores failed. Finished tests are kept.
+        The result lacks sweeps for which it failed; `errors` has their errors.
         """
-        failed = {number for number, _ in self._errors}
+        failed, found = {number for number, _ in self._errors}, dict[int, tuple[Agreement, ...]]()
         for number in numbers:
             if number not in failed:
                 try:
-                    self._examiners.score(number)
+                    found[number] = self._examiners.compare(number)
                 except OpenMaiaError as error:
                     self._errors.append((number, error))
-        if self._errors:
-            error, count = self._errors[0][1], len(self._errors)
-            if count > 1:
-                text = f"{count} descriptions, or runs, were not tested or scored. The first: {error.message}"
-                raise ServiceError(text, detail=error.detail) from error
-            raise error
+        return found
+
+    @property
+    def errors(self) -> list[OpenMaiaError]:
+        """Those of failed tests and comparisons."""
+        return [error for _, error in self._errors]
 
     def stop(self) -> None:
         """Ends the examiners."""
@@ -167,6 +168,8 @@ class Scheduler:
         else:
             caller, name = f"{run.name}/{CALLER}/{unit}/{attempt}", f"{CALLER} {unit.layer}/{unit.index}"
             arguments = self._examiners.assign(item.sweep, self._count_running(WorkStep.TEST))
+        if item.sweep in self._tested:  # beside the first investigations, which take longer
+            self._examiners.prepare(item.sweep)
         self._running[caller] = item, time.time()
         self._workers.assign(worker, item, name, caller, *arguments)
 
@@ -232,7 +235,7 @@ class Scheduler:
         self._workers.submit(replace(item, tries=item.tries + 1), is_suspect=finished.is_suspect)
 
     def _fail_test(self, item: Item, error: OpenMaiaError) -> None:
-        """Keeps the error of one test for `score`, or raises it if it concerns all tests."""
+        """Keeps the error of one test for `errors`, or raises it if it concerns all tests."""
         self._examiners.check(item.sweep)
         if isinstance(error, (UsageError, ServiceUnavailable)):
             raise error

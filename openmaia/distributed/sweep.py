@@ -12,6 +12,7 @@ from functools import partial
 from openmaia.agent.loop import InvestigationResult
 from openmaia.agent.tasks.task import load
 from openmaia.config.schema import Config, prompt_writer
+from openmaia.core.errors import OpenMaiaError, ServiceError
 from openmaia.core.selection import select
 from openmaia.core.units import TargetInfo
 from openmaia.distributed import exemplars
@@ -23,11 +24,12 @@ from openmaia.distributed.pools.kept import kept_or_own_pools
 from openmaia.distributed.scheduler import ActiveInvestigation, Scheduler
 from openmaia.distributed.tracking import TrackedProgress, sampled
 from openmaia.distributed.worker import SweepContext
+from openmaia.evaluation.analysis.agreement import Agreement
 from openmaia.evaluation.analysis.reliability import has_reliability
 from openmaia.evaluation.analysis.significance import is_current
 from openmaia.evaluation.analysis.verdict import write_summary
 from openmaia.evaluation.damage import foreign_tests
-from openmaia.evaluation.run import unevaluated_claims, untested_claims
+from openmaia.evaluation.run import score_run, unevaluated_claims, untested_claims
 from openmaia.exemplars.store import ExemplarStore
 from openmaia.reporting.tracking import start
 from openmaia.runs.lease import held
@@ -186,18 +188,44 @@ def _run_together(sweeps: Sequence[Sweep], view: Progress, testing: Testing) -> 
             for sweep, its_pools in zip(sweeps, pools, strict=True):
                 sweep.pools = its_pools
                 sampling.enter_context(sampled(its_pools, sweep.view.tracker, sweep.config.tracking.every))
-            carry_out(sweeps, view, testing)
+            unscored = carry_out(sweeps, view, testing)
             for sweep in sweeps:
                 testing.test(sweep)
             view.say("ending the models and Ray")
+    unscored.score(view)
     for sweep in sweeps:
         write_summary(sweep.run)
 
 
-def carry_out(sweeps: Sequence[Sweep], view: Progress, testing: Testing, *, investigates: bool = True) -> None:
+@dataclass(frozen=True, slots=True)
+class Unscored:
+    """What is left to do for sweeps when all tests have ended. It needs no models and no Ray."""
+
+    agreements: Sequence[tuple[Run, tuple[Agreement, ...]]]
+    """Runs that are not scored, with the result of `openmaia.evaluation.run.compare_claims`."""
+    errors: Sequence[OpenMaiaError]
+
+    def score(self, view: Progress) -> None:
+        """Scores the runs. Raises OpenMaiaError if a test of any sweep, or a score, failed; finished tests are kept."""
+        errors = list(self.errors)
+        for run, agreements in self.agreements:
+            view.say(f"comparing the descriptions of {run.name} with each other: scores, p-values, agreement")
+            try:
+                score_run(run, agreements)
+            except OpenMaiaError as error:
+                errors.append(error)
+        if len(errors) > 1:
+            text = f"{len(errors)} descriptions, or runs, were not tested or scored. The first: {errors[0].message}"
+            raise ServiceError(text, detail=errors[0].detail) from errors[0]
+        if errors:
+            raise errors[0]
+
+
+def carry_out(sweeps: Sequence[Sweep], view: Progress, testing: Testing, *, investigates: bool = True) -> Unscored:
     """Investigates and tests the units of sweeps whose pools are up.
 
-    `investigates` is False for descriptions of finished investigations only. Raises OpenMaiaError if a test failed.
+    `investigates` is False for descriptions of finished investigations only. Without `Testing.streams` nothing is left
+    to score.
     """
     total = sum(sweep.total for sweep in sweeps)
     if investigates:
@@ -235,10 +263,8 @@ def carry_out(sweeps: Sequence[Sweep], view: Progress, testing: Testing, *, inve
                 tests[number][1] += 1
             if all(one.done == one.total for one in sweeps):
                 _release_pools(sweeps, testing)
-        unscored = [number for number in untested if not is_evaluated(sweeps[number].run)]
-        for name in [sweeps[number].run.name for number in unscored]:
-            view.say(f"comparing the descriptions of {name} with each other: scores, p-values, agreement")
-        scheduler.score(unscored)
+        found = scheduler.compare(number for number in untested if not is_evaluated(sweeps[number].run))
+        return Unscored([(sweeps[number].run, agreements) for number, agreements in found.items()], scheduler.errors)
     finally:
         scheduler.stop()
         for file in files:

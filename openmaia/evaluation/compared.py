@@ -1,13 +1,16 @@
 """A trial beside the trials of other units and of random words with which it is compared."""
 
-from collections.abc import Sequence
+from bisect import bisect_right
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 import numpy as np
 import numpy.typing as npt
 
 from openmaia.evaluation.analysis.bootstrap import ClusteredValues
-from openmaia.evaluation.claims import Claim, Sharing, following_units
+from openmaia.evaluation.claims import Claim, Sharing
 from openmaia.evaluation.trials import EXEMPLARS, Trial, own_deviations
 
 MAX_PARTNERS = 4
@@ -101,18 +104,38 @@ def _clustered(trial: Trial, rows: Sequence[int], values: npt.NDArray[np.floatin
     return ClusteredValues.of(values.astype(np.float64).tolist(), [trial.stimuli[row].cluster for row in rows])
 
 
-def partners(claim: Claim, tested: Sequence[Claim], sharing: Sharing, count: int = MAX_PARTNERS) -> list[Claim]:
-    """Returns the tested claims about other units whose images serve as controls of a claim.
+class Partners:
+    """Finds the tested claims about other units whose images serve as controls of a claim."""
 
-    At most `count` claims of the same method and replicate about the units that follow in the layer
-    (`following_units`), without claims that are alike.
-    """
-    same = {
-        each.unit: each
-        for each in tested
-        if (each.method, each.replicate) == (claim.method, claim.replicate) and not each.is_like(claim, sharing)
-    }
-    return [same[unit] for unit in following_units(claim.unit, same)[:count]]
+    def __init__(self, tested: Iterable[Claim], sharing: Sharing):
+        self._sharing: Sharing = sharing
+        groups: defaultdict[tuple[str, str, str, int], dict[int, Claim]] = defaultdict(dict)
+        for claim in tested:
+            groups[_group(claim)][claim.unit.index] = claim
+        # Once for each claim: a layer has thousands.
+        self._groups = {
+            group: [(index, claim, claim.keys(sharing)) for index, claim in sorted(claims.items())]
+            for group, claims in groups.items()
+        }
+
+    def of(self, claim: Claim) -> Iterator[Claim]:
+        """Yields the claims of the same method and replicate about the other units of the layer, without claims that
+        are alike, in cyclic order of the units after that of `claim`.
+        """
+        group, keys, own = self._groups.get(_group(claim), []), claim.keys(self._sharing), claim.unit.index
+        start = bisect_right(group, own, key=lambda each: each[0])
+        for place in range(start, start + len(group)):
+            index, other, others = group[place % len(group)]
+            if index != own and keys.isdisjoint(others):
+                yield other
+
+    def nearest(self, claim: Claim) -> list[Claim]:
+        """Returns the first MAX_PARTNERS claims of `of`."""
+        return list(islice(self.of(claim), MAX_PARTNERS))
+
+
+def _group(claim: Claim) -> tuple[str, str, str, int]:
+    return claim.unit.target, claim.unit.layer, claim.method, claim.replicate
 
 
 def unlike(claim: Claim, words: Sequence[Trial], sharing: Sharing) -> tuple[Trial, ...]:
@@ -121,12 +144,10 @@ def unlike(claim: Claim, words: Sequence[Trial], sharing: Sharing) -> tuple[Tria
 
 
 def compare_trials(trials: Sequence[Trial], sharing: Sharing) -> list[Evaluation]:
-    """Combines each trial with those of its `partners`, in the same order."""
+    """Combines each trial with those of its partners (`Partners.nearest`), in the same order."""
     tested = {trial.claim: trial for trial in trials if trial.outcome == "tested"}
+    partners = Partners(tested, sharing)
     return [
-        Evaluation(
-            trial=trial,
-            others=tuple(tested[claim] for claim in partners(trial.claim, list(tested), sharing)),
-        )
+        Evaluation(trial=trial, others=tuple(tested[claim] for claim in partners.nearest(trial.claim)))
         for trial in trials
     ]

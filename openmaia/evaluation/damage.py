@@ -51,6 +51,8 @@ def _damaged(run: Run, folder: str) -> Iterator[DamagedFile]:
         investigation = InvestigationId.of_path(name)
         if investigation is None:
             continue
+        if folder == "records" and run.summary(investigation) is not None:
+            continue
         try:
             header = tables.header(files, name)
             if folder == "records":

@@ -11,6 +11,7 @@ ablation also changes the output for images that do not excite the unit.
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
+from itertools import islice
 from typing import Any, Protocol
 
 import numpy as np
@@ -24,7 +25,7 @@ from openmaia.evaluation.analysis import bootstrap
 from openmaia.evaluation.analysis.bootstrap import BootstrapEstimate, ClusteredValues, Interval
 from openmaia.evaluation.analysis.statistics import FloatArray
 from openmaia.evaluation.claims import Claim
-from openmaia.evaluation.compared import partners
+from openmaia.evaluation.compared import Partners
 from openmaia.evaluation.storage import StoredTrials, compute_stamp
 from openmaia.evaluation.trials import Stimulus, Trial
 from openmaia.runs.run import Run
@@ -105,11 +106,12 @@ def measure_faithfulness(
     described = {trial.claim.investigation: trial.claim for trial in stored if trial.outcome == "tested"}
     scalable = {layer for layer in {each.unit.layer for each in described.values()} if target.can_intervene(layer)}
     tested = {key: claim for key, claim in described.items() if claim.unit.layer in scalable}
+    partners = Partners(tested.values(), stored.sharing)
     unchanged: dict[str, FloatArray] = {}
     units: list[UnitFaithfulness] = []
     estimates: list[tuple[BootstrapEstimate, BootstrapEstimate | None]] = []
     for done, claim in enumerate(tested.values(), start=1):
-        others = [each.investigation for each in partners(claim, list(tested.values()), stored.sharing, _PARTNERS)]
+        others = [each.investigation for each in islice(partners.of(claim), _PARTNERS)]
         trial, *partner_trials = (stored.readable(each, images=True) for each in (claim.investigation, *others))
         if trial is None:
             progress(done, len(tested))

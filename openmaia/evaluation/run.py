@@ -2,9 +2,16 @@
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import asdict, replace
+from itertools import groupby
 
+from openmaia.evaluation.analysis.agreement import Agreement
 from openmaia.evaluation.analysis.overlap import explored
-from openmaia.evaluation.analysis.reliability import has_reliability, measure_reliability, write_reliability
+from openmaia.evaluation.analysis.reliability import (
+    compare_replicates,
+    has_reliability,
+    measure_reliability,
+    write_reliability,
+)
 from openmaia.evaluation.analysis.significance import is_current, write_significance
 from openmaia.evaluation.claims import Claim, read_claims
 from openmaia.evaluation.controls import ReferenceData, prepare_reference
@@ -39,20 +46,28 @@ def evaluate_run(
             run.write_artifact(TRIALS, claim.investigation, trial)
             progress(done, len(unevaluated))
     if unevaluated or without_words or (run.evaluated() and not is_current(run)):
-        score_trials(run, unevaluated)
-        measure_run(run, services)
-    elif run.evaluated() and not has_reliability(run):
-        measure_run(run, services)  # was interrupted
+        score_run(run, compare_claims(run, services))
+    elif run.evaluated() and not has_reliability(run):  # was interrupted
+        write_reliability(run, measure_reliability(run, compare_claims(run, services)))
     elif services.truths and not has_truth(run):
         _measure_truth(run, services)
 
 
-def measure_run(run: Run, services: EvaluationServices) -> None:
-    """Measures and stores the reliability of a run, and how well labels match known truths."""
+def compare_claims(run: Run, services: EvaluationServices) -> tuple[Agreement, ...]:
+    """Compares claims with known truths, which is stored, and those of replicates with each other."""
     if services.truths:
         _measure_truth(run, services)
-    # Last, because its stamp tells `evaluate_run` that nothing was interrupted.
-    write_reliability(run, measure_reliability(run, services.similarities))
+    return compare_replicates(run, services.similarities)
+
+
+def score_run(run: Run, agreements: tuple[Agreement, ...]) -> None:
+    """Scores the stored trials of a run, and stores all measures of it, without any model.
+
+    `agreements` is the result of `compare_claims`.
+    """
+    score_trials(run, unevaluated_claims(run))
+    # Last, because its stamp tells that nothing was interrupted.
+    write_reliability(run, measure_reliability(run, agreements))
 
 
 def _measure_truth(run: Run, services: EvaluationServices) -> None:
@@ -136,12 +151,12 @@ def score_trials(run: Run, claims: Sequence[Claim]) -> None:
     """Replaces the stored trials of claims by evaluations, and computes the p-values of the run again, because they
     depend on each other.
     """
-    stored = run.belonging(TRIALS) | run.evaluated()
-    for target, layer in sorted({(each.unit.target, each.unit.layer) for each in stored}):
-        trials = StoredTrials(run, (each for each in stored if (each.unit.target, each.unit.layer) == (target, layer)))
-        wanted = [claim.investigation for claim in claims if (claim.unit.target, claim.unit.layer) == (target, layer)]
+    stored, wanted = run.belonging(TRIALS) | run.evaluated(), {claim.investigation for claim in claims}
+    for _, layer in groupby(sorted(stored), lambda each: (each.unit.target, each.unit.layer)):
+        trials = StoredTrials(run, members := list(layer))
         # Earlier evaluations are scored again if the new descriptions change with which ones they are compared.
-        for evaluation in trials.evaluations([*wanted, *trials.outdated()], images=True):
+        new, outdated = [each for each in members if each in wanted], trials.outdated()
+        for evaluation in trials.evaluations([*new, *outdated], images=True):
             run.write_artifact(EVALUATION, evaluation.trial.claim.investigation, to_parquet(evaluation))
     for claim in claims:
         run.delete_artifact(TRIALS, claim.investigation)

@@ -17,7 +17,7 @@ from openmaia.core.units import Unit
 from openmaia.evaluation.analysis.overlap import PromptOverlap
 from openmaia.evaluation.analysis.statistics import FloatArray
 from openmaia.evaluation.claims import Claim, Sharing
-from openmaia.evaluation.compared import MAX_PARTNERS, Evaluation, partners, unlike
+from openmaia.evaluation.compared import MAX_PARTNERS, Evaluation, Partners, unlike
 from openmaia.evaluation.scores import score_header
 from openmaia.evaluation.trials import Sightings, Stimulus, Trial
 from openmaia.runs import tables
@@ -221,8 +221,8 @@ class StoredTrials:
         return {trial.claim: trial.outcome for trial in self}
 
     @cached_property
-    def _tested(self) -> list[Claim]:
-        return [claim for claim, outcome in self._outcomes.items() if outcome == "tested"]
+    def _partners(self) -> Partners:
+        return Partners((claim for claim, outcome in self._outcomes.items() if outcome == "tested"), self.sharing)
 
     def outdated(self) -> list[InvestigationId]:
         """Returns the evaluated investigations whose scores compare with other trials than those that would be chosen
@@ -230,11 +230,11 @@ class StoredTrials:
         """
         claims = {claim.investigation: claim for claim in self._outcomes}
         headers = self._run.evaluation_headers(claims)
-        return [each for each, header in headers.items() if header.get("compared") != self._compared(claims[each])]
+        return [each for each, header in headers if header.get("compared") != self._compared(claims[each])]
 
     def _compared(self, claim: Claim) -> list[str]:
         words = [trial.claim for trial in unlike(claim, self.words(claim.unit.layer), self.sharing)]
-        return [each.basis for each in (*partners(claim, self._tested, self.sharing), *words)]
+        return [each.basis for each in (*self._partners.nearest(claim), *words)]
 
     def evaluations(self, of: Iterable[InvestigationId] | None = None, *, images: bool = False) -> Iterator[Evaluation]:
         """Yields the evaluation of each investigation, by default of all selected ones, without damaged or missing
@@ -244,10 +244,9 @@ class StoredTrials:
             trial = self.readable(investigation, images=images)
             if trial is None:
                 continue
-            others = partners(trial.claim, self._tested, self.sharing)
             yield Evaluation(
                 trial=trial,
-                others=tuple(self.cached(claim.investigation) for claim in others),
+                others=tuple(self.cached(claim.investigation) for claim in self._partners.nearest(trial.claim)),
                 words=unlike(trial.claim, self.words(trial.claim.unit.layer), self.sharing),
             )
 
@@ -257,6 +256,6 @@ def compute_stamp(run: Run, resamples: int) -> str:
     Evaluations of other descriptions than those of the records do not enter it.
     """
     headers = run.evaluation_headers(sorted(run.artifacts(EVALUATION)))
-    evaluations = [[each.path, fingerprint(header)] for each, header in headers.items()]
+    evaluations = [[each.path, fingerprint(header)] for each, header in headers]
     words = sorted(each.path for each in run.belonging(RANDOM_WORDS))
     return hashlib.sha256(dumps([_VERSION, resamples, evaluations, words]).encode()).hexdigest()

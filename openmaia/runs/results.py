@@ -1,7 +1,7 @@
 """The results of the tests of a run's descriptions."""
 
 import hashlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from functools import cache, lru_cache
@@ -194,13 +194,14 @@ class RunResults:
 
         None if the evaluation is missing, damaged, or does not belong to the record.
         """
-        header = self.evaluation_headers([investigation]).get(investigation)
-        return None if header is None else stored_scores(header)
+        found = next(self.evaluation_headers([investigation]), None)
+        return None if found is None else stored_scores(found[1])
 
-    def evaluation_headers(self, investigations: Iterable[InvestigationId]) -> dict[InvestigationId, tables.TableRow]:
-        """Returns the headers of evaluations, without those for which `stored_score` returns None."""
+    def evaluation_headers(
+        self, investigations: Iterable[InvestigationId]
+    ) -> Iterator[tuple[InvestigationId, tables.TableRow]]:
+        """Yields the headers of evaluations, without those for which `stored_score` returns None."""
         identity = cache(self.identity)  # or each evaluation would read the config again
-        found: dict[InvestigationId, tables.TableRow] = {}
         for each in investigations:
             try:
                 name = f"{EVALUATION}/{each.path}.parquet"
@@ -208,8 +209,7 @@ class RunResults:
             except StoreError:
                 continue
             if wrong_score(header) is None and not self._misfit(EVALUATION, each, header, identity):
-                found[each] = header
-        return found
+                yield each, header
 
     def score(self, investigation: InvestigationId) -> dict[str, Any] | None:
         """Returns the entry of an investigation in `scores`, or None."""
@@ -224,7 +224,7 @@ class RunResults:
         chosen = sorted(self.artifacts(EVALUATION)) if investigations is None else list(investigations)
         significance = self.significance()
         found: dict[InvestigationId, dict[str, Any]] = {}
-        for each, header in self.evaluation_headers(chosen).items():
+        for each, header in self.evaluation_headers(chosen):
             p = significance.get((each, fingerprint(header)), {}) if significance else {}
             found[each] = stored_scores(header) | p
         return found

@@ -247,34 +247,29 @@ class Run(RunResults):
 
         Damaged and foreign records are left out; `openmaia.evaluation.damage` lists them.
         """
-        return list(self._headers())
-
-    def _headers(self) -> Iterator[dict[str, Any]]:
+        found: list[dict[str, Any]] = []
         for name in self.investigations.names("records"):
             if investigation := InvestigationId.of_path(name):
                 with suppress(StoreError):
-                    yield check_record(tables.header(self.investigations, name), investigation)
+                    found.append(check_record(tables.header(self.investigations, name), investigation))
+        return found
 
     def write_summary(
         self,
         columns: Mapping[str, pa.DataType] | None = None,
-        verdicts: Mapping[InvestigationId, dict[str, Any]] | None = None,
+        values: Mapping[InvestigationId, dict[str, Any]] | None = None,
     ) -> None:
-        """Writes summary.parquet from the records and evaluations.
+        """Writes summary.parquet, a row for each record.
 
         Args:
-            columns: The columns after those of the records, of scores and of `verdicts`.
-            verdicts: Further values of its rows, by column.
+            columns: The columns after those of the records.
+            values: The values in `columns`, by name. Others are left out.
         """
         own = zip(summary.SCHEMA.names, summary.SCHEMA.types, strict=True)
         schema = pa.schema([*own, *(columns or {}).items()])
         with self.files.writing(SUMMARY) as stream:
-            tables.stream(stream, self._summary_rows(verdicts or {}), schema, {"version": VERSION})
-
-    def _summary_rows(self, verdicts: Mapping[InvestigationId, dict[str, Any]]) -> Iterator[tables.TableRow]:
-        for row in self._headers():
-            investigation = InvestigationId.of_row(row)
-            yield summary.table_row(row, self.stored_score(investigation)) | verdicts.get(investigation, {})
+            rows = (summary.table_row(row, (values or {}).get(InvestigationId.of_row(row))) for row in self.headers())
+            tables.stream(stream, rows, schema, {"version": VERSION})
 
     def _found(self, folder: str) -> set[InvestigationId]:
         return set(InvestigationId.of_paths(self.investigations.names(folder)))

@@ -192,7 +192,7 @@ def test_header_that_is_no_object_is_damage(run: Run, folder: str):
 
 
 def test_each_fact_is_needed_and_no_metric(run: Run):
-    [header] = run.evaluation_headers([FIRST]).values()
+    [(_, header)] = run.evaluation_headers([FIRST])
     facts, metrics = header["facts"], header["metrics"]
     for key in facts:
         without = {name: value for name, value in facts.items() if name != key}

@@ -12,11 +12,13 @@ from typing import Any
 import pytest
 
 from openmaia.agent.loop import InvestigationResult
+from openmaia.api.progress import PrintedProgress
 from openmaia.assembly import ConfigAssembly
 from openmaia.core.errors import OpenMaiaError, ServiceError, UsageError
 from openmaia.distributed.failures import resolve
 from openmaia.distributed.pools.run_pools import Pools
 from openmaia.distributed.scheduler import Scheduler
+from openmaia.distributed.sweep import Unscored
 from openmaia.distributed.worker import SweepContext, UnitWorker
 from openmaia.exemplars.store import ExemplarStore
 from openmaia.runs.run import InvestigationId
@@ -50,8 +52,8 @@ class Preparing:
             raise ServiceError("no image for the reference")
         return sweep.preprocessing
 
-    def score(self, sweep: SweepContext) -> None:
-        note([sweep], f"score {sweep.preprocessing}")
+    def compare(self, sweep: SweepContext) -> None:
+        note([sweep], f"compare {sweep.preprocessing}")
 
 
 def note(sweeps: Sequence[SweepContext], what: str) -> Path:
@@ -132,7 +134,7 @@ def test_evaluation_that_fails_does_not_end_the_others(tmp_path: Path, units: li
     found = evaluated(tmp_path, {0: units, 2: [0]})
     assert said in str(found.error)
     assert len([note for note in found.notes if note.startswith("test ")]) == len({*units, 0} - FAIL - CRASH)
-    assert [note for note in found.notes if note.startswith("score")] == ["score 2"]
+    assert [note for note in found.notes if note.startswith("compare")] == ["compare 2"]
     assert len(found.problems) == len(set(units) & (FAIL | CRASH))
 
 
@@ -187,7 +189,8 @@ def evaluated(
     )
     try:
         assert len(list(scheduler.results())) == (run.planned() if investigates else 0)
-        scheduler.score(list(units))
+        scheduler.compare(list(units))
+        Unscored([], scheduler.errors).score(PrintedProgress())
     except OpenMaiaError as raised:
         found.error = raised
     finally:
@@ -202,7 +205,7 @@ def test_tests_wait_until_an_examiner_that_died_has_prepared_again(tmp_path: Pat
     found = evaluated(tmp_path, {0: [0, 1, 2, 3, 4, 5]}, NotingWorker, Dying, "ray.investigations=4")
     counts = Counter(found.notes)
     assert (found.error, found.problems) == (None, [])
-    assert (counts["prepare"], counts["score 0"]) == (2, 1)
+    assert (counts["prepare"], counts["compare 0"]) == (2, 1)
     tested = [note for note in found.notes if note.startswith("test ")]
     assert len(tested) == len(set(tested)) == found.tested == UNITS
 

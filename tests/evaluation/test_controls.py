@@ -12,7 +12,7 @@ from openmaia.datasets.library import ImageDataset
 from openmaia.evaluation.analysis.sequential import ERROR, levels
 from openmaia.evaluation.analysis.significance import compute_significance
 from openmaia.evaluation.claims import Claim, Sharing
-from openmaia.evaluation.compared import partners, unlike
+from openmaia.evaluation.compared import Partners, unlike
 from openmaia.evaluation.controls import picture_captions, prepare_reference
 from openmaia.evaluation.prompts import ModelPromptWriter
 from openmaia.evaluation.protocol import evaluate_claims, run_trials
@@ -112,7 +112,7 @@ def test_descriptions_that_are_alike_are_no_controls(sharing: Sharing, left: lis
     own = claim(RED, "red", "circle")
     others = {"Red, green": claim(GREEN, "Red!", "green"), "blue": claim(BLUE, "blue")}
     same = claim(Unit(target="t", layer="mono", index=3), "CIRCLE", "red")
-    assert partners(own, [own, *others.values(), same], sharing) == [others[name] for name in left]
+    assert Partners([own, *others.values(), same], sharing).nearest(own) == [others[name] for name in left]
     words = [Trial(claim=each, outcome="tested") for each in (*others.values(), same)]
     assert [each.claim for each in unlike(own, words, sharing)] == [others[name] for name in left]
 

@@ -17,7 +17,7 @@ from openmaia.core.services import GeneratedImage, Generation, LayerProbe, Probe
 from openmaia.core.units import Unit
 from openmaia.datasets.library import ImageDataset
 from openmaia.evaluation.claims import Claim
-from openmaia.evaluation.compared import Evaluation, compare_trials, partners, raw_group
+from openmaia.evaluation.compared import Evaluation, Partners, compare_trials, raw_group
 from openmaia.evaluation.controls import prepare_reference
 from openmaia.evaluation.prompts import ModelPromptWriter, PublishedPromptWriter
 from openmaia.evaluation.protocol import evaluate_claims, evaluate_investigation
@@ -351,7 +351,7 @@ def test_partners_are_the_next_units_of_the_layer(index: int, expected: list[int
     def of(index: int, layer: str = "l") -> Claim:
         return claim(Unit(target="t", layer=layer, index=index), f"x{index}")
 
-    found = partners(of(index), [of(9), of(2), of(5), of(3, layer="other")], "label", 3)
+    found = Partners([of(9), of(2), of(5), of(3, layer="other")], "label").nearest(of(index))
     assert [each.unit.index for each in found] == expected
 
 

@@ -101,12 +101,12 @@ class TracedWorker(UnitWorker):
 
 @dataclass
 class IdleExaminer:
-    """Has nothing that tests share, and computes no scores."""
+    """Has nothing that tests share, and compares no claims."""
 
     def prepare(self, sweep: SweepContext) -> None:
         pass
 
-    def score(self, sweep: SweepContext) -> None:
+    def compare(self, sweep: SweepContext) -> None:
         pass
 
 

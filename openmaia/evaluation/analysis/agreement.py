@@ -3,9 +3,9 @@ fit every unit agree between units as well.
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import combinations
+from itertools import combinations, groupby
 from typing import Protocol
 
 import numpy as np
@@ -14,7 +14,7 @@ from scipy import optimize
 from openmaia.core.units import Unit
 from openmaia.evaluation.analysis import bootstrap
 from openmaia.evaluation.analysis.bootstrap import Interval
-from openmaia.evaluation.claims import Claim, content_words, following_units, jaccard
+from openmaia.evaluation.claims import Claim, content_words, jaccard
 from openmaia.evaluation.language_model import (
     LanguageModel,
     MalformedAnswer,
@@ -133,11 +133,12 @@ def agreement(claims: Sequence[Claim], similarity: ClaimSimilarity, resamples: i
     if not repeated:
         return None
     own = {unit: list(combinations(members, 2)) for unit, members in repeated.items()}
-    foreign = {unit: _foreign_pairs(unit, repeated) for unit in repeated}
+    near = _next_units(repeated)
+    foreign = {unit: _foreign_pairs(unit, near[unit], repeated) for unit in repeated}
     lookup = _compare_once([pair for pairs in (*own.values(), *foreign.values()) for pair in pairs], similarity)
     within, between = _means(own, lookup), _means(foreign, lookup)
-    identified = {unit: _identified(unit, repeated, lookup) for unit in between}
-    chances = [_chance(len(repeated[unit]) - 1, len(following_units(unit, repeated))) for unit in between]
+    identified = {unit: _identified(unit, near[unit], repeated, lookup) for unit in between}
+    chances = [_chance(len(repeated[unit]) - 1, len(near[unit])) for unit in between]
     return Agreement(
         by=similarity.name,
         units=len(within),
@@ -152,7 +153,16 @@ def agreement(claims: Sequence[Claim], similarity: ClaimSimilarity, resamples: i
 
 def _chance(own: int, others: int) -> float:
     # The probability that the largest of all similarities is one of those to the own unit.
-    return own / (own + min(others, _MAX_OTHERS))
+    return own / (own + others)
+
+
+def _next_units(units: Iterable[Unit]) -> dict[Unit, list[Unit]]:
+    """Returns for each unit the next _MAX_OTHERS units of its layer, in cyclic order of their indices."""
+    near: dict[Unit, list[Unit]] = {}
+    for _, group in groupby(sorted(units), lambda unit: (unit.target, unit.layer)):
+        layer = list(group)
+        near |= {unit: [*layer[n + 1 :], *layer[:n]][:_MAX_OTHERS] for n, unit in enumerate(layer)}
+    return near
 
 
 SimilarityLookup = Callable[[Claim, Claim], float | None]
@@ -169,21 +179,23 @@ def _means(pairs: Mapping[Unit, Sequence[ClaimPair]], lookup: SimilarityLookup) 
     return {unit: float(np.mean(each)) for unit, each in values.items() if each}
 
 
-def _foreign_pairs(unit: Unit, replicates: Mapping[Unit, Sequence[Claim]]) -> list[ClaimPair]:
-    """Pairs every replicate of the unit with one replicate of each of the next _MAX_OTHERS units of its layer."""
+def _foreign_pairs(unit: Unit, others: Sequence[Unit], replicates: Mapping[Unit, Sequence[Claim]]) -> list[ClaimPair]:
+    """Pairs every replicate of the unit with one replicate of each of the others."""
     return [
         (own, replicates[other][number % len(replicates[other])])
-        for other in following_units(unit, replicates)[:_MAX_OTHERS]
+        for other in others
         for number, own in enumerate(replicates[unit])
     ]
 
 
-def _identified(unit: Unit, replicates: Mapping[Unit, Sequence[Claim]], lookup: SimilarityLookup) -> float:
+def _identified(
+    unit: Unit, near: Sequence[Unit], replicates: Mapping[Unit, Sequence[Claim]], lookup: SimilarityLookup
+) -> float:
     """Returns the share of replicates that are most similar to one of their own unit. If n of the own and m other
     claims share the largest similarity, a replicate counts n / (n + m).
     """
     foreign: dict[int, list[Claim]] = defaultdict(list)
-    for own, other in _foreign_pairs(unit, replicates):
+    for own, other in _foreign_pairs(unit, near, replicates):
         foreign[own.replicate].append(other)
     hits: list[float] = []
     for number, claim in enumerate(replicates[unit]):

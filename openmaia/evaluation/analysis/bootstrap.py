@@ -15,6 +15,8 @@ weight of a shared prompt is large or small for all units at once, and it does n
 """
 
 import hashlib
+import threading
+from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -67,9 +69,8 @@ class ClusteredValues:
         return cls(values=tuple(values), clusters=tuple(clusters))
 
     def weights(self, resamples: int, seed: int) -> FloatArray:
-        """Returns the bootstrap weights, (resamples, values)."""
-        variates = np.stack([cluster_weights(f"prompt {name}", resamples, seed) for name in self.clusters], axis=1)
-        return np.interp(variates, _VARIATES, _gamma_weights(len({*self.clusters})))
+        """Returns the bootstrap weights, (resamples, values), which must not be changed."""
+        return _KEPT.weights(self.clusters, resamples, seed)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,7 +88,8 @@ class BootstrapEstimate:
         return BootstrapEstimate(unit=self.unit, value=self.value - other.value, draws=self.draws - other.draws)
 
 
-@lru_cache(maxsize=8192)
+# The metrics of a unit, of which there are about 40, follow each other.
+@lru_cache(maxsize=8)
 def cluster_weights(cluster: str, resamples: int, seed: int) -> FloatArray:
     """Returns the exponential weights of a cluster ("unit " or "prompt ", followed by the name) with mean 1,
     (resamples,). Those of prompts are transformed later.
@@ -106,6 +108,40 @@ def _gamma_weights(clusters: int) -> FloatArray:
     # shape 0.
     shape = (max(clusters, 3) - 2) / max(clusters, 3)
     return np.asarray(special.gammainccinv(shape, np.exp(-_VARIATES)), dtype=np.float64)
+
+
+class _WeightCache:
+    """Keeps the latest weights of groups of images. All descriptions of a layer share some: random words, photographs."""
+
+    def __init__(self, most: int):
+        """`most` is the size in bytes."""
+        self._most, self._size, self._lock = most, 0, threading.Lock()
+        self._found: OrderedDict[tuple[tuple[str, ...], int, int], FloatArray] = OrderedDict()
+
+    def weights(self, clusters: tuple[str, ...], resamples: int, seed: int) -> FloatArray:
+        """Returns the weights of prompts, (resamples, clusters)."""
+        key = clusters, resamples, seed
+        with self._lock:  # tests run in threads
+            found = self._found.pop(key, None)
+            if found is None:
+                found = _prompt_weights(*key)
+                self._size += found.nbytes
+            self._found[key] = found
+            while self._size > self._most:
+                self._size -= self._found.popitem(last=False)[1].nbytes
+        return found
+
+
+_KEPT = _WeightCache(96 * 2**20)
+
+
+def _prompt_weights(clusters: tuple[str, ...], resamples: int, seed: int) -> FloatArray:
+    places = {name: place for place, name in enumerate(dict.fromkeys(clusters))}
+    variates = np.stack([cluster_weights(f"prompt {name}", resamples, seed) for name in places], axis=1)
+    of_each = np.interp(variates, _VARIATES, _gamma_weights(len(places)))
+    weights = np.ascontiguousarray(of_each[:, [places[name] for name in clusters]])
+    weights.flags.writeable = False
+    return weights
 
 
 # Several metrics of one description share pairs of groups. The largest number of pairs is that of the random words.

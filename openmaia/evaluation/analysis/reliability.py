@@ -45,13 +45,17 @@ class Reliability:
         return not self.agreements and not self.selective
 
 
-def measure_reliability(run: Run, similarities: Iterable[ClaimSimilarity], resamples: int = RESAMPLES) -> Reliability:
-    """Measures the reliability of an evaluated run. Each of `similarities` gives an agreement and a risk-coverage
-    curve.
-    """
+def compare_replicates(
+    run: Run, similarities: Iterable[ClaimSimilarity], resamples: int = RESAMPLES
+) -> tuple[Agreement, ...]:
+    """Returns the agreement of a run's replicates by each of `similarities`. It does not depend on tests."""
     claims = read_claims(run)
     measured = [agreement(claims, similarity, resamples) for similarity in similarities]
-    agreements = tuple(each for each in measured if each is not None)
+    return tuple(each for each in measured if each is not None)
+
+
+def measure_reliability(run: Run, agreements: tuple[Agreement, ...], resamples: int = RESAMPLES) -> Reliability:
+    """Measures the reliability of an evaluated run. Each of `agreements` gives a risk-coverage curve."""
     scores = run.scores().items()
     risk = {unit: 1 - auc for unit, auc in _means((key.unit, values.get("auc")) for key, values in scores).items()}
     certainties = {f"{_BY_AGREEMENT} ({each.by})": each.by_unit for each in agreements}
@@ -92,7 +96,7 @@ def has_reliability(run: Run) -> bool:
     """Returns whether the reliability is stored, and no evaluation was added or changed after that."""
     try:
         stored: dict[str, Any] = run.files.read_json(_FILE) or {}
-        return stored.get("stamp") == compute_stamp(run, RESAMPLES)
+        return bool(stored) and stored.get("stamp") == compute_stamp(run, RESAMPLES)
     except (StoreError, AttributeError):
         return False
 

@@ -17,13 +17,13 @@ from openmaia.evaluation.analysis.permutation import EffectTable
 from openmaia.evaluation.analysis.statistics import adjust_p_values, wilson
 from openmaia.evaluation.analysis.verdict import LEVEL, Verdict, judge
 from openmaia.evaluation.claims import Claim, Sharing
-from openmaia.evaluation.compared import MAX_PARTNERS, Evaluation, partners
+from openmaia.evaluation.compared import MAX_PARTNERS, Evaluation, Partners
 from openmaia.evaluation.scores import control_scores
 from openmaia.evaluation.storage import StoredTrials, compute_stamp
 from openmaia.evaluation.trials import Trial
 from openmaia.runs import tables
 from openmaia.runs.results import SIGNIFICANCE, SIGNIFICANCE_SCHEMA, fingerprint
-from openmaia.runs.run import Run
+from openmaia.runs.run import EVALUATION, InvestigationId, Run
 
 OWN, SHUFFLED, RANDOM = "own descriptions", "shuffled descriptions", "random words"
 """The descriptions with which a unit is tested: those that were made for it, those of other units, and random words."""
@@ -52,8 +52,8 @@ class _Pair:
     """A unit, identified by its own claim, and a description that is tested for it."""
 
     claim: Claim
-    described: Trial | Claim
-    """A trial of random words, or a claim."""
+    described: Claim | int
+    """A claim, or the place of a trial among those of random words of the layer."""
     p: float
     null: int = 0
 
@@ -68,6 +68,7 @@ def compute_significance(
     words: Callable[[str], Sequence[Trial]],
     wrong: int = MAX_PARTNERS,
     sharing: Sharing = "label",
+    controls: Mapping[InvestigationId, Mapping[str, Any]] | None = None,
 ) -> Significance:
     """Computes the p-values of all tested descriptions, and the shares of supported ones.
 
@@ -76,6 +77,7 @@ def compute_significance(
         read: Reads a trial again, because trials are not kept in memory.
         words: Returns the trials of random words of a layer.
         wrong: Wrong descriptions of each kind that a unit is given, at most.
+        controls: Results of `control_scores` for descriptions and their own units, as far as they are known.
     """
     assignments: _Assignments = {
         OWN: [[]],
@@ -85,16 +87,20 @@ def compute_significance(
     tested = (trial for trial in trials if trial.outcome == "tested")
     for (_, layer), group in groupby(tested, lambda trial: (trial.claim.unit.target, trial.claim.unit.layer)):
         _add_layer(group, words(layer), assignments, sharing)
-    claims = [pair.claim for pair in assignments[OWN][0]]
+    partners = Partners((pair.claim for pair in assignments[OWN][0]), sharing)
     q = {pair.claim: value for pair, value in _adjusted(assignments[OWN][0])}
+
+    def compare(pair: _Pair) -> Mapping[str, Any]:
+        described, unit = pair.described, pair.claim.unit
+        trial = words(unit.layer)[described] if isinstance(described, int) else read(described)
+        others = tuple(read(each) for each in partners.nearest(pair.claim) if each != described)
+        return control_scores(Evaluation(trial=trial, others=others, unit=unit.index))
 
     def is_supported(pair: _Pair, q: float) -> bool:
         if q > LEVEL:
             return False
-        trial = pair.described if isinstance(pair.described, Trial) else read(pair.described)
-        others = tuple(read(each) for each in partners(pair.claim, claims, sharing) if each != pair.described)
-        controls = control_scores(Evaluation(trial=trial, others=others, unit=pair.claim.unit.index))
-        scores = {"outcome": "tested", "controls": controls, "p": pair.p, "q": q}
+        known = (controls or {}).get(pair.claim.investigation) if pair.described == pair.claim else None
+        scores = {"outcome": "tested", "controls": compare(pair) if known is None else known, "p": pair.p, "q": q}
         return judge("answer", scores).verdict is Verdict.SUPPORTED
 
     supported: dict[str, tuple[float, float, float]] = {}
@@ -127,17 +133,19 @@ def _add_layer(trials: Iterable[Trial], words: Sequence[Trial], assignments: _As
     is_null = _null_pairs(units, claims, described, sharing)
     values = np.stack(columns, axis=1)[units].astype(np.float64)
     p = permutation.p_values(EffectTable(values=values, is_null=is_null, images=np.array(images, dtype=np.int64)))
+    partners = Partners(claims, sharing)
+    null = int(is_null.sum())
     row = {index: number for number, index in enumerate(units)}
     column = {claim: number for number, claim in enumerate(claims)}
     for number, claim in enumerate(claims):
         own, wrong = p[row[claim.unit.index]], is_null[row[claim.unit.index]]
-        assignments[OWN][0].append(_Pair(claim=claim, described=claim, p=float(own[number]), null=int(is_null.sum())))
-        others = [other for other in partners(claim, claims, sharing, len(claims)) if wrong[column[other]]]
+        assignments[OWN][0].append(_Pair(claim=claim, described=claim, p=float(own[number]), null=null))
+        others = (other for other in partners.of(claim) if wrong[column[other]])
         for pairs, other in zip(assignments[SHUFFLED], others, strict=False):
             pairs.append(_Pair(claim=claim, described=other, p=float(own[column[other]])))
         numbers = [(number + turn) % len(words) for turn in range(len(words))]
         for pairs, word in zip(assignments[RANDOM], [w for w in numbers if wrong[len(claims) + w]], strict=False):
-            pairs.append(_Pair(claim=claim, described=words[word], p=float(own[len(claims) + word])))
+            pairs.append(_Pair(claim=claim, described=word, p=float(own[len(claims) + word])))
 
 
 def _null_pairs(
@@ -172,10 +180,17 @@ def _adjusted(pairs: Sequence[_Pair]) -> Iterator[tuple[_Pair, float]]:
 def write_significance(run: Run) -> None:
     """Computes and stores the p-values of all evaluated descriptions of a run, with `Significance.supported`."""
     stored = StoredTrials(run)
+    controls: dict[InvestigationId, Mapping[str, Any]] = {}
+    fingerprints: dict[InvestigationId, str] = {}
+    for each, header in run.evaluation_headers(sorted(run.artifacts(EVALUATION))):
+        controls[each], fingerprints[each] = header["controls"], fingerprint(header)
     result = compute_significance(
-        stored, lambda claim: stored.cached(claim.investigation), stored.words, sharing=stored.sharing
+        stored,
+        lambda claim: stored.cached(claim.investigation),
+        stored.words,
+        sharing=stored.sharing,
+        controls=controls,
     )
-    headers = run.evaluation_headers(claim.investigation for claim in result.p)
     rows = [
         {
             "target": claim.unit.target,
@@ -185,10 +200,10 @@ def write_significance(run: Run) -> None:
             "p": result.p[claim],
             "q": result.q[claim],
             "null": result.null[claim],
-            "evaluation": fingerprint(headers[claim.investigation]),
+            "evaluation": fingerprints[claim.investigation],
         }
         for claim in result.p
-        if claim.investigation in headers
+        if claim.investigation in fingerprints
     ]
     header = {"stamp": compute_stamp(run, 0), "supported": {name: list(v) for name, v in result.supported.items()}}
     run.files.write(SIGNIFICANCE, tables.dump(rows, SIGNIFICANCE_SCHEMA, header))

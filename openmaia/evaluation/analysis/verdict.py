@@ -14,7 +14,7 @@ worst control is the one whose interval begins lowest, and not the one with the 
 images may have a higher AUC that is less certain.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, cast
@@ -25,6 +25,7 @@ import pyarrow as pa
 from openmaia.evaluation.analysis.statistics import CHANCE
 from openmaia.evaluation.metric import Control, all_metrics, columns
 from openmaia.runs.run import InvestigationId, Run
+from openmaia.runs.snapshot import Snapshot
 from openmaia.runs.state import states
 
 LEVEL = 0.05
@@ -287,17 +288,28 @@ def read_controls(stored: Mapping[str, Mapping[str, Any]]) -> tuple[tuple[Contro
     return controls, tuple(control.name for key, control in all_controls().items() if key not in measured)
 
 
-def run_verdicts(
-    run: Run, investigations: Sequence[InvestigationId] | None = None
+def run_verdicts(run: Run) -> dict[InvestigationId, UnitVerdict]:
+    """Returns the verdicts of all investigations, in the order of `openmaia.runs.state.states`."""
+    snapshot = Snapshot.of_run(run)
+    return _judge_all(snapshot, snapshot.scores())
+
+
+def _judge_all(
+    run: Snapshot, scores: Mapping[InvestigationId, Mapping[str, Any]]
 ) -> dict[InvestigationId, UnitVerdict]:
-    """Returns the verdict of each investigation, by default of all in the order of `openmaia.runs.state.states`."""
-    scores = run.scores(investigations)
-    return {each: judge(one.state, scores.get(each), one.cause) for each, one in states(run, investigations).items()}
+    return {each: judge(one.state, scores.get(each), one.cause) for each, one in states(run).items()}
+
+
+def scores_and_verdicts(run: Snapshot) -> dict[InvestigationId, dict[str, Any]]:
+    """Returns for each investigation the values in `score_columns`, and other scores, by name."""
+    scores = run.scores()
+    return {each: scores.get(each, {}) | verdict.columns for each, verdict in _judge_all(run, scores).items()}
 
 
 def write_summary(run: Run) -> None:
     """Writes summary.parquet, a table of all finished investigations with their scores and verdicts."""
-    run.write_summary(score_columns(), {each: verdict.columns for each, verdict in run_verdicts(run).items()})
+    snapshot = Snapshot.of_run(run)
+    snapshot.write_summary(score_columns(), scores_and_verdicts(snapshot))
 
 
 def score_columns() -> Mapping[str, pa.DataType]:

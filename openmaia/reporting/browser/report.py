@@ -21,6 +21,7 @@ from openmaia.reporting.browser.unit.pictures import PagePictures
 from openmaia.reporting.tables import UnitRow, make_rows, name_runs
 from openmaia.runs.files import safe
 from openmaia.runs.run import EVALUATION, Run
+from openmaia.runs.snapshot import Snapshot
 
 _INDEX_BYTES = 2_400_000
 _SCRIPTS = ("dataTables.min.js", "units.js", "table.js", "index.js")
@@ -36,7 +37,7 @@ class Report:
     def __init__(self, runs: Sequence[Run], *, live: bool = False):
         if not runs:
             raise ValueError("no run was given; give at least one to report on")
-        self.runs = list(_folders(runs))
+        self.runs = list(_folders([Snapshot.of_run(run) for run in runs]))
         self.live = live
         self.summaries = [summarize_run(run, name, make_rows(run, name, folder)) for run, name, folder in self.runs]
 

@@ -12,6 +12,7 @@ from openmaia.core.units import Unit
 from openmaia.evaluation.analysis.agreement import ModelSimilarity, WordOverlap, agreement
 from openmaia.evaluation.analysis.reliability import (
     BY_CONFIRMATION,
+    compare_replicates,
     measure_reliability,
     read_reliability,
     write_reliability,
@@ -141,7 +142,9 @@ def run(tmp_path: Path) -> Run:
 
 
 def test_reliability_is_stored_and_read(run: Run):
-    measured = measure_reliability(run, [WordOverlap(), ModelSimilarity(model(answering("yes")))])
+    measured = measure_reliability(
+        run, compare_replicates(run, [WordOverlap(), ModelSimilarity(model(answering("yes")))])
+    )
     assert [each.by for each in measured.agreements] == ["words in common", "judged by scripted"]
     write_reliability(run, measured)
     assert read_reliability(run) == measured
@@ -153,11 +156,11 @@ def test_reliability_of_unmeasured_run_is_empty(run: Run):
 
 def test_certainty_without_risk_has_no_curve(run: Run):
     assert run.headers()[0]["confirm_auc"] == 1.0
-    assert BY_CONFIRMATION not in [curve.by for curve in measure_reliability(run, []).selective], "no risk is known yet"
+    assert BY_CONFIRMATION not in [curve.by for curve in measure_reliability(run, ()).selective], "no risk is known yet"
 
 
 def test_report_shows_agreement(run: Run):
-    write_reliability(run, measure_reliability(run, [WordOverlap()]))
+    write_reliability(run, measure_reliability(run, compare_replicates(run, [WordOverlap()])))
     page = (write_report([run]).parent / "run.html").read_text()
     assert "words in common" in page
     assert "Loop’s own test" in page

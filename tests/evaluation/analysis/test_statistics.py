@@ -268,3 +268,15 @@ def test_paired_difference_by_hand():
     other = BootstrapEstimate(unit="u", value=0.6, draws=np.array([0.5, 0.6, 0.7]))
     assert own.minus(other).draws == pytest.approx([0.3, 0.3, 0.3])
     assert average([own, other], "u").value == pytest.approx(0.75)
+
+
+def test_weights_of_a_group_do_not_depend_on_what_was_kept():
+    """Images of one prompt have one weight, and groups that push each other out of the cache keep theirs."""
+    group = ClusteredValues.of([0.0] * 3, ["a cat", "a dog", "a cat"])
+    first = group.weights(500, 0)
+    assert np.array_equal(first[:, 0], first[:, 2])
+    for number in range(300):
+        ClusteredValues.of([0.0] * 100, [f"{number} {n}" for n in range(100)]).weights(500, 0)
+    again = ClusteredValues.of([1.0] * 3, group.clusters).weights(500, 0)
+    assert again is not first
+    assert np.array_equal(again, first)
