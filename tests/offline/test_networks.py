@@ -11,11 +11,14 @@ from openmaia.assembly import targets
 from openmaia.config.loading import load
 from openmaia.config.schema import Config
 from openmaia.core.errors import UsageError
+from openmaia.models.targets.hooked import NetworkTarget
 from openmaia.models.targets.networks import load as load_target_network
 from openmaia.models.targets.networks.untrained import normalise
 from openmaia.models.targets.places import noise
-from openmaia.offline.networks.packaged import load_network, save_network
+from openmaia.models.targets.preprocess import TargetNetwork
+from openmaia.offline.networks.packaged import PREPROCESS, load_network, save_network
 from openmaia.offline.networks.residual import ResidualNetwork
+from openmaia.offline.networks.transformer import VisionTransformer
 from openmaia.offline.scenes.layout import PLACES
 from openmaia.offline.scenes.render import render
 from tests.conftest import REPOSITORY
@@ -74,6 +77,14 @@ def test_saved_network_gives_the_same_answers(tmp_path: Path):
     image = torch.rand(1, 3, 96, 96)
     assert torch.equal(read(image), made(image))
     assert read(image).exp().sum().item() == pytest.approx(1)
+
+
+def test_tokens_of_the_transformer_are_units_with_maps():
+    module = VisionTransformer({"kind": 2, "place": 3})
+    target = NetworkTarget("vit", TargetNetwork(module=module, preprocess=PREPROCESS), ["blocks.1", "blocks.2.hidden"])
+    assert dict(target.info().layers) == {"blocks.1": 120, "blocks.2.hidden": 480}
+    ((_, found),) = look(target, [render(scene("test", 0), 224)])
+    assert found["blocks.1"].shape == (120, 8, 8)
 
 
 def test_untrained_network_is_repeatable_and_is_another_network(tmp_path: Path):

@@ -17,7 +17,7 @@ from openmaia.offline.networks.packaged import WEIGHTS, load_network, packaged
 
 LAYERS = {
     "residual": ("stage1", "stage2", "stage3", "stage4"),
-    "transformer": tuple(f"blocks.{n}.hidden" for n in range(5)),
+    "transformer": tuple(f"blocks.{n}.hidden" for n in range(4)),
 }
 """Layers whose units have activations of at least about 0, by architecture."""
 

@@ -37,7 +37,7 @@ class TransformerBlock(nn.Module):
 class VisionTransformer(nn.Module):
     """Blocks on 8 x 8 tokens of 12 pixels each, whose mean is the feature of an image."""
 
-    def __init__(self, heads: Mapping[str, int], width: int = 120, depth: int = 5):
+    def __init__(self, heads: Mapping[str, int], width: int = 120, depth: int = 4):
         """Prepares random weights.
 
         Args:
