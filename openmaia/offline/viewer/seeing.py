@@ -23,10 +23,10 @@ from openmaia.offline.viewer.seen import Seen, SeenFigure, SeenPart
 _SIDE = 128
 _WEIGHTS = Path(__file__).parent / "weights.safetensors"
 # A figure is named from this probability on. Tuned on scenes that are not measured.
-_LEAST = 0.4
+_LEAST = 0.35
 _MOST_FIGURES = 12
 # Two figures whose boxes share more than this are one.
-_SAME = 0.6
+_SAME = 0.5
 # A figure has the colour of others of its kind if this is at least so likely by its own looks.
 _POSSIBLE = 0.15
 # A figure belongs to the part where a unit responds if so much of the figure lies in it, or so much of the part in the figure.
