@@ -1,8 +1,9 @@
-"""Trains the viewer's network: `python -m measure.world.eyes.train TRAINING TUNING WEIGHTS SIDES SEED [start=WEIGHTS] [only=EPOCHS]`."""
+"""Trains the viewer's network: `python -m measure.world.eyes.train TRAINING TUNING WEIGHTS sides=96,96,128 ...`; see `Course`."""
 
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -15,26 +16,44 @@ from openmaia.offline.networks.detector import SceneDetector
 from openmaia.offline.networks.packaged import load_network, save_network
 
 Targets = Mapping[str, torch.Tensor]
+Data = Mapping[str, npt.NDArray[np.generic]]
 
-_BATCH = 64
-_RATE = 4e-3
 # Of what less is seen, in shares of the picture, it is neither taught nor forbidden to see it.
 _SEEN = 0.004
 _WEIGHTS = {"kind": 1.0, "colour": 4.0, "pattern": 0.6, "boxes": 0.5, "place": 0.5, "time": 0.5, "weather": 0.4, "style": 0.4, "ground colour": 1.5, "ground pattern": 0.4}  # fmt: skip
 
 
-def _batches(
-    data: Mapping[str, npt.NDArray[np.generic]], side: int, r: np.random.Generator
-) -> Iterator[tuple[torch.Tensor, Targets]]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Course:
+    """How the network learns."""
+
+    sides: tuple[int, ...]
+    """Side of the pictures in pixels, of each epoch. Small ones take less time."""
+    start: str = ""
+    """Weights to start from, instead of random ones."""
+    seed: int = 1
+    rate: float = 4e-3
+    batch: int = 64
+    only: int = 1000
+    """Number of epochs of this run at most. The next run goes on where it ended."""
+
+    @classmethod
+    def of(cls, given: Sequence[str]) -> "Course":
+        """Reads arguments such as seed=2."""
+        values = dict(each.split("=", 1) for each in given)
+        sides = tuple(int(each) for each in values.pop("sides").split(","))
+        kinds = {"start": str, "seed": int, "rate": float, "batch": int, "only": int}
+        return cls(sides=sides, **{name: kinds[name](each) for name, each in values.items()})
+
+
+def _batches(data: Data, size: int, side: int, r: np.random.Generator) -> Iterator[tuple[torch.Tensor, Targets]]:
     order = r.permutation(len(data["pixels"]))
-    for start in range(0, len(order) - _BATCH + 1, _BATCH):
-        chosen = np.sort(order[start : start + _BATCH])
+    for start in range(0, len(order) - size + 1, size):
+        chosen = np.sort(order[start : start + size])
         yield varied(batch(data, chosen), side, r)
 
 
-def batch(
-    data: Mapping[str, npt.NDArray[np.generic]], chosen: npt.NDArray[np.intp] | slice
-) -> tuple[torch.Tensor, Targets]:
+def batch(data: Data, chosen: npt.NDArray[np.intp] | slice) -> tuple[torch.Tensor, Targets]:
     """Returns pictures between 0 and 1, shape (n, 3, h, w), and their labels."""
     labels = {name: torch.from_numpy(data[name][chosen]) for name in data if name != "pixels"}
     pixels = torch.from_numpy(data["pixels"][chosen]).permute(0, 3, 1, 2).float() / 255
@@ -148,31 +167,20 @@ def tensor_of(pixels: torch.Tensor) -> torch.Tensor:
     return ((pixels - 0.5) / 0.25).contiguous(memory_format=torch.channels_last)
 
 
-def train(
-    paths: tuple[Path, Path], weights: Path, sides: Sequence[int], seed: int, start: Path | None, only: int
-) -> None:
-    """Writes the weights after each epoch, and prints the losses of training and tuning scenes.
-
-    A run that was interrupted after an epoch goes on if it is started again.
-
-    Args:
-        paths: Training and tuning scenes.
-        weights: File of the weights.
-        sides: Side of the pictures in pixels, of each epoch. Small ones take less time.
-        seed: Of the weights, if they do not start from others, and of the order of the scenes.
-        start: Weights to start from.
-        only: Number of epochs of this run at most.
-    """
+def train(training: Path, tuning: Path, weights: Path, course: Course) -> None:
+    """Writes the weights after each epoch, and prints the losses of training and tuning scenes."""
     torch.set_num_threads(1)
-    torch.manual_seed(seed)
-    data, tuning = (dict(np.load(path).items()) for path in paths)
+    torch.manual_seed(course.seed)
+    data, held = (dict(np.load(path).items()) for path in (training, tuning))
     network = SceneDetector({name: len(each) for name, each in ANSWERS.items()}).to(memory_format=torch.channels_last)
-    if start:
-        network.load_state_dict(load_network(start)[0].state_dict())
-    steps = len(data["pixels"]) // _BATCH
-    optimizer = torch.optim.AdamW(network.parameters(), _RATE, weight_decay=0.02)
-    rise = 0.05 if start else 0.15
-    schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, _RATE, total_steps=len(sides) * steps, pct_start=rise)
+    if course.start:
+        network.load_state_dict(load_network(Path(course.start))[0].state_dict())
+    steps, sides = len(data["pixels"]) // course.batch, course.sides
+    optimizer = torch.optim.AdamW(network.parameters(), course.rate, weight_decay=0.02)
+    rise = 0.05 if course.start else 0.15
+    schedule = torch.optim.lr_scheduler.OneCycleLR(
+        optimizer, course.rate, total_steps=len(sides) * steps, pct_start=rise
+    )
     parts = {"network": network, "optimizer": optimizer, "schedule": schedule}
     kept, first = weights.with_suffix(".state"), 0
     if kept.exists():
@@ -182,12 +190,12 @@ def train(
             parts[name].load_state_dict(each)
     else:
         print(
-            f"{sum(each.numel() for each in network.parameters())} parameters, {len(data['pixels'])} scenes", flush=True
+            f"{sum(each.numel() for each in network.parameters())} parameters, {len(data['pixels'])} scenes; {course}"
         )
-    for epoch in range(first, min(first + only, len(sides))):
+    for epoch in range(first, min(first + course.only, len(sides))):
         began, sums = time.process_time(), dict[str, float]()
         network.train()
-        for pixels, labels in _batches(data, sides[epoch], np.random.default_rng((seed, epoch))):
+        for pixels, labels in _batches(data, course.batch, sides[epoch], np.random.default_rng((course.seed, epoch))):
             with torch.autocast("cpu", torch.bfloat16):
                 outputs = network(tensor_of(pixels))
             losses = loss(outputs, labels)
@@ -198,14 +206,14 @@ def train(
             schedule.step()
             sums = {name: sums.get(name, 0.0) + each.item() for name, each in losses.items()}
         seconds = time.process_time() - began
-        print(f"epoch {epoch + 1} of {len(sides)}, {sides[epoch]} px, {seconds:.0f} s of one core", flush=True)
-        print(f"  training {_shown(sums, steps)}\n  tuning   {_shown(*_held_out(network, tuning))}", flush=True)
+        print(f"epoch {epoch + 1} of {len(sides)}, {sides[epoch]} px, {seconds:.0f} s of one core")
+        print(f"  training {_shown(sums, steps)}\n  tuning   {_shown(*_held_out(network, held))}", flush=True)
         save_network(network, "detector", ANSWERS, weights)
         torch.save({"epochs": epoch + 1, **{name: each.state_dict() for name, each in parts.items()}}, kept)
 
 
 @torch.no_grad()
-def _held_out(network: SceneDetector, data: Mapping[str, npt.NDArray[np.generic]]) -> tuple[dict[str, float], int]:
+def _held_out(network: SceneDetector, data: Data) -> tuple[dict[str, float], int]:
     network.eval()
     sums, count = dict[str, float](), len(data["pixels"]) // 100
     for start in range(count):
@@ -221,9 +229,4 @@ def _shown(sums: Mapping[str, float], count: int) -> str:
 
 
 if __name__ == "__main__":
-    training, tuning, weights, sides, seed, *rest = sys.argv[1:]
-    given = dict(each.split("=", 1) for each in rest)
-    start, only = Path(given["start"]) if "start" in given else None, int(given.get("only", 1000))
-    train(
-        (Path(training), Path(tuning)), Path(weights), [int(each) for each in sides.split(",")], int(seed), start, only
-    )
+    train(*(Path(each) for each in sys.argv[1:4]), Course.of(sys.argv[4:]))

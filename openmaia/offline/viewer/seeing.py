@@ -1,6 +1,8 @@
 """What the network sees in an image, and in the part of it where a unit responds."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -21,10 +23,12 @@ from openmaia.offline.viewer.seen import Seen, SeenFigure, SeenPart
 _SIDE = 128
 _WEIGHTS = Path(__file__).parent / "weights.safetensors"
 # A figure is named from this probability on. Tuned on scenes that are not measured.
-_LEAST = 0.4
+_LEAST = 0.35
 _MOST_FIGURES = 12
 # Two figures whose boxes share more than this are one.
-_SAME = 0.6
+_SAME = 0.5
+# A figure has the colour of others of its kind if this is at least so likely by its own looks.
+_POSSIBLE = 0.15
 # A figure belongs to the part where a unit responds if so much of the figure lies in it, or so much of the part in the figure.
 _COVERED, _FILLED = 0.4, 0.5
 _MANY_COLOURS = ("colour", "ground colour")
@@ -111,7 +115,19 @@ def _sorted(figures: Sequence[SeenFigure]) -> tuple[SeenFigure, ...]:
     for each in sorted(figures, key=lambda each: -each.confidence):
         if not any(_shared(each.box, other.box) > _SAME for other in kept):
             kept.append(each)
-    return tuple(sorted(kept, key=lambda each: -each.area))
+    return tuple(sorted(map(partial(_agreed, kept), kept), key=lambda each: -each.area))
+
+
+def _agreed(figures: Sequence[SeenFigure], figure: SeenFigure) -> SeenFigure:
+    # Figures of one kind mostly look alike: what is unlikely for none of them is taken from all of them.
+    alike = [each for each in figures if each.kind == figure.kind]
+    colours, patterns = (_mean([getattr(each, what) for each in alike]) for what in ("colours", "patterns"))
+    likely = figure.colours[max(colours, key=lambda each: colours[each])] >= _POSSIBLE
+    return replace(figure, colours=colours, patterns=patterns) if likely else figure
+
+
+def _mean(probabilities: Sequence[Mapping[str, float]]) -> Mapping[str, float]:
+    return {name: sum(each[name] for each in probabilities) / len(probabilities) for name in probabilities[0]}
 
 
 def _shared(one: Box, other: Box) -> float:
