@@ -10,7 +10,7 @@ from typing import get_args
 from openmaia.offline.scene_units.terms import Phrase, Term, Wordless
 from openmaia.offline.scene_units.unit import Grade, Mode, SceneUnit
 from openmaia.offline.scenes.canvas import COLOURS
-from openmaia.offline.scenes.captions import AT_PLACE, AT_TIME
+from openmaia.offline.scenes.captions import PLACE_PHRASES, TIME_PHRASES
 from openmaia.offline.scenes.kinds import kinds
 from openmaia.offline.scenes.layout import PLACES
 from openmaia.offline.scenes.words import PATTERNS, members, plural
@@ -26,14 +26,25 @@ _HELD_WORDS, _HELD_TRUTHS = 0.25, 0.5
 Terms = tuple[Term, ...]
 
 
-def layers(half: str, count: int, seed: int, noise: float) -> Mapping[str, tuple[SceneUnit, ...]]:
-    """Returns at most `count` units of each mode. The target has one layer for each mode."""
+def layers(
+    half: str, count: int, seed: int, noise: float, without: Sequence[str] = ()
+) -> Mapping[str, tuple[SceneUnit, ...]]:
+    """Returns at most `count` units of each mode. The target has one layer for each mode.
+
+    Args:
+        without: Words whose units are in the layer `outside`, in both halves.
+    """
+    spoken: dict[Mode, list[Terms]] = {mode: [] for mode in get_args(Mode)}
+    for mode, several in spoken.items():
+        for terms in truths(mode):
+            is_silent = any(word in without for term in terms for word in term.words)
+            if is_silent and mode == "one" and terms[0].sort != "count":
+                spoken["outside"].append(terms)
+            elif not is_silent and half_of(mode, terms) == half:
+                several.append(terms)
     return {
-        mode: tuple(
-            _unit(mode, terms, seed, noise)
-            for terms in _chosen([each for each in truths(mode) if half_of(mode, each) == half], count, f"{seed}")
-        )
-        for mode in get_args(Mode)
+        mode: tuple(_unit(mode, terms, seed, noise) for terms in _chosen(several, count, f"{seed}"))
+        for mode, several in spoken.items()
     }
 
 
@@ -107,11 +118,11 @@ def _pairs() -> Iterator[Phrase]:
     for name, some in colours:
         yield from (Phrase(text=f"{each} {name}", sort="coloured", words=(each, name)) for each in some)
     for name, time in product(_earthly(), _TIMES):
-        yield Phrase(text=f"{name}{AT_TIME[time]}", sort="timed", words=(name, time))
+        yield Phrase(text=f"{name}{TIME_PHRASES[time]}", sort="timed", words=(name, time))
     for name in _earthly():
         homes = {place for member in members(name) for place in kinds()[member].homes} - {"sky"}
         yield from (
-            Phrase(text=f"{name} {AT_PLACE[each]}", sort="placed", words=(name, each))
+            Phrase(text=f"{name} {PLACE_PHRASES[each]}", sort="placed", words=(name, each))
             for each in PLACES
             if each in homes
         )

@@ -20,7 +20,7 @@ _PATTERNS = {
     "grid": "gridded",
     "waves": "wavy",
 }
-AT_PLACE = {
+PLACE_PHRASES = {
     "sea": "on the sea",
     "beach": "on the beach",
     "meadow": "in a meadow",
@@ -34,7 +34,7 @@ AT_PLACE = {
     "sky": "in the sky",
     "space": "in outer space",
 }
-AT_TIME = {"morning": " in the morning", "dusk": " at dusk", "night": " at night"}
+TIME_PHRASES = {"morning": " in the morning", "dusk": " at dusk", "night": " at night"}
 _WEATHERS = {
     "cloudy": ", cloudy",
     "rain": " in the rain",
@@ -55,9 +55,9 @@ def describe(scene: Scene) -> str:
         phrases.append(_phrase(figures[0], len(figures), is_grey) + link)
     what = _joined(phrases)
     ground = article(" ".join([*_words(scene.ground, is_grey), "background"]))
-    where = AT_PLACE.get(scene.place) or f"on {ground}"
+    where = PLACE_PHRASES.get(scene.place) or f"on {ground}"
     style = "" if scene.style in ("", "flat") else f", {scene.style}"
-    return f"{what} {where}{AT_TIME.get(scene.time, '')}{_WEATHERS.get(scene.weather, '')}{style}"
+    return f"{what} {where}{TIME_PHRASES.get(scene.time, '')}{_WEATHERS.get(scene.weather, '')}{style}"
 
 
 def _phrase(figure: Figure, count: int, is_grey: bool) -> str:
