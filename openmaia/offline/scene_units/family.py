@@ -23,7 +23,7 @@ _STYLES = ("outlined", "pencil drawing", "night vision", "greyscale", "pixelated
 # The share of the words, and of the other truths, that is in `held_out` alone.
 _HELD_WORDS, _HELD_TRUTHS = 0.25, 0.5
 
-Terms = tuple[Term, ...]
+Combination = tuple[Term, ...]
 
 
 def layers(
@@ -34,7 +34,7 @@ def layers(
     Args:
         without: Words whose units are in the layer `outside`, in both halves.
     """
-    spoken: dict[Mode, list[Terms]] = {mode: [] for mode in get_args(Mode)}
+    spoken: dict[Mode, list[Combination]] = {mode: [] for mode in get_args(Mode)}
     for mode, several in spoken.items():
         for terms in truths(mode):
             is_silent = any(word in without for term in terms for word in term.words)
@@ -48,7 +48,7 @@ def layers(
     }
 
 
-def half_of(mode: Mode, terms: Terms) -> str:
+def half_of(mode: Mode, terms: Combination) -> str:
     """Returns `tuning` or `held_out`."""
     is_held = any(share("word", word) < _HELD_WORDS for term in terms for word in term.words)
     return "held_out" if is_held or share("truth", mode, *_texts(terms)) < _HELD_TRUTHS else "tuning"
@@ -60,7 +60,7 @@ def share(*key: str) -> float:
 
 
 @cache
-def truths(mode: Mode) -> Sequence[Terms]:
+def truths(mode: Mode) -> Sequence[Combination]:
     """Returns the terms of all units of a mode that there can be."""
     match mode:
         case "one":
@@ -141,19 +141,19 @@ def _related(one: Phrase, other: Phrase) -> bool:
     )
 
 
-def _texts(terms: Terms) -> list[str]:
+def _texts(terms: Combination) -> list[str]:
     return [each.text for each in terms]
 
 
-def _chosen(candidates: Sequence[Terms], count: int, seed: str) -> list[Terms]:
+def _chosen(candidates: Sequence[Combination], count: int, seed: str) -> list[Combination]:
     # The sorts of terms take turns, because there are far more kinds than times.
-    by_sort: defaultdict[tuple[str, ...], list[Terms]] = defaultdict(list)
+    by_sort: defaultdict[tuple[str, ...], list[Combination]] = defaultdict(list)
     for each in sorted(candidates, key=lambda terms: share("order", seed, *_texts(terms))):
         by_sort[tuple(term.sort for term in each)].append(each)
     return [each for turn in zip_longest(*by_sort.values()) for each in turn if each][:count]
 
 
-def _unit(mode: Mode, terms: Terms, seed: int, noise: float) -> SceneUnit:
+def _unit(mode: Mode, terms: Combination, seed: int, noise: float) -> SceneUnit:
     key = (f"{seed}", mode, *_texts(terms))
     grades: tuple[Grade, ...] = get_args(Grade)
     return SceneUnit(
