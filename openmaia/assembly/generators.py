@@ -34,7 +34,7 @@ def editor(config: Config) -> Editor:
 
 def vocabulary(config: Config) -> Vocabulary | None:
     """Returns the words that the generator can draw, without loading it. None: it draws anything."""
-    return of_config(config.generator, "generator").vocabulary
+    return of_config(config.generator, "generator").vocabulary(config.generator)
 
 
 def generator_name(settings: GeneratorConfig) -> str:

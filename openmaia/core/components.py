@@ -263,8 +263,6 @@ class Component:
     """Whether the model is on a server: one process without a GPU then makes all calls."""
     is_rated: ClassVar[bool] = False
     """Whether `openmaia run --estimate` has built-in times for it (`reporting/costs/rates.yaml`)."""
-    vocabulary: ClassVar[Any] = None
-    """For a generator that draws certain words only: an `openmaia.agent.vocabulary.Vocabulary`."""
     is_absent: ClassVar[bool] = False
     """For a viewer or a judge: whether it stands for none."""
     reads_prompts: ClassVar[bool] = True
@@ -333,6 +331,12 @@ class Component:
     def concurrency(config: Any) -> int:
         """Returns how many conversations a replica of a backbone answers at once."""
         return getattr(config, "concurrency", 1)
+
+    @staticmethod
+    def vocabulary(config: Any) -> Any:
+        """Returns the `openmaia.agent.vocabulary.Vocabulary` of a generator that draws certain words only. None: it draws
+        anything."""
+        return None
 
     @staticmethod
     def context_tokens(config: Any) -> int:

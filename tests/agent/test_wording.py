@@ -3,14 +3,14 @@
 import pytest
 
 from openmaia.agent.vocabulary import find_nearest
-from openmaia.offline.collage import CollageGenerator
+from openmaia.offline.collage.host import CollageVocabulary
 from openmaia.runs.evidence import CheckState
 from openmaia.runs.records import Record, Stop
 from tests.agent.conftest import Investigate
 from tests.helpers.investigating import code
 
 RULE = ("task.evidence.words=5", "task.evidence.drawable=1")
-VOCABULARY = CollageGenerator.vocabulary
+VOCABULARY = CollageVocabulary()
 
 
 def answer(*labels: str) -> str:

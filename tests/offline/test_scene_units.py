@@ -20,6 +20,7 @@ from openmaia.distributed.pools.dispatch.cache import pack, unpack
 from openmaia.evaluation.controls import load_photographs
 from openmaia.offline.scene_units import family
 from openmaia.offline.scene_units.family import half_of, layers, truths
+from openmaia.offline.scene_units.matching import relation
 from openmaia.offline.scene_units.target import SceneUnitTarget
 from openmaia.offline.scene_units.terms import Phrase
 from openmaia.offline.scene_units.unit import Mode, SceneUnit
@@ -169,6 +170,36 @@ def test_halves_share_no_truth_and_some_words_are_held_out():
     assert len(words[1] - words[0]) >= 15
     assert layers("tuning", 9, 0, 0.0) != layers("tuning", 9, 1, 0.0)
     assert layers("tuning", 9, 0, 0.0) == layers("tuning", 9, 0, 0.0)
+
+
+def test_units_of_words_that_are_left_out_are_outside():
+    made = layers("held_out", 300, 0, 0.0, ["turtle", "dusk"])
+    assert {("turtle",), ("dusk",)} <= {each.truth for each in made["outside"]}
+    inside = {word for mode in MODES for each in made[mode] for term in each.terms for word in term.words}
+    assert "cat" in inside and not {"turtle", "dusk"} & inside
+
+
+@pytest.mark.parametrize(
+    ("label", "slot", "expected"),
+    [
+        ("a red boat", "red boat", "same"),
+        ("boats", "boat", "same"),
+        ("ship at sunset", "boat at dusk", "same"),
+        ("animal", "cat", "wider"),
+        ("cat", "black cat", "wider"),
+        ("black cat", "animal", "narrower"),
+        ("cat", "two cats", "wider"),
+        ("striped", "vertical stripes", "wider"),
+        ("boat at dusk", "boat without dusk", "other"),
+        ("boat", "boat without dusk", "wider"),
+        ("boat without an animal", "boat without cat", "narrower"),
+        ("dog", "cat", "other"),
+        ("a zyzzyva", "cat", "other"),
+        ("cat", "x of the largest object in an even one of 8 bands", "other"),
+    ],
+)
+def test_labels_are_compared_by_meaning(label: str, slot: str, expected: str):
+    assert relation(label, slot) == expected
 
 
 def test_all_words_of_truths_are_understood():

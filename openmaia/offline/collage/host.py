@@ -82,7 +82,6 @@ class CollageGenerator(_Collage):
     """Draws prompts as collages of the images of the split that a request names. `size` is their side in pixels."""
 
     Config: ClassVar = CollageConfig
-    vocabulary = CollageVocabulary()
 
     def __init__(self, library: ImageDataset, size: int):
         self._composers = {split: Composer(Lexicon(library, split)) for split in _SPLITS}
@@ -91,6 +90,10 @@ class CollageGenerator(_Collage):
     @classmethod
     def build(cls, config: CollageConfig, site: Site) -> Self:
         return cls(_parts(config, site), config.size)
+
+    @staticmethod
+    def vocabulary(config: CollageConfig) -> CollageVocabulary:
+        return CollageVocabulary()
 
     def generate(self, requests: Sequence[Generation]) -> list[GeneratedImage]:
         return [self._generate(request) for request in requests]

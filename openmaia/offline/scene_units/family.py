@@ -23,21 +23,32 @@ _STYLES = ("outlined", "pencil drawing", "night vision", "greyscale", "pixelated
 # The share of the words, and of the other truths, that is in `held_out` alone.
 _HELD_WORDS, _HELD_TRUTHS = 0.25, 0.5
 
-Terms = tuple[Term, ...]
+Combination = tuple[Term, ...]
 
 
-def layers(half: str, count: int, seed: int, noise: float) -> Mapping[str, tuple[SceneUnit, ...]]:
-    """Returns at most `count` units of each mode. The target has one layer for each mode."""
+def layers(
+    half: str, count: int, seed: int, noise: float, without: Sequence[str] = ()
+) -> Mapping[str, tuple[SceneUnit, ...]]:
+    """Returns at most `count` units of each mode. The target has one layer for each mode.
+
+    Args:
+        without: Words whose units are in the layer `outside`, in both halves.
+    """
+    spoken: dict[Mode, list[Combination]] = {mode: [] for mode in get_args(Mode)}
+    for mode, several in spoken.items():
+        for terms in truths(mode):
+            is_silent = any(word in without for term in terms for word in term.words)
+            if is_silent and mode == "one" and terms[0].sort != "count":
+                spoken["outside"].append(terms)
+            elif not is_silent and half_of(mode, terms) == half:
+                several.append(terms)
     return {
-        mode: tuple(
-            _unit(mode, terms, seed, noise)
-            for terms in _chosen([each for each in truths(mode) if half_of(mode, each) == half], count, f"{seed}")
-        )
-        for mode in get_args(Mode)
+        mode: tuple(_unit(mode, terms, seed, noise) for terms in _chosen(several, count, f"{seed}"))
+        for mode, several in spoken.items()
     }
 
 
-def half_of(mode: Mode, terms: Terms) -> str:
+def half_of(mode: Mode, terms: Combination) -> str:
     """Returns `tuning` or `held_out`."""
     is_held = any(share("word", word) < _HELD_WORDS for term in terms for word in term.words)
     return "held_out" if is_held or share("truth", mode, *_texts(terms)) < _HELD_TRUTHS else "tuning"
@@ -49,7 +60,7 @@ def share(*key: str) -> float:
 
 
 @cache
-def truths(mode: Mode) -> Sequence[Terms]:
+def truths(mode: Mode) -> Sequence[Combination]:
     """Returns the terms of all units of a mode that there can be."""
     match mode:
         case "one":
@@ -130,19 +141,19 @@ def _related(one: Phrase, other: Phrase) -> bool:
     )
 
 
-def _texts(terms: Terms) -> list[str]:
+def _texts(terms: Combination) -> list[str]:
     return [each.text for each in terms]
 
 
-def _chosen(candidates: Sequence[Terms], count: int, seed: str) -> list[Terms]:
+def _chosen(candidates: Sequence[Combination], count: int, seed: str) -> list[Combination]:
     # The sorts of terms take turns, because there are far more kinds than times.
-    by_sort: defaultdict[tuple[str, ...], list[Terms]] = defaultdict(list)
+    by_sort: defaultdict[tuple[str, ...], list[Combination]] = defaultdict(list)
     for each in sorted(candidates, key=lambda terms: share("order", seed, *_texts(terms))):
         by_sort[tuple(term.sort for term in each)].append(each)
     return [each for turn in zip_longest(*by_sort.values()) for each in turn if each][:count]
 
 
-def _unit(mode: Mode, terms: Terms, seed: int, noise: float) -> SceneUnit:
+def _unit(mode: Mode, terms: Combination, seed: int, noise: float) -> SceneUnit:
     key = (f"{seed}", mode, *_texts(terms))
     grades: tuple[Grade, ...] = get_args(Grade)
     return SceneUnit(

@@ -5,20 +5,23 @@ from collections.abc import Sequence
 from openmaia.core.images import EncodedImage
 from openmaia.core.services import Edit, GeneratedImage, Generation
 from openmaia.offline.scenes.edits import edit
-from openmaia.offline.scenes.grammar import read
+from openmaia.offline.scenes.grammar import read, tokens
 from openmaia.offline.scenes.graph import Scene
 from openmaia.offline.scenes.layout import settle
 from openmaia.offline.scenes.render import render
 
 
-def draw(request: Generation, size: int) -> GeneratedImage:
-    """Draws a prompt."""
-    scene, missing = read(request.prompt, request.seed)
+def draw(request: Generation, size: int, without: Sequence[str] = ()) -> GeneratedImage:
+    """Draws a prompt. The words in `without` count as not known."""
+    scene, missing = read(request.prompt, request.seed, without)
     return GeneratedImage(image=_encoded(settle(scene), size), missing_terms=missing, verified_by="scenes")
 
 
-def redraw(request: Edit) -> GeneratedImage:
-    """Draws an image after an instruction. One that is no drawn scene stays as it is, and so does one that cannot be changed so."""
+def redraw(request: Edit, without: Sequence[str] = ()) -> GeneratedImage:
+    """Draws an image after an instruction. One that is no drawn scene stays as it is, and so does one that cannot be changed so,
+    or by an instruction with one of the words in `without`."""
+    if silent := tuple(each.text for each in tokens(request.instruction)[0] if each.name in without):
+        return GeneratedImage(image=request.image, missing_terms=silent)
     try:
         before = Scene.loads(request.image.recipe)
     except ValueError:

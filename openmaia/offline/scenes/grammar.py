@@ -75,9 +75,18 @@ class _Phrase:
 class Reader:
     """Reads one text. The results are in its fields."""
 
-    def __init__(self, text: str, seed: int, known: Sequence[Figure] = (), *, is_question: bool = False):
+    def __init__(
+        self,
+        text: str,
+        seed: int,
+        known: Sequence[Figure] = (),
+        *,
+        is_question: bool = False,
+        without: Sequence[str] = (),
+    ):
         """`known` are figures that are there already, which relations can name. In a question a noun is one figure, whose
-        kind can be a group, and `counts` holds the number that was asked for by its id (0: any, -1: several)."""
+        kind can be a group, and `counts` holds the number that was asked for by its id (0: any, -1: several). The words in
+        `without` count as not known."""
         self.counts: dict[int, int] = {}
         self.names_paint = False
         self._is_question = is_question
@@ -109,7 +118,8 @@ class Reader:
             "part": self._part,
             "and": self._and,
         }
-        self._tokens, is_long = tokens(text)
+        found, is_long = tokens(text)
+        self._tokens = [replace(each, what="unknown") if each.name in without else each for each in found]
         for number, token in enumerate(self._tokens):
             self._read(number, token)
         self._end_clause()
@@ -484,9 +494,9 @@ def drawable(scene: Scene) -> tuple[Scene, list[str]]:
     return scene, lost
 
 
-def read(prompt: str, seed: int) -> tuple[Scene, tuple[str, ...]]:
-    """Returns the scene of a prompt, not yet settled, and what of it is not drawn."""
-    reader = Reader(prompt, seed)
+def read(prompt: str, seed: int, without: Sequence[str] = ()) -> tuple[Scene, tuple[str, ...]]:
+    """Returns the scene of a prompt, not yet settled, and what of it is not drawn. See `Reader` for `without`."""
+    reader = Reader(prompt, seed, without=without)
     scene = reader.scene
     missing = reader.missing
     if not (scene.figures or scene.place or scene.time or scene.weather or scene.style or missing):

@@ -161,7 +161,7 @@ class Matcher:
         detector, model = models.config.bias.detector, models.language_model
         writer: ContextWriter | Any = ModelContextWriter(model) if model else None
         knows_class = None
-        if model is None or of_config(generator).vocabulary is not None:
+        if model is None or of_config(generator).vocabulary(generator) is not None:
             rules: Any = component("writer", next(iter(ALIASES["writer"])))
             rule_writer, knows_class = rules.contexts()
             writer = writer or rule_writer

@@ -9,6 +9,7 @@ from openmaia.core.components import of_config
 from openmaia.core.errors import UsageError
 from openmaia.core.images import EncodedImage
 from openmaia.core.services import Edit, Generation
+from openmaia.offline.scenes.graph import Scene
 
 LEAST = ["name=x", "units=all", "target.name=t", "generator.kind=scenes", "editor.kind=scenes", "generator.size=96"]
 
@@ -40,6 +41,22 @@ def test_vocabulary_knows_what_can_be_drawn():
     assert vocabulary is not None and {"boat", "red", "dusk", "animal", "zigzag"} <= set(vocabulary.words)
     assert all(vocabulary.missing(word) == () for word in vocabulary.words)
     assert vocabulary.missing("a red zyzzyva") != ()
+
+
+def test_words_that_are_left_out_are_not_known():
+    config = load([*LEAST, "generator.without=[turtle,dusk]"])
+    vocabulary = generators.vocabulary(config)
+    assert vocabulary is not None and not {"turtle", "dusk"} & {*vocabulary.words} and "cat" in vocabulary.words
+    assert vocabulary.missing("a cat and a turtle") == ("turtle",)
+    [drawn] = generators.generator(config).generate([Generation(prompt="a cat and two turtles at sunset", seed=3)])
+    assert drawn.missing_terms == ("turtles", "sunset", "two")
+    assert [each.kind for each in Scene.loads(drawn.image.recipe).figures] == ["cat"]
+    [edited] = generators.editor(config).edit(
+        [Edit(image=drawn.image, instruction="replace the cat by a turtle", seed=0)]
+    )
+    assert (edited.image.digest, edited.missing_terms) == (drawn.image.digest, ("turtle",))
+    with pytest.raises(UsageError, match="zyzzyva"):
+        load([*LEAST, "generator.without=[zyzzyva]"])
 
 
 @pytest.mark.parametrize("size", [8, 31, 100_000])
