@@ -76,12 +76,12 @@ def candidates(screened: Sequence[float], exemplars: Sequence[SeenExemplar]) -> 
     effects = _screened(np.array(screened))
     shares = {label: _lift([label], exemplars) for label in effects}
     seen = [each for each in effects if not exemplars or (shares[each][0] >= _SEEN and shares[each][1] > 0)]
-    return [each for each in sorted(seen, key=lambda each: (-effects[each], each)) if pairs(each)][:_SINGLE]
+    return [each for each in sorted(seen or effects, key=lambda each: (-effects[each], each)) if pairs(each)][:_SINGLE]
 
 
 def _screened(values: Activations) -> dict[str, float]:
-    # Welch's t of the images that show a label and of those that do not.
-    found: dict[str, float] = {}
+    # Welch's t of the images that show a label and of those that do not; 0 for what random scenes never show, such as the sun.
+    found = dict.fromkeys(single(), 0.0)
     has = [shown(each) for each in screening()]
     for label in single():
         inside = np.array([label in each for each in has])
