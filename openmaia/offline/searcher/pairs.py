@@ -83,7 +83,9 @@ def _paint(kind: str, stream: Random, avoid: Collection[str], patterned: float) 
     colour = _other(list(COLOURS), avoid, stream)
     if stream.random() >= patterned:
         return Paint(colour=colour)
-    return Paint(colour=colour, pattern=_other(PATTERNS, avoid, stream), second=_other(list(COLOURS), {*avoid, colour}, stream))
+    return Paint(
+        colour=colour, pattern=_other(PATTERNS, avoid, stream), second=_other(list(COLOURS), {*avoid, colour}, stream)
+    )
 
 
 def _other(choices: Sequence[str], avoid: Collection[str], stream: Random) -> str:
@@ -144,7 +146,12 @@ def _full(paint: Paint, stream: Random, avoid: Collection[str]) -> Paint:
 
 def _carrier(paint: Paint, stream: Random, avoid: Collection[str]) -> Figure:
     solid = [name for name, each in kinds().items() if each.colours and each.where != "sky"]
-    return Figure(id=0, kind=_other(solid, avoid, stream), paint=_full(paint, stream, avoid), size=stream.choice(("", "big", "big")))
+    return Figure(
+        id=0,
+        kind=_other(solid, avoid, stream),
+        paint=_full(paint, stream, avoid),
+        size=stream.choice(("", "big", "big")),
+    )
 
 
 def _parts(asked: Reader, figures: Sequence[Figure], *, is_ground: bool) -> Iterator[tuple[str, int]]:
@@ -166,9 +173,7 @@ def _parts(asked: Reader, figures: Sequence[Figure], *, is_ground: bool) -> Iter
         at += sum(each.id == figure.id for each in figures)
 
 
-def _changed(
-    scene: Scene, part: str, at: int, own: int, stream: Random, avoid: Collection[str]
-) -> tuple[Scene, str]:
+def _changed(scene: Scene, part: str, at: int, own: int, stream: Random, avoid: Collection[str]) -> tuple[Scene, str]:
     if part in ("place", "time", "weather", "style"):
         return _elsewhere(scene, part, stream, avoid)
     if at < 0:
@@ -202,7 +207,12 @@ def _repainted(paint: Paint, part: str, stream: Random, avoid: Collection[str]) 
 
 
 def _elsewhere(scene: Scene, part: str, stream: Random, avoid: Collection[str]) -> tuple[Scene, str]:
-    choices = {"place": PLACES, "time": TIMES, "weather": ("clear", "clear", *WEATHERS), "style": ("flat", "flat", *STYLES)}
+    choices = {
+        "place": PLACES,
+        "time": TIMES,
+        "weather": ("clear", "clear", *WEATHERS),
+        "style": ("flat", "flat", *STYLES),
+    }
     name = _other(choices[part], avoid, stream)
     changed = replace(scene, **{part: name})
     return changed, {"place": f"show the {name}", "time": f"at {name}"}.get(part, name)

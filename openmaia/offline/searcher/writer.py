@@ -107,7 +107,10 @@ def _quoted(label: str, avoid: Collection[str], stream: Random) -> Iterator[Pair
         phrase, where = stream.choice(_PHRASES), PLACE_PHRASES[scene.place]
         kind = article(scene.figures[0].kind)
         yield Pair(
-            positive=f"{phrase.format(label)} {where}", neutral=f"{phrase.format(kind)} {where}", part="label", removal=""
+            positive=f"{phrase.format(label)} {where}",
+            neutral=f"{phrase.format(kind)} {where}",
+            part="label",
+            removal="",
         )
 
 

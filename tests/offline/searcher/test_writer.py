@@ -22,7 +22,9 @@ def _shows(prompt: str, seed: int, label: str) -> bool:
     return holds(settle(read(prompt, seed)[0]), label) is True
 
 
-@pytest.mark.parametrize("label", [*list(single())[::7], "a red boat", "boat on the sea", "two cats", "a cat on a table"])
+@pytest.mark.parametrize(
+    "label", [*list(single())[::7], "a red boat", "boat on the sea", "two cats", "a cat on a table"]
+)
 def test_positive_scenes_show_the_label_and_their_twins_do_not(label: str):
     prompts = _WRITER.write(_claim(label), 6, 0)
     positive, neutral = prompts[:6], prompts[6:]
