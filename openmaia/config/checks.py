@@ -150,13 +150,13 @@ def _check_backbone(config: Config) -> None:
 
 
 def _check_components(config: Config) -> None:
-    for own, settings, site in find_components(config):
+    for kind, settings, site in find_components(config):
         found = [
             f"{site.key}.kind={settings.kind} needs {site.key}.{each.name}"
             for each in dataclasses.fields(settings)
             if each.default == MISSING and not getattr(settings, each.name)
         ]
-        if found := [*found, *own.problems(settings, site)]:
+        if found := [*found, *kind.problems(settings, site)]:
             raise UsageError("; ".join(found))
 
 

@@ -5,7 +5,7 @@ from typing import Literal
 
 from openmaia.core.messages import Chat, Message, Reply
 from openmaia.offline.searcher import search
-from openmaia.offline.searcher.transcript import Transcript, read
+from openmaia.offline.searcher.findings import Findings, read
 
 _LOOK = """\
 for kind in ("top", "random"):
@@ -62,7 +62,7 @@ class Searcher:
         words = sum(len(message.text.split()) for message in messages)
         return Reply(text=text, prompt_tokens=words, generated_tokens=len(text.split()))
 
-    def _next(self, seen: Transcript) -> str:
+    def _next(self, seen: Findings) -> str:
         values = seen.values
         if not (self._is_plain or seen.has_looked or "dataset_exemplars" in seen.withheld):
             return _code([], _LOOK)
@@ -87,7 +87,7 @@ class Searcher:
             return _answer(search.plain_choice(one, two))
         return self._conclude(seen, one, two)
 
-    def _conclude(self, seen: Transcript, one: search.Scores, two: search.Scores) -> str:
+    def _conclude(self, seen: Findings, one: search.Scores, two: search.Scores) -> str:
         kept = search.shortlist(one, two, seen.exemplars)
         labels = list(dict.fromkeys(label for each in kept for label in each))
         orders = search.edits(labels)

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from functools import cache
+from functools import cache, lru_cache
 
 from openmaia.offline.scenes.captions import PATTERN_WORDS, PLACE_PHRASES, TIME_PHRASES
 from openmaia.offline.scenes.grammar import Reader, Token, read, tokens
@@ -12,10 +12,9 @@ from openmaia.offline.scenes.layout import INDOORS, TIMELESS
 from openmaia.offline.scenes.truth import holds
 from openmaia.offline.scenes.words import STRIPES, members, names
 
-CONTENT = ("kind", "group", "colour", "pattern", "place", "time", "weather", "style", "size")
-"""What a word of a label can be (`Token.what`)."""
-
+_CONTENT = ("colour", "pattern", "place", "time", "weather", "style", "size", "unknown")  # `Token.what`
 _USUAL = ("clear", "flat")  # what every scene is of which nothing else is said
+_KEPT = 4096  # texts
 
 
 @cache
@@ -25,12 +24,7 @@ def single() -> Mapping[str, str]:
     return {**{name: what for name, what in found.items() if what != "size"}, "stripes": "pattern"}
 
 
-def named(text: str) -> list[Token]:
-    """Returns the words of a text that name something that can be drawn."""
-    return [each for each in tokens(text)[0] if each.what in CONTENT]
-
-
-@cache
+@lru_cache(_KEPT)
 def terms(text: str) -> frozenset[str]:
     """Returns what a text names, a wider word as all kinds that it names, and the words outside of the grammar.
 
@@ -47,10 +41,10 @@ def narrower(name: str) -> Sequence[str]:
 def _narrower(token: Token) -> Iterable[str]:
     if token.what in ("kind", "group") or token.name == "stripes":
         return narrower(token.name)
-    return [token.name] if token.what in (*CONTENT, "unknown") else []
+    return [token.name] if token.what in _CONTENT else []
 
 
-@cache
+@lru_cache(_KEPT)
 def scene_of(sentence: str) -> Scene:
     """Returns the scene that a sentence describes, not settled. Sentences leave out what is usual, as captions do."""
     scene = read(sentence, 0)[0]
@@ -58,13 +52,13 @@ def scene_of(sentence: str) -> Scene:
     return replace(scene, time=time, weather=scene.weather or "clear", style=scene.style or "flat")
 
 
-@cache
+@lru_cache(32 * _KEPT)
 def shows(sentence: str, label: str) -> bool:
     """Returns whether a sentence says that its picture shows a label."""
     return holds(scene_of(sentence), label) is True
 
 
-@cache
+@lru_cache(_KEPT)
 def shown(sentence: str) -> frozenset[str]:
     """Returns the labels of `single` that hold of a picture according to a sentence."""
     scene = scene_of(sentence)
@@ -97,7 +91,7 @@ def combined(first: str, second: str) -> str:
     return f"{noun}{TIME_PHRASES[time]}" if noun and time in TIME_PHRASES else ""
 
 
-@cache
+@lru_cache(_KEPT)
 def ask(label: str) -> Reader:
     """Returns what a label asks for."""
     return Reader(label, 0, is_question=True)

@@ -7,7 +7,7 @@ from random import Random
 from openmaia.offline.scenes.album import LIGHTS, STYLES, WEATHERS
 from openmaia.offline.scenes.canvas import COLOURS
 from openmaia.offline.scenes.captions import describe
-from openmaia.offline.scenes.grammar import Reader, read
+from openmaia.offline.scenes.grammar import MAX_FIGURES, Reader, read
 from openmaia.offline.scenes.graph import Figure, Paint, Scene
 from openmaia.offline.scenes.kinds import kinds
 from openmaia.offline.scenes.layout import INDOORS, PLACES, TIMELESS, settle
@@ -114,7 +114,7 @@ def _pair(asked: Reader, stream: Random, avoid: Collection[str]) -> Pair | None:
     lights = [LIGHTS[each.kind] for each in figures if each.kind in LIGHTS]
     shown = replace(shown, time=lights[0]) if lights and not wanted.time else shown
     parts = list(_parts(asked, figures, is_ground=is_ground))
-    if not parts:
+    if not parts or len(figures) > MAX_FIGURES:
         return None
     part, number = stream.choice(parts)
     changed, removal = _changed(shown, part, number, len(figures), stream, avoid)

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from openmaia.offline.scenes.words import members
 from openmaia.offline.searcher.labels import combined, shown, shows, single, terms
 from openmaia.offline.searcher.pairs import Pair, draw_pairs, draw_scene, prompt
-from openmaia.offline.searcher.transcript import SeenExemplar
+from openmaia.offline.searcher.findings import ToldExemplar
 
 # Images of the screening. They are the same for all units, so that each is drawn once.
 _SCREENED = 400
@@ -71,17 +71,17 @@ def prompts(labels: Sequence[str]) -> list[str]:
     return [text for label in labels for each in pairs(label) for text in (each.positive, each.neutral)]
 
 
-def candidates(screened: Sequence[float], exemplars: Sequence[SeenExemplar]) -> list[str]:
+def candidates(screened: Sequence[float], exemplars: Sequence[ToldExemplar]) -> list[str]:
     """Returns single labels for a test on pairs, by the screening, the best first: those that some top exemplars show."""
     effects = _screened(np.array(screened))
     shares = {label: _lift([label], exemplars) for label in effects}
     seen = [each for each in effects if not exemplars or (shares[each][0] >= _SEEN and shares[each][1] > 0)]
-    return [each for each in sorted(seen, key=lambda each: (-effects[each], each)) if pairs(each)][:_SINGLE]
+    return [each for each in sorted(seen or effects, key=lambda each: (-effects[each], each)) if pairs(each)][:_SINGLE]
 
 
 def _screened(values: Activations) -> dict[str, float]:
-    # Welch's t of the images that show a label and of those that do not.
-    found: dict[str, float] = {}
+    # Welch's t of the images that show a label and of those that do not; 0 for what random scenes never show, such as the sun.
+    found = dict.fromkeys(single(), 0.0)
     has = [shown(each) for each in screening()]
     for label in single():
         inside = np.array([label in each for each in has])
@@ -92,7 +92,7 @@ def _screened(values: Activations) -> dict[str, float]:
     return found
 
 
-def _lift(labels: Collection[str], exemplars: Sequence[SeenExemplar]) -> tuple[float, float]:
+def _lift(labels: Collection[str], exemplars: Sequence[ToldExemplar]) -> tuple[float, float]:
     # The share of top exemplars that show one of the labels, and by how much it is above that of random ones.
     top, random = ([each.whole for each in exemplars if each.kind == kind] for kind in ("top", "random"))
     share = shown_share(labels, top)
@@ -122,9 +122,9 @@ def best(found: Scores) -> list[str]:
     return sorted(found, key=lambda each: (-found[each].value, each))
 
 
-def combinations(found: Scores, exemplars: Sequence[SeenExemplar]) -> list[str]:
+def combinations(found: Scores, exemplars: Sequence[ToldExemplar]) -> list[str]:
     """Returns combinations of two words for a test, of the best single labels first. The exemplars must show them."""
-    words = [each for each in best(found) if found[each].value > 0]
+    words = best(found)  # also those that excite the unit together alone
     made = [combined(first, second) for n, first in enumerate(words) for second in words[n + 1 :]]
     shown_too = (each for each in dict.fromkeys(made) if each and _is_shown([each], exemplars) and pairs(each))
     return list(islice(shown_too, _COMBINATIONS))
@@ -158,7 +158,7 @@ def _clearly_better(two: Scores, least: float) -> str:
     return pair if pair and safe[pair] > least else ""
 
 
-def shortlist(one: Scores, two: Scores, exemplars: Sequence[SeenExemplar]) -> list[tuple[str, ...]]:
+def shortlist(one: Scores, two: Scores, exemplars: Sequence[ToldExemplar]) -> list[tuple[str, ...]]:
     """Returns what may be claimed, the best first: a label, or two, that excite the unit clearly and that the exemplars show.
 
     What at least half of the exemplars show comes first, and a combination only where it is clearly better than one label.
@@ -177,14 +177,14 @@ def _mean(found: Scores, labels: Sequence[str]) -> float:
     return sum(found[each].value for each in labels) / len(labels)
 
 
-def _rank(labels: Sequence[str], exemplars: Sequence[SeenExemplar]) -> int:
+def _rank(labels: Sequence[str], exemplars: Sequence[ToldExemplar]) -> int:
     # 0: not shown by the exemplars, 1: by some, 2: by half of them.
     share, lift = _lift(labels, exemplars)
     is_less = bool(exemplars) and lift < _MORE
     return 2 if not exemplars or (share >= _OFTEN and not is_less) else int(share >= _SHOWN and not is_less)
 
 
-def _is_shown(labels: Sequence[str], exemplars: Sequence[SeenExemplar]) -> bool:
+def _is_shown(labels: Sequence[str], exemplars: Sequence[ToldExemplar]) -> bool:
     return _rank(labels, exemplars) == 2
 
 

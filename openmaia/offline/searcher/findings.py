@@ -15,7 +15,7 @@ _WITHHELD = re.compile(r"^Not available in this investigation: (.*)$", re.MULTIL
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SeenExemplar:
+class ToldExemplar:
     """What the viewer says of an exemplar."""
 
     kind: str
@@ -26,10 +26,10 @@ class SeenExemplar:
 
 
 @dataclass(slots=True)
-class Transcript:
+class Findings:
     """What an investigation has found so far."""
 
-    exemplars: list[SeenExemplar] = field(default_factory=list[SeenExemplar])
+    exemplars: list[ToldExemplar] = field(default_factory=list[ToldExemplar])
     values: dict[str, list[float]] = field(default_factory=dict[str, list[float]])
     """Activations by the stage that measured them, in the order of its images."""
     withheld: frozenset[str] = frozenset()
@@ -45,9 +45,9 @@ class Transcript:
         return [each.whole for each in self.exemplars if each.kind == kind]
 
 
-def read(messages: Sequence[Message]) -> Transcript:
+def read(messages: Sequence[Message]) -> Findings:
     """Reads the messages of an investigation."""
-    found = Transcript(replies=sum(each.role is Role.ASSISTANT for each in messages))
+    found = Findings(replies=sum(each.role is Role.ASSISTANT for each in messages))
     withheld = _WITHHELD.search(messages[0].text)
     found.withheld = frozenset(re.findall(r"tools\.(\w+)", withheld[1])) if withheld else frozenset()
     found.has_looked = any("dataset_exemplars" in each.text for each in messages[2:] if each.role is Role.ASSISTANT)
@@ -58,7 +58,7 @@ def read(messages: Sequence[Message]) -> Transcript:
     return found
 
 
-def _observe(text: str, found: Transcript) -> None:
+def _observe(text: str, found: Findings) -> None:
     for match in _VALUES.finditer(text):
         found.values.setdefault(match[1], []).extend(map(float, match[2].split()))
     kind = ""
@@ -66,5 +66,5 @@ def _observe(text: str, found: Transcript) -> None:
         if exemplar := _EXEMPLAR.match(line):
             kind = exemplar[1]
         elif kind and (seen := _SEEN.match(line)):
-            found.exemplars.append(SeenExemplar(kind=kind, whole=seen["whole"], part=seen["part"] or ""))
+            found.exemplars.append(ToldExemplar(kind=kind, whole=seen["whole"], part=seen["part"] or ""))
             kind = ""

@@ -1,0 +1,73 @@
+"""The search on units that respond to a known label. They see what is drawn and not the prompt."""
+
+from collections.abc import Callable
+
+import pytest
+
+from openmaia.agent.tools.api_text import api_text
+from openmaia.core.messages import Chat, Message, assistant, system, user
+from openmaia.offline.scenes.edits import edit
+from openmaia.offline.scenes.grammar import read
+from openmaia.offline.scenes.graph import Scene
+from openmaia.offline.scenes.layout import settle
+from openmaia.offline.scenes.truth import holds
+from openmaia.offline.searcher.host import Searcher
+
+_SENTENCES = {
+    "red boat": ("a red boat on the sea by day", "two red boats and a white bird on the sea at dusk"),
+    "sea": ("a white boat on the sea by day", "a duck on the sea at night"),
+    "animal": ("a brown dog in a meadow by day", "a cat in a room by day", "a fish under water by day"),
+    "yellow": ("a yellow cup in a room by day", "a yellow bus in a street by day"),
+}
+_OTHERS = ("a green house in the snow by day", "a cup in a room by day", "a castle in a forest at night")
+
+
+def _activation(scene: Scene, label: str) -> float:
+    return 2.0 * (holds(scene, label) is True) + 0.1 * (scene.place == "forest")
+
+
+def _run(code: str, measure: Callable[[Scene], float]) -> str:
+    # What the code of an experiment prints, for the parts of it that vary.
+    lists = {"prompts": [""], "orders": [""]}
+    for name in lists:
+        if f"{name} = [" in code:
+            body = code.partition(f"{name} = [")[2].partition("\n]")[0]
+            lists[name] = [line.strip().rstrip(",")[1:-1] for line in body.strip().splitlines()]
+    scenes = [settle(read(text, 7)[0]) for text in lists["prompts"]]
+    if "edit_images" in code:
+        pairs = zip(scenes, lists["orders"], strict=True)
+        values = [measure(each) for before, order in pairs for each in (before, edit(before, order)[0])]
+        return f"edit: {' '.join(f'{value:.5g}' for value in values)}"
+    stage = next(each for each in ("screen", "single", "pair") if f'show("{each}"' in code)
+    return f"{stage}: {' '.join(f'{measure(each):.5g}' for each in scenes)}"
+
+
+def _investigate(searcher: Searcher, label: str, exemplars: str) -> str:
+    messages: list[Message] = [system(api_text({})), user("Find out what excites the unit.")]
+    for _ in range(8):
+        text = searcher.reply([Chat(conversation="", messages=messages, seed=0, max_tokens=100)])[0].text
+        if "[DESCRIPTION]" in text:
+            return text
+        shown = exemplars if "dataset_exemplars" in text else _run(text, lambda scene: _activation(scene, label))
+        messages += [assistant(text), user(shown)]
+    raise AssertionError("no answer after eight experiments")
+
+
+def _exemplars(label: str) -> str:
+    top = [sentence for _ in range(3) for sentence in _SENTENCES[label]]
+    lines = [f"top exemplar: 2.1\n[image-1, masked] {each}; where the unit responds: a cup." for each in top]
+    return "\n".join([*lines, *(f"random exemplar: 0.1\n[image-2, original] {each}." for each in _OTHERS)])
+
+
+@pytest.mark.parametrize("label", ["red boat", "sea", "animal", "yellow"])
+def test_search_finds_what_excites_a_unit(label: str):
+    answer = _investigate(Searcher("full"), label, _exemplars(label))
+    assert answer.endswith(f"[LABEL 1]: {label}")
+
+
+def test_search_abstains_where_the_exemplars_show_something_else():
+    assert _investigate(Searcher("full"), "sea", _exemplars("yellow")) == "[DESCRIPTION]: NONE"
+
+
+def test_plain_search_answers_without_exemplars():
+    assert _investigate(Searcher("plain"), "sea", "").endswith("[LABEL 1]: sea")

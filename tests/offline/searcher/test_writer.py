@@ -1,0 +1,98 @@
+from collections.abc import Sequence
+
+import pytest
+
+from openmaia.core.units import Unit
+from openmaia.evaluation.analysis.overlap import explored, fold
+from openmaia.evaluation.claims import Claim
+from openmaia.offline.scenes.grammar import read
+from openmaia.offline.scenes.layout import settle
+from openmaia.offline.scenes.truth import holds
+from openmaia.offline.searcher.labels import single
+from openmaia.offline.searcher.writer import SceneContrasts, ScenePromptWriter
+
+_WRITER = ScenePromptWriter()
+
+
+def _claim(*labels: str) -> Claim:
+    return Claim(unit=Unit(target="target", layer="layer", index=0), labels=labels)
+
+
+def _shows(prompt: str, seed: int, label: str) -> bool:
+    return holds(settle(read(prompt, seed)[0]), label) is True
+
+
+@pytest.mark.parametrize(
+    "label", [*list(single())[::7], "a red boat", "boat on the sea", "two cats", "a cat on a table"]
+)
+def test_positive_scenes_show_the_label_and_their_twins_do_not(label: str):
+    prompts = _WRITER.write(_claim(label), 6, 0)
+    positive, neutral = prompts[:6], prompts[6:]
+    assert all(_shows(each.prompt, each.seed, label) for each in positive)
+    assert not any(_shows(each.prompt, each.seed, label) for each in neutral)
+    assert [each.seed for each in positive] == [each.seed for each in neutral]
+
+
+def test_twin_differs_in_one_word():
+    prompts = _WRITER.write(_claim("red"), 12, 0)
+    for positive, neutral in zip(prompts[:12], prompts[12:], strict=True):
+        one, other = positive.prompt.split(), neutral.prompt.split()
+        assert sum(a != b for a, b in zip(one, other, strict=True)) <= 2  # the colour, and its article
+
+
+def test_scenes_of_a_label_show_no_other_label():
+    prompts = _WRITER.write(_claim("dog", "night"), 12, 0)
+    assert not any(_shows(each.prompt, each.seed, "dog") for each in prompts if each.label == "night")
+
+
+def test_prompts_depend_on_the_seed_alone_and_are_new_at_further_looks():
+    claim = _claim("boat")
+    first = _WRITER.write(claim, 10, 0)
+    assert first == _WRITER.write(claim, 10, 0)
+    assert first != _WRITER.write(claim, 10, 1)
+    more = _WRITER.write(claim, 10, 0, written=first)
+    assert {each.prompt for each in first}.isdisjoint(each.prompt for each in more)
+
+
+def test_prompts_of_the_agent_are_not_used():
+    claim = _claim("boat")
+    drawn = explored(each.prompt for each in _WRITER.write(claim, 10, 0))
+    assert drawn.isdisjoint(fold(each.prompt) for each in _WRITER.write(claim, 10, 0, drawn))
+
+
+def test_label_with_an_unknown_word_is_quoted_as_a_whole():
+    prompts = _WRITER.write(_claim("a happy boat"), 4, 0)
+    assert all("a happy boat" in each.prompt for each in prompts[:4])
+    assert not any("happy" in each.prompt for each in prompts[4:])
+
+
+@pytest.mark.parametrize(
+    ("label", "related"),
+    [("animal", {0}), ("a dog", {0}), ("a red dog", set[int]()), ("beach", {1}), ("a happy boat", {1}), ("red", {1})],
+)
+def test_related_prompts_show_the_label(label: str, related: set[int]):
+    assert _WRITER.related(_claim(label), ["a black dog in a street", "a red boat on the beach"]) == related
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "is_like"),
+    [
+        ("a red boat", "boats", True),
+        ("a red boat", "a red cup", True),
+        ("dog", "animal", True),
+        ("dog", "cat", False),
+        ("sailing boat", "a ship", True),
+        ("on the sea", "the ocean", True),
+        ("sea at night", "beach", False),
+        ("stripes", "vertically striped cup", True),
+    ],
+)
+def test_claims_are_alike_if_they_share_a_word_or_a_wider_one(one: str, other: str, is_like: bool):
+    assert _claim(one).is_like(_claim(other), "scene_rules") is is_like
+
+
+@pytest.mark.parametrize("labels", [("boat",), ("boat", "at night"), ("a happy boat",)])
+def test_contrasts_take_turns(labels: Sequence[str]):
+    found = SceneContrasts().find(labels, [], 4)
+    assert [each.label for each in found] == [*labels, *labels, *labels, *labels][:4]
+    assert all(each.prompt != each.contrast_prompt for each in found)
