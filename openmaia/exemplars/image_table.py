@@ -24,9 +24,7 @@ def write(files: Files, name: str, images: Iterable[EncodedImage]) -> int:
         writer: Any = opened
         remaining = iter(images)
         while batch := list(islice(remaining, _BATCH)):
-            rows = [
-                {"data": image.data, "sources": list(image.sources), "recipe": image.recipe} for image in batch
-            ]
+            rows = [{"data": image.data, "sources": list(image.sources), "recipe": image.recipe} for image in batch]
             writer.write_batch(pa.RecordBatch.from_pylist(rows, schema=_SCHEMA))
             count += len(rows)
     return count
