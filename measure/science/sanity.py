@@ -22,7 +22,7 @@ import numpy as np
 import openmaia.evaluation.analysis
 from measure.measuring import machine
 from measure.science import sections, setting
-from openmaia.core.images import EncodedImage
+from openmaia.core.images import EncodedImage, whole
 from openmaia.core.services import Exemplar, Generation, UnitExemplars
 from openmaia.core.units import Unit
 from openmaia.datasets.library import ImageDataset
@@ -127,7 +127,7 @@ class StrongestPhotographs:
                 rank=rank,
                 activation=float(self.responses[row, unit.index]),
                 image=self.photographs[row],
-                box=(0.0, 0.0, *map(float, self.photographs[row].size)),
+                box=whole(self.photographs[row].pixels),
                 map=None,
             )
             for rank, row in enumerate(strongest)

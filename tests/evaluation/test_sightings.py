@@ -6,11 +6,13 @@ from dataclasses import replace
 import pytest
 
 from openmaia.assembly import evaluation, exemplars
+from openmaia.cli.terminal.scores import show_beside
 from openmaia.config.loading import load
 from openmaia.config.schema import Config
 from openmaia.core.images import EncodedImage
 from openmaia.core.services import UnitExemplars
 from openmaia.core.units import Unit
+from openmaia.evaluation.analysis.statistics import share_difference, wilson
 from openmaia.evaluation.analysis.verdict import ExemplarCount, judge
 from openmaia.evaluation.claims import Claim
 from openmaia.evaluation.protocol import evaluate_claims
@@ -21,6 +23,7 @@ from openmaia.evaluation.storage import read_trial, to_parquet
 from openmaia.offline.scenes.graph import Scene
 from openmaia.offline.scenes.truth import holds
 from tests.conftest import REPOSITORY
+from tests.reporting.making import run
 
 UNIT = Unit(target="net", layer="0", index=0)
 CLAIM = Claim(unit=UNIT, labels=("red",))
@@ -125,3 +128,17 @@ def test_label_is_shown_by_half_of_the_exemplars_and_more_than_by_photographs(
     exemplars: tuple[int, int], photographs: tuple[int, int], is_shown: bool
 ):
     assert ExemplarCount(exemplars=exemplars, photographs=photographs).is_shown is is_shown
+
+
+def test_runs_of_other_units_stand_beside_each_other(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    made = [(run(tmp_path / name, name=name), name) for name in ("trained", "untrained")]
+    show_beside(made, 50)
+    text = " ".join(capsys.readouterr().out.split())
+    assert "trained 5 0 (0% to 43%) 0 (0% to 43%)" in text
+    assert "trained minus untrained: supported +0% (-43% to +43%), and shown by exemplars +0%" in text
+
+
+def test_difference_of_shares_is_that_of_newcombe():
+    """The first example of Newcombe 1998: 56 of 70 and 48 of 80."""
+    shares = [(hits / n, *wilson(hits / n, n)) for hits, n in ((56, 70), (48, 80))]
+    assert share_difference(shares[0], shares[1]) == pytest.approx((0.2, 0.0524, 0.3339), abs=1e-4)

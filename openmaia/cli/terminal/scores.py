@@ -160,14 +160,18 @@ def show_beside(runs: Sequence[tuple[Run, str]], resamples: int) -> None:
         )
         for each in shares
     ]
-    columns = ("run", "units", "supported", "and shown by exemplars", "own minus other, all")
+    columns = ("run", "units", "supported", "shown by exemplars", "own minus other")
     show_table("runs beside each other", columns, cells)
     for other in shares[1:]:
         supported, shown = map(share_difference, shares[0].shares, other.shares)
         say(
             f"{shares[0].name} minus {other.name}: supported {_points(supported)}, and shown by exemplars {_points(shown)}"
         )
-    say("intervals: 95 %; of shares and their differences over units, as if independent: Wilson, Newcombe", dim=True)
+    say(
+        "shown by exemplars: supported and shown; own minus other: of AUCs, over all units, with chance where nothing was tested; "
+        "intervals: 95 %, of shares Wilson, of their differences Newcombe, over units",
+        dim=True,
+    )
 
 
 def _counted(each: RunShares) -> list[tuple[int, tuple[float, float, float]]]:

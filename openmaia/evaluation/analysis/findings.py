@@ -53,8 +53,9 @@ def _described(run: Run, verdicts: Mapping[InvestigationId, UnitVerdict], scores
             parts[0] += f", {tested} of them tested"
         parts += filter(None, [_worth(scores)])
     listed = [*TESTED, Verdict.ABSTAINED, Verdict.FAILED] if described or not tested else TESTED
-    parts.append(", ".join(f"{counts[verdict]} {verdict.value}" for verdict in listed if counts[verdict]))
-    return "; ".join(filter(None, [*parts, _shown(verdicts)]))
+    said = {Verdict.SUPPORTED: _shown(verdicts)}
+    parts.append(", ".join(f"{counts[each]} {each.value}{said.get(each, '')}" for each in listed if counts[each]))
+    return "; ".join(filter(None, parts))
 
 
 def _shown(verdicts: Mapping[InvestigationId, UnitVerdict]) -> str:
@@ -62,8 +63,8 @@ def _shown(verdicts: Mapping[InvestigationId, UnitVerdict]) -> str:
     known = [each for each in supported if each is not None]
     if not known:
         return ""
-    unknown = f" (of {len(supported) - len(known)} it is not known)" if len(known) < len(supported) else ""
-    return f"{sum(each.is_shown for each in known)} of the supported are shown by their exemplars{unknown}"
+    unknown = f", of {len(supported) - len(known)} not known" if len(known) < len(supported) else ""
+    return f" ({sum(each.is_shown for each in known)} of them shown by their exemplars{unknown})"
 
 
 def _worth(scores: PooledScores | None) -> str:
