@@ -22,8 +22,9 @@ def _drawn(prompt: str, size: int = 128, seed: int = 3) -> Pixels:
 
 
 @pytest.mark.parametrize("size", [96, 128, 224])
-def test_sentence_says_what_is_drawn(eyes: SceneEyes, size: int):
-    assert eyes.see(_drawn("a red boat on the sea at dusk", size)).sentence == "a red boat on the sea at dusk"
+def test_kind_place_and_time_are_seen_in_images_of_any_size(eyes: SceneEyes, size: int):
+    scene = eyes.see(_drawn("a red boat on the sea at dusk", size)).scene
+    assert ([each.kind for each in scene.figures], scene.place, scene.time) == (["boat"], "sea", "dusk")
 
 
 def test_sentence_is_read_by_the_grammar_and_shows_another_scene(eyes: SceneEyes):
