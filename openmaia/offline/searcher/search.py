@@ -10,9 +10,9 @@ import numpy as np
 import numpy.typing as npt
 
 from openmaia.offline.scenes.words import members
+from openmaia.offline.searcher.findings import ToldExemplar
 from openmaia.offline.searcher.labels import combined, shown, shows, single, terms
 from openmaia.offline.searcher.pairs import Pair, draw_pairs, draw_scene, prompt
-from openmaia.offline.searcher.findings import ToldExemplar
 
 # Images of the screening. They are the same for all units, so that each is drawn once.
 _SCREENED = 400
