@@ -11,7 +11,7 @@ from omegaconf import MISSING
 
 from openmaia.config.schema import Config, prompt_writer
 from openmaia.config.sections import find_components
-from openmaia.core.components import BackboneConfig, component, of_config
+from openmaia.core.components import ALIASES, BackboneConfig, component, of_config
 from openmaia.core.errors import UsageError
 from openmaia.core.paths import user_path
 from openmaia.core.secrets import hide_url_secrets
@@ -164,10 +164,12 @@ def _check_writer(config: Config) -> None:
     asked, writer, agent = config.evaluate, prompt_writer(config), config.backbone
     if sorted({each for each in asked.looks if each > 0}) != asked.looks:
         raise UsageError(f"evaluate.looks={asked.looks}: give increasing numbers of images, such as [20,40,60], or []")
-    if asked.sharing not in ("label", "labels") and not hasattr(
-        component("writer", asked.sharing, "evaluate.sharing"), "terms"
-    ):
-        raise UsageError(f"evaluate.sharing={asked.sharing}: the rules of this writer say not when words are alike")
+    kind = asked.sharing
+    is_kind = kind in ALIASES["writer"] or ":" in kind
+    if kind not in ("label", "labels") and not (is_kind and hasattr(component("writer", kind), "terms")):
+        raise UsageError(
+            f"evaluate.sharing={kind!r}; expected label, labels, or the kind of a writer that knows its words, such as scene_rules"
+        )
     is_model = isinstance(writer, BackboneConfig)
     if asked.preset != "labels" and not is_model:
         given = f"evaluate.writer.kind={writer.kind}" if asked.writer else "evaluate.writer=null"

@@ -318,6 +318,13 @@ def test_unknown_choice_is_refused_with_the_known_ones(key: str, known: str):
     assert f"{key}: Invalid value 'oracle', expected one of [{known}]" in refused(f"{key}=oracle")
 
 
+@pytest.mark.parametrize("sharing", ["oracle", "vllm"])
+def test_sharing_by_what_knows_no_words_is_refused(sharing: str):
+    assert f"evaluate.sharing='{sharing}'; expected label, labels, or the kind of a writer" in refused(
+        f"evaluate.sharing={sharing}"
+    )
+
+
 def test_soft_limit_above_the_hard_limit_is_refused():
     message = refused("limits.soft_turns=9", "limits.turns=8")
     assert "limits.soft_turns=9" in message
