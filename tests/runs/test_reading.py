@@ -29,10 +29,10 @@ class CountingFiles(LocalFileSystem):
     def _strip_protocol(cls, path: str) -> str:
         return super()._strip_protocol(path.removeprefix("counted://"))
 
-    def open(self, path: str, mode: str = "rb", **options: Any) -> Any:
+    def open(self, path: str, mode: str = "rb", *arguments: Any, **options: Any) -> Any:
         if "r" in mode:
             self.opened[path] += 1
-        return super().open(path, mode, **options)
+        return super().open(path, mode, *arguments, **options)
 
 
 fsspec.register_implementation("counted", CountingFiles, clobber=True)
