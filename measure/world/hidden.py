@@ -28,6 +28,8 @@ CONFIG = "configs/demo.yaml"
 WIDTHS = {"stage2": 64, "stage3": 112, "stage4": 160}
 TUNED = 20
 """The first units of each layer, with which the agent was tuned."""
+SEEN = {"stage3": {23, 26, 31}, "stage4": {41, 44, 47}}
+"""Further units that its developer had looked at."""
 EACH = 40
 AGENT, PLAIN, UNTRAINED, UNTRAINED_PLAIN = "agent", "plain search", "untrained", "untrained, plain search"
 RUNS: Mapping[str, tuple[str, ...]] = {
@@ -69,7 +71,9 @@ def units(smoke: bool) -> dict[str, list[int]]:
     """Returns the units of each layer."""
     each = 2 if smoke else EACH
     return {
-        layer: sorted(sorted(range(TUNED, width), key=lambda index: _rank(layer, index))[:each])
+        layer: sorted(
+            sorted({*range(TUNED, width)} - SEEN.get(layer, set()), key=lambda index: _rank(layer, index))[:each]
+        )
         for layer, width in WIDTHS.items()
     }
 
