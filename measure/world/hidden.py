@@ -31,12 +31,11 @@ TUNED = 20
 SEEN = {"stage3": {23, 26, 31}, "stage4": {41, 44, 47}}
 """Further units that its developer had looked at."""
 EACH = 40
-AGENT, PLAIN, UNTRAINED, UNTRAINED_PLAIN = "agent", "plain search", "untrained", "untrained, plain search"
+AGENT, PLAIN, UNTRAINED = "agent", "plain search", "untrained"
 RUNS: Mapping[str, tuple[str, ...]] = {
     AGENT: (),
-    PLAIN: ("backbone.search=plain",),
     UNTRAINED: ("target.weights=untrained",),
-    UNTRAINED_PLAIN: ("target.weights=untrained", "backbone.search=plain"),
+    PLAIN: ("backbone.search=plain",),
 }
 SHOWN = 0.5
 """Share of a unit's top exemplars that show the description, from which on they are said to show it."""
@@ -57,7 +56,7 @@ def measure(smoke: bool) -> dict[str, Any]:
                 for each in pair.differences
                 if each.measure in ("auc", "auc_all", "auc_minus_other")
             }
-            for pair in compare_runs(methods[:2], RESAMPLES)
+            for pair in compare_runs([(runs[AGENT], AGENT), (runs[PLAIN], PLAIN)], RESAMPLES)
         },
         "shares": {name: share_difference(runs[AGENT], runs[name]) for name in (PLAIN, UNTRAINED)},
         "retest": retest(runs[AGENT], again),
