@@ -16,6 +16,9 @@ import notebooks
 
 REPOSITORY = Path(__file__).parents[2]
 RESULTS = {
+    "world.md": ("Networks that learned drawn scenes", "measure/world/RESULTS.md"),
+    "networks.md": ("Training on drawn scenes", "measure/world/training/README.md"),
+    "sentences.md": ("Sentences about drawn scenes", "measure/world/eyes/RESULTS.md"),
     "science.md": ("Descriptions of the scripted experimenter", "measure/science/RESULTS.md"),
     "language-model.md": ("A language model as the agent", "measure/language_model/RESULTS.md"),
     "applications.md": ("Biases of classifiers", "measure/applications/RESULTS.md"),

@@ -1,0 +1,105 @@
+"""Writes RESULTS.md from world.json: `python -m measure.world.results`."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from measure.measuring import shown
+from measure.world.__main__ import OUT
+
+FILE = Path(__file__).with_name("RESULTS.md")
+HEAD = """# Networks that learned drawn scenes
+
+What agents find out about `scenes_resnet`, a network that learned drawn scenes ([how](training/README.md)), and about units over scene
+graphs, whose truth is known. `python -m measure.world` measures all, with the config of `make demo`. Units, network and rule were
+fixed before. Network, viewer and tests share one generator of images: every figure holds within this world.
+"""
+
+
+def write() -> None:
+    figures: dict[str, Any] = json.loads(OUT.read_text())
+    parts = {"hidden": _hidden, "classes": _classes, "units": _units}
+    FILE.write_text("\n".join([HEAD, *(parts[name](figures[name]) for name in parts if name in figures)]))
+
+
+def _made(figures: Mapping[str, Any]) -> str:
+    return f"{figures['machine']}, {figures['date']}, {figures['took_s'] / 60:.0f} minutes"
+
+
+def _hidden(figures: Mapping[str, Any]) -> str:
+    rows = [
+        f"| {name} | {sum(each['verdicts'].values()) - each['verdicts'].get('abstained', 0)} | "
+        f"{shown(each['supported'], '.0%')} | {shown(each['supported_and_shown'], '.0%')} | "
+        f"{', '.join(str(count) for count in each['by_layer'].values())} | {shown(each['auc'], '.2f')} | "
+        f"{shown(each['auc_minus_other'], '.2f')} | "
+        f"{'; '.join(f'{share[0]:.1%} of {what}' for what, share in each['wrong'].items() if not what.startswith('own'))} |"
+        for name, each in figures["runs"].items()
+    ]
+    shares = [
+        f"- Agent minus {name}: supported {shown(each['supported'], '+.0%')}, supported and shown by their exemplars "
+        f"{shown(each['supported_and_shown'], '+.0%')}."
+        for name, each in figures["shares"].items()
+    ]
+    again = figures["retest"]
+    return f"""## Hidden units
+
+{figures["units"]} units of three layers, 40 of each, drawn by a hash ({_made(figures)}). *Agent*: `backbone.kind=searcher`; *plain
+search*: the best label of the screening, without exemplars and edits; *untrained*: the agent on the same architecture with random
+weights (`target.weights=untrained`). *Shown*: at least half of the unit's ten top exemplars show a label, by their scene graphs. Shares
+are of all units, with abstentions; AUCs are means over the tested descriptions. Each unit is in hidden.csv.
+
+| | described | supported | supported and shown | supported by layer (stage2, stage3, stage4) | AUC | own minus other | wrong descriptions that are supported |
+|---|---|---|---|---|---|---|---|
+{chr(10).join(rows)}
+
+{chr(10).join(shares)}
+- The {again["descriptions"]} descriptions of the agent were tested again with images of another seed: the same verdict
+  {shown(again["same"], ".0%")}; of those that were supported, supported again {shown(again["supported_again"], ".0%")}.
+"""
+
+
+def _classes(figures: Mapping[str, Any]) -> str:
+    rows = [
+        f"| {name} | {each['units']} | {shown(each['exact'], '.0%')} | {shown(each['supported_exact'], '.0%')} | "
+        f"{each['supported_wrong']} | {each['abstained']} |"
+        for name, each in figures.items()
+        if isinstance(each, dict)
+    ]
+    wrong = figures["trained"].get("wrong")
+    false = (
+        f"\nOf other classes' names, {shown(wrong['supported'], '.1%')} of {wrong['pairs']} are supported.\n"
+        if wrong
+        else ""
+    )
+    return f"""## Class outputs
+
+All outputs of the network: kinds, patterns and places ({_made(figures)}). *Exact*: the labels name the class and nothing else. Each is in
+classes.csv.
+
+| network | outputs | exact | exact and supported | supported, but not exact | abstained |
+|---|---|---|---|---|---|
+{chr(10).join(rows)}
+{false}"""
+
+
+def _units(figures: Mapping[str, Any]) -> str:
+    rows = [
+        f"| {name} | {each['units']} | {shown(each['exact'], '.0%')} | {shown(each['exact_and_supported'], '.0%')} | "
+        f"{each['not_exact_but_supported']} | {shown(each['abstained_or_not_supported'], '.0%')} | {each['abstained']} |"
+        for name, each in figures.items()
+        if isinstance(each, dict)
+    ]
+    return f"""## Units over scene graphs
+
+Units of the half that is only for measurements (`target.half=held_out`), measured once ({_made(figures)}). The truth of the layer `outside`
+has no words in the grammar: the right outcome is to abstain, or a description that the test does not support. Each is in units.csv.
+
+| truth | units | exact | exact and supported | supported, but not exact | abstained or not supported | abstained |
+|---|---|---|---|---|---|---|
+{chr(10).join(rows)}
+"""
+
+
+if __name__ == "__main__":
+    write()
