@@ -24,7 +24,7 @@ from openmaia.core.units import Unit
 from openmaia.evaluation.analysis.findings import findings
 from openmaia.evaluation.analysis.sanity import notes
 from openmaia.evaluation.analysis.summary import run_scores
-from openmaia.evaluation.analysis.verdict import Verdict, run_verdicts
+from openmaia.evaluation.analysis.verdict import UnitVerdict, Verdict, run_verdicts
 from openmaia.evaluation.truth import read_truth
 from openmaia.exemplars.store import ExemplarStore
 from openmaia.reporting.tables import UnitRow, make_rows, name_runs
@@ -39,8 +39,8 @@ SECONDS = 2.0
 _SHOWN_UNITS = 40
 _SHORT_NAME = 16
 """Longest name of a unit that is never broken: the other columns leave so much room in a terminal of 80 columns."""
-_COUNTED = "in its exemplars"
-"""Its cells are wrapped, "8 of 10;" above "base 0.06", where a terminal is narrow."""
+_COUNTED = "shown base"
+"""Of its top exemplars, and of random photographs: "8/10 0.06", which is narrower than elsewhere."""
 _SHOWN_RUNNING = 20
 """Largest number of running investigations, and of failures, that are shown."""
 
@@ -171,7 +171,7 @@ def show_units(run: Run, resamples: int, *, overall: bool = True) -> None:
     columns = ("unit", "verdict", "why", "labels", "against", "AUC", "low", *more)
     cells = [_cells(row, has_sizes, has_counts) for row in shown]
     is_short = all(len(row.name) <= _SHORT_NAME for row in shown)
-    wrapped = {"labels", _COUNTED} if is_short else {"unit", "labels", _COUNTED}
+    wrapped = {"labels"} if is_short else {"unit", "labels"}
     show_table(f"run {run.name}", columns, cells, left=5, whole=set(columns) - wrapped, tight=has_sizes)
     if any(row.verdict.worst for row in rows):
         sizes = ". SD: mean activation on its images, in standard deviations of the dataset" if has_sizes else ""
@@ -182,8 +182,8 @@ def show_units(run: Run, resamples: int, *, overall: bool = True) -> None:
         )
     if has_counts:
         say(
-            "in its exemplars: how many of the top exemplars show a label, and the base, the share of random photographs "
-            "that do; it decides no verdict",
+            "shown: how many of its top exemplars show a label; base: the share of random photographs that do. They decide no "
+            "verdict",
             dim=True,
         )
     if state.planned > _SHOWN_UNITS:
@@ -223,8 +223,15 @@ def _cells(row: UnitRow, has_sizes: bool, has_counts: bool) -> list[str | Text]:
         f"{worst.auc:.2f}" if worst else "n/a",
         f"{worst.low:.2f}" if worst else "n/a",
         *(["n/a" if size is None else f"{size:+.1f}"] if has_sizes else []),
-        *([verdict.shown.text if verdict.shown else "not known" if worst else "n/a"] if has_counts else []),
+        *([_counts(verdict) if worst else "n/a"] if has_counts else []),
     ]
+
+
+def _counts(verdict: UnitVerdict) -> str:
+    if verdict.shown is None:
+        return "not known"
+    base = "" if verdict.shown.base is None else f"{verdict.shown.base:.2f}"
+    return f"{'/'.join(map(str, verdict.shown.exemplars))} {base}".strip()
 
 
 def show_exemplars(store: ExemplarStore, target: str) -> None:
