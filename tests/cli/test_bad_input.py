@@ -74,7 +74,7 @@ def test_path_that_is_no_run_is_named(tmp_path: Path, command: str, kind: str):
     [
         ("nowhere.yaml", "config 'nowhere.yaml' is neither a file nor key=value"),
         ("targt.name=x", "unknown key 'targt.name'; did you mean 'target.name'"),
-        ("backbone.kind=oracle", "backbone.kind='oracle' is not known; expected scripted, replay"),
+        ("backbone.kind=oracle", "backbone.kind='oracle' is not known; expected scripted, searcher, replay"),
         ("limits.turns=many", "limits.turns"),
     ],
 )

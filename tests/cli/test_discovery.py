@@ -59,7 +59,7 @@ def test_completion_completes_commands(shell: str):
 
 def test_config_says_where_values_come_from(tmp_path: Path):
     text = output("config", DEMO, "limits.turns=20")
-    assert f"name: demo                                # {DEMO}:2\n" in text
+    assert f"name: efficientnet-lite0                  # {DEMO}:3\n" in text
     assert "  turns: 20                               # override\n" in text
     assert "seed: 0                                   # default\n" in text
     assert "default" not in output("config", DEMO, "--given")

@@ -336,7 +336,7 @@ def test_paper_preset_needs_another_model_than_the_agents():
         ("evaluate.preset=paper", "language model"),
         ("evaluate.preset=pairing", "language model"),
         ("evaluate.preset=best", "'labels', 'paper'"),
-        ("evaluate.judge.kind=me", "detector, eyes, none"),
+        ("evaluate.judge.kind=me", "detector, eyes, scenes, none"),
         ("evaluate.writer.kind=scripted", "rules, vllm"),
         ("evaluate.writer.kind=openai", "evaluate.writer.model"),
     ],
