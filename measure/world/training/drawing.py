@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from openmaia.core.images import Pixels
-from openmaia.offline.networks.packaged import PREPROCESS, SIDE
+from openmaia.offline.networks.packaged import INPUT_SIDE, PREPROCESS
 from openmaia.offline.scenes.album import sample
 from openmaia.offline.scenes.canvas import COLOURS
 from openmaia.offline.scenes.grammar import read
@@ -92,7 +92,7 @@ def main_kind(scene: Scene) -> int:
 
 def picture(scene: Scene, number: int) -> Pixels:
     """Draws a scene as the networks see it: every third at their own size, the others larger and reduced."""
-    return PREPROCESS.view(render(scene, 224 if number % 3 else SIDE))[0]
+    return PREPROCESS.view(render(scene, 224 if number % 3 else INPUT_SIDE))[0]
 
 
 def _drawn(item: tuple[str, int]) -> tuple[Pixels, int, int]:
@@ -120,7 +120,9 @@ def draw_shortcut(folder: Path, processes: int = 2) -> None:
 
 def draw(name: str, count: int, folder: Path, processes: int = 2) -> None:
     """Writes `NAME-images.npy`, uint8 of shape (count, 96, 96, 3), and `NAME-kind.npy` and `NAME-place.npy`."""
-    images = np.lib.format.open_memmap(folder / f"{name}-images.npy", "w+", np.uint8, (count, SIDE, SIDE, 3))
+    images = np.lib.format.open_memmap(
+        folder / f"{name}-images.npy", "w+", np.uint8, (count, INPUT_SIDE, INPUT_SIDE, 3)
+    )
     known = {question: np.zeros(count, np.int64) for question in ("kind", "place")}
     with Pool(processes) as pool:
         for n, (pixels, kind, place) in enumerate(pool.imap(_drawn, ((name, n) for n in range(count)), 64)):

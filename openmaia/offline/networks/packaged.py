@@ -16,10 +16,14 @@ from openmaia.offline.networks.detector import SceneDetector
 from openmaia.offline.networks.residual import ResidualNetwork
 from openmaia.offline.networks.transformer import VisionTransformer
 
-SIDE = 96
+INPUT_SIDE = 96
 
 PREPROCESS = Preprocess(
-    size=(SIDE, SIDE), crop=1.0, resample=Image.Resampling.BILINEAR, mean=(0.5, 0.5, 0.5), std=(0.25, 0.25, 0.25)
+    size=(INPUT_SIDE, INPUT_SIDE),
+    crop=1.0,
+    resample=Image.Resampling.BILINEAR,
+    mean=(0.5, 0.5, 0.5),
+    std=(0.25, 0.25, 0.25),
 )
 
 ARCHITECTURES: Mapping[str, Callable[[Mapping[str, int]], nn.Module]] = MappingProxyType(

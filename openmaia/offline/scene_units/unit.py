@@ -9,7 +9,7 @@ import numpy as np
 
 from openmaia.core.services import Map
 from openmaia.offline.scene_units.terms import Term
-from openmaia.offline.scene_units.view import GRID_SIDE, SceneView
+from openmaia.offline.scene_units.view import MAP_SIDE, SceneView
 from openmaia.offline.scenes.truth import GROUND
 
 Mode = Literal["one", "pair", "or", "and", "andnot", "outside"]
@@ -51,7 +51,7 @@ class SceneUnit:
         return (joint.join(texts),) if joint else texts
 
     def respond(self, view: SceneView, digest: str) -> Map:
-        """Returns the activation map, shape (GRID_SIDE, GRID_SIDE). `digest` is that of the image."""
+        """Returns the activation map, shape (MAP_SIDE, MAP_SIDE). `digest` is that of the image."""
         activations = self._evidence(view)
         if self.noise:
             key = hashlib.sha256(f"{self.key} {digest}".encode()).digest()
@@ -78,7 +78,7 @@ class SceneUnit:
     def _plane(self, view: SceneView, term: Term) -> Map:
         # Between 0 and the strength of the term.
         found = term.locate(view.scene)
-        cover = sum((view.covers[each] for each in found), np.zeros((GRID_SIDE, GRID_SIDE), np.float32))
+        cover = sum((view.covers[each] for each in found), np.zeros((MAP_SIDE, MAP_SIDE), np.float32))
         if not cover.any():
             return cover
         return cover / cover.max() * (_LEAST + (1 - _LEAST) * self._graded(view, found, cover) ** self.exponent)

@@ -11,7 +11,7 @@ from openmaia.offline.scenes.graph import Scene
 from openmaia.offline.scenes.render import masks
 from openmaia.offline.scenes.truth import GROUND
 
-GRID_SIDE = 14
+MAP_SIDE = 14
 _SIDE = 112
 
 
@@ -21,17 +21,17 @@ class SceneView:
 
     scene: Scene
     covers: Mapping[int, Map]
-    """The share of each cell that a figure covers, shape (GRID_SIDE, GRID_SIDE), by id. GROUND: what no figure covers."""
+    """The share of each cell that a figure covers, shape (MAP_SIDE, MAP_SIDE), by id. GROUND: what no figure covers."""
 
     @classmethod
     def of(cls, scene: Scene) -> "SceneView":
         covers = {each: _cells(mask) for each, mask in masks(scene, _SIDE).items() if mask.any()}
         shown = replace(scene, figures=tuple(each for each in scene.figures if each.id in covers))
-        nothing = np.zeros((GRID_SIDE, GRID_SIDE), np.float32)
+        nothing = np.zeros((MAP_SIDE, MAP_SIDE), np.float32)
         ground = np.clip(1 - sum(covers.values(), nothing), 0, 1)
         return cls(scene=shown, covers={**covers, GROUND: ground})
 
 
 def _cells(mask: Mask) -> Map:
-    cell = _SIDE // GRID_SIDE
-    return mask.reshape(GRID_SIDE, cell, GRID_SIDE, cell).mean(axis=(1, 3), dtype=np.float32)
+    cell = _SIDE // MAP_SIDE
+    return mask.reshape(MAP_SIDE, cell, MAP_SIDE, cell).mean(axis=(1, 3), dtype=np.float32)
