@@ -30,7 +30,7 @@ TUNED = 20
 """The first units of each layer, with which the agent was tuned."""
 SEEN = {"stage3": {23, 26, 31}, "stage4": {41, 44, 47}}
 """Further units that its developer had looked at."""
-EACH = 40
+EACH = 20
 AGENT, PLAIN, UNTRAINED = "agent", "plain search", "untrained"
 RUNS: Mapping[str, tuple[str, ...]] = {
     AGENT: (),
@@ -87,7 +87,7 @@ def folder() -> Path:
 
 def investigated(name: str, smoke: bool) -> Run:
     """Runs the investigations with their tests, or continues them."""
-    directory = f"hidden-{name.replace(', ', '-').replace(' ', '-')}{'-few' if smoke else ''}"
+    directory = f"hidden-{EACH}-{name.replace(', ', '-').replace(' ', '-')}{'-few' if smoke else ''}"
     chosen = ":".join(f"{layer}={','.join(map(str, indices))}" for layer, indices in units(smoke).items())
     command(
         "run", CONFIG, f"name={directory}", f"paths.runs={folder()}", f"paths.cache={setting.CACHE}",

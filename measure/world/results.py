@@ -7,6 +7,7 @@ from typing import Any
 
 from measure.measuring import shown
 from measure.world.__main__ import OUT
+from measure.world.hidden import EACH
 
 FILE = Path(__file__).with_name("RESULTS.md")
 HEAD = """# Networks that learned drawn scenes
@@ -44,7 +45,7 @@ def _hidden(figures: Mapping[str, Any]) -> str:
     again = figures["retest"]
     return f"""## Hidden units
 
-{figures["units"]} units of three layers, 40 of each, drawn by a hash ({_made(figures)}). *Agent*: `backbone.kind=searcher`; *plain
+{figures["units"]} units of three layers, {EACH} of each, drawn by a hash ({_made(figures)}). *Agent*: `backbone.kind=searcher`; *plain
 search*: the best label of the screening, without exemplars and edits; *untrained*: the agent on the same architecture with random
 weights (`target.weights=untrained`). *Shown*: at least half of the unit's ten top exemplars show a label, by their scene graphs. Shares
 are of all units, with abstentions; AUCs are means over the tested descriptions. Each unit is in hidden.csv.
