@@ -13,7 +13,8 @@ from uuid import uuid4
 from ray.exceptions import RayTaskError
 
 from openmaia.agent.loop import InvestigationResult
-from openmaia.config.schema import Config
+from openmaia.config.schema import Config, prompt_writer
+from openmaia.core.components import BackboneConfig
 from openmaia.core.errors import OpenMaiaError, ServiceError, ServiceUnavailable, UsageError
 from openmaia.distributed.examiner import CALLER, Examiner, Examiners
 from openmaia.distributed.failures import DEAD, last_line
@@ -168,7 +169,10 @@ class Scheduler:
         else:
             caller, name = f"{run.name}/{CALLER}/{unit}/{attempt}", f"{CALLER} {unit.layer}/{unit.index}"
             arguments = self._examiners.assign(item.sweep, self._count_running(WorkStep.TEST))
-        if item.sweep in self._tested:  # beside the first investigations, which take longer
+        # Beside the first investigations, which take longer. A language model answers the agents first.
+        if item.sweep in self._tested and not isinstance(
+            prompt_writer(self._sweeps[item.sweep].config), BackboneConfig
+        ):
             self._examiners.prepare(item.sweep)
         self._running[caller] = item, time.time()
         self._workers.assign(worker, item, name, caller, *arguments)
