@@ -12,8 +12,10 @@ from tests.conftest import REPOSITORY
 BY_HAND = ("affinity", "miniature", "sweep", "exemplars")
 """Take minutes even at the smallest scale: `python -m measure.benchmarks only=affinity,miniature,sweep,exemplars smoke=1`."""
 
-AUTOMATIC = [pytest.param(p, marks=pytest.mark.nightly) if p == "pool" else p for p in PARTS if p not in BY_HAND]
-"""The others. The pools take too long for CI."""
+AUTOMATIC = [
+    pytest.param(p, marks=pytest.mark.nightly) if p in ("pool", "end_of_run") else p for p in PARTS if p not in BY_HAND
+]
+"""The others. The pools, and whole runs, take too long for CI."""
 
 
 def numbers(value: object) -> list[float]:
