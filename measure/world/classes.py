@@ -20,7 +20,10 @@ from openmaia.offline.searcher.labels import terms
 from openmaia.runs.run import Run
 
 TRAINED = "trained"
-RUNS: Mapping[str, tuple[str, ...]] = {TRAINED: (), UNTRAINED: ("target.weights=untrained",)}
+RUNS: Mapping[str, tuple[str, ...]] = {
+    TRAINED: (),
+    UNTRAINED: ("target.weights=untrained", "exemplars.dataset=scenes-untrained"),
+}
 CSV = Path(__file__).with_name("classes.csv")
 
 

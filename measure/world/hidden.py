@@ -34,7 +34,7 @@ EACH = 20
 AGENT, PLAIN, UNTRAINED = "agent", "plain search", "untrained"
 RUNS: Mapping[str, tuple[str, ...]] = {
     AGENT: (),
-    UNTRAINED: ("target.weights=untrained",),
+    UNTRAINED: ("target.weights=untrained", "exemplars.dataset=scenes-untrained"),
     PLAIN: ("backbone.search=plain",),
 }
 SHOWN = 0.5

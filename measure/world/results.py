@@ -42,7 +42,12 @@ def _hidden(figures: Mapping[str, Any]) -> str:
         f"{shown(each['supported_and_shown'], '+.0%')}."
         for name, each in figures["shares"].items()
     ]
-    again = figures["retest"]
+    if again := figures.get("retest"):
+        shares.append(
+            f"- The {again['descriptions']} descriptions of the agent were tested again with images of another seed: the same "
+            f"verdict {shown(again['same'], '.0%')}; of those that were supported, supported again "
+            f"{shown(again['supported_again'], '.0%')}."
+        )
     return f"""## Hidden units
 
 {figures["units"]} units of three layers, {EACH} of each, drawn by a hash ({_made(figures)}). *Agent*: `backbone.kind=searcher`; *plain
@@ -55,8 +60,6 @@ are of all units, with abstentions; AUCs are means over the tested descriptions.
 {chr(10).join(rows)}
 
 {chr(10).join(shares)}
-- The {again["descriptions"]} descriptions of the agent were tested again with images of another seed: the same verdict
-  {shown(again["same"], ".0%")}; of those that were supported, supported again {shown(again["supported_again"], ".0%")}.
 """
 
 

@@ -12,7 +12,7 @@ from openmaia.evaluation.language_model import UnansweredQuestion
 from openmaia.evaluation.services import EvaluationServices
 from openmaia.evaluation.trials import Sightings
 
-_LOG = logging.getLogger(__name__)
+LOG = logging.getLogger(__name__)
 
 TOP = 10
 """Exemplars that are looked at, so that stores with other numbers of exemplars can be compared."""
@@ -59,7 +59,7 @@ def look_at_exemplars(
     try:
         exemplars = services.exemplars.read(claim.unit).of_kind("top")
     except StoreError as error:
-        _LOG.warning("which exemplars of %s show its description is not known: %s", claim.unit, error)
+        LOG.warning("which exemplars of %s show its description is not known: %s", claim.unit, error)
         return None
     strongest = sorted(exemplars, key=lambda each: each.rank)[:TOP]
     seen = find_shown(claim, [each.image for each in strongest], captions, services)
