@@ -25,7 +25,8 @@ def write() -> None:
 
 
 def _made(figures: Mapping[str, Any]) -> str:
-    return f"{figures['machine']}, {figures['date']}, {figures['took_s'] / 60:.0f} minutes"
+    took = f", {figures['took_s'] / 60:.0f} minutes" if "took_s" in figures else ""
+    return f"{figures['machine']}, {figures['date']}{took}"
 
 
 def _hidden(figures: Mapping[str, Any]) -> str:
