@@ -12,7 +12,7 @@ from measure.world.hidden import EACH
 FILE = Path(__file__).with_name("RESULTS.md")
 HEAD = """# Networks that learned drawn scenes
 
-What agents find out about `scenes_resnet`, a network that learned drawn scenes ([how](training/README.md)), and about units over scene
+What agents find out about `scenes_resnet`, a network that learned drawn scenes (`measure/world/training`), and about units over scene
 graphs, whose truth is known. `python -m measure.world` measures all, with the config of `make demo`. Units, network and rule were
 fixed before. Network, viewer and tests share one generator of images: every figure holds within this world.
 """
