@@ -14,6 +14,7 @@ from typing import Any
 from measure.science import setting
 from measure.science.evaluated import RESAMPLES, rounded
 from measure.science.real import command
+from openmaia.config.loading import load
 from openmaia.core.units import Unit
 from openmaia.evaluation.analysis.bootstrap import mean_interval
 from openmaia.evaluation.analysis.comparison import compare_runs
@@ -98,7 +99,7 @@ def investigated(name: str, smoke: bool) -> Run:
 
 def tested_again(run: Run, smoke: bool) -> Run:
     """Tests the descriptions of a run with the images of another seed."""
-    settings = setting.load(
+    settings = load(
         [CONFIG, f"name=hidden-again{'-few' if smoke else ''}", f"paths.runs={folder()}", f"paths.cache={setting.CACHE}",
          f"seed={RETEST}"]
     )  # fmt: skip

@@ -94,11 +94,16 @@ class Transcript:
         return [(key, value) for key, value in rows if key.split(" => ")[0] not in self.not_drawn]
 
 
+def withheld_tools(text: str) -> frozenset[str]:
+    """Returns the names of the tools that the first message of an investigation withholds."""
+    found = _WITHHELD.search(text)
+    return frozenset(re.findall(r"tools\.(\w+)", found[1])) if found else frozenset()
+
+
 def read(messages: Sequence[Message]) -> Transcript:
     """Reads the messages of an investigation."""
     transcript = Transcript(replies=sum(message.role is Role.ASSISTANT for message in messages))
-    withheld = _WITHHELD.search(messages[0].text) if messages else None
-    transcript.withheld = frozenset(re.findall(r"tools\.(\w+)", withheld[1])) if withheld else frozenset()
+    transcript.withheld = withheld_tools(messages[0].text if messages else "")
     observations = [message for message in messages[2:] if message.role is Role.USER]
     for message in observations:
         _observe(message, transcript)

@@ -5,13 +5,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from openmaia.core.messages import Message, Role
+from openmaia.offline.experimenter.transcript import withheld_tools
 
 _VALUES = re.compile(r"^(screen|single|pair|edit): ([-+.\de naif]+)$", re.MULTILINE)
 _EXEMPLAR = re.compile(r"^(top|random) exemplar: \S+$", re.MULTILINE)
 _SEEN = re.compile(
     r"^\[[^\]]*\] (?P<whole>[^;\n]*?)(?:; where the unit responds: (?P<part>[^;\n]*?)|; [^\n]*)?\.?$", re.MULTILINE
 )
-_WITHHELD = re.compile(r"^Not available in this investigation: (.*)$", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,16 +40,11 @@ class Findings:
     is_last_call: bool = False
     """Whether the latest message demands the final answer."""
 
-    def sentences(self, kind: str) -> list[str]:
-        """Returns the sentences about whole exemplars of a kind."""
-        return [each.whole for each in self.exemplars if each.kind == kind]
-
 
 def read(messages: Sequence[Message]) -> Findings:
     """Reads the messages of an investigation."""
     found = Findings(replies=sum(each.role is Role.ASSISTANT for each in messages))
-    withheld = _WITHHELD.search(messages[0].text)
-    found.withheld = frozenset(re.findall(r"tools\.(\w+)", withheld[1])) if withheld else frozenset()
+    found.withheld = withheld_tools(messages[0].text)
     found.has_looked = any("dataset_exemplars" in each.text for each in messages[2:] if each.role is Role.ASSISTANT)
     for message in messages[2:]:
         if message.role is Role.USER:

@@ -10,6 +10,7 @@ from openmaia.evaluation.analysis.overlap import ExploredPrompts, fold
 from openmaia.evaluation.claims import Claim
 from openmaia.evaluation.language_model import UnansweredQuestion
 from openmaia.evaluation.prompts import StimulusPrompt, prompt_rows, seed_pairs
+from openmaia.offline.evaluation.prompts import PHRASES
 from openmaia.offline.scenes.captions import PLACE_PHRASES
 from openmaia.offline.scenes.truth import holds
 from openmaia.offline.searcher.labels import ask, scene_of, single, terms
@@ -18,8 +19,6 @@ from openmaia.offline.vocabulary.phrases import article
 
 # Random pairs that are drawn for each that is used, at most: others are prompts of the agent, or were used before.
 _DRAWS = 20
-# For labels that the grammar does not know.
-_PHRASES = ("a photo of {}", "a picture of {}", "an image of {}", "a photo that shows {}", "a picture that shows {}")
 
 
 class ScenePromptWriter:
@@ -104,7 +103,7 @@ def _quoted(label: str, avoid: Collection[str], stream: Random) -> Iterator[Pair
     # The whole label in a random place, because prompts with only those of its words that are known would test another one.
     while True:
         scene = draw_scene(stream, avoid)
-        phrase, where = stream.choice(_PHRASES), PLACE_PHRASES[scene.place]
+        phrase, where = stream.choice(PHRASES), PLACE_PHRASES[scene.place]
         kind = article(scene.figures[0].kind)
         yield Pair(
             positive=f"{phrase.format(label)} {where}",

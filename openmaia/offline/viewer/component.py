@@ -2,14 +2,11 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from openmaia.core.components import Component, ViewerConfig
 from openmaia.core.images import Pixels
 from openmaia.core.messages import Chat, Reply
-
-if TYPE_CHECKING:
-    pass
 
 # What sees is imported when it is needed, because a config names this module.
 
@@ -27,7 +24,7 @@ class SceneViewer(Component):
     def __init__(self, config: Any = None):
         from openmaia.offline.viewer.seeing import SceneEyes
 
-        self._eyes: SceneEyes = SceneEyes()
+        self._eyes = SceneEyes()
 
     @staticmethod
     def title(config: Any) -> str:
