@@ -16,7 +16,7 @@ from openmaia.evaluation.analysis.statistics import proportion
 from openmaia.evaluation.analysis.verdict import Verdict
 from openmaia.evaluation.claims import read_claims
 from openmaia.offline.networks import scenes_resnet
-from openmaia.offline.searcher.labels import terms
+from openmaia.offline.scene_units.matching import relation
 from openmaia.runs.run import Run
 
 TRAINED = "trained"
@@ -55,7 +55,7 @@ def described(run: Run, names: tuple[str, ...]) -> list[dict[str, Any]]:
             "class": names[claim.unit.index],
             "verdict": found[claim.unit].verdict.value,
             "exact": bool(claim.labels)
-            and frozenset[str]().union(*map(terms, claim.labels)) == terms(names[claim.unit.index]),
+            and all(relation(each, names[claim.unit.index]) == "same" for each in claim.labels),
             "shown": is_shown(scores.get(claim.unit, {})),
             "q": found[claim.unit].q,
             "labels": "; ".join(claim.labels),

@@ -8,6 +8,7 @@ from typing import Any
 from measure.measuring import shown
 from measure.world.__main__ import OUT
 from measure.world.hidden import EACH
+from measure.world.units import WITHOUT
 
 FILE = Path(__file__).with_name("RESULTS.md")
 HEAD = """# Networks that learned drawn scenes
@@ -97,8 +98,8 @@ def _units(figures: Mapping[str, Any]) -> str:
     ]
     return f"""## Units over scene graphs
 
-Units of the half that is only for measurements (`target.half=held_out`), measured once ({_made(figures)}). The truth of the layer `outside`
-has no words in the grammar: the right outcome is to abstain, or a description that the test does not support. Each is in units.csv.
+Units of the half that is only for measurements (`target.half=held_out`), measured once ({_made(figures)}). The agent's vocabulary lacks ten
+words ({", ".join(WITHOUT)}): the truths of the layer `outside` are these words, or have no words in the grammar at all. There, the right outcome is to abstain, or a description that the test does not support. Each is in units.csv.
 
 | truth | units | exact | exact and supported | supported, but not exact | abstained or not supported | abstained |
 |---|---|---|---|---|---|---|

@@ -14,12 +14,19 @@ from openmaia.core.units import Unit
 from openmaia.evaluation.analysis.statistics import proportion
 from openmaia.evaluation.analysis.verdict import UnitVerdict, Verdict
 from openmaia.evaluation.truth import TruthMatch, read_truth
+from openmaia.offline.scene_units.family import share
+from openmaia.offline.scenes.album import LIGHTS
+from openmaia.offline.scenes.canvas import COLOURS
+from openmaia.offline.scenes.kinds import kinds
+from openmaia.offline.scenes.layout import PLACES
 from openmaia.runs.run import Run
 
 SEED, EACH = 7, 40
 """Of the target, and the largest number of units of each layer."""
 OUTSIDE = "outside"
-"""The layer whose units have a truth for which the grammar has no words."""
+"""The layer whose units have a truth for which the grammar has no words, or that the agent's vocabulary lacks."""
+WITHOUT = sorted({*kinds(), *COLOURS, *PLACES} - {*LIGHTS, "sky"}, key=lambda each: share("without", each))[:10]
+"""Words that the agent's vocabulary lacks, by a hash."""
 CSV = Path(__file__).with_name("units.csv")
 
 
@@ -44,7 +51,7 @@ def investigated(smoke: bool) -> Run:
     command(
         "run", CONFIG, f"name={directory}", f"paths.runs={folder()}", f"paths.cache={setting.CACHE}", "units=all",
         "target.kind=scene_units", "target.name=scene_units", "target.half=held_out", f"target.seed={SEED}",
-        f"target.count={2 if smoke else EACH}",
+        f"target.count={2 if smoke else EACH}", f"target.without={WITHOUT}", f"generator.without={WITHOUT}",
     )  # fmt: skip
     return Run.open(str(folder() / directory))
 

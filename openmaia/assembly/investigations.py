@@ -91,4 +91,4 @@ def contrasts(config: Config) -> Contrasts | None:
         return None
     writer: Any = of_config(prompt_writer(config))
     rules: Any = writer if hasattr(writer, "contrasts") else component("writer", next(iter(ALIASES["writer"])))
-    return rules.contrasts()
+    return rules.contrasts(config.generator)

@@ -30,7 +30,7 @@ class Rules(Component):
         return vocabulary_terms(text)
 
     @staticmethod
-    def contrasts() -> Any:
+    def contrasts(generator: Any) -> Any:
         """Returns what writes contrasts for a backbone that does not write them itself."""
         from openmaia.offline.vocabulary.contrasts import RuleContrasts
 

@@ -28,7 +28,7 @@ class SceneSearcher(Component):
     def build(cls, config: SearcherConfig, site: Site) -> Any:
         from openmaia.offline.searcher.host import Searcher
 
-        return Searcher(config.search)
+        return Searcher(config.search, getattr(site.generator, "without", ()))
 
     @staticmethod
     def problems(config: SearcherConfig, site: Site) -> Iterator[str]:

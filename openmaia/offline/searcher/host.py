@@ -6,6 +6,7 @@ from typing import Literal
 from openmaia.core.messages import Chat, Message, Reply
 from openmaia.offline.searcher import search
 from openmaia.offline.searcher.findings import Findings, read
+from openmaia.offline.searcher.search import Images
 
 _LOOK = """\
 for kind in ("top", "random"):
@@ -51,8 +52,9 @@ Search = Literal["full", "plain"]
 class Searcher:
     """Searches the words of the grammar for what a unit responds to. Its replies are a function of the messages."""
 
-    def __init__(self, search: Search):
+    def __init__(self, search: Search, without: Sequence[str] = ()):
         self._is_plain = search == "plain"
+        self._images = Images(tuple(without))
 
     def reply(self, chats: Sequence[Chat]) -> list[Reply]:
         return [self._reply(chat.messages) for chat in chats]
@@ -63,26 +65,26 @@ class Searcher:
         return Reply(text=text, prompt_tokens=words, generated_tokens=len(text.split()))
 
     def _next(self, seen: Findings) -> str:
-        values = seen.values
+        values, images = seen.values, self._images
         if not (self._is_plain or seen.has_looked or "dataset_exemplars" in seen.withheld):
             return _code([], _LOOK)
         if seen.replies > _MOST_REPLIES or "text2image" in seen.withheld:
             return _NONE
         if "screen" not in values:
-            return _NONE if seen.is_last_call else _code([], _measure("screen", search.screening()))
-        if len(values["screen"]) != len(search.screening()):
+            return _NONE if seen.is_last_call else _code([], _measure("screen", images.screening()))
+        if len(values["screen"]) != len(images.screening()):
             return _NONE  # some of the images failed
-        labels = search.candidates(values["screen"], seen.exemplars)
+        labels = search.candidates(images, values["screen"], seen.exemplars)
         if "single" not in values:
-            return _NONE if seen.is_last_call else _code(labels, _measure("single", search.prompts(labels)))
-        if len(values["single"]) != len(search.prompts(labels)):
+            return _NONE if seen.is_last_call else _code(labels, _measure("single", images.prompts(labels)))
+        if len(values["single"]) != len(images.prompts(labels)):
             return _NONE
-        one = search.scores(labels, values["single"], values["screen"])
-        pairs = search.combinations(one, seen.exemplars)
+        one = search.scores(images, labels, values["single"], values["screen"])
+        pairs = search.combinations(images, one, seen.exemplars)
         if pairs and "pair" not in values and not seen.is_last_call:
-            return _code(search.best(one), _measure("pair", search.prompts(pairs)))
-        is_whole = len(values.get("pair", ())) == len(search.prompts(pairs))
-        two = search.scores(pairs, values["pair"], values["screen"]) if pairs and is_whole else {}
+            return _code(search.best(one), _measure("pair", images.prompts(pairs)))
+        is_whole = len(values.get("pair", ())) == len(images.prompts(pairs))
+        two = search.scores(images, pairs, values["pair"], values["screen"]) if pairs and is_whole else {}
         if self._is_plain:
             return _answer(search.plain_choice(one, two))
         return self._conclude(seen, one, two)
@@ -90,12 +92,12 @@ class Searcher:
     def _conclude(self, seen: Findings, one: search.Scores, two: search.Scores) -> str:
         kept = search.shortlist(one, two, seen.exemplars)
         labels = list(dict.fromkeys(label for each in kept for label in each))
-        orders = search.edits(labels)
+        orders = self._images.edits(labels)
         changed = seen.values.get("edit", ())
         if orders and not changed and not seen.is_last_call and "edit_images" not in seen.withheld:
             return _code(labels, _edit(orders))
         is_whole = len(changed) == 2 * len(orders)
-        fell = search.falls(labels, changed, seen.values["screen"]) if is_whole else {}
+        fell = search.falls(self._images, labels, changed, seen.values["screen"]) if is_whole else {}
         return _answer(search.choice(kept, one, fell))
 
 

@@ -1,6 +1,6 @@
 """Labels in the words of the grammar: what they name, and what shows them."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache, lru_cache
 
@@ -22,6 +22,11 @@ def single() -> Mapping[str, str]:
     """Returns all labels of one word that a search tries, with what each is."""
     found = {name: tokens(name)[0][-1].what for name in names() if name not in _USUAL}
     return {**{name: what for name, what in found.items() if what != "size"}, "stripes": "pattern"}
+
+
+def sayable(without: Collection[str]) -> tuple[str, ...]:
+    """Returns the labels of `single` that are not in `without`, and name something that is not."""
+    return tuple(each for each in single() if each not in without and not terms(each) <= {*without})
 
 
 @lru_cache(_KEPT)

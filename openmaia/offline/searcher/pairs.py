@@ -35,16 +35,19 @@ class Pair:
     """An instruction that turns the first scene into one without the label."""
 
 
-def draw_pairs(label: str, stream: Random, avoid: Collection[str] = ()) -> Iterator[Pair]:
-    """Yields random pairs without end, whose scenes show nothing of `avoid` (`labels.terms`) but the label.
+def draw_pairs(
+    label: str, stream: Random, avoid: Collection[str] = (), without: Collection[str] = ()
+) -> Iterator[Pair]:
+    """Yields random pairs without end, whose scenes show nothing of `avoid` (`labels.terms`) but the label, and nothing of
+    `without`.
 
     None if the grammar does not know all words of the label, or prompts of random scenes cannot say it.
     """
     asked = ask(label)
-    if asked.missing:
+    if asked.missing or terms(label) <= {*without}:
         return
     while True:
-        drawn = (_pair(asked, stream, {*avoid, *terms(label)}) for _ in range(_DRAWS))
+        drawn = (_pair(asked, stream, {*avoid, *terms(label), *without}, without) for _ in range(_DRAWS))
         found = next((each for each in drawn if each and _is_right(each, label)), None)
         if found is None:
             return
@@ -99,9 +102,9 @@ def _fitted(scene: Scene) -> Scene:
     return replace(scene, time="day") if scene.place in TIMELESS else scene
 
 
-def _pair(asked: Reader, stream: Random, avoid: Collection[str]) -> Pair | None:
+def _pair(asked: Reader, stream: Random, avoid: Collection[str], without: Collection[str]) -> Pair | None:
     shown, wanted = draw_scene(stream, avoid), asked.scene
-    figures = [each for figure in wanted.figures for each in _figures(figure, asked, stream, avoid)]
+    figures = [each for figure in wanted.figures for each in _figures(figure, asked, stream, avoid, without)]
     is_ground = wanted.place == "plain" and (not asked.names_paint or stream.random() < 0.25)
     if asked.names_paint and not is_ground:
         figures = [_carrier(wanted.ground, stream, avoid)]
@@ -126,8 +129,10 @@ def _settings(wanted: Scene, *, is_ground: bool) -> dict[str, str]:
     return {what: name for what, name in named.items() if name and (name != "plain" or is_ground)}
 
 
-def _figures(asked: Figure, reader: Reader, stream: Random, avoid: Collection[str]) -> list[Figure]:
-    kind = stream.choice(list(narrower(asked.kind)))
+def _figures(
+    asked: Figure, reader: Reader, stream: Random, avoid: Collection[str], without: Collection[str]
+) -> list[Figure]:
+    kind = _other(narrower(asked.kind), without, stream)
     plain = _paint(kind, stream, avoid, 0.0)
     paint = replace(asked.paint, colour=asked.paint.colour or plain.colour)
     paint = _full(paint, stream, avoid) if paint.pattern else paint
@@ -188,7 +193,8 @@ def _changed(scene: Scene, part: str, at: int, own: int, stream: Random, avoid: 
         others = [name for name, each in kinds().items() if each.where != "sky" and each.colours and name not in taken]
         alike = [each for each in others if kinds()[each].where == kinds()[old.kind].where]
         choices = alike if len(alike) > _FEW else others
-        new = replace(old, kind=stream.choice(choices), paint=old.paint if old.paint.colour else Paint(colour="white"))
+        colour = old.paint.colour or ("white" if "white" not in avoid else _other(list(COLOURS), avoid, stream))
+        new = replace(old, kind=stream.choice(choices), paint=replace(old.paint, colour=colour))
         removal = f"remove the {old.kind}"
     elif part == "size":
         new = replace(old, size=_SIZES[3 - _SIZES.index(old.size)])

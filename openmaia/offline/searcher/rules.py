@@ -20,7 +20,7 @@ class SceneRules(Component):
     def build(cls, config: SceneRulesConfig, site: Site) -> Any:
         from openmaia.offline.searcher.writer import ScenePromptWriter
 
-        return ScenePromptWriter()
+        return ScenePromptWriter(getattr(site.generator, "without", ()))
 
     @staticmethod
     def terms(text: str) -> frozenset[str]:
@@ -29,7 +29,7 @@ class SceneRules(Component):
         return terms(text)
 
     @staticmethod
-    def contrasts() -> Any:
+    def contrasts(generator: Any) -> Any:
         from openmaia.offline.searcher.writer import SceneContrasts
 
-        return SceneContrasts()
+        return SceneContrasts(getattr(generator, "without", ()))

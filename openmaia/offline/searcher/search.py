@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from openmaia.offline.scenes.words import members
 from openmaia.offline.searcher.findings import ToldExemplar
-from openmaia.offline.searcher.labels import combined, shown, shows, single, terms
+from openmaia.offline.searcher.labels import combined, sayable, shown, shows, terms
 from openmaia.offline.searcher.pairs import Pair, draw_pairs, draw_scene, prompt
 
 # Images of the screening. They are the same for all units, so that each is drawn once.
@@ -53,37 +53,51 @@ class Score:
 Scores = Mapping[str, Score]
 
 
-@cache
-def screening() -> tuple[str, ...]:
-    """Returns prompts of random scenes, in which all labels of one word occur independently of one another."""
-    stream = Random("screening")
-    return tuple(prompt(draw_scene(stream, patterned=0.35, plain=0.12)) for _ in range(_SCREENED))
+@dataclass(frozen=True, slots=True)
+class Images:
+    """The images that a search asks for. They are the same for all units, so that each is drawn once."""
+
+    without: tuple[str, ...] = ()
+    """Words that the generator does not know. No image shows them, and no label names them."""
+
+    def labels(self) -> Sequence[str]:
+        """Returns all labels of one word."""
+        return sayable(self.without)
+
+    @cache  # noqa: B019 (there are as many of them as there are generators)
+    def screening(self) -> tuple[str, ...]:
+        """Returns prompts of random scenes, in which all labels of one word occur independently of one another."""
+        stream = Random("screening")
+        return tuple(prompt(draw_scene(stream, self.without, patterned=0.35, plain=0.12)) for _ in range(_SCREENED))
+
+    @cache  # noqa: B019
+    def pairs(self, label: str) -> tuple[Pair, ...]:
+        """Returns the pairs that test a label."""
+        return tuple(islice(draw_pairs(label, Random(f"pairs of {label}"), without=self.without), _PAIRS))
+
+    def prompts(self, labels: Sequence[str]) -> list[str]:
+        """Returns the prompts of the pairs of some labels."""
+        return [text for label in labels for each in self.pairs(label) for text in (each.positive, each.neutral)]
+
+    def edits(self, labels: Collection[str]) -> list[tuple[str, str]]:
+        """Returns prompts, and the instructions that remove a label from their images."""
+        return [(each.positive, each.removal) for label in labels for each in self.pairs(label)[:_EDITS]]
 
 
-@cache
-def pairs(label: str) -> tuple[Pair, ...]:
-    """Returns the pairs that test a label. They are the same for all units."""
-    return tuple(islice(draw_pairs(label, Random(f"pairs of {label}")), _PAIRS))
-
-
-def prompts(labels: Sequence[str]) -> list[str]:
-    """Returns the prompts of the pairs of some labels."""
-    return [text for label in labels for each in pairs(label) for text in (each.positive, each.neutral)]
-
-
-def candidates(screened: Sequence[float], exemplars: Sequence[ToldExemplar]) -> list[str]:
+def candidates(images: Images, screened: Sequence[float], exemplars: Sequence[ToldExemplar]) -> list[str]:
     """Returns single labels for a test on pairs, by the screening, the best first: those that some top exemplars show."""
-    effects = _screened(np.array(screened))
+    effects = _screened(images, np.array(screened))
     shares = {label: _lift([label], exemplars) for label in effects}
     seen = [each for each in effects if not exemplars or (shares[each][0] >= _SEEN and shares[each][1] > 0)]
-    return [each for each in sorted(seen or effects, key=lambda each: (-effects[each], each)) if pairs(each)][:_SINGLE]
+    ranked = sorted(seen or effects, key=lambda each: (-effects[each], each))
+    return [each for each in ranked if images.pairs(each)][:_SINGLE]
 
 
-def _screened(values: Activations) -> dict[str, float]:
+def _screened(images: Images, values: Activations) -> dict[str, float]:
     # Welch's t of the images that show a label and of those that do not; 0 for what random scenes never show, such as the sun.
-    found = dict.fromkeys(single(), 0.0)
-    has = [shown(each) for each in screening()]
-    for label in single():
+    found = dict.fromkeys(images.labels(), 0.0)
+    has = [shown(each) for each in images.screening()]
+    for label in found:
         inside = np.array([label in each for each in has])
         own, rest = values[inside], values[~inside]
         if min(len(own), len(rest)) >= 4:
@@ -104,11 +118,11 @@ def shown_share(labels: Collection[str], sentences: Sequence[str]) -> float:
     return float(np.mean([any(shows(each, label) for label in labels) for each in sentences])) if sentences else 0.0
 
 
-def scores(labels: Sequence[str], values: Sequence[float], screened: Sequence[float]) -> Scores:
-    """Returns the score of each label, from the activations of `prompts(labels)`."""
+def scores(images: Images, labels: Sequence[str], values: Sequence[float], screened: Sequence[float]) -> Scores:
+    """Returns the score of each label, from the activations of `images.prompts(labels)`."""
     every = np.array(screened)
     rest = iter(values)
-    return {label: _score(np.array(list(islice(rest, 2 * len(pairs(label))))), every) for label in labels}
+    return {label: _score(np.array(list(islice(rest, 2 * len(images.pairs(label))))), every) for label in labels}
 
 
 def _score(values: Activations, screened: Activations) -> Score:
@@ -122,25 +136,20 @@ def best(found: Scores) -> list[str]:
     return sorted(found, key=lambda each: (-found[each].value, each))
 
 
-def combinations(found: Scores, exemplars: Sequence[ToldExemplar]) -> list[str]:
+def combinations(images: Images, found: Scores, exemplars: Sequence[ToldExemplar]) -> list[str]:
     """Returns combinations of two words for a test, of the best single labels first. The exemplars must show them."""
     words = best(found)  # also those that excite the unit together alone
     made = [combined(first, second) for n, first in enumerate(words) for second in words[n + 1 :]]
-    shown_too = (each for each in dict.fromkeys(made) if each and _is_shown([each], exemplars) and pairs(each))
+    shown_too = (each for each in dict.fromkeys(made) if each and _is_shown([each], exemplars) and images.pairs(each))
     return list(islice(shown_too, _COMBINATIONS))
 
 
-def edits(labels: Collection[str]) -> list[tuple[str, str]]:
-    """Returns prompts, and the instructions that remove a label from their images."""
-    return [(each.positive, each.removal) for label in labels for each in pairs(label)[:_EDITS]]
-
-
-def falls(labels: Sequence[str], values: Sequence[float], screened: Sequence[float]) -> Scores:
+def falls(images: Images, labels: Sequence[str], values: Sequence[float], screened: Sequence[float]) -> Scores:
     """Returns how far the activation falls where a label is removed, from those of the images before and after."""
     rest, sd = iter(values), np.array(screened).std() + 1e-9
     found: dict[str, Score] = {}
     for label in labels:
-        change = np.array(list(islice(rest, 2 * len(edits([label])))))
+        change = np.array(list(islice(rest, 2 * len(images.edits([label])))))
         drop = (change[0::2] - change[1::2]) / sd
         found[label] = Score(value=float(drop.mean()), error=float(drop.std() / np.sqrt(len(drop))))
     return found

@@ -13,7 +13,7 @@ from openmaia.evaluation.prompts import StimulusPrompt, prompt_rows, seed_pairs
 from openmaia.offline.evaluation.prompts import PHRASES
 from openmaia.offline.scenes.captions import PLACE_PHRASES
 from openmaia.offline.scenes.truth import holds
-from openmaia.offline.searcher.labels import ask, scene_of, single, terms
+from openmaia.offline.searcher.labels import ask, sayable, scene_of, terms
 from openmaia.offline.searcher.pairs import Pair, draw_pairs, draw_scene, prompt
 from openmaia.offline.vocabulary.phrases import article
 
@@ -25,7 +25,14 @@ class ScenePromptWriter:
     """Writes test prompts from the labels of a claim, or from its description if it has none."""
 
     name = "rules for scenes (no language model)"
-    words = tuple(single())
+
+    def __init__(self, without: Sequence[str] = ()):
+        """
+        Args:
+            without: Words that the generator does not know.
+        """
+        self._without = without
+        self.words = sayable(without)
 
     def write(
         self,
@@ -45,7 +52,7 @@ class ScenePromptWriter:
         avoid = frozenset[str]().union(*map(terms, labels))
         used = {fold(text) for row in earlier for text in row[1:]}
         streams = [Random(seed(run_seed, "evaluate", f"scenes of {label}", len(earlier))) for label in labels]
-        sources = [_new(*each, explored, used) for each in zip(labels, repeat(avoid), streams)]
+        sources = [_new(*each, explored, used, self._without) for each in zip(labels, repeat(avoid), streams)]
         rows: list[tuple[str, str, str]] = []
         for number in range(len(earlier), len(earlier) + n):
             label, pair = labels[number % len(labels)], next(sources[number % len(labels)], None)
@@ -59,7 +66,7 @@ class ScenePromptWriter:
         stream = Random(seed(run_seed, "evaluate", "unrelated scenes", 0))
         found: dict[str, None] = {}
         while len(found) < n:
-            found.setdefault(prompt(draw_scene(stream)))
+            found.setdefault(prompt(draw_scene(stream, self._without)))
         return list(found)
 
     def related(self, claim: Claim, prompts: Sequence[str]) -> frozenset[int]:
@@ -76,11 +83,16 @@ def _may_show(text: str, label: str) -> bool:
 
 
 def _new(
-    label: str, avoid: Collection[str], stream: Random, explored: ExploredPrompts, used: set[str]
+    label: str,
+    avoid: Collection[str],
+    stream: Random,
+    explored: ExploredPrompts,
+    used: set[str],
+    without: Collection[str],
 ) -> Iterator[Pair]:
     # Pairs of which the agent drew neither prompt. One is used again only if there is no new one.
-    is_known = next(draw_pairs(label, Random(0), avoid), None) is not None
-    endless = draw_pairs(label, stream, avoid) if is_known else _quoted(label, avoid, stream)
+    is_known = next(draw_pairs(label, Random(0), avoid, without), None) is not None
+    endless = draw_pairs(label, stream, avoid, without) if is_known else _quoted(label, {*avoid, *without}, stream)
     while True:
         usable = (pair for pair in islice(endless, _DRAWS) if explored.isdisjoint(_texts(pair)))
         spare = found = None
@@ -116,11 +128,16 @@ def _quoted(label: str, avoid: Collection[str], stream: Random) -> Iterator[Pair
 class SceneContrasts:
     """Finds contrasts without a language model."""
 
+    def __init__(self, without: Sequence[str] = ()):
+        self._without = without
+
     def find(self, labels: Sequence[str], dropped: Sequence[str], n: int) -> list[Contrast]:
         """Returns n contrasts for the labels in rotation, or one for each label if there are more. Dropped hypotheses are
         no near misses: those change one word."""
         avoid = frozenset[str]().union(*map(terms, labels))
-        sources = [_new(label, avoid, Random(f"contrasts of {label}"), frozenset(), set()) for label in labels]
+        sources = [
+            _new(label, avoid, Random(f"contrasts of {label}"), frozenset(), set(), self._without) for label in labels
+        ]
         found: list[Contrast] = []
         for number in range(max(n, len(labels)) if labels and n else 0):
             at = number % len(labels)

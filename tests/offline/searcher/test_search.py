@@ -6,8 +6,9 @@ import pytest
 
 from openmaia.agent.tools.api_text import api_text
 from openmaia.core.messages import Chat, Message, assistant, system, user
+from openmaia.offline.scenes.component import SceneVocabulary
 from openmaia.offline.scenes.edits import edit
-from openmaia.offline.scenes.grammar import read
+from openmaia.offline.scenes.grammar import read, tokens
 from openmaia.offline.scenes.graph import Scene
 from openmaia.offline.scenes.layout import settle
 from openmaia.offline.scenes.truth import holds
@@ -26,13 +27,14 @@ def _activation(scene: Scene, label: str) -> float:
     return 2.0 * (holds(scene, label) is True) + 0.1 * (scene.place == "forest")
 
 
+def _listed(name: str, code: str) -> list[str]:
+    body = code.partition(f"{name} = [")[2].partition("\n]")[0]
+    return [line.strip().rstrip(",")[1:-1] for line in body.strip().splitlines()]
+
+
 def _run(code: str, measure: Callable[[Scene], float]) -> str:
     # What the code of an experiment prints, for the parts of it that vary.
-    lists = {"prompts": [""], "orders": [""]}
-    for name in lists:
-        if f"{name} = [" in code:
-            body = code.partition(f"{name} = [")[2].partition("\n]")[0]
-            lists[name] = [line.strip().rstrip(",")[1:-1] for line in body.strip().splitlines()]
+    lists = {name: _listed(name, code) for name in ("prompts", "orders")}
     scenes = [settle(read(text, 7)[0]) for text in lists["prompts"]]
     if "edit_images" in code:
         pairs = zip(scenes, lists["orders"], strict=True)
@@ -71,3 +73,27 @@ def test_search_abstains_where_the_exemplars_show_something_else():
 
 def test_plain_search_answers_without_exemplars():
     assert _investigate(Searcher("plain"), "sea", "").endswith("[LABEL 1]: sea")
+
+
+@pytest.mark.parametrize("without", [["boat", "red"], ["dusk", "storm", "sea"], ["dog", "polka dots", "outlined"]])
+@pytest.mark.parametrize("label", ["red boat", "sea", "animal"])
+def test_search_asks_for_nothing_that_the_generator_does_not_know(without: list[str], label: str):
+    asked: list[str] = []
+    orders: list[str] = []
+
+    def measure(scene: Scene) -> float:
+        return _activation(scene, label)
+
+    messages: list[Message] = [system(api_text({})), user("Find out what excites the unit.")]
+    searcher, text = Searcher("full", without), ""
+    for _ in range(8):
+        text = searcher.reply([Chat(conversation="", messages=messages, seed=0, max_tokens=100)])[0].text
+        if "[DESCRIPTION]" in text:
+            break
+        asked += _listed("prompts", text)
+        orders += _listed("orders", text)
+        messages += [assistant(text), user(_exemplars(label) if "dataset_exemplars" in text else _run(text, measure))]
+    assert len(asked) > 400
+    assert [each for each in asked if SceneVocabulary(without).missing(each)] == []
+    assert [each for each in orders if {token.name for token in tokens(each)[0]} & {*without}] == []
+    assert all(not SceneVocabulary(without).missing(each) for each in text.partition("[LABEL 1]: ")[2].splitlines())

@@ -5,6 +5,7 @@ import pytest
 from openmaia.core.units import Unit
 from openmaia.evaluation.analysis.overlap import explored, fold
 from openmaia.evaluation.claims import Claim
+from openmaia.offline.scenes.component import SceneVocabulary
 from openmaia.offline.scenes.grammar import read
 from openmaia.offline.scenes.layout import settle
 from openmaia.offline.scenes.truth import holds
@@ -96,3 +97,12 @@ def test_contrasts_take_turns(labels: Sequence[str]):
     found = SceneContrasts().find(labels, [], 4)
     assert [each.label for each in found] == [*labels, *labels, *labels, *labels][:4]
     assert all(each.prompt != each.contrast_prompt for each in found)
+
+
+@pytest.mark.parametrize("without", [["dog", "horse", "white", "dusk"], ["sea", "storm", "stripes", "boat"]])
+def test_rules_write_nothing_that_the_generator_does_not_know(without: list[str]):
+    writer = ScenePromptWriter(without)
+    written = [each.prompt for label in ("animal", "yellow", "forest") for each in writer.write(_claim(label), 10, 0)]
+    contrasts = [each.contrast_prompt for each in SceneContrasts(without).find(["animal", "yellow", "forest"], [], 30)]
+    texts = [*written, *contrasts, *writer.unrelated(50, 0), *writer.words]
+    assert [each for each in texts if SceneVocabulary(without).missing(each)] == []
