@@ -15,7 +15,18 @@ from rich.table import Table
 
 from measure.measuring import asked, machine, measured
 
-PARTS = ("sweep", "miniature", "pool", "affinity", "exemplars", "eyes", "browser", "sandbox_start", "end_of_run")
+PARTS = (
+    "sweep",
+    "miniature",
+    "pool",
+    "affinity",
+    "exemplars",
+    "eyes",
+    "browser",
+    "sandbox_start",
+    "end_of_run",
+    "end_of_large_run",
+)
 OUT = Path(__file__).parent / "results.json"
 
 

@@ -1,7 +1,4 @@
-"""What the end of a run costs: scores, p-values, means, and what reads the results, on runs of made-up tests.
-
-Of 100,000 units only what reads footers is measured, on copies of one small run (`large_run`).
-"""
+"""What the end of a run costs: scores, p-values, means, and what reads the results, on runs of made-up tests."""
 
 import contextlib
 import io
@@ -15,7 +12,6 @@ from typing import Any
 
 import numpy as np
 
-from measure.benchmarks.large_run import large_run
 from openmaia.config.loading import load
 from openmaia.core.units import Unit
 from openmaia.evaluation.claims import Claim, read_claims
@@ -29,24 +25,17 @@ WIDTH, WORDS, PROMPTS, PHOTOGRAPHS = 512, 60, 8, 40
 """Units of a layer, random words, prompts of each role (two images each), and photographs."""
 FOUND = 0.6
 """Share of the units whose images excite them."""
-SIZES = (512, 2_048)
-LARGE = 100_000
+SIZES = (64, 512, 2_048)
 STEPS = ("score", "means", "summary", "units", "show", "report")
 
 
 def measure(smoke: bool) -> dict[str, Any]:
     """CPU seconds, seconds and peak memory (MB) of each step, each in a process of its own."""
     figures: dict[str, Any] = {}
-    for count in (64,) if smoke else SIZES:
+    for count in SIZES[:1] if smoke else SIZES:
         with tempfile.TemporaryDirectory() as folder:
             path = make_run(Path(folder), count).files.root
-            figures |= {f"{step}_{count}": _apart(step, path) for step in STEPS}
-    with tempfile.TemporaryDirectory() as folder:
-        count = 512 if smoke else LARGE
-        small = make_run(Path(folder), 16)
-        _score(small)
-        path = large_run(small, count, -(-count // WIDTH), Path(folder) / "large").files.root
-        figures |= {f"{step}_{count}": _apart(step, path) for step in ("summary", "units", "show")}
+            figures |= {f"{step}_{count}": apart(step, path) for step in STEPS}
     return figures
 
 
@@ -100,12 +89,10 @@ def _stimuli(claim: Claim) -> Iterator[dict[str, Any]]:
     yield from PHOTOGRAPHS * ({"role": "random"},)
 
 
-def _score(run: Run) -> None:
-    from openmaia.evaluation.analysis.reliability import measure_reliability, write_reliability
-    from openmaia.evaluation.run import score_trials, unevaluated_claims
+def score(run: Run) -> None:
+    from openmaia.evaluation.run import score_run
 
-    score_trials(run, unevaluated_claims(run))
-    write_reliability(run, measure_reliability(run, ()))
+    score_run(run, ())
 
 
 def _summary(run: Run) -> None:
@@ -140,9 +127,10 @@ def _report(run: Run) -> None:
     write_report([run])
 
 
-def _apart(step: str, path: str) -> dict[str, float]:
+def apart(step: str, path: str) -> dict[str, float]:
+    """CPU seconds, seconds and peak memory (MB) of a step on the run at `path`, in a process of its own."""
     works: dict[str, Callable[[Run], None]] = {
-        "score": _score,
+        "score": score,
         "means": _means,
         "summary": _summary,
         "units": _units,

@@ -1,7 +1,7 @@
 """Builds the objects that a config describes."""
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -13,8 +13,10 @@ if TYPE_CHECKING:
     from openmaia.config.schema import Config
     from openmaia.core.services import Backbone, Exemplars, Generator, Target
     from openmaia.datasets.library import ImageDataset
+    from openmaia.evaluation.analysis.agreement import ClaimSimilarity
     from openmaia.evaluation.judging.judges import Judge
     from openmaia.evaluation.services import EvaluationDesign, EvaluationServices
+    from openmaia.evaluation.truth import KnownTruths
     from openmaia.exemplars.store import ExemplarStore
 
 
@@ -80,6 +82,12 @@ class ConfigAssembly:
             store=store,
             dataset=dataset,
         )
+
+    @boundary()
+    def comparison(self, config: "Config") -> "tuple[Sequence[ClaimSimilarity], KnownTruths]":
+        from openmaia.assembly import evaluation, targets
+
+        return evaluation.comparison(config, None, targets.target(config).info())
 
     @boundary()
     def design(self, config: "Config") -> "EvaluationDesign":

@@ -1,5 +1,6 @@
 """Builds the services of tests, and the trainer of classifiers, from a config."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, get_args
 
@@ -9,13 +10,15 @@ from openmaia.config.schema import Config, prompt_writer, test_generator
 from openmaia.config.sections import site
 from openmaia.core.components import BackboneConfig, build, of_config, target_class
 from openmaia.core.services import Backbone, Exemplars, Generator, Target
+from openmaia.core.units import TargetInfo
 from openmaia.datasets.library import ImageDataset
-from openmaia.evaluation.analysis.agreement import ModelSimilarity, WordOverlap
+from openmaia.evaluation.analysis.agreement import ClaimSimilarity, ModelSimilarity, WordOverlap
 from openmaia.evaluation.controls import exemplar_scales, load_photographs, picture_captions
 from openmaia.evaluation.judging.judges import Judge, ModelJudge
 from openmaia.evaluation.language_model import LanguageModel
 from openmaia.evaluation.prompts import ModelPromptWriter, PromptPreset, PromptWriter, PublishedPromptWriter
 from openmaia.evaluation.services import EvaluationDesign, EvaluationServices
+from openmaia.evaluation.truth import KnownTruths
 from openmaia.exemplars.store import ExemplarStore
 
 if TYPE_CHECKING:
@@ -70,14 +73,26 @@ def evaluation_services(
     )
     if store is None:
         return services
+    similarities, truths = comparison(config, model, target.info())
     return replace(
         services,
         photographs=() if dataset is None else load_photographs(dataset, count, size),
         captions={} if dataset is None else picture_captions(dataset),
         scales=exemplar_scales(store, target.info()),
-        similarities=[_word_overlap(config), *([ModelSimilarity(model)] if model else [])],
-        truths=target_class(config.target).truths(config.target, target.info()),
+        similarities=similarities,
+        truths=truths,
     )
+
+
+def comparison(
+    config: Config, model: LanguageModel | None, info: TargetInfo
+) -> tuple[Sequence[ClaimSimilarity], KnownTruths]:
+    """Returns by what claims are compared, and what the units of the target are known to respond to.
+
+    `model` is the language model that compares them, too.
+    """
+    similarities = [_word_overlap(config), *([ModelSimilarity(model)] if model else [])]
+    return similarities, target_class(config.target).truths(config.target, info)
 
 
 def design(config: Config) -> EvaluationDesign:

@@ -28,8 +28,11 @@ def run_sweeps(configs: Sequence[Config], view: "Progress") -> "list[SweepOutcom
 
 
 def _require(configs: Sequence[Config]) -> None:
-    """Makes the checks of runs that have not finished. What a new run reads is not looked at if there is its plan."""
+    """Makes the checks of runs that have not finished. What a new run reads is not looked at if there is its plan, and
+    nothing of a run that only has to be scored.
+    """
     from openmaia.checks import stages
+    from openmaia.evaluation.run import needs_models
 
     new, pending = list[Config](), list[Config]()
     for config in configs:
@@ -38,7 +41,8 @@ def _require(configs: Sequence[Config]) -> None:
         if not is_planned or differing_keys(run.config(), to_dict(config)):
             new.append(config)
             is_planned = False
-        if not is_planned or next(run.iter_pending(), None) or not run.files.exists(SUMMARY):
+        is_finished = next(run.iter_pending(), None) is None and run.files.exists(SUMMARY)
+        if not is_planned or (not is_finished and needs_models(run, config)):
             pending.append(config)
     stages.require(*stages.of_run(pending, new))
 

@@ -7,9 +7,19 @@ from openmaia.distributed.assembly import Assembly, Progress
 from openmaia.distributed.cluster.connection import cluster
 from openmaia.distributed.cluster.preflight import preflight
 from openmaia.distributed.pools.run_pools import run_pools
-from openmaia.distributed.sweep import PREDICTIVE, UNTESTED, Sweep, Unscored, carry_out, is_evaluated, run_sweeps
+from openmaia.distributed.sweep import (
+    PREDICTIVE,
+    UNTESTED,
+    Sweep,
+    Unscored,
+    carry_out,
+    compare_tested,
+    is_evaluated,
+    run_sweeps,
+)
 from openmaia.distributed.tracking import TrackedProgress
 from openmaia.evaluation.analysis.verdict import write_summary
+from openmaia.evaluation.run import needs_models
 from openmaia.exemplars.store import ExemplarStore
 from openmaia.runs.lease import held
 from openmaia.runs.run import SUMMARY, Run
@@ -49,19 +59,20 @@ def evaluate_elsewhere(config: Config, run: Run, assembly: Assembly, view: Progr
             write_summary(run)  # the command before was interrupted just there
         return
     with held(run.investigations):
-        with cluster(config):
-            preflight([config], [run], view.say)
-            unscored = _test(config, run, assembly, view)
+        sweep = Sweep(config=config, run=run, assembly=assembly, view=TrackedProgress(view))
+        unscored = _test(sweep) if needs_models(run, config) else compare_tested([sweep], view)
         unscored.score(view)
     write_summary(run)
 
 
-def _test(config: Config, run: Run, assembly: Assembly, view: Progress) -> Unscored:
-    with run_pools([config], assembly) as pools:
-        sweep = Sweep(config=config, run=run, assembly=assembly, view=TrackedProgress(view))
-        assembly.dataset(config, view.say)  # downloads it; other processes would not say so
-        sweep.store = ExemplarStore.at(
-            config.paths.exemplars, config.target.name, config.exemplars.dataset or config.pictures.kind
-        )
-        sweep.pools = pools[0]
-        return carry_out([sweep], view, PREDICTIVE, investigates=False)
+def _test(sweep: Sweep) -> Unscored:
+    config, view = sweep.config, sweep.view
+    with cluster(config):
+        preflight([config], [sweep.run], view.say)
+        with run_pools([config], sweep.assembly) as pools:
+            sweep.assembly.dataset(config, view.say)  # downloads it; other processes would not say so
+            sweep.store = ExemplarStore.at(
+                config.paths.exemplars, config.target.name, config.exemplars.dataset or config.pictures.kind
+            )
+            sweep.pools = pools[0]
+            return carry_out([sweep], view, PREDICTIVE, investigates=False)

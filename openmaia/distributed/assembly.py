@@ -1,6 +1,6 @@
 """Protocols that a caller of this package implements: one builds objects from a config, one receives progress."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:  # so that worker processes of investigations do not import the evaluation and its libraries
@@ -8,8 +8,10 @@ if TYPE_CHECKING:  # so that worker processes of investigations do not import th
     from openmaia.config.schema import Config
     from openmaia.core.services import Backbone, Exemplars, Generator, Target
     from openmaia.datasets.library import ImageDataset
+    from openmaia.evaluation.analysis.agreement import ClaimSimilarity
     from openmaia.evaluation.judging.judges import Judge
     from openmaia.evaluation.services import EvaluationDesign, EvaluationServices
+    from openmaia.evaluation.truth import KnownTruths
     from openmaia.exemplars.store import ExemplarStore
 
 
@@ -64,6 +66,12 @@ class Assembly(Protocol):
             store: Gives the mean and standard deviation of each unit's activations. None: only what the test of one
                 description uses is returned.
             dataset: Its photographs are controls, and the images of the detection test.
+        """
+        ...
+
+    def comparison(self, config: "Config") -> "tuple[Sequence[ClaimSimilarity], KnownTruths]":
+        """Returns the arguments of `openmaia.evaluation.run.compare_claims` where no language model compares claims. The
+        target is loaded in this process, for the names of its classes.
         """
         ...
 

@@ -81,7 +81,8 @@ class Examiner:
 
     def compare(self, sweep: SweepContext) -> tuple[Agreement, ...]:
         """Calls `openmaia.evaluation.run.compare_claims`."""
-        return compare_claims(sweep.run, self._services(sweep, None))
+        services = self._services(sweep, None)
+        return compare_claims(sweep.run, services.similarities, services.truths)
 
     def _model(self, role: str, sweep: SweepContext) -> Any:
         key = role, str(sweep.run.files.root)

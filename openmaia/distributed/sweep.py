@@ -25,11 +25,11 @@ from openmaia.distributed.scheduler import ActiveInvestigation, Scheduler
 from openmaia.distributed.tracking import TrackedProgress, sampled
 from openmaia.distributed.worker import SweepContext
 from openmaia.evaluation.analysis.agreement import Agreement
-from openmaia.evaluation.analysis.reliability import has_reliability
+from openmaia.evaluation.analysis.reliability import has_reliability, read_agreements
 from openmaia.evaluation.analysis.significance import is_current
 from openmaia.evaluation.analysis.verdict import write_summary
 from openmaia.evaluation.damage import foreign_tests
-from openmaia.evaluation.run import score_run, unevaluated_claims, untested_claims
+from openmaia.evaluation.run import compare_claims, needs_models, score_run, unevaluated_claims, untested_claims
 from openmaia.exemplars.store import ExemplarStore
 from openmaia.reporting.tracking import start
 from openmaia.runs.lease import held
@@ -175,9 +175,19 @@ def run_sweeps(
 
 
 def _run_together(sweeps: Sequence[Sweep], view: Progress, testing: Testing) -> None:
-    view.say("starting Ray")
     for sweep in sweeps:
         sweep.run.files.delete(SUMMARY)  # it lacks what follows, and would look complete after an interruption
+    tested = [sweep for sweep in sweeps if testing.streams and not needs_models(sweep.run, sweep.config)]
+    others = [sweep for sweep in sweeps if sweep not in tested]
+    unscored = _test_together(others, view, testing) if others else Unscored((), ())
+    unscored.beside(compare_tested(tested, view)).score(view)
+    for sweep in sweeps:
+        write_summary(sweep.run)
+
+
+def _test_together(sweeps: Sequence[Sweep], view: Progress, testing: Testing) -> "Unscored":
+    view.say("starting Ray")
+    for sweep in sweeps:
         sweep.assembly.dataset(sweep.config, view.say)  # downloads it; other processes would not say so
     with cluster(sweeps[0].config):
         configs = [sweep.config for sweep in sweeps]
@@ -192,9 +202,7 @@ def _run_together(sweeps: Sequence[Sweep], view: Progress, testing: Testing) -> 
             for sweep in sweeps:
                 testing.test(sweep)
             view.say("ending the models and Ray")
-    unscored.score(view)
-    for sweep in sweeps:
-        write_summary(sweep.run)
+    return unscored
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,6 +212,10 @@ class Unscored:
     agreements: Sequence[tuple[Run, tuple[Agreement, ...]]]
     """Runs that are not scored, with the result of `openmaia.evaluation.run.compare_claims`."""
     errors: Sequence[OpenMaiaError]
+
+    def beside(self, other: "Unscored") -> "Unscored":
+        """Returns what is left to do for the runs of both."""
+        return Unscored([*self.agreements, *other.agreements], [*self.errors, *other.errors])
 
     def score(self, view: Progress) -> None:
         """Scores the runs. Raises OpenMaiaError if a test of any sweep, or a score, failed; finished tests are kept."""
@@ -219,6 +231,22 @@ class Unscored:
             raise ServiceError(text, detail=errors[0].detail) from errors[0]
         if errors:
             raise errors[0]
+
+
+def compare_tested(sweeps: Sequence[Sweep], view: Progress) -> Unscored:
+    """Compares the claims of sweeps for which `needs_models` is False, unless that is stored. Needs no Ray."""
+    found: list[tuple[Run, tuple[Agreement, ...]]] = []
+    errors: list[OpenMaiaError] = []
+    for sweep in sweeps:
+        view.say(f"all descriptions of {sweep.run.name} are tested: neither Ray nor its pools are started")
+        try:
+            agreements = read_agreements(sweep.run)
+            if agreements is None:
+                agreements = compare_claims(sweep.run, *sweep.assembly.comparison(sweep.config))
+            found.append((sweep.run, agreements))
+        except OpenMaiaError as error:
+            errors.append(error)
+    return Unscored(found, errors)
 
 
 def carry_out(sweeps: Sequence[Sweep], view: Progress, testing: Testing, *, investigates: bool = True) -> Unscored:

@@ -4,12 +4,16 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import asdict, replace
 from itertools import groupby
 
-from openmaia.evaluation.analysis.agreement import Agreement
+from openmaia.config.schema import Config, prompt_writer
+from openmaia.core.components import BackboneConfig
+from openmaia.evaluation.analysis.agreement import Agreement, ClaimSimilarity
 from openmaia.evaluation.analysis.overlap import explored
 from openmaia.evaluation.analysis.reliability import (
     compare_replicates,
     has_reliability,
     measure_reliability,
+    read_agreements,
+    write_agreements,
     write_reliability,
 )
 from openmaia.evaluation.analysis.significance import is_current, write_significance
@@ -19,9 +23,10 @@ from openmaia.evaluation.protocol import evaluate_investigation, run_trials
 from openmaia.evaluation.random_words import measure_random_words
 from openmaia.evaluation.services import EvaluationDesign, EvaluationServices
 from openmaia.evaluation.storage import StoredTrials, to_parquet
-from openmaia.evaluation.truth import has_truth, match_truth, write_truth
+from openmaia.evaluation.truth import KnownTruths, has_truth, match_truth, write_truth
 from openmaia.runs.results import basis
 from openmaia.runs.run import EVALUATION, RANDOM_WORDS, TRIALS, Run
+from openmaia.runs.snapshot import Snapshot
 
 
 def evaluate_run(
@@ -46,18 +51,21 @@ def evaluate_run(
             run.write_artifact(TRIALS, claim.investigation, trial)
             progress(done, len(unevaluated))
     if unevaluated or without_words or (run.evaluated() and not is_current(run)):
-        score_run(run, compare_claims(run, services))
+        score_run(run, compare_claims(run, services.similarities, services.truths))
     elif run.evaluated() and not has_reliability(run):  # was interrupted
-        write_reliability(run, measure_reliability(run, compare_claims(run, services)))
+        agreements = compare_claims(run, services.similarities, services.truths)
+        write_reliability(run, measure_reliability(run, agreements))
     elif services.truths and not has_truth(run):
-        _measure_truth(run, services)
+        _measure_truth(run, services.similarities, services.truths)
 
 
-def compare_claims(run: Run, services: EvaluationServices) -> tuple[Agreement, ...]:
-    """Compares claims with known truths, which is stored, and those of replicates with each other."""
-    if services.truths:
-        _measure_truth(run, services)
-    return compare_replicates(run, services.similarities)
+def compare_claims(run: Run, similarities: Sequence[ClaimSimilarity], truths: KnownTruths) -> tuple[Agreement, ...]:
+    """Compares claims with known truths, and those of replicates with each other. Both results are stored."""
+    if truths:
+        _measure_truth(run, similarities, truths)
+    agreements = compare_replicates(run, similarities)
+    write_agreements(run, agreements)
+    return agreements
 
 
 def score_run(run: Run, agreements: tuple[Agreement, ...]) -> None:
@@ -65,13 +73,14 @@ def score_run(run: Run, agreements: tuple[Agreement, ...]) -> None:
 
     `agreements` is the result of `compare_claims`.
     """
+    run = Snapshot.of_run(run)  # each test asks for its record several times
     score_trials(run, unevaluated_claims(run))
     # Last, because its stamp tells that nothing was interrupted.
     write_reliability(run, measure_reliability(run, agreements))
 
 
-def _measure_truth(run: Run, services: EvaluationServices) -> None:
-    write_truth(run, match_truth(read_claims(run), services.truths, services.similarities))
+def _measure_truth(run: Run, similarities: Sequence[ClaimSimilarity], truths: KnownTruths) -> None:
+    write_truth(run, match_truth(read_claims(run), truths, similarities))
 
 
 def measure_together(
@@ -145,6 +154,15 @@ def untested_claims(run: Run) -> list[Claim]:
     """Returns the claims of finished investigations that have neither an evaluation nor a stored trial."""
     tried = run.belonging(TRIALS)
     return [claim for claim in unevaluated_claims(run) if claim.investigation not in tried]
+
+
+def needs_models(run: Run, config: Config) -> bool:
+    """Returns whether models have to answer before a run can be scored: something is left to investigate or to test, or
+    the language model of `config` has claims to compare.
+    """
+    if not run.planned() or next(run.iter_pending(), None) or untested_claims(run):
+        return True
+    return isinstance(prompt_writer(config), BackboneConfig) and read_agreements(run) is None
 
 
 def score_trials(run: Run, claims: Sequence[Claim]) -> None:

@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -13,9 +14,13 @@ from pathlib import Path
 
 import pytest
 
+from openmaia.evaluation.analysis.reliability import read_reliability
+from openmaia.evaluation.analysis.significance import supported_shares
+from openmaia.evaluation.analysis.verdict import run_verdicts
+from openmaia.evaluation.truth import read_truth
 from openmaia.runs.files import Files
 from openmaia.runs.records import Turn
-from openmaia.runs.run import InvestigationId, Run
+from openmaia.runs.run import TRIALS, InvestigationId, Run
 from tests.helpers.object_store import ObjectStore, object_store
 from tests.helpers.sweeping import ANSWER
 from tests.helpers.sweeping import sources as cheap_sources
@@ -126,6 +131,53 @@ def test_run_on_an_object_store_is_evaluated_shown_and_reported(tmp_path: Path, 
     assert "report/index.html" in Files(f"{store.url}/far").names("report")
     written = [request for request in store.requests() if re.match(r"(PUT|POST) \S+/records/\S+\.parquet", request)]
     assert len(set(written)) == 2, "each record is written with one request"
+
+
+def finish(sources: list[str], folder: Path) -> str:
+    """Runs the command to its end, with a folder for the files of Ray. Returns what it said."""
+    done = subprocess.run(
+        [*COMMAND, "run", *sources],
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+        check=False,
+        env=os.environ | {"RAY_TMPDIR": str(folder)},
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    return done.stdout + done.stderr
+
+
+def results(run: Run) -> list[object]:
+    """What the end of a run computes."""
+    return [run.scores(), run_verdicts(run), read_reliability(run), read_truth(run), supported_shares(run)]
+
+
+def test_run_killed_before_its_scores_is_scored_without_ray(tmp_path: Path):
+    given = ["name=tested", "units=mono=0-1", "replicates=2", "ray.num_cpus=2"]
+    finish([*cheap_sources(tmp_path / "whole"), *given], Path("/tmp"))
+    undisturbed = results(Run.open(str(tmp_path / "whole/runs/tested")))
+    sources, root = [*cheap_sources(tmp_path / "killed"), *given], tmp_path / "killed/runs/tested"
+
+    process = start(sources)
+    wait_for((root / "reliability.json").exists, process)  # the descriptions are compared, and the models end
+    process.kill()
+    process.wait()
+    run = Run.open(str(root))
+    assert len(run.artifacts(TRIALS)) == 4 and not run.evaluated()
+    shutil.copytree(root, tmp_path / "compared")
+
+    (tmp_path / "ray").mkdir()
+    for is_compared in (True, False):
+        shutil.rmtree(root)
+        shutil.copytree(tmp_path / "compared", root)
+        if not is_compared:
+            (root / "reliability.json").unlink()
+            (root / "truth.json").unlink()
+        said = finish(sources, tmp_path / "ray")
+        assert "all descriptions of tested are tested: neither Ray nor its pools are started" in said
+        assert "starting Ray" not in said and not any((tmp_path / "ray").iterdir())
+        assert results(run) == undisturbed
+        assert read_reliability(run).agreements and read_truth(run)
 
 
 def marked(mark: str) -> list[int]:

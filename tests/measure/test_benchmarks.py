@@ -13,7 +13,9 @@ BY_HAND = ("affinity", "miniature", "sweep", "exemplars")
 """Take minutes even at the smallest scale: `python -m measure.benchmarks only=affinity,miniature,sweep,exemplars smoke=1`."""
 
 AUTOMATIC = [
-    pytest.param(p, marks=pytest.mark.nightly) if p in ("pool", "end_of_run") else p for p in PARTS if p not in BY_HAND
+    pytest.param(p, marks=pytest.mark.nightly) if p in ("pool", "end_of_run", "end_of_large_run") else p
+    for p in PARTS
+    if p not in BY_HAND
 ]
 """The others. The pools, and whole runs, take too long for CI."""
 

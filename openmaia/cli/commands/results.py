@@ -26,6 +26,7 @@ def show(
     """
     from openmaia.evaluation.metric import columns
     from openmaia.runs.run import InvestigationId, Run
+    from openmaia.runs.snapshot import Snapshot
     from openmaia.runs.state import state
 
     run = Run.open(path)
@@ -53,6 +54,7 @@ def show(
         with contextlib.suppress(KeyboardInterrupt):
             runs.watch(run)
         return
+    run = Snapshot.of_run(run)
     runs.show_state(run, run.config()["evaluate"]["bootstrap"])
     if len(run.done()) <= runs.READ_EVALUATIONS:
         print_damage(run)

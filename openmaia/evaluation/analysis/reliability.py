@@ -4,6 +4,7 @@ Such a measure is the agreement between replicates, or the AUC of the contrasts 
 AUC is that of the evaluation, a later test with other images.
 """
 
+import hashlib
 import json
 import math
 from collections import defaultdict
@@ -76,10 +77,20 @@ def _means(values: Iterable[tuple[Unit, float | None]]) -> dict[Unit, float]:
     return {unit: float(np.mean(each)) for unit, each in by_unit.items()}
 
 
+def write_agreements(run: Run, agreements: tuple[Agreement, ...]) -> None:
+    """Stores agreements in place of the reliability, until `write_reliability` adds what needs scores."""
+    _write(run, Reliability(agreements=agreements, selective=()), stamp="")
+
+
 def write_reliability(run: Run, reliability: Reliability) -> None:
     """Stores the reliability in the run directory."""
+    _write(run, reliability, compute_stamp(run, RESAMPLES))
+
+
+def _write(run: Run, reliability: Reliability, stamp: str) -> None:
     document = {
-        "stamp": compute_stamp(run, RESAMPLES),
+        "stamp": stamp,
+        "claims": _claims_stamp(run),
         "agreements": [
             _plain(each) | {"by_unit": [[asdict(unit), value] for unit, value in each.by_unit.items()]}
             for each in reliability.agreements
@@ -90,6 +101,23 @@ def write_reliability(run: Run, reliability: Reliability) -> None:
         ],
     }
     run.files.write(_FILE, json.dumps(document).encode())
+
+
+def _claims_stamp(run: Run) -> str:
+    bases = sorted(claim.basis for claim in read_claims(run))
+    return hashlib.sha256("\n".join(bases).encode()).hexdigest()
+
+
+def read_agreements(run: Run) -> tuple[Agreement, ...] | None:
+    """Reads the agreements of a run, which need not be scored. None if the file is missing, damaged or of other claims
+    than those of the records.
+    """
+    try:
+        stored: dict[str, Any] = run.files.read_json(_FILE) or {}
+        is_current = bool(stored) and stored.get("claims") == _claims_stamp(run)
+        return _reliability(stored).agreements if is_current else None
+    except (StoreError, AttributeError, KeyError, TypeError, ValueError):
+        return None
 
 
 def has_reliability(run: Run) -> bool:
