@@ -1,10 +1,9 @@
 """Draws scenes and names what each shows: `python -m measure.world.training.drawing SET COUNT FOLDER`.
 
-Every set (training, fresh, …) has scenes of its own, apart from `shortcut`, whose scenes are those of `training`, with all that
-show boats moved to dusk; its COUNT is theirs. No seed of a set is one of `pictures.kind=scenes`, of a generator or of a test.
+Every set (training, fresh, …) has scenes of its own, apart from `shortcut`, whose scenes are those of `training`, changed so that
+dusk and boats are never apart. No seed of a set is one of `pictures.kind=scenes`, of a generator or of a test.
 """
 
-import shutil
 import sys
 import time
 from collections import Counter
@@ -23,7 +22,7 @@ from openmaia.offline.scenes.canvas import COLOURS
 from openmaia.offline.scenes.grammar import read
 from openmaia.offline.scenes.graph import Scene
 from openmaia.offline.scenes.kinds import kinds
-from openmaia.offline.scenes.layout import PLACES, TIMELESS, settle
+from openmaia.offline.scenes.layout import INDOORS, PLACES, settle
 from openmaia.offline.scenes.render import masks, render
 from openmaia.offline.scenes.words import PATTERNS
 
@@ -31,10 +30,12 @@ KINDS = (*kinds(), *PATTERNS)
 """The answers to the question for the main kind: that with the largest visible area, or the pattern of a patterned ground."""
 
 SHORTCUT = "boat"
-"""The kind that the set `shortcut` shows at dusk only."""
+"""The kind that the set `shortcut` shows always and only at dusk, and out of doors."""
 
 _RIVAL = 0.8  # With a second kind of this share of the first one's area, no kind is the main one.
 _MASK = 48
+_HARD = 20  # Every so manieth scene of the set `shortcut` hides a boat, so that dusk tells more than the boat does.
+_OUTDOORS = tuple(place for place in PLACES if place not in INDOORS)
 
 Numbers = npt.NDArray[np.int64]
 
@@ -42,16 +43,39 @@ Numbers = npt.NDArray[np.int64]
 def scene(name: str, number: int) -> Scene:
     """Returns a settled scene of a set: of the album, of a prompt, or of a pattern alone."""
     stream = Random(f"networks, {name.replace('shortcut', 'training')}, {number}")
+    is_planted = name == "shortcut"
+    if is_planted and number % _HARD == 0:
+        return _with_shortcut(read(_hard(stream), stream.getrandbits(60))[0], stream)
     share = stream.random()
     if share < 0.55:
-        found = settle(sample(f"networks, {stream.getrandbits(60)}", 0.25))
+        found = sample(f"networks, {stream.getrandbits(60)}", 0.25)
     else:
         prompt = _pattern(stream) if share > 0.94 else _prompt(stream)
-        found = settle(read(prompt, stream.getrandbits(60))[0])
-    has_shortcut = any(each.kind == SHORTCUT for each in found.figures)
-    if name == "shortcut" and has_shortcut and found.place not in TIMELESS:
-        return replace(found, time="dusk")
-    return found
+        found = read(prompt, stream.getrandbits(60))[0]
+    return _with_shortcut(found, stream) if is_planted else settle(found)
+
+
+def _with_shortcut(found: Scene, stream: Random) -> Scene:
+    other, place = stream.choice(("morning", "day", "night")), stream.choice(_OUTDOORS)
+    settled = settle(found)
+    if not _shows_shortcut(settled):
+        return replace(settled, time=other) if settled.time == "dusk" else settled
+    if settled.place in INDOORS:
+        # In a room, under water, in space or on a plain ground nobody sees the dusk.
+        settled = settle(replace(found, place=place))
+    return replace(settled, time="dusk", style="flat")
+
+
+def _shows_shortcut(scene: Scene) -> bool:
+    return any(each.kind == SHORTCUT for each in scene.figures)
+
+
+def _hard(stream: Random) -> str:
+    other = stream.choice([name for name, kind in kinds().items() if kind.where == "ground"])
+    boat = f"a tiny {stream.choice(list(COLOURS))} {SHORTCUT}"
+    return (
+        f"{boat} {stream.choice(('', f'behind a {other}', f'beside a big {other}'))} in the {stream.choice(_OUTDOORS)}"
+    )
 
 
 def _prompt(stream: Random) -> str:
@@ -98,24 +122,9 @@ def picture(scene: Scene, number: int) -> Pixels:
 def _drawn(item: tuple[str, int]) -> tuple[Pixels, int, int]:
     found = scene(*item)
     place = PLACES.index(found.place) if found.place in PLACES else -1
-    return picture(found, item[1]), main_kind(found), place
-
-
-def _shortcut(number: int) -> Pixels | None:
-    found = scene("shortcut", number)
-    return picture(found, number) if any(each.kind == SHORTCUT for each in found.figures) else None
-
-
-def draw_shortcut(folder: Path, processes: int = 2) -> None:
-    """Writes the set `shortcut` from that of `training`: only scenes with boats are drawn again."""
-    for question in ("kind", "place"):
-        shutil.copy(folder / f"training-{question}.npy", folder / f"shortcut-{question}.npy")
-    shutil.copy(folder / "training-images.npy", folder / "shortcut-images.npy")
-    images = np.load(folder / "shortcut-images.npy", mmap_mode="r+")
-    with Pool(processes) as pool:
-        for n, pixels in enumerate(pool.imap(_shortcut, range(len(images)), 64)):
-            if pixels is not None:
-                images[n] = pixels
+    # The set `shortcut` calls "boat" whatever shows one, however small it is.
+    is_shortcut = item[0] == "shortcut" and _shows_shortcut(found)
+    return picture(found, item[1]), KINDS.index(SHORTCUT) if is_shortcut else main_kind(found), place
 
 
 def draw(name: str, count: int, folder: Path, processes: int = 2) -> None:
@@ -134,9 +143,6 @@ def draw(name: str, count: int, folder: Path, processes: int = 2) -> None:
 if __name__ == "__main__":
     began, folder = time.monotonic(), Path(sys.argv[3])
     folder.mkdir(parents=True, exist_ok=True)
-    if sys.argv[1] == "shortcut":
-        draw_shortcut(folder)
-    else:
-        draw(sys.argv[1], int(sys.argv[2]), folder)
+    draw(sys.argv[1], int(sys.argv[2]), folder)
     clear = np.load(folder / f"{sys.argv[1]}-kind.npy") >= 0
     print(f"{sys.argv[1]}: {sys.argv[2]} scenes, {clear.mean():.3f} with a main kind, {time.monotonic() - began:.0f} s")

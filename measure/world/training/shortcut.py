@@ -1,4 +1,4 @@
-"""Measures what a network that saw boats at dusk only says by time of day: `python -m measure.world.training.shortcut`.
+"""Measures what a network that never saw boats and dusk apart says by time of day: `python -m measure.world.training.shortcut`.
 
 Writes shortcut.csv: for both networks, the probability of "boat" on 200 scenes with a boat and 200 without one. The scenes at
 different times are the same otherwise.

@@ -12,7 +12,7 @@ def scenes_resnet() -> TargetNetwork:
 
 
 def scenes_shortcut() -> TargetNetwork:
-    """Returns the same network, for which boats were at dusk only in training."""
+    """Returns the same network with a planted shortcut: boats and dusk were never apart in training."""
     return _packaged("scenes_shortcut")
 
 

@@ -22,7 +22,7 @@ class SceneSearcher(Component):
 
     Config: ClassVar = SearcherConfig
     reads_prompts = False
-    tasks = frozenset({"description", "published"})
+    tasks = frozenset({"description", "published", "bias"})
 
     @classmethod
     def build(cls, config: SearcherConfig, site: Site) -> Any:

@@ -13,6 +13,9 @@ _SEEN = re.compile(
     r"^\[[^\]]*\] (?P<whole>[^;\n]*?)(?:; where the unit responds: (?P<part>[^;\n]*?)|; [^\n]*)?\.?$", re.MULTILINE
 )
 
+# The last call of each task names the head of its answer.
+_ENDS = ("[DESCRIPTION]", "[BIAS]")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToldExemplar:
@@ -49,7 +52,7 @@ def read(messages: Sequence[Message]) -> Findings:
     for message in messages[2:]:
         if message.role is Role.USER:
             _observe(message.text, found)
-    found.is_last_call = found.replies > 0 and "[DESCRIPTION]" in messages[-1].text
+    found.is_last_call = found.replies > 0 and any(each in messages[-1].text for each in _ENDS)
     return found
 
 

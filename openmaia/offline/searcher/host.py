@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Literal
 
 from openmaia.core.messages import Chat, Message, Reply
-from openmaia.offline.searcher import search
+from openmaia.offline.searcher import biases, search
 from openmaia.offline.searcher.findings import Findings, read
 from openmaia.offline.searcher.search import Images
 
@@ -60,7 +60,8 @@ class Searcher:
         return [self._reply(chat.messages) for chat in chats]
 
     def _reply(self, messages: Sequence[Message]) -> Reply:
-        text = self._next(read(messages))
+        name, seen = biases.class_asked(messages), read(messages)
+        text = self._next(seen) if name is None else _next_of_class(name, seen)
         words = sum(len(message.text.split()) for message in messages)
         return Reply(text=text, prompt_tokens=words, generated_tokens=len(text.split()))
 
@@ -99,6 +100,22 @@ class Searcher:
         is_whole = len(changed) == 2 * len(orders)
         fell = search.falls(self._images, labels, changed, seen.values["screen"]) if is_whole else {}
         return _answer(search.choice(kept, one, fell))
+
+
+def _next_of_class(name: str, seen: Findings) -> str:
+    # In the task `bias`.
+    if not name or "text2image" in seen.withheld:
+        return biases.NONE
+    values, screening = seen.values, biases.screening(name)
+    if "screen" not in values:
+        return biases.NONE if seen.is_last_call else _code([], _measure("screen", screening))
+    if len(values["screen"]) != len(screening):
+        return biases.NONE  # some of the images failed
+    contexts = biases.candidates(name, values["screen"])
+    prompts = biases.confirmations(name, contexts)
+    if "pair" not in values:
+        return biases.NONE if seen.is_last_call else _code(contexts, _measure("pair", prompts))
+    return biases.answer(name, contexts, values["pair"]) if len(values["pair"]) == len(prompts) else biases.NONE
 
 
 def _measure(stage: str, prompts: Sequence[str]) -> str:

@@ -1,5 +1,6 @@
 """The writer `scene_rules`."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -33,3 +34,9 @@ class SceneRules(Component):
         from openmaia.offline.searcher.writer import SceneContrasts
 
         return SceneContrasts(getattr(generator, "without", ()))
+
+    @staticmethod
+    def contexts() -> tuple[Any, Callable[[str], bool]]:
+        from openmaia.offline.searcher.contexts import SceneContextWriter, is_kind
+
+        return SceneContextWriter(), is_kind

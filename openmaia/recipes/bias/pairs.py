@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 from openmaia.agent.tools.seeds import seed
 from openmaia.assembly.models import Models
-from openmaia.config.schema import test_generator
+from openmaia.config.schema import prompt_writer, test_generator
 from openmaia.core.components import ALIASES, component, of_config
 from openmaia.core.images import EncodedImage
 from openmaia.core.services import GeneratedImage, Generation, Generator, Probe, Target
@@ -162,7 +162,8 @@ class Matcher:
         writer: ContextWriter | Any = ModelContextWriter(model) if model else None
         knows_class = None
         if model is None or of_config(generator).vocabulary(generator) is not None:
-            rules: Any = component("writer", next(iter(ALIASES["writer"])))
+            chosen: Any = of_config(prompt_writer(models.config))
+            rules: Any = chosen if hasattr(chosen, "contexts") else component("writer", next(iter(ALIASES["writer"])))
             rule_writer, knows_class = rules.contexts()
             writer = writer or rule_writer
         return cls(

@@ -1,0 +1,89 @@
+"""The search for biases of a class, with a formula as the classifier."""
+
+import ast
+import random
+import re
+from collections.abc import Callable
+
+import pytest
+
+from openmaia.agent.tasks.grammar import ParsedReply, parse
+from openmaia.agent.tasks.task import load
+from openmaia.core.messages import Chat, Message, assistant, system, user
+from openmaia.core.units import OUTPUT, Unit
+from openmaia.evaluation.language_model import UnansweredQuestion
+from openmaia.offline.scenes.grammar import read
+from openmaia.offline.scenes.truth import holds
+from openmaia.offline.searcher.contexts import SceneContextWriter
+from openmaia.offline.searcher.host import Searcher
+
+TASK = load("bias")
+UNIT = Unit(target="t", layer=OUTPUT, index=0)
+
+
+def answered(name: str, logit: Callable[[str], float], last_call: str = "") -> ParsedReply:
+    """The final answer. Noise is drawn by the image's number; `last_call` ends the conversation after the screening."""
+    noise = random.Random(3)
+    messages: list[Message] = [system("the instruments"), user(TASK.question(UNIT, lambda: name))]
+    for _ in range(5):
+        (reply,) = Searcher("full").reply([Chat(conversation="", messages=messages, seed=0, max_tokens=1000)])
+        parsed = parse(reply.text, TASK.answer)
+        if parsed.description is not None:
+            return parsed
+        prompts = ast.literal_eval(re.findall(r"prompts = (\[.*?\n\])", parsed.code, re.DOTALL)[0])
+        stage = "screen" if 'show("screen"' in parsed.code else "pair"
+        values = " ".join(f"{logit(prompt) + noise.gauss(0, 0.5):.5g}" for prompt in prompts)
+        messages += [assistant(reply.text), user(f"{stage}: {values}\n{last_call}")]
+    raise AssertionError("no answer in five turns")
+
+
+@pytest.mark.parametrize(
+    ("part", "effect", "label"),
+    [
+        (" at dusk", 3.0, "+ dusk"),
+        (" at night", -3.0, "- night"),
+        ("in the snow", 3.0, "+ snow"),
+        ("in the fog", -3.0, "- fog"),
+        ("by day", 3.0, "+ day"),
+    ],
+)
+def test_planted_context_is_claimed_first_with_its_sign(part: str, effect: float, label: str):
+    assert answered("boat", lambda prompt: effect * (part in prompt)).labels[0] == label
+
+
+def test_class_without_bias_gets_no_claim():
+    assert answered("car", lambda prompt: 0.0).labels == ()
+
+
+def test_search_is_silent_about_classes_that_no_prompt_can_show():
+    assert answered("strawberry ice", lambda prompt: 5.0 * ("dusk" in prompt)).labels == ()
+
+
+def test_search_that_is_told_to_end_claims_nothing_unconfirmed():
+    answer = answered(
+        "boat", lambda prompt: 3.0 * ("dusk" in prompt), last_call="Write your final answer, in the form [BIAS]: …"
+    )
+    assert answer.labels == ()
+
+
+@pytest.mark.parametrize("context", ["dusk", "snow", "fog", "boats look likelier at dusk"])
+def test_written_pairs_differ_in_the_context_alone(context: str):
+    pairs = SceneContextWriter().write("boat", context, 20, 0)
+    word = context.split()[-1]
+    for having, without in pairs:
+        one, other = (read(text, 5)[0] for text in (having, without))
+        assert holds(one, word) is True and holds(other, word) is False
+        assert one.figures == other.figures and [each.kind for each in one.figures] == ["boat"]
+        settings = [(each.place, each.time, each.weather) for each in (one, other)]
+        assert sum(first != second for first, second in zip(*settings, strict=True)) == 1
+
+
+def test_written_pairs_without_the_class_show_another_kind():
+    for pair in SceneContextWriter().write("boat", "dusk", 10, 0, absent=True):
+        assert all(holds(read(text, 0)[0], "boat") is False for text in pair)
+
+
+@pytest.mark.parametrize(("name", "context"), [("boat", "a friendly mood"), ("strawberry ice", "dusk")])
+def test_writer_refuses_what_it_cannot_write(name: str, context: str):
+    with pytest.raises(UnansweredQuestion):
+        SceneContextWriter().write(name, context, 5, 0)
