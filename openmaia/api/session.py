@@ -117,8 +117,14 @@ def _name_exemplars(
     parts = (
         compute_digest(network), network.preprocess.description, config.exemplars.k, config.exemplars.quantile,
         sorted(cast(Any, config.target).directions.items()), digests, str(network.output), sorted(network.entries.items()),
+        *_dictionaries(config.target),
     )  # fmt: skip
     config.exemplars.dataset = f"{config.pictures.kind}-{hashlib.sha256(repr(parts).encode()).hexdigest()[:12]}"
+
+
+def _dictionaries(target: Any) -> tuple[Any, ...]:
+    # Only where they are set, so that the folders of others stay as they were.
+    return (sorted(target.dictionaries.items()), target.tokens) if target.dictionaries else ()
 
 
 def _backbone_name(config: Config, backbone: Backbone | None) -> str:

@@ -23,6 +23,13 @@ def file_and_part(given: str) -> tuple[Path, str]:
     return (path, "") if not mark or path.exists() else (user_path(before), part)
 
 
+def source_and_folder(given: str) -> tuple[str, str]:
+    """Splits `ID#FOLDER`, a folder or hub id and a folder in it. That is empty if there is none, or if a folder has the
+    whole text as its name."""
+    source, _, inner = given.partition("#")
+    return (given, "") if user_path(given).is_dir() else (source, inner.strip("/"))
+
+
 def nearest_existing(path: Path) -> Path:
     """Returns the path, or its nearest parent that exists. One that is too long or not accessible counts as missing."""
     return next(folder for folder in (path, *path.absolute().parents) if os.path.exists(folder))

@@ -41,6 +41,16 @@ class Directions:
         """Name of the layer whose units they are, such as `layer4/directions`."""
         return self.layer + SUFFIX
 
+    @property
+    def source(self) -> str:
+        """Key of the responses that are multiplied: those of the layer."""
+        return self.layer
+
+    @property
+    def units(self) -> int:
+        """The number of directions."""
+        return len(self.weight)
+
     def state(self) -> Iterable[tuple[str, torch.Tensor]]:
         """Returns named tensors for the target's digest."""
         # In the names, so that the digest depends on it, too.

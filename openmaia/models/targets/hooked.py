@@ -13,9 +13,11 @@ from openmaia.core.images import EncodedImage, Pixels, ViewBox
 from openmaia.core.services import Intervention, LayerProbe, Map, Probe, UnitActivation
 from openmaia.core.units import OUTPUT, TargetInfo, Unit, unknown_layer
 from openmaia.models.device import default_device, move_to_device, service_errors
-from openmaia.models.targets.directions import SUFFIX, read_directions
+from openmaia.models.targets.dictionaries import FEATURES, Dictionary
+from openmaia.models.targets.dictionary_files import read_dictionary
+from openmaia.models.targets.directions import SUFFIX, Directions, read_directions
 from openmaia.models.targets.forward import Forward, group_by_size
-from openmaia.models.targets.maps import AxisOrder, OutputLayout, arrange
+from openmaia.models.targets.maps import AxisOrder, OutputLayout, Tokens, arrange, take_tokens
 from openmaia.models.targets.meaning import OutputMeaning, activations, check, class_logarithms, understand
 from openmaia.models.targets.places import noise
 from openmaia.models.targets.preprocess import TargetNetwork
@@ -62,6 +64,8 @@ class NetworkTarget:
         layers: Sequence[str],
         *,
         directions: Mapping[str, str] = NO_DIRECTIONS,
+        dictionaries: Mapping[str, str] = NO_DIRECTIONS,
+        tokens: Tokens = "patches",
         threads: int = 1,
         device: str = "",
         batch: int = 0,
@@ -72,21 +76,25 @@ class NetworkTarget:
             layers: Names of modules, keys of `network.aliases`, or OUTPUT for the network's output.
             directions: Safetensors files with directions (see directions.py), by the layer in whose activation space
                 they are. They are the units of `LAYER/directions`.
+            dictionaries: Folders or hub ids of dictionaries (see dictionary_files.py), likewise. Their features are the
+                units of `LAYER/features`.
+            tokens: The tokens at which features are computed, of layers that have some.
             threads: CPU threads that PyTorch uses.
             device: Empty for the GPU if there is one, and the CPU otherwise.
             batch: Images per forward pass, 0 for the default of the device.
 
         Raises:
-            UsageError: A layer has no units or is not called exactly once in a pass, directions do not match their
-                layer, the network refuses inputs of the sizes that its preprocessing yields, or its weights have no
-                values (see `check_state`).
+            UsageError: A layer has no units or is not called exactly once in a pass, directions or a dictionary do not
+                match their layer, a layer lacks the tokens, the network refuses inputs of the sizes that its
+                preprocessing yields, or its weights have no values (see `check_state`).
         """
         torch.set_num_threads(threads)
         self._network, self._name = network, name
+        named = {layer + SUFFIX for layer in directions} | {layer + FEATURES for layer in dictionaries}
         self._layers = tuple(
             layer
             for layer in dict.fromkeys(layers)
-            if layer.removesuffix(SUFFIX) not in directions or layer in directions
+            if layer not in named or layer in directions or layer in dictionaries
         )
         self._cache = LRUCache[str, tuple[Responses, ViewBox]](CACHE_BYTES, getsizeof=lambda entry: _bytes(entry[0]))
         self._scalable: dict[str, bool] = {}
@@ -100,7 +108,7 @@ class NetworkTarget:
         """What one call of `responses` takes best. A pass that runs out of memory lowers it."""
         check_state(network.module)
         inner, prefix = unwrap(network.module)
-        names = _module_names(name, network, inner, prefix, [*self._layers, *directions])
+        names = _module_names(name, network, inner, prefix, [*self._layers, *directions, *dictionaries])
         # Convolutions in TF32 keep three digits, so that results would depend on the batch.
         torch.backends.cudnn.allow_tf32 = False
         self._forward = Forward(
@@ -109,12 +117,28 @@ class NetworkTarget:
         shapes, self._layouts, refusal = self._forward.examine(network.preprocess)
         _check_sizes(name, network, refusal)
         counts = {layer: self._unit_count(layer, shapes[layer]) for layer in names}
-        read = [read_directions(layer, path, counts[layer]) for layer, path in directions.items()]
-        self._directions = {each.name: each for each in read}
+        self._tokens = {_token_key(layer, tokens): layer for layer in dictionaries} if tokens != "patches" else {}
+        self._which_tokens: Tokens = tokens
+        for layer in self._tokens.values():  # refused now, if the layer lacks them
+            take_tokens(torch.zeros(1, *shapes[layer]), self._layouts[layer], tokens, network.preprocess.size, layer)
+        self._directions = self._read_directions(directions, dictionaries, counts)
         self._meaning, meaning_said = OutputMeaning.VALUES, ""
         if OUTPUT in names:
             self._meaning, meaning_said = self._output_meaning(self._layouts[OUTPUT])
         self._info = self._target_info(counts, meaning_said)
+
+    def _read_directions(
+        self, directions: Mapping[str, str], dictionaries: Mapping[str, str], counts: Mapping[str, int]
+    ) -> dict[str, Directions | Dictionary]:
+        sources = {layer: key for key, layer in self._tokens.items()}
+        read: list[Directions | Dictionary] = [
+            read_directions(layer, path, counts[layer]) for layer, path in directions.items()
+        ]
+        read += [
+            read_dictionary(layer, given, counts[layer], sources.get(layer, "")).on(self._device)
+            for layer, given in dictionaries.items()
+        ]
+        return {each.name: each for each in read}
 
     def info(self) -> TargetInfo:
         return self._info
@@ -193,7 +217,7 @@ class NetworkTarget:
         with service_errors("the target network"), torch.inference_mode():
             batch = self._network.preprocess.batch(views, self._device)
             found = self._responses(self._forward(batch, stay=True), batch)
-            found |= {name: each.all(found[each.layer]) for name, each in self._directions.items()}
+            found |= {name: each.all(found[each.source]) for name, each in self._directions.items()}
             return {name: each.amax(dim=2) if each.ndim == 3 else each for name, each in found.items()}
 
     def _read(self, images: Sequence[EncodedImage]) -> list[tuple[Responses, ViewBox]]:
@@ -222,6 +246,10 @@ class NetworkTarget:
     def _responses(self, outputs: Mapping[str, torch.Tensor], batch: torch.Tensor) -> dict[str, torch.Tensor]:
         size = (int(batch.shape[2]), int(batch.shape[3]))
         responses = {layer: arrange(values, self._layouts[layer], size, layer) for layer, values in outputs.items()}
+        responses |= {
+            key: take_tokens(outputs[layer], self._layouts[layer], self._which_tokens, size, layer)
+            for key, layer in self._tokens.items()
+        }
         if self._meaning not in (OutputMeaning.SOFTMAX, OutputMeaning.SIGMOID):
             return responses
         # Exemplars and probes both read the probabilities, so that an output has one unit of measurement.
@@ -256,7 +284,7 @@ class NetworkTarget:
 
     def _activation(self, unit: Unit, responses: Responses, box: ViewBox) -> UnitActivation:
         if directions := self._directions.get(unit.layer):
-            response = directions.unit(responses[directions.layer], unit.index)
+            response = directions.unit(responses[directions.source], unit.index)
         else:
             response = responses[unit.layer][unit.index]
         if unit.layer == OUTPUT and _LOGITS in responses:
@@ -270,7 +298,7 @@ class NetworkTarget:
         directions = self._directions.get(layer)
         if directions is None:
             return responses[layer]
-        return directions.all(torch.from_numpy(responses[directions.layer])[None])[0].numpy()
+        return directions.all(torch.from_numpy(responses[directions.source])[None])[0].numpy()
 
     def _unit_count(self, layer: str, shape: tuple[int, ...]) -> int:
         return arrange(torch.zeros(1, *shape), self._layouts[layer], self._network.preprocess.size, layer).shape[1]
@@ -286,16 +314,27 @@ class NetworkTarget:
             for layer in counts
             if not self._layouts[layer].placed
         ]
+        understood += [
+            f"{name}: {each.description}, {each.units} features"
+            + (f", at {self._which_tokens} tokens" if self._tokens else "")
+            for name, each in directions.items()
+            if isinstance(each, Dictionary)
+        ]
         return TargetInfo(
             name=self._name,
             layers={layer: counts[layer] for layer in self._layers}
-            | {name: len(each.weight) for name, each in directions.items()},
+            | {name: each.units for name, each in directions.items()},
             digest=weights_digest(state),
             input_size=network.preprocess.size,
             preprocessing=network.preprocess.description,
             understood=(*understood, *([meaning_said] if meaning_said else [])),
             classes=network.labels if named_classes else (),
         )
+
+
+def _token_key(layer: str, tokens: Tokens) -> str:
+    """Key in `Responses`. No layer that users can select."""
+    return f"{layer} ({tokens} tokens)"
 
 
 def _module_names(

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from typing import Literal
 
 import torch
 from torch import nn
@@ -123,6 +124,29 @@ def arrange(values: torch.Tensor, layout: OutputLayout, size: tuple[int, int], l
             tokens = values if layout.kind is AxisOrder.TOKENS else values.mT
             prefix, height, width = grid(tokens.shape[1] - layout.suffix, layout.prefix, size, layer)
             return tokens[:, prefix : prefix + height * width].mT.unflatten(2, (height, width))
+
+
+Tokens = Literal["patches", "class", "all"]
+"""The tokens of a layer that are read: those of patches, the first one, or all."""
+
+
+def take_tokens(
+    values: torch.Tensor, layout: OutputLayout, tokens: Tokens, size: tuple[int, int], layer: str
+) -> torch.Tensor:
+    """Returns other tokens of a layer than those of patches: (images, units) for the class token, (images, units,
+    tokens) for all. `values` and `size` are those of `arrange`.
+
+    Raises:
+        UsageError: The layer has no tokens, or none before those of the patches.
+    """
+    if layout.kind not in (AxisOrder.TOKENS, AxisOrder.TOKENS_LAST):
+        raise UsageError(f"target.tokens={tokens}: layer {layer!r} has no tokens; its axes are {layout.kind.value}")
+    rows = values if layout.kind is AxisOrder.TOKENS else values.mT
+    if tokens == "all":
+        return rows.mT
+    if not layout.placed or not grid(rows.shape[1] - layout.suffix, layout.prefix, size, layer)[0]:
+        raise UsageError(f"target.tokens=class: no token of layer {layer!r} is known to be before those of the patches")
+    return rows[:, 0]
 
 
 def units_first(layout: OutputLayout, values: Sequence[torch.Tensor]) -> list[torch.Tensor]:

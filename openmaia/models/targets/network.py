@@ -1,12 +1,13 @@
 """The target `network`: a PyTorch module that is read through hooks. `hooked.py` holds its engine."""
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from openmaia.core.components import Site, TargetComponent, TargetConfig
 from openmaia.core.errors import UsageError, session_object_error
-from openmaia.core.paths import file_and_part
+from openmaia.core.paths import file_and_part, source_and_folder
 from openmaia.core.units import OUTPUT, TargetInfo, unknown_layer
 from openmaia.models.weights import WeightSource
 
@@ -61,8 +62,14 @@ class NetworkConfig(TargetConfig):
     values as `mean`."""
     directions: dict[str, str] = field(default_factory=dict[str, str])
     """Safetensors files by layer name. Each holds a tensor `weight` of shape (units, channels) and optionally `bias`.
-    It adds the layer `LAYER/directions`, with one unit per row of `weight`, such as a feature of a sparse
-    autoencoder."""
+    It adds the layer `LAYER/directions`, with one unit per row of `weight`, such as a linear probe."""
+    dictionaries: dict[str, str] = field(default_factory=dict[str, str])
+    """Dictionaries (sparse autoencoders) by layer name: a folder, an id on the Hugging Face hub, or `ID#FOLDER` for a
+    folder in it, with the files of SAELens (`cfg.json`, `sae_weights.safetensors`) or dictionary_learning
+    (`config.json`, `ae.pt`). It adds the layer `LAYER/features`, with one unit per feature."""
+    tokens: Literal["patches", "class", "all"] = "patches"
+    """The tokens at which the features of `dictionaries` are computed, if their layers have tokens. `class`: the first
+    one; `all`: an activation is the maximum over them, without a map."""
 
 
 class StudiedNetwork(TargetComponent):
@@ -74,13 +81,12 @@ class StudiedNetwork(TargetComponent):
 
     @classmethod
     def build(cls, config: NetworkConfig, site: Site) -> Any:
-        from openmaia.models.targets.hooked import NetworkTarget
         from openmaia.models.targets.networks.untrained import normalise
 
         read = cls.network(config, config.weights)
         if config.weights == UNTRAINED:
             normalise(read, site.pictures)
-        return NetworkTarget(config.name, read, config.layers, directions=config.directions)
+        return _reader(config, read)
 
     @staticmethod
     def network(config: NetworkConfig, weights: str) -> "TargetNetwork":
@@ -102,10 +108,15 @@ class StudiedNetwork(TargetComponent):
                 f"target.mean={mean} target.std={std}: give both, with one value for each channel (three for red, green and "
                 "blue, one for grey images), and values above 0 as std"
             )
+        if OUTPUT in config.dictionaries:
+            yield f"target.dictionaries names {OUTPUT}, which may be read as probabilities; name the module that gives it"
         if config.crop > 1:
             yield f"target.crop={config.crop} is out of range; give a value of at most 1"
-        if config.weights == UNTRAINED and config.directions:
-            yield "target.weights=untrained: target.directions are those of the trained network; leave them out"
+        for key in ("directions", "dictionaries"):
+            if config.weights == UNTRAINED and getattr(config, key):
+                yield f"target.weights=untrained: target.{key} are those of the trained network; leave them out"
+        if config.tokens != "patches" and not config.dictionaries:
+            yield f"target.tokens={config.tokens}: for the features of target.dictionaries, and none is given"
         if config.network.startswith(PYTHON_PREFIX):
             unused = {"weights": config.weights, "preprocess": config.preprocess == "published"}
             if several := [f"target.{key}" for key, is_given in unused.items() if is_given]:
@@ -133,6 +144,10 @@ class StudiedNetwork(TargetComponent):
     def weights(config: NetworkConfig, site: Site) -> Iterator[WeightSource]:
         if not config.weights and config.network.startswith("hf:"):
             yield WeightSource(role=site.pool, key="target.network", given=config.network.removeprefix("hf:"))
+        for layer, given in config.dictionaries.items():
+            source, folder = source_and_folder(given)
+            pattern = re.compile(rf"(?P<part>)(?:{re.escape(folder)}/)?(?:sae_weights\.safetensors|ae\.pt)")
+            yield WeightSource(role=site.pool, key=f"target.dictionaries.{layer}", given=source, pattern=pattern)
 
     @staticmethod
     def library_weights(config: NetworkConfig) -> str:
@@ -173,7 +188,7 @@ class StudiedNetwork(TargetComponent):
         if config.weights not in ("", UNTRAINED):
             check_file(config.weights)
         bare = cls._skeleton(config)
-        if bare is None or config.directions:
+        if bare is None or config.directions or config.dictionaries:
             return None
         network = declared(config, bare)
         known = layer_names(network)
@@ -215,9 +230,21 @@ class StudiedNetwork(TargetComponent):
 
 def passed(config: NetworkConfig, network: "TargetNetwork", device: str = "") -> "NetworkTarget":
     """Returns the target around a network that is loaded already."""
+    return _reader(config, network, device)
+
+
+def _reader(config: NetworkConfig, network: "TargetNetwork", device: str = "") -> "NetworkTarget":
     from openmaia.models.targets.hooked import NetworkTarget
 
-    return NetworkTarget(config.name, network, config.layers, directions=config.directions, device=device)
+    return NetworkTarget(
+        config.name,
+        network,
+        config.layers,
+        directions=config.directions,
+        dictionaries=config.dictionaries,
+        tokens=config.tokens,
+        device=device,
+    )
 
 
 def declared(config: NetworkConfig, network: "TargetNetwork") -> "TargetNetwork":

@@ -1,0 +1,133 @@
+"""Features of a dictionary, which are studied as units of a layer of their own.
+
+A dictionary is the encoder of a sparse autoencoder, applied to the channels at each position of a layer. What reads the
+files of libraries is in `dictionary_files.py`.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import torch
+
+from openmaia.models.targets.responses import Response
+
+FEATURES = "/features"
+"""The units of `layer4/features` are the features of the dictionary of `layer4`."""
+
+Normalisation = Literal["none", "layer_norm", "constant_norm_rescale"]
+"""What is done to the channels at a position first, by SAELens's names."""
+
+# Values of features that are computed at a time, in double precision: 128 MiB.
+CELLS = 2**24
+
+_EPSILON = 1e-5  # of SAELens's layer_norm, added to the standard deviation
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dictionary:
+    """The dictionary of one layer, on the target's device, and the computation of its features.
+
+    With x the normalised channels at a position and h = encoder · (x - offset), a feature is relu(scale · h + bias), or 0
+    where `threshold`, `gate` or `k` say so. Tensors are float32.
+    """
+
+    layer: str
+    source: str
+    """Key of the responses that are encoded: the layer, or its tokens."""
+    description: str
+    """For the user, such as `topk of SAELens, k=32`."""
+    encoder: torch.Tensor
+    """Shape (features, channels)."""
+    bias: torch.Tensor
+    """Shape (features,)."""
+    offset: torch.Tensor
+    """Shape (channels,)."""
+    decoder: torch.Tensor
+    """Shape (features, channels): what each feature, of value 1, adds to the normalised channels. On the CPU."""
+    normalisation: Normalisation = "none"
+    scale: torch.Tensor | None = None
+    """Shape (features,). None: 1."""
+    gate: torch.Tensor | None = None
+    """Shape (features,): a feature is 0 unless h + gate is positive (gated autoencoders). None: no gate."""
+    threshold: torch.Tensor | None = None
+    """Shape (features,): a feature is 0 unless it is above it (JumpReLU). None: no threshold."""
+    k: int = 0
+    """Only the k largest features at a position are not 0. 0: all may be."""
+
+    @property
+    def name(self) -> str:
+        """Name of the layer whose units they are, such as `layer4/features`."""
+        return self.layer + FEATURES
+
+    @property
+    def units(self) -> int:
+        """The number of features."""
+        return len(self.encoder)
+
+    def on(self, device: torch.device) -> "Dictionary":
+        """Returns the dictionary with what encoding needs on a device."""
+        moved = {name: each.to(device) for name, each in self._tensors().items()}
+        return replace(self, **moved)
+
+    def state(self) -> Iterable[tuple[str, torch.Tensor]]:
+        """Returns named tensors for the target's digest."""
+        # What is no tensor is in the names, so that the digest depends on it, too.
+        kind = f"{self.name}.{self.source}.{self.normalisation}.{self.k}"
+        return [(f"{kind}.{name}", each.cpu()) for name, each in self._tensors().items()]
+
+    def unit(self, response: Response, index: int) -> Response:
+        """Returns a feature's response, shape (h, w) or (), to an output of shape (channels, h, w) or (channels,)."""
+        channels = torch.from_numpy(response)[None].to(self.encoder.device)
+        if self.k:  # whether it is among the k largest depends on all
+            return self.all(channels)[0, index].cpu().numpy()
+        return self._encode(channels, slice(index, index + 1))[0, 0].cpu().numpy()
+
+    def all(self, responses: torch.Tensor) -> torch.Tensor:
+        """Returns responses, shape (images, features, …), to outputs of shape (images, channels, …), on their device."""
+        return self._encode(responses, slice(None)).to(responses.device)
+
+    def _tensors(self) -> dict[str, torch.Tensor]:
+        named = {
+            "encoder": self.encoder,
+            "bias": self.bias,
+            "offset": self.offset,
+            "scale": self.scale,
+            "gate": self.gate,
+            "threshold": self.threshold,
+        }
+        return {name: each for name, each in named.items() if each is not None}
+
+    def _encode(self, responses: torch.Tensor, rows: slice) -> torch.Tensor:
+        positions = responses.reshape(*responses.shape[:2], -1)
+        encoder = self.encoder[rows].double()
+        step = max(1, CELLS // (len(responses) * len(encoder)))
+        parts = [self._features(each.to(encoder), encoder, rows) for each in positions.split(step, dim=2)]
+        return torch.cat(parts, dim=2).reshape(len(responses), -1, *responses.shape[2:])
+
+    def _features(self, channels: torch.Tensor, encoder: torch.Tensor, rows: slice) -> torch.Tensor:
+        # In double precision, for the reason that directions are.
+        centred = _normalised(channels, self.normalisation) - self.offset.double()[:, None]
+        projected = encoder @ centred
+        scaled = projected if self.scale is None else projected * self.scale[rows].double()[:, None]
+        values = (scaled + self.bias[rows].double()[:, None]).clamp_(min=0)
+        if self.gate is not None:
+            values *= projected + self.gate[rows].double()[:, None] > 0
+        if self.threshold is not None:
+            values *= values > self.threshold[rows].double()[:, None]
+        if self.k:
+            largest, where = values.topk(self.k, dim=1)
+            values = torch.zeros_like(values).scatter_(1, where, largest)
+        return values.float()
+
+
+def _normalised(channels: torch.Tensor, normalisation: Normalisation) -> torch.Tensor:
+    """Normalises over the channels as SAELens does. Shape (images, channels, positions)."""
+    if normalisation == "layer_norm":
+        centred = channels - channels.mean(dim=1, keepdim=True)
+        return centred / (centred.std(dim=1, keepdim=True) + _EPSILON)
+    if normalisation == "constant_norm_rescale":
+        # A position where all channels are 0 stays so. SAELens divides by zero there.
+        norm = channels.norm(dim=1, keepdim=True).clamp(min=torch.finfo(channels.dtype).tiny)
+        return channels * (channels.shape[1] ** 0.5 / norm)
+    return channels

@@ -1,0 +1,267 @@
+"""Features of dictionaries as units: against what SAELens and dictionary_learning encode (dictionaries/make.py)."""
+
+import json
+import pickle
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from torch import nn
+
+from openmaia.core.errors import UsageError
+from openmaia.core.selection import select
+from openmaia.models.targets import dictionaries
+from openmaia.models.targets.dictionaries import Dictionary
+from openmaia.models.targets.dictionary_files import read_dictionary
+from openmaia.models.targets.hooked import NetworkTarget
+from openmaia.models.targets.preprocess import Preprocess, TargetNetwork
+from openmaia.models.targets.responses import rounded
+from tests.helpers.looking import look
+from tests.models.targets.test_targets import PREPROCESS, ask, fitting, numbers, small
+
+MADE = Path(__file__).parent / "dictionaries"
+ALL = sorted(each.parent.name for each in MADE.glob("*/expected.safetensors"))
+
+
+def read(folder: Path | str, channels: int = 5) -> Dictionary:
+    return read_dictionary("conv", str(folder), channels)
+
+
+def target(folder: Path | str, *layers: str) -> NetworkTarget:
+    network = TargetNetwork(module=small(), preprocess=PREPROCESS)
+    return NetworkTarget("net", network, layers, dictionaries={"conv": str(folder)})
+
+
+def changed(name: str, to: Path, **config: Any) -> Path:
+    """Copies a dictionary with other values in its config."""
+    folder = shutil.copytree(MADE / name, to / "changed")
+    file = next(each for each in (folder / "cfg.json", folder / "config.json") if each.is_file())
+    file.write_text(json.dumps({**json.loads(file.read_text()), **config}))
+    return folder
+
+
+def test_all_kinds_were_made():
+    assert len([name for name in ALL if name.startswith("saelens-")]) == 12
+    assert len([name for name in ALL if name.startswith("learned-")]) == 7
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_features_equal_those_of_the_library(name: str):
+    expected = load_file(MADE / name / "expected.safetensors")
+    found = read(MADE / name).all(expected["input"])
+    assert (expected["features"] > 0).sum(dim=1).float().mean() >= 1  # or it would say little
+    assert torch.allclose(found, expected["features"], rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_positions_are_encoded_one_by_one(name: str, monkeypatch: pytest.MonkeyPatch):
+    expected = load_file(MADE / name / "expected.safetensors")
+    monkeypatch.setattr(dictionaries, "CELLS", 2 * 12 * 3)  # three positions at a time
+    maps = torch.stack([expected["input"], expected["input"].flip(0)]).mT.unflatten(2, (4, 5))
+    found = read(MADE / name).all(maps)
+    assert found.shape == (2, 12, 4, 5)
+    assert torch.allclose(found[1].flatten(1).mT.flip(0), expected["features"], rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_single_features_equal_all(name: str):
+    dictionary = read(MADE / name)
+    response = torch.randn(5, 7, 6, generator=torch.Generator().manual_seed(0))
+    together = dictionary.all(response[None])[0]
+    for unit in (0, 5, 11):
+        assert np.allclose(dictionary.unit(response.numpy(), unit), together[unit].numpy(), rtol=1e-6)
+
+
+# With a normalisation of each input, the library's `decode` undoes it, too.
+@pytest.mark.parametrize("name", [name for name in ALL if not name.endswith("-norm")])
+def test_decoder_reconstructs_as_the_library(name: str):
+    expected, dictionary = load_file(MADE / name / "expected.safetensors"), read(MADE / name)
+    found = expected["features"] @ dictionary.decoder
+    base = expected["decoded"] - found  # the bias of the decoder, of every input
+    if name in ("saelens-topk-rescaled", "learned-AutoEncoder"):
+        assert torch.allclose(dictionary.decoder.norm(dim=1), torch.ones(12), atol=1e-5)
+    assert torch.allclose(base, base[0].expand_as(base), atol=1e-4)
+
+
+def test_topk_leaves_k_features():
+    features = read(MADE / "saelens-topk").all(torch.randn(1, 5, 30, generator=torch.Generator().manual_seed(3)))
+    active = (features > 0).sum(dim=1)
+    assert int(active.max()) == 3
+
+
+def test_features_are_units_of_a_layer_of_their_own():
+    reader = target(MADE / "saelens-topk", "conv")
+    assert dict(reader.info().layers) == {"conv": 5, "conv/features": 12}
+    assert dict(target(MADE / "saelens-topk").info().layers) == {"conv/features": 12}
+    assert dict(target(MADE / "saelens-topk", "conv/features").info().layers) == {"conv/features": 12}
+    assert [unit.index for unit in select("conv/features=2,4-5", reader.info()).units] == [2, 4, 5]
+    assert "conv/features: topk of SAELens, k=3, 12 features" in reader.info().understood
+
+
+def test_probes_and_exemplars_equal_encoded_maps():
+    reader = target(MADE / "saelens-topk")
+    with torch.no_grad():
+        conv = small().conv(numbers(fitting()))
+    expected = read(MADE / "saelens-topk").all(conv)[0].numpy()
+    ((_, responses),) = look(reader, [fitting().pixels])
+    assert np.allclose(responses["conv/features"], expected, atol=1e-5)
+    for unit in range(12):
+        found = ask(reader, "conv/features", unit, fitting())
+        assert found.map is not None
+        assert np.allclose(found.map, expected[unit], atol=1e-5)
+        assert found.value == rounded(responses["conv/features"][unit].max())
+
+
+def test_digest_depends_on_dictionary(tmp_path: Path):
+    plain = NetworkTarget("net", TargetNetwork(module=small(), preprocess=PREPROCESS), ["conv"])
+    folders = [MADE / "saelens-topk", MADE / "saelens-standard", changed("saelens-topk", tmp_path, k=4)]
+    assert len({plain.info().digest, *(target(each, "conv").info().digest for each in folders)}) == 4
+
+
+class Transformer(nn.Module):
+    """Five channels at each of 3 other tokens, whose first is the class token, and of 6 patches."""
+
+    def __init__(self, prefix: int = 3) -> None:
+        super().__init__()
+        self.patches, self.block = nn.Conv2d(3, 5, 16, stride=16), nn.Identity()
+        self.register_buffer("others", torch.randn(1, prefix, 5, generator=torch.Generator().manual_seed(5)))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        patches = self.patches(x).flatten(2).mT
+        others = self.get_buffer("others") + x.mean()
+        return self.block(torch.cat([others.expand(len(x), -1, -1), patches], dim=1))[:, 0]
+
+
+def tokens(which: Any, prefix: int = 3) -> tuple[NetworkTarget, torch.Tensor]:
+    """Returns the target, and the features at all tokens for the picture, shape (features, tokens)."""
+    torch.manual_seed(0)
+    module = Transformer(prefix).eval()
+    preprocess = Preprocess(size=(32, 48), crop=1.0, resample=PREPROCESS.resample, mean=(0.5,) * 3, std=(0.5,) * 3)
+    network = TargetNetwork(module=module, preprocess=preprocess)
+    reader = NetworkTarget("net", network, [], dictionaries={"block": str(MADE / "saelens-standard")}, tokens=which)
+    caught: list[torch.Tensor] = []
+    module.block.register_forward_hook(lambda _m, _i, output: caught.append(output))
+    with torch.no_grad():
+        module(preprocess.tensor(fitting().pixels)[None])
+    return reader, read(MADE / "saelens-standard").all(caught[0].mT)[0]
+
+
+@pytest.mark.parametrize(("which", "chosen"), [("class", slice(0, 1)), ("all", slice(None)), ("patches", slice(3, 9))])
+def test_features_are_computed_at_the_tokens_that_were_asked_for(which: str, chosen: slice):
+    reader, expected = tokens(which)
+    wanted = expected[:, chosen].amax(dim=1).numpy()
+    found = [ask(reader, "block/features", unit, fitting()) for unit in range(12)]
+    assert np.allclose([each.value for each in found], wanted, rtol=1e-4, atol=1e-5)
+    assert [each.map is not None for each in found] == [which == "patches"] * 12
+    ((_, responses),) = look(reader, [fitting().pixels])
+    of = responses["block/features"]
+    assert np.allclose(of.reshape(12, -1).max(axis=1), wanted, rtol=1e-4, atol=1e-5)
+
+
+def test_digest_depends_on_tokens():
+    assert len({tokens(which)[0].info().digest for which in ("patches", "class", "all")}) == 3
+
+
+def test_tokens_that_a_layer_lacks_are_refused():
+    network = TargetNetwork(module=small(), preprocess=PREPROCESS)
+    with pytest.raises(UsageError, match="'conv' has no tokens; its axes are units, rows, columns"):
+        NetworkTarget("net", network, [], dictionaries={"conv": str(MADE / "saelens-topk")}, tokens="class")
+    with pytest.raises(UsageError, match="tokens=class: no token of layer 'block'"):
+        tokens("class", prefix=0)
+
+
+@pytest.mark.parametrize(
+    ("name", "config", "message"),
+    [
+        ("saelens-standard", {"architecture": "transcoder"}, "architecture='transcoder'; expected standard, topk"),
+        ("saelens-standard", {"architecture": ["topk"]}, r"architecture=\['topk'\]"),
+        ("saelens-standard", {"architecture": "gated"}, "the tensors W_dec, W_enc, b_dec, b_enc; expected .*b_gate"),
+        ("saelens-standard", {"normalize_activations": "expected_average_only_in"}, "statistics are not in the files"),
+        ("saelens-standard", {"normalize_activations": True}, "normalize_activations=True"),
+        ("saelens-standard", {"normalize_activations": ["none"]}, r"normalize_activations=\['none'\]"),
+        ("saelens-standard", {"activation_fn_str": "tanh-relu"}, "activation_fn='tanh-relu'; expected relu or topk"),
+        ("saelens-standard", {"finetuning_scaling_factor": True}, "finetuning_scaling_factor"),
+        ("saelens-jumprelu", {"rescale_acts_by_decoder_norm": True}, "architecture=jumprelu does not know"),
+        ("saelens-topk", {"k": None}, "k=None; expected a whole number"),
+        ("saelens-topk", {"k": 13}, "k=13, and 12 features"),
+        ("learned-AutoEncoder", {"trainer": {"dict_class": "CrossCoder"}}, "dict_class='CrossCoder'; expected AutoEnc"),
+        ("learned-AutoEncoder", {"trainer": None}, "dict_class=None"),
+        ("learned-AutoEncoder", {"trainer": {"dict_class": ["AutoEncoder"]}}, r"dict_class=\['AutoEncoder'\]"),
+    ],
+)
+def test_what_is_not_understood_is_refused(name: str, config: dict[str, Any], message: str, tmp_path: Path):
+    with pytest.raises(UsageError, match=message) as caught:
+        read(changed(name, tmp_path, **config))
+    assert caught.value.message.startswith("target.dictionaries: conv=")
+
+
+def test_topk_of_an_old_saelens_is_read_as_topk(tmp_path: Path):
+    folder = changed("saelens-topk", tmp_path, k=None, architecture="standard")
+    file = folder / "cfg.json"
+    config = {**json.loads(file.read_text()), "activation_fn_str": "topk", "activation_fn_kwargs": {"k": 3}}
+    file.write_text(json.dumps(config))
+    assert read(folder).k == 3
+
+
+def test_dictionary_of_another_layer_is_refused():
+    with pytest.raises(UsageError, match=r"12 features of 5 channels, and layer 'conv' has 7"):
+        read(MADE / "saelens-topk", 7)
+
+
+def test_weights_that_are_no_numbers_are_refused(tmp_path: Path):
+    folder = changed("saelens-topk", tmp_path)
+    weights = load_file(folder / "sae_weights.safetensors")
+    save_file({**weights, "b_enc": torch.full((12,), torch.nan)}, folder / "sae_weights.safetensors")
+    with pytest.raises(UsageError, match="its bias is .* expected .* of finite floats"):
+        read(folder)
+    save_file({**weights, "b_dec": torch.zeros(12)}, folder / "sae_weights.safetensors")
+    with pytest.raises(UsageError, match=r"its offset is \(12,\)"):
+        read(folder)
+    (folder / "sae_weights.safetensors").write_bytes(b"\x08\0\0\0")
+    with pytest.raises(UsageError, match="cannot be read as safetensors"):
+        read(folder)
+
+
+def test_threshold_that_no_training_set_is_refused(tmp_path: Path):
+    folder = changed("learned-BatchTopKSAE", tmp_path)
+    state = torch.load(folder / "ae.pt", weights_only=True)
+    torch.save({**state, "threshold": torch.tensor(-1.0)}, folder / "ae.pt")
+    with pytest.raises(UsageError, match="no training has set it"):
+        read(folder)
+
+
+class Hostile:
+    """Would write a file if it was unpickled."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __reduce__(self) -> Any:
+        return Path.touch, (self.path,)
+
+
+def test_code_in_a_pickle_is_not_run(tmp_path: Path):
+    folder = changed("learned-AutoEncoder", tmp_path)
+    hostile = {"bias": Hostile(tmp_path / "ran")}
+    for save in (
+        lambda file: torch.save(hostile, file),
+        lambda file: file.write_bytes(pickle.dumps(hostile, protocol=2)),
+    ):
+        save(folder / "ae.pt")
+        with pytest.raises(UsageError, match="more than tensors, and nothing of it was run"):
+            read(folder)
+    assert not (tmp_path / "ran").exists()
+
+
+def test_folder_without_a_dictionary_says_what_it_has(tmp_path: Path):
+    (tmp_path / "model.bin").touch()
+    with pytest.raises(UsageError, match="it has model.bin; expected cfg.json and sae_weights.safetensors of SAELens"):
+        read(tmp_path)
+
+
+def test_dictionary_in_a_folder_of_a_repository_is_found():
+    assert read(f"{MADE}#saelens-topk").k == 3
