@@ -43,6 +43,9 @@ REPOSITORIES = {
     "maker/gemma": Repository(sizes={"model.safetensors": 54 * GB}, dtypes={"BF16": 27 * GB, "F32": 5}),
     "maker/mistral": Repository(sizes=MISTRAL),
     "maker/code": Repository(sizes={"README.md": 5, "config.json": 9}),
+    "maker/saes": Repository(
+        sizes={"a/cfg.json": 5, "a/sae_weights.safetensors": 3 * GB, "b/sae_weights.safetensors": 7 * GB}
+    ),
     "maker/down": Repository(sizes={}, status=503),
 }
 
@@ -100,6 +103,10 @@ def cached(tmp_path: Path, repository: str, *names: str, commit: str = COMMIT) -
     (root / "refs").mkdir(parents=True)
     (root / "refs/main").write_text(commit)
     return write(root / "snapshots" / commit, *names)
+
+
+def target(*overrides: str) -> list[WeightReport]:
+    return reports("target.kind=network", "target.network=resnet18", "target.layers=[layer1]", *overrides)
 
 
 # -- folders -----------------------------------------------------------------------------------------------------------
@@ -284,3 +291,12 @@ def test_the_disk_has_to_hold_what_is_fetched():
     [full] = disk_space([small, large])
     assert full.state == "missing" and "HF_HOME" in full.message
     assert disk_space([]) == []
+
+
+def test_dictionary_of_a_layer_is_fetched_with_the_target():
+    [report] = target("target.dictionaries={layer1: maker/saes#a}")
+    assert (report.role, report.to_fetch) == ("target", 3 * GB)
+    assert "target.dictionaries.layer1=maker/saes: 3.0 GB" in report.result.message
+    [report] = target("target.dictionaries={layer1: maker/code}")
+    assert report.result.state == "missing"
+    assert "holds no weights" in report.result.message

@@ -29,7 +29,8 @@ class Dictionary:
     """The dictionary of one layer, on the target's device, and the computation of its features.
 
     With x the normalised channels at a position and h = encoder · (x - offset), a feature is relu(scale · h + bias), or 0
-    where `threshold`, `gate` or `k` say so. Tensors are float32.
+    where `threshold`, `gate` or `k` say so. Tensors are float64 unless they say otherwise: converting the encoder at each
+    pass takes as long as the product.
     """
 
     layer: str
@@ -44,7 +45,7 @@ class Dictionary:
     offset: torch.Tensor
     """Shape (channels,)."""
     decoder: torch.Tensor
-    """Shape (features, channels): what each feature, of value 1, adds to the normalised channels. On the CPU."""
+    """Shape (features, channels): what each feature, of value 1, adds to the normalised channels. float32, on the CPU."""
     normalisation: Normalisation = "none"
     scale: torch.Tensor | None = None
     """Shape (features,). None: 1."""
@@ -99,30 +100,32 @@ class Dictionary:
         return {name: each for name, each in named.items() if each is not None}
 
     def _encode(self, responses: torch.Tensor, rows: slice) -> torch.Tensor:
-        positions = responses.reshape(*responses.shape[:2], -1)
-        encoder = self.encoder[rows].double()
-        step = max(1, CELLS // (len(responses) * len(encoder)))
-        parts = [self._features(each.to(encoder), encoder, rows) for each in positions.split(step, dim=2)]
-        return torch.cat(parts, dim=2).reshape(len(responses), -1, *responses.shape[2:])
+        images, channels = responses.shape[:2]
+        positions = responses.reshape(images, channels, -1).mT.reshape(-1, channels)
+        encoder = self.encoder[rows]
+        step = max(1, CELLS // len(encoder))
+        values = torch.cat([self._features(each.to(encoder), encoder, rows) for each in positions.split(step)])
+        by_image = values.reshape(images, -1, len(encoder)).mT.contiguous()
+        return by_image.reshape(images, len(encoder), *responses.shape[2:])
 
     def _features(self, channels: torch.Tensor, encoder: torch.Tensor, rows: slice) -> torch.Tensor:
+        """float32, shape (positions, features), for channels of shape (positions, channels)."""
         # In double precision, for the reason that directions are.
-        centred = _normalised(channels, self.normalisation) - self.offset.double()[:, None]
-        projected = encoder @ centred
-        scaled = projected if self.scale is None else projected * self.scale[rows].double()[:, None]
-        values = (scaled + self.bias[rows].double()[:, None]).clamp_(min=0)
+        projected = (_normalised(channels, self.normalisation) - self.offset) @ encoder.T
+        scaled = projected if self.scale is None else projected * self.scale[rows]
+        values = (scaled + self.bias[rows]).clamp_(min=0)
         if self.gate is not None:
-            values *= projected + self.gate[rows].double()[:, None] > 0
+            values *= projected + self.gate[rows] > 0
         if self.threshold is not None:
-            values *= values > self.threshold[rows].double()[:, None]
+            values *= values > self.threshold[rows]
         if self.k:
-            largest, where = values.topk(self.k, dim=1)
+            largest, where = values.topk(self.k)
             values = torch.zeros_like(values).scatter_(1, where, largest)
         return values.float()
 
 
 def _normalised(channels: torch.Tensor, normalisation: Normalisation) -> torch.Tensor:
-    """Normalises over the channels as SAELens does. Shape (images, channels, positions)."""
+    """Normalises over the channels as SAELens does. Shape (positions, channels)."""
     if normalisation == "layer_norm":
         centred = channels - channels.mean(dim=1, keepdim=True)
         return centred / (centred.std(dim=1, keepdim=True) + _EPSILON)

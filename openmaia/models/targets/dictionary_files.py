@@ -79,7 +79,8 @@ class _Opened:
                 )
         if not 0 <= others.get("k", 0) <= features:
             raise self.refused(f"it has k={others['k']}, and {features} features")
-        read = {**others, **{name: each.float().contiguous() for name, each in tensors.items()}}
+        read = {**others, **{name: each.double().contiguous() for name, each in tensors.items()}}
+        read["decoder"] = decoder.float().contiguous()
         return Dictionary(layer=self.layer, source=self.source, description=description, **read)
 
 

@@ -60,7 +60,7 @@ def test_features_equal_those_of_the_library(name: str):
 @pytest.mark.parametrize("name", ALL)
 def test_positions_are_encoded_one_by_one(name: str, monkeypatch: pytest.MonkeyPatch):
     expected = load_file(MADE / name / "expected.safetensors")
-    monkeypatch.setattr(dictionaries, "CELLS", 2 * 12 * 3)  # three positions at a time
+    monkeypatch.setattr(dictionaries, "CELLS", 12 * 3)  # three positions at a time
     maps = torch.stack([expected["input"], expected["input"].flip(0)]).mT.unflatten(2, (4, 5))
     found = read(MADE / name).all(maps)
     assert found.shape == (2, 12, 4, 5)
@@ -143,7 +143,7 @@ def tokens(which: Any, prefix: int = 3) -> tuple[NetworkTarget, torch.Tensor]:
     preprocess = Preprocess(size=(32, 48), crop=1.0, resample=PREPROCESS.resample, mean=(0.5,) * 3, std=(0.5,) * 3)
     network = TargetNetwork(module=module, preprocess=preprocess)
     reader = NetworkTarget("net", network, [], dictionaries={"block": str(MADE / "saelens-standard")}, tokens=which)
-    caught: list[torch.Tensor] = []
+    caught: list[Any] = []
     module.block.register_forward_hook(lambda _m, _i, output: caught.append(output))
     with torch.no_grad():
         module(preprocess.tensor(fitting().pixels)[None])
@@ -224,6 +224,11 @@ def test_weights_that_are_no_numbers_are_refused(tmp_path: Path):
     (folder / "sae_weights.safetensors").write_bytes(b"\x08\0\0\0")
     with pytest.raises(UsageError, match="cannot be read as safetensors"):
         read(folder)
+
+
+def test_position_without_any_value_has_no_features_of_a_norm():
+    dictionary = read(MADE / "saelens-constant-norm")
+    assert bool(dictionary.all(torch.zeros(1, 5, 2)).isfinite().all())
 
 
 def test_threshold_that_no_training_set_is_refused(tmp_path: Path):
