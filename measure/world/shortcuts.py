@@ -15,7 +15,7 @@ from measure.world.hidden import folder
 from measure.world.training.drawing import SHORTCUT
 from measure.world.training.shortcut import NETWORKS
 from openmaia.offline.searcher.contexts import named
-from openmaia.recipes.bias.study import FAILURES, VERDICTS, classes_without_claim, read_tests
+from openmaia.recipes.bias.study import VERDICTS, classes_without_claim
 from openmaia.runs.run import Run
 from tests.conftest import REPOSITORY
 
@@ -46,17 +46,8 @@ def investigated(name: str, smoke: bool) -> Run:
 def claims(run: Run) -> list[Row]:
     """Returns a row for each claim of a run, and one for each class without any."""
     verdicts: list[dict[str, Any]] = json.loads(run.files.read(VERDICTS) or b"[]")
-    rates = {
-        (test.name, part["context"]["label"], part["kind"]): (part["rate"], part["base"])
-        for test in read_tests(run, FAILURES, light=True)
-        for part in test.parts
-    }
     rows: list[Row] = [
-        {
-            **{key: each[key] for key in ("class", "context", "supported", "effect", "effect_on_logit", "p_adjusted")},
-            "missed": rates.get((each["class"], each["context"], "missed")),
-            "false_alarm": rates.get((each["class"], each["context"], "false alarm")),
-        }
+        {key: each[key] for key in ("class", "context", "supported", "effect", "effect_on_logit", "p_adjusted")}
         for each in verdicts
     ]
     return [*rows, *({"class": name, "context": "", "supported": False} for name in classes_without_claim(run))]
@@ -84,19 +75,12 @@ def _short(row: Row) -> dict[str, Any]:
 def write_claims(rows: Mapping[str, list[Row]]) -> None:
     with CSV.open("w", newline="") as out:
         table = csv.writer(out, lineterminator="\n")
-        table.writerow(
-            "network class context supported effect low high logit p_adjusted missed missed_matched false_alarm false_alarm_matched".split()
-        )
+        table.writerow("network class context supported effect low high logit p_adjusted".split())
         for network, found in rows.items():
             for row in sorted(found, key=lambda each: (each["class"] != SHORTCUT, each["class"])):
                 effect, logit = row.get("effect") or [None] * 3, row.get("effect_on_logit") or [None]
-                rates = [_first(each) for kind in ("missed", "false_alarm") for each in row.get(kind) or (None, None)]
-                numbers = (*effect, logit[0], row.get("p_adjusted"), *rates)
+                numbers = (*effect, logit[0], row.get("p_adjusted"))
                 table.writerow([
                     network, row["class"], row["context"], int(row["supported"]),
                     *("" if value is None else f"{value:.4g}" for value in numbers),
                 ])  # fmt: skip
-
-
-def _first(rate: list[float] | None) -> float | None:
-    return rate[0] if rate else None
