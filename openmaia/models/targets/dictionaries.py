@@ -19,7 +19,7 @@ Normalisation = Literal["none", "layer_norm", "constant_norm_rescale"]
 """What is done to the channels at a position first, by SAELens's names."""
 
 # Values of features that are computed at a time, in double precision: 128 MiB.
-CELLS = 2**24
+_CELLS = 2**24
 
 _EPSILON = 1e-5  # of SAELens's layer_norm, added to the standard deviation
 
@@ -84,9 +84,13 @@ class Dictionary:
             return self.all(channels)[0, index].cpu().numpy()
         return self._encode(channels, slice(index, index + 1))[0, 0].cpu().numpy()
 
-    def all(self, responses: torch.Tensor) -> torch.Tensor:
-        """Returns responses, shape (images, features, …), to outputs of shape (images, channels, …), on their device."""
-        return self._encode(responses, slice(None)).to(responses.device)
+    def all(self, responses: torch.Tensor, cells: int = _CELLS) -> torch.Tensor:
+        """Returns responses, shape (images, features, …), to outputs of shape (images, channels, …), on their device.
+
+        Args:
+            cells: Largest number of values (positions × features) that are computed at once.
+        """
+        return self._encode(responses, slice(None), cells).to(responses.device)
 
     def _tensors(self) -> dict[str, torch.Tensor]:
         named = {
@@ -99,11 +103,11 @@ class Dictionary:
         }
         return {name: each for name, each in named.items() if each is not None}
 
-    def _encode(self, responses: torch.Tensor, rows: slice) -> torch.Tensor:
+    def _encode(self, responses: torch.Tensor, rows: slice, cells: int = _CELLS) -> torch.Tensor:
         images, channels = responses.shape[:2]
         positions = responses.reshape(images, channels, -1).mT.reshape(-1, channels)
         encoder = self.encoder[rows]
-        step = max(1, CELLS // len(encoder))
+        step = max(1, cells // len(encoder))
         values = torch.cat([self._features(each.to(encoder), encoder, rows) for each in positions.split(step)])
         by_image = values.reshape(images, -1, len(encoder)).mT.contiguous()
         return by_image.reshape(images, len(encoder), *responses.shape[2:])
