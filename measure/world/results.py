@@ -99,7 +99,8 @@ def _units(figures: Mapping[str, Any]) -> str:
     return f"""## Units over scene graphs
 
 Units of the half that is only for measurements (`target.half=held_out`), measured once ({_made(figures)}). The agent's vocabulary lacks ten
-words ({", ".join(WITHOUT)}): the truths of the layer `outside` are these words, or have no words in the grammar at all. There, the right outcome is to abstain, or a description that the test does not support. Each is in units.csv.
+words ({", ".join(WITHOUT)}): the truths of the layer `outside` are these words, or have no words in the grammar at all. There, the right outcome is to abstain, or a description that the test does not support. The agent
+answers with one term, a pair or two alternatives, and never with a count, with two objects together (`and`) or with an exception (`andnot`). Each is in units.csv.
 
 | truth | units | exact | exact and supported | supported, but not exact | abstained or not supported | abstained |
 |---|---|---|---|---|---|---|
