@@ -86,7 +86,7 @@ class StudiedNetwork(TargetComponent):
         read = cls.network(config, config.weights)
         if config.weights == UNTRAINED:
             normalise(read, site.pictures)
-        return _reader(config, read)
+        return passed(config, read)
 
     @staticmethod
     def network(config: NetworkConfig, weights: str) -> "TargetNetwork":
@@ -230,10 +230,6 @@ class StudiedNetwork(TargetComponent):
 
 def passed(config: NetworkConfig, network: "TargetNetwork", device: str = "") -> "NetworkTarget":
     """Returns the target around a network that is loaded already."""
-    return _reader(config, network, device)
-
-
-def _reader(config: NetworkConfig, network: "TargetNetwork", device: str = "") -> "NetworkTarget":
     from openmaia.models.targets.hooked import NetworkTarget
 
     return NetworkTarget(

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 from openmaia.core.components import BackboneConfig, Component, Site
+from openmaia.offline.scenes.component import withheld
 
 
 @dataclass
@@ -28,7 +29,7 @@ class SceneSearcher(Component):
     def build(cls, config: SearcherConfig, site: Site) -> Any:
         from openmaia.offline.searcher.host import Searcher
 
-        return Searcher(config.search, getattr(site.generator, "without", ()))
+        return Searcher(config.search, withheld(site.generator))
 
     @staticmethod
     def problems(config: SearcherConfig, site: Site) -> Iterator[str]:

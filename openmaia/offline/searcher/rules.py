@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from openmaia.core.components import Component, Site, WriterConfig
+from openmaia.offline.scenes.component import withheld
 
 
 @dataclass
@@ -21,7 +22,7 @@ class SceneRules(Component):
     def build(cls, config: SceneRulesConfig, site: Site) -> Any:
         from openmaia.offline.searcher.writer import ScenePromptWriter
 
-        return ScenePromptWriter(getattr(site.generator, "without", ()))
+        return ScenePromptWriter(withheld(site.generator))
 
     @staticmethod
     def terms(text: str) -> frozenset[str]:
@@ -33,7 +34,7 @@ class SceneRules(Component):
     def contrasts(generator: Any) -> Any:
         from openmaia.offline.searcher.writer import SceneContrasts
 
-        return SceneContrasts(getattr(generator, "without", ()))
+        return SceneContrasts(withheld(generator))
 
     @staticmethod
     def contexts() -> tuple[Any, Callable[[str], bool]]:
