@@ -30,11 +30,6 @@ class SceneVocabulary:
         return tuple(Reader(phrase, 0, is_question=True, without=self.without).missing)
 
 
-def withheld(generator: Any) -> Sequence[str]:
-    """Returns the words that a section `generator` leaves out: none, if it draws no scenes."""
-    return getattr(generator, "without", ())
-
-
 def unknown_words(key: str, without: Sequence[str]) -> Iterator[str]:
     """Yields what is wrong with a list of words to leave out."""
     if not without:
@@ -95,7 +90,7 @@ class SceneEditor(Component):
 
     @classmethod
     def build(cls, config: SceneEditorConfig, site: Site) -> Self:
-        return cls(config, withheld(site.generator))
+        return cls(config, getattr(site.generator, "without", ()))
 
     @staticmethod
     def remark(config: Any) -> str:

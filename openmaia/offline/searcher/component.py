@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 from openmaia.core.components import BackboneConfig, Component, Site
-from openmaia.offline.scenes.component import withheld
 
 
 @dataclass
@@ -29,7 +28,7 @@ class SceneSearcher(Component):
     def build(cls, config: SearcherConfig, site: Site) -> Any:
         from openmaia.offline.searcher.host import Searcher
 
-        return Searcher(config.search, withheld(site.generator))
+        return Searcher(config.search, getattr(site.generator, "without", ()))
 
     @staticmethod
     def problems(config: SearcherConfig, site: Site) -> Iterator[str]:

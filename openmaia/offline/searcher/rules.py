@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from openmaia.core.components import Component, Site, WriterConfig
-from openmaia.offline.scenes.component import withheld
 
 
 @dataclass
@@ -22,7 +21,7 @@ class SceneRules(Component):
     def build(cls, config: SceneRulesConfig, site: Site) -> Any:
         from openmaia.offline.searcher.writer import ScenePromptWriter
 
-        return ScenePromptWriter(withheld(site.generator))
+        return ScenePromptWriter(getattr(site.generator, "without", ()))
 
     @staticmethod
     def terms(text: str) -> frozenset[str]:
@@ -34,7 +33,7 @@ class SceneRules(Component):
     def contrasts(generator: Any) -> Any:
         from openmaia.offline.searcher.writer import SceneContrasts
 
-        return SceneContrasts(withheld(generator))
+        return SceneContrasts(getattr(generator, "without", ()))
 
     @staticmethod
     def contexts() -> tuple[Any, Callable[[str], bool]]:
