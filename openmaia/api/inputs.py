@@ -14,12 +14,12 @@ from openmaia.config.loading import (
     changed_keys,
     config_keys,
     given_keys,
-    is_file,
     is_free,
     load,
     refuse_unused_by,
     restore,
 )
+from openmaia.config.named import find_config
 from openmaia.config.schema import Config
 from openmaia.core.components import ALIASES
 from openmaia.core.errors import UsageError
@@ -142,7 +142,8 @@ def _network_settings(model: Any, spec: str) -> tuple[dict[str, Any], bool]:
     if isinstance(model, Config | list | tuple | Path):
         return {}, True
     if isinstance(model, str):
-        if model.endswith(_SETTINGS) or "=" in model or is_file(Path(model)):
+        # A name without a suffix is that of a network: some shipped configs are named after theirs.
+        if model.endswith(_SETTINGS) or "=" in model or find_config(model) == Path(model):
             return {}, True
         network = name = model
     else:

@@ -3,10 +3,9 @@
 import os
 from collections.abc import Iterator, Sequence
 from functools import partial
-from pathlib import Path
 
 from openmaia.checks import named
-from openmaia.config.loading import is_file
+from openmaia.config.named import find_config
 from openmaia.config.schema import Config
 from openmaia.core.checks import Check, missing, refusals
 from openmaia.core.secrets import is_clean
@@ -38,7 +37,7 @@ def of_slurm(configs: Sequence[Config], sources: Sequence[str]) -> Iterator[Chec
 def command_line(sources: Sequence[str]) -> Iterator[Check]:
     """Yields overrides that have a URL with a password or a query: the cluster stores and shows a job's command line."""
     for source in sources:
-        if not is_file(Path(source)) and not is_clean(source):
+        if find_config(source) is None and not is_clean(source):
             key = source.partition("=")[0]
             yield missing(
                 f"{key} has a URL with a password or a query, and the cluster stores and shows the command line of a job; put "

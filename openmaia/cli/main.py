@@ -8,6 +8,7 @@ import typer
 
 from openmaia.cli.commands.common import fail, stoppable
 from openmaia.cli.commands.config import config
+from openmaia.cli.commands.configs import configs, demo
 from openmaia.cli.commands.doctor import doctor
 from openmaia.cli.commands.evaluate import evaluate
 from openmaia.cli.commands.exports import export
@@ -41,6 +42,7 @@ def print_version(asked: bool) -> None:
 
 _VERBS: dict[str, dict[str, Callable[..., None] | typer.Typer]] = {
     "Investigate units": {
+        "demo": demo,
         "run": run,
         "investigate": investigate,
         "exemplars": exemplars,
@@ -48,7 +50,7 @@ _VERBS: dict[str, dict[str, Callable[..., None] | typer.Typer]] = {
         "study": study,
     },
     "Look at results": {"show": show, "view": view, "report": report},
-    "Prepare": {"config": config, "doctor": doctor},
+    "Prepare": {"configs": configs, "config": config, "doctor": doctor},
     "Exchange files": {"import": import_files, "export": export},
     "Use clusters": {"submit": submit, "pools": pools},
 }
@@ -70,7 +72,7 @@ def options(
 ) -> None:
     """Agents that find out what the neurons of vision networks do.
 
-    Example: openmaia run configs/demo.yaml
+    Example: openmaia demo
     """
 
 

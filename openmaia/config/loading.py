@@ -18,6 +18,7 @@ from omegaconf.errors import OmegaConfBaseException
 from openmaia.config import environment, uses
 from openmaia.config.checks import check
 from openmaia.config.machine import MACHINE_SECTIONS, POOLS, TEST_GENERATOR
+from openmaia.config.named import find_config, what_to_give
 from openmaia.config.schema import Config
 from openmaia.config.sections import (
     Choice,
@@ -72,7 +73,7 @@ def load(sources: Sequence[str], listing: str = "", *, exempt: Collection[str] =
     """Merges config files and overrides into one complete config.
 
     Args:
-        sources: YAML files and `key=value` overrides. Later ones win.
+        sources: YAML files, names of shipped configs, and `key=value` overrides. Later ones win.
         listing: The source whose key `sweeps` is ignored (see `load_sweeps`), if one has it.
         exempt: Keys that are accepted even if the config does not use them, because the caller does.
 
@@ -95,7 +96,7 @@ def find_left_out(sources: Sequence[str], listing: str = "") -> dict[str, str]:
 
 def given_keys(sources: Sequence[str]) -> list[str]:
     """Returns the dotted keys that the overrides among the sources set."""
-    overrides = [source for source in sources if not is_file(Path(source))]
+    overrides = [source for source in sources if find_config(source) is None]
     return [key for source in overrides for key in _written(_read(source).overlay)]
 
 
@@ -165,8 +166,8 @@ def sweep_sources(sources: Sequence[str]) -> list[tuple[list[str], str]]:
 
 
 def _listed(source: str) -> list[str]:
-    path = Path(source)
-    if not is_file(path):
+    path = find_config(source)
+    if path is None:
         return []
     with _errors_of(source):
         paths: Any = _read(source).overlay.get(SWEEPS)
@@ -174,7 +175,8 @@ def _listed(source: str) -> list[str]:
             return []
         if not isinstance(paths, ListConfig) or not paths or not all(isinstance(each, str) for each in paths):
             raise UsageError(f"{source}: sweeps is a list of config files, such as [resnet152.yaml, dino_vits8.yaml]")
-        return [str(path.parent / cast(str, each)) for each in paths]
+        own = [path.parent / cast(str, each) for each in paths]
+        return [str(file if find_config(str(file)) else file.name) for file in own]
 
 
 UNREADABLE = (OSError, ValueError, yaml.YAMLError, TypeError, AttributeError, LookupError)
@@ -218,13 +220,11 @@ def _read_all(sources: Sequence[str], listing: str = "") -> list[_Source]:
 
 
 def _read(source: str) -> _Source:
-    path = Path(source)
-    if "=" in source and not is_file(path):
+    path = find_config(source)
+    if path is None and "=" in source:
         return _Source(source, *_override(source), is_file=False)
-    if not is_file(path):
-        raise UsageError(
-            f"config {source!r} is neither a file nor key=value; give a YAML file such as configs/demo.yaml"
-        )
+    if path is None:
+        raise UsageError(f"config {source!r} is neither a file nor key=value; {what_to_give(source)}")
     try:
         loaded, written = read_yaml(path)
     except OmegaConfBaseException:  # some are ValueErrors; `_errors_of` translates them
@@ -287,14 +287,6 @@ def _text_keys(schema: type, classes: Classes, prefix: str = "") -> frozenset[st
         elif kind is str or get_origin(kind) is Literal or kind in (list[str], dict[str, str]):
             found.add(f"{prefix}{name}")
     return frozenset(found)
-
-
-def is_file(path: Path) -> bool:
-    """Returns False also if the system does not accept the path as a file name."""
-    try:
-        return path.is_file()
-    except OSError:  # a long list of units, for example, is too long for the name of a file
-        return False
 
 
 def _override(source: str) -> tuple[DictConfig, yaml.Node | None]:

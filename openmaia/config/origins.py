@@ -1,12 +1,12 @@
 """Says where each value of a config comes from: a line of a file, an override, or the default."""
 
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import Any, cast
 
 import yaml
 
-from openmaia.config.loading import BESIDE, SWEEPS, find_left_out, is_file, is_free, leaf, to_dict
+from openmaia.config.loading import BESIDE, SWEEPS, find_left_out, is_free, leaf, to_dict
+from openmaia.config.named import find_config
 from openmaia.config.schema import Config
 from openmaia.core.documents import compose_yaml
 
@@ -18,10 +18,10 @@ def find_origins(sources: Sequence[str]) -> dict[str, str]:
     """Returns `FILE:LINE` or `override` by dotted key, for the `sources` of `load`. Keys that none sets are left out."""
     found: dict[str, str] = {}
     for source in sources:
-        if not is_file(Path(source)):
+        if (path := find_config(source)) is None:
             found[leaf(source.partition("=")[0])] = OVERRIDE
             continue
-        root = compose_yaml(Path(source).read_bytes())
+        root = compose_yaml(path.read_bytes())
         found |= {key: f"{source}:{line}" for key, line in _lines(root) if key != SWEEPS}
     return found
 

@@ -8,8 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from openmaia.core.errors import UsageError
-
-_INSTALL = 'pip install -e ".[embedding]"'
+from openmaia.core.shipped import install_command
 
 TextEmbedding = Callable[[Sequence[str]], npt.NDArray[np.float32]]
 """Returns rows of unit length, shape (texts, dimensions). Raises ValueError if there are no texts."""
@@ -22,7 +21,9 @@ def load_text_embedding(model: str) -> TextEmbedding:
         import transformers
         from sentence_transformers import SentenceTransformer
     except ImportError as error:
-        raise UsageError(f"sentence-transformers is not installed ({error}); install it: {_INSTALL}") from error
+        raise UsageError(
+            f"sentence-transformers is not installed ({error}); install it: {install_command('embedding')}"
+        ) from error
     transformers.utils.logging.disable_progress_bar()
     try:
         loaded: Any = SentenceTransformer(model, trust_remote_code=False)

@@ -11,15 +11,10 @@ from typer.testing import CliRunner
 from openmaia import __version__
 from openmaia.cli.main import app
 from tests.conftest import REPOSITORY
+from tests.helpers.commands import output
 
 DEMO = str(REPOSITORY / "configs/efficientnet-lite0.yaml")
 RUNNER = CliRunner()
-
-
-def output(*arguments: str) -> str:
-    result = RUNNER.invoke(app, arguments)
-    assert result.exit_code == 0, result.output
-    return result.output
 
 
 def commands(group: object, path: tuple[str, ...] = ()) -> list[tuple[str, ...]]:

@@ -23,3 +23,10 @@ def refused(*arguments: str) -> str:
         return result.exception.message
     assert result.exit_code == 2, (result.exception, result.output)
     return " ".join(re.sub(r"[│╭╮╰╯─]", " ", result.stderr).split())
+
+
+def output(*arguments: str) -> str:
+    """Returns what a command prints that succeeds."""
+    result = CliRunner().invoke(app, arguments)
+    assert result.exit_code == 0, result.output
+    return result.output

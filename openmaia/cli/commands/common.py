@@ -23,7 +23,9 @@ if TYPE_CHECKING:
 ConfigSources = Annotated[
     list[str],
     typer.Argument(
-        metavar="CONFIG", help="YAML files and key=value overrides. Later ones win.", autocompletion=complete_config
+        metavar="CONFIG",
+        help="Names of configs (`openmaia configs`), YAML files, and key=value overrides. Later ones win.",
+        autocompletion=complete_config,
     ),
 ]
 RunPaths = Annotated[

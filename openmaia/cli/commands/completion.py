@@ -8,14 +8,16 @@ from pathlib import Path
 
 
 def complete_config(incomplete: str) -> list[str]:
-    """Returns YAML files and folders that begin like this, and config keys as `key=`.
+    """Returns YAML files, folders and shipped configs that begin like this, and config keys as `key=`.
 
     Keys are offered once something is typed, because there are hundreds.
     """
     found = list(_paths(incomplete, ".yaml", ".yml"))
     if incomplete and "/" not in incomplete:
         from openmaia.config.loading import config_keys
+        from openmaia.config.named import shipped_configs
 
+        found += [name for name in shipped_configs() if name.startswith(incomplete)]
         found += [f"{key}=" for key in config_keys() if key.startswith(incomplete)]
     return found
 

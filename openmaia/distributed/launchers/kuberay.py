@@ -17,6 +17,7 @@ from openmaia.config.schema import Config
 from openmaia.core.documents import parse_yaml_documents
 from openmaia.core.errors import UsageError
 from openmaia.core.secrets import MARK, is_clean
+from openmaia.core.shipped import shipped
 from openmaia.distributed.cluster.resources import NodeResources, ResourceRequest, of_pools
 from openmaia.distributed.launchers import sizes
 from openmaia.runs.files import joined
@@ -88,11 +89,10 @@ def prepare(config: Config, image: str | None, namespace: str, *, by_pool: bool)
             then have no GPUs.
 
     Raises:
-        UsageError: If a path of the config is not on the shared volume, if the pods are too small for the config, or if the
-            package is not installed from a clone of the repository.
+        UsageError: If a path of the config is not on the shared volume, or the pods are too small for the config.
     """
     # A ConfigMap holds the config, and the entry point names only its file, so that no value passes through a shell.
-    job: Document = parse_yaml_documents((sizes.find_folder("kuberay") / "rayjob.yaml").read_bytes())[0]
+    job: Document = parse_yaml_documents((shipped("cluster") / "kuberay" / "rayjob.yaml").read_bytes())[0]
     cluster: Document = job["spec"]["rayClusterSpec"]
     head: Document = cluster["headGroupSpec"]
     pools = [claim for claim in of_pools([config], largest=config.ray.autoscaling) if claim.gpus] if by_pool else []

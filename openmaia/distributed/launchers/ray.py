@@ -9,8 +9,8 @@ from typing import Any
 
 import yaml
 
-from openmaia.config.loading import is_file
 from openmaia.config.machine import RuntimeEnvConfig
+from openmaia.config.named import find_config
 from openmaia.config.schema import Config
 from openmaia.core.errors import UsageError
 
@@ -58,7 +58,7 @@ def prepare(configs: Sequence[Config], sources: Sequence[str], address: str | No
     words: list[str] = []
     for source in sources:
         path = Path(source)
-        if not is_file(path):
+        if find_config(source) != path:  # an override, or the name of a config that comes with the program
             words.append(source)
         elif path.resolve().is_relative_to(folder):
             words.append(str(path.resolve().relative_to(folder)))

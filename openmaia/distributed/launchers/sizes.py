@@ -2,7 +2,6 @@
 
 import shutil
 from collections.abc import Sequence
-from pathlib import Path
 
 from openmaia.config.machine import JobConfig
 from openmaia.config.schema import Config
@@ -42,14 +41,4 @@ def find_program(name: str, purpose: str) -> str:
     found = shutil.which(name)
     if found is None:
         raise UsageError(f"{name} is not on PATH: it {purpose}. Run this where it is, or print the job with --dry-run")
-    return found
-
-
-def find_folder(name: str) -> Path:
-    """Returns the path of a subfolder of cluster/. Raises UsageError if the package is not installed from a clone."""
-    found = Path(__file__).parents[3] / "cluster" / name
-    if not found.is_dir():
-        raise UsageError(
-            f"{found} is missing: `openmaia submit {name}` needs the files of a clone; install that with pip install -e"
-        )
     return found

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from openmaia.config.schema import Config
 from openmaia.core.errors import UsageError
+from openmaia.core.shipped import shipped
 from openmaia.distributed.launchers import sizes
 
 PYTHON = "OPENMAIA_PYTHON"
@@ -40,7 +41,7 @@ def prepare(configs: Sequence[Config], sources: Sequence[str], options: Sequence
         options: Further options of sbatch. They override those made from the config.
 
     Raises:
-        UsageError: If an option is invalid, or the package is not installed from a clone of the repository.
+        UsageError: If an option is invalid.
     """
     job = configs[0].job
     if wrong := [option for option in options if not option.startswith("-")]:
@@ -54,7 +55,7 @@ def prepare(configs: Sequence[Config], sources: Sequence[str], options: Sequence
         f"--time={_minutes(job.hours)}",
         *([f"--gpus-per-node={job.gpus}"] if job.gpus else []),
     ]
-    script = sizes.find_folder("slurm") / "openmaia.sbatch"
+    script = shipped("cluster") / "slurm" / "openmaia.sbatch"
     command = ["sbatch", "--parsable", *asked, *options, str(script), *sources]
     python = os.environ.get(PYTHON) or ("python3" if _in_container(os.environ) else sys.executable)
     return SlurmJob(command=command, python=python)

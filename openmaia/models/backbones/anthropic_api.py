@@ -6,6 +6,7 @@ from typing import Any, ClassVar
 
 from openmaia.core.checks import Check
 from openmaia.core.components import Site
+from openmaia.core.shipped import install_command
 from openmaia.models.backbones.served import ChatServerConfig, ServedModel, server_checks
 
 
@@ -32,4 +33,4 @@ class Anthropic(ServedModel):
 
     @staticmethod
     def packages(config: AnthropicConfig, site: Site) -> Iterator[tuple[str, str, str]]:
-        yield f"kind={config.kind}", "anthropic", 'pip install -e ".[anthropic]" in the clone'
+        yield f"kind={config.kind}", "anthropic", install_command("anthropic")

@@ -6,6 +6,7 @@ from typing import Any
 from openmaia.agent.tasks.reasoning import separate
 from openmaia.core.errors import UsageError
 from openmaia.core.messages import Chat, Message, Part, Reply
+from openmaia.core.shipped import install_command
 from openmaia.models.backbones.chat_format import ACCEPTED_TEMPERATURE, base64_png, temperature
 from openmaia.models.backbones.endpoint import Endpoint
 from openmaia.models.server_access import CONNECT_SECONDS
@@ -15,7 +16,7 @@ try:
 except ImportError as error:
     raise UsageError(
         f"kind: anthropic needs Anthropic's package, which cannot be imported here ({error}); "
-        'pip install -e ".[anthropic]" in the clone'
+        f"{install_command('anthropic')}"
     ) from error
 
 CACHED = {"type": "ephemeral"}  # a breakpoint of the API's prompt cache

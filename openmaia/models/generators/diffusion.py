@@ -10,6 +10,7 @@ from openmaia.core.checks import Check, missing
 from openmaia.core.components import Component, EditorConfig, GeneratorConfig, Site, machine
 from openmaia.core.images import EncodedImage
 from openmaia.core.services import Edit, GeneratedImage, Generation
+from openmaia.core.shipped import install_command
 from openmaia.models.weights import DENOISERS, NF4, TEXT_ENCODERS, WeightSource
 
 # These accept a list with one image per prompt. Others take a list as several references for one prompt.
@@ -72,7 +73,7 @@ class _Pipeline(Component):
     @staticmethod
     def packages(config: Any, site: Site) -> Iterator[tuple[str, str, str]]:
         if config.quantize:
-            yield f"quantize={config.quantize}", "bitsandbytes", 'pip install -e ".[quantized]" in the clone'
+            yield f"quantize={config.quantize}", "bitsandbytes", install_command("quantized")
 
     @staticmethod
     def weights(config: Any, site: Site) -> Iterator[WeightSource]:

@@ -15,6 +15,7 @@ from diffusers.quantizers.quantization_config import BitsAndBytesConfig
 from safetensors import SafetensorError
 
 from openmaia.core.errors import UsageError
+from openmaia.core.shipped import install_command
 from openmaia.models.device import default_device
 from openmaia.models.generators.diffusion import PipelineConfig
 from openmaia.models.hub import located, read_json
@@ -93,7 +94,7 @@ def _components(key: str, config: PipelineConfig, index: PipelineIndex, dtype: t
         source, folder, settings = _source(f"{key}.{option}", config, repository, name)
         prequantized = settings.get("quantization_config", {})
         if (config.quantize or prequantized.get("quant_method") == "bitsandbytes") and not find_spec("bitsandbytes"):
-            raise UsageError(f'{given} needs bitsandbytes; pip install -e ".[quantized]" in the clone')
+            raise UsageError(f"{given} needs bitsandbytes; {install_command('quantized')}")
         arguments: dict[str, Any] = {"subfolder": folder, "dtype": dtype}
         if config.quantize and not prequantized:
             arguments["quantization_config"] = _nf4(index[name][0], dtype)

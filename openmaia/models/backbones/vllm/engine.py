@@ -13,6 +13,7 @@ from openmaia.agent.tasks.ending import cut, ending
 from openmaia.agent.tasks.reasoning import separate
 from openmaia.core.errors import HostDead, ServiceError, UsageError
 from openmaia.core.messages import Chat, Reply
+from openmaia.core.shipped import install_command
 from openmaia.models.backbones.chat_format import HIGHEST_TEMPERATURE, temperature
 from openmaia.models.backbones.context import FittedChat, fit
 from openmaia.models.backbones.streaming import CHECKED
@@ -30,7 +31,7 @@ try:
 except ImportError as error:
     raise UsageError(
         f"backbone.kind=vllm needs vLLM, which cannot be imported here ({error}); on a machine with a GPU: "
-        'pip install -e ".[gpu]", without one: pip install -e ".[cpu]"'
+        f"{install_command('gpu')}, without one: {install_command('cpu')}"
     ) from error
 
 from openmaia.models.backbones.vllm.prompt import PromptRenderer, TooLong, prompt_ids

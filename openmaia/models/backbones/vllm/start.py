@@ -25,6 +25,7 @@ from vllm.v1.engine.async_llm import AsyncLLM
 
 from openmaia.core.errors import UsageError
 from openmaia.core.paths import user_path
+from openmaia.core.shipped import install_command
 from openmaia.models.backbones.vllm.component import VllmBackboneConfig
 from openmaia.models.backbones.vllm.files import check_files
 
@@ -134,7 +135,7 @@ def _platform(config: VllmBackboneConfig, gpu_share: float) -> dict[str, Any]:
         if gpu_share:
             raise UsageError(
                 f"pools.backbone.num_gpus={gpu_share:g}, but the vLLM installed here is the one for CPUs; set it to 0, or "
-                'pip install -e ".[gpu]" into an environment of its own'
+                f"in an environment of its own: {install_command('gpu')}"
             )
         # On a CPU, vLLM 0.32 dies if it reads the prompt of a seeded request in parts ("CPU Generator does not use
         # offset"). Each prompt therefore has to fit into one step.

@@ -1,0 +1,59 @@
+"""The configs that come with the program, and the file that a config source means."""
+
+from functools import cache
+from itertools import takewhile
+from pathlib import Path
+
+from openmaia.config.suggestions import suggest
+from openmaia.core.errors import UsageError
+from openmaia.core.shipped import shipped
+
+_SUFFIX = ".yaml"
+
+
+@cache
+def shipped_configs() -> dict[str, Path]:
+    """Returns the path of each config that comes with the program, by its name: that of its file without the suffix.
+
+    Whole configs come before those of models and of machines.
+    """
+    folder = shipped("configs")
+    return {path.stem: path for pattern in ("*", "*/*") for path in sorted(folder.glob(f"{pattern}{_SUFFIX}"))}
+
+
+def summarize(path: Path) -> str:
+    """Returns the first sentence of the comment at the head of a shipped config, without the colon or full stop at its end."""
+    lines = takewhile(lambda line: line.startswith("#"), path.read_text("utf-8").splitlines())
+    text = " ".join(line.removeprefix("#").strip() for line in lines)
+    return text.partition(". ")[0].rstrip(".:")
+
+
+def find_shipped(name: str) -> Path:
+    """Returns the file of a shipped config. Raises UsageError if there is none of this name."""
+    try:
+        return shipped_configs()[name.removesuffix(_SUFFIX)]
+    except KeyError:
+        raise UsageError(f"{name!r} is no config that comes with the program: {what_to_give(name)}") from None
+
+
+def find_config(source: str) -> Path | None:
+    """Returns the file that a source of a config means: that at this path, or else the shipped config of this name, which
+    may be written with its suffix.
+
+    None for `key=value`, and for what is neither.
+    """
+    path = Path(source)
+    try:
+        found = path.is_file()
+    except OSError:  # a long list of units, for example, is too long for the name of a file
+        found = False
+    return path if found else shipped_configs().get(source.removesuffix(_SUFFIX))
+
+
+def what_to_give(source: str) -> str:
+    """Returns an advice for a source that is neither a config nor `key=value`."""
+    name = Path(source).name.removesuffix(_SUFFIX)
+    if name in shipped_configs():
+        return f"a config of this name comes with the program: {name}"
+    near = " or ".join(suggest(name, shipped_configs()))
+    return f"did you mean {near}? `openmaia configs` lists those that come with the program"
