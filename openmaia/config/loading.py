@@ -18,7 +18,7 @@ from omegaconf.errors import OmegaConfBaseException
 from openmaia.config import environment, uses
 from openmaia.config.checks import check
 from openmaia.config.machine import MACHINE_SECTIONS, POOLS, TEST_GENERATOR
-from openmaia.config.named import find_config, what_to_give
+from openmaia.config.named import find_config, shipped_configs, what_to_give
 from openmaia.config.schema import Config
 from openmaia.config.sections import (
     Choice,
@@ -175,8 +175,13 @@ def _listed(source: str) -> list[str]:
             return []
         if not isinstance(paths, ListConfig) or not paths or not all(isinstance(each, str) for each in paths):
             raise UsageError(f"{source}: sweeps is a list of config files, such as [resnet152.yaml, dino_vits8.yaml]")
-        own = [path.parent / cast(str, each) for each in paths]
-        return [str(file if find_config(str(file)) else file.name) for file in own]
+        return [_beside(path, cast(str, each)) for each in paths]
+
+
+def _beside(listing: Path, name: str) -> str:
+    """Returns the source that a listing names: a file beside it, or one that comes with the program."""
+    file = listing.parent / name
+    return name if name.removesuffix(".yaml") in shipped_configs() and not file.is_file() else str(file)
 
 
 UNREADABLE = (OSError, ValueError, yaml.YAMLError, TypeError, AttributeError, LookupError)

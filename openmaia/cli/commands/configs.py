@@ -58,7 +58,7 @@ def _print_list(paths: Iterable[Path]) -> None:
 
 
 def demo() -> None:
-    """Describes units of a network that learned drawn scenes, then of one that saw ImageNet.
+    """Runs the demo: a network of drawn scenes, then one that saw ImageNet.
 
     The second run needs pictures and weights from packages, and is left out where they cannot be had. Continues what was stopped. Needs no GPU.
 
