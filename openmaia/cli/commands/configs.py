@@ -58,9 +58,9 @@ def _print_list(paths: Iterable[Path]) -> None:
 
 
 def demo() -> None:
-    """Runs the demo: a network of drawn scenes, then one that saw ImageNet.
+    """Runs the demo, on two networks and without a GPU.
 
-    The second run needs pictures and weights from packages, and is left out where they cannot be had. Continues what was stopped. Needs no GPU.
+    It describes units of a network that learned drawn scenes, then of one that saw ImageNet. The second run needs pictures and weights from packages, and is left out where they cannot be had. Continues what was stopped.
 
     Example: openmaia demo
     """
