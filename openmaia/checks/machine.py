@@ -116,7 +116,9 @@ def libraries(answers: Mapping[str, Any]) -> list[Check]:
     """
     if "torch" not in answers:
         if "error" in answers:
-            return [missing(f"torch cannot be imported: {answers['error']}; make setup")]
+            return [
+                missing(f"torch cannot be imported: {answers['error']}; install torch again (in a clone: make setup)")
+            ]
         return [note("torch was not imported in time: its GPUs are not known, and layers and units were not looked at")]
     torch = answers["torch"]
     results = [ok(f"GPU: {name}, {decimal(free)} of {decimal(total)} free") for name, total, free in answers["gpus"]]
@@ -130,5 +132,9 @@ def libraries(answers: Mapping[str, Any]) -> list[Check]:
     results = results or [ok("no GPU")]
     if "torchvision_error" in answers:
         reason = answers["torchvision_error"]
-        results.append(missing(f"torchvision cannot be imported beside torch {torch}: {reason}; make setup"))
+        results.append(
+            missing(
+                f"torchvision cannot be imported beside torch {torch}: {reason}; install both from one index (in a clone: make setup)"
+            )
+        )
     return results
