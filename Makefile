@@ -15,7 +15,7 @@ setup: .venv/.ready
 	@extras=dev; \
 	if command -v nvidia-smi >/dev/null; then extras=dev,gpu; \
 	elif $(BIN)/python -m pip install --quiet --dry-run --no-deps torch==2.13.0+cpu >/dev/null 2>&1; then extras=dev,cpu; fi; \
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[$$extras]"
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check $(PIP_FLAGS) -e ".[$$extras]"
 	@$(BIN)/python tests/environment/cuda_builds_beside_cpu_torch.py
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes -r demo.lock
 	@touch $@
