@@ -67,7 +67,8 @@ def type_names(path: Path) -> Iterator[str]:
 
 def test_no_type_name_is_defined_twice():
     homes: defaultdict[str, list[str]] = defaultdict(list)
-    for path in (REPOSITORY / "openmaia").rglob("*.py"):
-        for name in type_names(path):
-            homes[name].append(str(path.relative_to(REPOSITORY)))
+    for package in ("openmaia", "ray_jobs"):
+        for path in (REPOSITORY / package).rglob("*.py"):
+            for name in type_names(path):
+                homes[name].append(str(path.relative_to(REPOSITORY)))
     assert {name: paths for name, paths in homes.items() if len(paths) > 1} == {}
