@@ -40,16 +40,18 @@ lint: setup
 
 # What `make test` does first. .ci/run runs the linters beside the tests: LINT=setup.
 LINT ?= lint
+# That share the tests among them.
+PROCESSES ?= 2
 
 # What protects a user from a wrong or a lost result. `make test-all` adds whole sweeps, faults of processes and nodes, and
 # real engines; CI runs that. `make nightly` runs what is too long for CI: further faults, engines and measurements.
 test: $(LINT)
 	@$(BIN)/python -m tests.prepare
-	$(BIN)/pytest -m "not cluster and not slow" -n 2 --dist loadfile --no-loadscope-reorder -rs
+	$(BIN)/pytest -m "not cluster and not slow" -n $(PROCESSES) --dist loadfile --no-loadscope-reorder -rs
 
 test-all: $(LINT)
 	@$(BIN)/python -m tests.prepare
-	$(BIN)/pytest -m "not cluster and not nightly" -n 2 --dist loadfile --no-loadscope-reorder -rs
+	$(BIN)/pytest -m "not cluster and not nightly" -n $(PROCESSES) --dist loadfile --no-loadscope-reorder -rs
 
 nightly: setup
 	@$(BIN)/python -m tests.prepare

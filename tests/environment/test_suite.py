@@ -20,7 +20,7 @@ from tests.conftest import REPOSITORY
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("ci", "code"), [("", 0), ("true", 1)])
+@pytest.mark.parametrize(("ci", "code"), [pytest.param("", 0, marks=pytest.mark.nightly), ("true", 1)])
 def test_skip_of_an_end_to_end_test_fails_in_ci_only(tmp_path: Path, ci: str, code: int):
     (tmp_path / "chromium").mkdir()  # a PATH without the program
     environment = {**os.environ, "PATH": str(tmp_path), "CI": ci}
