@@ -15,7 +15,7 @@ setup: .venv/.ready
 	@extras=dev; \
 	if command -v nvidia-smi >/dev/null; then extras=dev,gpu; \
 	elif $(BIN)/python -m pip install --quiet --dry-run --no-deps torch==2.13.0+cpu >/dev/null 2>&1; then extras=dev,cpu; fi; \
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[$$extras]"
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check $(PIP_FLAGS) -e ".[$$extras]"
 	@$(BIN)/python tests/environment/cuda_builds_beside_cpu_torch.py
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes -r demo.lock
 	@touch $@
@@ -38,16 +38,18 @@ lint: setup
 
 # What `make test` does first. .ci/run runs the linters beside the tests: LINT=setup.
 LINT ?= lint
+# That share the tests among them.
+PROCESSES ?= 2
 
 # What protects a user from a wrong or a lost result. `make test-all` adds whole sweeps, faults of processes and nodes, and
 # real engines; CI runs that. `make nightly` runs what is too long for CI: further faults, engines and measurements.
 test: $(LINT)
 	@$(BIN)/python -m tests.prepare
-	$(BIN)/pytest -m "not cluster and not slow" -n 2 --dist loadfile --no-loadscope-reorder -rs
+	$(BIN)/pytest -m "not cluster and not slow" -n $(PROCESSES) --dist loadfile --no-loadscope-reorder -rs
 
 test-all: $(LINT)
 	@$(BIN)/python -m tests.prepare
-	$(BIN)/pytest -m "not cluster and not nightly" -n 2 --dist loadfile --no-loadscope-reorder -rs
+	$(BIN)/pytest -m "not cluster and not nightly" -n $(PROCESSES) --dist loadfile --no-loadscope-reorder -rs
 
 nightly: setup
 	@$(BIN)/python -m tests.prepare

@@ -1,6 +1,7 @@
 """`openmaia.investigate` on modules of a user's own, in this process."""
 
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -53,8 +54,19 @@ def test_saved_results_form_a_run_and_replace_nothing(result: openmaia.UnitResul
         run.record("maps=7")
 
 
-def test_module_is_left_as_it_was(photos: list[Path], places: dict[str, Any], capsys: pytest.CaptureFixture[str]):
-    model, threads = redness().train(), torch.get_num_threads()
+@pytest.fixture
+def threads() -> Iterator[int]:
+    """A number of threads of PyTorch that nothing else sets."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(3)
+    yield 3
+    torch.set_num_threads(before)
+
+
+def test_module_is_left_as_it_was(
+    photos: list[Path], places: dict[str, Any], threads: int, capsys: pytest.CaptureFixture[str]
+):
+    model = redness().train()
     model.get_submodule("head").eval()
     before = {name: module.training for name, module in model.named_modules()}
     openmaia.investigate(

@@ -1,7 +1,6 @@
-"""Conventions that no linter knows: one meaning per type name, a docstring for each public function and class."""
+"""A convention that no linter knows: a docstring for each public function and class."""
 
 import ast
-from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,15 +13,6 @@ def modules() -> Iterator[tuple[Path, ast.Module]]:
     for package in PACKAGES:
         for path in sorted((REPOSITORY / package).rglob("*.py")):
             yield path.relative_to(REPOSITORY), ast.parse(path.read_text(encoding="utf-8"))
-
-
-def test_type_names_are_defined_once():
-    places: defaultdict[str, list[str]] = defaultdict(list)
-    for path, tree in modules():
-        for node in tree.body:
-            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
-                places[node.name].append(str(path))
-    assert {name: where for name, where in places.items() if len(where) > 1} == {}
 
 
 def test_public_functions_and_classes_have_docstrings():

@@ -20,7 +20,7 @@ from tests.conftest import REPOSITORY
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("ci", "code"), [("", 0), ("true", 1)])
+@pytest.mark.parametrize(("ci", "code"), [pytest.param("", 0, marks=pytest.mark.nightly), ("true", 1)])
 def test_skip_of_an_end_to_end_test_fails_in_ci_only(tmp_path: Path, ci: str, code: int):
     (tmp_path / "chromium").mkdir()  # a PATH without the program
     environment = {**os.environ, "PATH": str(tmp_path), "CI": ci}
@@ -67,7 +67,8 @@ def type_names(path: Path) -> Iterator[str]:
 
 def test_no_type_name_is_defined_twice():
     homes: defaultdict[str, list[str]] = defaultdict(list)
-    for path in (REPOSITORY / "openmaia").rglob("*.py"):
-        for name in type_names(path):
-            homes[name].append(str(path.relative_to(REPOSITORY)))
+    for package in ("openmaia", "ray_jobs"):
+        for path in (REPOSITORY / package).rglob("*.py"):
+            for name in type_names(path):
+                homes[name].append(str(path.relative_to(REPOSITORY)))
     assert {name: paths for name, paths in homes.items() if len(paths) > 1} == {}

@@ -13,11 +13,9 @@ BY_HAND = ("affinity", "miniature", "sweep", "exemplars")
 """Take minutes even at the smallest scale: `python -m measure.benchmarks only=affinity,miniature,sweep,exemplars smoke=1`."""
 
 AUTOMATIC = [
-    pytest.param(p, marks=pytest.mark.nightly) if p in ("pool", "end_of_run", "end_of_large_run") else p
-    for p in PARTS
-    if p not in BY_HAND
+    p if p == "sandbox_start" else pytest.param(p, marks=pytest.mark.nightly) for p in PARTS if p not in BY_HAND
 ]
-"""The others. The pools, and whole runs, take too long for CI."""
+"""The others. No user depends on them, so that CI runs the shortest alone."""
 
 
 def numbers(value: object) -> list[float]:

@@ -138,10 +138,10 @@ def test_silent_lease_is_taken_over_in_time_whatever_its_clock_says(files: Files
 def test_lease_that_was_seen_silent_is_taken_over_without_another_watch(files: Files):
     write_lease(files)
     assert is_held(files)
-    time.sleep(1.0)
+    time.sleep(3.0)
     began = time.monotonic()
-    take(files, 0.9)
-    assert time.monotonic() - began < 0.5
+    take(files, 2.9)
+    assert time.monotonic() - began < 2.5, "less than another watch takes"
 
 
 def test_lease_of_another_machine_with_this_name_is_not_taken_for_dead(files: Files):
