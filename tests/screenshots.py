@@ -1,12 +1,14 @@
-"""Runs configs/demo.yaml and saves screenshots of its report for README and docs: `python -m tests.screenshots [RUN]`.
+"""Runs configs/demo.yaml and saves screenshots of its report for README and docs: `python -m tests.screenshots [RUN [TUTORIAL]]`.
 
-RUN is the folder of a finished run of that config, which then is not run again. All pictures are drawn scenes, so that the
-screenshots may be part of the repository.
+RUN is the folder of a finished run of that config, which then is not run again, TUTORIAL that of the run `small` of
+docs/tutorial.md, whose descriptions the tutorial shows. All pictures are drawn scenes, so that the screenshots may be part of
+the repository.
 """
 
 import subprocess
 import sys
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
 from PIL import Image
@@ -19,16 +21,24 @@ from tests.helpers.chromium import Tab, browser
 OUT = REPOSITORY / "docs/screenshots"
 
 
-def main(run: str | None = None) -> None:
+GALLERY = "(({x, y, right, bottom}) => [x, y, right, bottom])(document.querySelector('.cards').getBoundingClientRect())"
+"""Where the cards of the report are, in pixels."""
+
+
+def main(run: str | None = None, tutorial: str | None = None) -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        index = write_report([Run.open(run or demo(folder))])
+        run = run or demo(folder)
         with browser(folder / "profile") as tab:
             tab.resize(1440, 900)
-            tab.open(index.as_uri(), "document.body?.dataset.ready === 'texts'")
+            open_report(tab, run)
             save(tab, "report", folder)
             tab.open(tab.run("document.querySelector('.card a').href"))
             save(tab, "unit", folder)
+            if tutorial:
+                tab.resize(1000, 900)
+                open_report(tab, tutorial)
+                save(tab, "tutorial", folder, tab.run(GALLERY))
 
 
 def demo(folder: Path) -> str:
@@ -39,11 +49,17 @@ def demo(folder: Path) -> str:
     return f"{folder}/runs/demo"
 
 
-def save(tab: Tab, name: str, folder: Path) -> None:
-    """Writes what is visible as WebP, which is a third of the bytes of a PNG."""
+def open_report(tab: Tab, run: str) -> None:
+    index = write_report([Run.open(run)])
+    tab.open(index.as_uri(), "document.body?.dataset.ready === 'texts'")
+
+
+def save(tab: Tab, name: str, folder: Path, box: Sequence[float] | None = None) -> None:
+    """Writes what is visible, or a box of it, as WebP, which is a third of the bytes of a PNG."""
     tab.picture(folder / "shot.png")
     with Image.open(folder / "shot.png") as shot:
-        shot.convert("RGB").save(OUT / f"{name}.webp", quality=90, method=6)
+        part = shot.crop(tuple(round(each) for each in box)) if box else shot
+        part.convert("RGB").save(OUT / f"{name}.webp", quality=90, method=6)
 
 
 if __name__ == "__main__":
