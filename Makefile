@@ -82,9 +82,10 @@ applications: setup
 	@$(BIN)/python -m tests.prepare
 	@$(BIN)/python -m measure.applications $(if $(only),only=$(only))
 
-# The pictures of the report in .github/, from a run on drawn pictures: a few minutes, and Chromium.
+# The pictures of the report in docs/screenshots, from a run of the demo: a few minutes, and Chromium.
+# `make screenshots run=runs/demo` takes a finished run.
 screenshots: setup
-	@$(BIN)/python -m tests.screenshots
+	@$(BIN)/python -m tests.screenshots $(run)
 
 # On a machine with a GPU (80 GB for all; tried on an H200): large models at their full size with random weights, nothing is downloaded.
 # Minutes; 34 GB of disk. The figures go to the folder in OUT; what was measured is in tests/gpu/RESULTS.md.

@@ -44,11 +44,14 @@ def test_tutorial_commands_describe_the_network(tmp_path: Path) -> None:
             )
             output += done.stdout
             assert done.returncode == 0, output
-    assert sum(language == "bash" for language, _, _ in blocks) == 5
+    assert sum(language == "bash" for language, _, _ in blocks) == 9
     printed = {masked(line) for line in output.splitlines()}
     shown = [line for language, _, text in blocks if language == "text" for line in text.splitlines()]
     assert [line for line in shown if masked(line) not in printed and not line.startswith(("…", "ok "))] == []
-    for unit, colour in enumerate(("red", "green", "blue")):
-        assert re.search(rf"small/pool/{unit}: .*\b{colour}\b", output), output
+    for unit, label in enumerate(("sea", "underwater", "room", "balloon")):
+        assert re.search(rf"small/output/{unit}: .*\b{label}\b", output), output
+    assert not re.search(r"anywhere/output/\d: .*(sea|underwater|room)", output), output
+    at_home, elsewhere, anywhere = map(float, re.findall(r"(\d+\.\d)% of (?:fresh )?scenes", output))
+    assert at_home > 99 and elsewhere < 60 and anywhere > 98
     assert "everything was done already" in output
     assert (tmp_path / "runs/small/report/index.html").is_file()
