@@ -9,6 +9,8 @@ import pytest
 
 from openmaia.agent.tasks.grammar import ParsedReply, parse
 from openmaia.agent.tasks.task import load
+from openmaia.assembly import investigations
+from openmaia.config.loading import load as load_config
 from openmaia.core.messages import Chat, Message, assistant, system, user
 from openmaia.core.units import OUTPUT, Unit
 from openmaia.evaluation.language_model import UnansweredQuestion
@@ -16,6 +18,8 @@ from openmaia.offline.scenes.grammar import read
 from openmaia.offline.scenes.truth import holds
 from openmaia.offline.searcher.contexts import SceneContextWriter, contexts
 from openmaia.offline.searcher.host import Searcher
+from openmaia.offline.searcher.rules import SceneRules
+from openmaia.offline.searcher.writer import SceneContrasts
 
 TASK = load("bias")
 UNIT = Unit(target="t", layer=OUTPUT, index=0)
@@ -125,3 +129,16 @@ def test_written_pairs_keep_to_the_words_of_the_generator(is_absent: bool):
 def test_writer_refuses_what_the_generator_does_not_know(name: str, context: str):
     with pytest.raises(UnansweredQuestion, match="the generator"):
         SceneContextWriter(WITHOUT).write(name, context, 5, 0)
+
+
+def test_rules_take_the_words_to_leave_out_from_the_generator():
+    config = load_config(
+        ["name=x", "units=all", "target.name=t", "backbone.kind=searcher", f"generator.without=[{','.join(WITHOUT)}]"]
+    )
+    made, knows_class = SceneRules.contexts(config.generator)
+    assert [knows_class(name) for name in ("boat", "car", "strawberry ice")] == [True, False, False]
+    with pytest.raises(UnansweredQuestion, match="the generator"):
+        made.write("boat", "dusk", 5, 0)
+    finder = investigations.contrasts(config)
+    assert isinstance(finder, SceneContrasts)
+    assert {word for each in finder.find(["boat"], (), 20) for word in read(each.prompt, 0, WITHOUT)[1]} == set()
