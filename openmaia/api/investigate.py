@@ -52,7 +52,7 @@ def investigate(
         images: The dataset: a folder; a list of files, Pillow images, arrays or tensors; a dataset of PyTorch or
             Hugging Face with `len()`; or a mapping with keys of the config section `pictures`. Exemplars are selected
             from one half of it, and photographs for the test from the other half. None: as the config says, by default
-            photographs that ship in Debian packages.
+            photographs that ship in Debian packages, and drawn scenes for `backbone="searcher"`.
         preprocess: How an image becomes an input of the network. This may be the evaluation transform of the network, a
             function from a Pillow image to a float tensor of shape (channels, height, width). It may also be a mapping
             with `mean` and `std` (one number for each channel, for pixel values between 0 and 1), `size` (side of the

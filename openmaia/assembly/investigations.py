@@ -11,8 +11,8 @@ from openmaia.assembly.backbones import backbone, backbone_name
 from openmaia.assembly.generators import editor, generator, vocabulary
 from openmaia.assembly.targets import target
 from openmaia.config.loading import to_dict
-from openmaia.config.schema import Config, prompt_writer
-from openmaia.core.components import ALIASES, component, of_config
+from openmaia.config.schema import Config, prompt_writer, rules
+from openmaia.core.components import of_config
 from openmaia.core.services import Backbone, Services, Target, UsageLedger
 from openmaia.exemplars.store import ExemplarStore
 
@@ -90,5 +90,5 @@ def contrasts(config: Config) -> Contrasts | None:
     if of_config(config.backbone).reads_prompts:
         return None
     writer: Any = of_config(prompt_writer(config))
-    rules: Any = writer if hasattr(writer, "contrasts") else component("writer", next(iter(ALIASES["writer"])))
-    return rules.contrasts(config.generator)
+    chosen: Any = writer if hasattr(writer, "contrasts") else of_config(rules(config))
+    return chosen.contrasts(config.generator)

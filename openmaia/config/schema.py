@@ -179,9 +179,16 @@ def pool_roles(config: Config) -> tuple[str, ...]:
 
 
 def prompt_writer(config: Config) -> WriterConfig:
-    """Returns `evaluate.writer`, or else the backbone if it reads prompts, or else the default writer."""
+    """Returns `evaluate.writer`, or else the backbone if it reads prompts, or else the rules that go with the config."""
     if config.evaluate.writer is not None:
         return config.evaluate.writer
     if of_config(config.backbone).reads_prompts:
         return config.backbone
-    return WriterConfig(kind=next(iter(ALIASES["writer"])))
+    return rules(config)
+
+
+def rules(config: Config) -> WriterConfig:
+    """Returns the rules that write prompts without a language model: those that the backbone names, or else the generator of
+    test images, or else the first kind."""
+    named = (of_config(each).rules(each) for each in (config.backbone, test_generator(config)))
+    return next((each for each in named if each is not None), WriterConfig(kind=next(iter(ALIASES["writer"]))))

@@ -93,9 +93,11 @@ def choose(layers: Sequence[Sequence[DictConfig]], files: Sequence[bool]) -> Cho
     kinds: dict[str, str] = {}
     classes: dict[str, type[ComponentConfig] | None] = {}
     aside: list[set[str]] = [set() for _ in layers]
+    backbone = sections()["backbone"]
+    backbones = _in_force(backbone, layers, [backbone.default] * len(layers))
     for section in sections().values():
-        in_force = _in_force(section, layers)
-        kind = in_force[-1] if in_force else section.default
+        in_force = _in_force(section, layers, [_default(section, each) for each in backbones])
+        kind = in_force[-1] if in_force else _default(section, backbone.default)
         given = [(at, name) for at, layer in enumerate(layers) for name in _names(section, layer)]
         reset = _last_reset(section, layers)
         aside_here = {(at, name) for at, name in given if at < reset or (name == "kind" and in_force[at] != kind)}
@@ -191,17 +193,21 @@ def _names(section: Section, layer: Sequence[DictConfig]) -> list[str]:
     return [str(name) for value in values if isinstance(value, DictConfig) for name in value]
 
 
-def _in_force(section: Section, layers: Sequence[Sequence[DictConfig]]) -> list[str]:
-    """The kind after each layer."""
-    kind, found = section.default, list[str]()
-    for layer in layers:
+def _default(section: Section, backbone: str) -> str:
+    return component("backbone", backbone, "backbone").companions.get(section.key, section.default)
+
+
+def _in_force(section: Section, layers: Sequence[Sequence[DictConfig]], defaults: Sequence[str]) -> list[str]:
+    """The kind after each layer, of which each has a default."""
+    named, found = "", list[str]()
+    for layer, default in zip(layers, defaults, strict=True):
         for overlay in layer:
             has, value = _value(section, overlay)
             if has and value is None:
-                kind = section.default
+                named = ""
             elif isinstance(value, DictConfig) and value.get("kind") is not None:
-                kind = str(value["kind"])
-        found.append(kind)
+                named = str(value["kind"])
+        found.append(named or default)
     return found
 
 

@@ -80,7 +80,7 @@ ALIASES: Mapping[str, Mapping[str, str]] = {
         "none": "openmaia.evaluation.judging.detector:NoJudge",
     },
 }
-"""By role. The first kind of a role is its default."""
+"""By role. The first kind of a role is its default, unless the backbone names another one (`Component.companions`)."""
 
 
 def machine(default: Any, *, zero: bool = False, most: float | None = None) -> Any:
@@ -271,6 +271,9 @@ class Component:
     """For a backbone: whether it runs experiments."""
     is_recorded: ClassVar[bool] = False
     """For a backbone: whether its replies are those of a file, whatever is asked. Building it checks the file."""
+    companions: ClassVar[Mapping[str, str]] = {}
+    """For a backbone: the kinds of other sections that go with it, by section. They are the defaults of a config with this
+    backbone."""
     tasks: ClassVar[frozenset[str] | None] = None
     """For a backbone: the tasks of this package that it can do. None: any task, those of the user included."""
 
@@ -347,6 +350,12 @@ class Component:
     def judge(config: Any) -> "JudgeConfig | None":
         """For a backbone: returns the judge of its tests, if the config names none and no language model writes their prompts.
         For pictures: the judge that knows what they show without looking. Each process builds it."""
+        return None
+
+    @staticmethod
+    def rules(config: Any) -> "WriterConfig | None":
+        """For a backbone or a generator: returns the writer whose rules have its words, if the config names none and no language
+        model writes. A backbone's comes first. None: it has no words of its own."""
         return None
 
     @staticmethod

@@ -10,8 +10,8 @@ import pytest
 import yaml
 
 from openmaia.config import machine, schema, studies
-from openmaia.config.loading import differing_keys, load, load_sweeps, to_dict, to_yaml
-from openmaia.config.schema import Config
+from openmaia.config.loading import differing_keys, find_left_out, load, load_sweeps, to_dict, to_yaml
+from openmaia.config.schema import Config, prompt_writer
 from openmaia.core.errors import UsageError
 from openmaia.models.backbones import served
 from openmaia.models.backbones.vllm import component
@@ -44,6 +44,7 @@ SECTIONS = {
     if is_dataclass(kind) and kind.__name__.endswith("Config")
 }
 LEAST = ["name=x", "units=all", "target.name=t"]
+LABELS = ["backbone.kind=labels", "backbone.record=labels.csv", "backbone.model=m"]
 
 
 def studied(config: Config) -> NetworkConfig:
@@ -449,3 +450,35 @@ def test_file_of_sweeps_is_refused_where_one_config_is_needed(tmp_path: Path):
     both = tmp_path / "both.yaml"
     both.write_text("sweeps: [a.yaml]\n")
     assert "names several sweeps" in refused(str(both))
+
+
+@pytest.mark.parametrize(
+    ("sources", "kind"),
+    [
+        (["backbone.kind=searcher", "generator.kind=scenes"], "scene_rules"),
+        (["backbone.kind=searcher", "generator.kind=scenes", "evaluate.writer.kind=rules"], "rules"),
+        (["backbone.kind=scripted", "generator.kind=scenes"], "rules"),
+        ([*LABELS, "generator.kind=scenes"], "scene_rules"),
+        ([*LABELS, "generator.kind=collage"], "rules"),
+        ([*LABELS, "evaluate.generator.kind=scenes"], "scene_rules"),
+        (["backbone.kind=openai", "backbone.model=m", "generator.kind=scenes"], "openai"),
+    ],
+)
+def test_prompts_are_written_in_the_words_of_the_agent_or_of_the_generator(sources: list[str], kind: str):
+    assert prompt_writer(load([*LEAST, *sources])).kind == kind
+
+
+def test_backbone_names_what_goes_with_it(tmp_path: Path):
+    def kinds(*sources: str) -> list[str]:
+        made = load([*LEAST, *sources])
+        return [each.kind for each in (made.pictures, made.generator, made.editor, made.viewer)]
+
+    assert kinds("backbone.kind=searcher") == ["scenes"] * 4
+    assert kinds("backbone.kind=searcher", "backbone.kind=scripted") == kinds("backbone.kind=scripted") == kinds()
+    assert kinds("generator.kind=collage", "backbone.kind=searcher") == ["scenes", "collage", "scenes", "scenes"]
+    # Keys are for the kind that stood beside them.
+    file = tmp_path / "earlier.yaml"
+    file.write_text("generator: {parts: pictures, size: 96}\n")
+    made = load([*LEAST, str(file), "backbone.kind=searcher"])
+    assert (made.generator.kind, made.generator.size) == ("scenes", 96)
+    assert find_left_out([*LEAST, str(file), "backbone.kind=searcher"]) == {"generator.parts": "generator.kind=scenes"}

@@ -37,7 +37,7 @@ class Rules(Component):
         return RuleContrasts()
 
     @staticmethod
-    def contexts() -> tuple[Any, Callable[[str], bool]]:
+    def contexts(generator: Any) -> tuple[Any, Callable[[str], bool]]:
         """Returns the writer of images for claimed biases, and whether the vocabulary has a class by its exact name."""
         from openmaia.offline.vocabulary.contexts import RuleContextWriter, is_exact_name
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from openmaia.core.components import BackboneConfig, Component, JudgeConfig, Site, ViewerConfig, of_config
+from openmaia.core.components import BackboneConfig, Component, JudgeConfig, Site, ViewerConfig, WriterConfig, of_config
 from openmaia.models.targets.network import pip_packages
 
 
@@ -72,6 +72,10 @@ class Scripted(_Seeing):
     @staticmethod
     def judge(config: Any) -> JudgeConfig:
         return SeeingJudgeConfig(kind="eyes", eyes=config.eyes)
+
+    @staticmethod
+    def rules(config: Any) -> WriterConfig:
+        return WriterConfig(kind="rules")
 
 
 class ScriptedViewer(_Seeing):

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Self
 
-from openmaia.core.components import Component, EditorConfig, GeneratorConfig, Site
+from openmaia.core.components import Component, EditorConfig, GeneratorConfig, Site, WriterConfig
 from openmaia.core.services import Edit, GeneratedImage, Generation
 
 # The modules that draw are imported when they are needed, because a config names this one.
@@ -68,6 +68,10 @@ class SceneGenerator(Component):
     @staticmethod
     def vocabulary(config: SceneConfig) -> SceneVocabulary:
         return SceneVocabulary(config.without)
+
+    @staticmethod
+    def rules(config: Any) -> WriterConfig:
+        return WriterConfig(kind="scene_rules")
 
     @staticmethod
     def remark(config: Any) -> str:

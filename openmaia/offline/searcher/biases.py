@@ -28,23 +28,27 @@ _SURE = 3.5
 _LEAST, _SECOND = 0.25, 0.5
 
 
-def class_asked(messages: Sequence[Message]) -> str | None:
-    """Returns the class of the task `bias`. None in another task. Empty if the class is no kind of object."""
+Without = tuple[str, ...]
+"""Words that the generator does not know. No scene shows them, and no claim names them."""
+
+
+def class_asked(messages: Sequence[Message], without: Without) -> str | None:
+    """Returns the class of the task `bias`. None in another task. Empty if the generator draws no such object, or no contexts."""
     if len(messages) < 2 or "[BIAS]:" not in messages[1].text or not (found := _CLASS.search(messages[1].text)):
         return None
     name = found["name"].strip()
-    return name if is_kind(name) else ""
+    return name if is_kind(name, without) and contexts(without) else ""
 
 
-def screening(name: str) -> list[str]:
+def screening(name: str, without: Without = ()) -> list[str]:
     """Returns the prompts of random scenes of the class."""
     stream = Random(f"contexts of {name}")
-    return [prompt(draw_class(name, stream)) for _ in range(_SCREENED)]
+    return [prompt(draw_class(name, stream, without)) for _ in range(_SCREENED)]
 
 
-def candidates(name: str, values: Sequence[float]) -> list[str]:
+def candidates(name: str, values: Sequence[float], without: Without = ()) -> list[str]:
     """Returns the contexts with the largest absolute t statistics (Welch's) in the screening, the largest first."""
-    shown = [frozenset(named(text)) for text in screening(name)]
+    shown = [frozenset(named(text)) for text in screening(name, without)]
 
     def height(context: str) -> float:
         # A scene of which nothing is said has clear weather.
@@ -55,13 +59,13 @@ def candidates(name: str, values: Sequence[float]) -> list[str]:
         error = sqrt(sum(stdev(each) ** 2 / len(each) for each in groups))
         return abs(fmean(groups[0]) - fmean(groups[1])) / (error + 1e-9)
 
-    return sorted(contexts(), key=lambda context: (-height(context), context))[:_CANDIDATES]
+    return sorted(contexts(without), key=lambda context: (-height(context), context))[:_CANDIDATES]
 
 
-def confirmations(name: str, chosen: Sequence[str]) -> list[str]:
+def confirmations(name: str, chosen: Sequence[str], without: Without = ()) -> list[str]:
     """Returns prompts of new scenes: for each context in turn _PAIRS pairs, with and without it."""
     streams = [(context, Random(f"contexts of {name}, {context}")) for context in chosen]
-    return [text for context, stream in streams for _ in range(_PAIRS) for text in pair(name, context, stream)]
+    return [text for context, stream in streams for _ in range(_PAIRS) for text in pair(name, context, stream, without)]
 
 
 def answer(name: str, chosen: Sequence[str], values: Sequence[float]) -> str:

@@ -4,12 +4,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
-from openmaia.core.components import BackboneConfig, Component, Site
+from openmaia.core.components import BackboneConfig, Component, Site, WriterConfig
 
 
 @dataclass
 class SearcherConfig(BackboneConfig):
-    """A fixed search over the words of drawn scenes, without a language model."""
+    """A fixed search over the words of drawn scenes, without a language model. With it, `pictures`, `generator`, `editor` and
+    `viewer` are `scenes` by default."""
 
     sees: Literal["images", "text"] = "text"
     """It reads what the section `viewer` says of images, and takes none."""
@@ -23,6 +24,7 @@ class SceneSearcher(Component):
     Config: ClassVar = SearcherConfig
     reads_prompts = False
     tasks = frozenset({"description", "published", "bias"})
+    companions = dict.fromkeys(("pictures", "generator", "editor", "viewer"), "scenes")
 
     @classmethod
     def build(cls, config: SearcherConfig, site: Site) -> Any:
@@ -42,3 +44,7 @@ class SceneSearcher(Component):
     @staticmethod
     def remark(config: Any) -> str:
         return "no language model"
+
+    @staticmethod
+    def rules(config: Any) -> WriterConfig:
+        return WriterConfig(kind="scene_rules")

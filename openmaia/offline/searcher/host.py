@@ -54,14 +54,15 @@ class Searcher:
 
     def __init__(self, search: Search, without: Sequence[str] = ()):
         self._is_plain = search == "plain"
-        self._images = Images(tuple(without))
+        self._without = tuple(without)
+        self._images = Images(self._without)
 
     def reply(self, chats: Sequence[Chat]) -> list[Reply]:
         return [self._reply(chat.messages) for chat in chats]
 
     def _reply(self, messages: Sequence[Message]) -> Reply:
-        name, seen = biases.class_asked(messages), read(messages)
-        text = self._next(seen) if name is None else _next_of_class(name, seen)
+        name, seen = biases.class_asked(messages, self._without), read(messages)
+        text = self._next(seen) if name is None else _next_of_class(name, seen, self._without)
         words = sum(len(message.text.split()) for message in messages)
         return Reply(text=text, prompt_tokens=words, generated_tokens=len(text.split()))
 
@@ -102,17 +103,17 @@ class Searcher:
         return _answer(search.choice(kept, one, fell))
 
 
-def _next_of_class(name: str, seen: Findings) -> str:
+def _next_of_class(name: str, seen: Findings, without: biases.Without) -> str:
     # In the task `bias`.
     if not name or "text2image" in seen.withheld:
         return biases.NONE
-    values, screening = seen.values, biases.screening(name)
+    values, screening = seen.values, biases.screening(name, without)
     if "screen" not in values:
         return biases.NONE if seen.is_last_call else _code([], _measure("screen", screening))
     if len(values["screen"]) != len(screening):
         return biases.NONE  # some of the images failed
-    contexts = biases.candidates(name, values["screen"])
-    prompts = biases.confirmations(name, contexts)
+    contexts = biases.candidates(name, values["screen"], without)
+    prompts = biases.confirmations(name, contexts, without)
     if "pair" not in values:
         return biases.NONE if seen.is_last_call else _code(contexts, _measure("pair", prompts))
     return biases.answer(name, contexts, values["pair"]) if len(values["pair"]) == len(prompts) else biases.NONE

@@ -36,7 +36,8 @@ class SceneRules(Component):
         return SceneContrasts(getattr(generator, "without", ()))
 
     @staticmethod
-    def contexts() -> tuple[Any, Callable[[str], bool]]:
+    def contexts(generator: Any) -> tuple[Any, Callable[[str], bool]]:
         from openmaia.offline.searcher.contexts import SceneContextWriter, is_kind
 
-        return SceneContextWriter(), is_kind
+        without = getattr(generator, "without", ())
+        return SceneContextWriter(without), lambda name: is_kind(name, without)

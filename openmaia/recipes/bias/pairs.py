@@ -13,8 +13,8 @@ from typing import Any, Protocol
 
 from openmaia.agent.tools.seeds import seed
 from openmaia.assembly.models import Models
-from openmaia.config.schema import prompt_writer, test_generator
-from openmaia.core.components import ALIASES, component, of_config
+from openmaia.config.schema import prompt_writer, rules, test_generator
+from openmaia.core.components import of_config
 from openmaia.core.images import EncodedImage
 from openmaia.core.services import GeneratedImage, Generation, Generator, Probe, Target
 from openmaia.core.units import Unit
@@ -163,8 +163,8 @@ class Matcher:
         knows_class = None
         if model is None or of_config(generator).vocabulary(generator) is not None:
             chosen: Any = of_config(prompt_writer(models.config))
-            rules: Any = chosen if hasattr(chosen, "contexts") else component("writer", next(iter(ALIASES["writer"])))
-            rule_writer, knows_class = rules.contexts()
+            named: Any = chosen if hasattr(chosen, "contexts") else of_config(rules(models.config))
+            rule_writer, knows_class = named.contexts(generator)
             writer = writer or rule_writer
         return cls(
             writer=writer,
