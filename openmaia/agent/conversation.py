@@ -57,7 +57,9 @@ class Conversation:
 
     def _feedback(self, turn: Turn) -> Iterator[Part]:
         """Yields the message to the agent after a turn, without the request for its answer."""
-        if refusal := self._stopping.refusal(turn.index + 1):
+        if turn.failed_test:
+            pass  # the observation says it
+        elif refusal := self._stopping.refusal(turn.index + 1):
             yield refusal
         elif ReplyNote.CUT in turn.notes and not turn.code:
             yield self._task.repeated

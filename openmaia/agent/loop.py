@@ -32,7 +32,8 @@ def investigate(
     journal: Journal | None = None,
     observer: TurnObserver = lambda turn: None,
 ) -> Record:
-    """Lets an agent run experiments on a unit until it answers or reaches a limit, then confirms its answer.
+    """Lets an agent run experiments on a unit until it answers or reaches a limit, then confirms its answer. An answer
+    that fails goes back to the agent, at most `StoppingRule.rounds` times.
 
     Args:
         replicate: Counts from 0. Each replicate has a seed of its own.
@@ -53,7 +54,7 @@ def investigate(
     )
     context = InvestigationContext(
         unit=unit,
-        task=replace(task, rule=task.rule.overridden(options.evidence)),
+        task=task.under(options.evidence),
         services=patient,
         options=options,
         run_seed=seed(options.run_seed, "explore", f"replicate {replicate}", 0) if replicate else options.run_seed,
@@ -71,9 +72,12 @@ def investigate(
 def _conduct(investigation: Investigation, observer: TurnObserver) -> Record:
     with investigation:
         investigation.resume()
-        while not investigation.ended:
-            observer(investigation.turn())
-        investigation.confirm()
+        is_confirmed = False
+        while not is_confirmed:
+            while not investigation.ended:
+                observer(investigation.turn())
+            investigation.confirm()
+            is_confirmed = investigation.ended
         return investigation.record()
 
 

@@ -70,6 +70,10 @@ class EvidenceConfig:
     confirm: int | None = None
     """Number of new images of the final labels on which the program tests the answer. It adds as many near misses: the
     same scenes with one thing changed, so that the label no longer holds."""
+    rounds: int | None = None
+    """Number of answers that are sent back at most because they fail that test: the near misses of a label excite the
+    unit as much as its images, or its images do not excite it. The agent gets the images and their activations, and
+    goes on within the same limits."""
 
 
 @dataclass

@@ -134,6 +134,26 @@ class Confirmation:
         return (min(known)[1], min(known)[0]) if known else None
 
 
+class Fault(StrEnum):
+    """How a label fails the loop's own test."""
+
+    IMAGES = "images"
+    """Its images excite the unit no more than dataset images do."""
+    NEAR_MISSES = "near_misses"
+    """Its near misses excite the unit as much as its images."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FailedTest:
+    """The confirmation of an answer that failed and sent the answer back: the end of one round."""
+
+    confirmation: Confirmation
+    faults: dict[str, Fault]
+    """By label that failed. The other labels of `confirmation` passed."""
+    seconds: float
+    """Wall-clock time of the test."""
+
+
 def to_json(value: Evidence | Confirmation | None) -> dict[str, Any] | None:
     """Converts evidence or a confirmation to JSON values, without images. Returns None for None."""
     if value is None:
@@ -157,3 +177,17 @@ def restore_confirmation(values: Mapping[str, Any], images: dict[str, EncodedIma
     )
     spent = {service: ServiceUsage(**usage) for service, usage in values["spent"].items()}
     return Confirmation(samples=tuple(samples), spent=spent, images=images)
+
+
+def failed_test_to_json(test: FailedTest) -> dict[str, Any]:
+    """Converts a failed test to JSON values, without images."""
+    return {"confirmation": to_json(test.confirmation), "faults": test.faults, "seconds": test.seconds}
+
+
+def restore_failed_test(values: Mapping[str, Any], images: dict[str, EncodedImage]) -> FailedTest:
+    """Restores what `failed_test_to_json` made of a failed test. `images` are its images by digest."""
+    return FailedTest(
+        confirmation=restore_confirmation(values["confirmation"], images),
+        faults={label: Fault(fault) for label, fault in values["faults"].items()},
+        seconds=values["seconds"],
+    )
