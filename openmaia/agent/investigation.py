@@ -142,8 +142,8 @@ class Investigation:
         return parsed.code, (ReplyNote.SET_ASIDE,)
 
     def confirm(self) -> None:
-        """Measures the contrasts of an accepted answer, if the task demands it. An answer that fails is sent back if a
-        round and a turn are left: then the investigation has not `ended`.
+        """Measures the contrasts of an accepted answer, if there is one and the task demands it. An answer that fails is
+        sent back if a round and a turn are left: then the investigation has not `ended`.
 
         Raises ServiceError; the answer is in the journal.
         """

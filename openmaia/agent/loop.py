@@ -38,7 +38,7 @@ def investigate(
     Args:
         replicate: Counts from 0. Each replicate has a seed of its own.
         journal: If it holds turns already, the investigation continues after them.
-        observer: Called with each new completed turn, not with those of the journal.
+        observer: Called with each new completed turn, an answer after its test. Not with those of the journal.
 
     Raises:
         ServiceError: A service failed. The journal holds the completed turns.
@@ -72,12 +72,11 @@ def investigate(
 def _conduct(investigation: Investigation, observer: TurnObserver) -> Record:
     with investigation:
         investigation.resume()
-        is_confirmed = False
-        while not is_confirmed:
-            while not investigation.ended:
-                observer(investigation.turn())
+        investigation.confirm()  # the journal may end with an answer
+        while not investigation.ended:
+            investigation.turn()
             investigation.confirm()
-            is_confirmed = investigation.ended
+            observer(investigation.turns[-1])
         return investigation.record()
 
 

@@ -65,6 +65,7 @@ def options(config: Config) -> InvestigationOptions:
         allow_none=box.allow_none,
         user_tools=import_tools(config.tools),
         evidence=evidence_values(config),
+        states=config.task.hypotheses.states,
         vocabulary=vocabulary(config),
         without=tuple(config.without),
         contrasts=contrasts(config),

@@ -77,12 +77,22 @@ class EvidenceConfig:
 
 
 @dataclass
+class HypothesesConfig:
+    """`task.hypotheses`: what the agent is told of its own hypotheses."""
+
+    states: bool = False
+    """Whether the agent reads, after an experiment that names hypotheses (`hypothesis="H1"`, `"not H1"`), which of its list
+    are supported, refuted or open by the images measured so far."""
+
+
+@dataclass
 class TaskConfig:
     """`task`: what the agent is asked to do."""
 
     name: str = "description"
     """A task of this package, or a folder with your own prompts."""
     evidence: EvidenceConfig = field(default_factory=EvidenceConfig)
+    hypotheses: HypothesesConfig = field(default_factory=HypothesesConfig)
 
 
 @dataclass

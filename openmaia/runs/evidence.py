@@ -3,7 +3,7 @@
 Neither relies on what the agent says of itself.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
 from typing import Any
@@ -118,14 +118,8 @@ class Confirmation:
     def auc(self, label: str | None = None) -> float | None:
         """Returns the AUC of the images of a label (None: of all) against its near misses; None if either kind has no
         image.
-
-        Ties count half (Hanley and McNeil 1982).
         """
-        own, near = self.of(label)
-        if not own or not near:
-            return None
-        pairs = np.subtract.outer(np.asarray(own), np.asarray(near))
-        return float(((pairs > 0) + 0.5 * (pairs == 0)).mean())
+        return rank_auc(*self.of(label))
 
     @property
     def worst(self) -> tuple[str, float] | None:
@@ -152,6 +146,17 @@ class FailedTest:
     """By label that failed. The other labels of `confirmation` passed."""
     seconds: float
     """Wall-clock time of the test."""
+
+
+def rank_auc(own: Sequence[float], others: Sequence[float]) -> float | None:
+    """Returns how often a value of `own` exceeds one of `others`; None if either is empty.
+
+    Ties count half (Hanley and McNeil 1982).
+    """
+    if not own or not others:
+        return None
+    pairs = np.subtract.outer(np.asarray(own), np.asarray(others))
+    return float(((pairs > 0) + 0.5 * (pairs == 0)).mean())
 
 
 def to_json(value: Evidence | Confirmation | None) -> dict[str, Any] | None:

@@ -244,7 +244,8 @@ def read_drawn_prompts(data: bytes) -> list[str]:
     with _complete("a record"):
         asked = [prompt for row in rows for call in row["calls"] for prompt in call["asked"]]
         failed = sorted(_stored_tests(header).items(), key=lambda item: int(item[0]))
-        tests = [*(test["confirmation"] for _, test in failed), header["confirmation"] or {"samples": []}]
+        tests: list[dict[str, Any]] = [test["confirmation"] for _, test in failed]
+        tests += [header["confirmation"]] if header["confirmation"] else []
         asked += [sample["prompt"] for test in tests for sample in test["samples"]]
     if digest_prompts(asked) != row["drawn"]:
         raise StoreError("a record whose turns are not those of its summary")

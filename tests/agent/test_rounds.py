@@ -19,7 +19,7 @@ from openmaia.runs.evidence import Confirmation, ConfirmationSample, Fault, fail
 from openmaia.runs.files import Files
 from openmaia.runs.journal import FolderJournal
 from openmaia.runs.parquet import read_drawn_prompts, read_record, write_record
-from openmaia.runs.records import Record, Stop
+from openmaia.runs.records import Record, Stop, Turn
 from tests.agent.conftest import Investigate
 from tests.helpers.investigating import ANSWER, code
 from tests.helpers.samples import comparable
@@ -69,6 +69,12 @@ def test_failed_answer_goes_back_and_the_next_one_counts(run: Investigate):
     assert rounds_of(record) == [(0, {"circle": Fault.IMAGES})]
     assert record.evidence.sent_back == 1
     assert record.confirmation is not None and record.confirmation.auc() == 1.0
+
+
+def test_observer_sees_each_turn_once_with_its_test(run: Investigate):
+    seen: list[Turn] = []
+    record = run(WRONG, ANSWER, overrides=ROUNDS, observer=seen.append)
+    assert tuple(seen) == record.turns
 
 
 def test_without_rounds_a_failed_answer_stands(run: Investigate):

@@ -108,15 +108,15 @@ class StoppingRule:
         """Returns a copy with other values for some fields; None leaves a field unchanged."""
         return replace(self, **{name: value for name, value in values.items() if value is not None})
 
-    def stated(self, text: str) -> str:
+    def stated(self, text: str, *, states: bool = False) -> str:
         """Returns the prompt that tells the agent this rule, from the template `evidence.md`; empty if it demands
-        nothing.
+        nothing. With `states` it says how to name hypotheses, whatever it demands.
         """
         if not self.demands:
-            return ""
+            return text.partition("\n\n")[2] if states else ""
         # The part after the first empty line says how a call names the hypothesis that an image tests.
         demands, _, naming = text.partition("\n\n")
-        lines = (demands + ("\n" + naming if self.controls or self.replicates else "")).splitlines()
+        lines = (demands + ("\n" + naming if self.controls or self.replicates or states else "")).splitlines()
         lines = [line for line in lines if set(re.findall(r"\{(\w+)\}", line)) <= self.demands.keys()]
         return re.sub(r"\{(\w+)\}", lambda name: str(self.demands[name[1]]), "\n".join(lines)) + "\n"
 
@@ -184,14 +184,14 @@ class Task:
             )
         return replace(self, rule=rule)
 
-    def question(self, unit: Unit, class_name: Callable[[], str] = lambda: "") -> str:
+    def question(self, unit: Unit, class_name: Callable[[], str] = lambda: "", *, states: bool = False) -> str:
         """Returns the first user message: the question and the stopping rule. `class_name` is called only if the prompt
-        contains {class}.
+        contains {class}. See `StoppingRule.stated` for `states`.
         """
         text = self.user.replace("{layer}", unit.layer).replace("{unit}", str(unit.index))
         if "{class}" in text:
             text = text.replace("{class}", class_name())
-        rule = self.rule.stated(self.evidence)
+        rule = self.rule.stated(self.evidence, states=states)
         return f"{text}\n{rule}" if rule else text
 
 

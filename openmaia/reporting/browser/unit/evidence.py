@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, replace
 
+from openmaia.agent.evidence.states import HypothesisStanding, find_standings
 from openmaia.analysis.rounds import Round, list_rounds
 from openmaia.reporting.browser.unit.pictures import PagePictures
 from openmaia.reporting.browser.unit.scored import ScoredImage, compute_share
@@ -41,6 +42,8 @@ class EvidenceView:
     pairs: ImagePairs = ()
     """Each image of a label with its near miss, generated with the same seed."""
     rounds: tuple[RoundView, ...] = ()
+    standings: tuple[HypothesisStanding, ...] = ()
+    """The last list of hypotheses; empty if no image was measured for one of them."""
 
     @property
     def verdict(self) -> str:
@@ -50,7 +53,7 @@ class EvidenceView:
     @property
     def is_empty(self) -> bool:
         """Whether there is nothing to show."""
-        return not (self.evidence.checks or self.evidence.tested or self.pairs or self.rounds)
+        return not (self.evidence.checks or self.evidence.tested or self.pairs or self.rounds or self.standings)
 
 
 def make_evidence_view(record: Record, pictures: PagePictures) -> EvidenceView:
@@ -60,6 +63,9 @@ def make_evidence_view(record: Record, pictures: PagePictures) -> EvidenceView:
     if test is not None:
         by_label = tuple((label, test.auc(label)) for label in test.labels)
         view = replace(view, auc=test.auc(), by_label=by_label, pairs=_pairs(test, pictures))
+    standings = tuple(find_standings(record.turns))
+    if any(each.own or each.controls for each in standings):
+        view = replace(view, standings=standings)
     # The test of the last answer comes first: its images are shown if not all fit.
     return replace(view, rounds=tuple(_round(each, pictures) for each in list_rounds(record)))
 
