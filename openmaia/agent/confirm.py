@@ -11,7 +11,7 @@ from openmaia.agent.tasks.grammar import ParsedReply
 from openmaia.agent.tasks.task import StoppingRule
 from openmaia.agent.tools.seeds import seed
 from openmaia.core.messages import AnswerFormat
-from openmaia.core.services import Generation, Probe
+from openmaia.core.services import Generation, Probe, Split
 from openmaia.core.units import Scope
 from openmaia.runs.evidence import Confirmation, ConfirmationSample
 from openmaia.runs.records import Turn
@@ -29,9 +29,15 @@ def count_pairs(context: InvestigationContext, answer: ParsedReply) -> int:
     return max(task.rule.confirm, len(answer.labels)) if is_due else 0
 
 
+def list_failed(turns: Sequence[Turn]) -> list[Confirmation]:
+    """Returns the tests that sent answers back."""
+    return [turn.failed_test.confirmation for turn in turns if turn.failed_test]
+
+
 def confirm(context: InvestigationContext, answer: ParsedReply, turns: Sequence[Turn]) -> Confirmation:
     """Generates and measures the contrasts of an answer. The result has one sample for each image; none if no contrasts
-    were found. A near miss may show a hypothesis that was listed in `turns` and is not in the answer.
+    were found. A near miss may show a hypothesis that was listed in `turns` and is not in the answer. No image has
+    prompt and seed of one in the tests that failed before.
     """
     services, options = context.services, context.options
     spent_before = services.ledger.spent()
@@ -46,7 +52,7 @@ def confirm(context: InvestigationContext, answer: ParsedReply, turns: Sequence[
     )
     if not pairs:
         return Confirmation(samples=(), spent=services.ledger.since(spent_before))
-    requests = _requests(pairs, context.run_seed)
+    requests = _requests(pairs, context, list_failed(turns))
     images = services.generator.generate(requests)
     activations = services.target.probe([Probe(unit=context.unit, image=generated.image) for generated in images])
     exemplars = services.exemplars.read(context.unit)
@@ -90,15 +96,27 @@ def _words(text: str) -> frozenset[str]:
     return frozenset(re.findall(r"\w+", ID.sub("", text).casefold()))
 
 
-def _requests(pairs: Sequence[Contrast], run_seed: int) -> list[Generation]:
-    occurrences: Counter[str] = Counter()
+def _requests(
+    pairs: Sequence[Contrast], context: InvestigationContext, failed: Sequence[Confirmation]
+) -> list[Generation]:
+    occurrences = Counter(
+        _key(own.prompt, near.prompt)
+        for test in failed
+        for own, near in zip(test.samples[::2], test.samples[1::2], strict=True)
+    )
+    # A generator that composes images of the dataset takes parts that the agent has not seen. With rounds the agent may
+    # see these images, and the parts of the test split are for the evaluation alone.
+    split: Split = "explore" if context.task.rule.rounds else "test"
     requests: list[Generation] = []
     for pair in pairs:
         prompts = pair.prompt, pair.contrast_prompt
-        key = " | ".join(prompts)
+        key = _key(*prompts)
         # Both images share a seed, so that layout and background agree.
-        number = seed(run_seed, "confirm", key, occurrences[key])
+        number = seed(context.run_seed, "confirm", key, occurrences[key])
         occurrences[key] += 1
-        # A generator that composes images of the dataset takes parts that the agent has not seen.
-        requests += [Generation(prompt=prompt, seed=number, split="test") for prompt in prompts]
+        requests += [Generation(prompt=prompt, seed=number, split=split) for prompt in prompts]
     return requests
+
+
+def _key(prompt: str, contrast_prompt: str) -> str:
+    return f"{prompt} | {contrast_prompt}"

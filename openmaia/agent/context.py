@@ -44,6 +44,8 @@ class InvestigationOptions:
     """Values that replace fields of the stopping rule of the task; None keeps the value."""
     sees_images: bool = True
     """Whether the backbone takes images. If not, it gets the viewer's descriptions."""
+    states: bool = False
+    """Whether the agent reads the states of its hypotheses."""
     vocabulary: Vocabulary | None = None
     """None: the generator draws anything."""
     preprocessing: str = ""

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 
 from openmaia.agent.context import InvestigationContext
 from openmaia.agent.evidence.hints import find_hint, make_repetition_hint
+from openmaia.agent.evidence.states import describe_standings
 from openmaia.agent.evidence.stopping import Stopping
 from openmaia.agent.tasks.grammar import parse
 from openmaia.agent.tools.api_text import api_text
@@ -28,7 +29,7 @@ class Conversation:
         description = api_text(options.user_tools, unit.scope, options.without)
         if options.vocabulary is not None:
             description += f"\n\n{describe_vocabulary(options.vocabulary)}"
-        question = self._task.question(unit, lambda: find_class_name(unit, context.services))
+        question = self._task.question(unit, lambda: find_class_name(unit, context.services), states=options.states)
         self.opening = (system(self._task.instructions(description, is_whole=not options.without)), user(question))
         """The instructions and the question."""
 
@@ -57,7 +58,9 @@ class Conversation:
 
     def _feedback(self, turn: Turn) -> Iterator[Part]:
         """Yields the message to the agent after a turn, without the request for its answer."""
-        if refusal := self._stopping.refusal(turn.index + 1):
+        if turn.failed_test:
+            pass  # the observation says it
+        elif refusal := self._stopping.refusal(turn.index + 1):
             yield refusal
         elif ReplyNote.CUT in turn.notes and not turn.code:
             yield self._task.repeated
@@ -69,6 +72,8 @@ class Conversation:
         yield from (part for part in turn.observation if isinstance(part, str) or self._options.sees_images)
         if advice := find_hint(turn):
             yield advice
+        if self._options.states:
+            yield from filter(None, [describe_standings(self._turns[: turn.index + 1])])
         if ReplyNote.SET_ASIDE in turn.notes:
             yield self._task.set_aside
 

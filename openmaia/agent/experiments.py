@@ -97,6 +97,11 @@ class ExperimentRunner:
         self._completed.append(turn)
         self._images.update(turn.images)
 
+    def replace_latest(self, turn: Turn) -> None:
+        """Replaces the latest completed turn, whose answer was tested meanwhile."""
+        self._completed[-1] = turn
+        self._images.update(turn.images)
+
     def resume(self, turns: Sequence[Turn]) -> None:
         """Restores the variables and images of an interrupted investigation. Raises ReplayDiverged if an experiment
         behaved differently, and SandboxError.

@@ -6,12 +6,13 @@ import time
 from dataclasses import replace
 from functools import cache
 
-from openmaia.agent.confirm import confirm, count_pairs
+from openmaia.agent.confirm import confirm, count_pairs, list_failed
 from openmaia.agent.context import InvestigationContext
 from openmaia.agent.conversation import Conversation
 from openmaia.agent.evidence.demands import assess
 from openmaia.agent.evidence.stopping import Stopping
 from openmaia.agent.experiments import ExperimentResult, ExperimentRunner
+from openmaia.agent.rounds import find_faults, make_feedback
 from openmaia.agent.sandbox import Json, Sandbox
 from openmaia.agent.tasks.grammar import ParsedReply, parse
 from openmaia.agent.tasks.reasoning import separate
@@ -21,7 +22,8 @@ from openmaia.agent.tools.seeds import seed
 from openmaia.agent.tools.toolbox import Toolbox
 from openmaia.core.errors import ServiceError
 from openmaia.core.messages import Chat, Cut, Reply
-from openmaia.runs.evidence import Confirmation
+from openmaia.core.services import ServiceUsage
+from openmaia.runs.evidence import Confirmation, FailedTest
 from openmaia.runs.journal import Journal
 from openmaia.runs.records import Record, ReplyNote, Stop, Turn
 
@@ -140,16 +142,50 @@ class Investigation:
         return parsed.code, (ReplyNote.SET_ASIDE,)
 
     def confirm(self) -> None:
-        """Measures the contrasts of an accepted answer, if the task demands it. Raises ServiceError; the answer is in
-        the journal.
+        """Measures the contrasts of an accepted answer, if there is one and the task demands it. An answer that fails is
+        sent back if a round and a turn are left: then the investigation has not `ended`.
+
+        Raises ServiceError; the answer is in the journal.
         """
         answer = self.answer
         if answer is None or not (due := count_pairs(self.context, answer)):
             return
-        self.confirmation = confirm(self.context, answer, self.turns)
-        pairs = len(self.confirmation.samples) // 2
+        started = time.monotonic()
+        test = confirm(self.context, answer, self.turns)
+        if (sent_back := self._sent_back(test, started)) is not None:
+            self.turns[-1] = sent_back
+            self.experiments.replace_latest(sent_back)
+            self.journal.append(sent_back)
+            return
+        self.confirmation = test
+        pairs = len(test.samples) // 2
         if pairs < due:
             self.notes += (f"the answer was tested with {pairs} of {due} pairs: no more usable near misses were found",)
+
+    def _sent_back(self, test: Confirmation, started: float) -> Turn | None:
+        """Returns the latest turn with a test that sends its answer back; None if the answer passes, or if it is the
+        last one that the rounds and limits permit.
+        """
+        failed = list_failed(self.turns)
+        faults = find_faults([*failed, test])
+        if not faults or len(failed) >= self.task.rule.rounds or self._stopping.limit:
+            return None
+        spent_before = self.context.services.ledger.spent()
+        observation = make_feedback(self.context, test, faults, len(failed))
+        described = self.context.services.ledger.since(spent_before)
+        spent = {
+            service: test.spent.get(service, ServiceUsage()) + described.get(service, ServiceUsage())
+            for service in test.spent | described
+        }
+        test = replace(test, spent=spent)
+        turn = replace(
+            self.turns[-1],
+            failed_test=FailedTest(confirmation=test, faults=faults, seconds=time.monotonic() - started),
+            observation=observation,
+            images=self.turns[-1].images | test.images,
+        )
+        # The test itself may use up the time: then this answer remains the last one.
+        return None if self._stopping.limit_of([*self.turns[:-1], turn]) else turn
 
     @property
     def answer(self) -> ParsedReply | None:

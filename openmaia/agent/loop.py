@@ -32,12 +32,13 @@ def investigate(
     journal: Journal | None = None,
     observer: TurnObserver = lambda turn: None,
 ) -> Record:
-    """Lets an agent run experiments on a unit until it answers or reaches a limit, then confirms its answer.
+    """Lets an agent run experiments on a unit until it answers or reaches a limit, then confirms its answer. An answer
+    that fails goes back to the agent, at most `StoppingRule.rounds` times.
 
     Args:
         replicate: Counts from 0. Each replicate has a seed of its own.
         journal: If it holds turns already, the investigation continues after them.
-        observer: Called with each new completed turn, not with those of the journal.
+        observer: Called with each new completed turn, an answer after its test. Not with those of the journal.
 
     Raises:
         ServiceError: A service failed. The journal holds the completed turns.
@@ -53,7 +54,7 @@ def investigate(
     )
     context = InvestigationContext(
         unit=unit,
-        task=replace(task, rule=task.rule.overridden(options.evidence)),
+        task=task.under(options.evidence),
         services=patient,
         options=options,
         run_seed=seed(options.run_seed, "explore", f"replicate {replicate}", 0) if replicate else options.run_seed,
@@ -71,9 +72,11 @@ def investigate(
 def _conduct(investigation: Investigation, observer: TurnObserver) -> Record:
     with investigation:
         investigation.resume()
+        investigation.confirm()  # the journal may end with an answer
         while not investigation.ended:
-            observer(investigation.turn())
-        investigation.confirm()
+            investigation.turn()
+            investigation.confirm()
+            observer(investigation.turns[-1])
         return investigation.record()
 
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from openmaia.agent.evidence.demands import find_answer
 from openmaia.agent.evidence.experiments import examine
+from openmaia.analysis.rounds import list_rounds
 from openmaia.core.images import EncodedImage
 from openmaia.core.messages import AnswerFormat
 from openmaia.runs.records import ExperimentStatus, Record, ReplyNote, Turn
@@ -28,7 +29,9 @@ class AgentConduct:
     set_aside: int
     """Turns whose answer was set aside."""
     sent_back: int
-    """Answers that were sent back."""
+    """Answers that were sent back, also those in `rounds`."""
+    rounds: Mapping[str, int]
+    """Answers that failed the loop's own test, by what came next (the values of `Change`)."""
     forgiven: Mapping[str, int]
     """How often each deviation from the format was tolerated, the most frequent first, with the other remarks about
     a reply."""
@@ -52,6 +55,7 @@ def conduct(records: Iterable[Record], answer: AnswerFormat) -> AgentConduct:
     total: Counter[str] = Counter()
     ended: Counter[str] = Counter()
     forgiven: Counter[str] = Counter()
+    rounds: Counter[str] = Counter()
     seconds = 0.0
     for record in records:
         ended[record.stop.value] += 1
@@ -59,6 +63,7 @@ def conduct(records: Iterable[Record], answer: AnswerFormat) -> AgentConduct:
         total["unmeasured"] += not any(facts.counts for facts in experiments)
         total["repeated"] += sum(facts.is_repeated for facts in experiments)
         total["sent_back"] += record.evidence.sent_back
+        rounds.update(each.change.value for each in list_rounds(record))
         for turn in record.turns:
             total.update(_counts(turn, answer))
             forgiven.update(turn.remarks)
@@ -70,6 +75,7 @@ def conduct(records: Iterable[Record], answer: AnswerFormat) -> AgentConduct:
     return AgentConduct(
         investigations=ended.total(),
         ended=dict(ended),
+        rounds=dict(rounds.most_common()),
         forgiven=dict(forgiven.most_common()),
         seconds=seconds,
         **{name: total[name] for name in names},

@@ -6,6 +6,7 @@ from openmaia.agent.context import InvestigationOptions
 from openmaia.agent.contrasts import Contrasts
 from openmaia.agent.metering import metered
 from openmaia.agent.sandbox import SandboxLimits
+from openmaia.agent.tasks.task import evidence_values
 from openmaia.agent.tools.user_tools import import_tools
 from openmaia.assembly.backbones import backbone, backbone_name
 from openmaia.assembly.generators import editor, generator, vocabulary
@@ -15,8 +16,6 @@ from openmaia.config.schema import Config, prompt_writer, rules
 from openmaia.core.components import of_config
 from openmaia.core.services import Backbone, Services, Target, UsageLedger
 from openmaia.exemplars.store import ExemplarStore
-
-NO_EVIDENCE = {"experiments": 0, "controls": 0, "replicates": 0, "labels": 0, "words": 0, "drawable": 0}
 
 # What the processes of an investigation take of `ray.memory_mb`. The rest may hold its images and calls.
 PROCESSES_MB = 150
@@ -65,7 +64,8 @@ def options(config: Config) -> InvestigationOptions:
         ),
         allow_none=box.allow_none,
         user_tools=import_tools(config.tools),
-        evidence=vars(config.task.evidence) | ({} if of_config(config.backbone).experiments else NO_EVIDENCE),
+        evidence=evidence_values(config),
+        states=config.task.hypotheses.states,
         vocabulary=vocabulary(config),
         without=tuple(config.without),
         contrasts=contrasts(config),

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from packaging.utils import canonicalize_name
 
+from openmaia.agent.tasks.task import evidence_values
 from openmaia.agent.tasks.task import load as load_task
 from openmaia.agent.tools.user_tools import import_tools
 from openmaia.config.schema import Config
@@ -123,7 +124,7 @@ def _unwritable(setting: str, folder: Path, remedy: str) -> Check:
 
 
 def _select_units(config: Config) -> None:
-    scope = load_task(config.task.name).scope
+    scope = load_task(config.task.name).under(evidence_values(config)).scope
     target = target_class(config.target)
     info = target.outline(config.target, site(config, "target"))
     names_classes = OUTPUT in target.layers(config.target) and any(

@@ -70,6 +70,19 @@ class EvidenceConfig:
     confirm: int | None = None
     """Number of new images of the final labels on which the program tests the answer. It adds as many near misses: the
     same scenes with one thing changed, so that the label no longer holds."""
+    rounds: int | None = None
+    """Number of answers that are sent back at most because they fail that test: the near misses of a label excite the
+    unit as much as its images, or its images do not excite it. The agent gets the images and their activations, and
+    goes on within the same limits."""
+
+
+@dataclass
+class HypothesesConfig:
+    """`task.hypotheses`: what the agent is told of its own hypotheses."""
+
+    states: bool = False
+    """Whether the agent reads, after an experiment that names hypotheses (`hypothesis="H1"`, `"not H1"`), which of its list
+    are supported, refuted or open by the images measured so far."""
 
 
 @dataclass
@@ -79,6 +92,7 @@ class TaskConfig:
     name: str = "description"
     """A task of this package, or a folder with your own prompts."""
     evidence: EvidenceConfig = field(default_factory=EvidenceConfig)
+    hypotheses: HypothesesConfig = field(default_factory=HypothesesConfig)
 
 
 @dataclass

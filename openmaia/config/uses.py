@@ -133,7 +133,7 @@ USES: tuple[KeyUse, ...] = (
               excepted="limits.reply_tokens"),
     _backbone("limits.reply_tokens", "a language model", _is_free),
     _backbone("task.evidence.", "a backbone that runs experiments", _experiments, excepted="task.evidence.confirm"),
-    _backbone("tools", "a language model, or the replay of one", lambda each: each.tasks is None),
+    _backbone("tools task.hypotheses.", "a language model, or the replay of one", lambda each: each.tasks is None),
     KeyUse(("task.name",), "a backbone that reads prompts (backbone.kind=vllm, openai or anthropic, or an object)",
            "backbone.kind", lambda c: can_do(_component("backbone", c.backbone), c.task.name)),
     # What describes images in words.

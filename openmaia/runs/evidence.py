@@ -3,7 +3,7 @@
 Neither relies on what the agent says of itself.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
 from typing import Any
@@ -118,20 +118,45 @@ class Confirmation:
     def auc(self, label: str | None = None) -> float | None:
         """Returns the AUC of the images of a label (None: of all) against its near misses; None if either kind has no
         image.
-
-        Ties count half (Hanley and McNeil 1982).
         """
-        own, near = self.of(label)
-        if not own or not near:
-            return None
-        pairs = np.subtract.outer(np.asarray(own), np.asarray(near))
-        return float(((pairs > 0) + 0.5 * (pairs == 0)).mean())
+        return rank_auc(*self.of(label))
 
     @property
     def worst(self) -> tuple[str, float] | None:
         """The label with the lowest AUC, and this AUC. None if no AUC is known."""
         known = [(auc, label) for label in self.labels if (auc := self.auc(label)) is not None]
         return (min(known)[1], min(known)[0]) if known else None
+
+
+class Fault(StrEnum):
+    """How a label fails the loop's own test."""
+
+    IMAGES = "images"
+    """Its images excite the unit no more than dataset images do."""
+    NEAR_MISSES = "near_misses"
+    """Its near misses excite the unit as much as its images."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FailedTest:
+    """The confirmation of an answer that failed and sent the answer back: the end of one round."""
+
+    confirmation: Confirmation
+    faults: dict[str, Fault]
+    """By label that failed. The other labels of `confirmation` passed."""
+    seconds: float
+    """Wall-clock time of the test."""
+
+
+def rank_auc(own: Sequence[float], others: Sequence[float]) -> float | None:
+    """Returns how often a value of `own` exceeds one of `others`; None if either is empty.
+
+    Ties count half (Hanley and McNeil 1982).
+    """
+    if not own or not others:
+        return None
+    pairs = np.subtract.outer(np.asarray(own), np.asarray(others))
+    return float(((pairs > 0) + 0.5 * (pairs == 0)).mean())
 
 
 def to_json(value: Evidence | Confirmation | None) -> dict[str, Any] | None:
@@ -157,3 +182,17 @@ def restore_confirmation(values: Mapping[str, Any], images: dict[str, EncodedIma
     )
     spent = {service: ServiceUsage(**usage) for service, usage in values["spent"].items()}
     return Confirmation(samples=tuple(samples), spent=spent, images=images)
+
+
+def failed_test_to_json(test: FailedTest) -> dict[str, Any]:
+    """Converts a failed test to JSON values, without images."""
+    return {"confirmation": to_json(test.confirmation), "faults": test.faults, "seconds": test.seconds}
+
+
+def restore_failed_test(values: Mapping[str, Any], images: dict[str, EncodedImage]) -> FailedTest:
+    """Restores what `failed_test_to_json` made of a failed test. `images` are its images by digest."""
+    return FailedTest(
+        confirmation=restore_confirmation(values["confirmation"], images),
+        faults={label: Fault(fault) for label, fault in values["faults"].items()},
+        seconds=values["seconds"],
+    )

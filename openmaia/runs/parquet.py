@@ -20,7 +20,15 @@ from openmaia.core.services import ServiceUsage
 from openmaia.core.typed import find_mistyped
 from openmaia.core.units import Unit
 from openmaia.runs import tables
-from openmaia.runs.evidence import Confirmation, restore_confirmation, restore_evidence, to_json
+from openmaia.runs.evidence import (
+    Confirmation,
+    FailedTest,
+    failed_test_to_json,
+    restore_confirmation,
+    restore_evidence,
+    restore_failed_test,
+    to_json,
+)
 from openmaia.runs.ids import InvestigationId
 from openmaia.runs.records import (
     VERSION,
@@ -115,7 +123,7 @@ class RecordedImage(EncodedImage):
 def write_turn(turn: Turn, owner: str = "") -> bytes:
     """Converts a turn of a journal to the content of its file: a CRC-32, followed by Parquet. `owner` is stored with
     it."""
-    data = tables.dump([_row(turn)], _SCHEMA, {"version": VERSION, "owner": owner})
+    data = tables.dump([_row(turn)], _SCHEMA, {"version": VERSION, "owner": owner} | _failed_tests([turn]))
     return zlib.crc32(data).to_bytes(_CRC) + data
 
 
@@ -128,7 +136,7 @@ def read_turn(data: bytes, owner: str = "") -> Turn:
     if header.get("owner") != owner:
         raise StoreError(f"a turn belongs to another investigation than {owner!r}")
     with _complete("a turn"):
-        return _turn(rows[0])
+        return _with_failed_tests([_turn(rows[0])], header)[0]
 
 
 @contextmanager
@@ -144,8 +152,43 @@ def write_record(record: Record) -> bytes:
     header = {field.name: getattr(record, field.name) for field in fields(record) if field.name != "turns"}
     header |= {"unit": asdict(record.unit), "summary": summary(record)}
     header |= {"evidence": to_json(record.evidence), "confirmation": to_json(record.confirmation)}
+    header |= _failed_tests(record.turns)
     rows = [_row(turn) for turn in record.turns]
     return tables.dump([*rows, *_confirmation_rows(record.confirmation)], _SCHEMA, header)
+
+
+def _failed_tests(turns: Sequence[Turn]) -> dict[str, Any]:
+    """Returns what the header says of the failed tests, by the numbers of their turns; nothing if there are none. Their
+    images are among those of the turn.
+    """
+    tests = {str(turn.index): failed_test_to_json(turn.failed_test) for turn in turns if turn.failed_test}
+    return {"failed_tests": tests} if tests else {}
+
+
+def _with_failed_tests(turns: Sequence[Turn], header: Mapping[str, Any]) -> list[Turn]:
+    stored = _stored_tests(header)
+    if unknown := stored.keys() - {str(turn.index) for turn in turns}:
+        raise ValueError(f"it has failed tests of turns that it lacks: {', '.join(sorted(unknown))}")
+    return [
+        replace(turn, failed_test=restore_failed_test(stored[str(turn.index)], dict(turn.images)))
+        if str(turn.index) in stored
+        else turn
+        for turn in turns
+    ]
+
+
+def _stored_tests(header: Mapping[str, Any]) -> dict[str, Any]:
+    tests: Any = header.get("failed_tests", {})
+    if not isinstance(tests, dict):
+        raise ValueError("its failed tests have another type than OpenMAIA writes")
+    stored = cast("dict[str, Any]", tests)
+    for index, test in stored.items():
+        with_images = test | {"confirmation": test["confirmation"] | {"images": {}}}
+        if (place := find_mistyped(with_images, FailedTest, finite=False)) is not None:
+            raise ValueError(f"the failed test of turn {index}{place} has another type than OpenMAIA writes")
+        if not math.isfinite(test["seconds"]):
+            raise ValueError(f"the failed test of turn {index} has a time that is no number")
+    return stored
 
 
 def _confirmation_rows(confirmation: Confirmation | None) -> list[dict[str, Any]]:
@@ -192,7 +235,7 @@ def read_drawn_prompts(data: bytes) -> list[str]:
     """Returns what `Record.drawn_prompts` returns, from a record's file, without loading images.
 
     An editing instruction is preceded by the digest of the image to edit, a question by the word "viewer". The prompts
-    of the confirmation come last.
+    of the failed tests and of the confirmation come last.
 
     Raises StoreError if the file is damaged, has another version, or is not one of OpenMAIA.
     """
@@ -200,8 +243,10 @@ def read_drawn_prompts(data: bytes) -> list[str]:
     row = check_record(header)
     with _complete("a record"):
         asked = [prompt for row in rows for call in row["calls"] for prompt in call["asked"]]
-        confirmation: dict[str, Any] = header["confirmation"] or {"samples": []}
-        asked += [sample["prompt"] for sample in confirmation["samples"]]
+        failed = sorted(_stored_tests(header).items(), key=lambda item: int(item[0]))
+        tests: list[dict[str, Any]] = [test["confirmation"] for _, test in failed]
+        tests += [header["confirmation"]] if header["confirmation"] else []
+        asked += [sample["prompt"] for test in tests for sample in test["samples"]]
     if digest_prompts(asked) != row["drawn"]:
         raise StoreError("a record whose turns are not those of its summary")
     return asked
@@ -222,7 +267,7 @@ def _record(rows: list[dict[str, Any]], header: dict[str, Any]) -> Record:
     turns = [_turn(row) for row in rows if row["index"] != _CONFIRMATION]
     if [turn.index for turn in turns] != list(range(len(turns))):
         raise ValueError("its turns are not numbered from 0")
-    values["turns"] = hydrate(turns)
+    values["turns"] = hydrate(_with_failed_tests(turns, header))
     values["evidence"] = restore_evidence(header["evidence"])
     if values["confirmation"] is not None:
         images = _images_of([image for row in rows if row["index"] == _CONFIRMATION for image in row["images"]])

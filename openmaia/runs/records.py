@@ -12,7 +12,7 @@ from openmaia.core.images import EncodedImage, PixelBox
 from openmaia.core.messages import Part
 from openmaia.core.services import ServiceUsage
 from openmaia.core.units import Scope, Unit
-from openmaia.runs.evidence import Confirmation, Evidence
+from openmaia.runs.evidence import Confirmation, Evidence, FailedTest
 
 VERSION = 9
 """Records of other versions are refused."""
@@ -210,7 +210,8 @@ class Turn:
     calls: tuple[ToolCall, ...]
     """Calls of tools by the experiment, in their order."""
     observation: tuple[Part, ...]
-    """Texts and images that the experiment printed and displayed. They were sent back to the agent."""
+    """Texts and images that were sent back to the agent: what the experiment printed and displayed, or what
+    `failed_test` showed."""
     output_digest: str
     """Digest of the observation. If the experiment is repeated after a crash, it must give the same digest."""
     prompt_tokens: int
@@ -235,6 +236,8 @@ class Turn:
     reasoning: str = ""
     """What the model wrote before the reply to reason about it, as far as it is known. It was neither parsed nor sent
     back to the model."""
+    failed_test: FailedTest | None = None
+    """The test that sent the answer in this turn back. None for other turns, also for the last answer."""
 
     @property
     def remarks(self) -> tuple[str, ...]:
@@ -263,14 +266,16 @@ class Turn:
 
     @property
     def seconds(self) -> float:
-        """Wall-clock time of the reply and its experiment in seconds, including the time in queues."""
-        return self.backbone_seconds + self.experiment_seconds
+        """Wall-clock time of the reply, its experiment and its failed test in seconds, including the time in queues."""
+        return self.backbone_seconds + self.experiment_seconds + (self.failed_test.seconds if self.failed_test else 0.0)
 
     @property
     def work_seconds(self) -> float:
-        """Computing time in seconds, without the time in queues: that of the agent's code and of all models in `spent`."""
+        """Computing time in seconds, without the time in queues: that of the agent's code, and of all models in `spent`
+        and in the failed test."""
         own = self.experiment_seconds - sum(call.seconds for call in self.calls)
-        return max(own, 0.0) + sum(usage.seconds for usage in self.spent.values())
+        tested = self.failed_test.confirmation.spent.values() if self.failed_test else ()
+        return max(own, 0.0) + sum(usage.seconds for usage in (*self.spent.values(), *tested))
 
     @property
     def tokens(self) -> int:
@@ -334,13 +339,18 @@ class Record:
 
     @property
     def spent(self) -> dict[str, ServiceUsage]:
-        """Like `Turn.spent`, summed over all turns and `confirmation`. A turn that is restored after a crash is counted
-        once."""
+        """Like `Turn.spent`, summed over all turns and `tests`. A turn that is restored after a crash is counted once."""
         total: dict[str, ServiceUsage] = {}
-        parts = [turn.spent for turn in self.turns] + ([self.confirmation.spent] if self.confirmation else [])
+        parts = [turn.spent for turn in self.turns] + [test.spent for test in self.tests]
         for service, usage in (item for part in parts for item in part.items()):
             total[service] = total.get(service, ServiceUsage()) + usage
         return total
+
+    @property
+    def tests(self) -> tuple[Confirmation, ...]:
+        """The confirmations of all answers: those that failed and sent an answer back, and `confirmation`."""
+        failed = tuple(turn.failed_test.confirmation for turn in self.turns if turn.failed_test)
+        return (*failed, self.confirmation) if self.confirmation else failed
 
     @property
     def tool_calls(self) -> dict[str, int]:
@@ -350,9 +360,9 @@ class Record:
 
     def drawn_prompts(self) -> list[str]:
         """Returns the texts of requests to generate, edit or describe images (see `ToolCall.asked`), also those of
-        `confirmation`."""
+        `tests`."""
         asked = [prompt for turn in self.turns for call in turn.calls for prompt in call.asked]
-        return asked + [sample.prompt for sample in self.confirmation.samples] if self.confirmation else asked
+        return asked + [sample.prompt for test in self.tests for sample in test.samples]
 
     @property
     def messages(self) -> int:

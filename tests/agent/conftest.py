@@ -13,7 +13,7 @@ from openmaia.assembly import exemplars, investigations
 from openmaia.core.services import Backbone, Generator
 from openmaia.core.units import Unit
 from openmaia.runs.journal import FolderJournal
-from openmaia.runs.records import Record
+from openmaia.runs.records import Record, Turn
 from tests.helpers.investigating import UNIT, configured, pictures
 
 __all__ = ["pictures"]
@@ -32,12 +32,13 @@ def run(pictures: Path, tmp_path: Path, exemplars_folder: Path) -> Investigate:
         journal: FolderJournal | None = None,
         generator: Generator | None = None,
         backbone: Callable[[Backbone], Backbone] = lambda own: own,
+        observer: Callable[[Turn], None] = lambda turn: None,
         **options: Any,
     ) -> Record:
         config = configured(pictures, exemplars_folder, tmp_path, replies, tuple(overrides))
         services = investigations.services(config, exemplars.make(config, [UNIT.layer]))
         services = replace(services, generator=generator or services.generator, backbone=backbone(services.backbone))
         settings = replace(investigations.options(config), **options)
-        return investigate(unit, load_task(config.task.name), services, settings, journal=journal)
+        return investigate(unit, load_task(config.task.name), services, settings, journal=journal, observer=observer)
 
     return go

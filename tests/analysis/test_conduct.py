@@ -29,3 +29,13 @@ def test_conduct_counts_what_agents_did(run: Investigate):
 
 def test_run_without_records_has_counts_of_zero():
     assert conduct([], DESCRIBED).turns == 0
+
+
+def test_what_came_after_failed_tests_is_counted(run: Investigate):
+    wrong, rounds = ANSWER.replace("1]: red", "1]: circle"), ("task.evidence.rounds=1",)
+    none = "[DESCRIPTION]: NONE"
+    records = [run(wrong, after, overrides=rounds) for after in (ANSWER, wrong, none)]
+    records.append(run(wrong, code("print(1)"), overrides=(*rounds, "limits.turns=2", "limits.soft_turns=2")))
+    assert conduct(records, DESCRIBED).rounds == dict.fromkeys(
+        ("another answer", "the same labels again", "an abstention", "no further answer"), 1
+    )

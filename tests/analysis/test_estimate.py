@@ -10,6 +10,7 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
+from openmaia.agent.tasks.task import StoppingRule
 from openmaia.analysis.costs.estimate import Estimate, balance, choose_at_once, estimate
 from openmaia.analysis.costs.workload import Asked, TimedPool, Workload, from_rates, from_run
 from openmaia.cli.main import app
@@ -110,6 +111,14 @@ def test_an_investigation_asks_for_what_the_rates_say(tmp_path: Path):
     assert work.tokens.tolist() == [300, 120, 21] and (work.experiments, work.source) == (6.0, "of this test")
     assert work.timed["editor"] == pool(fixed=1.0, per_item=0.5, max_batch=4)
     assert work.timed["generator"] == from_rates().timed["generator"], "what a file leaves out is built in"
+
+
+def test_rounds_cost_a_reply_and_the_images_of_a_test(tmp_path: Path):
+    rates = written(tmp_path, RATES)
+    work, plain = from_rates(rates, StoppingRule(confirm=4, rounds=2)), from_rates(rates)
+    assert work.asked["backbone"] == (5, 5) and work.asked["target"] == (2, 16)
+    assert work.asked["generator"] == (3 + 2, 15 + 16) and work.asked["editor"] == plain.asked["editor"]
+    assert work.tokens.tolist() == [500, 200, 35] and "all of 2 rounds" in work.source
 
 
 def test_the_built_in_investigation_has_seven_turns():

@@ -22,6 +22,7 @@ USED: dict[str, dict[str, str]] = {
         "backbone.outage_minutes": f"python {SERVED}",
         "backbone.": ALL,
         "tools": f"replay python {SERVED}",
+        "task.hypotheses.": f"replay python {SERVED}",
         "without": AGENTS,
         "limits.reply_tokens": f"python {SERVED}",
         "limits.": AGENTS,

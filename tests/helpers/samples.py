@@ -155,6 +155,7 @@ def comparable(record: Record) -> dict[str, Any]:
                 "observation": [part(value) for value in turn.observation],
                 "calls": [call(made) for made in turn.calls],
                 "tokens": turn.tokens,
+                "failed_test": turn.failed_test and (turn.failed_test.faults, turn.failed_test.confirmation.samples),
             }
             for turn in record.turns
         ],

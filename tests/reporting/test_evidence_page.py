@@ -11,9 +11,11 @@ from openmaia.runs.evidence import (
     ConfirmationSample,
     Evidence,
     EvidenceCheck,
+    FailedTest,
+    Fault,
     HypothesisEvidence,
 )
-from openmaia.runs.records import Record
+from openmaia.runs.records import Record, Stop
 from openmaia.runs.run import Run
 from tests.conftest import REPOSITORY
 from tests.helpers.samples import record
@@ -54,6 +56,21 @@ def test_rule_and_test_stand_on_the_page_and_texts_of_others_stay_texts(tmp_path
     assert "not met" in shown and "Answers sent back</b> 1" in shown
     assert "AUC, labels against near misses</b> 1.00" in shown
     assert shown.count("data:image/webp") >= 2
+    assert "<script>document" not in shown and "<img src=x" not in shown
+
+
+def test_rounds_stand_on_the_page(tmp_path: Path):
+    found = Confirmation(samples=SHOTS, images={sample_image(at).digest: sample_image(at) for at in (0, 1)})
+    whole = record()
+    failed = dataclasses.replace(
+        whole.turns[0],
+        failed_test=FailedTest(confirmation=found, faults={HOSTILE: Fault.NEAR_MISSES}, seconds=1.0),
+        images=whole.turns[0].images | found.images,
+    )
+    shown = page(tmp_path, turns=(failed, *whole.turns[1:]), labels=("cat", "dog"), stop=Stop.ANSWER)
+    assert 'Round 1: the answer in <a href="#turn-1">turn 1</a>' in shown
+    assert "AUC 1.00, its near misses excite the unit as much" in shown
+    assert "<b>Then</b> another answer: cat, dog" in shown
     assert "<script>document" not in shown and "<img src=x" not in shown
 
 

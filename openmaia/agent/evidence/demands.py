@@ -31,8 +31,8 @@ _REWORDED = 2
 _UNNAMED = "no call says which hypothesis its images test (hypothesis=…)"
 _UNLISTED = "the answer does not list the hypotheses that survive"
 
-_Measured = Mapping[tuple[str, bool], Mapping[str, ImageEntry]]
-"""By hypothesis (see `_key`) and whether they are negative controls, the measured images by digest."""
+MeasuredImages = Mapping[tuple[str, bool], Mapping[str, ImageEntry]]
+"""By hypothesis (see `hypothesis_key`) and whether they are negative controls, the measured images by digest."""
 
 
 def assess(
@@ -53,7 +53,7 @@ def assess(
         The result of each check, and the measurements for each hypothesis that the answer keeps.
     """
     last = parse(turns[-1].reply, answer) if turns else None
-    measured = _measured_images(turns)
+    measured = find_measured_images(turns)
     tested = [_tested(hypothesis, measured) for hypothesis in _surviving(measured, last, answer)]
     checks: list[EvidenceCheck] = []
     for what, wanted in rule.demands.items():
@@ -116,7 +116,9 @@ def _counted(what: str, wanted: int, count: int, kind: str) -> EvidenceCheck:
     return _check(what, wanted, count, state, f"{count} of {wanted} {kind}")
 
 
-def _images_check(what: str, wanted: int, tested: Sequence[HypothesisEvidence], measured: _Measured) -> EvidenceCheck:
+def _images_check(
+    what: str, wanted: int, tested: Sequence[HypothesisEvidence], measured: MeasuredImages
+) -> EvidenceCheck:
     if not tested or not measured:
         return _check(what, wanted, 0, CheckState.UNVERIFIED, f"{what}: {_UNNAMED if tested else _UNLISTED}")
     counts = [one.controls if what == "controls" else one.images for one in tested]
@@ -161,7 +163,8 @@ def _not_drawn(label: str, vocabulary: Vocabulary) -> str:
     return f"the label {label[:_SHOWN]!r} cannot be drawn ({', '.join(missing)[:_SHOWN]}), so that no image could test it; {words}"
 
 
-def _measured_images(turns: Sequence[Turn]) -> _Measured:
+def find_measured_images(turns: Sequence[Turn]) -> MeasuredImages:
+    """Returns the images that calls measured for a hypothesis, without those of prompts copied from the example."""
     measured: dict[tuple[str, bool], dict[str, ImageEntry]] = {}
     listed, copied = tuple[str, ...](), find_copied(turns)
     for turn, facts in zip(turns, examine(turns), strict=True):
@@ -173,8 +176,8 @@ def _measured_images(turns: Sequence[Turn]) -> _Measured:
     return measured
 
 
-def _tested(hypothesis: str, measured: _Measured) -> HypothesisEvidence:
-    own, controls = (measured.get((_key(hypothesis), is_control), {}) for is_control in (False, True))
+def _tested(hypothesis: str, measured: MeasuredImages) -> HypothesisEvidence:
+    own, controls = (measured.get((hypothesis_key(hypothesis), is_control), {}) for is_control in (False, True))
     return HypothesisEvidence(
         hypothesis=hypothesis,
         images=len(own),
@@ -184,22 +187,22 @@ def _tested(hypothesis: str, measured: _Measured) -> HypothesisEvidence:
     )
 
 
-def _surviving(measured: _Measured, last: ParsedReply | None, answer: AnswerFormat) -> list[str]:
+def _surviving(measured: MeasuredImages, last: ParsedReply | None, answer: AnswerFormat) -> list[str]:
     """Returns the hypotheses that the answer keeps: its list, or without one its labels, if a call named one of them."""
     if last is None or not last.description:
         return []
     if last.hypotheses:
-        return list({_key(entry): entry for entry in last.hypotheses}.values())
+        return list({hypothesis_key(entry): entry for entry in last.hypotheses}.values())
     named = {hypothesis for hypothesis, _ in measured}
-    return [] if answer.choices or not named & {_key(label) for label in last.labels} else list(last.labels)
+    return [] if answer.choices or not named & {hypothesis_key(label) for label in last.labels} else list(last.labels)
 
 
 def _key_of(name: str, listed: Sequence[str]) -> str:
     number = int(name) if re.fullmatch(r"\d{1,3}", name.strip()) else 0
-    return _key(listed[number - 1]) if 1 <= number <= len(listed) else _key(name)
+    return hypothesis_key(listed[number - 1]) if 1 <= number <= len(listed) else hypothesis_key(name)
 
 
-def _key(entry: str) -> str:
+def hypothesis_key(entry: str) -> str:
     """Returns the id of a hypothesis in lower case, or its words if it has none."""
     match = ID.match(entry)
     return match[1].casefold() if match else " ".join(re.findall(r"\w+", entry.casefold()))

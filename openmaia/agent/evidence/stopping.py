@@ -31,7 +31,7 @@ class Stopping:
     @property
     def answer(self) -> ParsedReply | None:
         """The answer in the latest turn, if it was accepted."""
-        if not self._turns or self.refusal(len(self._turns)):
+        if not self._turns or self._turns[-1].failed_test or self.refusal(len(self._turns)):
             return None
         return find_answer(self._turns[-1], self._task.answer)
 
@@ -46,7 +46,11 @@ class Stopping:
     @property
     def limit(self) -> str:
         """The limits that were reached, such as "limits.turns=30"; empty if there are none."""
-        options, turns = self._options, self._turns
+        return self.limit_of(self._turns)
+
+    def limit_of(self, turns: Sequence[Turn]) -> str:
+        """Returns what `limit` would be after these turns."""
+        options = self._options
         reached = [f"limits.turns={options.turns}"] if len(turns) >= options.turns else []
         reached += options.time_limits(sum(turn.work_seconds for turn in turns), sum(turn.seconds for turn in turns))
         reached += [f"limits.tokens={options.tokens}"] if sum(turn.tokens for turn in turns) >= options.tokens else []
@@ -57,7 +61,7 @@ class Stopping:
         """For each turn, whether the agent sees it no more, because it adds nothing new.
 
         This is a turn that repeats an earlier experiment (see `ExperimentFacts`), or one without an experiment whose reply
-        is empty or equal to the previous one. A repeated experiment beside an answer is kept: the agent has to see that
+        is empty or equal to the previous one and that has no failed test. A repeated experiment beside an answer is kept: the agent has to see that
         the answer was set aside.
         """
         return [
@@ -131,5 +135,7 @@ class Stopping:
 
 
 def _says_nothing_new(turn: Turn, before: Turn | None) -> bool:
+    if turn.failed_test:
+        return False
     reply = turn.reply.strip()
     return not reply or (before is not None and reply == before.reply.strip())

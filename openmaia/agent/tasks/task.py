@@ -12,13 +12,14 @@ evidence.md   the stopping rule, if there is one; {experiments}, {controls}, {re
               numbers; a line about something that is not required is left out
 missing.md    after an answer that is sent back; {missing} stands for what it lacks
 reword.md     the same, after one that lacks nothing but labels that can be tested
+refuted.md    after an answer that failed the test of its labels; {faults} stands for the result of each label
 describe.md   what the viewer is asked about one image; summarize.md about several
 look.md       what the viewer is asked, for a backbone that takes no images, about an image and its masked rendering
 contrasts.md  the instructions for the model that writes contrasts
 """
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
@@ -28,6 +29,8 @@ from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from openmaia.config.loading import UNREADABLE, read_yaml
+from openmaia.config.schema import Config
+from openmaia.core.components import of_config
 from openmaia.core.errors import UsageError
 from openmaia.core.images import Rendering
 from openmaia.core.messages import AnswerFormat
@@ -46,12 +49,15 @@ _PROMPTS = (
     "evidence",
     "missing",
     "reword",
+    "refuted",
     "describe",
     "look",
     "summarize",
     "contrasts",
 )
 
+
+_NO_EVIDENCE = dict.fromkeys(("experiments", "controls", "replicates", "labels", "words", "drawable", "rounds"), 0)
 
 FUNCTION_WORDS = frozenset(
     ["a", "an", "and", "any", "at", "by", "for", "from", "in", "of", "on", "or", "the", "to", "with"]
@@ -62,7 +68,7 @@ FUNCTION_WORDS = frozenset(
 class StoppingRule:
     """The evidence rule of a task; 0 demands nothing.
 
-    `confirm` demands no evidence: it configures the contrasts that are measured after an answer. Once the agent has
+    `confirm` and `rounds` demand no evidence: they configure the test after an answer. Once the agent has
     been told to run no more experiments, only `experiments`, `words` and `drawable` count.
     """
 
@@ -76,6 +82,8 @@ class StoppingRule:
     """Different images measured for each hypothesis that the answer keeps."""
     confirm: int = 0
     """Contrasts for all labels together, at least one for each label."""
+    rounds: int = 0
+    """Answers that are sent back at most because their labels fail the test with contrasts."""
     labels: int = 0
     """1: an answer is sent back if a label has not been measured: if none of its words, function words apart, occurs in
     the prompt or hypothesis of a measured image. If nothing else is missing, only once."""
@@ -86,24 +94,29 @@ class StoppingRule:
 
     @property
     def demands(self) -> dict[str, int]:
-        """The numbers above 0 by field name, without `confirm`."""
+        """The numbers above 0 by field name, without `confirm` and `rounds`."""
         names = ("experiments", "controls", "replicates", "labels", "words", "drawable")
         numbers: dict[str, int] = {name: getattr(self, name) for name in names}
         return {what: number for what, number in numbers.items() if number}
+
+    def problems(self) -> Iterator[str]:
+        """Yields what contradicts itself."""
+        if self.rounds and not self.confirm:
+            yield f"evidence.rounds={self.rounds} with evidence.confirm=0: no test could send an answer back"
 
     def overridden(self, values: Mapping[str, int | None]) -> "StoppingRule":
         """Returns a copy with other values for some fields; None leaves a field unchanged."""
         return replace(self, **{name: value for name, value in values.items() if value is not None})
 
-    def stated(self, text: str) -> str:
+    def stated(self, text: str, *, states: bool = False) -> str:
         """Returns the prompt that tells the agent this rule, from the template `evidence.md`; empty if it demands
-        nothing.
+        nothing. With `states` it says how to name hypotheses, whatever it demands.
         """
         if not self.demands:
-            return ""
+            return text.partition("\n\n")[2] if states else ""
         # The part after the first empty line says how a call names the hypothesis that an image tests.
         demands, _, naming = text.partition("\n\n")
-        lines = (demands + ("\n" + naming if self.controls or self.replicates else "")).splitlines()
+        lines = (demands + ("\n" + naming if self.controls or self.replicates or states else "")).splitlines()
         lines = [line for line in lines if set(re.findall(r"\{(\w+)\}", line)) <= self.demands.keys()]
         return re.sub(r"\{(\w+)\}", lambda name: str(self.demands[name[1]]), "\n".join(lines)) + "\n"
 
@@ -123,6 +136,7 @@ class Task:
     evidence: str
     missing: str
     reword: str
+    refuted: str
     describe: str
     look: str
     summarize: str
@@ -156,14 +170,28 @@ class Task:
         prompts = (iter(_words(quoted)) for quoted in re.findall(r'"(.*?)"', self.example))
         return len(content) >= 3 and any(all(word in shown for word in content) for shown in prompts)
 
-    def question(self, unit: Unit, class_name: Callable[[], str] = lambda: "") -> str:
+    def under(self, evidence: Mapping[str, int | None]) -> "Task":
+        """Returns a copy whose stopping rule has other values (see `StoppingRule.overridden`). Raises UsageError if it
+        contradicts itself, or has rounds where no answer is tested.
+        """
+        rule = self.rule.overridden(evidence)
+        for problem in rule.problems():
+            raise UsageError(f"task.{problem}")
+        if rule.rounds and (self.answer.choices or self.scope is not Scope.UNIT):
+            raise UsageError(
+                f"task.evidence.rounds={rule.rounds}: the task {self.name!r} has no labels of a unit that images could test; "
+                "leave it at 0"
+            )
+        return replace(self, rule=rule)
+
+    def question(self, unit: Unit, class_name: Callable[[], str] = lambda: "", *, states: bool = False) -> str:
         """Returns the first user message: the question and the stopping rule. `class_name` is called only if the prompt
-        contains {class}.
+        contains {class}. See `StoppingRule.stated` for `states`.
         """
         text = self.user.replace("{layer}", unit.layer).replace("{unit}", str(unit.index))
         if "{class}" in text:
             text = text.replace("{class}", class_name())
-        rule = self.rule.stated(self.evidence)
+        rule = self.rule.stated(self.evidence, states=states)
         return f"{text}\n{rule}" if rule else text
 
 
@@ -175,6 +203,11 @@ class _TaskFile:
     rendering: str = "darken"
     answer: AnswerFormat = field(default_factory=AnswerFormat)
     evidence: StoppingRule = field(default_factory=StoppingRule)
+
+
+def evidence_values(config: Config) -> dict[str, int | None]:
+    """Returns the values that replace fields of the task's stopping rule; None keeps the value of the task."""
+    return vars(config.task.evidence) | ({} if of_config(config.backbone).experiments else _NO_EVIDENCE)
 
 
 def _words(text: str) -> list[str]:
@@ -245,6 +278,8 @@ def _rule(rule: StoppingRule, path: Path) -> StoppingRule:
     for name, value in asdict(rule).items():
         if value < 0:
             raise UsageError(f"{path}: evidence.{name}={value}; expected 0 (not required) or more")
+    for problem in rule.problems():
+        raise UsageError(f"{path}: {problem}")
     return rule
 
 

@@ -15,6 +15,8 @@ import yaml
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
+from openmaia.agent.tasks.task import StoppingRule, evidence_values
+from openmaia.agent.tasks.task import load as load_task
 from openmaia.config.loading import UNREADABLE, differing_keys, read_yaml, to_dict
 from openmaia.config.machine import POOLS
 from openmaia.config.schema import Config
@@ -74,11 +76,12 @@ class Workload:
     """The services whose times come from the built-in table."""
 
 
-def from_rates(path: str = "") -> Workload:
+def from_rates(path: str = "", rule: StoppingRule = StoppingRule()) -> Workload:
     """Reads a workload from rates.
 
     Args:
         path: A YAML file whose keys replace those of the built-in `rates.yaml`; empty for the latter alone.
+        rule: Its `rounds` are all counted, as if every answer failed. Each takes one reply, and the images of one test.
 
     Raises:
         UsageError: The file cannot be read, or contains an unknown key or an invalid value.
@@ -86,7 +89,7 @@ def from_rates(path: str = "") -> Workload:
     try:
         rates, own = read_rates(path)
         services: Mapping[str, Any] = own.get("services") or {}
-        return replace(_expected(rates), built_in=frozenset(POOLS) - services.keys())
+        return replace(_expected(rates, rule), built_in=frozenset(POOLS) - services.keys())
     except (*UNREADABLE, OmegaConfBaseException) as error:
         raise UsageError(f"--rates {path} cannot be used: {' '.join(str(error).split())}") from error
 
@@ -119,21 +122,28 @@ def read_rates(path: str = "") -> tuple[Any, Any]:
     return rates, own
 
 
-def _expected(rates: Any) -> Workload:
-    per_turn = rates["per_turn"]
+def _expected(rates: Any, rule: StoppingRule) -> Workload:
+    per_turn, rounds = rates["per_turn"], rule.rounds
     weights = np.array(rates["turns"]["weights"], float)
     turns = float(np.array(rates["turns"]["lengths"], float) @ weights / weights.sum())
     asked = {
         service: Asked(turns * call["share"], turns * call["share"] * call["requests"])
         for service, call in per_turn["calls"].items()
     }
-    backbone = asked["backbone"]
+    images = 2 * rule.confirm * rounds
+    more = {"backbone": Asked(turns + rounds, turns + rounds)} | dict.fromkeys(
+        ("generator", "target"), Asked(rounds, images)
+    )
+    for service, (calls, requests) in more.items():
+        asked[service] = Asked(asked[service].calls + calls, asked[service].requests + requests)
+    said = f"; with all of {rounds} rounds, which few answers need" if rounds else ""
     return Workload(
-        asked=asked | {"backbone": Asked(backbone.calls + turns, backbone.requests + turns)},
+        asked=asked,
         experiments=turns * per_turn["sandbox_seconds"],
-        tokens=turns * np.array([per_turn["tokens"][name] for name in ("prompt", "cached", "generated")], float),
+        tokens=(turns + rounds)
+        * np.array([per_turn["tokens"][name] for name in ("prompt", "cached", "generated")], float),
         timed={role: TimedPool(**rates["services"][role]) for role in POOLS},
-        source=rates["about"],
+        source=f"{rates['about']}{said}",
     )
 
 
@@ -155,7 +165,7 @@ def from_run(run: Run) -> Workload:
         raise UsageError(f"{run.files.root} has no records with service times; give --rates FILE, or leave it out")
     turns, calls = [turn for record in records for turn in record.turns], Counter[str]()
     for record in records:
-        calls += sum(map(_calls, record.turns), _confirmation(record))
+        calls += sum(map(_calls, record.turns), _tests(record))
     tokens = [(turn.prompt_tokens, turn.cached_tokens, turn.generated_tokens) for turn in turns]
     return Workload(
         asked={role: Asked(calls[role] / len(records), totals[role].requests / len(records)) for role in timed},
@@ -174,9 +184,9 @@ def _calls(turn: Turn) -> Counter[str]:
     return Counter(service for service in _TOOLS if requests[service] > 0) + Counter(backbone=reply)
 
 
-def _confirmation(record: Record) -> Counter[str]:
-    """Counts the calls of the contrasts that confirmed an answer: one for each service."""
-    return Counter(record.confirmation.spent.keys() if record.confirmation else ())
+def _tests(record: Record) -> Counter[str]:
+    """Counts the calls of the contrasts that tested answers: one for each service and answer."""
+    return sum((Counter(test.spent.keys()) for test in record.tests), Counter[str]())
 
 
 def _own_seconds(turn: Turn) -> float:
@@ -220,7 +230,9 @@ def find_workload(config: Config, source: str) -> Workload:
     if source and Files(source).read("config.yaml") is not None:
         return from_run(Run.open(source))
     run = None if source else _begun(config)
-    return from_run(run) if run is not None and run.done() else from_rates(source)
+    if run is not None and run.done():
+        return from_run(run)
+    return from_rates(source, load_task(config.task.name).under(evidence_values(config)).rule)
 
 
 def find_unrated(config: Config, work: Workload, *, is_on_gpus: bool) -> list[str]:

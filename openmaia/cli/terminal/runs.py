@@ -87,6 +87,7 @@ def show_conduct(name: str, conduct: AgentConduct) -> None:
         ("repeated itself, cut", conduct.cut, f"{conduct.cut / turns:.0%} of turns"),
         ("answer beside an experiment", conduct.set_aside, f"{conduct.set_aside / turns:.0%} of turns"),
         ("answers sent back", conduct.sent_back, f"{conduct.sent_back / investigations:.1f} per investigation"),
+        *((f"failed the loop's own test, then {what}", count, "") for what, count in conduct.rounds.items()),
         ("experiments", conduct.experiments, f"{conduct.experiments / investigations:.1f} per investigation"),
         (
             "repetitions of an earlier one or the example",

@@ -105,7 +105,8 @@ class ScriptedBackbone:
         if not seen.has_logits:  # the activations of exemplars are probabilities
             others += [exemplar.activation for exemplar in seen.exemplars]
         beside = self._shown_beside(seen, candidates)
-        kept = answer(_results(seen, candidates), reach(seen.of("screen"), others), beside)
+        results = [each for each in _results(seen, candidates) if each.hypothesis.name not in seen.refuted]
+        kept = answer(results, reach(seen.of("screen"), others), beside)
         if kept and not (seen.of("edit") or seen.is_last_call or "edit_images" in seen.withheld):
             return _write([r.hypothesis.name for r in kept], code=_edit(kept, candidates))
         kept = told_apart(_confirmed(kept, candidates, seen), beside)[:MOST]

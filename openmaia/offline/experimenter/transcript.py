@@ -7,6 +7,7 @@ from itertools import pairwise
 
 from openmaia.core.images import EncodedImage
 from openmaia.core.messages import Message, Role
+from openmaia.offline.experimenter.refutations import is_refutation, read_refuted
 
 _EXEMPLAR = re.compile(r"^(?P<kind>top|random) (?P<rank>\d+): (?P<value>\S+) \(.*\)$", re.MULTILINE)
 _MEASURED = re.compile(
@@ -69,6 +70,8 @@ class Transcript:
     withheld: frozenset[str] = frozenset()
     """Tools that the agent may not use."""
     replies: int = 0
+    refuted: frozenset[str] = frozenset()
+    """Labels that failed a test after an answer."""
     sent_back: int = 0
     lacks_evidence: bool = False
     """Whether the latest message sends an answer back."""
@@ -106,9 +109,12 @@ def read(messages: Sequence[Message]) -> Transcript:
     transcript.withheld = withheld_tools(messages[0].text if messages else "")
     observations = [message for message in messages[2:] if message.role is Role.USER]
     for message in observations:
-        _observe(message, transcript)
+        # The images of a test are neither exemplars nor of an experiment.
+        if not is_refutation(message):
+            _observe(message, transcript)
+    transcript.refuted = frozenset[str]().union(*read_refuted(observations))
     last = messages[-1].text if transcript.replies else ""
-    transcript.sent_back = sum(_SENT_BACK in message.text for message in observations)
+    transcript.sent_back = sum(_SENT_BACK in message.text or is_refutation(message) for message in observations)
     transcript.lacks_evidence = _SENT_BACK in last
     transcript.is_last_call = "[DESCRIPTION]" in last
     return transcript

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from openmaia.core.messages import Message, Role
+from openmaia.offline.experimenter.refutations import read_refuted
 from openmaia.offline.experimenter.transcript import withheld_tools
 
 _VALUES = re.compile(r"^(screen|single|pair|edit): ([-+.\de naif]+)$", re.MULTILINE)
@@ -37,6 +38,8 @@ class Findings:
     """Activations by the stage that measured them, in the order of its images."""
     withheld: frozenset[str] = frozenset()
     """Tools that the agent may not use."""
+    refuted: Sequence[frozenset[str]] = ()
+    """The labels that failed a test, for each answer that was sent back."""
     replies: int = 0
     has_looked: bool = False
     """Whether exemplars were asked for."""
@@ -48,6 +51,7 @@ def read(messages: Sequence[Message]) -> Findings:
     """Reads the messages of an investigation."""
     found = Findings(replies=sum(each.role is Role.ASSISTANT for each in messages))
     found.withheld = withheld_tools(messages[0].text)
+    found.refuted = read_refuted(messages)
     found.has_looked = any("dataset_exemplars" in each.text for each in messages[2:] if each.role is Role.ASSISTANT)
     for message in messages[2:]:
         if message.role is Role.USER:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Literal
 
 from openmaia.core.messages import Chat, Message, Reply
-from openmaia.offline.searcher import biases, search
+from openmaia.offline.searcher import biases, rounds, search
 from openmaia.offline.searcher.findings import Findings, read
 from openmaia.offline.searcher.search import Images
 
@@ -70,7 +70,7 @@ class Searcher:
         values, images = seen.values, self._images
         if not (self._is_plain or seen.has_looked or "dataset_exemplars" in seen.withheld):
             return _code([], _LOOK)
-        if seen.replies > _MOST_REPLIES or "text2image" in seen.withheld:
+        if seen.replies > _MOST_REPLIES + 2 * len(seen.refuted) or "text2image" in seen.withheld:
             return _NONE
         if "screen" not in values:
             return _NONE if seen.is_last_call else _code([], _measure("screen", images.screening()))
@@ -88,10 +88,13 @@ class Searcher:
         is_whole = len(values.get("pair", ())) == len(images.prompts(pairs))
         two = search.scores(images, pairs, values["pair"], values["screen"]) if pairs and is_whole else {}
         if self._is_plain:
-            return _answer(search.plain_choice(one, two))
+            return _answer(rounds.next_plain_choice(one, two, seen.refuted))
         return self._conclude(seen, one, two)
 
     def _conclude(self, seen: Findings, one: search.Scores, two: search.Scores) -> str:
+        if seen.refuted:
+            labels, unedited = rounds.next_choice(self._images, seen, one, two)
+            return _code(unedited, _edit(self._images.edits(unedited))) if unedited else _answer(labels)
         kept = search.shortlist(one, two, seen.exemplars)
         labels = list(dict.fromkeys(label for each in kept for label in each))
         orders = self._images.edits(labels)
