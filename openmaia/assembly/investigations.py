@@ -68,6 +68,7 @@ def options(config: Config) -> InvestigationOptions:
         evidence=vars(config.task.evidence) | ({} if of_config(config.backbone).experiments else NO_EVIDENCE),
         vocabulary=vocabulary(config),
         without=tuple(config.without),
+        shown=config.bank.shown,
         contrasts=contrasts(config),
     )
 
