@@ -26,8 +26,12 @@ def make_bank(
 
     @contextmanager
     def generator() -> Iterator[Generator]:
+        caller = f"bank of {config.name}"
         with kept_or_own_generator(config, assembly, say) as pools:
-            yield pools.generator("bank")
+            try:
+                yield pools.generator(caller)
+            finally:
+                pools.leave(caller)
 
     bank = keep_bank(config, generator, lambda: assembly.dataset(config, say), say, partial(progress, "bank"))
     if bank is None:

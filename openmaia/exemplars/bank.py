@@ -17,6 +17,7 @@ import numpy as np
 import pyarrow as pa
 from PIL import Image
 
+from openmaia.agent.patience import PatientGenerator
 from openmaia.config.schema import Config
 from openmaia.core.components import Component, PicturesConfig, Site, identity, of_config
 from openmaia.core.errors import StoreError, UsageError
@@ -181,8 +182,8 @@ class BankPictures(Component):
     Config: ClassVar = BankPicturesConfig
 
     @classmethod
-    def build(cls, config: BankPicturesConfig, site: Site) -> ImageDataset:
-        """Raises StoreError if the bank is missing or damaged."""
+    def build(cls, config: BankPicturesConfig, site: Site) -> Any:
+        """Returns an `ImageDataset`. Raises StoreError if the bank is missing or damaged."""
         found = ImageBank.open(Files(config.root))
         if found is None:
             raise StoreError(f"{config.root} holds no bank")
@@ -192,7 +193,9 @@ class BankPictures(Component):
 def measured_config(config: Config, bank: ImageBank) -> Config:
     """Returns a config whose exemplars are the images of the bank."""
     pictures = BankPicturesConfig(kind=f"{__name__}:{BankPictures.__name__}", root=bank.files.root)
-    exemplars = replace(config.exemplars, dataset=f"{bank.name}-{config.bank.k}", folder="", k=config.bank.k)
+    # Under another name of exemplars also the bank is measured anew, as of a network that has changed.
+    parts = (config.exemplars.dataset, bank.name, str(config.bank.k))
+    exemplars = replace(config.exemplars, dataset="-".join(filter(None, parts)), folder="", k=config.bank.k)
     return replace(config, pictures=pictures, exemplars=exemplars)
 
 
@@ -315,7 +318,8 @@ class _Drawn:
 
     def images(self) -> Iterator[tuple[str, EncodedImage]]:
         """Yields the images with their prompts, without those that lack something."""
-        with self._generator() as generator:
+        with self._generator() as made:
+            generator = PatientGenerator(generator=made, minutes=self._config.backbone.outage_minutes)
             for first in range(0, len(self._requests), _AT_ONCE):
                 asked = self._requests[first : first + _AT_ONCE]
                 yield from self._whole(asked, generator.generate(asked))
