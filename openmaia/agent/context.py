@@ -52,6 +52,8 @@ class InvestigationOptions:
     """See `TargetInfo.preprocessing`; for the record."""
     without: tuple[str, ...] = ()
     """Tools that are withheld from the agent."""
+    shown: int = 0
+    """Images of the bank that the agent sees at the beginning."""
     contrasts: Contrasts | None = None
     """None: the backbone writes them."""
 

@@ -11,9 +11,15 @@ from openmaia.agent.tools.api_text import api_text
 from openmaia.agent.vocabulary import describe_vocabulary
 from openmaia.core.errors import UsageError
 from openmaia.core.messages import Message, Part, assistant, system, user
-from openmaia.core.services import Services
-from openmaia.core.units import OUTPUT, Unit
+from openmaia.core.services import Bank, Services
+from openmaia.core.tools import BANK
+from openmaia.core.units import OUTPUT, Scope, Unit
 from openmaia.runs.records import ReplyNote, Turn
+
+_BANK = (
+    "Images that were made before you began, the same for all units, are measured already (tools.bank). These excite this "
+    "unit most, with what each shows and its activation. They suggest hypotheses; test these with images of your own."
+)
 
 
 class Conversation:
@@ -26,11 +32,14 @@ class Conversation:
     def __init__(self, context: InvestigationContext, turns: Sequence[Turn], stopping: Stopping):
         self._task, self._options, self._turns, self._stopping = context.task, context.options, turns, stopping
         options, unit = context.options, context.unit
-        description = api_text(options.user_tools, unit.scope, options.without)
+        bank = None if BANK in options.without else context.services.bank
+        description = api_text(options.user_tools, unit.scope, options.without, has_bank=bank is not None)
         if options.vocabulary is not None:
             description += f"\n\n{describe_vocabulary(options.vocabulary)}"
         question = self._task.question(unit, lambda: find_class_name(unit, context.services), states=options.states)
-        self.opening = (system(self._task.instructions(description, is_whole=not options.without)), user(question))
+        shown = _of_bank(bank, unit, context) if bank and options.shown and unit.scope is Scope.UNIT else ()
+        instructions = self._task.instructions(description, is_whole=not options.without)
+        self.opening = (system(instructions), user(question, *shown))
         """The instructions and the question."""
 
     def messages(self) -> list[Message]:
@@ -76,6 +85,19 @@ class Conversation:
             yield from filter(None, [describe_standings(self._turns[: turn.index + 1])])
         if ReplyNote.SET_ASIDE in turn.notes:
             yield self._task.set_aside
+
+
+def _of_bank(bank: Bank, unit: Unit, context: InvestigationContext) -> Iterator[Part]:
+    """Yields the images of the bank that excite a unit most, the most exciting first, each after what it was drawn from."""
+    found = [each for each in bank.read(unit) if each.exemplar.kind == "top"][: context.options.shown]
+    statistics = context.services.exemplars.read(unit)
+    yield _BANK
+    for rank, each in enumerate(found, start=1):
+        value = each.exemplar.activation
+        percentile = statistics.percentile(value)
+        yield f"{rank}. {each.prompt}: {value:g}" + ("" if percentile is None else f" (percentile {percentile:.1f})")
+        if context.options.sees_images:
+            yield each.exemplar.image
 
 
 def find_class_name(unit: Unit, services: Services) -> str:

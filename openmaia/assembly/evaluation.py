@@ -13,12 +13,14 @@ from openmaia.core.services import Backbone, Exemplars, Generator, Target
 from openmaia.core.units import TargetInfo
 from openmaia.datasets.library import ImageDataset
 from openmaia.evaluation.analysis.agreement import ClaimSimilarity, ModelSimilarity, WordOverlap
+from openmaia.evaluation.analysis.overlap import explored
 from openmaia.evaluation.controls import exemplar_scales, load_photographs, picture_captions
 from openmaia.evaluation.judging.judges import Judge, ModelJudge
 from openmaia.evaluation.language_model import LanguageModel
 from openmaia.evaluation.prompts import ModelPromptWriter, PromptPreset, PromptWriter, PublishedPromptWriter
 from openmaia.evaluation.services import EvaluationDesign, EvaluationServices
 from openmaia.evaluation.truth import KnownTruths
+from openmaia.exemplars.bank_prompts import list_prompts
 from openmaia.exemplars.store import ExemplarStore
 
 if TYPE_CHECKING:
@@ -109,6 +111,7 @@ def design(config: Config) -> EvaluationDesign:
         detect=settings.detect,
         random_words=settings.random_words,
         generator=generators.generator_name(test_generator(config)),
+        withheld=explored(list_prompts(config)) if config.bank.images and not config.bank.folder else frozenset(),
     )
 
 

@@ -1,10 +1,14 @@
 """Computes the exemplars of a config in this process."""
 
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
+from functools import partial
 
 from openmaia.assembly import datasets, targets
 from openmaia.config.schema import Config
+from openmaia.core.services import Generator
 from openmaia.datasets.library import ImageDataset
+from openmaia.exemplars.bank import MeasuredBank, keep_bank, measured_config
 from openmaia.exemplars.compute import ExemplarWorker, ProgressCallback, compute_exemplars
 from openmaia.exemplars.store import ExemplarStore
 
@@ -31,3 +35,20 @@ def make(
     made = worker(config, say, target, dataset)
     say(made.remark())
     return compute_exemplars(made, layers, progress, say)
+
+
+def bank(
+    config: Config,
+    generator: Generator,
+    target: "targets.ReadableTarget",
+    dataset: ImageDataset,
+    say: Callable[[str], None] = lambda line: None,
+    progress: Callable[[str, int, int], None] = lambda stage, done, total: None,
+) -> MeasuredBank | None:
+    """Draws the bank of a config and measures it on all layers of the target, unless that is kept. None: it has none."""
+    kept = keep_bank(config, lambda: nullcontext(generator), lambda: dataset, say, partial(progress, "bank"))
+    if kept is None:
+        return None
+    made = worker(measured_config(config, kept), target=target, dataset=kept.dataset())
+    measure = partial(progress, "measuring the bank")
+    return MeasuredBank.of(kept, compute_exemplars(made, list(target.info().layers), measure, say))

@@ -68,6 +68,7 @@ def options(config: Config) -> InvestigationOptions:
         states=config.task.hypotheses.states,
         vocabulary=vocabulary(config),
         without=tuple(config.without),
+        shown=config.bank.shown,
         contrasts=contrasts(config),
     )
 

@@ -90,11 +90,13 @@ def prepare(
     dataset = dataset or datasets.image_dataset(config, say)
     layers = list(info.layers) if unit.scope is Scope.NETWORK else [unit.layer]
     store = exemplars.make(config, layers, say, progress, target, dataset)
+    services = investigations.services(config, store, measured=target, agent=backbone)
+    bank = exemplars.bank(config, services.generator, target, dataset, say, lambda stage, *done: progress(*done))
     return SingleUnit(
         config=config,
         unit=unit,
         task=task,
-        services=investigations.services(config, store, measured=target, agent=backbone),
+        services=replace(services, bank=bank),
         options=replace(investigations.options(config), preprocessing=info.preprocessing),
         store=store,
         dataset=dataset,

@@ -99,4 +99,6 @@ def compute_exemplars(
         info = workers.info()
         for sentence in info.understood:
             say(f"{info.name}, {sentence}")
+        for remark in workers.remarks():
+            say(remark)
         return workers.compute(list(info.layers), progress)

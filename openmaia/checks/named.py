@@ -89,6 +89,9 @@ def inputs(config: Config) -> Iterator[Check]:
     """
     if config.exemplars.folder:
         yield from _existing("exemplars.folder", config.exemplars.folder, "folder")
+    for key, path, what in (("prompts", config.bank.prompts, "file"), ("folder", config.bank.folder, "folder")):
+        if path and config.bank.images:
+            yield from _existing(f"bank.{key}", path, what)
     yield from _store(config.paths.exemplars)
     if of_config(config.backbone).is_recorded:
         yield from refusals(partial(build, config.backbone, site(config, "backbone")))

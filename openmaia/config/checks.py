@@ -136,7 +136,7 @@ def _check_agent(config: Config) -> None:
     unknown = [name for name in config.without if name not in BUILT_IN]
     if unknown:
         raise UsageError(f"without={unknown}: no such tool; expected some of {', '.join(BUILT_IN)}")
-    if found := [*config.limits.problems()]:
+    if found := [*config.limits.problems(), *config.bank.problems()]:
         raise UsageError("; ".join(found))
 
 

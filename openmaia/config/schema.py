@@ -48,6 +48,34 @@ class ExemplarsConfig:
 
 
 @dataclass
+class BankConfig:
+    """`bank`: images that are measured on all units once, and that every agent may look up with `tools.bank`."""
+
+    images: int = within(0, most=100_000)
+    """Number of images. 0: there is no bank, and no tool of this name."""
+    prompts: str = ""
+    """A text file with a prompt on each line. Empty: the words that the generator draws and pairs of them, or for a
+    generator that draws anything a list of this package. Prompts are repeated, with other seeds, until there are
+    `images` of them."""
+    folder: str = ""
+    """A folder of captioned photographs that are taken in place of drawn images. Empty: the generator draws."""
+    k: int = 15
+    """Number of images that are kept for each unit: so many that excite it most, and so many that excite it least."""
+    shown: int = within(5, zero=True)
+    """Number of images, with what they were drawn from, that the agent sees at the beginning: those that excite the unit
+    most."""
+
+    def problems(self) -> Iterator[str]:
+        """Yields what contradicts itself."""
+        if self.prompts and self.folder:
+            yield (
+                f"bank.prompts={self.prompts} and bank.folder={self.folder}: images are drawn or photographs are taken; give one"
+            )
+        if self.shown > self.k:
+            yield f"bank.shown={self.shown} is above bank.k={self.k}, the images that are kept; lower the one or raise the other"
+
+
+@dataclass
 class EvidenceConfig:
     """`task.evidence`: the evidence that an answer of the agent needs before it is accepted.
 
@@ -163,6 +191,7 @@ class Config:
     target: TargetConfig = field(default_factory=TargetConfig)
     pictures: PicturesConfig = field(default_factory=PicturesConfig)
     exemplars: ExemplarsConfig = field(default_factory=ExemplarsConfig)
+    bank: BankConfig = field(default_factory=BankConfig)
     generator: GeneratorConfig = field(default_factory=GeneratorConfig)
     editor: EditorConfig = field(default_factory=EditorConfig)
     backbone: BackboneConfig = field(default_factory=BackboneConfig)

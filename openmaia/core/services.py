@@ -219,6 +219,25 @@ class Exemplars(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class BankImage:
+    """An image of the bank with the activation of a unit on it."""
+
+    exemplar: Exemplar
+    """Its kind and rank are those among the images of the bank."""
+    prompt: str
+    """What the image was drawn from, or the caption of a photograph."""
+
+
+class Bank(Protocol):
+    """The bank, measured on a target."""
+
+    def read(self, unit: Unit) -> tuple[BankImage, ...]:
+        """Returns the images that excite a unit most and least, and random ones. Raises StoreError if there are none, or
+        a file is damaged."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ServiceUsage:
     """The use of a service. Time in a queue is not included."""
 
@@ -265,4 +284,6 @@ class Services:
     generator: Generator
     editor: Editor
     backbone: Backbone
+    bank: Bank | None = None
+    """None: the config has no bank."""
     ledger: UsageLedger = field(default_factory=UsageLedger)

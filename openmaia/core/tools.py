@@ -1,4 +1,7 @@
 """The agent's tools that a config may withhold."""
 
-BUILT_IN = ("dataset_exemplars", "text2image", "edit_images", "describe_images", "summarize_images")
+BANK = "bank"
+"""The one that exists only where there is a bank."""
+
+BUILT_IN = ("dataset_exemplars", BANK, "text2image", "edit_images", "describe_images", "summarize_images")
 """Each is a file of `openmaia.agent.tools.built_in`. Prompts list them in this order."""

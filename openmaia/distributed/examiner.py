@@ -4,7 +4,7 @@ models of their own.
 
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import count
 from typing import Any
@@ -12,6 +12,7 @@ from typing import Any
 import ray
 from ray.exceptions import GetTimeoutError
 
+from openmaia.config.schema import BankConfig
 from openmaia.core.images import EncodedImage
 from openmaia.core.messages import Chat, Reply
 from openmaia.core.services import Backbone
@@ -25,7 +26,7 @@ from openmaia.evaluation.controls import ReferenceData
 from openmaia.evaluation.judging.judges import ImageVerdict, Judge, LocatingJudge, Region
 from openmaia.evaluation.protocol import evaluate_investigation
 from openmaia.evaluation.run import compare_claims, prepare_run
-from openmaia.evaluation.services import EvaluationServices
+from openmaia.evaluation.services import EvaluationDesign, EvaluationServices
 from openmaia.exemplars.store import ExemplarStore
 from openmaia.runs.run import TRIALS, InvestigationId
 
@@ -64,7 +65,7 @@ class Examiner:
         """Measures what all tests of a sweep share. Trials of random words are stored in the run."""
         layers = {investigation.unit.layer for investigation in sweep.run.plan()}
         services = self._services(sweep, sweep.assembly.dataset(sweep.config, lambda line: None))
-        reference = prepare_run(sweep.run, layers, services, sweep.assembly.design(sweep.config))
+        reference = prepare_run(sweep.run, layers, services, _design(sweep))
         return Material(reference, self._judge_facts(sweep))
 
     def judge(
@@ -117,10 +118,16 @@ def store_trial(
 
     services = _services(sweep, caller, _ExaminerWriter(examiner, sweep), _judge(material.judge, judge))
     claim, drawn = read_claim(sweep.run, investigation), explored(sweep.run.drawn_prompts(investigation))
-    design = sweep.assembly.design(sweep.config)
+    design = _design(sweep)
     sweep.run.write_artifact(
         TRIALS, investigation, evaluate_investigation(claim, services, design, material.reference, drawn)
     )
+
+
+def _design(sweep: SweepContext) -> EvaluationDesign:
+    # Another node may lack the file `bank.prompts`, which the driver has read.
+    alone = sweep.assembly.design(replace(sweep.config, bank=BankConfig()))
+    return replace(alone, withheld=sweep.withheld)
 
 
 def _services(

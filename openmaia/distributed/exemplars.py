@@ -75,11 +75,13 @@ class ExemplarTeam:
         """Returns the properties of the target."""
         return self._lead("info")
 
+    def remarks(self) -> list[str]:
+        """Returns what a user should know of the images, one sentence each."""
+        return [*self._lead("dataset_remarks"), self._lead("remark")]
+
     def compute(self, layers: Sequence[str], progress: ProgressCallback) -> ExemplarStore:
         """Computes the exemplars of the layers that the store lacks, and returns the store."""
         store: ExemplarStore = self._lead("open_store")
-        for remark in (*self._lead("dataset_remarks"), self._lead("remark")):
-            self._say(remark)
         missing = partial(self._lead, "missing", layers)
         compute_alone(store, missing, lambda left: self._compute(left, progress), self._say)
         return store

@@ -17,6 +17,7 @@ from openmaia.core.selection import select
 from openmaia.core.units import TargetInfo
 from openmaia.distributed import exemplars
 from openmaia.distributed.assembly import Assembly, Progress
+from openmaia.distributed.bank import make_bank
 from openmaia.distributed.cluster.connection import cluster
 from openmaia.distributed.cluster.preflight import preflight
 from openmaia.distributed.pools.handles import Pools
@@ -30,6 +31,7 @@ from openmaia.evaluation.analysis.significance import is_current
 from openmaia.evaluation.analysis.verdict import write_summary
 from openmaia.evaluation.damage import foreign_tests
 from openmaia.evaluation.run import compare_claims, needs_models, score_run, unevaluated_claims, untested_claims
+from openmaia.exemplars.bank import MeasuredBank
 from openmaia.exemplars.store import ExemplarStore
 from openmaia.reporting.tracking import start
 from openmaia.runs.lease import held
@@ -77,6 +79,8 @@ class Sweep:
     """Whether no other sweep is executed together with it."""
     store: ExemplarStore = field(init=False)
     """Set by `compute_exemplars`."""
+    bank: MeasuredBank | None = None
+    """Set likewise. None: the config has no bank, or no investigation is pending."""
     preprocessing: str = ""
     """`TargetInfo.preprocessing`."""
     pools: Pools = field(init=False)
@@ -86,7 +90,7 @@ class Sweep:
     """Number of investigations that were finished before, or have ended in this sweep."""
 
     def compute_exemplars(self) -> None:
-        """Saves the plan of the run, and computes the missing exemplars that its pending investigations need."""
+        """Saves the plan of the run, and computes the missing exemplars that its pending investigations need, and the bank."""
         self.view.say(f"loading {self.config.target.name} for its layers and exemplars")
         with exemplars.team(self.config, self.assembly, self.view.say) as workers:
             info = workers.info()
@@ -96,9 +100,16 @@ class Sweep:
             for sentence in info.understood:
                 self.view.say(f"{info.name}, {sentence}")
             layers = self.plan(info)
+            for remark in workers.remarks():
+                self.view.say(remark)
             self.store = workers.compute(layers, partial(self.view.progress, self.stage("exemplars")))
+        if layers:
+            self.bank = make_bank(self.config, self.assembly, list(info.layers), self.view.say, self._progress)
         self.total = self.run.planned()
         self.done = self.total - sum(1 for _ in self.run.iter_pending())
+
+    def _progress(self, stage: str, done: int, total: int) -> None:
+        self.view.progress(self.stage(stage), done, total)
 
     def plan(self, info: TargetInfo) -> list[str]:
         """Saves the plan of the run, and returns the layers whose units have pending investigations."""
@@ -115,6 +126,8 @@ class Sweep:
             run=self.run,
             pools=self.pools,
             exemplars=self.store,
+            bank=self.bank,
+            withheld=self.assembly.design(self.config).withheld,
             assembly=self.assembly,
             preprocessing=self.preprocessing,
         )

@@ -9,6 +9,7 @@ from openmaia.agent.context import InvestigationOptions
 from openmaia.agent.loop import InvestigationResult, investigate_and_publish
 from openmaia.agent.tasks.task import Task, load
 from openmaia.config.schema import Config
+from openmaia.core.services import Bank
 from openmaia.distributed.assembly import Assembly
 from openmaia.distributed.failures import resolve
 from openmaia.distributed.pools.handles import Pools
@@ -27,7 +28,10 @@ class SweepContext:
     run: Run
     pools: Pools
     exemplars: ExemplarStore
+    bank: Bank | None = None
     assembly: Assembly
+    withheld: frozenset[str] = frozenset()
+    """`EvaluationDesign.withheld`."""
     preprocessing: str = ""
     """`TargetInfo.preprocessing`."""
 
@@ -62,7 +66,7 @@ class UnitWorker:
     def investigate(self, number: int, investigation: InvestigationId, caller: str) -> InvestigationResult:
         """Investigates one unit and stores the record in the run."""
         sweep = self.sweeps[number]
-        services = sweep.pools.services(sweep.exemplars, caller)
+        services = replace(sweep.pools.services(sweep.exemplars, caller), bank=sweep.bank)
         return investigate_and_publish(investigation, self._tasks[number], services, self._options[number], sweep.run)
 
     def test(

@@ -52,6 +52,7 @@ def run_trials(
     explored: ExploredPrompts = frozenset(),
 ) -> list[Trial]:
     """Tests the claims of several methods about one unit, in their order. No test image has a prompt in `explored`."""
+    explored |= design.withheld
     written = write_all(claims, services, design, explored)
     trials = [
         _run_trial(claim, prompts, services, design, reference, explored)

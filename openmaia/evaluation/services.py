@@ -7,6 +7,7 @@ from openmaia.core.images import EncodedImage
 from openmaia.core.services import Exemplars, Generator, Target
 from openmaia.core.units import Unit
 from openmaia.evaluation.analysis.agreement import ClaimSimilarity
+from openmaia.evaluation.analysis.overlap import ExploredPrompts
 from openmaia.evaluation.claims import Sharing
 from openmaia.evaluation.judging.judges import Judge
 from openmaia.evaluation.language_model import LanguageModel
@@ -63,6 +64,8 @@ class EvaluationDesign:
     random_words: int = 60
     """Random words that are tested in each layer, at most."""
     sharing: Sharing = "label"
+    withheld: ExploredPrompts = frozenset()
+    """Prompts that no test image has, whatever the agent drew: those of the bank."""
 
     @property
     def prompts(self) -> int:

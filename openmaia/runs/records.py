@@ -39,6 +39,8 @@ class Did(StrEnum):
 
     EXEMPLAR = "exemplar"
     """It took the image from the dataset."""
+    BANK = "bank"
+    """It took the image from the bank."""
     DREW = "drew"
     """It generated the image from a prompt."""
     COPIED = "copied"
@@ -63,7 +65,7 @@ class ImageEntry:
     """Digest of the image, a key of `Turn.images`."""
     did: Did
     prompt: str = ""
-    """The prompt, the instruction of an edit, or the kind of exemplars. Empty for `MEASURED` and `MADE`, and for a `BASE`
+    """The prompt, the caption of a photograph of the bank, the instruction of an edit, or the kind of exemplars. Empty for `MEASURED` and `MADE`, and for a `BASE`
     that was not generated."""
     of: str = ""
     """For `MEASURED` and `BASE` the id of the image that the call took, for `EDITED` that of its `BASE`. Empty if it had

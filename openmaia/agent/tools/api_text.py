@@ -8,23 +8,28 @@ from itertools import groupby
 from typing import Any
 
 from openmaia.agent.tools import api, values
-from openmaia.core.tools import BUILT_IN
+from openmaia.core.tools import BANK, BUILT_IN
 from openmaia.core.units import Scope
 
 _WITHHELD = "Not available in this investigation: "
 
 
 def api_text(
-    user_tools: Mapping[str, Callable[..., Any]], scope: Scope = Scope.UNIT, without: Sequence[str] = ()
+    user_tools: Mapping[str, Callable[..., Any]],
+    scope: Scope = Scope.UNIT,
+    without: Sequence[str] = (),
+    *,
+    has_bank: bool = False,
 ) -> str:
     """Returns the description of what the agent's code can call, without withheld tools and every example that calls
     one of them.
     """
+    hidden = (*without, *(() if has_bank else (BANK,)))
     systems = [api.System] if scope is Scope.UNIT else [api.Network, api.System]
     names = ["system"] if scope is Scope.UNIT else ["system", "unit"]
     sections = [
-        *(_class(name, kind, tuple(without)) for name, kind in zip(names, systems, strict=True)),
-        _class("tools", api.Tools, tuple(without)),
+        *(_class(name, kind, hidden) for name, kind in zip(names, systems, strict=True)),
+        _class("tools", api.Tools, hidden),
         _doc("images", inspect.getdoc(values.Image) or ""),
     ]
     if user_tools:

@@ -48,7 +48,7 @@ class OwnTime:
 
     def without(self, services: Services) -> Services:
         """Returns the same services, whose calls are excluded."""
-        names = ("target", "exemplars", "generator", "editor", "backbone")
+        names = ["target", "exemplars", "generator", "editor", "backbone", *(["bank"] if services.bank else [])]
         return replace(services, **{name: cast(Any, _Apart(getattr(services, name), self)) for name in names})
 
 

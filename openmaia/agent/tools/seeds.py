@@ -3,7 +3,7 @@
 import hashlib
 from typing import Literal
 
-Purpose = Literal["explore", "confirm", "evaluate"]
+Purpose = Literal["explore", "confirm", "evaluate", "bank"]
 
 
 def seed(run_seed: int, purpose: Purpose, prompt: str, nth: int) -> int:

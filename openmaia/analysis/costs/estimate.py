@@ -107,6 +107,9 @@ def estimate(config: Config, work: Workload, units: int, gpus: int | None) -> Es
             most[role] = math.inf
     available = (config.job.nodes * config.job.gpus or math.inf) if gpus is None else gpus
     requests = _requests(work, count_tested_images(config)[-1])
+    if "generator" in requests and not config.bank.folder:
+        # Drawn once, whatever the number of units.
+        requests["generator"] += config.bank.images / max(units, 1)
     pools = balance({role: requests[role] * pool.per_request for role, pool in pools.items()}, pools, most, available)
     return Estimate(
         units=units,

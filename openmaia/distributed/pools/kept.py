@@ -20,7 +20,7 @@ from openmaia.distributed.assembly import Assembly
 from openmaia.distributed.cluster.preflight import check_room
 from openmaia.distributed.failures import resolve
 from openmaia.distributed.pools.handles import Pools
-from openmaia.distributed.pools.run_pools import run_pools
+from openmaia.distributed.pools.run_pools import run_generator, run_pools
 from openmaia.distributed.pools.statistics import PoolStatistics
 
 _NAMESPACE = "openmaia-pools"
@@ -141,6 +141,16 @@ def kept_or_own_pools(
         yield [resolve(keeper.start.remote()) for keeper in keepers]
         return
     with run_pools(configs, assembly, say) as made:
+        yield made
+
+
+@contextmanager
+def kept_or_own_generator(config: Config, assembly: Assembly, say: Callable[[str], None]) -> Generator[Pools]:
+    """Context manager that yields pools with the generator: persistent ones, or the pool of the generator alone."""
+    if (keeper := _find(pools_name(config))) is not None:
+        yield resolve(keeper.start.remote())
+        return
+    with run_generator(config, assembly, say) as made:
         yield made
 
 

@@ -35,8 +35,24 @@ def run_pools(
     """
     shared_roles = [role for role in pool_roles(configs[0]) if role != "target"]
     wanted = [(role, configs[0]) for role in shared_roles] + [("target", config) for config in configs]
+    with _managed(wanted, assembly, say) as managers:
+        shared = {manager.spec.role: _address(manager) for manager in managers[: len(shared_roles)]}
+        yield [Pools({"target": _address(target), **shared}) for target in managers[len(shared_roles) :]]
+
+
+@contextmanager
+def run_generator(config: Config, assembly: Assembly, say: Callable[[str], None]) -> Iterator[Pools]:
+    """Context manager that starts the pool of the generator alone, as `run_pools` starts all."""
+    with _managed([("generator", config)], assembly, say) as managers:
+        yield Pools({"generator": _address(managers[0])})
+
+
+@contextmanager
+def _managed(
+    wanted: Sequence[tuple[str, Config]], assembly: Assembly, say: Callable[[str], None]
+) -> Iterator[list[PoolManager]]:
     requests = [of_pool(role, config) for role, config in wanted]
-    with reserve(requests, say, grows=configs[0].ray.autoscaling) as places:
+    with reserve(requests, say, grows=wanted[0][1].ray.autoscaling) as places:
         free = FreePlaces()
         managers = [
             make_manager(role, config, assembly, places_of_role, free)
@@ -44,8 +60,7 @@ def run_pools(
         ]
         times = LoadingTimes(wanted, say)
         with manage(managers, say, times.loaded):
-            shared = {manager.spec.role: _address(manager) for manager in managers[: len(shared_roles)]}
-            yield [Pools({"target": _address(target), **shared}) for target in managers[len(shared_roles) :]]
+            yield managers
 
 
 class LoadingTimes:

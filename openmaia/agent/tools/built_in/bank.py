@@ -1,0 +1,56 @@
+"""The tool `bank`."""
+
+from typing import TYPE_CHECKING, Any
+
+from openmaia.agent.tools.arguments import abbreviate
+from openmaia.agent.tools.image_registry import describe_activation
+from openmaia.agent.tools.values import image_of
+from openmaia.core.errors import ToolError
+from openmaia.core.images import compute_mask, pack_mask, seen_part
+from openmaia.runs.records import Did
+
+if TYPE_CHECKING:
+    from openmaia.agent.tools.api import System
+    from openmaia.agent.tools.toolbox import Toolbox
+
+
+def bank(self: Any, system: "System", top: int = 15, bottom: int = 0, random: int = 0) -> Any:
+    """Looks up images that were drawn and measured before, the same for all units: a list of (activation, image, prompt).
+
+    top, bottom, random: how many of those that excite the unit most, least, and of random ones. They cost nothing.
+
+    >>> for activation, image, prompt in tools.bank(system, top=10, random=5):
+    ...     print(activation, prompt)
+    """
+    answers = self._call("bank", top, bottom, random, *getattr(system, "_unit", ()))
+    images = [image_of(self._call, answer) for answer in answers]
+    return [(image.activation, image, answer["prompt"]) for image, answer in zip(images, answers, strict=True)]
+
+
+def answer(
+    toolbox: "Toolbox", top: Any, bottom: Any, random: Any, layer: Any = None, index: Any = None
+) -> list[dict[str, Any]]:
+    """Tells the agent if fewer images are kept than it asks for. Raises ToolError if the unit may not be queried."""
+    unit = toolbox.subjects.unit(layer, index)
+    exemplars, service = toolbox.subjects.exemplars(unit), toolbox.context.services.bank
+    assert service is not None, "the toolbox has the tool only with a bank"
+    wanted = {"top": top, "bottom": bottom, "random": random}
+    kept = {kind: [each for each in service.read(unit) if each.exemplar.kind == kind] for kind in wanted}
+    for kind, count in wanted.items():
+        if type(count) is not int or count < 0:
+            raise ToolError(f"bank: {kind}={abbreviate(count)}; expected a number of images")
+        if count > len(kept[kind]):
+            toolbox.tell(f"bank: {kind}={count}, and {len(kept[kind])} are kept for each unit: these are returned")
+    answers: list[dict[str, Any]] = []
+    for image in (each for kind, count in wanted.items() for each in kept[kind][:count]):
+        one = image.exemplar
+        registered = toolbox.register(
+            one.image,
+            Did.BANK,
+            prompt=image.prompt,
+            mask=pack_mask(compute_mask(one.image.size, one.map, one.box, exemplars.threshold)),
+            activation=describe_activation(one.activation, one.map, exemplars),
+            seen=seen_part(one.image.size, one.box),
+        )
+        answers.append(registered | {"prompt": image.prompt})
+    return answers
