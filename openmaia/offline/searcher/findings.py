@@ -3,16 +3,21 @@
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from statistics import fmean
 
 from openmaia.core.messages import Message, Role
 from openmaia.offline.experimenter.refutations import read_refuted
 from openmaia.offline.experimenter.transcript import withheld_tools
 
-_VALUES = re.compile(r"^(screen|single|pair|edit): ([-+.\de naif]+)$", re.MULTILINE)
-_EXEMPLAR = re.compile(r"^(top|random) exemplar: \S+$", re.MULTILINE)
+_VALUES = re.compile(r"^(screen|single|crowd|pair|edit|except): ([-+.\de naif]+)$", re.MULTILINE)
+_HIGHEST = re.compile(r"^highest: (\S+) for ", re.MULTILINE)
+_EXEMPLAR = re.compile(r"^(top|random) exemplar: (\S+)$", re.MULTILINE)
 _SEEN = re.compile(
     r"^\[[^\]]*\] (?P<whole>[^;\n]*?)(?:; where the unit responds: (?P<part>[^;\n]*?)|; [^\n]*)?\.?$", re.MULTILINE
 )
+
+# Images excite a unit more than the dataset does by this factor of the strongest activations.
+_FAR = 2.0
 
 # The last call of each task names the head of its answer.
 _ENDS = ("[DESCRIPTION]", "[BIAS]")
@@ -24,6 +29,7 @@ class ToldExemplar:
 
     kind: str
     """`top` or `random`."""
+    activation: float
     whole: str
     part: str = ""
     """Of the part where the unit responds. Empty if that is no small part."""
@@ -35,7 +41,9 @@ class Findings:
 
     exemplars: list[ToldExemplar] = field(default_factory=list[ToldExemplar])
     values: dict[str, list[float]] = field(default_factory=dict[str, list[float]])
-    """Activations by the stage that measured them, in the order of its images."""
+    """Activations by the stage that measured them, in the order of its images. The logits of a class."""
+    highest: dict[str, float] = field(default_factory=dict[str, float])
+    """The highest activation by the stage that measured it, comparable with those of exemplars."""
     withheld: frozenset[str] = frozenset()
     """Tools that the agent may not use."""
     refuted: Sequence[frozenset[str]] = ()
@@ -45,6 +53,16 @@ class Findings:
     """Whether exemplars were asked for."""
     is_last_call: bool = False
     """Whether the latest message demands the final answer."""
+
+    def telling(self, *stages: str) -> list[ToldExemplar]:
+        """Returns the exemplars that tell what excites the unit: without top exemplars that hardly excite it. Empty if all of them
+        are far weaker than the images of some stages: then the dataset lacks what excites the unit."""
+        top, random = ([each.activation for each in self.exemplars if each.kind == kind] for kind in ("top", "random"))
+        strongest = max((self.highest[each] for each in stages if each in self.highest), default=0.0)
+        if not top or strongest > _FAR * max(top) > 0:
+            return []
+        least = (max(top) + fmean(random or [0.0])) / 2
+        return [each for each in self.exemplars if each.kind == "random" or each.activation >= least]
 
 
 def read(messages: Sequence[Message]) -> Findings:
@@ -61,12 +79,16 @@ def read(messages: Sequence[Message]) -> Findings:
 
 
 def _observe(text: str, found: Findings) -> None:
+    highest = _HIGHEST.search(text)
     for match in _VALUES.finditer(text):
         found.values.setdefault(match[1], []).extend(map(float, match[2].split()))
-    kind = ""
+        if highest:
+            found.highest[match[1]] = float(highest[1])
+    kind, activation = "", 0.0
     for line in text.splitlines():
         if exemplar := _EXEMPLAR.match(line):
-            kind = exemplar[1]
+            kind, activation = exemplar[1], float(exemplar[2])
         elif kind and (seen := _SEEN.match(line)):
-            found.exemplars.append(ToldExemplar(kind=kind, whole=seen["whole"], part=seen["part"] or ""))
+            part = seen["part"] or ""
+            found.exemplars.append(ToldExemplar(kind=kind, activation=activation, whole=seen["whole"], part=part))
             kind = ""

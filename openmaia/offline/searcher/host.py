@@ -44,7 +44,7 @@ activations, images = system.call_neuron(images)
 show("edit", activations)
 """
 _NONE = "[DESCRIPTION]: NONE"
-_MOST_REPLIES = 9
+_MOST_REPLIES = 11
 
 Search = Literal["full", "plain"]
 
@@ -76,13 +76,23 @@ class Searcher:
             return _NONE if seen.is_last_call else _code([], _measure("screen", images.screening()))
         if len(values["screen"]) != len(images.screening()):
             return _NONE  # some of the images failed
-        labels = search.candidates(images, values["screen"], seen.exemplars)
+        labels = search.candidates(images, values["screen"], seen.telling("screen"))
         if "single" not in values:
             return _NONE if seen.is_last_call else _code(labels, _measure("single", images.prompts(labels)))
         if len(values["single"]) != len(images.prompts(labels)):
             return _NONE
         one = search.scores(images, labels, values["single"], values["screen"])
-        pairs = search.combinations(images, one, seen.exemplars)
+        is_silent = not (self._is_plain or search.shortlist(images, one, {}, seen.telling("screen", "single")))
+        if is_silent and "crowd" not in values and not seen.is_last_call:
+            return _code(search.best(one), _measure("crowd", images.crowds()))
+        return self._compare(seen, one)
+
+    def _compare(self, seen: Findings, one: search.Scores) -> str:
+        # The single labels with those of more than one word.
+        values, images = seen.values, self._images
+        crowded = values.get("crowd", ())
+        crowded = crowded if len(crowded) == len(images.crowds()) else ()
+        pairs = search.compounds(images, values["screen"], crowded, seen.telling("screen", "single", "crowd"))
         if pairs and "pair" not in values and not seen.is_last_call:
             return _code(search.best(one), _measure("pair", images.prompts(pairs)))
         is_whole = len(values.get("pair", ())) == len(images.prompts(pairs))
@@ -95,7 +105,7 @@ class Searcher:
         if seen.refuted:
             labels, unedited = rounds.next_choice(self._images, seen, one, two)
             return _code(unedited, _edit(self._images.edits(unedited))) if unedited else _answer(labels)
-        kept = search.shortlist(one, two, seen.exemplars)
+        kept = search.shortlist(self._images, one, two, seen.telling("screen", "single", "crowd", "pair"))
         labels = list(dict.fromkeys(label for each in kept for label in each))
         orders = self._images.edits(labels)
         changed = seen.values.get("edit", ())
@@ -103,7 +113,19 @@ class Searcher:
             return _code(labels, _edit(orders))
         is_whole = len(changed) == 2 * len(orders)
         fell = search.falls(self._images, labels, changed, seen.values["screen"]) if is_whole else {}
-        return _answer(search.choice(kept, one, fell))
+        chosen = search.choice(kept, fell)
+        return self._except(seen, chosen[0], [*one]) if len(chosen) == 1 and chosen[0] in one else _answer(chosen)
+
+    def _except(self, seen: Findings, label: str, one: Sequence[str]) -> str:
+        values, images = seen.values, self._images
+        tested = search.excepted(images, label, one, values)
+        if not tested:
+            return _answer([label])
+        if "except" not in values and not seen.is_last_call:
+            return _code([label, *tested], _measure("except", images.prompts(tested)))
+        is_whole = len(values.get("except", ())) == len(images.prompts(tested))
+        found = search.with_exception(images, label, tested, values["except"], values["screen"]) if is_whole else label
+        return _answer([found])
 
 
 def _next_of_class(name: str, seen: Findings, without: biases.Without) -> str:

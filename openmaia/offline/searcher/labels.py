@@ -15,6 +15,8 @@ from openmaia.offline.scenes.words import STRIPES, members, names
 _CONTENT = ("colour", "pattern", "place", "time", "weather", "style", "size", "unknown")  # `Token.what`
 _USUAL = ("clear", "flat")  # what every scene is of which nothing else is said
 _KEPT = 4096  # texts
+EXCEPT = " without "
+"""Stands in a label before what must not be shown, as in "boat without night"."""
 
 
 @cache
@@ -60,7 +62,18 @@ def scene_of(sentence: str) -> Scene:
 @lru_cache(32 * _KEPT)
 def shows(sentence: str, label: str) -> bool:
     """Returns whether a sentence says that its picture shows a label."""
-    return holds(scene_of(sentence), label) is True
+    return says(scene_of(sentence), label) is True
+
+
+def says(scene: Scene, label: str) -> bool | None:
+    """Returns whether a settled scene shows a label, which may have an exception. None if that is not known, see
+    `truth.holds`."""
+    base, _, exception = label.partition(EXCEPT)
+    found = holds(scene, base)
+    if not exception or found is False:
+        return found
+    excepted = holds(scene, exception)
+    return False if excepted else None if found is None or excepted is None else True
 
 
 @lru_cache(_KEPT)

@@ -7,13 +7,12 @@ from random import Random
 from openmaia.offline.scenes.album import LIGHTS, STYLES, WEATHERS
 from openmaia.offline.scenes.canvas import COLOURS
 from openmaia.offline.scenes.captions import describe
-from openmaia.offline.scenes.grammar import MAX_FIGURES, Reader, read
+from openmaia.offline.scenes.grammar import MAX_FIGURES, Reader, read, tokens
 from openmaia.offline.scenes.graph import Figure, Paint, Scene
 from openmaia.offline.scenes.kinds import kinds
 from openmaia.offline.scenes.layout import INDOORS, PLACES, TIMELESS, settle
-from openmaia.offline.scenes.truth import holds
 from openmaia.offline.scenes.words import PATTERNS, STRIPES
-from openmaia.offline.searcher.labels import ask, narrower, terms
+from openmaia.offline.searcher.labels import EXCEPT, ask, narrower, says, scene_of, single, terms
 
 TIMES = ("day", "morning", "dusk", "night")
 _SIZES = ("tiny", "small", "big", "huge")
@@ -43,15 +42,43 @@ def draw_pairs(
 
     None if the grammar does not know all words of the label, or prompts of random scenes cannot say it.
     """
-    asked = ask(label)
-    if asked.missing or terms(label) <= {*without}:
+    base, _, excepted = label.partition(EXCEPT)
+    asked, exception = ask(base), exception_named(excepted, without)
+    if asked.missing or terms(base) <= {*without} or (excepted and not exception):
         return
+    avoided = {*avoid, *terms(label), *without}
     while True:
-        drawn = (_pair(asked, stream, {*avoid, *terms(label), *without}, without) for _ in range(_DRAWS))
+        drawn = (_pair(asked, stream, avoided, without) for _ in range(_DRAWS))
+        if exception:
+            drawn = (each and _excepted(each, exception, stream, avoided, without) for each in drawn)
         found = next((each for each in drawn if each and _is_right(each, label)), None)
         if found is None:
             return
         yield found
+
+
+def exception_named(text: str, without: Collection[str] = ()) -> str:
+    """Returns the kind of object, the word for several kinds or the time of day that a text names, if it names nothing else and
+    scenes can be drawn with and without it. Otherwise empty."""
+    named = [each.name for each in tokens(text)[0] if each.what != "filler"]
+    name = named[0] if len(named) == 1 else ""
+    can_be = single().get(name) in ("kind", "group", "time") and not {*narrower(name)} <= {*without}
+    return name if can_be else ""
+
+
+def _excepted(pair: Pair, exception: str, stream: Random, avoid: Collection[str], without: Collection[str]) -> Pair:
+    # Every second twin shows the exception, too.
+    if stream.random() < 0.5:
+        return pair
+    scene = scene_of(pair.positive)
+    if single()[exception] == "time":
+        changed, removal = replace(scene, time=exception), f"at {exception}"
+    else:
+        kind = _other(narrower(exception), without, stream)
+        more = Figure(id=len(scene.figures), kind=kind, paint=draw_paint(kind, stream, avoid, 0.0))
+        time = LIGHTS.get(kind, scene.time)
+        changed, removal = replace(scene, figures=(*scene.figures, more), time=time), f"add a {kind}"
+    return replace(pair, neutral=prompt(fitted(changed)), part="exception", removal=removal)
 
 
 def prompt(scene: Scene) -> str:
@@ -73,14 +100,15 @@ def draw_scene(stream: Random, avoid: Collection[str] = (), *, patterned: float 
     for number in range(stream.choice((1, 2, 2, 3))):
         kind = _other([name for name, each in kinds().items() if each.where != "sky"], avoid, stream)
         if all(kind != each.kind for each in figures):
-            figures.append(Figure(id=number, kind=kind, paint=_paint(kind, stream, avoid, patterned)))
+            figures.append(Figure(id=number, kind=kind, paint=draw_paint(kind, stream, avoid, patterned)))
     if stream.random() < plain:
         pattern = _other(("", *PATTERNS), avoid, stream)
         scene = replace(scene, place="plain", ground=_full(Paint(pattern=pattern), stream, avoid))
-    return _fitted(replace(scene, figures=tuple(figures)))
+    return fitted(replace(scene, figures=tuple(figures)))
 
 
-def _paint(kind: str, stream: Random, avoid: Collection[str], patterned: float) -> Paint:
+def draw_paint(kind: str, stream: Random, avoid: Collection[str], patterned: float) -> Paint:
+    """Returns a random look of a kind, with a pattern in the share `patterned` of cases. Empty if its colours are its own."""
     if not kinds()[kind].colours:
         return Paint()
     colour = _other(list(COLOURS), avoid, stream)
@@ -96,8 +124,8 @@ def _other(choices: Sequence[str], avoid: Collection[str], stream: Random) -> st
     return stream.choice([each for each in choices if each not in avoid] or list(choices))
 
 
-def _fitted(scene: Scene) -> Scene:
-    # What a place cannot have: no weather indoors, no time in outer space.
+def fitted(scene: Scene) -> Scene:
+    """Returns a scene without what its place cannot have: no weather indoors, no time in outer space."""
     scene = replace(scene, weather="clear") if scene.place in INDOORS else scene
     return replace(scene, time="day") if scene.place in TIMELESS else scene
 
@@ -121,7 +149,7 @@ def _pair(asked: Reader, stream: Random, avoid: Collection[str], without: Collec
         return None
     part, number = stream.choice(parts)
     changed, removal = _changed(shown, part, number, len(figures), stream, avoid)
-    return Pair(positive=prompt(_fitted(shown)), neutral=prompt(_fitted(changed)), part=part, removal=removal)
+    return Pair(positive=prompt(fitted(shown)), neutral=prompt(fitted(changed)), part=part, removal=removal)
 
 
 def _settings(wanted: Scene, *, is_ground: bool) -> dict[str, str]:
@@ -133,10 +161,10 @@ def _figures(
     asked: Figure, reader: Reader, stream: Random, avoid: Collection[str], without: Collection[str]
 ) -> list[Figure]:
     kind = _other(narrower(asked.kind), without, stream)
-    plain = _paint(kind, stream, avoid, 0.0)
-    paint = replace(asked.paint, colour=asked.paint.colour or plain.colour)
-    paint = _full(paint, stream, avoid) if paint.pattern else paint
-    figure = replace(asked, kind=kind, paint=paint, size=asked.size or stream.choice(("", "", "big")))
+    plain = draw_paint(kind, stream, avoid, 0.0)
+    look = replace(asked.paint, colour=asked.paint.colour or plain.colour)
+    look = _full(look, stream, avoid) if look.pattern else look
+    figure = replace(asked, kind=kind, paint=look, size=asked.size or stream.choice(("", "", "big")))
     number = reader.counts[asked.id]
     return [figure] * (number if number > 0 else 3 if number < 0 else 1)
 
@@ -226,4 +254,4 @@ def _elsewhere(scene: Scene, part: str, stream: Random, avoid: Collection[str]) 
 
 def _is_right(pair: Pair, label: str) -> bool:
     shown, other = (settle(read(text, 0)[0]) for text in (pair.positive, pair.neutral))
-    return holds(shown, label) is True and holds(other, label) is False and pair.positive != pair.neutral
+    return says(shown, label) is True and says(other, label) is False and pair.positive != pair.neutral

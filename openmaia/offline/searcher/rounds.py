@@ -20,8 +20,9 @@ def next_plain_choice(one: Scores, two: Scores, failed: Sequence[Refuted]) -> tu
 def next_choice(images: Images, seen: Findings, one: Scores, two: Scores) -> tuple[tuple[str, ...], list[str]]:
     """Returns the labels of the next answer, none if nothing is left, and labels to edit before there is one."""
     # Each round edits the labels that it adds to the shortlist, so that the order of the rounds is that of the values.
+    exemplars = seen.telling("screen", "single", "crowd", "pair")
     shortlists = [
-        search.shortlist(_without(one, refuted), _without(two, refuted), seen.exemplars)
+        search.shortlist(images, _without(one, refuted), _without(two, refuted), exemplars)
         for refuted in accumulate(seen.refuted, Refuted.union, initial=Refuted())
     ]
     listed = dict.fromkeys(label for kept in shortlists for each in kept for label in each)
@@ -31,7 +32,7 @@ def next_choice(images: Images, seen: Findings, one: Scores, two: Scores) -> tup
     missing = [label for label in listed if label not in edited and any(label in each for each in kept)]
     if missing and values and not seen.is_last_call:
         return (), missing
-    return search.choice(kept, one, search.falls(images, edited, values, seen.values["screen"])), []
+    return search.choice(kept, search.falls(images, edited, values, seen.values["screen"])), []
 
 
 def _edited(images: Images, labels: Sequence[str], count: int) -> list[str]:

@@ -9,15 +9,16 @@ from random import Random
 import numpy as np
 import numpy.typing as npt
 
-from openmaia.offline.scenes.words import members
+from openmaia.offline.searcher.compounds import draw_crowd, likely
+from openmaia.offline.searcher.exceptions import exceptions
 from openmaia.offline.searcher.findings import ToldExemplar
-from openmaia.offline.searcher.labels import combined, sayable, shown, shows, terms
+from openmaia.offline.searcher.labels import EXCEPT, sayable, shown, shows, terms
 from openmaia.offline.searcher.pairs import Pair, draw_pairs, draw_scene, prompt
 
-# Images of the screening. They are the same for all units, so that each is drawn once.
-_SCREENED = 400
-# Single labels that are tested on matched pairs, and combinations of two words.
-_SINGLE, _COMBINATIONS = 18, 6
+# Images of the screening, and crowds. They are the same for all units, so that each is drawn once.
+_SCREENED, _CROWDS = 400, 240
+# Single labels that are tested on matched pairs, and compounds.
+_SINGLE, _COMPOUNDS = 18, 8
 # Pairs of images for each label.
 _PAIRS = 14
 # Images of each label of the answer that are edited, and answers of which they are.
@@ -29,10 +30,14 @@ _CLEARLY = 2.5
 # The share of top exemplars that show a label: for a test, for an answer, and for one that comes before others. For an answer
 # it must be so much above that of random exemplars.
 _SEEN, _SHOWN, _OFTEN, _MORE = 0.2, 0.33, 0.5, 0.25
-# A wider word has at least this share of the best score.
-_WIDER = 0.8
-# By so much, in SD, two labels have to score above one.
-_SECOND = 0.15
+# A wider label has at least this share of a narrower one's score, and holds of so many of its scenes.
+_WIDER, _INCLUDED = 0.8, 0.8
+# An alternative has at least this share of the other one's score.
+_SECOND = 0.5
+# Welch's t of a label that is tested though no exemplars show it.
+_STRIKING = 3.0
+# An exception takes away at least this share of the activation.
+_LOST = 0.6
 
 Activations = npt.NDArray[np.float64]
 
@@ -71,9 +76,19 @@ class Images:
         return tuple(prompt(draw_scene(stream, self.without, patterned=0.35, plain=0.12)) for _ in range(_SCREENED))
 
     @cache  # noqa: B019
+    def crowds(self) -> tuple[str, ...]:
+        """Returns prompts of crowded scenes, in which all compounds occur."""
+        stream = Random("crowds")
+        return tuple(prompt(draw_crowd(stream, self.without)) for _ in range(_CROWDS))
+
+    @cache  # noqa: B019
     def pairs(self, label: str) -> tuple[Pair, ...]:
-        """Returns the pairs that test a label."""
-        return tuple(islice(draw_pairs(label, Random(f"pairs of {label}"), without=self.without), _PAIRS))
+        """Returns the pairs that test a label, or its exception if it has one."""
+        drawn = draw_pairs(label, Random(f"pairs of {label}"), without=self.without)
+        if EXCEPT in label:
+            # Some of those that are drawn, because there may be none.
+            drawn = (each for each in islice(drawn, 4 * _PAIRS) if each.part == "exception")
+        return tuple(islice(drawn, _PAIRS))
 
     def prompts(self, labels: Sequence[str]) -> list[str]:
         """Returns the prompts of the pairs of some labels."""
@@ -89,7 +104,8 @@ def candidates(images: Images, screened: Sequence[float], exemplars: Sequence[To
     effects = _screened(images, np.array(screened))
     shares = {label: _lift([label], exemplars) for label in effects}
     seen = [each for each in effects if not exemplars or (shares[each][0] >= _SEEN and shares[each][1] > 0)]
-    ranked = sorted(seen or effects, key=lambda each: (-effects[each], each))
+    unseen = [each for each in effects if each not in seen and (not seen or effects[each] >= _STRIKING)]
+    ranked = [each for some in (seen, unseen) for each in sorted(some, key=lambda each: (-effects[each], each))]
     return [each for each in ranked if images.pairs(each)][:_SINGLE]
 
 
@@ -136,12 +152,36 @@ def best(found: Scores) -> list[str]:
     return sorted(found, key=lambda each: (-found[each].value, each))
 
 
-def combinations(images: Images, found: Scores, exemplars: Sequence[ToldExemplar]) -> list[str]:
-    """Returns combinations of two words for a test, of the best single labels first. The exemplars must show them."""
-    words = best(found)  # also those that excite the unit together alone
-    made = [combined(first, second) for n, first in enumerate(words) for second in words[n + 1 :]]
-    shown_too = (each for each in dict.fromkeys(made) if each and _is_shown([each], exemplars) and images.pairs(each))
-    return list(islice(shown_too, _COMBINATIONS))
+def compounds(
+    images: Images, screened: Sequence[float], crowded: Sequence[float], exemplars: Sequence[ToldExemplar]
+) -> list[str]:
+    """Returns labels of more than one word for a test. `crowded` may be empty."""
+    measured = dict(zip(images.screening(), screened, strict=True))
+    measured |= zip(images.crowds(), crowded, strict=True) if crowded else ()
+    told = tuple([each.whole for each in exemplars if each.kind == kind] for kind in ("top", "random"))
+    found = (each for each in likely(measured, (told[0], told[1]), images.without) if images.pairs(each))
+    return list(islice(found, _COMPOUNDS))
+
+
+def excepted(images: Images, label: str, one: Sequence[str], values: Mapping[str, Sequence[float]]) -> list[str]:
+    """Returns exceptions of a label for a test, from the images of the screening and of the single labels `one`."""
+    sentences = [*images.screening(), *images.prompts(one)]
+    found = exceptions(label, sentences, [*values["screen"], *values["single"]], images.without)
+    return [each for each in found if images.pairs(each)]
+
+
+def with_exception(
+    images: Images, label: str, tested: Sequence[str], values: Sequence[float], screened: Sequence[float]
+) -> str:
+    """Returns the label with the exception, of those `tested`, that takes most of the activation away, or without one."""
+    rest, found = iter(values), {label: 0.0}
+    for each in tested:
+        measured = np.array(list(islice(rest, 2 * len(images.pairs(each)))))
+        own, twins = measured[0::2], measured[1::2]
+        fall, error = own.mean() - twins.mean(), np.sqrt((own.var() + twins.var()) / len(own))
+        if fall > max(_LOST * (own.mean() - np.mean(screened)), _SURE * error):
+            found[each] = float(fall)
+    return max(found, key=lambda each: found[each])
 
 
 def falls(images: Images, labels: Sequence[str], values: Sequence[float], screened: Sequence[float]) -> Scores:
@@ -167,19 +207,50 @@ def _clearly_better(two: Scores, least: float) -> str:
     return pair if pair and safe[pair] > least else ""
 
 
-def shortlist(one: Scores, two: Scores, exemplars: Sequence[ToldExemplar]) -> list[tuple[str, ...]]:
+def shortlist(images: Images, one: Scores, two: Scores, exemplars: Sequence[ToldExemplar]) -> list[tuple[str, ...]]:
     """Returns what may be claimed, the best first: a label, or two, that excite the unit clearly and that the exemplars show.
 
-    What at least half of the exemplars show comes first, and a combination only where it is clearly better than one label.
+    What at least half of the exemplars show comes first, and two before one. A compound comes only where it is clearly better
+    than one label.
     """
-    clear = [each for each in best(one) if one[each].is_clear]
-    both = [(a, b) for n, a in enumerate(clear) for b in clear[n + 1 :] if exemplars and not terms(a) & terms(b)]
-    found = {each: _mean(one, each) - _SECOND * (len(each) - 1) for each in [*((each,) for each in clear), *both]}
-    ranks = {each: _rank(each, exemplars) for each in found}
-    ranked = sorted((each for each in found if ranks[each]), key=lambda each: (-ranks[each], -found[each], each))
-    least = found[ranked[0]] if ranked else _LEAST
-    pair = _clearly_better({each: score for each, score in two.items() if _is_shown([each], exemplars)}, least)
-    return [*([(pair,)] if pair else []), *ranked][:_SHORTLIST]
+    clear = _widest(images, [each for each in best(one) if one[each].is_clear], one, exemplars)
+    both = [(a, b) for n, a in enumerate(clear) for b in clear[n + 1 :] if _are_alternatives(images, a, b, one)]
+    ranks = {each: _rank(each, exemplars) for each in [*((each,) for each in clear), *both]}
+    ranked = sorted(
+        (each for each in ranks if ranks[each]), key=lambda each: (-ranks[each], -len(each), -_mean(one, each), each)
+    )
+    least = max((one[label].value for label in (ranked[0] if ranked else one)), default=_LEAST)
+    shown_too = {each: score for each, score in two.items() if _is_shown([each], exemplars)}
+    compound = _clearly_better(shown_too, least)
+    if compound:
+        alike = [each for each in shown_too if shown_too[each].value >= _WIDER * shown_too[compound].value]
+        compound = next((each for each in alike if each != compound and _includes(images, each, compound)), compound)
+    return [*([(compound,)] if compound else []), *ranked][:_SHORTLIST]
+
+
+def _widest(images: Images, clear: Sequence[str], one: Scores, exemplars: Sequence[ToldExemplar]) -> list[str]:
+    # Without labels for which a wider one is as good.
+    wide = [each for each in clear if _rank([each], exemplars)]
+    return [
+        label
+        for label in clear
+        if not any(
+            one[each].value >= _WIDER * one[label].value and each != label and _includes(images, each, label)
+            for each in wide
+        )
+    ]
+
+
+def _includes(images: Images, wide: str, narrow: str) -> bool:
+    return float(np.mean([shows(each.positive, wide) for each in images.pairs(narrow)])) >= _INCLUDED
+
+
+def _are_alternatives(images: Images, first: str, second: str, one: Scores) -> bool:
+    low, high = sorted((one[first].value, one[second].value))
+    is_related = bool(terms(first) & terms(second)) or any(
+        _includes(images, *each) for each in ((first, second), (second, first))
+    )
+    return low >= _SECOND * high and not is_related
 
 
 def _mean(found: Scores, labels: Sequence[str]) -> float:
@@ -197,13 +268,7 @@ def _is_shown(labels: Sequence[str], exemplars: Sequence[ToldExemplar]) -> bool:
     return _rank(labels, exemplars) == 2
 
 
-def choice(kept: Sequence[tuple[str, ...]], one: Scores, fell: Scores) -> tuple[str, ...]:
-    """Returns the labels of the answer: the first of which each loses by its removal, or a wider word for it."""
-    left = [each for each in kept if all(label not in fell or fell[label].value > fell[label].error for label in each)]
-    first = left[0] if left else ()
-    if len(first) == 1:
-        for each in left[1:]:
-            is_wider = len(each) == 1 and first[0] in members(each[0])
-            if is_wider and one[each[0]].value >= _WIDER * one[first[0]].value:
-                return each
-    return first
+def choice(kept: Sequence[tuple[str, ...]], fell: Scores) -> tuple[str, ...]:
+    """Returns the labels of the answer: the first of which each loses by its removal."""
+    left = (each for each in kept if all(label not in fell or fell[label].value > fell[label].error for label in each))
+    return next(left, ())

@@ -11,20 +11,30 @@ from openmaia.offline.scenes.edits import edit
 from openmaia.offline.scenes.grammar import read, tokens
 from openmaia.offline.scenes.graph import Scene
 from openmaia.offline.scenes.layout import settle
-from openmaia.offline.scenes.truth import holds
 from openmaia.offline.searcher.host import Searcher
+from openmaia.offline.searcher.labels import says
 
 _SENTENCES = {
     "red boat": ("a red boat on the sea by day", "two red boats and a white bird on the sea at dusk"),
     "sea": ("a white boat on the sea by day", "a duck on the sea at night"),
     "animal": ("a brown dog in a meadow by day", "a cat in a room by day", "a fish under water by day"),
     "yellow": ("a yellow cup in a room by day", "a yellow bus in a street by day"),
+    "two boats": ("two white boats on the sea by day", "two red boats and a white bird on the sea at dusk"),
+    "boat and dog": (
+        "a white boat and a brown dog on the beach by day",
+        "a red dog and a blue boat in a street by day",
+    ),
+    "cup; night": ("a white cup in a room by day", "a red boat on the sea at night", "a tree in a meadow at night"),
+    "boat without night": ("a white boat on the sea by day", "a red boat and a white bird on the sea at dusk"),
+    "beach without animal": ("a white boat on the beach by day", "a red cup on the beach at dusk"),
 }
 _OTHERS = ("a green house in the snow by day", "a cup in a room by day", "a castle in a forest at night")
 
 
 def _activation(scene: Scene, label: str) -> float:
-    return 2.0 * (holds(scene, label) is True) + 0.1 * (scene.place == "forest")
+    # Of a unit that responds to a label, or to one of several.
+    is_shown = any(says(scene, each) for each in label.split("; "))
+    return 2.0 * is_shown + 0.1 * (scene.place == "forest")
 
 
 def _listed(name: str, code: str) -> list[str]:
@@ -40,8 +50,9 @@ def _run(code: str, measure: Callable[[Scene], float]) -> str:
         pairs = zip(scenes, lists["orders"], strict=True)
         values = [measure(each) for before, order in pairs for each in (before, edit(before, order)[0])]
         return f"edit: {' '.join(f'{value:.5g}' for value in values)}"
-    stage = next(each for each in ("screen", "single", "pair") if f'show("{each}"' in code)
-    return f"{stage}: {' '.join(f'{measure(each):.5g}' for each in scenes)}"
+    stage = next(each for each in ("screen", "single", "crowd", "pair", "except") if f'show("{each}"' in code)
+    values = [measure(each) for each in scenes]
+    return f"{stage}: {' '.join(f'{value:.5g}' for value in values)}\nhighest: {max(values):.5g} for a prompt"
 
 
 def _investigate(searcher: Searcher, label: str, exemplars: str) -> str:
@@ -61,9 +72,19 @@ def _exemplars(label: str) -> str:
     return "\n".join([*lines, *(f"random exemplar: 0.1\n[image-2, original] {each}." for each in _OTHERS)])
 
 
-@pytest.mark.parametrize("label", ["red boat", "sea", "animal", "yellow"])
+@pytest.mark.parametrize("label", [*_SENTENCES])
 def test_search_finds_what_excites_a_unit(label: str):
     answer = _investigate(Searcher("full"), label, _exemplars(label))
+    found = {line.partition("]: ")[2] for line in answer.splitlines() if line.startswith("[LABEL")}
+    assert found == {*label.split("; ")}
+
+
+@pytest.mark.parametrize("label", ["boat and dog", "two boats", "pink castle"])
+def test_search_finds_in_crowds_what_no_exemplar_shows(label: str):
+    told = "\n".join(
+        f"{kind} exemplar: 0.1\n[image-1, masked] {each}." for kind in ("top", "random") for each in _OTHERS
+    )
+    answer = _investigate(Searcher("full"), label, told)
     assert answer.endswith(f"[LABEL 1]: {label}")
 
 
