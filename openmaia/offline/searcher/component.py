@@ -22,7 +22,7 @@ class SceneSearcher(Component):
 
     Config: ClassVar = SearcherConfig
     reads_prompts = False
-    tasks = frozenset({"description", "published", "bias"})
+    tasks = frozenset({"description", "published", "bias", "spurious"})
 
     @classmethod
     def build(cls, config: SearcherConfig, site: Site) -> Any:
