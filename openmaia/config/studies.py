@@ -91,6 +91,9 @@ class SpuriousConfig:
     """The location of the training images of each class that are not at the usual location of the class."""
     other_locations: list[str] = field(default_factory=lambda: ["mountain"])
     """Further locations that the factorial probe uses (see `probe`)."""
+    prompt: str = "{class} on {location}"
+    """The prompt of an image that is drawn, with `{class}` (its article comes before it) and `{location}` once each, such as
+    `{class} in the meadow {location}` for the locations `at dusk` and `by day`."""
     per_cell: int = 3168
     """Number of images of each class in each of the two environments of Spawrious, for training and likewise for the
     test."""

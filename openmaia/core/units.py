@@ -1,9 +1,11 @@
 """Identifiers of units, and descriptions of the targets to which they belong."""
 
 import difflib
+from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from itertools import accumulate
 
 from openmaia.core.errors import UsageError
 
@@ -67,6 +69,15 @@ class TargetInfo:
     """Sentences about what was found out and a user cannot see otherwise, such as that a layer has no maps."""
     classes: tuple[str, ...] = ()
     """Names of the units of OUTPUT by index. They need not be unique. Empty if unknown."""
+    heads: tuple[int, ...] = ()
+    """Numbers of classes of each head, in the order of `classes`. Those of one head exclude one another, those of two do not.
+    Empty if all are of one."""
+
+    def head(self, index: int) -> range:
+        """Returns the indices of the classes of the head to which a class belongs."""
+        ends = list(accumulate(self.heads or (len(self.classes),)))
+        at = bisect_right(ends, index)
+        return range(ends[at - 1] if at else 0, ends[at])
 
 
 def unknown_layer(layer: str, target: str, known: Sequence[str]) -> UsageError:

@@ -67,20 +67,21 @@ class ClassifierTrainer:
     def train(
         self, paths: Sequence[Path], labels: Sequence[int], seed: int, checkpoint: Path, progress: TrainingProgress
     ) -> None:
-        """Replaces the last layer, trains all weights, and writes a checkpoint atomically.
+        """Replaces the last linear layer, trains all weights below it, and writes a checkpoint atomically.
 
         Args:
             labels: The class of each image, from 0.
             seed: Of the order of the images, of dropout, and of the initial weights of the last layer.
 
         Raises:
-            UsageError: The network has no linear layer.
+            UsageError: The network has no linear layer, or the last one gives no value for each image and class.
         """
         module, transform = self._network("")
         recipe = self._recipe
         with _cpu_threads(recipe.threads), torch.random.fork_rng():
             torch.manual_seed(seed)
-            _replace_last_linear(module, max(labels) + 1).register_forward_pre_hook(
+            head = _replace_last_linear(module, max(labels) + 1)
+            head.register_forward_pre_hook(
                 lambda layer, inputs: functional.dropout(inputs[0], recipe.dropout, layer.training)
             )
             module = module.to(default_device()).train().requires_grad_(True)
@@ -93,7 +94,7 @@ class ClassifierTrainer:
             ]
             decoded = _decoded(transform, [[paths[i] for i in batch] for batch in batches])
             for step, (batch, inputs) in enumerate(zip(batches, decoded, strict=True), start=1):
-                _step(module, adam, inputs, torch.tensor([labels[i] for i in batch]))
+                _step(module, head, adam, inputs, torch.tensor([labels[i] for i in batch]))
                 progress(step, len(batches))
         _save(module, checkpoint)
 
@@ -106,11 +107,12 @@ class ClassifierTrainer:
         module, transform = self._network(str(checkpoint))
         device = default_device()
         module = module.to(device).eval()
-        last_linear(module)[1].register_forward_pre_hook(lambda _, inputs: features.append(inputs[0].cpu().numpy()))
+        head = last_linear(module)[1]
+        head.register_forward_pre_hook(lambda _, inputs: features.append(inputs[0].cpu().numpy()))
         batches = [paths[i : i + READ_BATCH] for i in range(0, len(paths), READ_BATCH)]
         with _cpu_threads(self._recipe.threads), torch.inference_mode():
             for done, inputs in enumerate(_decoded(transform, batches), start=1):
-                logits.append(module(inputs.to(device)).cpu().numpy())
+                logits.append(_logits(module, head, inputs.to(device)).cpu().numpy())
                 progress(done, len(batches))
         return np.concatenate(features), np.concatenate(logits)
 
@@ -132,9 +134,25 @@ def _replace_last_linear(module: nn.Module, classes: int) -> nn.Linear:
     return head
 
 
-def _step(module: nn.Module, adam: torch.optim.Optimizer, inputs: torch.Tensor, labels: torch.Tensor) -> None:
+def _logits(module: nn.Module, head: nn.Linear, inputs: torch.Tensor) -> torch.Tensor:
+    # The outputs of the layer and not of the network, which may join them with those of other heads, or make probabilities.
+    found: list[torch.Tensor] = []
+    hook = head.register_forward_hook(lambda _layer, _inputs, output: found.append(output))
+    module(inputs)
+    hook.remove()
+    if [each.shape for each in found] != [(len(inputs), head.out_features)]:
+        raise UsageError(
+            f"target.network: its last linear layer gives {[tuple(each.shape) for each in found]} for {len(inputs)} images, and "
+            "not one value for each image and class; give a classifier that ends with a linear layer"
+        )
+    return found[0]
+
+
+def _step(
+    module: nn.Module, head: nn.Linear, adam: torch.optim.Optimizer, inputs: torch.Tensor, labels: torch.Tensor
+) -> None:
     device = default_device()
-    loss = functional.cross_entropy(module(inputs.to(device)), labels.to(device))
+    loss = functional.cross_entropy(_logits(module, head, inputs.to(device)), labels.to(device))
     adam.zero_grad()
     loss.backward()
     adam.step()

@@ -64,8 +64,14 @@ def test_target_has_named_layers_classes_and_an_unchanged_digest(tmp_path: Path)
     info = targets.target(config(tmp_path)).info()
     assert dict(info.layers) == {"stage1": 40, "stage2": 64, "stage3": 112, "stage4": 160, "output": 81}
     assert {"boat", "dots", "underwater"} <= {*info.classes}
+    assert [[info.classes[each] for each in info.head(index)] for index in (0, 80)] == [[*KINDS], [*PLACES]]
     assert info.digest.startswith("d9eaf26c5e56"), "results were measured with other weights"
     assert info.understood == ()
+
+
+def test_heads_that_do_not_cover_the_labels_are_refused():
+    with pytest.raises(UsageError, match=r"heads=\(2, 2\) and 3 labels"):
+        TargetNetwork(module=torch.nn.Identity(), preprocess=PREPROCESS, labels=("a", "b", "c"), heads=(2, 2))
 
 
 def test_saved_network_gives_the_same_answers(tmp_path: Path):

@@ -329,6 +329,7 @@ class NetworkTarget:
             preprocessing=network.preprocess.description,
             understood=(*understood, *([meaning_said] if meaning_said else [])),
             classes=network.labels if named_classes else (),
+            heads=network.heads if named_classes else (),
         )
 
 

@@ -263,6 +263,9 @@ class TargetNetwork:
     """Converts images to inputs of the network. Usually a `Preprocess`."""
     labels: tuple[str, ...] = ()
     """Names of the network's outputs, such as its classes. Empty if unknown."""
+    heads: tuple[int, ...] = ()
+    """Numbers of outputs of each head, in the order of `labels`, if the network answers several questions about an image.
+    The classes of one head exclude one another, and one of each is predicted. Empty if all are of one."""
     aliases: Mapping[str, str] = field(default_factory=dict[str, str])
     """Other names of layers, such as those in publications: `{"layer1": "stages.0"}` lets users write `layer1` for the
     module `stages.0`."""
@@ -276,3 +279,10 @@ class TargetNetwork:
     published: Preprocess | None = None
     """The preprocessing of the published MAIA code for this network. `target.preprocess=published` in a config selects
     it. None: images are scaled without a crop, and normalised with the mean and standard deviation of ImageNet."""
+
+    def __post_init__(self) -> None:
+        if self.heads and (min(self.heads) < 1 or sum(self.heads) != len(self.labels)):
+            raise UsageError(
+                f"a TargetNetwork has heads={self.heads} and {len(self.labels)} labels; give for each head the number of its "
+                "labels, at least 1, so that their sum is that of all"
+            )

@@ -35,8 +35,13 @@ WEIGHTS = Path(__file__).parent / "weights"
 def packaged(name: str) -> TargetNetwork:
     """Returns a network of this package for images of any size. Its classes are the answers to all heads."""
     module, answers = load_network(WEIGHTS / f"{name}.safetensors")
-    labels = tuple(each for names in answers.values() for each in names)
-    return TargetNetwork(module=module, preprocess=PREPROCESS, labels=labels, output=OutputMeaning.SOFTMAX)
+    return TargetNetwork(
+        module=module,
+        preprocess=PREPROCESS,
+        labels=tuple(each for names in answers.values() for each in names),
+        heads=tuple(len(names) for names in answers.values()),
+        output=OutputMeaning.SOFTMAX,
+    )
 
 
 def save_network(module: nn.Module, architecture: str, answers: Mapping[str, Sequence[str]], path: Path) -> None:

@@ -23,7 +23,7 @@ class SceneSearcher(Component):
 
     Config: ClassVar = SearcherConfig
     reads_prompts = False
-    tasks = frozenset({"description", "published", "bias"})
+    tasks = frozenset({"description", "published", "bias", "spurious"})
     companions = dict.fromkeys(("pictures", "generator", "editor", "viewer"), "scenes")
 
     @classmethod

@@ -20,7 +20,7 @@ _SEEN = re.compile(
 _FAR = 2.0
 
 # The last call of each task names the head of its answer.
-_ENDS = ("[DESCRIPTION]", "[BIAS]")
+_ENDS = ("[DESCRIPTION]", "[BIAS]", "[LABEL]: SELECTIVE")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

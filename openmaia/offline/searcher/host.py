@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Literal
 
 from openmaia.core.messages import Chat, Message, Reply
-from openmaia.offline.searcher import biases, rounds, search
+from openmaia.offline.searcher import biases, rounds, search, spurious
 from openmaia.offline.searcher.findings import Findings, read
 from openmaia.offline.searcher.search import Images
 
@@ -13,6 +13,13 @@ for kind in ("top", "random"):
     for activation, image in tools.dataset_exemplars(system, kind):
         print(f"{kind} exemplar: {float(activation):.5g}")
         tools.display(image.masked if kind == "top" else image.original)
+"""
+# Whole images: what comes along with an object is around it.
+_LOOK_WHOLE = """\
+for kind in ("top", "random"):
+    for activation, image in tools.dataset_exemplars(system, kind):
+        print(f"{kind} exemplar: {float(activation):.5g}")
+        tools.display(image.original)
 """
 # The logit of a class, because probabilities near 0 or 1 hide differences.
 _SHOWN = """\
@@ -62,7 +69,10 @@ class Searcher:
 
     def _reply(self, messages: Sequence[Message]) -> Reply:
         name, seen = biases.class_asked(messages, self._without), read(messages)
-        text = self._next(seen) if name is None else _next_of_class(name, seen, self._without)
+        if spurious.is_asked(messages):
+            text = _next_of_judgement(seen)
+        else:
+            text = self._next(seen) if name is None else _next_of_class(name, seen, self._without)
         words = sum(len(message.text.split()) for message in messages)
         return Reply(text=text, prompt_tokens=words, generated_tokens=len(text.split()))
 
@@ -142,6 +152,24 @@ def _next_of_class(name: str, seen: Findings, without: biases.Without) -> str:
     if "pair" not in values:
         return biases.NONE if seen.is_last_call else _code(contexts, _measure("pair", prompts))
     return biases.answer(name, contexts, values["pair"]) if len(values["pair"]) == len(prompts) else biases.NONE
+
+
+def _next_of_judgement(seen: Findings) -> str:
+    # In the task `spurious`.
+    values = seen.values
+    if not (seen.has_looked or "dataset_exemplars" in seen.withheld or seen.is_last_call):
+        return _code([], _LOOK_WHOLE)
+    things = spurious.things(seen.exemplars)
+    prompts = spurious.prompts(things)
+    if "screen" not in values and not seen.is_last_call and "text2image" not in seen.withheld:
+        return _code(things, _measure("screen", prompts))
+    if len(values.get("screen", ())) != len(prompts):
+        return spurious.UNDECIDED
+    orders = spurious.edits(things, values["screen"])
+    if "edit" not in values and not seen.is_last_call and "edit_images" not in seen.withheld:
+        return _code(things, _edit(orders))
+    changed = values.get("edit", ())
+    return spurious.answer(things, values["screen"], changed if len(changed) == 2 * len(orders) else ())
 
 
 def _measure(stage: str, prompts: Sequence[str]) -> str:

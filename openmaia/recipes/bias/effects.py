@@ -213,14 +213,15 @@ def _mode(
 
 
 def _predictions(sides: Sequence[PairSide], unit: Unit, target: Target) -> list[str]:
-    """Returns the predicted class of each image: the most probable one of a softmax, otherwise the class of the unit or
-    "no CLASS".
+    """Returns the predicted class of each image: the most probable one of a softmax, or of the unit's head if there are
+    several; otherwise the class of the unit or "no CLASS".
     """
-    names = target.info().classes
+    info = target.info()
+    names, rivals = info.classes, info.head(unit.index)
     predicted: list[str] = []
     for scores in target.respond([LayerProbe(layer=unit.layer, image=side.image) for side in sides]):
-        if abs(float(scores.sum()) - 1) < _SUM_TOLERANCE:
-            predicted.append(names[int(np.argmax(scores))])
+        if info.heads or abs(float(scores.sum()) - 1) < _SUM_TOLERANCE:
+            predicted.append(names[rivals[int(np.argmax(scores[rivals]))]])
         else:
             predicted.append(names[unit.index] if scores[unit.index] >= _THRESHOLD else f"no {names[unit.index]}")
     return predicted

@@ -24,6 +24,8 @@ from openmaia.runs.files import Files
 ROOT = "spawrious224"
 _ENVIRONMENTS = (0, 1)
 _SUFFIXES = (".png", ".jpg", ".jpeg")
+CLASS, LOCATION = "{class}", "{location}"
+"""What `spurious.prompt` holds once each."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
@@ -75,6 +77,8 @@ def check(settings: SpuriousConfig) -> None:
 
 def _problems(settings: SpuriousConfig) -> Iterator[str]:
     places = set(settings.train_locations)
+    if any(settings.prompt.count(each) != 1 for each in (CLASS, LOCATION)):
+        yield f"spurious.prompt={settings.prompt!r}: expected {CLASS} and {LOCATION} once each, as in '{CLASS} on {LOCATION}'"
     for name in (*settings.classes, *settings.train_locations, *settings.test_locations, settings.filler):
         if not name or name.startswith(".") or any(character in "/\\" or ord(character) < 32 for character in name):
             yield f"spurious: {name!r} names a class or a place, and cannot be the name of a folder; give another name"
@@ -228,16 +232,18 @@ def _listed(root: Path, cell: DataCell, count: int) -> list[str]:
 _AT_ONCE = 32
 
 
-def make_prompt(label: str, location: str) -> str:
-    """Returns the prompt for a class in a place, such as "a corgi on snow"."""
-    return f"{'an' if label[0] in 'aeiou' else 'a'} {label} on {location}"
+def make_prompt(label: str, location: str, template: str) -> str:
+    """Returns the prompt for a class in a place, such as "a corgi on snow". `template` is `spurious.prompt`."""
+    thing = f"{'an' if label[0] in 'aeiou' else 'a'} {label}"
+    # Not by `format`, which would read other braces of the words, too.
+    return location.join(part.replace(CLASS, thing) for part in template.split(LOCATION))
 
 
 def folder(config: Config) -> Path:
     """Returns the folder of the generated data set in the cache, named by a hash of all settings that determine the
     images (not of package versions).
     """
-    kinds = (identity(config.generator), identity(config.pictures), config.spurious.classes)
+    kinds = (identity(config.generator), identity(config.pictures), config.spurious.classes, config.spurious.prompt)
     made_from = repr((kinds, sorted(count_wanted(config.spurious).items())))
     name = hashlib.sha256(made_from.encode()).hexdigest()[:16]
     return user_path(config.paths.cache) / "spurious" / "drawn" / name
@@ -254,7 +260,7 @@ def draw(files: Files, settings: SpuriousConfig, generator: Generator, progress:
     """
     check(settings)
     requests = [
-        (cell, _request(cell, number))
+        (cell, _request(cell, number, settings.prompt))
         for cell, count in sorted(count_wanted(settings).items())
         for number in range(count)
     ]
@@ -270,10 +276,11 @@ def draw(files: Files, settings: SpuriousConfig, generator: Generator, progress:
         progress(done, len(requests))
 
 
-def _request(cell: DataCell, number: int) -> Generation:
+def _request(cell: DataCell, number: int, template: str) -> Generation:
     # Agents cannot request the same image: theirs come from the other split and from other seeds.
     key = hashlib.sha256(f"spurious data set {cell.folder} {number}".encode()).digest()
-    return Generation(prompt=make_prompt(cell.label, cell.location), seed=int.from_bytes(key[:8]) >> 1, split="test")
+    prompt = make_prompt(cell.label, cell.location, template)
+    return Generation(prompt=prompt, seed=int.from_bytes(key[:8]) >> 1, split="test")
 
 
 def _name(cell: DataCell, request: Generation) -> str:

@@ -353,7 +353,7 @@ def draw_probe(settings: SpuriousConfig, generator: Generator, run_seed: int) ->
     def cell(label: str, place: str) -> list[EncodedImage]:
         # Without the class, so that images of different classes share their background with some generators.
         seeds = [derive_seed(run_seed, "confirm", f"probe {place}", repeat) for repeat in range(settings.probe)]
-        requests = [Generation(prompt=data.make_prompt(label, place), seed=number) for number in seeds]
+        requests = [Generation(prompt=data.make_prompt(label, place, settings.prompt), seed=number) for number in seeds]
         return [made.image for made in generator.generate(requests)]
 
     return [[cell(label, place) for place in places] for label in settings.classes]

@@ -1,6 +1,7 @@
 """A classifier of circles with a known bias towards red grounds."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
@@ -42,3 +43,15 @@ class CircleClassifier:
 
 def _sigmoid(x: float) -> float:
     return float(1 / (1 + np.exp(-x)))
+
+
+class TwoHeads(CircleClassifier):
+    """The same, with a second head, whose answer is always surer."""
+
+    def info(self) -> TargetInfo:
+        return replace(
+            super().info(), layers={OUTPUT: 4}, classes=("circle", "square", "on paper", "on a wall"), heads=(2, 2)
+        )
+
+    def respond(self, probes: Sequence[LayerProbe]) -> list[npt.NDArray[np.float64]]:
+        return [np.array([*values, 0.999, 0.001]) / 2 for values in super().respond(probes)]

@@ -1,6 +1,7 @@
 """Which biases are supported: planted ones are, others are not; and the failure modes of supported ones."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ from openmaia.recipes.bias.pairs import ClaimedContext, MatchedPair, Matcher, Pa
 from openmaia.recipes.bias.study import dump_failures, dump_test, measure_claim, read_test
 from openmaia.runs.run import InvestigationId
 from tests.helpers.investigating import pictures
-from tests.recipes.bias.circles import UNIT, CircleClassifier
+from tests.recipes.bias.circles import UNIT, CircleClassifier, TwoHeads
 
 __all__ = ["pictures"]
 
@@ -212,6 +213,15 @@ def test_failures_have_a_base_rate(collage: CollageGenerator):
     assert missed.rate[0] > 0.9 and missed.base[0] < 0.3
     assert {image.predicted for image in missed.wrong} == {"square"}
     assert all(" on a red background" in one.prompt for one in missed.wrong)
+
+
+def test_failures_are_those_of_the_head_of_the_class(collage: CollageGenerator):
+    found, _ = claimed(collage, "- red background", -3.0)
+    verdict = decide([(INVESTIGATION, "circle", found)], 0.05, 0.02)[0]
+    (alone,) = find_failures(verdict, matching(collage, -3.0), 20, 0)
+    (missed,) = find_failures(verdict, replace(matching(collage, -3.0), target=TwoHeads(-3.0)), 20, 0)
+    assert (missed.rate, missed.base) == (alone.rate, alone.base)
+    assert {image.predicted for image in missed.wrong} == {"square"}
 
 
 def test_raising_context_leads_to_false_alarms(collage: CollageGenerator):

@@ -128,3 +128,16 @@ def test_data_set_and_agent_use_disjoint_parts(tmp_path: Path):
     assert not drawn.sources & agents.sources
     assert not drawn.digests & agents.digests
     assert agents.sources <= {item.digest for item in library.items if item.split == "explore"}
+
+
+def test_prompt_is_the_template_with_words_as_they_are():
+    assert (
+        data.make_prompt("owl", "at {class} dusk", "{class} in the meadow {location}")
+        == "an owl in the meadow at {class} dusk"
+    )
+
+
+@pytest.mark.parametrize("template", ["a boat on {location}", "{class} on sand", "{class} on {location} or {location}"])
+def test_template_without_class_or_location_once_is_refused(asked: SpuriousConfig, template: str):
+    with pytest.raises(UsageError, match="once each"):
+        data.check(replace(asked, prompt=template))
