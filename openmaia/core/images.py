@@ -5,7 +5,7 @@ import io
 import struct
 import warnings
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import cached_property
 
@@ -67,22 +67,16 @@ class EncodedImage:
             pixels: RGB, shape (height, width, 3), uint8.
             for_keeping: Whether to encode for storage, which takes longer and gives fewer bytes.
         """
-        buffer = io.BytesIO()
-        image = Image.fromarray(pixels)
-        if for_keeping:
-            # The least effort: it takes 2 ms for a drawn image of 224 pixels and 13 ms for one of 512, as a lossy WebP does,
-            # and gives 39 and 169 kB (lossy: 8 and 31; PNG: 44 and 186). More effort saves 30 % on drawn images for nine
-            # times the time (method 2: 15 and 92 ms), and 10 % on photographs.
-            image.save(buffer, "WEBP", lossless=True, quality=0, method=0)
-        else:
-            # The fastest level, because images are sent between processes far more often than they are stored.
-            image.save(buffer, "PNG", compress_level=1)
-        return cls(data=buffer.getvalue(), sources=tuple(sorted(set(sources))), recipe=recipe)
+        image = cls(data=_encode(pixels, for_keeping), sources=tuple(sorted(set(sources))), recipe=recipe)
+        if pixels.shape[2:] == (3,):  # otherwise decoding gives other pixels
+            # Nearly every image is looked up by it, and later it takes a decoding, too.
+            image.__dict__["digest"] = digest(pixels)
+        return image
 
     @property
     def png(self) -> bytes:
         """The bytes of a PNG file. Encodes again if `data` has another format."""
-        return self.data if self.data.startswith(PNG) else EncodedImage.of(self.decoded()).data
+        return self.data if self.data.startswith(PNG) else _encode(self.decoded())
 
     @property
     def size(self) -> tuple[int, int]:
@@ -94,7 +88,9 @@ class EncodedImage:
         """Returns the image as lossless WebP for storage. Decodes it only if it is encoded otherwise."""
         if self.data[:4] == b"RIFF" and self.data[12:16] == b"VP8L":
             return self
-        return EncodedImage.of(self.decoded(), self.sources, self.recipe, for_keeping=True)
+        packed = replace(self, data=_encode(self.decoded(), for_keeping=True))
+        packed.__dict__["digest"] = self.digest
+        return packed
 
     @cached_property
     def pixels(self) -> Pixels:
@@ -125,6 +121,21 @@ class EncodedImage:
         buffer = io.BytesIO()
         self.pil().save(buffer, "WEBP", quality=quality, method=0)
         return buffer.getvalue()
+
+
+def _encode(pixels: Pixels, for_keeping: bool = False) -> bytes:
+    """See `EncodedImage.of`."""
+    buffer = io.BytesIO()
+    image = Image.fromarray(pixels)
+    if for_keeping:
+        # The least effort: it takes 2 ms for a drawn image of 224 pixels and 13 ms for one of 512, as a lossy WebP does,
+        # and gives 39 and 169 kB (lossy: 8 and 31; PNG: 44 and 186). More effort saves 30 % on drawn images for nine
+        # times the time (method 2: 15 and 92 ms), and 10 % on photographs.
+        image.save(buffer, "WEBP", lossless=True, quality=0, method=0)
+    else:
+        # The fastest level, because images are sent between processes far more often than they are stored.
+        image.save(buffer, "PNG", compress_level=1)
+    return buffer.getvalue()
 
 
 def digest(pixels: Pixels) -> str:

@@ -28,6 +28,12 @@ def test_pixels_survive_encoding():
     assert np.array_equal(EncodedImage.of(NOISE).pixels, NOISE)
 
 
+@pytest.mark.parametrize("for_keeping", [False, True])
+def test_digest_is_that_of_the_decoded_image(for_keeping: bool):
+    made = EncodedImage.of(NOISE, for_keeping=for_keeping)
+    assert made.digest == EncodedImage(data=made.data).digest == made.packed().digest
+
+
 def test_digest_ignores_the_encoding():
     other = EncodedImage(data=encoded(Image.fromarray(NOISE), "PNG", compress_level=9))
     assert other.data != EncodedImage.of(NOISE).data

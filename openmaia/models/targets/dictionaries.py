@@ -10,8 +10,6 @@ from typing import Literal
 
 import torch
 
-from openmaia.models.targets.responses import Response
-
 FEATURES = "/features"
 """The units of `layer4/features` are the features of the dictionary of `layer4`."""
 
@@ -77,12 +75,13 @@ class Dictionary:
         kind = f"{self.name}.{self.source}.{self.normalisation}.{self.k}"
         return [(f"{kind}.{name}", each.cpu()) for name, each in self._tensors().items()]
 
-    def unit(self, response: Response, index: int) -> Response:
-        """Returns a feature's response, shape (h, w) or (), to an output of shape (channels, h, w) or (channels,)."""
-        channels = torch.from_numpy(response)[None].to(self.encoder.device)
+    def unit(self, response: torch.Tensor, index: int) -> torch.Tensor:
+        """Returns a feature's response, shape (h, w) or (), to an output of shape (channels, h, w) or (channels,), on the
+        dictionary's device."""
+        channels = response[None].to(self.encoder.device)
         if self.k:  # whether it is among the k largest depends on all
-            return self.all(channels)[0, index].cpu().numpy()
-        return self._encode(channels, slice(index, index + 1))[0, 0].cpu().numpy()
+            return self.all(channels)[0, index]
+        return self._encode(channels, slice(index, index + 1))[0, 0]
 
     def all(self, responses: torch.Tensor, cells: int = _CELLS) -> torch.Tensor:
         """Returns responses, shape (images, features, …), to outputs of shape (images, channels, …), on their device.

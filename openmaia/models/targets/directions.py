@@ -12,7 +12,6 @@ from safetensors import SafetensorError, safe_open
 
 from openmaia.core.errors import UsageError
 from openmaia.core.paths import user_path
-from openmaia.models.targets.responses import Response
 
 SUFFIX = "/directions"
 """The units of `layer4/directions` are directions in the activation space of `layer4`."""
@@ -57,9 +56,10 @@ class Directions:
         kind = "relu" if self.rectified else "linear"
         return [(f"{self.name}.{kind}.weight", self.weight), (f"{self.name}.{kind}.bias", self.bias)]
 
-    def unit(self, response: Response, index: int) -> Response:
-        """Returns a direction's response, shape (h, w) or (), to an output of shape (channels, h, w) or (channels,)."""
-        return self._rows(torch.from_numpy(response)[None], slice(index, index + 1))[0, 0].numpy()
+    def unit(self, response: torch.Tensor, index: int) -> torch.Tensor:
+        """Returns a direction's response, shape (h, w) or (), to an output of shape (channels, h, w) or (channels,), on
+        its device."""
+        return self._rows(response[None], slice(index, index + 1))[0, 0]
 
     def all(self, responses: torch.Tensor) -> torch.Tensor:
         """Returns responses, shape (images, units, …), to outputs of shape (images, channels, …), on their device."""

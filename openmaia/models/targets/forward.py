@@ -2,7 +2,7 @@
 
 import inspect
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from types import MappingProxyType
@@ -12,6 +12,7 @@ import torch
 from torch import nn
 
 from openmaia.core.errors import OpenMaiaError, UsageError
+from openmaia.core.images import Pixels
 from openmaia.core.units import OUTPUT
 from openmaia.models.device import service_errors
 from openmaia.models.targets import places
@@ -59,13 +60,12 @@ class Forward:
         self._modules = dict(module.named_modules())
         self._dtype = torch.float32
 
-    def __call__(self, batch: torch.Tensor, *, stay: bool = False) -> dict[str, torch.Tensor]:
-        """Returns the output of each layer, float32 of shape (images, …): of a module's last call, if there are
-        several.
+    def __call__(self, batch: torch.Tensor) -> dict[str, torch.Tensor]:
+        """Returns the output of each layer, float32 of shape (images, …) on the network's device: of a module's last
+        call, if there are several.
 
         Args:
             batch: Shape (images, channels, height, width).
-            stay: Whether the outputs stay on the network's device. Otherwise they are copied to the CPU.
 
         Raises:
             ServiceError: The batch needs more memory than the GPU has.
@@ -73,16 +73,20 @@ class Forward:
         """
         outputs: dict[str, Any] = {}
         with service_errors("the target network"):
-            self._pass(batch, outputs, Counter(), self._device if stay else CPU)
+            self._pass(batch, outputs, Counter(), self._device)
         return outputs
 
-    def scaled(self, batch: torch.Tensor, layer: str, layout: OutputLayout, index: int, factor: float) -> torch.Tensor:
+    def scaled(
+        self, batch: torch.Tensor, layer: str, layout: OutputLayout, indices: Sequence[int], factors: Sequence[float]
+    ) -> torch.Tensor:
         """Returns the network's output, float32 on the CPU, while one unit of a layer is multiplied by a factor
         everywhere.
 
         Args:
             batch: Shape (images, channels, height, width).
             layer: Not OUTPUT.
+            indices: The unit for each image.
+            factors: The factor for each image.
 
         Raises:
             UsageError: The output of the layer is no tensor, so that it cannot be replaced.
@@ -97,7 +101,9 @@ class Forward:
             values = output.clone()
             images_first = values.movedim(self._entries[layer].axis, 0)
             view = images_first.flatten(1) if kind is AxisOrder.VECTOR else images_first.movedim(UNIT_AXES[kind], 1)
-            view[:, index] *= factor
+            rows, units = torch.arange(len(view), device=view.device), torch.tensor(indices, device=view.device)
+            by_image = torch.tensor(factors, dtype=view.dtype, device=view.device)
+            view[rows, units] *= by_image.view(-1, *[1] * (view.ndim - 2))
             return values
 
         with service_errors("the target network"), torch.inference_mode(), uncompiled():
@@ -296,12 +302,20 @@ def _is_leaf(module: nn.Module) -> bool:
     return not any(module.children()) and not isinstance(module, torch.jit.ScriptModule)
 
 
-def group_by_size(tensors: Sequence[torch.Tensor], batch_size: int) -> list[list[int]]:
-    """Groups tensors of equal shape into batches of at most `batch_size`, given by their indices in ascending order."""
+def input_batches(
+    preprocess: Preprocessing, views: Sequence[Pixels], device: torch.device, batch_size: int
+) -> Iterator[tuple[list[int], torch.Tensor]]:
+    """Yields the inputs of views of equal shape, at most `batch_size` at a time, with the indices of these views.
+
+    Inputs are on the device, shape (images, channels, height, width).
+    """
     groups: dict[OutputShape, list[int]] = {}
-    for index, tensor in enumerate(tensors):
-        groups.setdefault(tuple(tensor.shape), []).append(index)
-    return [group[i : i + batch_size] for group in groups.values() for i in range(0, len(group), batch_size)]
+    for index, view in enumerate(views):
+        groups.setdefault(view.shape, []).append(index)
+    for group in groups.values():
+        for first in range(0, len(group), batch_size):
+            indices = group[first : first + batch_size]
+            yield indices, preprocess.batch([views[i] for i in indices], device)
 
 
 def try_types(module: nn.Module, attempt: Callable[[torch.dtype], None], shape: tuple[int, ...]) -> None:

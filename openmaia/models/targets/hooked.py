@@ -6,36 +6,33 @@ from types import MappingProxyType
 import numpy as np
 import numpy.typing as npt
 import torch
-from cachetools import LRUCache
 
 from openmaia.core.errors import UsageError
-from openmaia.core.images import EncodedImage, Pixels, ViewBox
+from openmaia.core.images import Pixels, ViewBox
 from openmaia.core.services import Intervention, LayerProbe, Map, Probe, UnitActivation
 from openmaia.core.units import OUTPUT, TargetInfo, Unit, unknown_layer
 from openmaia.models.device import default_device, move_to_device, service_errors
 from openmaia.models.targets.dictionaries import FEATURES, Dictionary
 from openmaia.models.targets.dictionary_files import read_dictionary
 from openmaia.models.targets.directions import SUFFIX, Directions, read_directions
-from openmaia.models.targets.forward import Forward, group_by_size
+from openmaia.models.targets.forward import Forward, input_batches
 from openmaia.models.targets.maps import AxisOrder, OutputLayout, Tokens, arrange, take_tokens
 from openmaia.models.targets.meaning import OutputMeaning, activations, check, class_logarithms, understand
 from openmaia.models.targets.places import noise
 from openmaia.models.targets.preprocess import TargetNetwork
+from openmaia.models.targets.recent import RecentResponses
 from openmaia.models.targets.responses import Response, maxima, rounded
 from openmaia.models.targets.state import check_state, network_state, weights_digest
 from openmaia.models.targets.wrappers import check_hookable, unwrap
 
 _LOGITS = "output (raw)"
-"""Key of a classifier's logits in `Responses`, beside the probabilities at OUTPUT. No layer that users can select."""
-
-# Agents often measure the same images for many units.
-CACHE_BYTES = 384 * 2**20
+"""Key of a classifier's logits in `Measured.responses`, beside the probabilities at OUTPUT. No layer that users can select."""
 
 # Images of a dataset per pass. Smaller batches leave a large GPU idle: one H200 runs 1,499 images a second through
 # ResNet-152 in batches of 128, and 1,044 in batches of 32.
 GPU_BATCH = 128
 
-# Images of an agent per pass on a GPU. All their responses are copied to the CPU.
+# Images of an agent per pass on a GPU.
 PROBED = 32
 
 # Noise images, besides a black and a white one, by which it is found out what an output means.
@@ -49,9 +46,6 @@ READ_AS = {
 }
 
 NO_DIRECTIONS: Mapping[str, str] = MappingProxyType({})
-
-Responses = Mapping[str, Response]
-"""The responses of layers to one image."""
 
 
 class NetworkTarget:
@@ -96,7 +90,6 @@ class NetworkTarget:
             for layer in dict.fromkeys(layers)
             if layer not in named or layer in directions or layer in dictionaries
         )
-        self._cache = LRUCache[str, tuple[Responses, ViewBox]](CACHE_BYTES, getsizeof=lambda entry: _bytes(entry[0]))
         self._scalable: dict[str, bool] = {}
         self._undeclared: OutputMeaning | None = None
         used_device = torch.device(device) if device else default_device()
@@ -126,6 +119,7 @@ class NetworkTarget:
         if OUTPUT in names:
             self._meaning, meaning_said = self._output_meaning(self._layouts[OUTPUT])
         self._info = self._target_info(counts, meaning_said)
+        self._recent = RecentResponses(network.preprocess, self._run, used_device, self._probed)
 
     def _read_directions(
         self, directions: Mapping[str, str], dictionaries: Mapping[str, str], counts: Mapping[str, int]
@@ -144,14 +138,29 @@ class NetworkTarget:
         return self._info
 
     def probe(self, probes: Sequence[Probe]) -> list[UnitActivation]:
-        answers = self._read([probe.image for probe in probes])
-        return [self._activation(probe.unit, *answer) for probe, answer in zip(probes, answers, strict=True)]
+        """As `Target.probe`. Only the values and maps of these units leave the device.
+
+        Raises:
+            ServiceError: The images need more memory than the GPU has.
+        """
+        with service_errors("the target network"), torch.inference_mode():
+            measured = self._recent.read([probe.image for probe in probes])
+            read = [self._unit(probe.unit, each.responses) for probe, each in zip(probes, measured, strict=True)]
+        return [
+            self._activation(probe.unit, response, each.box)
+            for probe, response, each in zip(probes, _copied(read), measured, strict=True)
+        ]
 
     def respond(self, probes: Sequence[LayerProbe]) -> list[npt.NDArray[np.float64]]:
-        answers = self._read([probe.image for probe in probes])
-        return [
-            maxima(self._layer(probe.layer, responses)) for probe, (responses, _) in zip(probes, answers, strict=True)
-        ]
+        """As `Target.respond`. Only the maxima of the units leave the device.
+
+        Raises:
+            ServiceError: The images need more memory than the GPU has.
+        """
+        with service_errors("the target network"), torch.inference_mode():
+            measured = self._recent.read([probe.image for probe in probes])
+            read = [self._maxima(probe.layer, each.responses) for probe, each in zip(probes, measured, strict=True)]
+        return [maxima(values) for values in _copied(read)]
 
     @property
     def class_names(self) -> tuple[str, ...]:
@@ -167,7 +176,7 @@ class NetworkTarget:
             preprocess = self._network.preprocess
             blank = torch.zeros(1, preprocess.channels, *preprocess.size)
             try:
-                output = self._forward.scaled(blank, layer, self._layouts[layer], 0, 1.0)
+                output = self._forward.scaled(blank, layer, self._layouts[layer], [0], [1.0])
                 self._scalable[layer] = output.ndim == 2 and self._class_logarithms(output[0]) is not None
             except UsageError:
                 self._scalable[layer] = False
@@ -185,18 +194,29 @@ class NetworkTarget:
                     f"units of {layer} cannot be scaled: that takes a layer of a classifier below its output, no directions, "
                     "and a module whose output is one tensor"
                 )
-        answers: list[npt.NDArray[np.float64]] = []
         for each in interventions:
-            layer = each.unit.layer
-            if not 0 <= each.unit.index < self._info.layers[layer]:
-                raise UsageError(f"{each.unit}: the layer has the units 0 to {self._info.layers[layer] - 1}")
-            view, _ = self._network.preprocess.view(each.image.pixels)
-            batch = self._network.preprocess.tensor(view)[None]
-            output = self._forward.scaled(batch, layer, self._layouts[layer], each.unit.index, each.factor)
-            logarithms = self._class_logarithms(output[0])
-            assert logarithms is not None  # as can_intervene has found
-            answers.append(logarithms.numpy())
-        return answers
+            units = self._info.layers[each.unit.layer]
+            if not 0 <= each.unit.index < units:
+                raise UsageError(f"{each.unit}: the layer has the units 0 to {units - 1}")
+        answers: dict[int, npt.NDArray[np.float64]] = {}
+        for layer in dict.fromkeys(each.unit.layer for each in interventions):
+            own = [at for at, each in enumerate(interventions) if each.unit.layer == layer]
+            found = self._intervene(layer, [interventions[at] for at in own])
+            answers |= dict(zip(own, found, strict=True))
+        return [answers[at] for at in range(len(interventions))]
+
+    def _intervene(self, layer: str, interventions: Sequence[Intervention]) -> list[npt.NDArray[np.float64]]:
+        preprocess = self._network.preprocess
+        views = [preprocess.view(each.image.pixels)[0] for each in interventions]
+        answers: dict[int, npt.NDArray[np.float64]] = {}
+        for at, batch in input_batches(preprocess, views, self._device, self._probed):
+            indices, factors = zip(*((interventions[i].unit.index, interventions[i].factor) for i in at), strict=True)
+            outputs = self._forward.scaled(batch, layer, self._layouts[layer], indices, factors)
+            for i, output in zip(at, outputs, strict=True):
+                logarithms = self._class_logarithms(output)
+                assert logarithms is not None  # as can_intervene has found
+                answers[i] = logarithms.numpy()
+        return [answers[i] for i in range(len(interventions))]
 
     def view(self, pixels: Pixels) -> tuple[Pixels, ViewBox]:
         """Returns the image that the network receives, and the part of the given image that it shows."""
@@ -216,44 +236,27 @@ class NetworkTarget:
         """
         with service_errors("the target network"), torch.inference_mode():
             batch = self._network.preprocess.batch(views, self._device)
-            found = self._responses(self._forward(batch, stay=True), batch)
+            found = self._run(batch)
             found |= {name: each.all(found[each.source]) for name, each in self._directions.items()}
             return {name: each.amax(dim=2) if each.ndim == 3 else each for name, each in found.items()}
 
-    def _read(self, images: Sequence[EncodedImage]) -> list[tuple[Responses, ViewBox]]:
-        """From the cache, or computed. Without directions, which are computed from these responses."""
-        known = {image.digest: self._cache.get(image.digest) for image in images}
-        new = {image.digest: image for image in images if known[image.digest] is None}
-        preprocess = self._network.preprocess
-        views = [preprocess.view(image.pixels) for image in new.values()]
-        computed = self._run([preprocess.tensor(view) for view, _ in views])
-        for digest, responses, (_, box) in zip(new, computed, views, strict=True):
-            known[digest] = (responses, box)
-            if _bytes(responses) <= self._cache.maxsize:
-                self._cache[digest] = (responses, box)
-        return [answer for image in images if (answer := known[image.digest]) is not None]
-
-    def _run(self, tensors: Sequence[torch.Tensor]) -> list[dict[str, Response]]:
-        answers: dict[int, dict[str, Response]] = {}
-        for indices in group_by_size(tensors, self._probed):
-            batch = torch.stack([tensors[i] for i in indices])
-            responses = self._responses(self._forward(batch), batch)
-            for row, i in enumerate(indices):
-                # Copies, because a view would keep the whole batch in memory.
-                answers[i] = {layer: np.array(values[row].numpy(), order="C") for layer, values in responses.items()}
-        return [answers[i] for i in range(len(tensors))]
-
-    def _responses(self, outputs: Mapping[str, torch.Tensor], batch: torch.Tensor) -> dict[str, torch.Tensor]:
+    def _run(self, batch: torch.Tensor) -> dict[str, torch.Tensor]:
+        """The responses of all layers but directions, on the device."""
+        outputs = self._forward(batch)
         size = (int(batch.shape[2]), int(batch.shape[3]))
         responses = {layer: arrange(values, self._layouts[layer], size, layer) for layer, values in outputs.items()}
         responses |= {
             key: take_tokens(outputs[layer], self._layouts[layer], self._which_tokens, size, layer)
             for key, layer in self._tokens.items()
         }
-        if self._meaning not in (OutputMeaning.SOFTMAX, OutputMeaning.SIGMOID):
+        if not self._reads_logits:
             return responses
         # Exemplars and probes both read the probabilities, so that an output has one unit of measurement.
         return responses | {OUTPUT: activations(self._meaning, responses[OUTPUT]), _LOGITS: responses[OUTPUT]}
+
+    @property
+    def _reads_logits(self) -> bool:
+        return self._meaning in (OutputMeaning.SOFTMAX, OutputMeaning.SIGMOID)
 
     def _output_meaning(self, layout: OutputLayout) -> tuple[OutputMeaning, str]:
         """Returns the meaning, and a sentence about it if it was found out."""
@@ -282,23 +285,26 @@ class NetworkTarget:
             self._undeclared, _ = self._output_meaning(OutputLayout(kind=AxisOrder.VECTOR))
         return class_logarithms(self._undeclared, output)
 
-    def _activation(self, unit: Unit, responses: Responses, box: ViewBox) -> UnitActivation:
+    def _unit(self, unit: Unit, responses: Mapping[str, torch.Tensor]) -> torch.Tensor:
+        """A unit's response on the device: its map, or a vector of its activation and, of a classifier, its logit."""
         if directions := self._directions.get(unit.layer):
-            response = directions.unit(responses[directions.source], unit.index)
-        else:
-            response = responses[unit.layer][unit.index]
-        if unit.layer == OUTPUT and _LOGITS in responses:
-            return UnitActivation(value=rounded(response), raw=rounded(responses[_LOGITS][unit.index]), box=box)
-        if response.ndim < 2:
-            return UnitActivation(value=rounded(response.max()), box=box)
-        small: Map = np.ascontiguousarray(response)
-        return UnitActivation(value=rounded(small.max()), map=small, box=box)
+            return torch.atleast_1d(directions.unit(responses[directions.source], unit.index))
+        response = torch.atleast_1d(responses[unit.layer][unit.index])
+        if unit.layer == OUTPUT and self._reads_logits:
+            return torch.cat([response, responses[_LOGITS][unit.index, None]])
+        return response
 
-    def _layer(self, layer: str, responses: Responses) -> Response:
+    def _activation(self, unit: Unit, response: Response, box: ViewBox) -> UnitActivation:
+        """`response` is what `_unit` returned."""
+        if unit.layer == OUTPUT and self._reads_logits:
+            return UnitActivation(value=rounded(response[0]), raw=rounded(response[1]), box=box)
+        small: Map | None = response if response.ndim > 1 else None
+        return UnitActivation(value=rounded(response.max()), map=small, box=box)
+
+    def _maxima(self, layer: str, responses: Mapping[str, torch.Tensor]) -> torch.Tensor:
         directions = self._directions.get(layer)
-        if directions is None:
-            return responses[layer]
-        return directions.all(torch.from_numpy(responses[directions.source])[None])[0].numpy()
+        response = directions.all(responses[directions.source][None])[0] if directions else responses[layer]
+        return response.flatten(1).amax(dim=1) if response.ndim > 1 else response
 
     def _unit_count(self, layer: str, shape: tuple[int, ...]) -> int:
         return arrange(torch.zeros(1, *shape), self._layouts[layer], self._network.preprocess.size, layer).shape[1]
@@ -334,7 +340,7 @@ class NetworkTarget:
 
 
 def _token_key(layer: str, tokens: Tokens) -> str:
-    """Key in `Responses`. No layer that users can select."""
+    """Key in `Measured.responses`. No layer that users can select."""
     return f"{layer} ({tokens} tokens)"
 
 
@@ -376,5 +382,12 @@ def _check_sizes(name: str, network: TargetNetwork, refusal: str) -> None:
         )
 
 
-def _bytes(responses: Responses) -> int:
-    return sum(response.nbytes for response in responses.values())
+def _copied(values: Sequence[torch.Tensor]) -> list[npt.NDArray[np.float32]]:
+    """Copies tensors to the CPU, those of equal shape at once, because each copy waits for the GPU."""
+    by_shape: dict[torch.Size, list[int]] = {}
+    for at, each in enumerate(values):
+        by_shape.setdefault(each.shape, []).append(at)
+    copies: dict[int, npt.NDArray[np.float32]] = {}
+    for own in by_shape.values():
+        copies |= dict(zip(own, torch.stack([values[at] for at in own]).cpu().numpy(), strict=True))
+    return [copies[at] for at in range(len(values))]

@@ -9,7 +9,7 @@ from PIL import Image
 from torch import nn
 
 from openmaia.core.errors import HostDead, ServiceError
-from openmaia.core.services import Probe
+from openmaia.core.services import LayerProbe, Probe
 from openmaia.core.units import Unit
 from openmaia.exemplars.passes import run_batches
 from openmaia.models.targets.hooked import NetworkTarget
@@ -55,6 +55,48 @@ def test_equal_sizes_share_a_pass_and_are_cached():
     assert sorted(module.passes) == [(1, 16, 16), (2, 16, 20), (3, 16, 16)]
     reader.probe([Probe(unit=Unit(target="net", layer="conv", index=0), image=image) for image in pictures])
     assert len(module.passes) == 3
+
+
+def test_layers_are_measured_in_the_passes_of_units():
+    reader, module = counting(batch=3)
+    pictures = [noise(seed, 16, 16) for seed in range(3)]
+    read = reader.probe([Probe(unit=Unit(target="net", layer="conv", index=2), image=image) for image in pictures])
+    layers = reader.respond([LayerProbe(layer="conv", image=image) for image in pictures])
+    assert [values.shape for values in layers] == [(4,)] * 3
+    assert [each.value for each in read] == [values[2] for values in layers]
+    assert module.passes == [(3, 16, 16)]
+
+
+def test_map_of_a_probe_can_be_changed_without_harm():
+    reader, module = counting(batch=1)
+    probe = Probe(unit=Unit(target="net", layer="conv", index=2), image=noise(0, 16, 16))
+    first, again = reader.probe([probe])[0], reader.probe([probe])[0]
+    assert first.map is not None
+    assert again.map is not None
+    expected = again.map.copy()
+    first.map[:] = 7
+    assert np.array_equal(again.map, expected)
+    assert reader.probe([probe])[0].value == again.value
+    assert len(module.passes) == 1
+
+
+def test_memory_that_a_probe_lacks_is_taken_from_what_is_kept():
+    reader, module = counting(batch=8)
+    unit, pictures = Unit(target="net", layer="conv", index=0), [noise(seed, 16, 16) for seed in range(3)]
+    reader.probe([Probe(unit=unit, image=pictures[0])])
+    assert reader._recent.nbytes == 4 * 14 * 14 * 4
+    refused: list[int] = []
+
+    def refuse(*_: object) -> None:
+        if not refused:
+            refused.append(1)
+            raise torch.OutOfMemoryError("too many")
+
+    module.conv.register_forward_pre_hook(refuse)
+    with pytest.raises(ServiceError, match="ran out of GPU memory"):
+        reader.probe([Probe(unit=unit, image=image) for image in pictures])
+    assert reader._recent.nbytes == 0
+    assert len(reader.probe([Probe(unit=unit, image=image) for image in pictures])) == 3
 
 
 def test_batch_equals_single_images():

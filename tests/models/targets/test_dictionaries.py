@@ -71,7 +71,7 @@ def test_single_features_equal_all(name: str):
     response = torch.randn(5, 7, 6, generator=torch.Generator().manual_seed(0))
     together = dictionary.all(response[None])[0]
     for unit in (0, 5, 11):
-        assert np.allclose(dictionary.unit(response.numpy(), unit), together[unit].numpy(), rtol=1e-6)
+        assert np.allclose(dictionary.unit(response, unit), together[unit].numpy(), rtol=1e-6)
 
 
 # With a normalisation of each input, the library's `decode` undoes it, too.

@@ -90,8 +90,8 @@ def test_all_directions_equal_single_ones():
     generator = torch.Generator().manual_seed(0)
     weight = torch.randn(2 * ROWS + 3, 64, generator=generator)
     of = Directions(layer="x", weight=weight, bias=torch.zeros(len(weight)), rectified=False)
-    response = torch.randn(64, 7, 7, generator=generator).numpy()
-    together = of.all(torch.from_numpy(response)[None])[0].numpy()
+    response = torch.randn(64, 7, 7, generator=generator)
+    together = of.all(response[None])[0].numpy()
     assert together.shape == (2 * ROWS + 3, 7, 7)
     for unit in (0, 1, ROWS - 1, ROWS, 2 * ROWS + 2):
         assert rounded(together[unit].max()) == rounded(of.unit(response, unit).max())
@@ -111,7 +111,7 @@ def test_directions_are_not_cached(tmp_path: Path):
     reader = target("conv", path)
     for seed in range(3):
         reader.probe([Probe(unit=Unit(target="net", layer="conv/directions", index=4095), image=fitting(seed))])
-    assert reader._cache.currsize == 3 * 5 * 15 * 23 * 4
+    assert reader._recent.nbytes == 3 * 5 * 15 * 23 * 4
 
 
 def test_digest_depends_on_directions(dictionary: str, tmp_path: Path):

@@ -1,6 +1,7 @@
 """Units scaled in the forward pass: against networks whose weights are changed instead."""
 
 import copy
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -56,9 +57,12 @@ class Tokens(nn.Module):
         return self.head(self.block(torch.cat([tokens.mean(1, keepdim=True), tokens], dim=1)).mean(1))
 
 
-def target(module: nn.Module, *layers: str, output: OutputMeaning | None = None) -> NetworkTarget:
-    network = TargetNetwork(module=module.eval(), preprocess=PREPROCESS, output=output, labels=tuple("abcd"))
-    return NetworkTarget("net", network, layers)
+def target(
+    module: nn.Module, *layers: str, output: OutputMeaning | None = None, batch: int = 0, crop: float | None = 1
+) -> NetworkTarget:
+    preprocess = replace(PREPROCESS, crop=crop)
+    network = TargetNetwork(module=module.eval(), preprocess=preprocess, output=output, labels=tuple("abcd"))
+    return NetworkTarget("net", network, layers, batch=batch)
 
 
 def scaled(reader: NetworkTarget, layer: str, index: int, factor: float) -> np.ndarray:
@@ -129,3 +133,19 @@ def test_what_cannot_be_scaled_is_said(layer: str, output: OutputMeaning | None,
 def test_unit_that_the_layer_does_not_have_is_refused(index: int):
     with pytest.raises(UsageError, match="the layer has the units 0 to 4"):
         scaled(target(Classifier(), "conv"), "conv", index, 0.0)
+
+
+def test_interventions_that_share_passes_equal_single_ones():
+    module, passes = Classifier(), list[int]()
+    alone = target(module, "conv", "pool", output=OutputMeaning.SOFTMAX, crop=None)
+    together = target(module, "conv", "pool", output=OutputMeaning.SOFTMAX, batch=3, crop=None)
+    changes = [
+        Intervention(unit=Unit(target="net", layer=layer, index=index), image=image, factor=factor)
+        for image in (noise(1, 32, 48), noise(2, 32, 48), noise(3, 32, 64))
+        for layer, index, factor in (("conv", 2, 0.0), ("pool", 1, 3.0), ("conv", 4, 0.5))
+    ]
+    expected = [alone.intervene([each])[0] for each in changes]
+    module.conv.register_forward_pre_hook(lambda _module, inputs: passes.append(len(inputs[0])))
+    assert all(np.allclose(*pair, atol=1e-5) for pair in zip(together.intervene(changes), expected, strict=True))
+    # Of `conv` 4 and 2 images of a size, of `pool` 2 and 1; once a blank one each, to see whether units can be scaled.
+    assert passes == [1, 1, 3, 1, 2, 2, 1]

@@ -11,7 +11,7 @@ from PIL import Image
 from torch import nn
 
 from openmaia.core.errors import UsageError
-from openmaia.models.targets.forward import Forward, group_by_size
+from openmaia.models.targets.forward import Forward, input_batches
 from openmaia.models.targets.maps import AxisOrder, OutputLayout, ShapeEvidence, arrange, infer_layout
 from openmaia.models.targets.preprocess import IMAGENET_MEAN, IMAGENET_STD, Preprocess
 from openmaia.models.targets.responses import Response
@@ -228,5 +228,8 @@ def test_module_called_twice_is_refused():
 
 
 def test_equal_sizes_are_grouped_up_to_the_batch_size():
-    sizes = [(3, 4, 4), (3, 4, 6), (3, 4, 4), (3, 4, 4), (3, 4, 6)]
-    assert group_by_size([torch.zeros(size) for size in sizes], 2) == [[0, 2], [3], [1, 4]]
+    views = [np.full((4, width, 3), n, np.uint8) for n, width in enumerate([4, 6, 4, 4, 6])]
+    found = list(input_batches(PREPROCESS, views, torch.device("cpu"), 2))
+    assert [indices for indices, _ in found] == [[0, 2], [3], [1, 4]]
+    for indices, batch in found:
+        assert torch.equal(batch, torch.stack([PREPROCESS.tensor(views[i]) for i in indices]))
