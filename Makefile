@@ -49,7 +49,7 @@ test: $(LINT)
 
 test-all: $(LINT)
 	@$(BIN)/python -m tests.prepare
-	$(BIN)/pytest -m "not cluster and not nightly" -n $(PROCESSES) --dist loadfile --no-loadscope-reorder -rs
+	$(BIN)/pytest -m "not cluster and not nightly" -n $(PROCESSES) --dist loadfile --no-loadscope-reorder -rs --durations=40
 
 nightly: setup
 	@$(BIN)/python -m tests.prepare

@@ -79,6 +79,7 @@ def turns(text: str) -> tuple[Turn, ...]:
     top, drawn = sample_image(1), sample_image(2)
     code = f"print({text!r})  # an experiment"
     label = "[image-1, masked]"
+    lines = 60 if len(text) < 100_000 else 1
     first = turn(
         0,
         f"{text}\n[HYPOTHESIS LIST]:\n1. {text}\n2. cats\n\n[CODE]:\n```python\n{code}\n```\n",
@@ -97,7 +98,7 @@ def turns(text: str) -> tuple[Turn, ...]:
                 shown=(label, top),
             ),
         ),
-        observation=(f"{text}\n{label}\n", top, "\n".join(f"line {n} {text}" for n in range(60))),
+        observation=(f"{text}\n{label}\n", top, "\n".join(f"line {n} {text}" for n in range(lines))),
         images={top.digest: top},
     )
     second = turn(
