@@ -8,7 +8,6 @@ the repository.
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
 from pathlib import Path
 
 from PIL import Image
@@ -54,11 +53,11 @@ def open_report(tab: Tab, run: str) -> None:
     tab.open(index.as_uri(), "document.body?.dataset.ready === 'texts'")
 
 
-def save(tab: Tab, name: str, folder: Path, box: Sequence[float] | None = None) -> None:
+def save(tab: Tab, name: str, folder: Path, box: tuple[float, float, float, float] | None = None) -> None:
     """Writes what is visible, or a box of it, as WebP, which is a third of the bytes of a PNG."""
     tab.picture(folder / "shot.png")
     with Image.open(folder / "shot.png") as shot:
-        part = shot.crop(tuple(round(each) for each in box)) if box else shot
+        part = shot.crop(box) if box else shot
         part.convert("RGB").save(OUT / f"{name}.webp", quality=90, method=6)
 
 
