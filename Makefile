@@ -87,9 +87,11 @@ applications: setup
 screenshots: setup
 	@$(BIN)/python -m tests.screenshots $(run)
 
-# On a machine with a GPU (80 GB for all; tried on an H200): large models at their full size with random weights, nothing is downloaded.
-# Minutes; 34 GB of disk. The figures go to the folder in OUT; what was measured is in tests/gpu/RESULTS.md.
+# On a machine with a GPU: the whole program with tiny models (`measure/gpu/whole.py`, which a machine without a GPU rehearses),
+# then large models at their full size with random weights (80 GB for all; tried on an H200; 34 GB of disk). Nothing is downloaded.
+# Minutes. Figures go to build/gpu and to the folder in OUT; what was measured is in tests/gpu/RESULTS.md.
 gpu: setup
+	$(BIN)/python -m measure.gpu.whole out=build/gpu
 	$(BIN)/pytest -m gpu
 
 # Known vulnerabilities of the locked packages. Needs the network, and its result is information: it fails nothing.

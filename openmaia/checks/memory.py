@@ -10,7 +10,7 @@ from openmaia.checks.weights import WeightReport
 from openmaia.config.schema import Config, pool_roles
 from openmaia.core.checks import Check, missing, note, ok
 from openmaia.core.components import GpuUse, of_config
-from openmaia.distributed.cluster.resources import NodeResources, of_pools, shortage
+from openmaia.distributed.cluster.resources import NodeResources, of_pools, shortage, unused_gpus
 
 WORKING = 2 * 2**30
 """Bytes that a process needs in addition to its weights, for CUDA, activations and graphs."""
@@ -47,6 +47,8 @@ def room(config: Config, gpus: int) -> Iterator[Check]:
         yield missing(f"this machine has {gpus} GPUs and {cpus} CPUs, and {reason}")
     elif requests:
         yield ok(text)
+    elif unused := unused_gpus([config], [NodeResources(gpus=gpus, cpus=cpus)]):
+        yield note(unused)
 
 
 def replica_memory(

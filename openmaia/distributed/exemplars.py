@@ -19,6 +19,7 @@ from openmaia.distributed.assembly import Assembly
 from openmaia.distributed.cluster.resources import of_exemplars
 from openmaia.distributed.failures import DEAD
 from openmaia.distributed.pools import kept
+from openmaia.distributed.pools.replica import hide_gpus
 from openmaia.exemplars.compute import PORTION_GPU, ExemplarWorker, ProgressCallback, compute_alone
 from openmaia.exemplars.passes import Summaries, add
 from openmaia.exemplars.store import ExemplarStore
@@ -208,13 +209,8 @@ class ExemplarTeam:
         return min(int(resources.get("CPU", 1)), _MAX_CPU_WORKERS)
 
     def _start(self) -> Any:
-        # A worker without GPUs of its own would otherwise see all GPUs of its node.
-        is_kept_off = self._config.pools.target.num_gpus and not self._gpus
-        environment = {"env_vars": {"CUDA_VISIBLE_DEVICES": ""}} if is_kept_off else None
-        options = _RemoteTeamMember.options(
-            num_cpus=0, num_gpus=self._gpus, scheduling_strategy="SPREAD", runtime_env=environment
-        )
-        return options.remote(self._config, self._assembly)
+        options = _RemoteTeamMember.options(num_cpus=0, num_gpus=self._gpus, scheduling_strategy="SPREAD")
+        return options.remote(self._config, self._assembly, self._gpus)
 
 
 @dataclass(slots=True)
@@ -223,6 +219,7 @@ class _TeamMember:
 
     config: Config
     assembly: Assembly
+    gpus: float
     _worker: ExemplarWorker | None = field(default=None)
 
     def __repr__(self) -> str:
@@ -234,6 +231,8 @@ class _TeamMember:
     def call(self, method: str, *arguments: Any) -> Any:
         """Calls a method of the `ExemplarWorker` and returns its result."""
         if self._worker is None:
+            if not self.gpus:
+                hide_gpus()
             target = self.assembly.host("target", self.config)
             dataset = self.assembly.dataset(self.config, lambda line: None)
             self._worker = ExemplarWorker(self.config, target, dataset)

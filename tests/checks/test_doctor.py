@@ -268,6 +268,7 @@ def test_gpus_that_torch_does_not_see_are_missing(tmp_path: Path, monkeypatch: p
         ("backbone.num_gpus=1 generator.num_gpus=0.5 editor.num_gpus=0.5", 2, "ok", "ask for 2 GPUs"),
         ("backbone.num_gpus=1 generator.num_gpus=0.5 editor.num_gpus=0.6", 2, "missing", "no room for 1 of the"),
         ("generator.num_gpus=0.6 editor.num_gpus=0.6 backbone.num_gpus=0.6", 2, "missing", "no room for 1 of the"),
+        ("backbone.num_gpus=0", 1, "note", "all models run on CPUs"),
     ],
 )
 def test_requested_gpus_are_compared_with_those_there(overrides: str, gpus: int, state: str, words: str):

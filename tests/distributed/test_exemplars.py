@@ -44,6 +44,11 @@ def test_target_info_is_read_without_a_gpu(found: dict[str, Any]):
     assert found["free"]["shown"] == {NO_GPU: 1, "'1'": 1}
 
 
+@pytest.mark.parametrize("case", ["not requested", "replica without"])
+def test_process_that_requests_no_gpu_is_shown_none(found: dict[str, Any], case: str):
+    assert set(found[case]["shown"]) == {NO_GPU}
+
+
 def test_exemplars_are_computed_beside_kept_pools_that_hold_all_gpus(folder: Path, found: dict[str, Any]):
     assert found["held"]["layers"] == LAYERS
     assert found["held"]["info_seconds"] < 30

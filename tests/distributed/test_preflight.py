@@ -19,7 +19,7 @@ from openmaia.core.errors import ServiceError
 from openmaia.distributed import LOOPBACK_VARIABLE
 from openmaia.distributed.cluster import preflight, resources
 from openmaia.distributed.cluster.nodes import alive, run_on
-from openmaia.distributed.cluster.resources import NodeResources, ResourceRequest, too_wide, unplaced
+from openmaia.distributed.cluster.resources import NodeResources, ResourceRequest, too_wide, unplaced, unused_gpus
 from openmaia.runs.files import Files
 from tests.conftest import RAY, REPOSITORY, free_port
 
@@ -88,6 +88,16 @@ def test_replica_with_more_gpus_than_any_node_is_refused(pools: list[ResourceReq
         "large a model with vLLM and use it as an endpoint"
     )
     assert too_wide(pools, [NodeResources(gpus=4), NodeResources(gpus=1)]) == (reason if refused else "")
+
+
+@pytest.mark.parametrize(
+    ("gpus", "requested", "said"), [(0, 0.0, ""), (2, 0.5, ""), (2, 0.0, "no pool requests one of the 2 GPUs")]
+)
+def test_gpus_that_no_pool_requests_are_named(gpus: int, requested: float, said: str):
+    config = load([str(REPOSITORY / "configs/closed-form.yaml"), f"pools.target.num_gpus={requested}"])
+    found = unused_gpus([config], [NodeResources(gpus=gpus, cpus=4)])
+    assert bool(found) == bool(said)
+    assert said in found
 
 
 MACHINES = {

@@ -31,7 +31,7 @@ class Other:
         """Answers when the GPU is held."""
 
 
-def config(folder: Path, store: str) -> Config:
+def config(folder: Path, store: str, gpus: int = 1) -> Config:
     return load(
         [
             str(REPOSITORY / "configs/closed-form.yaml"),
@@ -44,7 +44,7 @@ def config(folder: Path, store: str) -> Config:
             "editor.parts=pictures",
             f"pictures.folder={folder / 'pictures'}",
             f"paths.exemplars={folder / store}",
-            "pools.target.num_gpus=1",
+            f"pools.target.num_gpus={gpus}",
             "ray.exemplar_workers=2",
             "ray.address=auto",
         ]
@@ -61,19 +61,29 @@ def main(folder: Path) -> None:
     ray.get(other.ready.remote(), timeout=60)
     shown.unlink()
     found = {"free": compute(folder, "free") | {"shown": _lines(shown)}}
-    kept.up(config(folder, "none"), ConfigAssembly())
-    while kept.statistics(kept.names()[0])["target"].replicas < 1:
-        time.sleep(0.2)
+    _keep_up(config(folder, "none"))
     shown.unlink()
     found["held"] = compute(folder, "held") | {"shown": _lines(shown)}
     kept.down(config(folder, "none"))
+    shown.unlink()
+    found["not requested"] = compute(folder, "not-requested", gpus=0) | {"shown": _lines(shown)}
+    shown.unlink()
+    _keep_up(config(folder, "none", gpus=0))
+    found["replica without"] = {"shown": _lines(shown)}
+    kept.down(config(folder, "none", gpus=0))
     (folder / "found.json").write_text(json.dumps(found))
     ray.shutdown()
 
 
-def compute(folder: Path, store: str) -> dict[str, Any]:
+def _keep_up(settings: Config) -> None:
+    kept.up(settings, ConfigAssembly())
+    while kept.statistics(kept.names()[0])["target"].replicas < 1:
+        time.sleep(0.2)
+
+
+def compute(folder: Path, store: str, gpus: int = 1) -> dict[str, Any]:
     said, began = list[str](), time.monotonic()
-    with team(config(folder, store), ConfigAssembly(), said.append) as workers:
+    with team(config(folder, store, gpus), ConfigAssembly(), said.append) as workers:
         info = workers.info()
         seconds = time.monotonic() - began
         workers.compute(LAYERS, lambda done, total: None)

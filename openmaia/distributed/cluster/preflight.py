@@ -71,6 +71,8 @@ def check_room(configs: Sequence[Config], say: Printer) -> None:
             say(f"waiting up to {patience:g} s for nodes: {reason}")
             waiting = True
         time.sleep(_PAUSE)
+    if unused := resources.unused_gpus(configs, nodes):
+        say(unused)
     wanted = resources.of_investigations(config)
     left_out = resources.unplaced([*resources.of_pools(configs), wanted], nodes).get(wanted.name, 0)
     if left_out:

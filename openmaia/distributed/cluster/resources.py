@@ -125,6 +125,17 @@ def too_wide(pools: Sequence[ResourceRequest], nodes: Sequence[NodeResources]) -
     return ""
 
 
+def unused_gpus(configs: Sequence[Config], nodes: Sequence[NodeResources]) -> str:
+    """Returns a message if nodes have GPUs and no pool requests any; empty otherwise."""
+    gpus = sum(node.gpus for node in nodes)
+    if not gpus or any(request.gpus for request in of_pools(configs)):
+        return ""
+    return (
+        f"no pool requests one of the {gpus:g} GPUs here, so that all models run on CPUs; give pools.….num_gpus, or a file "
+        "of configs/machine"
+    )
+
+
 def shortage(configs: Sequence[Config], nodes: Sequence[NodeResources]) -> str:
     """Returns what finds no room on nodes, and how to solve it; empty if nothing.
 

@@ -140,6 +140,8 @@ class Replica:
             if self._host is None:
                 # For processes that vLLM starts: a machine may run several clusters.
                 os.environ["RAY_ADDRESS"] = ray.get_runtime_context().gcs_address
+                if not self.num_gpus:
+                    hide_gpus()
                 with _loading_turn(self.num_gpus):
                     self._host = self.make()
 
@@ -191,6 +193,12 @@ class Replica:
             return self._images.unpack(request) if isinstance(request, Chat) else request
         except RayError as error:
             return LostRequest(f"{type(error).__name__}: the process that asked has died")
+
+
+def hide_gpus() -> None:
+    """Keeps the models of this process on the CPU. Call it before PyTorch looks for GPUs."""
+    # Ray shows all GPUs of the node to a process that has requested none. They are those of others.
+    os.environ["CUDA_VISIBLE_DEVICES"] = ""
 
 
 def _loading_turn(num_gpus: float) -> AbstractContextManager[object]:

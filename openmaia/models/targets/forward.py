@@ -2,8 +2,8 @@
 
 import inspect
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from functools import partial
 from types import MappingProxyType
 from typing import Any
@@ -28,6 +28,7 @@ from openmaia.models.targets.maps import (
 )
 from openmaia.models.targets.meaning import LastModules
 from openmaia.models.targets.outputs import Entry, find_entry, parts, take
+from openmaia.models.targets.precision import Precision, computing_in
 from openmaia.models.targets.preprocess import Preprocessing
 from openmaia.models.targets.wrappers import uncompiled, why_uncalled
 
@@ -44,7 +45,12 @@ class Forward:
     """Runs a network and returns the outputs of selected layers."""
 
     def __init__(
-        self, module: nn.Module, layers: Mapping[str, str], device: torch.device, asked: Mapping[str, str] = NOTHING
+        self,
+        module: nn.Module,
+        layers: Mapping[str, str],
+        device: torch.device,
+        asked: Mapping[str, str] = NOTHING,
+        precision: Precision = "float32",
     ):
         """Prepares forward passes.
 
@@ -52,13 +58,14 @@ class Forward:
             module: The network, in evaluation mode and on `device`.
             layers: Names of modules, by the names that the user gives to the layers. OUTPUT is that of the network.
             asked: The entries of compound outputs that the user chose, by layer (see `outputs.py`).
+            precision: That of measurements. How outputs are read is found out in float32.
         """
         self._module, self._layers, self._device = module, layers, device
         self._asked, self._entries = asked, dict[str, Entry]()
         self._compound: dict[str, bool] = {}
         self._unreadable: UsageError | None = None
         self._modules = dict(module.named_modules())
-        self._dtype = torch.float32
+        self._dtype, self._precision = torch.float32, precision
 
     def __call__(self, batch: torch.Tensor) -> dict[str, torch.Tensor]:
         """Returns the output of each layer, float32 of shape (images, …) on the network's device: of a module's last
@@ -73,7 +80,7 @@ class Forward:
         """
         outputs: dict[str, Any] = {}
         with service_errors("the target network"):
-            self._pass(batch, outputs, Counter(), self._device)
+            self._pass(batch, outputs, Counter(), self._device, self._precision)
         return outputs
 
     def scaled(
@@ -106,7 +113,7 @@ class Forward:
             view[rows, units] *= by_image.view(-1, *[1] * (view.ndim - 2))
             return values
 
-        with service_errors("the target network"), torch.inference_mode(), uncompiled():
+        with service_errors("the target network"), self._running(self._precision):
             hook = self._modules[self._layers[layer]].register_forward_hook(replace)
             try:
                 output = self._module(batch.to(self._device, self._dtype))
@@ -124,7 +131,7 @@ class Forward:
             last = LastModules()
             hooks = [each.register_forward_hook(last) for each in self._modules.values() if _is_leaf(each)]
             try:
-                with service_errors("the target network"), torch.inference_mode(), uncompiled():
+                with service_errors("the target network"), self._running():
                     outputs.append(self._output(self._module(batch.to(self._device, self._dtype)), 1))
             finally:
                 for hook in hooks:
@@ -266,8 +273,18 @@ class Forward:
             refusal = f"{type(error).__name__}: {str(error)[:200]}"
         return {layer: tuple(values.shape[1:]) for layer, values in outputs.items()}, refusal
 
+    @contextmanager
+    def _running(self, precision: Precision = "float32") -> Generator[None]:
+        with torch.inference_mode(), uncompiled(), computing_in(precision, self._device):
+            yield
+
     def _pass(
-        self, batch: torch.Tensor, outputs: dict[str, Any], calls: Counter[str], device: torch.device = CPU
+        self,
+        batch: torch.Tensor,
+        outputs: dict[str, Any],
+        calls: Counter[str],
+        device: torch.device = CPU,
+        precision: Precision = "float32",
     ) -> None:
         """Adds the output of each layer: all tensors in it, until it is known which to read."""
 
@@ -285,7 +302,7 @@ class Forward:
             if name != OUTPUT
         ]
         try:
-            with torch.inference_mode(), uncompiled():
+            with self._running(precision):
                 output = self._module(batch.to(self._device, self._dtype))
         finally:
             for hook in hooks:

@@ -19,6 +19,7 @@ from openmaia.models.targets.forward import Forward, input_batches
 from openmaia.models.targets.maps import AxisOrder, OutputLayout, Tokens, arrange, take_tokens
 from openmaia.models.targets.meaning import OutputMeaning, activations, check, class_logarithms, understand
 from openmaia.models.targets.places import noise
+from openmaia.models.targets.precision import Precision, check_precision
 from openmaia.models.targets.preprocess import TargetNetwork
 from openmaia.models.targets.recent import RecentResponses
 from openmaia.models.targets.responses import Response, maxima, rounded
@@ -63,6 +64,7 @@ class NetworkTarget:
         threads: int = 1,
         device: str = "",
         batch: int = 0,
+        precision: Precision = "float32",
     ):
         """Prepares the network, and determines the units of its layers with a few forward passes.
 
@@ -76,10 +78,11 @@ class NetworkTarget:
             threads: CPU threads that PyTorch uses.
             device: Empty for the GPU if there is one, and the CPU otherwise.
             batch: Images per forward pass, 0 for the default of the device.
+            precision: In TF32 and bfloat16, activations depend a little on the other images of a pass.
 
         Raises:
             UsageError: A layer has no units or is not called exactly once in a pass, directions or a dictionary do not
-                match their layer, a layer lacks the tokens, the network refuses inputs of the sizes that its
+                match their layer, a layer lacks the tokens, the device does not compute in the precision, the network refuses inputs of the sizes that its
                 preprocessing yields, or its weights have no values (see `check_state`).
         """
         torch.set_num_threads(threads)
@@ -99,14 +102,13 @@ class NetworkTarget:
         self._probed = batch or (1 if used_device.type == "cpu" else PROBED)
         self.batch = batch or (1 if used_device.type == "cpu" else GPU_BATCH)
         """What one call of `responses` takes best. A pass that runs out of memory lowers it."""
+        check_precision(precision, used_device)
+        self._precision = precision
         check_state(network.module)
         inner, prefix = unwrap(network.module)
         names = _module_names(name, network, inner, prefix, [*self._layers, *directions, *dictionaries])
-        # Convolutions in TF32 keep three digits, so that results would depend on the batch.
-        torch.backends.cudnn.allow_tf32 = False
-        self._forward = Forward(
-            move_to_device(inner.eval(), used_device, f"target.network ({name})"), names, used_device, network.entries
-        )
+        module = move_to_device(inner.eval(), used_device, f"target.network ({name})")
+        self._forward = Forward(module, names, used_device, network.entries, precision)
         shapes, self._layouts, refusal = self._forward.examine(network.preprocess)
         _check_sizes(name, network, refusal)
         counts = {layer: self._unit_count(layer, shapes[layer]) for layer in names}
@@ -332,7 +334,8 @@ class NetworkTarget:
             | {name: each.units for name, each in directions.items()},
             digest=weights_digest(state),
             input_size=network.preprocess.size,
-            preprocessing=network.preprocess.description,
+            preprocessing=network.preprocess.description
+            + ("" if self._precision == "float32" else f"; the network computes in {self._precision}"),
             understood=(*understood, *([meaning_said] if meaning_said else [])),
             classes=network.labels if named_classes else (),
             heads=network.heads if named_classes else (),

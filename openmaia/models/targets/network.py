@@ -60,6 +60,9 @@ class NetworkConfig(TargetConfig):
     std: list[float] = field(default_factory=list[float])
     """Standard deviation of each channel, by which pixel values are divided after the mean is subtracted. As many
     values as `mean`."""
+    precision: Literal["float32", "tf32", "bfloat16"] = "float32"
+    """In which convolutions and matrix products are computed. `tf32` (GPUs only) and `bfloat16` are meant for speed on a
+    GPU. Activations and exemplars then differ from those in float32. Stored exemplars, records and reports name it."""
     directions: dict[str, str] = field(default_factory=dict[str, str])
     """Safetensors files by layer name. Each holds a tensor `weight` of shape (units, channels) and optionally `bias`.
     It adds the layer `LAYER/directions`, with one unit per row of `weight`, such as a linear probe."""
@@ -160,6 +163,11 @@ class StudiedNetwork(TargetComponent):
         return f"{config.network} (untrained)" if config.weights == UNTRAINED else config.network
 
     @staticmethod
+    def remark(config: NetworkConfig) -> str:
+        precision = getattr(config, "precision", "float32")  # runs of earlier versions have no such key
+        return "" if precision == "float32" else f"computed in {precision}"
+
+    @staticmethod
     def published_name(config: NetworkConfig) -> str:
         return "" if config.weights else config.network
 
@@ -240,6 +248,7 @@ def passed(config: NetworkConfig, network: "TargetNetwork", device: str = "") ->
         dictionaries=config.dictionaries,
         tokens=config.tokens,
         device=device,
+        precision=config.precision,
     )
 
 

@@ -8,6 +8,7 @@ from markupsafe import Markup
 
 from openmaia.analysis.agents import AgentStatistics, compute_statistics, mean_confirmation
 from openmaia.analysis.costs.totals import Costs, costs
+from openmaia.core.components import stored_remark
 from openmaia.evaluation.analysis.bootstrap import Interval
 from openmaia.evaluation.analysis.findings import findings
 from openmaia.evaluation.analysis.reliability import Reliability, read_reliability
@@ -72,13 +73,15 @@ def summarize_run(run: Run, name: str, unit_rows: Sequence[UnitRow]) -> RunSumma
     verdicts = {row.investigation: row.verdict for row in unit_rows}
     whole = run_scores(run, config["evaluate"]["bootstrap"]) if scored else None
     reliable = read_reliability(run)
+    said = stored_remark(config["target"], "target")
+    remark = f" ({said})" if said else ""
     return RunSummary(
         name=name,
         rows=tuple(unit_rows),
         counts={stop.value: sum(row.stop == stop for row in unit_rows) for stop in STATES},
         scores=whole,
         backbones=tuple(sorted({row.header["backbone"] for row in done})),
-        targets=tuple(sorted({row.unit.target for row in unit_rows})),
+        targets=tuple(f"{target}{remark}" for target in sorted({row.unit.target for row in unit_rows})),
         generator=image_model(config["generator"], "generator"),
         agents=compute_statistics(summaries),
         pairs=_pairs(paired),

@@ -18,24 +18,24 @@ from transformers import CLIPConfig, CLIPImageProcessor, CLIPTextConfig, CLIPVis
 from tests.helpers.tiny.flux import WIDTH, autoencoder, clip_encoder, clip_tokenizer
 
 
-def save_stable(folder: Path) -> Path:
-    """With a safety checker, as the published model has one."""
+def save_stable(folder: Path, *, safe: bool = False) -> Path:
+    """With a safety checker, as the published model has one, unless all images are `safe`."""
     # The scheduler as it stands in the published model.
     scheduler = PNDMScheduler(
         beta_start=0.00085, beta_end=0.012, beta_schedule="scaled_linear", skip_prk_steps=True, steps_offset=1
     )
-    return save(StableDiffusionPipeline, scheduler, 4, folder)
+    return save(StableDiffusionPipeline, scheduler, 4, folder, safe)
 
 
-def save_pix2pix(folder: Path) -> Path:
+def save_pix2pix(folder: Path, *, safe: bool = False) -> Path:
     # Draws noise at every step, from the picture's own generator.
     scheduler = EulerAncestralDiscreteScheduler(
         beta_start=0.00085, beta_end=0.012, beta_schedule="scaled_linear", timestep_spacing="linspace"
     )
-    return save(StableDiffusionInstructPix2PixPipeline, scheduler, 8, folder)
+    return save(StableDiffusionInstructPix2PixPipeline, scheduler, 8, folder, safe)
 
 
-def save(pipeline: Callable[..., Any], scheduler: Any, in_channels: int, folder: Path) -> Path:
+def save(pipeline: Callable[..., Any], scheduler: Any, in_channels: int, folder: Path, safe: bool) -> Path:
     torch.manual_seed(0)
     tokens = clip_tokenizer(folder)
     pipeline(
@@ -44,8 +44,9 @@ def save(pipeline: Callable[..., Any], scheduler: Any, in_channels: int, folder:
         text_encoder=clip_encoder(tokens),
         tokenizer=tokens,
         unet=unet(in_channels=in_channels),
-        safety_checker=checker(),
-        feature_extractor=CLIPImageProcessor(size=32, crop_size=32),
+        safety_checker=None if safe else checker(),
+        feature_extractor=None if safe else CLIPImageProcessor(size=32, crop_size=32),
+        requires_safety_checker=not safe,
     ).save_pretrained(folder)
     return folder
 
