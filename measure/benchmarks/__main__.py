@@ -21,6 +21,7 @@ PARTS = (
     "pool",
     "affinity",
     "exemplars",
+    "measurements",
     "eyes",
     "browser",
     "sandbox_start",

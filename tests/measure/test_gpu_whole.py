@@ -31,6 +31,7 @@ def test_table_without_processes_gives_no_shares():
     assert pool_shares(empty, lambda process: "") == {}
 
 
+@pytest.mark.slow
 @pytest.mark.nightly
 @pytest.mark.timeout(900)
 def test_whole_program_is_rehearsed_without_a_gpu(tmp_path: Path):

@@ -65,7 +65,8 @@ class Forward:
         self._compound: dict[str, bool] = {}
         self._unreadable: UsageError | None = None
         self._modules = dict(module.named_modules())
-        self._dtype, self._precision = torch.float32, precision
+        self._dtype = torch.float32
+        self._precision: Precision = precision
 
     def __call__(self, batch: torch.Tensor) -> dict[str, torch.Tensor]:
         """Returns the output of each layer, float32 of shape (images, …) on the network's device: of a module's last

@@ -103,7 +103,7 @@ class NetworkTarget:
         self.batch = batch or (1 if used_device.type == "cpu" else GPU_BATCH)
         """What one call of `responses` takes best. A pass that runs out of memory lowers it."""
         check_precision(precision, used_device)
-        self._precision = precision
+        self._precision: Precision = precision
         check_state(network.module)
         inner, prefix = unwrap(network.module)
         names = _module_names(name, network, inner, prefix, [*self._layers, *directions, *dictionaries])

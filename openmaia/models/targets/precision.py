@@ -25,11 +25,10 @@ def check_precision(precision: Precision, device: torch.device) -> None:
 def computing_in(precision: Precision, device: torch.device) -> Generator[None]:
     """Within it, PyTorch computes in a precision, whatever was set outside. In float32, a GPU uses no TF32 either."""
     # Set in each pass, because the settings are those of the whole process, which may hold several networks.
-    cudnn, products = torch.backends.cudnn, torch.backends.cuda.matmul
-    before = cudnn.allow_tf32, products.allow_tf32
-    cudnn.allow_tf32 = products.allow_tf32 = precision == "tf32"
+    before = torch.backends.cudnn.allow_tf32, torch.backends.cuda.matmul.allow_tf32
+    torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = precision == "tf32"
     try:
         with torch.autocast(device.type, torch.bfloat16, enabled=precision == "bfloat16"):
             yield
     finally:
-        cudnn.allow_tf32, products.allow_tf32 = before
+        torch.backends.cudnn.allow_tf32, torch.backends.cuda.matmul.allow_tf32 = before

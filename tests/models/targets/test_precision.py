@@ -96,8 +96,17 @@ def test_precision_holds_during_a_pass_alone():
         assert (torch.ones(2, 2) @ torch.ones(2, 2)).dtype is torch.float32
 
 
-def test_config_key_reaches_network_and_reports():
-    config = load(["name=x", "target.network=resnet18", "target.layers=[layer1]", "target.precision=bfloat16"])
+def test_config_key_reaches_reports():
+    given = [
+        "name=x",
+        "units=all",
+        "target.kind=network",
+        "target.name=t",
+        "target.network=resnet18",
+        "target.layers=[layer1]",
+    ]
+    config = load([*given, "target.precision=bfloat16"])
     assert stored_remark(vars(config.target), "target") == "computed in bfloat16"
+    assert stored_remark(vars(load(given).target), "target") == ""
     with pytest.raises(UsageError, match=r"target\.precision"):
-        load(["name=x", "target.network=resnet18", "target.layers=[layer1]", "target.precision=half"])
+        load([*given, "target.precision=half"])
