@@ -16,6 +16,9 @@ HEAD = """# Networks that learned drawn scenes
 What agents find out about `scenes_resnet`, a network that learned drawn scenes (`measure/world/training`), and about units over scene
 graphs, whose truth is known. `python -m measure.world` measures all, with the config of `make demo`. Units, network and rule were
 fixed before. Network, viewer and tests share one generator of images: every figure holds within this world.
+
+All figures are of the agent as it was before it answered with counts, two objects together and exceptions, and before it tried crowded
+scenes. The agent as it is now has not been measured on the held-out half.
 """
 
 
@@ -99,8 +102,8 @@ def _units(figures: Mapping[str, Any]) -> str:
     return f"""## Units over scene graphs
 
 Units of the half that is only for measurements (`target.half=held_out`), measured once ({_made(figures)}). The agent's vocabulary lacks ten
-words ({", ".join(WITHOUT)}): the truths of the layer `outside` are these words, or have no words in the grammar at all. There, the right outcome is to abstain, or a description that the test does not support. The agent
-answers with one term, a pair or two alternatives, and never with a count, with two objects together (`and`) or with an exception (`andnot`). Each is in units.csv.
+words ({", ".join(WITHOUT)}): the truths of the layer `outside` are these words, or have no words in the grammar at all. There, the right outcome is to abstain, or a description that the test does not support. This agent
+answered with one term, a pair or two alternatives, and never with a count, with two objects together (`and`) or with an exception (`andnot`). Each is in units.csv.
 
 | truth | units | exact | exact and supported | supported, but not exact | abstained or not supported | abstained |
 |---|---|---|---|---|---|---|

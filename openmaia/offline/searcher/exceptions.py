@@ -5,9 +5,7 @@ from collections.abc import Collection, Iterator, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from openmaia.offline.scenes.album import LIGHTS
 from openmaia.offline.searcher.labels import EXCEPT, narrower, shows, single, terms
-from openmaia.offline.searcher.pairs import exception_named
 
 Activations = npt.NDArray[np.float64]
 Mask = npt.NDArray[np.bool_]
@@ -38,9 +36,9 @@ def exceptions(label: str, sentences: Sequence[str], values: Sequence[float], wi
 
 def _names(label: str) -> Iterator[str]:
     own = terms(label)
-    # Sun, moon and stars decide the time, which is tried itself.
-    names = (each for each in single() if exception_named(each) and each not in LIGHTS)
-    yield from (each for each in names if not own & {each, *narrower(each)})
+    # No single kinds: too few images show one of them by chance, and there are many.
+    tried = (each for each, what in single().items() if what in ("group", "time"))
+    yield from (each for each in tried if not own & {each, *narrower(each)})
 
 
 def _fall(values: Activations, has: Mask, least: float) -> float:

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from openmaia.offline.searcher.compounds import draw_crowd, likely
 from openmaia.offline.searcher.exceptions import exceptions
 from openmaia.offline.searcher.findings import ToldExemplar
-from openmaia.offline.searcher.labels import EXCEPT, sayable, shown, shows, terms
+from openmaia.offline.searcher.labels import EXCEPT, narrower, sayable, shown, shows, terms
 from openmaia.offline.searcher.pairs import Pair, draw_pairs, draw_scene, prompt
 
 # Images of the screening, and crowds. They are the same for all units, so that each is drawn once.
@@ -32,12 +32,17 @@ _CLEARLY = 2.5
 _SEEN, _SHOWN, _OFTEN, _MORE = 0.2, 0.33, 0.5, 0.25
 # A wider label has at least this share of a narrower one's score, and holds of so many of its scenes.
 _WIDER, _INCLUDED = 0.8, 0.8
-# An alternative has at least this share of the other one's score.
-_SECOND = 0.5
+# By so much, in SD, two labels have to score above one, unless the weaker one surely has this share of the other one's score.
+_SECOND, _EVEN = 0.15, 0.5
+# A compound that the exemplars do not show, as a viewer overlooks much in a crowd: its smallest score, in SD of the screening,
+# and how many times that of the best single label it is.
+_OVERWHELMING, _TIMES = 3.0, 2.0
+# A compound has this many times the score of the best single label. Half of its scenes excite a unit for that label, too.
+_BETTER = 1.5
 # Welch's t of a label that is tested though no exemplars show it.
 _STRIKING = 3.0
 # An exception takes away at least this share of the activation.
-_LOST = 0.6
+_LOST = 0.85
 
 Activations = npt.NDArray[np.float64]
 
@@ -181,7 +186,8 @@ def with_exception(
         fall, error = own.mean() - twins.mean(), np.sqrt((own.var() + twins.var()) / len(own))
         if fall > max(_LOST * (own.mean() - np.mean(screened)), _SURE * error):
             found[each] = float(fall)
-    return max(found, key=lambda each: found[each])
+    alike = [each for each in found if found[each] >= _WIDER * max(found.values())]
+    return max(alike, key=lambda each: (len(narrower(each.partition(EXCEPT)[2])), found[each]))
 
 
 def falls(images: Images, labels: Sequence[str], values: Sequence[float], screened: Sequence[float]) -> Scores:
@@ -210,22 +216,31 @@ def _clearly_better(two: Scores, least: float) -> str:
 def shortlist(images: Images, one: Scores, two: Scores, exemplars: Sequence[ToldExemplar]) -> list[tuple[str, ...]]:
     """Returns what may be claimed, the best first: a label, or two, that excite the unit clearly and that the exemplars show.
 
-    What at least half of the exemplars show comes first, and two before one. A compound comes only where it is clearly better
+    What at least half of the exemplars show comes first, and two that excite the unit alike before one. A compound comes only where it is clearly better
     than one label.
     """
     clear = _widest(images, [each for each in best(one) if one[each].is_clear], one, exemplars)
-    both = [(a, b) for n, a in enumerate(clear) for b in clear[n + 1 :] if _are_alternatives(images, a, b, one)]
-    ranks = {each: _rank(each, exemplars) for each in [*((each,) for each in clear), *both]}
+    both = [(a, b) for n, a in enumerate(clear) for b in clear[n + 1 :] if exemplars and _are_apart(images, a, b)]
+    found = {each: _mean(one, each) - _SECOND * (len(each) - 1) for each in [*((each,) for each in clear), *both]}
+    ranks = {each: _rank(each, exemplars) for each in found}
     ranked = sorted(
-        (each for each in ranks if ranks[each]), key=lambda each: (-ranks[each], -len(each), -_mean(one, each), each)
+        (each for each in ranks if ranks[each]),
+        key=lambda each: (-ranks[each], -_is_even(one, each), -found[each], each),
     )
     least = max((one[label].value for label in (ranked[0] if ranked else one)), default=_LEAST)
-    shown_too = {each: score for each, score in two.items() if _is_shown([each], exemplars)}
-    compound = _clearly_better(shown_too, least)
-    if compound:
-        alike = [each for each in shown_too if shown_too[each].value >= _WIDER * shown_too[compound].value]
-        compound = next((each for each in alike if each != compound and _includes(images, each, compound)), compound)
+    claimable = {
+        each: score for each, score in two.items() if _is_shown([each], exemplars) or _is_overwhelming(score, one)
+    }
+    compound = _clearly_better(claimable, _BETTER * least)
+    alike = [each for each in claimable if compound and claimable[each].value >= _WIDER * claimable[compound].value]
+    for each in alike:
+        compound = each if each != compound and _includes(images, each, compound) else compound
     return [*([(compound,)] if compound else []), *ranked][:_SHORTLIST]
+
+
+def _is_overwhelming(score: Score, one: Scores) -> bool:
+    least = max(_OVERWHELMING, _TIMES * max((each.value for each in one.values()), default=0.0))
+    return score.value - _CLEARLY * score.error >= least
 
 
 def _widest(images: Images, clear: Sequence[str], one: Scores, exemplars: Sequence[ToldExemplar]) -> list[str]:
@@ -245,12 +260,18 @@ def _includes(images: Images, wide: str, narrow: str) -> bool:
     return float(np.mean([shows(each.positive, wide) for each in images.pairs(narrow)])) >= _INCLUDED
 
 
-def _are_alternatives(images: Images, first: str, second: str, one: Scores) -> bool:
-    low, high = sorted((one[first].value, one[second].value))
-    is_related = bool(terms(first) & terms(second)) or any(
-        _includes(images, *each) for each in ((first, second), (second, first))
+def _are_apart(images: Images, first: str, second: str) -> bool:
+    if terms(first) & terms(second):
+        return False
+    return not (_includes(images, first, second) or _includes(images, second, first))
+
+
+def _is_even(one: Scores, labels: Sequence[str]) -> bool:
+    # Whether each of two labels excites the unit alone.
+    weak, strong = (
+        sorted((one[each] for each in labels), key=lambda each: each.value) if len(labels) == 2 else (None, None)
     )
-    return low >= _SECOND * high and not is_related
+    return bool(weak and strong and weak.value - _CLEARLY * weak.error >= _EVEN * strong.value)
 
 
 def _mean(found: Scores, labels: Sequence[str]) -> float:
