@@ -186,7 +186,7 @@ Accuracy on test images by the units on which the last layer is fitted; of rando
 {chr(10).join(rows)}
 
 Of the 20 units of `scenes_shortcut` that the agent calls spurious, 6 are highest at dusk, of the 10 others none. But a classifier of
-these 10 is no better than the original model, nor than one of as many random units: here the selection does not help. 12 of the 20
+these 10 is no better than the original model, and worse than nearly all of as many random units: here the selection does not help. 12 of the 20
 depend most on the place, which neither the training nor the test of the classifier varies. The probe, which knows the classes and the
 times, is right a little more often; the features tell the classes apart where a balanced set says which ones. Of `scenes_resnet` the
 agent was not asked about any unit: what its rows show is the classifier's features alone, with one thread beside other work.
