@@ -137,7 +137,11 @@ def _replace_last_linear(module: nn.Module, classes: int) -> nn.Linear:
 def _logits(module: nn.Module, head: nn.Linear, inputs: torch.Tensor) -> torch.Tensor:
     # The outputs of the layer and not of the network, which may join them with those of other heads, or make probabilities.
     found: list[torch.Tensor] = []
-    hook = head.register_forward_hook(lambda _layer, _inputs, output: found.append(output))
+
+    def keep(_layer: nn.Module, _inputs: object, output: torch.Tensor) -> None:
+        found.append(output)
+
+    hook = head.register_forward_hook(keep)
     module(inputs)
     hook.remove()
     if [each.shape for each in found] != [(len(inputs), head.out_features)]:

@@ -16,6 +16,11 @@ def scenes_shortcut() -> TargetNetwork:
     return _packaged("scenes_shortcut")
 
 
+def scenes_vit() -> TargetNetwork:
+    """Returns a small vision transformer for kinds and places."""
+    return _packaged("scenes_vit")
+
+
 def _packaged(name: str) -> TargetNetwork:
     # Imported when needed, because the names of networks are looked up early.
     from openmaia.offline.networks.packaged import packaged
