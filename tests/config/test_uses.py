@@ -55,6 +55,7 @@ USED: dict[str, dict[str, str]] = {
     "editor.kind=collage scenes diffusers openai": {
         "pools.editor.": ALL,
     },
+    "bank.images=0 9": {"bank.images": ALL, "bank.": "9"},
     "ray.address=local auto": {"ray.num_cpus": "local", "ray.wait_seconds": "auto", "ray.": ALL},
     "tracking.kind=none wandb": {"tracking.kind": ALL, "tracking.": "wandb"},
 }
