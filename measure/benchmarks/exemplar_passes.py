@@ -101,7 +101,7 @@ def config(name: str, folder: Path, store: Path, limit: int = 0) -> Config:
 
 def network(name: str, preset: PreprocessPreset = "weights") -> TargetNetwork:
     torch.manual_seed(0)
-    made = load_network(name, "" if name.startswith("efficientnet") else "random", preset)
+    made = load_network(name, "" if name.startswith("efficientnet") else "untrained", preset)
     fit(made.module)
     return made
 

@@ -21,7 +21,7 @@ from openmaia.offline.scenes.kinds import kinds
 from openmaia.offline.scenes.layout import PLACES
 from openmaia.runs.run import Run
 
-SEED, EACH = 7, 40
+SEED, EACH = 9, 40
 """Of the target, and the largest number of units of each layer."""
 OUTSIDE = "outside"
 """The layer whose units have a truth for which the grammar has no words, or that the agent's vocabulary lacks."""

@@ -1,7 +1,6 @@
 """Rounds: what sends a tested answer back to the agent, and what the agent reads of the test."""
 
 from collections.abc import Iterator, Sequence
-from statistics import fmean
 
 from openmaia.agent.context import InvestigationContext
 from openmaia.agent.tools.seeds import seed
@@ -33,7 +32,7 @@ def find_faults(tests: Sequence[Confirmation]) -> dict[str, Fault]:
 def _fault(test: Confirmation) -> Fault | None:
     drawn = [sample for sample in test.samples if not sample.near_miss and not sample.missing_terms]
     percentiles = [sample.percentile for sample in drawn if sample.percentile is not None]
-    if percentiles and fmean(percentiles) < LEAST_PERCENTILE:
+    if percentiles and sum(percentiles) / len(percentiles) < LEAST_PERCENTILE:
         return Fault.IMAGES
     auc = test.auc()
     return Fault.NEAR_MISSES if auc is not None and auc < LEAST_AUC else None

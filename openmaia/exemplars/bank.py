@@ -49,13 +49,12 @@ _CAPTION = 300
 _LONGEST_SIDE = 640
 """As for exemplars."""
 
-ProgressCallback = Callable[[int, int], None]
 Opener = Callable[[], AbstractContextManager[Generator]]
 """Starts the generator of a config, and ends it with the block."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Kept:
+class BankEntry:
     """What is known of an image of a bank besides its pixels."""
 
     digest: str
@@ -70,7 +69,7 @@ class ImageBank:
     """A folder, local or at a URL, with the images of a bank."""
 
     files: Files
-    images: tuple[Kept, ...]
+    images: tuple[BankEntry, ...]
     """In their order in the file of images, without duplicates."""
 
     @property
@@ -80,7 +79,7 @@ class ImageBank:
         return f"bank-{hashlib.sha256(digests.encode()).hexdigest()[:12]}"
 
     @property
-    def prompts(self) -> Mapping[str, Kept]:
+    def prompts(self) -> Mapping[str, BankEntry]:
         """The images by digest."""
         return {each.digest: each for each in self.images}
 
@@ -100,9 +99,11 @@ class ImageBank:
         if facts is not None and found.get("facts") != facts:
             raise StoreError(f"{path} is that of another bank")
         rows = found.get("images")
-        if not rows or find_mistyped(rows, list[Kept]) is not None:
+        if not rows or find_mistyped(rows, list[BankEntry]) is not None:
             raise StoreError(f"{path} is damaged: it lists no images, or not in the form that OpenMAIA writes")
-        images = tuple(Kept(digest=row["digest"], prompt=row["prompt"], sources=tuple(row["sources"])) for row in rows)
+        images = tuple(
+            BankEntry(digest=row["digest"], prompt=row["prompt"], sources=tuple(row["sources"])) for row in rows
+        )
         if not all(each.prompt.isprintable() for each in images):
             raise StoreError(f"{path} is damaged: a prompt has a control character")
         _check_count(files, len(images))
@@ -204,7 +205,7 @@ class MeasuredBank:
     """The service `Bank`: the images with what was measured on them."""
 
     store: ExemplarStore
-    kept: Mapping[str, Kept]
+    kept: Mapping[str, BankEntry]
     """By digest."""
 
     @classmethod
@@ -231,7 +232,7 @@ def keep_bank(
     generator: Opener,
     pictures: Callable[[], ImageDataset],
     say: Callable[[str], None] = lambda line: None,
-    progress: ProgressCallback = lambda done, total: None,
+    progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> ImageBank | None:
     """Returns the bank of a config, which is drawn, or copied from the photographs, unless it is kept. None: it has none.
 
@@ -275,12 +276,12 @@ def _make(
 ) -> ImageBank:
     say(f"bank: {source.begins}; every run of the same generator uses it ({files.root})")
     files.delete(_INDEX)
-    listed: dict[str, Kept] = {}
+    listed: dict[str, BankEntry] = {}
 
     def images() -> Iterator[EncodedImage]:
         for prompt, image in source.images():
             if image.digest not in listed:
-                listed[image.digest] = Kept(digest=image.digest, prompt=prompt, sources=image.sources)
+                listed[image.digest] = BankEntry(digest=image.digest, prompt=prompt, sources=image.sources)
                 yield image.packed()
 
     image_table.write(files, _IMAGES, images())
@@ -297,7 +298,7 @@ def _make(
 class _Drawn:
     """Images that a generator draws."""
 
-    def __init__(self, config: Config, generator: Opener, progress: ProgressCallback):
+    def __init__(self, config: Config, generator: Opener, progress: Callable[[int, int], None]):
         self._config, self._generator, self._progress = config, generator, progress
         self._requests = list_requests(config)
         self._undrawn = list[str]()

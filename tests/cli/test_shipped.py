@@ -72,6 +72,7 @@ def test_configs_are_copied_to_be_changed(tmp_path: Path):
     assert "--to" in refused("configs", "sd15")
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 def test_an_installed_package_is_enough(tmp_path: Path):
     """A wheel, outside of the clone, with the packages of this environment."""

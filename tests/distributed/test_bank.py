@@ -11,7 +11,7 @@ from openmaia.distributed.sweep import UNTESTED, run_sweep
 from openmaia.runs.records import Did, Record
 from tests.exemplars.test_bank import LOOK, recorded, with_bank
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.nightly]
 
 
 class Said:

@@ -31,7 +31,7 @@ _REWORDED = 2
 _UNNAMED = "no call says which hypothesis its images test (hypothesis=…)"
 _UNLISTED = "the answer does not list the hypotheses that survive"
 
-MeasuredImages = Mapping[tuple[str, bool], Mapping[str, ImageEntry]]
+ImagesByHypothesis = Mapping[tuple[str, bool], Mapping[str, ImageEntry]]
 """By hypothesis (see `hypothesis_key`) and whether they are negative controls, the measured images by digest."""
 
 
@@ -117,7 +117,7 @@ def _counted(what: str, wanted: int, count: int, kind: str) -> EvidenceCheck:
 
 
 def _images_check(
-    what: str, wanted: int, tested: Sequence[HypothesisEvidence], measured: MeasuredImages
+    what: str, wanted: int, tested: Sequence[HypothesisEvidence], measured: ImagesByHypothesis
 ) -> EvidenceCheck:
     if not tested or not measured:
         return _check(what, wanted, 0, CheckState.UNVERIFIED, f"{what}: {_UNNAMED if tested else _UNLISTED}")
@@ -163,7 +163,7 @@ def _not_drawn(label: str, vocabulary: Vocabulary) -> str:
     return f"the label {label[:_SHOWN]!r} cannot be drawn ({', '.join(missing)[:_SHOWN]}), so that no image could test it; {words}"
 
 
-def find_measured_images(turns: Sequence[Turn]) -> MeasuredImages:
+def find_measured_images(turns: Sequence[Turn]) -> ImagesByHypothesis:
     """Returns the images that calls measured for a hypothesis, without those of prompts copied from the example."""
     measured: dict[tuple[str, bool], dict[str, ImageEntry]] = {}
     listed, copied = tuple[str, ...](), find_copied(turns)
@@ -176,7 +176,7 @@ def find_measured_images(turns: Sequence[Turn]) -> MeasuredImages:
     return measured
 
 
-def _tested(hypothesis: str, measured: MeasuredImages) -> HypothesisEvidence:
+def _tested(hypothesis: str, measured: ImagesByHypothesis) -> HypothesisEvidence:
     own, controls = (measured.get((hypothesis_key(hypothesis), is_control), {}) for is_control in (False, True))
     return HypothesisEvidence(
         hypothesis=hypothesis,
@@ -187,7 +187,7 @@ def _tested(hypothesis: str, measured: MeasuredImages) -> HypothesisEvidence:
     )
 
 
-def _surviving(measured: MeasuredImages, last: ParsedReply | None, answer: AnswerFormat) -> list[str]:
+def _surviving(measured: ImagesByHypothesis, last: ParsedReply | None, answer: AnswerFormat) -> list[str]:
     """Returns the hypotheses that the answer keeps: its list, or without one its labels, if a call named one of them."""
     if last is None or not last.description:
         return []

@@ -5,10 +5,10 @@ from collections.abc import Collection, Iterator, Sequence
 import numpy as np
 import numpy.typing as npt
 
+from openmaia.core.images import Mask
 from openmaia.offline.searcher.labels import EXCEPT, narrower, shows, single, terms
 
 Activations = npt.NDArray[np.float64]
-Mask = npt.NDArray[np.bool_]
 
 # The share of the activation that an exception takes away in scenes that are measured already, and in how many standard errors.
 _LOST, _SURE = 0.5, 2.0

@@ -7,10 +7,9 @@ from itertools import islice
 from random import Random
 
 import numpy as np
-import numpy.typing as npt
 
 from openmaia.offline.searcher.compounds import draw_crowd, likely
-from openmaia.offline.searcher.exceptions import exceptions
+from openmaia.offline.searcher.exceptions import Activations, exceptions
 from openmaia.offline.searcher.findings import ToldExemplar
 from openmaia.offline.searcher.labels import EXCEPT, narrower, sayable, shown, shows, terms
 from openmaia.offline.searcher.pairs import Pair, draw_pairs, draw_scene, prompt
@@ -43,8 +42,6 @@ _BETTER = 1.5
 _STRIKING = 3.0
 # An exception takes away at least this share of the activation.
 _LOST = 0.85
-
-Activations = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
