@@ -86,6 +86,15 @@ def folder() -> Path:
     return setting.CACHE / "world" / "runs"
 
 
+def study(kind: str, config: str, name: str, network: str, *overrides: str) -> None:
+    """Conducts `openmaia study KIND` of a packaged network, or continues it."""
+    command(
+        "study", kind, config, f"name={name}", f"target.name={network}",
+        f"target.network=openmaia.offline.networks:{network}", f"paths.runs={folder()}", f"paths.cache={setting.CACHE}",
+        *overrides,
+    )  # fmt: skip
+
+
 def investigated(name: str, smoke: bool) -> Run:
     """Runs the investigations with their tests, or continues them."""
     directory = f"hidden-{EACH}-{name.replace(', ', '-').replace(' ', '-')}{'-few' if smoke else ''}"

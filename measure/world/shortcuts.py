@@ -9,9 +9,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from measure.science import setting
-from measure.science.real import command
-from measure.world.hidden import folder
+from measure.world.hidden import folder, study
 from measure.world.training.drawing import SHORTCUT
 from measure.world.training.shortcut import NETWORKS
 from openmaia.offline.searcher.contexts import named
@@ -35,11 +33,7 @@ def measure(smoke: bool) -> dict[str, Any]:
 
 def investigated(name: str, smoke: bool) -> Run:
     directory = f"shortcut-{name}{'-few' if smoke else ''}"
-    command(
-        "study", "bias", CONFIG, f"name={directory}", f"target.name={name}",
-        f"target.network=openmaia.offline.networks:{name}", f"paths.runs={folder()}", f"paths.cache={setting.CACHE}",
-        *([f"units=output={SHORTCUT}"] if smoke else []),
-    )  # fmt: skip
+    study("bias", CONFIG, directory, name, *([f"units=output={SHORTCUT}"] if smoke else []))
     return Run.open(str(folder() / directory))
 
 

@@ -8,9 +8,7 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
-from measure.science import setting
-from measure.science.real import command
-from measure.world.hidden import folder
+from measure.world.hidden import folder, study
 from measure.world.training.shortcut import NETWORKS
 from openmaia.runs.run import Run
 from tests.conftest import REPOSITORY
@@ -18,6 +16,7 @@ from tests.conftest import REPOSITORY
 CONFIG = "configs/spurious-scenes.yaml"
 CSV = REPOSITORY / "measure/world/spurious.csv"
 SEED = 0
+FEW = ("spurious.units=4", "spurious.draws=5", "spurious.trials=1")
 
 Row = Mapping[str, Any]
 
@@ -33,11 +32,7 @@ def measure(smoke: bool) -> dict[str, Any]:
 def studied(network: str, smoke: bool) -> str:
     """Conducts the study, or continues it, and returns its name."""
     name = f"spurious-{network}{'-few' if smoke else ''}"
-    command(
-        "study", "spurious", CONFIG, f"name={name}", f"target.name={network}",
-        f"target.network=openmaia.offline.networks:{network}", f"paths.runs={folder()}", f"paths.cache={setting.CACHE}",
-        *(["spurious.units=4", "spurious.draws=5", "spurious.trials=1"] if smoke else []),
-    )  # fmt: skip
+    study("spurious", CONFIG, name, network, *(FEW if smoke else ()))
     return name
 
 

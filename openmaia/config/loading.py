@@ -18,7 +18,7 @@ from omegaconf.errors import OmegaConfBaseException
 from openmaia.config import environment, uses
 from openmaia.config.checks import check
 from openmaia.config.machine import MACHINE_SECTIONS, POOLS, TEST_GENERATOR
-from openmaia.config.named import find_config, shipped_configs, what_to_give
+from openmaia.config.named import find_config, shipped_config, what_to_give
 from openmaia.config.schema import Config
 from openmaia.config.sections import (
     Choice,
@@ -181,7 +181,7 @@ def _listed(source: str) -> list[str]:
 def _beside(listing: Path, name: str) -> str:
     """Returns the source that a listing names: a file beside it, or one that comes with the program."""
     file = listing.parent / name
-    return name if name.removesuffix(".yaml") in shipped_configs() and not file.is_file() else str(file)
+    return name if shipped_config(name) and not file.is_file() else str(file)
 
 
 UNREADABLE = (OSError, ValueError, yaml.YAMLError, TypeError, AttributeError, LookupError)

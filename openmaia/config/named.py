@@ -28,17 +28,20 @@ def summarize(path: Path) -> str:
     return text.partition(". ")[0].rstrip(".:")
 
 
+def shipped_config(name: str) -> Path | None:
+    """Returns the file of the shipped config of this name, which may be written with its suffix; None if there is none."""
+    return shipped_configs().get(name.removesuffix(_SUFFIX))
+
+
 def find_shipped(name: str) -> Path:
-    """Returns the file of a shipped config. Raises UsageError if there is none of this name."""
-    try:
-        return shipped_configs()[name.removesuffix(_SUFFIX)]
-    except KeyError:
-        raise UsageError(f"{name!r} is no config that comes with the program: {what_to_give(name)}") from None
+    """Returns what `shipped_config` finds. Raises UsageError if it finds nothing."""
+    if (path := shipped_config(name)) is None:
+        raise UsageError(f"{name!r} is no config that comes with the program: {what_to_give(name)}")
+    return path
 
 
 def find_config(source: str) -> Path | None:
-    """Returns the file that a source of a config means: that at this path, or else the shipped config of this name, which
-    may be written with its suffix.
+    """Returns the file that a source of a config means: that at this path, or else the shipped config of this name.
 
     None for `key=value`, and for what is neither.
     """
@@ -47,11 +50,11 @@ def find_config(source: str) -> Path | None:
         found = path.is_file()
     except OSError:  # a long list of units, for example, is too long for the name of a file
         found = False
-    return path if found else shipped_configs().get(source.removesuffix(_SUFFIX))
+    return path if found else shipped_config(source)
 
 
 def what_to_give(source: str) -> str:
-    """Returns an advice for a source that is neither a config nor `key=value`."""
+    """Returns advice for a source that is neither a config nor `key=value`."""
     name = Path(source).name.removesuffix(_SUFFIX)
     if name in shipped_configs():
         return f"a config of this name comes with the program: {name}"

@@ -10,7 +10,8 @@ import pytest
 from openmaia.agent import investigate
 from openmaia.agent.tasks.task import load as load_task
 from openmaia.assembly import exemplars, investigations
-from openmaia.core.services import Backbone, Generator
+from openmaia.core.errors import ServiceError
+from openmaia.core.services import Backbone, GeneratedImage, Generation, Generator
 from openmaia.core.units import Unit
 from openmaia.runs.journal import FolderJournal
 from openmaia.runs.records import Record, Turn
@@ -42,3 +43,17 @@ def run(pictures: Path, tmp_path: Path, exemplars_folder: Path) -> Investigate:
         return investigate(unit, load_task(config.task.name), services, settings, journal=journal, observer=observer)
 
     return go
+
+
+def first_requests(run: Investigate, *replies: str, overrides: Sequence[str] = ()) -> list[Generation]:
+    """Returns what an investigation first asks of the generator, which then fails."""
+    requests: list[Generation] = []
+
+    class Recording:
+        def generate(self, wanted: Sequence[Generation]) -> list[GeneratedImage]:
+            requests.extend(wanted)
+            raise ServiceError("enough")
+
+    with pytest.raises(ServiceError, match="enough"):
+        run(*replies, generator=Recording(), overrides=overrides)
+    return requests

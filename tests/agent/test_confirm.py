@@ -14,7 +14,7 @@ from openmaia.runs.files import Files
 from openmaia.runs.journal import FolderJournal
 from openmaia.runs.parquet import read_record, write_record
 from openmaia.runs.records import Record
-from tests.agent.conftest import Investigate
+from tests.agent.conftest import Investigate, first_requests
 from tests.helpers.investigating import ANSWER, LISTED, TESTED, code
 from tests.helpers.samples import comparable
 
@@ -55,15 +55,7 @@ def test_images_were_in_no_experiment(run: Investigate):
 
 
 def test_images_show_the_test_split(run: Investigate):
-    requests: list[Generation] = []
-
-    class Recording:
-        def generate(self, wanted: Sequence[Generation]) -> list[GeneratedImage]:
-            requests.extend(wanted)
-            raise ServiceError("enough")
-
-    with pytest.raises(ServiceError, match="enough"):
-        run(ANSWER, generator=Recording())
+    requests = first_requests(run, ANSWER)
     assert {request.split for request in requests} == {"test"}
     explored = {seed(0, "explore", request.prompt, n) for request in requests for n in range(50)}
     evaluated = {seed(0, "evaluate", request.prompt, n) for request in requests for n in range(50)}

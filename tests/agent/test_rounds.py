@@ -20,7 +20,7 @@ from openmaia.runs.files import Files
 from openmaia.runs.journal import FolderJournal
 from openmaia.runs.parquet import read_drawn_prompts, read_record, write_record
 from openmaia.runs.records import Record, Stop, Turn
-from tests.agent.conftest import Investigate
+from tests.agent.conftest import Investigate, first_requests
 from tests.helpers.investigating import ANSWER, code
 from tests.helpers.samples import comparable
 
@@ -187,15 +187,7 @@ def test_record_keeps_each_round(run: Investigate):
 
 
 def test_images_of_rounds_are_not_of_the_test_split(run: Investigate):
-    requests: list[Generation] = []
-
-    class Recording:
-        def generate(self, wanted: Sequence[Generation]) -> list[GeneratedImage]:
-            requests.extend(wanted)
-            raise ServiceError("enough")
-
-    with pytest.raises(ServiceError, match="enough"):
-        run(WRONG, generator=Recording(), overrides=ROUNDS)
+    requests = first_requests(run, WRONG, overrides=ROUNDS)
     assert {request.split for request in requests} == {"explore"}
     evaluated = {seed(0, "evaluate", request.prompt, n) for request in requests for n in range(50)}
     assert not {request.seed for request in requests} & evaluated
