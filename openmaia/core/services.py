@@ -7,7 +7,7 @@ repeated, because its randomness depends only on the seed that it contains.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from typing import Literal, Protocol
+from typing import Literal, Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -52,14 +52,57 @@ class LayerProbe:
     image: EncodedImage
 
 
+LOG_PROBABILITIES = "log-probabilities"
+LOGITS = "logits"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Intervention:
-    """Asks for the output of a classifier on an image while one of its units is scaled."""
+    """Asks what a network makes of an image while one of its units is changed in the forward pass.
+
+    The response r of the unit becomes `scale` · r + `add`: (0, 0) ablates the unit, (0, m) sets it to m, (f, 0) scales it,
+    (1, a) adds a, and (1, 0) changes nothing. For a direction w the channels x become x + (change of r) · w / |w|², and for
+    a feature x + (change of r) · (its row of the decoder), so that what the dictionary does not reconstruct stays.
+    """
 
     unit: Unit
     image: EncodedImage
-    factor: float = 0.0
-    """Multiplies the unit's response at all positions: 0 ablates it, 1 changes nothing."""
+    scale: float = 0.0
+    add: float = 0.0
+    positions: tuple[tuple[int, int], ...] | None = None
+    """Rows and columns of the unit's map at which it is changed. None: everywhere, at tokens of no patch, too."""
+    read: str = LOG_PROBABILITIES
+    """LOG_PROBABILITIES of classes that exclude each other, LOGITS of a classifier, or a layer, whose units' activations
+    are read. A layer before that of the unit does not change."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Effects:
+    """What can be asked about the effects of units on the classes of a classifier."""
+
+    layers: tuple[str, ...]
+    """The layers whose units can be changed."""
+    classes: tuple[str, ...]
+    """Names of the classes by index. Classes without names are called by their index, such as `class 7`."""
+    heads: tuple[int, ...] = ()
+    """See `TargetInfo.heads`."""
+
+
+class Changeable(Protocol):
+    """A target of which units can be changed in the forward pass."""
+
+    def intervene(self, interventions: Sequence[Intervention]) -> list[npt.NDArray[np.float64]]:
+        """Returns for each intervention what it reads, of shape (classes,) or (units,)."""
+        ...
+
+
+@runtime_checkable
+class Classifier(Changeable, Protocol):
+    """A target that may have classes."""
+
+    def effects(self) -> Effects:
+        """Returns which effects can be measured. Without layers: its outputs are no classes that exclude each other."""
+        ...
 
 
 class Target(Protocol):

@@ -41,7 +41,7 @@ _SMALLEST_FALL = 0.001
 
 
 class Classifier(Protocol):
-    """A network in which the response of a unit can be multiplied by a factor in the forward pass."""
+    """A network in which units can be changed in the forward pass."""
 
     def can_intervene(self, layer: str) -> bool:
         """Returns whether this can be done with the units of a layer."""
@@ -154,7 +154,7 @@ def _groups(trial: Trial, unit: Unit, target: Classifier, unchanged: dict[str, F
 def _group(stimuli: Sequence[Stimulus], unit: Unit, target: Classifier, unchanged: dict[str, FloatArray]) -> _Group:
     images = [EncodedImage(data=stimulus.data) for stimulus in stimuli]
     new = {s.digest: image for s, image in zip(stimuli, images, strict=True) if s.digest not in unchanged}
-    outputs = target.intervene([Intervention(unit=unit, image=image, factor=1.0) for image in new.values()])
+    outputs = target.intervene([Intervention(unit=unit, image=image, scale=1.0) for image in new.values()])
     unchanged |= dict(zip(new, outputs, strict=True))
     ablated = target.intervene([Intervention(unit=unit, image=image) for image in images])
     before = [unchanged[stimulus.digest] for stimulus in stimuli]

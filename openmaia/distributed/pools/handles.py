@@ -16,6 +16,7 @@ from openmaia.core.services import (
     Exemplars,
     GeneratedImage,
     Generation,
+    Intervention,
     LayerProbe,
     Probe,
     Services,
@@ -83,6 +84,9 @@ class PooledTarget(BatchedHandle):
 
     def probe(self, probes: Sequence[Probe]) -> list[UnitActivation]:
         return self._submit("probe", probes)
+
+    def intervene(self, interventions: Sequence[Intervention]) -> list[npt.NDArray[np.float64]]:
+        return self._submit("intervene", interventions)
 
     def respond(self, probes: Sequence[LayerProbe]) -> list[npt.NDArray[np.float64]]:
         return self._submit("respond", probes)

@@ -137,3 +137,12 @@ def _normalised(channels: torch.Tensor, normalisation: Normalisation) -> torch.T
         norm = channels.norm(dim=1, keepdim=True).clamp(min=torch.finfo(channels.dtype).tiny)
         return channels * (channels.shape[1] ** 0.5 / norm)
     return channels
+
+
+def spread(channels: torch.Tensor, normalisation: Normalisation) -> torch.Tensor:
+    """Returns what 1 of the normalised channels is in channels, shape (images, 1, …), of channels (images, channels, …)."""
+    if normalisation == "layer_norm":
+        return channels.std(dim=1, keepdim=True) + _EPSILON
+    if normalisation == "constant_norm_rescale":
+        return channels.norm(dim=1, keepdim=True) / channels.shape[1] ** 0.5
+    return torch.ones_like(channels[:, :1])

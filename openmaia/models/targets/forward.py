@@ -17,8 +17,6 @@ from openmaia.core.units import OUTPUT
 from openmaia.models.device import service_errors
 from openmaia.models.targets import places
 from openmaia.models.targets.maps import (
-    UNIT_AXES,
-    AxisOrder,
     OutputLayout,
     OutputShape,
     ShapeEvidence,
@@ -36,6 +34,9 @@ SIZE_ERRORS = (RuntimeError, AssertionError, ValueError, IndexError)
 """What networks raise for inputs of a size that they do not accept."""
 
 INPUT_TYPES = (torch.float32, torch.float16, torch.bfloat16, torch.float64)
+
+Change = Callable[[torch.Tensor], None]
+"""Changes a layer's output, shape (images, …), in place."""
 
 NOTHING: Mapping[str, str] = MappingProxyType({})
 CPU = torch.device("cpu")
@@ -84,43 +85,37 @@ class Forward:
             self._pass(batch, outputs, Counter(), self._device, self._precision)
         return outputs
 
-    def scaled(
-        self, batch: torch.Tensor, layer: str, layout: OutputLayout, indices: Sequence[int], factors: Sequence[float]
-    ) -> torch.Tensor:
-        """Returns the network's output, float32 on the CPU, while one unit of a layer is multiplied by a factor
-        everywhere.
-
-        Args:
-            batch: Shape (images, channels, height, width).
-            layer: Not OUTPUT.
-            indices: The unit for each image.
-            factors: The factor for each image.
+    @contextmanager
+    def changing(self, layer: str, change: Change) -> Generator[None]:
+        """Passes in this block go on with the output of a layer as `change` leaves it, which then is what is read of the layer.
 
         Raises:
-            UsageError: The output of the layer is no tensor, so that it cannot be replaced.
-            ServiceError: The batch needs more memory than the GPU has.
+            UsageError: In a pass: the output of the layer is no tensor, so that it cannot be replaced.
         """
-        kind = layout.kind
 
         def replace(_module: nn.Module, _inputs: Any, output: Any) -> torch.Tensor:
             if not isinstance(output, torch.Tensor):
-                raise UsageError(f"layer {layer!r} cannot be scaled: its output is a {type(output).__name__}")
+                raise UsageError(f"units of {layer} cannot be changed: its output is a {type(output).__name__}")
             # The output is copied because it may share its memory with what other modules read.
             values = output.clone()
-            images_first = values.movedim(self._entries[layer].axis, 0)
-            view = images_first.flatten(1) if kind is AxisOrder.VECTOR else images_first.movedim(UNIT_AXES[kind], 1)
-            rows, units = torch.arange(len(view), device=view.device), torch.tensor(indices, device=view.device)
-            by_image = torch.tensor(factors, dtype=view.dtype, device=view.device)
-            view[rows, units] *= by_image.view(-1, *[1] * (view.ndim - 2))
+            change(values.movedim(self._entries[layer].axis, 0))
             return values
 
+        hook = self._modules[self._layers[layer]].register_forward_hook(replace)
+        try:
+            yield
+        finally:
+            hook.remove()
+
+    def output(self, batch: torch.Tensor) -> torch.Tensor:
+        """Returns the network's output alone: float32, shape (images, …), on its device.
+
+        Raises:
+            UsageError: The output is not understood.
+            ServiceError: The batch needs more memory than the GPU has.
+        """
         with service_errors("the target network"), self._running(self._precision):
-            hook = self._modules[self._layers[layer]].register_forward_hook(replace)
-            try:
-                output = self._module(batch.to(self._device, self._dtype))
-            finally:
-                hook.remove()
-        return self._output(output, len(batch))
+            return self._output(self._module(batch.to(self._device, self._dtype)), len(batch), self._device)
 
     def last_modules(
         self, batches: Sequence[torch.Tensor]
@@ -151,10 +146,10 @@ class Forward:
         said = [f"{layer}: read from the entry {entry.name!r} of its output"] if self._compound.get(layer) else []
         return said + ([f"{layer}: the images are on axis {entry.axis} of its output"] if entry.axis else [])
 
-    def _output(self, output: Any, images: int) -> torch.Tensor:
+    def _output(self, output: Any, images: int, device: torch.device = CPU) -> torch.Tensor:
         if OUTPUT not in self._entries:
             raise self._unreadable or UsageError("the output of the network is not known before `examine`")
-        return self._taken(output, images, OUTPUT)
+        return self._taken(output, images, OUTPUT, device)
 
     def _taken(self, output: Any, images: int, layer: str, device: torch.device = CPU) -> torch.Tensor:
         # A copy, because a later layer may modify it in place.

@@ -9,13 +9,23 @@ import torch
 
 from openmaia.core.errors import UsageError
 from openmaia.core.images import Pixels, ViewBox
-from openmaia.core.services import Intervention, LayerProbe, Map, Probe, UnitActivation
+from openmaia.core.services import (
+    LOG_PROBABILITIES,
+    LOGITS,
+    Effects,
+    Intervention,
+    LayerProbe,
+    Map,
+    Probe,
+    UnitActivation,
+)
 from openmaia.core.units import OUTPUT, TargetInfo, Unit, unknown_layer
 from openmaia.models.device import default_device, move_to_device, service_errors
 from openmaia.models.targets.dictionaries import FEATURES, Dictionary
 from openmaia.models.targets.dictionary_files import read_dictionary
 from openmaia.models.targets.directions import SUFFIX, Directions, read_directions
 from openmaia.models.targets.forward import Forward, input_batches
+from openmaia.models.targets.interventions import UnitSpace
 from openmaia.models.targets.maps import AxisOrder, OutputLayout, Tokens, arrange, take_tokens
 from openmaia.models.targets.meaning import OutputMeaning, activations, check, class_logarithms, understand
 from openmaia.models.targets.places import noise
@@ -93,7 +103,8 @@ class NetworkTarget:
             for layer in dict.fromkeys(layers)
             if layer not in named or layer in directions or layer in dictionaries
         )
-        self._scalable: dict[str, bool] = {}
+        self._changeable: dict[tuple[str, str], bool] = {}
+        self._class_count = 0
         self._undeclared: OutputMeaning | None = None
         used_device = torch.device(device) if device else default_device()
         self._device = used_device
@@ -169,56 +180,103 @@ class NetworkTarget:
         """The names of the network's classes, whatever layers were selected. Empty if unknown."""
         return self._network.labels
 
-    def can_intervene(self, layer: str) -> bool:
-        """Returns whether units can be scaled: of a classifier's layer, not OUTPUT, no directions, and one tensor."""
-        is_module = layer in self._info.layers and layer not in self._directions and layer != OUTPUT
-        if not is_module:
+    def effects(self) -> Effects:
+        """As `Classifier.effects`."""
+        layers = tuple(layer for layer in self._info.layers if self.can_intervene(layer))
+        names, count = self._network.labels, self._class_count
+        if len(names) != count:
+            return Effects(layers=layers, classes=tuple(f"class {n}" for n in range(count)))
+        return Effects(layers=layers, classes=names, heads=self._network.heads)
+
+    def can_intervene(self, layer: str, read: str = LOG_PROBABILITIES) -> bool:
+        """Returns whether units of a layer can be changed, and `read` (see `Intervention`) be read: not those of OUTPUT, and
+        of a module whose output is one tensor."""
+        source, is_layer = self._source(layer), read in self._info.layers
+        if layer not in self._info.layers or source == OUTPUT or not (is_layer or read in (LOG_PROBABILITIES, LOGITS)):
             return False
-        if layer not in self._scalable:
+        key = source, "" if is_layer else read
+        if key not in self._changeable:
             preprocess = self._network.preprocess
             blank = torch.zeros(1, preprocess.channels, *preprocess.size)
             try:
-                output = self._forward.scaled(blank, layer, self._layouts[layer], [0], [1.0])
-                self._scalable[layer] = output.ndim == 2 and self._class_logarithms(output[0]) is not None
+                with self._forward.changing(source, lambda values: None):
+                    values = self._forward(blank) if is_layer else self._class_values(self._forward.output(blank), read)
+                self._changeable[key] = values is not None
+                if isinstance(values, torch.Tensor):
+                    self._class_count = values.shape[1]
             except UsageError:
-                self._scalable[layer] = False
-        return self._scalable[layer]
+                self._changeable[key] = False
+        return self._changeable[key]
 
     def intervene(self, interventions: Sequence[Intervention]) -> list[npt.NDArray[np.float64]]:
-        """Returns the log-probabilities of the classes, shape (classes,), for each intervention.
+        """Returns for each intervention what it reads: log-probabilities or logits, shape (classes,), or the activations of
+        a layer's units, shape (units,). Those of one layer share passes.
 
         Raises:
-            UsageError: The units of a layer cannot be scaled (see `can_intervene`), or a layer has no such unit.
+            UsageError: The units of a layer cannot be changed (see `can_intervene`), there is no such unit or position, or
+                what is to be read does not exist.
+            ServiceError: The images need more memory than the GPU has.
         """
-        for layer in {each.unit.layer for each in interventions}:
-            if not self.can_intervene(layer):
-                raise UsageError(
-                    f"units of {layer} cannot be scaled: that takes a layer of a classifier below its output, no directions, "
-                    "and a module whose output is one tensor"
-                )
+        for layer, read in dict.fromkeys((each.unit.layer, each.read) for each in interventions):
+            self._check_intervention(layer, read)
         for each in interventions:
             units = self._info.layers[each.unit.layer]
             if not 0 <= each.unit.index < units:
                 raise UsageError(f"{each.unit}: the layer has the units 0 to {units - 1}")
-        answers: dict[int, npt.NDArray[np.float64]] = {}
-        for layer in dict.fromkeys(each.unit.layer for each in interventions):
-            own = [at for at, each in enumerate(interventions) if each.unit.layer == layer]
-            found = self._intervene(layer, [interventions[at] for at in own])
-            answers |= dict(zip(own, found, strict=True))
-        return [answers[at] for at in range(len(interventions))]
+        images = {id(each.image): each.image for each in interventions}
+        with service_errors("the target network"), torch.inference_mode():
+            seen = self._recent.each(lambda image: self.view(image.pixels)[0], list(images.values()))
+            views = dict(zip(images, seen, strict=True))
+            found: dict[int, torch.Tensor] = {}
+            for layer, read in dict.fromkeys((each.unit.layer, each.read) for each in interventions):
+                own = [at for at, each in enumerate(interventions) if (each.unit.layer, each.read) == (layer, read)]
+                found |= self._intervene(own, interventions, [views[id(interventions[at].image)] for at in own])
+            return [each.double().numpy() for each in _on_cpu([found[at] for at in range(len(interventions))])]
 
-    def _intervene(self, layer: str, interventions: Sequence[Intervention]) -> list[npt.NDArray[np.float64]]:
-        preprocess = self._network.preprocess
-        views = [preprocess.view(each.image.pixels)[0] for each in interventions]
-        answers: dict[int, npt.NDArray[np.float64]] = {}
-        for at, batch in input_batches(preprocess, views, self._device, self._probed):
-            indices, factors = zip(*((interventions[i].unit.index, interventions[i].factor) for i in at), strict=True)
-            outputs = self._forward.scaled(batch, layer, self._layouts[layer], indices, factors)
-            for i, output in zip(at, outputs, strict=True):
-                logarithms = self._class_logarithms(output)
-                assert logarithms is not None  # as can_intervene has found
-                answers[i] = logarithms.numpy()
-        return [answers[i] for i in range(len(interventions))]
+    def _intervene(
+        self, own: Sequence[int], interventions: Sequence[Intervention], views: Sequence[Pixels]
+    ) -> dict[int, torch.Tensor]:
+        """The results on the device, by index, of interventions in one layer that read the same."""
+        layer, read = interventions[own[0]].unit.layer, interventions[own[0]].read
+        source = self._source(layer)
+        space = UnitSpace(
+            layer=source,
+            layout=self._layouts[source],
+            own=self._directions.get(layer),
+            tokens=self._which_tokens if layer.endswith(FEATURES) else "patches",
+        )
+        found: dict[int, torch.Tensor] = {}
+        for at, batch in input_batches(self._network.preprocess, views, self._device, self._probed):
+            asked = [interventions[own[i]] for i in at]
+            change = space.change(asked, (int(batch.shape[2]), int(batch.shape[3])))
+            with self._forward.changing(source, change):
+                found |= dict(zip([own[i] for i in at], self._read(batch, read), strict=True))
+        return found
+
+    def _read(self, batch: torch.Tensor, read: str) -> torch.Tensor:
+        """What interventions read, shape (images, classes or units)."""
+        if read in (LOG_PROBABILITIES, LOGITS):
+            values = self._class_values(self._forward.output(batch), read)
+            assert values is not None  # as can_intervene has found
+            return values
+        responses = self._run(batch)
+        rows = [{layer: each[row] for layer, each in responses.items()} for row in range(len(batch))]
+        return torch.stack([self._maxima(read, each) for each in rows])
+
+    def _check_intervention(self, layer: str, read: str) -> None:
+        if read not in (LOG_PROBABILITIES, LOGITS) and read not in self._info.layers:
+            raise unknown_layer(read, self._name, [*self._info.layers, LOG_PROBABILITIES, LOGITS])
+        if not self.can_intervene(layer, read):
+            what = "a layer of a classifier" if read in (LOG_PROBABILITIES, LOGITS) else "a layer"
+            raise UsageError(
+                f"units of {layer} cannot be changed: that takes {what} below its output, and a module whose output is one "
+                "tensor"
+            )
+
+    def _source(self, layer: str) -> str:
+        """The layer in whose output the units of a layer are: for directions and features the one that they are of."""
+        own = self._directions.get(layer)
+        return layer if own is None else own.layer
 
     def view(self, pixels: Pixels) -> tuple[Pixels, ViewBox]:
         """Returns the image that the network receives, and the part of the given image that it shows."""
@@ -277,15 +335,19 @@ class NetworkTarget:
         read = READ_AS[meaning].format(outputs.shape[1])
         return meaning, f"output: read as {read}, because {why}; target.output changes it"
 
-    def _class_logarithms(self, output: torch.Tensor) -> torch.Tensor | None:
-        """None if the network is no classifier."""
+    def _class_values(self, output: torch.Tensor, read: str) -> torch.Tensor | None:
+        """The log-probabilities or logits in the network's output, shape (images, classes); None if it has none."""
         if OUTPUT in self._layouts:
-            return class_logarithms(self._meaning, output)
-        if self._network.output is not None:
-            return class_logarithms(self._network.output, output)
-        if self._undeclared is None:
-            self._undeclared, _ = self._output_meaning(OutputLayout(kind=AxisOrder.VECTOR))
-        return class_logarithms(self._undeclared, output)
+            meaning = self._meaning
+        elif self._network.output is not None:
+            meaning = self._network.output
+        else:
+            if self._undeclared is None:
+                self._undeclared, _ = self._output_meaning(OutputLayout(kind=AxisOrder.VECTOR))
+            meaning = self._undeclared
+        if read == LOGITS and meaning in (OutputMeaning.SOFTMAX, OutputMeaning.SIGMOID) and output.ndim == 2:
+            return output.double()
+        return class_logarithms(meaning, output)
 
     def _unit(self, unit: Unit, responses: Mapping[str, torch.Tensor]) -> torch.Tensor:
         """A unit's response on the device: its map, or a vector of its activation and, of a classifier, its logit."""
@@ -386,11 +448,15 @@ def _check_sizes(name: str, network: TargetNetwork, refusal: str) -> None:
 
 
 def _copied(values: Sequence[torch.Tensor]) -> list[npt.NDArray[np.float32]]:
+    return [each.numpy() for each in _on_cpu(values)]
+
+
+def _on_cpu(values: Sequence[torch.Tensor]) -> list[torch.Tensor]:
     """Copies tensors to the CPU, those of equal shape at once, because each copy waits for the GPU."""
     by_shape: dict[torch.Size, list[int]] = {}
     for at, each in enumerate(values):
         by_shape.setdefault(each.shape, []).append(at)
-    copies: dict[int, npt.NDArray[np.float32]] = {}
+    copies: dict[int, torch.Tensor] = {}
     for own in by_shape.values():
-        copies |= dict(zip(own, torch.stack([values[at] for at in own]).cpu().numpy(), strict=True))
+        copies |= dict(zip(own, torch.stack([values[at] for at in own]).cpu(), strict=True))
     return [copies[at] for at in range(len(values))]

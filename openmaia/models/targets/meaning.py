@@ -120,10 +120,13 @@ def activations(meaning: OutputMeaning, output: torch.Tensor) -> torch.Tensor:
 
 
 def class_logarithms(meaning: OutputMeaning, output: torch.Tensor) -> torch.Tensor | None:
-    """Returns the log-probabilities of exclusive classes, shape (units,); None if the output is something else."""
-    if meaning is OutputMeaning.SOFTMAX and output.numel() > 1:
-        return torch.log_softmax(output.double(), dim=0)
-    if meaning is OutputMeaning.PROBABILITIES and output.numel() > 1 and _sum_to_one(output[None]):
+    """Returns the log-probabilities of exclusive classes, float64, for an output of shape (images, classes); None if it is
+    something else."""
+    if output.ndim != 2 or output.shape[1] < 2:
+        return None
+    if meaning is OutputMeaning.SOFTMAX:
+        return torch.log_softmax(output.double(), dim=1)
+    if meaning is OutputMeaning.PROBABILITIES and _sum_to_one(output):
         return output.double().clamp_min(1e-30).log()
     return None
 

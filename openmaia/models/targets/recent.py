@@ -64,7 +64,7 @@ class RecentResponses:
 
     def read(self, images: Sequence[EncodedImage]) -> list[Measured]:
         """Returns what the network makes of each image. Those that are not kept pass through it, each once."""
-        digests = self._each(lambda image: image.digest, images)
+        digests = self.each(lambda image: image.digest, images)
         found = {digest: self._kept.get(digest) for digest in digests}
         new = {digest: image for digest, image in zip(digests, images, strict=True) if found[digest] is None}
         found |= dict(zip(new, self._measure(list(new.values())), strict=True))
@@ -74,7 +74,7 @@ class RecentResponses:
         return [measured for digest in digests if (measured := found[digest])]
 
     def _measure(self, images: Sequence[EncodedImage]) -> list[Measured]:
-        seen = self._each(lambda image: self._preprocess.view(image.pixels), images)
+        seen = self.each(lambda image: self._preprocess.view(image.pixels), images)
         measured: dict[int, Measured] = {}
         for indices, batch in input_batches(self._preprocess, [view for view, _ in seen], self._device, self._batch):
             try:
@@ -92,7 +92,8 @@ class RecentResponses:
                 measured[i] = Measured(responses=own, box=seen[i][1])
         return [measured[i] for i in range(len(images))]
 
-    def _each(self, function: Callable[[EncodedImage], T], images: Sequence[EncodedImage]) -> list[T]:
+    def each(self, function: Callable[[EncodedImage], T], images: Sequence[EncodedImage]) -> list[T]:
+        """Calls a function with each image, in threads where several images share a pass."""
         if self._batch == 1 or len(images) == 1:
             return [function(image) for image in images]
         with ThreadPoolExecutor(_THREADS) as threads:

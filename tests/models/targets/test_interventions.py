@@ -1,17 +1,23 @@
-"""Units scaled in the forward pass: against networks whose weights are changed instead."""
+"""Units changed in the forward pass: against networks whose weights, or whose layers by sums written out, are changed."""
 
 import copy
+from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from PIL import Image
+from safetensors.torch import save_file
 from torch import nn
 
 from openmaia.core.errors import UsageError
-from openmaia.core.services import Intervention
+from openmaia.core.services import LOGITS, Effects, Intervention, LayerProbe
 from openmaia.core.units import OUTPUT, Unit
+from openmaia.models.targets.dictionaries import Normalisation, spread
+from openmaia.models.targets.dictionary_files import read_dictionary
 from openmaia.models.targets.hooked import NetworkTarget
 from openmaia.models.targets.meaning import OutputMeaning
 from openmaia.models.targets.preprocess import Preprocess, TargetNetwork
@@ -58,16 +64,35 @@ class Tokens(nn.Module):
 
 
 def target(
-    module: nn.Module, *layers: str, output: OutputMeaning | None = None, batch: int = 0, crop: float | None = 1
+    module: nn.Module,
+    *layers: str,
+    output: OutputMeaning | None = None,
+    batch: int = 0,
+    crop: float | None = 1,
+    **others: Any,
 ) -> NetworkTarget:
     preprocess = replace(PREPROCESS, crop=crop)
     network = TargetNetwork(module=module.eval(), preprocess=preprocess, output=output, labels=tuple("abcd"))
-    return NetworkTarget("net", network, layers, batch=batch)
+    return NetworkTarget("net", network, layers, batch=batch, **others)
+
+
+def asked(reader: NetworkTarget, layer: str, index: int, **change: Any) -> np.ndarray:
+    unit = Unit(target="net", layer=layer, index=index)
+    return reader.intervene([Intervention(unit=unit, image=IMAGE, **change)])[0]
+
+
+def written_out(module: nn.Module, name: str, change: Callable[[torch.Tensor], torch.Tensor]) -> np.ndarray:
+    """The log-probabilities if a layer's output is replaced by `change` of it."""
+    hook = module.get_submodule(name).register_forward_hook(lambda _module, _inputs, output: change(output))
+    try:
+        return expected(module)
+    finally:
+        hook.remove()
 
 
 def scaled(reader: NetworkTarget, layer: str, index: int, factor: float) -> np.ndarray:
     unit = Unit(target="net", layer=layer, index=index)
-    return reader.intervene([Intervention(unit=unit, image=IMAGE, factor=factor)])[0]
+    return reader.intervene([Intervention(unit=unit, image=IMAGE, scale=factor)])[0]
 
 
 def expected(module: nn.Module) -> np.ndarray:
@@ -117,9 +142,9 @@ def test_network_is_unchanged_afterwards_and_by_a_factor_of_one():
 @pytest.mark.parametrize(
     ("layer", "output", "message"),
     [
-        (OUTPUT, None, "units of output cannot be scaled"),
-        ("conv", OutputMeaning.VALUES, "units of conv cannot be scaled"),
-        ("both", None, "units of both cannot be scaled"),
+        (OUTPUT, None, "units of output cannot be changed"),
+        ("conv", OutputMeaning.VALUES, "units of conv cannot be changed"),
+        ("both", None, "units of both cannot be changed"),
     ],
 )
 def test_what_cannot_be_scaled_is_said(layer: str, output: OutputMeaning | None, message: str):
@@ -140,7 +165,7 @@ def test_interventions_that_share_passes_equal_single_ones():
     alone = target(module, "conv", "pool", output=OutputMeaning.SOFTMAX, crop=None)
     together = target(module, "conv", "pool", output=OutputMeaning.SOFTMAX, batch=3, crop=None)
     changes = [
-        Intervention(unit=Unit(target="net", layer=layer, index=index), image=image, factor=factor)
+        Intervention(unit=Unit(target="net", layer=layer, index=index), image=image, scale=factor)
         for image in (noise(1, 32, 48), noise(2, 32, 48), noise(3, 32, 64))
         for layer, index, factor in (("conv", 2, 0.0), ("pool", 1, 3.0), ("conv", 4, 0.5))
     ]
@@ -149,3 +174,162 @@ def test_interventions_that_share_passes_equal_single_ones():
     assert all(np.allclose(*pair, atol=1e-5) for pair in zip(together.intervene(changes), expected, strict=True))
     # Of `conv` 4 and 2 images of a size, of `pool` 2 and 1; once a blank one each, to see whether units can be scaled.
     assert passes == [1, 1, 3, 1, 2, 2, 1]
+
+
+def test_unit_is_clamped_to_a_value_and_raised_by_one():
+    module, reader = Classifier(), target(Classifier(), "conv")
+    clamped = copy.deepcopy(module)
+    with torch.no_grad():
+        clamped.conv.weight[3] = 0
+        clamped.conv.bias[3] = 1.5  # pyright: ignore[reportOptionalSubscript]
+    raised = copy.deepcopy(module)
+    with torch.no_grad():
+        raised.conv.bias[3] += 1.5  # pyright: ignore[reportOptionalSubscript]
+    assert asked(reader, "conv", 3, add=1.5) == pytest.approx(expected(clamped), abs=1e-5)
+    assert asked(reader, "conv", 3, scale=1.0, add=1.5) == pytest.approx(expected(raised), abs=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("module", "layer", "at"),
+    [(Classifier(), "conv", (1, 3)), (Classifier(), "last", (1, 3)), (Tokens(), "block", (2, 4))],
+)
+def test_unit_is_changed_at_positions_alone(module: nn.Module, layer: str, at: tuple[int, int]):
+    row, column = at
+
+    def change(output: torch.Tensor) -> torch.Tensor:
+        output = output.clone()
+        if layer == "conv":
+            output[:, 2, row, column] = 4
+        elif layer == "last":
+            output[:, row, column, 2] = 4
+        else:  # 6 patches in a row, after the class token
+            output[:, 1 + 6 * row + column, 2] = 4
+        return output
+
+    found = asked(target(module, layer), layer, 2, add=4.0, positions=(at,))
+    assert found == pytest.approx(written_out(module, layer, change), abs=1e-5)
+    assert not np.allclose(found, expected(module), atol=1e-5)
+
+
+def test_positions_that_a_unit_does_not_have_are_refused():
+    reader = target(Classifier(), "conv", "pool")
+    with pytest.raises(UsageError, match=r"has a map of 15 x 23, and no position \(15, 0\)"):
+        asked(reader, "conv", 2, positions=((15, 0),))
+    with pytest.raises(UsageError, match="units of pool have no map"):
+        asked(reader, "pool", 2, positions=((0, 0),))
+
+
+WEIGHT = torch.randn(4, 5, generator=torch.Generator().manual_seed(0))
+
+
+@pytest.mark.parametrize("activation", ["none", "relu"])
+@pytest.mark.parametrize(
+    "change", [{"scale": 0.0}, {"scale": 3.0}, {"scale": 0.0, "add": 2.0}, {"scale": 1.0, "add": 2.0}]
+)
+def test_direction_is_changed_along_itself(activation: str, change: dict[str, float], tmp_path: Path):
+    path, bias = str(tmp_path / "d.safetensors"), torch.tensor([0.1, -0.2, 0.3, 0.0])
+    save_file({"weight": WEIGHT, "bias": bias}, path, metadata={"activation": activation})
+    module = Classifier()
+
+    def along(output: torch.Tensor) -> torch.Tensor:
+        before = torch.einsum("c,bchw->bhw", WEIGHT[2], output) + bias[2]
+        before = before.clamp(min=0) if activation == "relu" else before
+        after = change["scale"] * before + change.get("add", 0.0)
+        return output + torch.einsum("bhw,c->bchw", after - before, WEIGHT[2] / (WEIGHT[2] @ WEIGHT[2]))
+
+    found = asked(target(module, "conv", directions={"conv": path}), "conv/directions", 2, **change)
+    assert found == pytest.approx(written_out(module, "conv", along), abs=1e-5)
+    assert not np.allclose(found, expected(module), atol=1e-4)
+
+
+def test_ablated_direction_responds_nowhere(tmp_path: Path):
+    path = str(tmp_path / "d.safetensors")
+    save_file({"weight": WEIGHT}, path)
+    found = asked(target(Classifier(), "conv", directions={"conv": path}), "conv/directions", 2, read="conv/directions")
+    assert found[2] == pytest.approx(0, abs=1e-5)
+    assert np.abs(found).min() < 1e-5 < np.sort(np.abs(found))[1]
+
+
+DICTIONARIES = Path(__file__).parent / "dictionaries"
+
+
+@pytest.mark.parametrize("name", sorted(each.parent.name for each in DICTIONARIES.glob("*/expected.safetensors")))
+def test_feature_adds_its_row_of_the_decoder(name: str):
+    module, dictionary = Classifier(), read_dictionary("conv", str(DICTIONARIES / name), 5)
+    index = int(dictionary.all(captured(module, "conv")).flatten(2).amax(dim=2)[0].argmax())
+
+    def along(output: torch.Tensor) -> torch.Tensor:
+        before = dictionary.all(output)[:, index]
+        step = 2 * before + 0.5 - before
+        size = torch.ones_like(output[:, :1])
+        if dictionary.normalisation == "layer_norm":
+            size = output.std(dim=1, keepdim=True) + 1e-5
+        elif dictionary.normalisation == "constant_norm_rescale":
+            size = output.square().sum(dim=1, keepdim=True).sqrt() / 5**0.5
+        return output + step[:, None] * size * dictionary.decoder[index].view(1, -1, 1, 1)
+
+    reader = target(module, "conv", dictionaries={"conv": str(DICTIONARIES / name)})
+    found = asked(reader, "conv/features", index, scale=2.0, add=0.5)
+    assert found == pytest.approx(written_out(module, "conv", along), abs=1e-5)
+    assert not np.allclose(found, expected(module), atol=1e-5)
+
+
+def captured(module: nn.Module, name: str) -> torch.Tensor:
+    kept: list[torch.Tensor] = []
+    written_out(module, name, lambda output: kept.append(output.clone()) or output)
+    return kept[0]
+
+
+@pytest.mark.parametrize("normalisation", ["layer_norm", "constant_norm_rescale"])
+def test_spread_undoes_the_normalisation(normalisation: Normalisation):
+    from openmaia.models.targets.dictionaries import _normalised  # pyright: ignore[reportPrivateUsage]
+
+    channels = torch.randn(7, 5, generator=torch.Generator().manual_seed(0))
+    # Differences of channels are what a step in the normalised ones is multiplied with.
+    between = _normalised(channels, normalisation).diff(dim=1)
+    assert torch.allclose(between * spread(channels, normalisation), channels.diff(dim=1), atol=1e-6)
+
+
+def test_feature_of_the_class_token_is_changed_there_alone(tmp_path: Path):
+    weight, decoder = torch.randn(6, 8, generator=torch.Generator().manual_seed(1)), torch.eye(8, 6)
+    (tmp_path / "cfg.json").write_text('{"architecture": "standard"}')
+    save_file(
+        {"W_enc": weight, "W_dec": decoder, "b_enc": torch.ones(8), "b_dec": torch.zeros(6)},
+        tmp_path / "sae_weights.safetensors",
+    )
+    module = Tokens()
+
+    def first(output: torch.Tensor) -> torch.Tensor:
+        output = output.clone()
+        output[:, 0, 3] += 2.0
+        return output
+
+    reader = target(module, "block", dictionaries={"block": str(tmp_path)}, tokens="class")
+    found = asked(reader, "block/features", 3, scale=1.0, add=2.0)
+    assert found == pytest.approx(written_out(module, "block", first), abs=1e-5)
+
+
+def test_units_of_another_layer_and_logits_are_read():
+    module = Classifier()
+    reader = target(module, "conv", "last", OUTPUT, output=OutputMeaning.SOFTMAX)
+    other = target(changed(module, "conv", 2, 0.0), "last")
+    found = asked(reader, "conv", 2, read="last")
+    assert found == pytest.approx(other.respond([LayerProbe(layer="last", image=IMAGE)])[0], abs=1e-4)
+    logits = asked(reader, "conv", 2, read=LOGITS)
+    assert logits - np.log(np.exp(logits).sum()) == pytest.approx(scaled(reader, "conv", 2, 0.0))
+    assert asked(reader, "conv", 2, read=OUTPUT) == pytest.approx(np.exp(scaled(reader, "conv", 2, 0.0)), abs=1e-6)
+    with pytest.raises(UsageError, match="unknown layer 'lats'.*did you mean 'last'"):
+        asked(reader, "conv", 2, read="lats")
+
+
+def test_regression_has_no_classes_and_other_layers_are_read():
+    reader = target(Classifier(), "conv", "last", output=OutputMeaning.VALUES)
+    assert reader.effects() == Effects(layers=(), classes=())
+    assert asked(reader, "conv", 2, read="last").shape == (5,)
+
+
+def test_effects_name_layers_and_classes(tmp_path: Path):
+    path = str(tmp_path / "d.safetensors")
+    save_file({"weight": WEIGHT}, path)
+    reader = target(Classifier(), "conv", "both", OUTPUT, directions={"conv": path})
+    assert reader.effects() == Effects(layers=("conv", "conv/directions"), classes=tuple("abcd"))

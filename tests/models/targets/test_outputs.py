@@ -132,7 +132,7 @@ def test_units_of_a_network_with_sigmoids_are_not_ablated():
 
 
 def test_ablation_reads_probabilities_as_they_are():
-    change = Intervention(unit=Unit(target="net", layer="conv", index=2), image=IMAGE, factor=0.5)
+    change = Intervention(unit=Unit(target="net", layer="conv", index=2), image=IMAGE, scale=0.5)
     found, expected = (reader(Headed(4, end), "conv").intervene([change])[0] for end in (nn.Softmax(1), lambda z: z))
     assert found == pytest.approx(expected, rel=1e-3)
 

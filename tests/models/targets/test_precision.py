@@ -57,7 +57,7 @@ def test_bfloat16_differs_from_float32_by_its_rounding():
 
 
 def test_scaled_units_are_computed_in_the_same_precision():
-    change = Intervention(unit=Unit(target="net", layer="0", index=1), image=IMAGES[0], factor=0.0)
+    change = Intervention(unit=Unit(target="net", layer="0", index=1), image=IMAGES[0], scale=0.0)
     full, less = (target(each, ("0",)).intervene([change])[0] for each in ("float32", "bfloat16"))
     assert not np.array_equal(full, less)
     assert np.allclose(full, less, atol=0.02)
