@@ -91,7 +91,8 @@ def one(name: str, count: int, repeats: int) -> tuple[dict[str, float], list[flo
     whole = sum(each.nbytes for each in responses.values())
     figures = {f"{key}, ms per image": value for key, value in best.items()}
     figures |= {"bytes per image": float(np.mean(sizes)), "bytes of all layers per image": float(whole)}
-    return figures | {"one unit scaled, over plain": best["one unit scaled"] / best["plain"]}, values
+    scaled_over = {each: best["one unit scaled"] / best[each] for each in ("plain", "one unit, new images")}
+    return figures | {f"one unit scaled, over {each}": value for each, value in scaled_over.items()}, values
 
 
 def measure(smoke: bool) -> dict[str, Any]:

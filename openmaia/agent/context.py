@@ -8,8 +8,8 @@ from openmaia.agent.contrasts import Contrasts
 from openmaia.agent.sandbox import SandboxLimits
 from openmaia.agent.tasks.task import Task
 from openmaia.agent.vocabulary import Vocabulary
-from openmaia.core.services import Services
-from openmaia.core.units import Unit
+from openmaia.core.services import Effects, Services
+from openmaia.core.units import Scope, Unit
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,8 +54,14 @@ class InvestigationOptions:
     """Tools that are withheld from the agent."""
     shown: int = 0
     """Images of the bank that the agent sees at the beginning."""
+    effects: Effects | None = None
+    """None: the agent cannot ask what units do to the classes."""
     contrasts: Contrasts | None = None
     """None: the backbone writes them."""
+
+    def has_effects(self, unit: Unit) -> bool:
+        """Returns whether the agent that studies a unit can ask what units do to the classes."""
+        return self.effects is not None and (unit.scope is Scope.NETWORK or unit.layer in self.effects.layers)
 
     def time_limits(self, work: float, elapsed: float) -> list[str]:
         """Returns the limits, such as "limits.minutes=30", that were reached after `work` seconds in services and

@@ -33,7 +33,13 @@ class Conversation:
         self._task, self._options, self._turns, self._stopping = context.task, context.options, turns, stopping
         options, unit = context.options, context.unit
         bank = None if BANK in options.without else context.services.bank
-        description = api_text(options.user_tools, unit.scope, options.without, has_bank=bank is not None)
+        description = api_text(
+            options.user_tools,
+            unit.scope,
+            options.without,
+            has_bank=bank is not None,
+            has_effects=options.has_effects(unit),
+        )
         if options.vocabulary is not None:
             description += f"\n\n{describe_vocabulary(options.vocabulary)}"
         question = self._task.question(unit, lambda: find_class_name(unit, context.services), states=options.states)

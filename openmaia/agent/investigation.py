@@ -18,6 +18,7 @@ from openmaia.agent.tasks.grammar import ParsedReply, parse
 from openmaia.agent.tasks.reasoning import separate
 from openmaia.agent.tools import api, values
 from openmaia.agent.tools.built_in import stubs
+from openmaia.agent.tools.effects import find_classes
 from openmaia.agent.tools.seeds import seed
 from openmaia.agent.tools.toolbox import Toolbox
 from openmaia.core.errors import ServiceError
@@ -200,6 +201,7 @@ class Investigation:
     def record(self) -> Record:
         """Returns the record of the investigation so far."""
         answer = self.answer
+        named, unknown = self._effects(answer)
         stop = Stop.LIMIT if answer is None else Stop.ANSWER if answer.description else Stop.ABSTAIN
         return Record(
             unit=self.unit,
@@ -208,6 +210,7 @@ class Investigation:
             cause=self._stopping.limit if stop is Stop.LIMIT else "",
             description=(answer.description or "") if answer else "",
             labels=answer.labels if answer else (),
+            effects=named,
             backbone=self.options.backbone,
             task=self.task.name,
             sandbox=self.sandbox.level.value,
@@ -216,12 +219,18 @@ class Investigation:
             config=self.options.config,
             preprocessing=self.options.preprocessing,
             started=self.started,
-            notes=self.notes,
+            notes=self.notes + tuple(f"[EFFECT] names {each!r}, which is no class of the network" for each in unknown),
             evidence=assess(
                 self.task.rule, self.turns, self.task.answer, self.options.vocabulary, self._stopping.sent_back
             ),
             confirmation=self.confirmation,
         )
+
+    def _effects(self, answer: ParsedReply | None) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """The classes that an answer names, and what it names that is none."""
+        if answer is None or self.options.effects is None:
+            return (), ()
+        return find_classes(answer.effect, self.options.effects.classes)
 
 
 @cache

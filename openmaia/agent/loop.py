@@ -52,9 +52,10 @@ def investigate(
         generator=PatientGenerator(generator=services.generator, minutes=minutes),
         editor=PatientEditor(editor=services.editor, minutes=minutes),
     )
+    asked = task.under(options.evidence)
     context = InvestigationContext(
         unit=unit,
-        task=task.under(options.evidence),
+        task=asked.with_effects() if options.has_effects(unit) else asked,
         services=patient,
         options=options,
         run_seed=seed(options.run_seed, "explore", f"replicate {replicate}", 0) if replicate else options.run_seed,

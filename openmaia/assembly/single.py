@@ -1,17 +1,18 @@
 """Prepares the investigation of one unit in this process, without Ray, and tests its description."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from openmaia.agent.context import InvestigationOptions
 from openmaia.agent.tasks.task import Task
 from openmaia.agent.tasks.task import load as load_task
+from openmaia.agent.tools.effects import checked_effects
 from openmaia.assembly import datasets, exemplars, investigations, targets
 from openmaia.config.schema import Config
 from openmaia.core.errors import UsageError
 from openmaia.core.selection import select
-from openmaia.core.services import Backbone, Services
+from openmaia.core.services import Backbone, Classifier, Effects, Services
 from openmaia.core.units import Scope, TargetInfo, Unit
 from openmaia.datasets.library import ImageDataset
 from openmaia.exemplars.store import ExemplarStore
@@ -64,6 +65,13 @@ def select_unit(spec: str, info: TargetInfo, scope: Scope = Scope.UNIT) -> Unit:
     return units[0]
 
 
+def _effects(config: Config, target: "targets.ReadableTarget", layers: Sequence[str]) -> Effects | None:
+    if not config.task.effects:
+        return None
+    found = target.effects() if isinstance(target, Classifier) else Effects(layers=(), classes=())
+    return checked_effects(found, layers)
+
+
 def prepare(
     config: Config,
     spec: str,
@@ -97,7 +105,9 @@ def prepare(
         unit=unit,
         task=task,
         services=replace(services, bank=bank),
-        options=replace(investigations.options(config), preprocessing=info.preprocessing),
+        options=replace(
+            investigations.options(config), preprocessing=info.preprocessing, effects=_effects(config, target, layers)
+        ),
         store=store,
         dataset=dataset,
     )

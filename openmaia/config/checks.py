@@ -11,7 +11,7 @@ from omegaconf import MISSING
 
 from openmaia.config.schema import Config, prompt_writer
 from openmaia.config.sections import find_components
-from openmaia.core.components import ALIASES, BackboneConfig, component, of_config
+from openmaia.core.components import ALIASES, BackboneConfig, component, of_config, target_class
 from openmaia.core.errors import UsageError
 from openmaia.core.paths import user_path
 from openmaia.core.secrets import hide_url_secrets
@@ -136,6 +136,11 @@ def _check_agent(config: Config) -> None:
     unknown = [name for name in config.without if name not in BUILT_IN]
     if unknown:
         raise UsageError(f"without={unknown}: no such tool; expected some of {', '.join(BUILT_IN)}")
+    if config.task.effects and not target_class(config.target).is_network:
+        raise UsageError(
+            f"task.effects=true: target.kind={config.target.kind} is no network whose units could be changed in a forward pass; "
+            "leave it out"
+        )
     if found := [*config.limits.problems(), *config.bank.problems()]:
         raise UsageError("; ".join(found))
 

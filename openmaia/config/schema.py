@@ -119,6 +119,9 @@ class TaskConfig:
 
     name: str = "description"
     """A task of this package, or a folder with your own prompts."""
+    effects: bool = False
+    """Whether the agent may ask what its unit does to the classes of the network, with `system.effect` and
+    `system.drives`, and name effects in its answer. For units of a classifier below its output."""
     evidence: EvidenceConfig = field(default_factory=EvidenceConfig)
     hypotheses: HypothesesConfig = field(default_factory=HypothesesConfig)
 

@@ -60,6 +60,8 @@ class AnswerFormat:
     """Heading of a section with one label. A number may follow, as in `[LABEL 2]:`."""
     decided_by: str = "DESCRIPTION"
     """`text` or `labels`. A reply without a section of this heading is no answer."""
+    effect: str = ""
+    """Heading of an optional section with the classes that the unit raises. Empty: the answer has none."""
     choices: tuple[str, ...] = ()
     """The valid labels in capitals. Empty: every label is valid."""
     placeholders: tuple[str, ...] = ()

@@ -71,6 +71,9 @@ class Intervention:
     add: float = 0.0
     positions: tuple[tuple[int, int], ...] | None = None
     """Rows and columns of the unit's map at which it is changed. None: everywhere, at tokens of no patch, too."""
+    random: int | None = None
+    """The seed of a random direction of the layer: the change is made along it, with the norm that it has along the unit's
+    own. A control. None: along the unit's own."""
     read: str = LOG_PROBABILITIES
     """LOG_PROBABILITIES of classes that exclude each other, LOGITS of a classifier, or a layer, whose units' activations
     are read. A layer before that of the unit does not change."""

@@ -14,6 +14,7 @@ from ray.exceptions import ObjectLostError, RayTaskError
 
 from openmaia.config.schema import Config
 from openmaia.core.errors import OpenMaiaError, ServiceError
+from openmaia.core.services import Effects
 from openmaia.core.units import TargetInfo
 from openmaia.distributed.assembly import Assembly
 from openmaia.distributed.cluster.resources import of_exemplars
@@ -75,6 +76,10 @@ class ExemplarTeam:
     def info(self) -> TargetInfo:
         """Returns the properties of the target."""
         return self._lead("info")
+
+    def effects(self) -> Effects:
+        """Returns which effects of the target's units can be measured."""
+        return self._lead("effects")
 
     def remarks(self) -> list[str]:
         """Returns what a user should know of the images, one sentence each."""

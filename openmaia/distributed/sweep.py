@@ -11,9 +11,11 @@ from functools import partial
 
 from openmaia.agent.loop import InvestigationResult
 from openmaia.agent.tasks.task import load
+from openmaia.agent.tools.effects import checked_effects
 from openmaia.config.schema import Config, prompt_writer
 from openmaia.core.errors import OpenMaiaError, ServiceError
 from openmaia.core.selection import select
+from openmaia.core.services import Effects
 from openmaia.core.units import TargetInfo
 from openmaia.distributed import exemplars
 from openmaia.distributed.assembly import Assembly, Progress
@@ -83,6 +85,8 @@ class Sweep:
     """Set likewise. None: the config has no bank, or no investigation is pending."""
     preprocessing: str = ""
     """`TargetInfo.preprocessing`."""
+    effects: Effects | None = None
+    """Set likewise. None: the agent cannot ask for effects."""
     pools: Pools = field(init=False)
     total: int = 0
     """Number of planned investigations."""
@@ -100,6 +104,8 @@ class Sweep:
             for sentence in info.understood:
                 self.view.say(f"{info.name}, {sentence}")
             layers = self.plan(info)
+            if self.config.task.effects and layers:
+                self.effects = checked_effects(workers.effects(), layers)
             for remark in workers.remarks():
                 self.view.say(remark)
             self.store = workers.compute(layers, partial(self.view.progress, self.stage("exemplars")))
@@ -130,6 +136,7 @@ class Sweep:
             withheld=self.assembly.design(self.config).withheld,
             assembly=self.assembly,
             preprocessing=self.preprocessing,
+            effects=self.effects,
         )
 
     def stage(self, name: str) -> str:

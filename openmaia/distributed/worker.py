@@ -9,7 +9,7 @@ from openmaia.agent.context import InvestigationOptions
 from openmaia.agent.loop import InvestigationResult, investigate_and_publish
 from openmaia.agent.tasks.task import Task, load
 from openmaia.config.schema import Config
-from openmaia.core.services import Bank
+from openmaia.core.services import Bank, Effects
 from openmaia.distributed.assembly import Assembly
 from openmaia.distributed.failures import resolve
 from openmaia.distributed.pools.handles import Pools
@@ -34,6 +34,8 @@ class SweepContext:
     """`EvaluationDesign.withheld`."""
     preprocessing: str = ""
     """`TargetInfo.preprocessing`."""
+    effects: Effects | None = None
+    """See `InvestigationOptions`."""
 
 
 @dataclass(slots=True)
@@ -58,7 +60,8 @@ class UnitWorker:
         """Builds the options of the investigations of all sweeps and loads their tasks."""
         # Not in the constructor, because Ray reports an exception there as the death of the process.
         self._options = [
-            replace(sweep.assembly.options(sweep.config), preprocessing=sweep.preprocessing) for sweep in self.sweeps
+            replace(sweep.assembly.options(sweep.config), preprocessing=sweep.preprocessing, effects=sweep.effects)
+            for sweep in self.sweeps
         ]
         self._tasks = [load(sweep.config.task.name) for sweep in self.sweeps]
         self._locks = [threading.Lock() for _ in self.sweeps]

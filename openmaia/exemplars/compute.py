@@ -14,6 +14,7 @@ from openmaia.config.schema import Config
 from openmaia.core.components import target_class
 from openmaia.core.errors import UsageError
 from openmaia.core.paths import user_path
+from openmaia.core.services import Classifier, Effects
 from openmaia.core.units import TargetInfo
 from openmaia.datasets.library import DatasetImage, ImageDataset
 from openmaia.exemplars import passes
@@ -164,6 +165,10 @@ class ExemplarWorker:
     def info(self) -> TargetInfo:
         """Returns the properties of the target."""
         return self._reader.info()
+
+    def effects(self) -> Effects:
+        """Returns which effects of the target's units can be measured: none unless it is a classifier."""
+        return self._reader.effects() if isinstance(self._reader, Classifier) else Effects(layers=(), classes=())
 
     def open_store(self) -> ExemplarStore:
         """Returns the store, for callers in other processes."""

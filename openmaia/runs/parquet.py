@@ -153,6 +153,8 @@ def write_record(record: Record) -> bytes:
     header |= {"unit": asdict(record.unit), "summary": summary(record)}
     header |= {"evidence": to_json(record.evidence), "confirmation": to_json(record.confirmation)}
     header |= _failed_tests(record.turns)
+    if not record.effects:  # as most: they are not asked for by default
+        del header["effects"]
     rows = [_row(turn) for turn in record.turns]
     return tables.dump([*rows, *_confirmation_rows(record.confirmation)], _SCHEMA, header)
 
@@ -253,6 +255,7 @@ def read_drawn_prompts(data: bytes) -> list[str]:
 
 
 def _record(rows: list[dict[str, Any]], header: dict[str, Any]) -> Record:
+    header = {"effects": [], **header}
     for key, hint in _header_hints().items():
         stored = header[key] | {"images": {}} if key == "confirmation" and header[key] else header[key]
         if (place := find_mistyped(stored, hint, finite=False)) is not None:

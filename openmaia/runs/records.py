@@ -301,6 +301,8 @@ class Record:
     """The final description of the unit. Empty if there is none."""
     labels: tuple[str, ...]
     """The labels of the final answer."""
+    effects: tuple[str, ...] = ()
+    """The classes that the unit raises, as the final answer names them. Empty if it names none."""
     backbone: str
     """Name of the backbone."""
     task: str

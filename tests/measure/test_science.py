@@ -11,10 +11,11 @@ from statistics import mean
 import pandas as pd
 import pytest
 
-from measure.science import coverage, faithfulness, ground_truth, real, rule, sections, truth
+from measure.science import coverage, effects, faithfulness, ground_truth, real, rule, sections, truth
 from openmaia.core.units import Unit
 from openmaia.evaluation.analysis.statistics import CHANCE
 from tests.conftest import REPOSITORY
+from tests.helpers.planted_edges import PlantedEdges
 
 
 @pytest.mark.nightly
@@ -74,6 +75,19 @@ def test_table_about_a_real_network_agrees_with_its_units():
         chance = [CHANCE] * (sum(real.LAYERS.values()) - len(known))
         assert float(over_all.split()[0]) == pytest.approx(mean([*known, *chance]), abs=0.0006)
         assert max(float(share.split("%")[0]) for share in (shuffled, words)) <= 5
+
+
+def test_table_about_effects_agrees_with_its_units():
+    with effects.CSV.open() as file:
+        found = [effects.NamedEffect(**{**row, "index": int(row["index"])}) for row in csv.DictReader(file)]
+    shown = [line for line in sections.read(effects.SECTION).splitlines() if line.startswith("| ")]
+    assert shown[1:] == effects.rows(found)
+    edges = PlantedEdges().edges.tolist()
+    assert all(each.planted == f"class {edges[each.index]}" for each in found)
+    assert [each.kind for each in found] == ["unit"] * len(edges) + ["direction"] * len(edges)
+    for by in ("effect", "drives"):
+        assert effects.share(found, "unit", by)[0] >= 0.95
+        assert effects.share(found, "direction", by)[0] <= 0.05
 
 
 def test_table_about_faithfulness_agrees_with_its_units():

@@ -17,7 +17,9 @@ def headings(answer: AnswerFormat) -> re.Pattern[str]:
     """Returns a pattern for the headings of sections, such as `[DESCRIPTION]:`, with the groups `name` and `colon`
     (which may be empty).
     """
-    names = "|".join(map(re.escape, dict.fromkeys(["CODE", *_KNOWN, answer.text, answer.decided_by])))
+    names = "|".join(
+        map(re.escape, dict.fromkeys(filter(None, ["CODE", *_KNOWN, answer.text, answer.decided_by, answer.effect])))
+    )
     return re.compile(
         rf"^[ \t#>*_`-]*\[(?P<name>{names}|{re.escape(answer.labels)}S?(?:[ \t_]*\d+)?)\]"
         r"[*_`]*[ \t]*(?P<colon>:?)[*_`]*[ \t]*",
@@ -78,6 +80,9 @@ class ParsedReply:
     labels: tuple[str, ...]
     """The description if the answer has none; empty without an answer and for an abstention."""
     sections: dict[str, str]
+    effect: str
+    """The section with the classes that the unit raises, on one line with its lines separated by semicolons. Empty without
+    an answer, for an abstention, and if there is no such section."""
     forgiven: tuple[str, ...]
     problem: str = ""
     """Tells the agent why its answer is invalid. Empty for a valid answer, and without one."""
@@ -107,6 +112,7 @@ def parse(reply: str, answer: AnswerFormat = DESCRIBED) -> ParsedReply:
         description=description,
         labels=tuple(dict.fromkeys(labels)) if description else (),
         sections=sections,
+        effect=_effect(sections, answer) if description else "",
         forgiven=tuple(dict.fromkeys(forgiven)),
         problem="" if description is not None or code else problem,
     )
@@ -238,6 +244,12 @@ def _description(sections: dict[str, str], labels: list[str], forgiven: list[str
         return None
     text = _unbracketed(text, forgiven)
     return "" if _ABSTENTION.match(text.splitlines()[0]) else " ".join(text.split())
+
+
+def _effect(sections: dict[str, str], answer: AnswerFormat) -> str:
+    lines = [line.strip().strip(_DASHES + ";").strip() for line in sections.get(answer.effect, "").splitlines()]
+    text = "; ".join(filter(None, lines))
+    return "" if _is_placeholder(text, answer) or _ABSTENTION.match(text) else text
 
 
 def _following_numbers(lines: Sequence[str]) -> list[str]:

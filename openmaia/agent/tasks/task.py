@@ -16,6 +16,7 @@ refuted.md    after an answer that failed the test of its labels; {faults} stand
 describe.md   what the viewer is asked about one image; summarize.md about several
 look.md       what the viewer is asked, for a backbone that takes no images, about an image and its masked rendering
 contrasts.md  the instructions for the model that writes contrasts
+effect.md     what follows the question if the agent may ask for effects (`task.effects`)
 """
 
 import re
@@ -54,6 +55,7 @@ _PROMPTS = (
     "look",
     "summarize",
     "contrasts",
+    "effect",
 )
 
 
@@ -123,7 +125,7 @@ class StoppingRule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Task:
-    """The fields from `system` to `contrasts` are the texts of the prompt files that the module docstring lists."""
+    """The fields from `system` to `effect` are the texts of the prompt files that the module docstring lists."""
 
     name: str
     system: str
@@ -141,6 +143,7 @@ class Task:
     look: str
     summarize: str
     contrasts: str
+    effect: str
     answer: AnswerFormat
     scope: Scope
     rule: StoppingRule
@@ -183,6 +186,15 @@ class Task:
                 "leave it at 0"
             )
         return replace(self, rule=rule)
+
+    def with_effects(self) -> "Task":
+        """Returns a copy whose answers may name the classes that the unit raises; the task itself if its answers are choices,
+        or about several units."""
+        if self.answer.choices or self.scope is not Scope.UNIT:
+            return self
+        shown = re.findall(r"<([^<>\n]+)>", self.effect)
+        answer = replace(self.answer, effect="EFFECT", placeholders=(*self.answer.placeholders, *shown))
+        return replace(self, answer=answer, user=f"{self.user}\n{self.effect}")
 
     def question(self, unit: Unit, class_name: Callable[[], str] = lambda: "", *, states: bool = False) -> str:
         """Returns the first user message: the question and the stopping rule. `class_name` is called only if the prompt

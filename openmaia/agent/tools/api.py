@@ -52,6 +52,30 @@ class System:
         return [image and image.activation for image in seen], seen
 
     @also_named(image_list="images")
+    def effect(self, images: list[Any], set: Any = None, add: Any = None) -> list[Any]:
+        """Changes the unit inside of the network, and shows how the network's answer changes: what the unit does.
+
+        Returns a list of pairs (class, change), the largest first: by how much more than the average class this class becomes
+        likely (its logit, averaged over the images). images: a list of images; texts in it are drawn first.
+        set: the value of the unit everywhere in the image, 0 if nothing is given, or "mean" for its mean over the dataset.
+        add: what is added to the unit's own value instead.
+
+        >>> for name, change in system.effect(images, set=0):
+        ...     print(name, change)
+        """
+        given = [image for image in listed(images) if image is not None]
+        tools: Any = Tools(self._call)
+        prompts = [image for image in given if is_prompt(image)]
+        drawn = iter(tools.text2image(prompts) if prompts else ())
+        wired = [wire(next(drawn) if is_prompt(image) else image) for image in given]
+        return [(name, change) for name, change in self._call("effect", wired, _plain(set), _plain(add), *self._unit)]
+
+    def drives(self) -> list[Any]:
+        """Returns the classes that the unit raises most on images of the dataset: a list of pairs (class, rise). A rise is by
+        how much the class falls if the unit is set to 0, see `system.effect`."""
+        return [(name, rise) for name, rise in self._call("drives", *self._unit)]
+
+    @also_named(image_list="images")
     def neuron(self, images: list[Any], hypothesis: Any = None) -> tuple[Any, ...]:
         """The same as call_neuron."""
         return self.call_neuron(images, hypothesis)
@@ -125,6 +149,11 @@ def _of(hypothesis: Any, given: list[Any], is_meant: Callable[[Any], bool]) -> A
     names = cast("list[Any]", hypothesis)
     is_each = len(names) == len(given)
     return [name for image, name in zip(given, names, strict=True) if is_meant(image)] if is_each else names
+
+
+def _plain(value: Any) -> Any:
+    """NumPy's numbers as numbers."""
+    return value if value is None or isinstance(value, str) else float(value)
 
 
 def _flat(items: Any) -> list[Any]:

@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 from openmaia.agent.context import InvestigationContext
-from openmaia.agent.tools import built_in
+from openmaia.agent.tools import built_in, effects
 from openmaia.agent.tools.arguments import abbreviate, check_hypotheses, check_list, check_view
 from openmaia.agent.tools.image_registry import ImageRegistry, RegisteredImage, describe_activation
 from openmaia.agent.tools.own_time import OwnTime
@@ -62,6 +62,8 @@ class Toolbox:
             "pixels": self._pixels,
             "user_tool": self._user_tool,
         }
+        if self.context.options.has_effects(self.context.unit):
+            self._tools |= {name: partial(answer, self) for name, answer in effects.answers().items()}
         if self.context.services.bank is None:
             del self._tools[BANK]
 

@@ -32,6 +32,7 @@ def functions(answer: AnswerFormat, expected: TurnKind = TurnKind.ANY) -> list[J
 def _functions(answer: AnswerFormat) -> list[JsonObject]:
     texts: JsonObject = {"type": "array", "items": {"type": "string"}}
     label: JsonObject = {"type": "string", "enum": list(answer.choices)} if answer.choices else {"type": "string"}
+    effect: JsonObject = {"type": "string", "description": f"the text of [{answer.effect}], or an empty text"}
     return [
         _function(
             EXPERIMENT,
@@ -47,6 +48,7 @@ def _functions(answer: AnswerFormat) -> list[JsonObject]:
             {
                 answer.text.lower(): {"type": "string", "description": f"the text of [{answer.text}]; NONE to abstain"},
                 "labels": {"type": "array", "items": label, "description": f"the text of each [{answer.labels}]"},
+                **({answer.effect.lower(): effect} if answer.effect else {}),
             },
         ),
     ]
@@ -81,7 +83,9 @@ def convert_to_text(calls: Sequence[JsonObject], answer: AnswerFormat) -> str:
         f"[{answer.labels}{f' {number}' if numbered else ''}]: {text}"
         for number, text in enumerate(_texts(arguments.get("labels")), 1)
     ]
-    return "\n".join([f"[{answer.text}]: {arguments.get(answer.text.lower(), '')}", *labels])
+    effect = arguments.get(answer.effect.lower()) if answer.effect else ""
+    effects = [f"[{answer.effect}]: {effect}"] if isinstance(effect, str) and effect.strip() else []
+    return "\n".join([f"[{answer.text}]: {arguments.get(answer.text.lower(), '')}", *labels, *effects])
 
 
 def find_calls(text: str, answer: AnswerFormat) -> list[JsonObject]:
@@ -189,6 +193,7 @@ def _call(text: str, id: str, answer: AnswerFormat) -> JsonObject | None:
     elif parsed.description is not None:
         name = _ANSWER
         arguments = {answer.text.lower(): parsed.description or "NONE", "labels": list(parsed.labels)}
+        arguments |= {answer.effect.lower(): parsed.effect} if answer.effect else {}
     else:
         return None
     return {"id": id, "type": "function", "function": {"name": name, "arguments": json.dumps(arguments)}}

@@ -23,6 +23,7 @@ def turn_grammar(answer: AnswerFormat, expected: TurnKind = TurnKind.ANY) -> str
     numbered hypotheses, and then only the prompts of two to eight images; the rest of the code is fixed.
     """
     chosen = " | ".join(f'"{choice}"' for choice in answer.choices) or "concept"
+    effect = f'("[{answer.effect}]: " sentence "\\n")?' if answer.effect else ""
     number = "" if answer.choices else '(" " [1-9])?'
     return "\n".join([
         f"root ::= {FORMS[expected]}",
@@ -37,7 +38,7 @@ def turn_grammar(answer: AnswerFormat, expected: TurnKind = TurnKind.ANY) -> str
         r'for prompt, activation in zip(prompts, activations):\n    print(prompt, activation)\n```\n"',
         r'prompt ::= "\"" plain (" " plain){0,29} "\""',
         r'plain ::= [^ "\\\n]{1,60}',
-        rf'answer ::= "[{answer.text}]: " sentence (" " sentence)? (" " sentence)? "\n" label{{0,{MAX_LABELS}}}',
+        rf'answer ::= "[{answer.text}]: " sentence (" " sentence)? (" " sentence)? "\n" label{{0,{MAX_LABELS}}} {effect}'.rstrip(),
         rf'label ::= "[{answer.labels}" {number} "]: " ({chosen}) "\n"',
         r'sentence ::= word (" " word){0,39} "."?',
         r'concept ::= words (". " words)? "."?',

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 
@@ -40,9 +41,7 @@ class UnitSpace:
             if view.untyped_storage().data_ptr() != values.untyped_storage().data_ptr():
                 raise UsageError(f"units of {self.layer} cannot be changed: its output cannot be changed in place")
             before = self._responses(view, asked)
-            scale, add = (_by_image([getattr(each, name) for each in asked], before) for name in ("scale", "add"))
-            # Not 0 · r: that of an infinite response is not a number.
-            after = torch.where(scale == 0, add.expand_as(before), scale * before + add)
+            after = _after(before, asked)
             if any(each.positions is not None for each in asked):
                 after = torch.where(self._mask(values, asked, size), after, before)
             self._write(view, asked, before, after)
@@ -61,24 +60,30 @@ class UnitSpace:
 
     def _responses(self, view: torch.Tensor, asked: Sequence[Intervention]) -> torch.Tensor:
         if self.own is None:
-            return view[_rows(view), _units(view, asked)]
+            return view[_places(view, asked)]
         found = [self.own.unit(each, one.unit.index) for each, one in zip(view, asked, strict=True)]
         return torch.stack(found).to(view.device)
 
     def _write(
         self, view: torch.Tensor, asked: Sequence[Intervention], before: torch.Tensor, after: torch.Tensor
     ) -> None:
-        if self.own is None:
-            view[_rows(view), _units(view, asked)] = after
+        if self.own is None and all(each.random is None for each in asked):
+            view[_places(view, asked)] = after
             return
-        rows = self.own.decoder if isinstance(self.own, Dictionary) else self.own.weight
-        vectors = rows[[each.unit.index for each in asked]].to(view.device)
+        vectors = torch.stack([_turned(self._vector(each, view.shape[1]), each) for each in asked]).to(view.device)
+        change = (after - before).float()[:, None]
         if isinstance(self.own, Dictionary):
-            change = (after - before)[:, None] * spread(view.float(), self.own.normalisation)
-        else:
-            vectors = vectors / vectors.square().sum(dim=1, keepdim=True).clamp(min=torch.finfo(vectors.dtype).tiny)
-            change = (after - before)[:, None]
+            change = change * spread(view.float(), self.own.normalisation)
         view += (change * vectors.view(*vectors.shape, *[1] * (view.ndim - 2))).to(view.dtype)
+
+    def _vector(self, asked: Intervention, channels: int) -> torch.Tensor:
+        """What is added to the channels if the response rises by 1, shape (channels,)."""
+        if self.own is None:
+            return torch.nn.functional.one_hot(torch.tensor(asked.unit.index), channels).float()
+        if isinstance(self.own, Dictionary):
+            return self.own.decoder[asked.unit.index]
+        weight = self.own.weight[asked.unit.index]
+        return weight / (weight @ weight).clamp(min=torch.finfo(weight.dtype).tiny)
 
     def _mask(self, values: torch.Tensor, asked: Sequence[Intervention], size: tuple[int, int]) -> torch.Tensor:
         """bool, (images, positions…): where each image's unit is changed."""
@@ -99,14 +104,26 @@ class UnitSpace:
         return self._view(marks, size)[:, 0] > 0
 
 
-def _rows(view: torch.Tensor) -> torch.Tensor:
-    return torch.arange(len(view), device=view.device)
+def _turned(vector: torch.Tensor, asked: Intervention) -> torch.Tensor:
+    if asked.random is None:
+        return vector
+    drawn = torch.randn(len(vector), generator=torch.Generator().manual_seed(asked.random))
+    return drawn * (vector.norm() / drawn.norm())
 
 
-def _units(view: torch.Tensor, asked: Sequence[Intervention]) -> torch.Tensor:
-    return torch.tensor([each.unit.index for each in asked], device=view.device)
+def _after(before: torch.Tensor, asked: Sequence[Intervention]) -> torch.Tensor:
+    # Not 0 · r: that of an infinite response is not a number.
+    first = asked[0]
+    if all((each.scale, each.add) == (first.scale, first.add) for each in asked):
+        return before * first.scale + first.add if first.scale else torch.full_like(before, first.add)
+    shape = (-1, *[1] * (before.ndim - 1))
+    scale, add = (before.new_tensor([getattr(each, name) for each in asked]).view(shape) for name in ("scale", "add"))
+    return torch.where(scale == 0, add, scale * before + add)
 
 
-def _by_image(values: Sequence[float], like: torch.Tensor) -> torch.Tensor:
-    """Shape (images, 1…), with as many axes as `like`."""
-    return torch.tensor(values, dtype=like.dtype, device=like.device).view(-1, *[1] * (like.ndim - 1))
+def _places(view: torch.Tensor, asked: Sequence[Intervention]) -> tuple[Any, Any]:
+    """The index of the unit of each image in (images, units, …)."""
+    units = [each.unit.index for each in asked]
+    if len(set(units)) == 1:
+        return slice(None), units[0]
+    return torch.arange(len(view), device=view.device), torch.tensor(units, device=view.device)

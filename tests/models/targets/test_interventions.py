@@ -250,6 +250,25 @@ def test_ablated_direction_responds_nowhere(tmp_path: Path):
     assert np.abs(found).min() < 1e-5 < np.sort(np.abs(found))[1]
 
 
+def test_random_direction_takes_the_place_of_the_units_own(tmp_path: Path):
+    drawn = torch.randn(5, generator=torch.Generator().manual_seed(3))
+    module, path = Classifier(), str(tmp_path / "d.safetensors")
+    save_file({"weight": WEIGHT}, path)
+
+    def along(weight: torch.Tensor) -> Callable[[torch.Tensor], torch.Tensor]:
+        vector = drawn / drawn.norm() / weight.norm()
+        return lambda output: output - torch.einsum("bchw,c,d->bdhw", output, weight, vector)
+
+    reader = target(module, "conv", directions={"conv": path})
+    own = torch.eye(5)[2]
+    assert asked(reader, "conv/directions", 2, random=3) == pytest.approx(
+        written_out(module, "conv", along(WEIGHT[2])), abs=1e-5
+    )
+    reader = target(module, "conv")
+    assert asked(reader, "conv", 2, random=3) == pytest.approx(written_out(module, "conv", along(own)), abs=1e-5)
+    assert not np.allclose(asked(reader, "conv", 2, random=3), asked(reader, "conv", 2, random=4), atol=1e-4)
+
+
 DICTIONARIES = Path(__file__).parent / "dictionaries"
 
 
