@@ -31,6 +31,8 @@ _HALF = _OCTAVES * _STEPS
 """Number of bins for values of one sign."""
 
 BINS = 2 * _HALF
+ZERO = _HALF
+"""Index of the bin of zeros."""
 _SHIFT = 23 - _STEPS.bit_length() + 1
 _BASE = (127 + _LOWEST) * _STEPS
 

@@ -14,12 +14,12 @@ from torch import nn
 
 from openmaia.core.errors import UsageError
 from openmaia.core.selection import select
-from openmaia.models.targets.dictionaries import Dictionary
-from openmaia.models.targets.dictionary_files import read_dictionary
+from openmaia.models.targets.dictionary import Dictionary
+from openmaia.models.targets.dictionary_format import read_dictionary
 from openmaia.models.targets.hooked import NetworkTarget
 from openmaia.models.targets.preprocess import Preprocess, TargetNetwork
 from openmaia.models.targets.responses import rounded
-from tests.helpers.looking import look
+from tests.helpers.looking import dense, look
 from tests.models.targets.test_targets import PREPROCESS, ask, fitting, numbers, small
 
 MADE = Path(__file__).parent / "dictionaries"
@@ -51,7 +51,7 @@ def test_all_kinds_were_made():
 @pytest.mark.parametrize("name", ALL)
 def test_features_equal_those_of_the_library(name: str):
     expected = load_file(MADE / name / "expected.safetensors")
-    found = read(MADE / name).all(expected["input"])
+    found = dense(read(MADE / name).all(expected["input"]))
     assert (expected["features"] > 0).sum(dim=1).float().mean() >= 1  # or it would say little
     assert torch.allclose(found, expected["features"], rtol=1e-5, atol=1e-5)
 
@@ -60,7 +60,7 @@ def test_features_equal_those_of_the_library(name: str):
 def test_positions_are_encoded_in_parts(name: str):
     expected = load_file(MADE / name / "expected.safetensors")
     maps = torch.stack([expected["input"], expected["input"].flip(0)]).mT.unflatten(2, (4, 5))
-    found = read(MADE / name).all(maps, cells=12 * 3)  # three positions at a time
+    found = dense(read(MADE / name).all(maps, cells=12 * 3))  # three positions at a time
     assert found.shape == (2, 12, 4, 5)
     assert torch.allclose(found[1].flatten(1).mT.flip(0), expected["features"], rtol=1e-5, atol=1e-5)
 
@@ -69,7 +69,7 @@ def test_positions_are_encoded_in_parts(name: str):
 def test_single_features_equal_all(name: str):
     dictionary = read(MADE / name)
     response = torch.randn(5, 7, 6, generator=torch.Generator().manual_seed(0))
-    together = dictionary.all(response[None])[0]
+    together = dense(dictionary.all(response[None]))[0]
     for unit in (0, 5, 11):
         assert np.allclose(dictionary.unit(response, unit), together[unit].numpy(), rtol=1e-6)
 
@@ -86,7 +86,7 @@ def test_decoder_reconstructs_as_the_library(name: str):
 
 
 def test_topk_leaves_k_features():
-    features = read(MADE / "saelens-topk").all(torch.randn(1, 5, 30, generator=torch.Generator().manual_seed(3)))
+    features = dense(read(MADE / "saelens-topk").all(torch.randn(1, 5, 30, generator=torch.Generator().manual_seed(3))))
     active = (features > 0).sum(dim=1)
     assert int(active.max()) == 3
 
@@ -104,7 +104,7 @@ def test_probes_and_exemplars_equal_encoded_maps():
     reader = target(MADE / "saelens-topk")
     with torch.no_grad():
         conv = small().conv(numbers(fitting()))
-    expected = read(MADE / "saelens-topk").all(conv)[0].numpy()
+    expected = dense(read(MADE / "saelens-topk").all(conv))[0].numpy()
     ((_, responses),) = look(reader, [fitting().pixels])
     assert np.allclose(responses["conv/features"], expected, atol=1e-5)
     for unit in range(12):
@@ -145,7 +145,7 @@ def tokens(which: Any, prefix: int = 3) -> tuple[NetworkTarget, torch.Tensor]:
     module.block.register_forward_hook(lambda _m, _i, output: caught.append(output))
     with torch.no_grad():
         module(preprocess.tensor(fitting().pixels)[None])
-    return reader, read(MADE / "saelens-standard").all(caught[0].mT)[0]
+    return reader, dense(read(MADE / "saelens-standard").all(caught[0].mT))[0]
 
 
 @pytest.mark.parametrize(("which", "chosen"), [("class", slice(0, 1)), ("all", slice(None)), ("patches", slice(3, 9))])
@@ -226,7 +226,7 @@ def test_weights_that_are_no_numbers_are_refused(tmp_path: Path):
 
 def test_position_without_any_value_has_no_features_of_a_norm():
     dictionary = read(MADE / "saelens-constant-norm")
-    assert bool(dictionary.all(torch.zeros(1, 5, 2)).isfinite().all())
+    assert bool(dictionary.all(torch.zeros(1, 5, 2)).values.isfinite().all())
 
 
 def test_threshold_that_no_training_set_is_refused(tmp_path: Path):
@@ -262,7 +262,7 @@ def test_code_in_a_pickle_is_not_run(tmp_path: Path):
 
 def test_folder_without_a_dictionary_says_what_it_has(tmp_path: Path):
     (tmp_path / "model.bin").touch()
-    with pytest.raises(UsageError, match="it has model.bin; expected cfg.json and sae_weights.safetensors of SAELens"):
+    with pytest.raises(UsageError, match="it has model.bin; expected config.json and ae.pt of dictionary_learning"):
         read(tmp_path)
 
 

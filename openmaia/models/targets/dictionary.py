@@ -1,0 +1,143 @@
+"""Features of a dictionary, which are studied as units of a layer of their own.
+
+A dictionary is the encoder of a sparse autoencoder, applied to the channels at each position of a layer. The files of
+libraries are read by what is in `dictionaries/`.
+"""
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import torch
+
+from openmaia.exemplars.sparse import SparseResponses
+
+FEATURES = "/features"
+"""The units of `layer4/features` are the features of the dictionary of `layer4`."""
+
+Normalisation = Literal["none", "layer_norm", "constant_norm_rescale"]
+"""What is done to the channels at a position first, by SAELens's names."""
+
+# Values of features that are computed at a time, in double precision: 128 MiB.
+_CELLS = 2**24
+
+_EPSILON = 1e-5  # of SAELens's layer_norm, added to the standard deviation
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dictionary:
+    """The dictionary of one layer, on the target's device, and the computation of its features.
+
+    With x the normalised channels at a position and v = encoder · x + bias, a feature is v where v is above the threshold
+    and, if k is given, among the k largest there; elsewhere it is 0. Tensors are float64 unless they say otherwise:
+    converting the encoder at each pass takes as long as the product.
+    """
+
+    layer: str
+    source: str
+    """Key of the responses that are encoded: the layer, or its tokens."""
+    description: str
+    """For the user, such as `topk of SAELens, k=32`."""
+    encoder: torch.Tensor
+    """Shape (features, channels)."""
+    bias: torch.Tensor
+    """Shape (features,)."""
+    threshold: torch.Tensor
+    """Shape (features,), 0 or more: 0 for a ReLU."""
+    decoder: torch.Tensor
+    """Shape (features, channels): what each feature, of value 1, adds to the normalised channels. float32, on the CPU."""
+    normalisation: Normalisation = "none"
+    k: int = 0
+    """Only the k largest features at a position are not 0. 0: all may be."""
+
+    @property
+    def name(self) -> str:
+        """Name of the layer whose units they are, such as `layer4/features`."""
+        return self.layer + FEATURES
+
+    @property
+    def units(self) -> int:
+        """The number of features."""
+        return len(self.encoder)
+
+    def on(self, device: torch.device) -> "Dictionary":
+        """Returns the dictionary with what encoding needs on a device."""
+        return replace(self, **{name: each.to(device) for name, each in self._tensors().items()})
+
+    def state(self) -> Iterable[tuple[str, torch.Tensor]]:
+        """Returns named tensors for the target's digest."""
+        # What is no tensor is in the names, so that the digest depends on it, too.
+        kind = f"{self.name}.{self.source}.{self.normalisation}.{self.k}"
+        return [(f"{kind}.{name}", each.cpu()) for name, each in self._tensors().items()]
+
+    def unit(self, response: torch.Tensor, index: int) -> torch.Tensor:
+        """Returns a feature's response, shape (h, w) or (), to an output of shape (channels, h, w) or (channels,), on the
+        dictionary's device."""
+        # Whether it is among the k largest depends on all.
+        rows = slice(None) if self.k else slice(index, index + 1)
+        return self._encode(response[None], rows, _CELLS).chosen([0], [index if self.k else 0])[0]
+
+    def maxima(self, response: torch.Tensor) -> torch.Tensor:
+        """Returns the activations of all features, shape (features,), on one output as for `unit`."""
+        return self.all(response[None]).maxima()[0]
+
+    def all(self, responses: torch.Tensor, cells: int = _CELLS) -> SparseResponses:
+        """Returns the responses of all features to outputs of shape (images, channels, …).
+
+        Args:
+            cells: Largest number of values (positions x features) that are computed at once, in 8 bytes each.
+        """
+        return self._encode(responses, slice(None), cells)
+
+    def _tensors(self) -> dict[str, torch.Tensor]:
+        return {"encoder": self.encoder, "bias": self.bias, "threshold": self.threshold}
+
+    def _encode(self, responses: torch.Tensor, rows: slice, cells: int) -> SparseResponses:
+        images, channels = responses.shape[:2]
+        count = math.prod(responses.shape[2:])
+        positions = responses.reshape(images, channels, count).mT.reshape(-1, channels)
+        encoder, bias, threshold = self.encoder[rows], self.bias[rows], self.threshold[rows]
+        ats: list[torch.Tensor] = []
+        found: list[torch.Tensor] = []
+        step = max(1, cells // len(encoder))
+        for first in range(0, len(positions), step):
+            # In double precision, for the reason that directions are.
+            given = _normalised(positions[first : first + step].to(encoder), self.normalisation)
+            row, feature, values = _active(torch.addmm(bias, given, encoder.T), threshold, self.k)
+            row += first
+            ats.append((row // count * len(encoder) + feature) * count + row % count)
+            found.append(values)
+        return SparseResponses(
+            images=images,
+            units=len(encoder),
+            positions=tuple(responses.shape[2:]),
+            at=torch.cat(ats),
+            values=torch.cat(found).float(),
+        )
+
+
+def _active(values: torch.Tensor, threshold: torch.Tensor, k: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Returns rows, columns and values of what is above the thresholds, for values of shape (positions, features)."""
+    # Written so that NaN counts as active: units with one are reported.
+    if k:
+        largest, feature = values.topk(k)
+        row, rank = torch.nonzero(~(largest <= threshold[feature]), as_tuple=True)
+        return row, feature[row, rank], largest[row, rank]
+    # Most features are active nowhere: a maximum over positions is a third of the time of a search for those that are.
+    columns = torch.nonzero(~(values.amax(dim=0) <= threshold))[:, 0]
+    some = values[:, columns]
+    row, column = torch.nonzero(~(some <= threshold[columns]), as_tuple=True)
+    return row, columns[column], some[row, column]
+
+
+def _normalised(channels: torch.Tensor, normalisation: Normalisation) -> torch.Tensor:
+    """Normalises over the channels as SAELens does. Shape (positions, channels)."""
+    if normalisation == "layer_norm":
+        centred = channels - channels.mean(dim=1, keepdim=True)
+        return centred / (centred.std(dim=1, keepdim=True) + _EPSILON)
+    if normalisation == "constant_norm_rescale":
+        # A position where all channels are 0 stays so. SAELens divides by zero there.
+        norm = channels.norm(dim=1, keepdim=True).clamp(min=torch.finfo(channels.dtype).tiny)
+        return channels * (channels.shape[1] ** 0.5 / norm)
+    return channels
