@@ -11,10 +11,8 @@ from typing import Literal
 
 import torch
 
+from openmaia.core.units import FEATURES
 from openmaia.exemplars.sparse import SparseResponses
-
-FEATURES = "/features"
-"""The units of `layer4/features` are the features of the dictionary of `layer4`."""
 
 Normalisation = Literal["none", "layer_norm", "constant_norm_rescale"]
 """What is done to the channels at a position first, by SAELens's names."""

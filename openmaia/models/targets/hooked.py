@@ -10,10 +10,10 @@ import torch
 from openmaia.core.errors import UsageError
 from openmaia.core.images import Pixels, ViewBox
 from openmaia.core.services import Intervention, LayerProbe, Map, Probe, UnitActivation
-from openmaia.core.units import OUTPUT, TargetInfo, Unit, unknown_layer
+from openmaia.core.units import FEATURES, OUTPUT, TargetInfo, Unit, unknown_layer
 from openmaia.exemplars.sparse import Responses, SparseResponses
 from openmaia.models.device import default_device, move_to_device, service_errors
-from openmaia.models.targets.dictionary import FEATURES, Dictionary
+from openmaia.models.targets.dictionary import Dictionary
 from openmaia.models.targets.dictionary_format import read_dictionary
 from openmaia.models.targets.directions import SUFFIX, Directions, read_directions
 from openmaia.models.targets.forward import Forward, input_batches

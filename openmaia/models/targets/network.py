@@ -68,7 +68,8 @@ class NetworkConfig(TargetConfig):
     It adds the layer `LAYER/directions`, with one unit per row of `weight`, such as a linear probe."""
     dictionaries: dict[str, str] = field(default_factory=dict[str, str])
     """Dictionaries (sparse autoencoders) by layer name: a folder, an id on the Hugging Face hub, or `ID#FOLDER` for a
-    folder in it, with the files of SAELens, dictionary_learning or ViT-Prisma as the library saves them. It adds the layer `LAYER/features`, with one unit per feature."""
+    folder in it, with the files of SAELens, dictionary_learning or ViT-Prisma as the library saves them. It adds the
+    layer `LAYER/features`, with one unit per feature."""
     tokens: Literal["patches", "class", "all"] = "patches"
     """The tokens at which the features of `dictionaries` are computed, if their layers have tokens. `class`: the first
     one; `all`: an activation is the maximum over them, without a map."""
