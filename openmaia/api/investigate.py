@@ -12,7 +12,7 @@ from openmaia.api.session import open_unit
 from openmaia.core.errors import UsageError
 from openmaia.core.secrets import boundary
 from openmaia.core.services import Backbone
-from openmaia.core.units import Scope
+from openmaia.core.units import FEATURES, Scope
 from openmaia.runs.records import Turn
 
 if TYPE_CHECKING:
@@ -31,6 +31,7 @@ def investigate(
     images: "str | Path | Mapping[str, Any] | IndexedImages | Iterable[Any] | None" = None,
     preprocess: "Transform | Preprocess | Mapping[str, Any] | None" = None,
     backbone: "str | Mapping[str, Any] | Backbone | None" = None,
+    dictionary: str | Path | None = None,
     evaluate: bool | Mapping[str, Any] = True,
     **overrides: Any,
 ) -> UnitResult:
@@ -61,6 +62,8 @@ def investigate(
         backbone: `openai:MODEL@URL`, `anthropic:MODEL`, another kind of backbone, a mapping with keys of the config
             section `backbone`, or an object with a method `reply(chats)`, see `openmaia.core.services.Backbone`. None:
             as the config says, by default a fixed procedure that needs no language model.
+        dictionary: A sparse autoencoder of the layer, in a folder or on the hub, as in `target.dictionaries`. The unit is
+            then a feature of it, and no channel of the layer.
         evaluate: Whether to test the description on new images, or a mapping with keys of the config section
             `evaluate`, which says how.
         **overrides: Other settings by their config keys, such as `seed=1` or `limits={"turns": 8}`.
@@ -69,8 +72,9 @@ def investigate(
         The description and its labels, the record of the investigation, and the scores of the test.
 
     Raises:
-        UsageError: The layer or unit does not exist, the network does not accept what `preprocess` gives, neither the
-            network nor `preprocess` says how images are preprocessed, or another argument is invalid.
+        UsageError: The layer or unit does not exist, the dictionary cannot be read or does not fit the layer, the network
+            does not accept what `preprocess` gives, neither the network nor `preprocess` says how images are preprocessed,
+            or another argument is invalid.
         ServiceError: A model failed.
         SandboxError: The sandbox could not be started.
 
@@ -82,6 +86,9 @@ def investigate(
     if isinstance(evaluate, Mapping):
         overrides = {"evaluate": evaluate, **overrides}
     spec = layer if unit is None else f"{layer}={unit}"
+    if dictionary is not None:
+        spec, own = _feature(spec, str(dictionary), overrides)
+        overrides = {**overrides, **own}
     inputs = configure(
         model,
         spec,
@@ -110,3 +117,15 @@ def investigate(
         evaluation = single.evaluate(record) if is_testable else None
         exemplars = single.store.read(single.unit)
     return UnitResult(record=record, exemplars=exemplars, evaluation=evaluation, config=single.config)
+
+
+def _feature(spec: str, dictionary: str, overrides: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
+    """Returns the unit and the config values for a feature of a dictionary, whose layer is given in `LAYER=INDEX`."""
+    target = overrides.get("target")
+    if "target.dictionaries" in overrides or (isinstance(target, Mapping) and "dictionaries" in target):
+        raise UsageError(
+            "target.dictionaries has no effect, because dictionary is given as well; leave one of them out"
+        )
+    layer, equals, index = spec.partition("=")
+    layer = layer.removesuffix(FEATURES)
+    return f"{layer}{FEATURES}{equals}{index}", {"target.dictionaries": {layer: dictionary}}

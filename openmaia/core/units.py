@@ -25,6 +25,9 @@ NETWORK = "*"  # the layer that stands for the whole network
 OUTPUT = "output"
 """The final output of a network. Its units may be named by their classes."""
 
+FEATURES = "/features"
+"""The units of `layer4/features` are the features of the dictionary of `layer4`."""
+
 SHOWN_LAYERS = 12  # in a message: of more, the most similar ones and the outermost
 
 

@@ -31,8 +31,13 @@ _HALF = _OCTAVES * _STEPS
 """Number of bins for values of one sign."""
 
 BINS = 2 * _HALF
+ZERO = _HALF
+"""Index of the bin of zeros."""
 _SHIFT = 23 - _STEPS.bit_length() + 1
 _BASE = (127 + _LOWEST) * _STEPS
+
+_BLOCK = 1024
+"""Number of units whose quantiles are estimated at a time."""
 
 Counts = npt.NDArray[np.int32]
 """Shape (units, BINS). The first bin holds the most negative values."""
@@ -83,6 +88,15 @@ def estimate_quantiles(
     Returns:
         Shape (quantiles, units).
     """
+    # In blocks, because cumulated counts take twice the memory of the histograms.
+    blocks = [slice(first, first + _BLOCK) for first in range(0, len(counts), _BLOCK)]
+    found = [_estimate(counts[each], scales[each], low[each], high[each], wanted) for each in blocks]
+    return np.concatenate(found, axis=1) if found else np.zeros((len(wanted), 0))
+
+
+def _estimate(
+    counts: Counts, scales: npt.NDArray[np.float32], low: Values, high: Values, wanted: Sequence[float]
+) -> Values:
     below = np.cumsum(counts, axis=1, dtype=np.int64)
     rank = np.array(wanted)[:, None] * np.maximum(below[:, -1] - 1, 0)
     found = [np.searchsorted(own, ranks, side="right") for own, ranks in zip(below, rank.T, strict=True)]

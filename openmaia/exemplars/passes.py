@@ -26,6 +26,7 @@ from openmaia.core.services import (
 from openmaia.core.units import TargetInfo, Unit
 from openmaia.exemplars import histogram
 from openmaia.exemplars.loading import LoadedImage
+from openmaia.exemplars.sparse import Responses, SparseResponses
 from openmaia.exemplars.store import KINDS
 from openmaia.exemplars.summary import Accumulator, Floats, Ints, NumberedImages, Summary, round_values
 
@@ -53,15 +54,14 @@ class Readable(Protocol):
         """
         ...
 
-    def responses(self, views: Sequence[Pixels], recipes: Sequence[str]) -> Mapping[str, torch.Tensor]:
+    def responses(self, views: Sequence[Pixels], recipes: Sequence[str]) -> Mapping[str, Responses]:
         """Returns the responses of all layers to images of equal shape that `view` returned, by layer name.
 
         Args:
             recipes: `EncodedImage.recipe` of each image. A network has no use for it.
 
         Returns:
-            float32 on the device of the network, not rounded, shape (images, units, height, width), or (images, units)
-            for a layer without positions.
+            On the device of the network, not rounded.
 
         Raises:
             ServiceError: The images need more memory than the GPU has. Its cause is a torch.OutOfMemoryError.
@@ -102,15 +102,22 @@ def measure_scales(reader: Readable, layers: Sequence[str], images: Iterable[Loa
     largest: dict[str, Floats] = {}
     for _, found in run_batches(reader, images):
         for layer in layers:
-            values = found[layer].transpose(0, 1).flatten(1).abs().amax(dim=1).cpu().numpy().astype(np.float64)
+            values = _largest(found[layer]).cpu().numpy().astype(np.float64)
             values = np.where(np.isfinite(values), values, 0)
             largest[layer] = np.maximum(largest.get(layer, np.zeros_like(values)), values)
     return {layer: histogram.choose_scales(values) for layer, values in largest.items()}
 
 
+def _largest(responses: Responses) -> torch.Tensor:
+    """Returns the largest magnitude of each unit, shape (units,)."""
+    if isinstance(responses, SparseResponses):
+        return responses.maxima().amax(dim=0)
+    return responses.transpose(0, 1).flatten(1).abs().amax(dim=1)
+
+
 def run_batches(
     reader: Readable, images: Iterable[LoadedImage]
-) -> Iterator[tuple[list[LoadedImage], Mapping[str, torch.Tensor]]]:
+) -> Iterator[tuple[list[LoadedImage], Mapping[str, Responses]]]:
     """Runs the target on images, as many of equal shape at a time as it takes best.
 
     Images wait until there are enough of their shape, at the longest until the last one has come. If a batch needs more
@@ -143,7 +150,7 @@ def _of_equal_shape(reader: Readable, images: Iterable[LoadedImage]) -> Iterator
     yield from waiting.values()
 
 
-def _responses(reader: Readable, batch: Sequence[LoadedImage]) -> Mapping[str, torch.Tensor] | None:
+def _responses(reader: Readable, batch: Sequence[LoadedImage]) -> Mapping[str, Responses] | None:
     """Returns None if the batch needs more memory than the GPU has and can be halved."""
     try:
         return reader.responses([image.view for image in batch], [image.recipe for image in batch])
@@ -168,7 +175,7 @@ class FirstPass:
         """Adds the responses to images to the statistics."""
         with torch.inference_mode():
             for batch, found in run_batches(self._reader, images):
-                device = next(iter(found.values())).device
+                device = _device(next(iter(found.values())))
                 numbers = [image.number for image in batch]
                 starts = [self._order.start(number) for number in numbers]
                 on_device = _moved([numbers, starts], device)
@@ -191,6 +198,10 @@ Summaries = dict[str, Summary]
 def add(one: Summaries, other: Summaries) -> Summaries:
     """Returns the statistics over two sets of images."""
     return {layer: one[layer] + other[layer] for layer in one}
+
+
+def _device(responses: Responses) -> torch.device:
+    return responses.values.device if isinstance(responses, SparseResponses) else responses.device
 
 
 def _moved(numbers: Sequence[Sequence[int]], device: torch.device) -> torch.Tensor:
@@ -289,10 +300,10 @@ def second_pass(
         joined = np.concatenate(own)
         maps: list[Map | None] = [None] * len(joined)
         for index, layer in enumerate(layers):
-            at, values = np.flatnonzero(joined["layer"] == index), found[layer]
-            if len(at) and values.ndim == 4:
-                picked = _moved([row_of[at].tolist(), joined["unit"][at].tolist()], values.device)
-                for row, small in zip(at.tolist(), values[picked[0], picked[1]].cpu().numpy(), strict=True):
+            at = np.flatnonzero(joined["layer"] == index)
+            if len(at) and _has_maps(values := found[layer]):
+                picked = _moved([row_of[at].tolist(), joined["unit"][at].tolist()], _device(values))
+                for row, small in zip(at.tolist(), _chosen(values, picked).cpu().numpy(), strict=True):
                     maps[row] = small
         start = 0
         for image, mine in zip(batch, own, strict=True):
@@ -300,6 +311,17 @@ def second_pass(
             small_maps = maps[start : start + len(mine)]
             yield Kept(number=image.number, image=image.kept, box=image.box, places=mine, maps=small_maps)
             start += len(mine)
+
+
+def _has_maps(responses: Responses) -> bool:
+    return len(responses.positions) == 2 if isinstance(responses, SparseResponses) else responses.ndim == 4
+
+
+def _chosen(responses: Responses, picked: torch.Tensor) -> torch.Tensor:
+    """Returns the maps of pairs of an image and a unit, given in shape (2, pairs)."""
+    if isinstance(responses, SparseResponses):
+        return responses.chosen(picked[0], picked[1])
+    return responses[picked[0], picked[1]]
 
 
 def describe_units(info: TargetInfo, layer: str, summary: Summary, quantile: float) -> list[UnitExemplars]:

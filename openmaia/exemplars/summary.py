@@ -9,6 +9,7 @@ import numpy.typing as npt
 import torch
 
 from openmaia.exemplars import histogram
+from openmaia.exemplars.sparse import Responses, SparseResponses
 
 _POSITIONS = 49
 """Largest number of positions per activation map that are counted. They are evenly spaced, and their offset depends on the
@@ -95,6 +96,21 @@ class NumberedImages:
     """Offsets of the counted positions (see `Order.start`) on this device, int64 of shape (images,)."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Waiting:
+    """What is still to be added to the statistics."""
+
+    images: NumberedImages
+    highest: torch.Tensor
+    """Activations on the images, shape (units, images)."""
+    counted: torch.Tensor
+    """Values at counted positions, shape (units, values); of sparse responses those that are not 0, shape (values,)."""
+    units: torch.Tensor | None
+    """The unit of each value of sparse responses, shape (values,)."""
+    positions: int
+    """Number of counted positions per unit, over the images."""
+
+
 class Accumulator:
     """Collects the summary of a layer on the device that holds the responses.
 
@@ -118,35 +134,27 @@ class Accumulator:
         self._sampled: list[tuple[list[int], torch.Tensor]] = []
         self._seen = self._positions_seen = 0
         # Nothing is copied from the device before `total`, so that the network does not wait.
-        self._waiting: list[tuple[Sequence[int], torch.Tensor, torch.Tensor, torch.Tensor]] = []
+        self._waiting: list[_Waiting] = []
         self._block = _VALUES_GPU if device.type == "cuda" else _VALUES
 
-    def take(self, images: NumberedImages, responses: torch.Tensor) -> None:
-        """Adds responses of shape (images, units, height, width) or (images, units)."""
-        values = responses.flatten(2) if responses.ndim > 2 else responses[:, :, None]
-        count = values.shape[2]
-        highest = values.amax(dim=2)
-        if count > _POSITIONS:
-            # One image, as on a CPU, needs no index for each unit.
-            at = (images.starts[:, None] + _spread(count, values.device)) % count
-            values = (
-                values[:, :, at[0]]
-                if len(at) == 1
-                else values.gather(2, at[:, None, :].expand(-1, values.shape[1], -1))
-            )
-        chosen = values.transpose(0, 1).reshape(values.shape[1], -1)
-        self._waiting.append((images.numbers, images.on_device, chosen, highest.T))
-        if sum(len(numbers) for numbers, *_ in self._waiting) >= _BLOCK:
+    def take(self, images: NumberedImages, responses: Responses) -> None:
+        """Adds the responses of the layer to some images."""
+        is_sparse = isinstance(responses, SparseResponses)
+        self._waiting.append(_few(images, responses) if is_sparse else _all(images, responses))
+        if sum(len(each.images.numbers) for each in self._waiting) >= _BLOCK:
             self._settle()
 
     def total(self) -> Summary:
         """Returns the summary over all images so far."""
         if self._waiting:
             self._settle()
+        positions = self._positions.cpu().numpy().reshape(-1, histogram.BINS).copy()
+        # Zeros of sparse responses were not counted.
+        positions[:, histogram.ZERO] += (self._positions_seen - positions.sum(axis=1)).astype(np.int32)
         return Summary(
             k=self._k,
             scales=self._scales,
-            positions=self._positions.cpu().numpy().reshape(-1, histogram.BINS).copy(),
+            positions=positions,
             maxima=self._maxima.cpu().numpy().reshape(-1, histogram.BINS).copy(),
             sums=self._sums.cpu().numpy().copy(),
             seen=self._seen,
@@ -162,26 +170,19 @@ class Accumulator:
         )
 
     def _settle(self) -> None:
-        numbers = [number for each, *_ in self._waiting for number in each]
-        on_device = torch.cat([each for _, each, *_ in self._waiting])
-        chosen = torch.cat([each for _, _, each, _ in self._waiting], dim=1)
-        highest = torch.cat([each for *_, each in self._waiting], dim=1)
-        self._waiting = []
-        rows = max(self._block // chosen.shape[1], 1)
-        for first in range(0, len(chosen), rows):
-            part = slice(first, first + rows)
-            own, peaks, inverse = chosen[part], highest[part], self._inverse[part]
-            finite = torch.isfinite(peaks).all(dim=1) & torch.isfinite(own).all(dim=1)
-            self._broken[part] |= ~finite
-            # Zeros take the place of what is not finite. A GPU would have to be waited for to know that there is none.
-            if own.is_cuda or not bool(finite.all()):
-                own, peaks = own.nan_to_num(0.0, 0.0, 0.0), peaks.nan_to_num(0.0, 0.0, 0.0)
-                highest[part] = peaks
-            _count(self._positions, first, own * inverse)
-            _count(self._maxima, first, peaks * inverse)
-            self._sums[:, part] += _sums(own, peaks)
+        waiting, self._waiting = self._waiting, []
+        numbers = [number for each in waiting for number in each.images.numbers]
+        on_device = torch.cat([each.images.on_device for each in waiting])
+        highest = torch.cat([each.highest for each in waiting], dim=1)
+        units = [each.units for each in waiting if each.units is not None]
+        counted = torch.cat([each.counted for each in waiting], dim=-1)
+        if units:
+            self._add_few(torch.cat(units), counted)
+        else:
+            self._add(counted, self._positions, self._sums[:3])
+        self._add(highest, self._maxima, self._sums[3:])
         self._seen += len(numbers)
-        self._positions_seen += chosen.shape[1]
+        self._positions_seen += sum(each.positions for each in waiting)
         # With the number of the image in the low bits, one `topk` finds values with their images. Of equal activations,
         # which are frequent where units are silent, the image with the smaller number is the more extreme one.
         codes = _codes(highest) << 32
@@ -193,6 +194,62 @@ class Accumulator:
         if kept := [i for i, number in enumerate(numbers) if number in self._sample]:
             self._sampled.append(([numbers[i] for i in kept], torch.stack([highest[:, i] for i in kept])))
 
+    def _add(self, values: torch.Tensor, counts: torch.Tensor, sums: torch.Tensor) -> None:
+        """Adds values of shape (units, values) to histograms and sums. In them, 0 takes the place of what is not finite."""
+        rows = max(self._block // values.shape[1], 1)
+        for first in range(0, len(values), rows):
+            part = slice(first, first + rows)
+            own = values[part]
+            finite = torch.isfinite(own).all(dim=1)
+            self._broken[part] |= ~finite
+            # A GPU would have to be waited for to know that there is none.
+            if own.is_cuda or not bool(finite.all()):
+                own.nan_to_num_(0.0, 0.0, 0.0)
+            _count(counts, first, own * self._inverse[part])
+            sums[:, part] += _sums(own, with_positive=len(sums) == 3)
+
+    def _add_few(self, units: torch.Tensor, values: torch.Tensor) -> None:
+        """Adds the values at counted positions that are not 0, with the unit of each."""
+        finite = torch.isfinite(values)
+        self._broken[units[~finite]] = True
+        values = torch.where(finite, values, 0.0)
+        bins = histogram.find_bins(values * self._inverse[units, 0])
+        ones = torch.ones((), dtype=torch.int32, device=values.device).expand(len(values))
+        self._positions.scatter_add_(0, units * histogram.BINS + bins, ones)
+        wide = values.double()
+        for row, each in enumerate((wide, wide.square(), (values > 0).double())):
+            self._sums[row].index_add_(0, units, each)
+
+
+def _all(images: NumberedImages, responses: torch.Tensor) -> _Waiting:
+    values = responses.flatten(2) if responses.ndim > 2 else responses[:, :, None]
+    count = values.shape[2]
+    highest = values.amax(dim=2)
+    if count > _POSITIONS:
+        # One image, as on a CPU, needs no index for each unit.
+        at = _counted(images, count)
+        values = (
+            values[:, :, at[0]] if len(at) == 1 else values.gather(2, at[:, None, :].expand(-1, values.shape[1], -1))
+        )
+    counted = values.transpose(0, 1).reshape(values.shape[1], -1)
+    return _Waiting(images=images, highest=highest.T, counted=counted, units=None, positions=counted.shape[1])
+
+
+def _few(images: NumberedImages, responses: SparseResponses) -> _Waiting:
+    units, values, count = responses.unit_of, responses.values, responses.count
+    if count > _POSITIONS:
+        is_counted = torch.zeros(responses.images, count, dtype=torch.bool, device=values.device)
+        is_counted.scatter_(1, _counted(images, count), True)
+        own = is_counted.view(-1)[responses.at // (count * responses.units) * count + responses.at % count]
+        units, values = units[own], values[own]
+    positions = responses.images * min(count, _POSITIONS)
+    return _Waiting(images=images, highest=responses.maxima().T, counted=values, units=units, positions=positions)
+
+
+def _counted(images: NumberedImages, count: int) -> torch.Tensor:
+    """Returns the counted of `count` positions, shape (images, _POSITIONS)."""
+    return (images.starts[:, None] + _spread(count, images.starts.device)) % count
+
 
 def _count(counts: torch.Tensor, first: int, scaled: torch.Tensor) -> None:
     """Adds scaled values, shape (units, values), to the histograms of a block of units that begins with unit `first`."""
@@ -201,14 +258,12 @@ def _count(counts: torch.Tensor, first: int, scaled: torch.Tensor) -> None:
     counts.scatter_add_(0, at, torch.ones((), dtype=torch.int32, device=at.device).expand(len(at)))
 
 
-def _sums(values: torch.Tensor, peaks: torch.Tensor) -> torch.Tensor:
-    """Returns `Summary.sums` of a block of units."""
+def _sums(values: torch.Tensor, *, with_positive: bool) -> torch.Tensor:
+    """Returns for each of a block of units the sum of the values and of their squares, and the number of positive ones."""
+    wide = values.double()
+    sums = [wide.sum(dim=1), wide.square().sum(dim=1)]
     # A block's count of ones is exact in float32, whose sums are several times as fast as those of booleans.
-    positive = (values > 0).float().sum(dim=1).double()
-    values, peaks = values.double(), peaks.double()
-    return torch.stack([
-        values.sum(dim=1), values.square().sum(dim=1), positive, peaks.sum(dim=1), peaks.square().sum(dim=1)
-    ])  # fmt: skip
+    return torch.stack([*sums, (values > 0).float().sum(dim=1).double()] if with_positive else sums)
 
 
 @cache

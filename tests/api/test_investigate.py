@@ -1,5 +1,6 @@
 """`openmaia.investigate` on modules of a user's own, in this process."""
 
+import json
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
+from safetensors.torch import save_file
 
 import openmaia
 from openmaia.core.errors import UsageError
@@ -209,3 +211,32 @@ def test_saved_config_names_what_no_command_can_build(result: openmaia.UnitResul
     config = restore(openmaia.load(tmp_path / "mine").run.config(), "mine")
     with pytest.raises(UsageError, match=r"target.network stands for an object.*package.module:function"):
         targets.target(config)
+
+
+@pytest.fixture(scope="module")
+def dictionary(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A ReLU autoencoder of `maps`: feature 0 is its blue channel, feature 1 its red one, as are the others less so."""
+    folder = tmp_path_factory.mktemp("dictionary")
+    encoder = torch.eye(3)[:, [2, 0, 1, 0]]
+    tensors = {"W_enc": encoder, "W_dec": encoder.T, "b_enc": torch.zeros(4), "b_dec": torch.zeros(3)}
+    save_file({name: each.contiguous() for name, each in tensors.items()}, folder / "sae_weights.safetensors")
+    (folder / "cfg.json").write_text(json.dumps({"architecture": "standard", "d_in": 3, "d_sae": 4}))
+    return folder
+
+
+@pytest.mark.parametrize(("layer", "unit"), [("maps", 1), ("maps=1", None), ("maps/features", 1)])
+def test_unit_may_be_a_feature_of_a_dictionary(
+    layer: str, unit: int | None, dictionary: Path, photos: list[Path], places: dict[str, Any]
+):
+    given = {"images": photos, "preprocess": TRANSFORM, "dictionary": dictionary}
+    made = short(redness(), layer, unit, places, **given)
+    red = short(redness(), "maps", 0, places, images=photos, preprocess=TRANSFORM)
+    assert (made.unit.layer, made.unit.index) == ("maps/features", 1)
+    mine, theirs = ([each.activation for each in some.exemplars.of_kind("top")] for some in (made, red))
+    assert mine == pytest.approx([max(each, 0) for each in theirs], rel=1e-4)
+
+
+def test_two_dictionaries_are_refused(dictionary: Path, photos: list[Path], places: dict[str, Any]):
+    more = {"dictionary": dictionary, "target.dictionaries": {"maps": str(dictionary)}}
+    with pytest.raises(UsageError, match=r"target\.dictionaries has no effect, because dictionary is given"):
+        short(redness(), "maps", 1, places, images=photos, preprocess=TRANSFORM, **more)

@@ -1,7 +1,7 @@
 """`openmaia export`: runs as files of other programs."""
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -15,11 +15,12 @@ from openmaia.core.paths import user_path
 if TYPE_CHECKING:
     from openmaia.evaluation.trials import Trial
     from openmaia.interop.histories import TestedImage
+    from openmaia.runs.records import Record
 
 export = typer.Typer(
     cls=Group,
     no_args_is_help=True,
-    help="Writes runs for other programs: MAIA, Perfetto, W&B, papers.\n\nExample: openmaia export maia runs/demo --to published",
+    help="Writes runs for other programs: MAIA, Neuronpedia, delphi, Perfetto, W&B, papers.\n\nExample: openmaia export maia runs/demo --to published",
 )
 
 
@@ -57,6 +58,46 @@ def maia(
     print("\n".join(lines))
     if is_run:
         print_damage(Run.open(folder))
+
+
+@export.command(cls=Command)
+@stoppable()
+def neuronpedia(
+    path: RunPath, to: Annotated[str, typer.Option(help="The folder that is written to.")] = "neuronpedia"
+) -> None:
+    """Writes the descriptions of a run as explanations of Neuronpedia.
+
+    They become TARGET/LAYER/explanations/batch-N.jsonl.gz, as in Neuronpedia's own exports.
+
+    Example: openmaia export neuronpedia runs/demo --to explanations
+    """
+    from openmaia.interop.explanations import write_neuronpedia
+
+    _export_descriptions(path, to, write_neuronpedia)
+
+
+@export.command(cls=Command)
+@stoppable()
+def delphi(path: RunPath, to: Annotated[str, typer.Option(help="The folder that is written to.")] = "delphi") -> None:
+    """Writes the descriptions of a run as delphi writes its explanations.
+
+    They become explanations/LAYER_latentINDEX.txt, one per unit.
+
+    Example: openmaia export delphi runs/demo --to results/demo
+    """
+    from openmaia.interop.explanations import write_delphi
+
+    _export_descriptions(path, to, write_delphi)
+
+
+def _export_descriptions(path: str, to: str, write: "Callable[[Iterable[Record], Path], list[str]]") -> None:
+    from openmaia.runs.run import Run
+
+    if "://" in to:
+        raise UsageError(f"{to} is a URL; give a folder of this machine")
+    run = Run.open(path)
+    print("\n".join(write(run.records(sorted(run.done())), user_path(to))))
+    print_damage(run)
 
 
 @export.command(cls=Command)

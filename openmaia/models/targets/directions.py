@@ -67,6 +67,11 @@ class Directions:
             [self._rows(responses, slice(start, start + ROWS)) for start in range(0, len(self.weight), ROWS)], dim=1
         )
 
+    def maxima(self, response: torch.Tensor) -> torch.Tensor:
+        """Returns the activations of all directions, shape (units,), on one output as for `unit`."""
+        found = self.all(response[None])[0]
+        return found.flatten(1).amax(dim=1) if found.ndim > 1 else found
+
     def _rows(self, responses: torch.Tensor, rows: slice) -> torch.Tensor:
         # In double precision: one direction and all directions are summed in different orders, but an exemplar that is
         # probed again has to give its stored activation.

@@ -19,10 +19,11 @@ from openmaia.core.services import (
     Probe,
     UnitActivation,
 )
-from openmaia.core.units import OUTPUT, TargetInfo, Unit, unknown_layer
+from openmaia.core.units import FEATURES, OUTPUT, TargetInfo, Unit, unknown_layer
+from openmaia.exemplars.sparse import Responses, SparseResponses
 from openmaia.models.device import default_device, move_to_device, service_errors
-from openmaia.models.targets.dictionaries import FEATURES, Dictionary
-from openmaia.models.targets.dictionary_files import read_dictionary
+from openmaia.models.targets.dictionary import Dictionary
+from openmaia.models.targets.dictionary_format import read_dictionary
 from openmaia.models.targets.directions import SUFFIX, Directions, read_directions
 from openmaia.models.targets.forward import Forward, input_batches
 from openmaia.models.targets.interventions import UnitSpace
@@ -82,7 +83,7 @@ class NetworkTarget:
             layers: Names of modules, keys of `network.aliases`, or OUTPUT for the network's output.
             directions: Safetensors files with directions (see directions.py), by the layer in whose activation space
                 they are. They are the units of `LAYER/directions`.
-            dictionaries: Folders or hub ids of dictionaries (see dictionary_files.py), likewise. Their features are the
+            dictionaries: Folders or hub ids of dictionaries (see dictionary_format.py), likewise. Their features are the
                 units of `LAYER/features`.
             tokens: The tokens at which features are computed, of layers that have some.
             threads: CPU threads that PyTorch uses.
@@ -282,14 +283,14 @@ class NetworkTarget:
         """Returns the image that the network receives, and the part of the given image that it shows."""
         return self._network.preprocess.view(pixels)
 
-    def responses(self, views: Sequence[Pixels], recipes: Sequence[str]) -> dict[str, torch.Tensor]:
+    def responses(self, views: Sequence[Pixels], recipes: Sequence[str]) -> dict[str, Responses]:
         """Returns the responses of all layers, directions included, to images of equal shape that `view` returned. Not
         cached.
 
         Returns:
             float32 on the network's device, shape (images, units, h, w), or (images, units) for a layer without
                 positions. A
-            layer whose positions have no known places gives the maxima of the units.
+            layer whose positions have no known places gives the maxima of the units. Features are sparse.
 
         Raises:
             ServiceError: The images need more memory than the GPU has.
@@ -297,8 +298,8 @@ class NetworkTarget:
         with service_errors("the target network"), torch.inference_mode():
             batch = self._network.preprocess.batch(views, self._device)
             found = self._run(batch)
-            found |= {name: each.all(found[each.source]) for name, each in self._directions.items()}
-            return {name: each.amax(dim=2) if each.ndim == 3 else each for name, each in found.items()}
+            directions = {name: each.all(found[each.source]) for name, each in self._directions.items()}
+            return {name: _placed(each) for name, each in {**found, **directions}.items()}
 
     def _run(self, batch: torch.Tensor) -> dict[str, torch.Tensor]:
         """The responses of all layers but directions, on the device."""
@@ -366,8 +367,9 @@ class NetworkTarget:
         return UnitActivation(value=rounded(response.max()), map=small, box=box)
 
     def _maxima(self, layer: str, responses: Mapping[str, torch.Tensor]) -> torch.Tensor:
-        directions = self._directions.get(layer)
-        response = directions.all(responses[directions.source][None])[0] if directions else responses[layer]
+        if directions := self._directions.get(layer):
+            return directions.maxima(responses[directions.source])
+        response = responses[layer]
         return response.flatten(1).amax(dim=1) if response.ndim > 1 else response
 
     def _unit_count(self, layer: str, shape: tuple[int, ...]) -> int:
@@ -402,6 +404,13 @@ class NetworkTarget:
             classes=network.labels if named_classes else (),
             heads=network.heads if named_classes else (),
         )
+
+
+def _placed(responses: Responses) -> Responses:
+    """Returns the maxima of units whose positions have no known places, and what it was given of others."""
+    if isinstance(responses, SparseResponses):
+        return responses.maxima() if len(responses.positions) == 1 else responses
+    return responses.amax(dim=2) if responses.ndim == 3 else responses
 
 
 def _token_key(layer: str, tokens: Tokens) -> str:

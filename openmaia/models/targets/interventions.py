@@ -8,7 +8,7 @@ import torch
 
 from openmaia.core.errors import UsageError
 from openmaia.core.services import Intervention
-from openmaia.models.targets.dictionaries import Dictionary, spread
+from openmaia.models.targets.dictionary import Dictionary, spread
 from openmaia.models.targets.directions import Directions
 from openmaia.models.targets.forward import Change
 from openmaia.models.targets.maps import UNIT_AXES, AxisOrder, OutputLayout, Tokens, arrange, take_tokens

@@ -68,8 +68,8 @@ class NetworkConfig(TargetConfig):
     It adds the layer `LAYER/directions`, with one unit per row of `weight`, such as a linear probe."""
     dictionaries: dict[str, str] = field(default_factory=dict[str, str])
     """Dictionaries (sparse autoencoders) by layer name: a folder, an id on the Hugging Face hub, or `ID#FOLDER` for a
-    folder in it, with the files of SAELens (`cfg.json`, `sae_weights.safetensors`) or dictionary_learning
-    (`config.json`, `ae.pt`). It adds the layer `LAYER/features`, with one unit per feature."""
+    folder in it, with the files of SAELens, dictionary_learning or ViT-Prisma as the library saves them. It adds the
+    layer `LAYER/features`, with one unit per feature."""
     tokens: Literal["patches", "class", "all"] = "patches"
     """The tokens at which the features of `dictionaries` are computed, if their layers have tokens. `class`: the first
     one; `all`: an activation is the maximum over them, without a map."""
@@ -147,9 +147,13 @@ class StudiedNetwork(TargetComponent):
     def weights(config: NetworkConfig, site: Site) -> Iterator[WeightSource]:
         if not config.weights and config.network.startswith("hf:"):
             yield WeightSource(role=site.pool, key="target.network", given=config.network.removeprefix("hf:"))
+        if config.dictionaries:
+            from openmaia.models.targets.dictionary_format import all_formats
+
+            names = "|".join(re.escape(each.weights) for each in all_formats())
         for layer, given in config.dictionaries.items():
             source, folder = source_and_folder(given)
-            pattern = re.compile(rf"(?P<part>)(?:{re.escape(folder)}/)?(?:sae_weights\.safetensors|ae\.pt)")
+            pattern = re.compile(rf"(?P<part>)(?:{re.escape(folder)}/)?(?:{names})")
             yield WeightSource(role=site.pool, key=f"target.dictionaries.{layer}", given=source, pattern=pattern)
 
     @staticmethod

@@ -14,12 +14,12 @@ from torch import nn
 
 from openmaia.core.errors import UsageError
 from openmaia.core.selection import select
-from openmaia.models.targets.dictionaries import Dictionary
-from openmaia.models.targets.dictionary_files import read_dictionary
+from openmaia.models.targets.dictionary import Dictionary
+from openmaia.models.targets.dictionary_format import all_formats, read_dictionary
 from openmaia.models.targets.hooked import NetworkTarget
 from openmaia.models.targets.preprocess import Preprocess, TargetNetwork
 from openmaia.models.targets.responses import rounded
-from tests.helpers.looking import look
+from tests.helpers.looking import dense, look
 from tests.models.targets.test_targets import PREPROCESS, ask, fitting, numbers, small
 
 MADE = Path(__file__).parent / "dictionaries"
@@ -51,7 +51,7 @@ def test_all_kinds_were_made():
 @pytest.mark.parametrize("name", ALL)
 def test_features_equal_those_of_the_library(name: str):
     expected = load_file(MADE / name / "expected.safetensors")
-    found = read(MADE / name).all(expected["input"])
+    found = dense(read(MADE / name).all(expected["input"]))
     assert (expected["features"] > 0).sum(dim=1).float().mean() >= 1  # or it would say little
     assert torch.allclose(found, expected["features"], rtol=1e-5, atol=1e-5)
 
@@ -60,7 +60,7 @@ def test_features_equal_those_of_the_library(name: str):
 def test_positions_are_encoded_in_parts(name: str):
     expected = load_file(MADE / name / "expected.safetensors")
     maps = torch.stack([expected["input"], expected["input"].flip(0)]).mT.unflatten(2, (4, 5))
-    found = read(MADE / name).all(maps, cells=12 * 3)  # three positions at a time
+    found = dense(read(MADE / name).all(maps, cells=12 * 3))  # three positions at a time
     assert found.shape == (2, 12, 4, 5)
     assert torch.allclose(found[1].flatten(1).mT.flip(0), expected["features"], rtol=1e-5, atol=1e-5)
 
@@ -69,7 +69,7 @@ def test_positions_are_encoded_in_parts(name: str):
 def test_single_features_equal_all(name: str):
     dictionary = read(MADE / name)
     response = torch.randn(5, 7, 6, generator=torch.Generator().manual_seed(0))
-    together = dictionary.all(response[None])[0]
+    together = dense(dictionary.all(response[None]))[0]
     for unit in (0, 5, 11):
         assert np.allclose(dictionary.unit(response, unit), together[unit].numpy(), rtol=1e-6)
 
@@ -86,7 +86,7 @@ def test_decoder_reconstructs_as_the_library(name: str):
 
 
 def test_topk_leaves_k_features():
-    features = read(MADE / "saelens-topk").all(torch.randn(1, 5, 30, generator=torch.Generator().manual_seed(3)))
+    features = dense(read(MADE / "saelens-topk").all(torch.randn(1, 5, 30, generator=torch.Generator().manual_seed(3))))
     active = (features > 0).sum(dim=1)
     assert int(active.max()) == 3
 
@@ -104,7 +104,7 @@ def test_probes_and_exemplars_equal_encoded_maps():
     reader = target(MADE / "saelens-topk")
     with torch.no_grad():
         conv = small().conv(numbers(fitting()))
-    expected = read(MADE / "saelens-topk").all(conv)[0].numpy()
+    expected = dense(read(MADE / "saelens-topk").all(conv))[0].numpy()
     ((_, responses),) = look(reader, [fitting().pixels])
     assert np.allclose(responses["conv/features"], expected, atol=1e-5)
     for unit in range(12):
@@ -145,7 +145,7 @@ def tokens(which: Any, prefix: int = 3) -> tuple[NetworkTarget, torch.Tensor]:
     module.block.register_forward_hook(lambda _m, _i, output: caught.append(output))
     with torch.no_grad():
         module(preprocess.tensor(fitting().pixels)[None])
-    return reader, read(MADE / "saelens-standard").all(caught[0].mT)[0]
+    return reader, dense(read(MADE / "saelens-standard").all(caught[0].mT))[0]
 
 
 @pytest.mark.parametrize(("which", "chosen"), [("class", slice(0, 1)), ("all", slice(None)), ("patches", slice(3, 9))])
@@ -226,7 +226,7 @@ def test_weights_that_are_no_numbers_are_refused(tmp_path: Path):
 
 def test_position_without_any_value_has_no_features_of_a_norm():
     dictionary = read(MADE / "saelens-constant-norm")
-    assert bool(dictionary.all(torch.zeros(1, 5, 2)).isfinite().all())
+    assert bool(dictionary.all(torch.zeros(1, 5, 2)).values.isfinite().all())
 
 
 def test_threshold_that_no_training_set_is_refused(tmp_path: Path):
@@ -262,9 +262,90 @@ def test_code_in_a_pickle_is_not_run(tmp_path: Path):
 
 def test_folder_without_a_dictionary_says_what_it_has(tmp_path: Path):
     (tmp_path / "model.bin").touch()
-    with pytest.raises(UsageError, match="it has model.bin; expected cfg.json and sae_weights.safetensors of SAELens"):
+    with pytest.raises(UsageError, match="it has model.bin; expected config.json and ae.pt of dictionary_learning"):
         read(tmp_path)
 
 
 def test_dictionary_in_a_folder_of_a_repository_is_found():
     assert read(f"{MADE}#saelens-topk").k == 3
+
+
+PRISMA = {
+    "architecture": "standard", "activation_fn_str": "relu", "activation_fn_kwargs": {}, "normalize_activations": None,
+    "is_transcoder": False, "hook_point_layer": 9, "layer_subtype": "hook_mlp_out", "cls_token_only": True,
+}  # fmt: skip
+
+
+def prisma(folder: Path, **config: Any) -> tuple[Path, dict[str, torch.Tensor]]:
+    """Saves a dictionary of ViT-Prisma. Its library is not on PyPI: what is expected is computed from its weights."""
+    generator = torch.Generator().manual_seed(0)
+    gates = {"b_gate": 12, "b_mag": 12, "r_mag": 12} if config.get("architecture") == "gated" else {}
+    shapes = {"W_enc": (5, 12), "W_dec": (12, 5), "b_dec": 5, "b_enc": 12, **gates}
+    tensors = {name: torch.randn(shape, generator=generator) for name, shape in shapes.items()}
+    folder.mkdir(exist_ok=True)
+    torch.save(tensors, folder / "weights.pt")
+    (folder / "config.json").write_text(json.dumps({**PRISMA, **config}))
+    return folder, tensors
+
+
+def test_features_of_vit_prisma_follow_from_the_weights(tmp_path: Path):
+    given = torch.randn(1, 5, 30, generator=torch.Generator().manual_seed(1))
+    for name, config in (
+        ("relu", {}),
+        ("topk", {"activation_fn_str": "topk", "activation_fn_kwargs": {"k": 3}}),
+        ("norm", {"normalize_activations": "layer_norm"}),
+        ("gated", {"architecture": "gated"}),
+    ):
+        folder, t = prisma(tmp_path / name, **config)
+        x = given[0].T
+        if name == "norm":
+            x = (x - x.mean(dim=1, keepdim=True)) / (x.std(dim=1, keepdim=True) + 1e-5)
+        h = (x - t["b_dec"]) @ t["W_enc"]
+        expected = torch.relu(h + t["b_enc"])
+        if name == "gated":
+            expected = torch.relu(h * t["r_mag"].exp() + t["b_mag"]) * (h + t["b_gate"] > 0)
+        if name == "topk":
+            expected *= expected >= expected.topk(3).values[:, -1:]
+        assert torch.allclose(dense(read(folder).all(given))[0].T, expected, rtol=1e-5, atol=1e-5), name
+
+
+def test_hook_point_and_tokens_of_vit_prisma_are_said(tmp_path: Path):
+    folder, _ = prisma(tmp_path / "prisma")
+    assert read(folder).description.endswith("trained at 'blocks.9.hook_mlp_out of the class token'")
+
+
+@pytest.mark.parametrize(
+    ("config", "message"),
+    [
+        ({"is_transcoder": True}, "is_transcoder"),
+        ({"architecture": "jumprelu"}, "architecture='jumprelu'; expected standard, gated"),
+        ({"activation_fn_str": "tanh-relu"}, "activation_fn_str='tanh-relu'; expected relu"),
+        ({"activation_fn_str": "topk"}, "k=None; expected a whole number"),
+        ({"normalize_activations": "expected_average_only_in"}, "statistics are not in the files"),
+    ],
+)
+def test_what_is_not_understood_of_vit_prisma_is_refused(config: dict[str, Any], message: str, tmp_path: Path):
+    with pytest.raises(UsageError, match=message):
+        read(prisma(tmp_path / "prisma", **config)[0])
+
+
+@pytest.mark.parametrize("key", ["normalize_activations", "activation_fn_str"])
+def test_key_whose_default_changed_is_required(key: str, tmp_path: Path):
+    folder, _ = prisma(tmp_path / "prisma")
+    config = {name: value for name, value in PRISMA.items() if name != key}
+    (folder / "config.json").write_text(json.dumps(config))
+    with pytest.raises(UsageError, match=f"its config.json lacks {key}"):
+        read(folder)
+
+
+def test_prisma_weights_with_a_pickled_config_are_refused(tmp_path: Path):
+    folder, tensors = prisma(tmp_path / "prisma")
+    torch.save({"cfg": Hostile(tmp_path / "ran"), "state_dict": tensors}, folder / "weights.pt")
+    with pytest.raises(UsageError, match="more than tensors, and nothing of it was run"):
+        read(folder)
+    assert not (tmp_path / "ran").exists()
+
+
+def test_each_format_is_found_once():
+    libraries = [each.library for each in all_formats()]
+    assert libraries == ["dictionary_learning", "SAELens", "ViT-Prisma"]

@@ -16,8 +16,8 @@ from torch import nn
 from openmaia.core.errors import UsageError
 from openmaia.core.services import LOGITS, Effects, Intervention, LayerProbe
 from openmaia.core.units import OUTPUT, Unit
-from openmaia.models.targets.dictionaries import Normalisation, spread
-from openmaia.models.targets.dictionary_files import read_dictionary
+from openmaia.models.targets.dictionary import Normalisation, spread
+from openmaia.models.targets.dictionary_format import read_dictionary
 from openmaia.models.targets.hooked import NetworkTarget
 from openmaia.models.targets.meaning import OutputMeaning
 from openmaia.models.targets.preprocess import Preprocess, TargetNetwork
@@ -275,10 +275,10 @@ DICTIONARIES = Path(__file__).parent / "dictionaries"
 @pytest.mark.parametrize("name", sorted(each.parent.name for each in DICTIONARIES.glob("*/expected.safetensors")))
 def test_feature_adds_its_row_of_the_decoder(name: str):
     module, dictionary = Classifier(), read_dictionary("conv", str(DICTIONARIES / name), 5)
-    index = int(dictionary.all(captured(module, "conv")).flatten(2).amax(dim=2)[0].argmax())
+    index = int(dictionary.all(captured(module, "conv")).maxima()[0].argmax())
 
     def along(output: torch.Tensor) -> torch.Tensor:
-        before = dictionary.all(output)[:, index]
+        before = torch.stack([dictionary.unit(each, index) for each in output])
         step = 2 * before + 0.5 - before
         size = torch.ones_like(output[:, :1])
         if dictionary.normalisation == "layer_norm":
@@ -301,7 +301,7 @@ def captured(module: nn.Module, name: str) -> torch.Tensor:
 
 @pytest.mark.parametrize("normalisation", ["layer_norm", "constant_norm_rescale"])
 def test_spread_undoes_the_normalisation(normalisation: Normalisation):
-    from openmaia.models.targets.dictionaries import _normalised  # pyright: ignore[reportPrivateUsage]
+    from openmaia.models.targets.dictionary import _normalised  # pyright: ignore[reportPrivateUsage]
 
     channels = torch.randn(7, 5, generator=torch.Generator().manual_seed(0))
     # Differences of channels are what a step in the normalised ones is multiplied with.
