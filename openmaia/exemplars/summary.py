@@ -25,6 +25,8 @@ _VALUES_GPU = 2**23
 
 _LAST = 2**32 - 1
 
+_NONE = 2**63 - 1
+
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 
@@ -53,6 +55,9 @@ class Summary:
     the number of the image in the low ones."""
     lowest: Ints
     """The lowest activations in ascending order, with the numbers of the images in the low bits."""
+    first: Ints
+    """For each bin of `maxima`, of all images in it, that with the smallest number, which is as good as random. The number is
+    in the high 32 bits, `_codes` of the activation in the low ones; _NONE without an image."""
     broken: npt.NDArray[np.bool_]
     """Whether a unit had a value that was NaN or infinite, shape (units,)."""
     sampled: dict[int, npt.NDArray[np.float32]]
@@ -69,6 +74,7 @@ class Summary:
             positions_seen=self.positions_seen + other.positions_seen,
             highest=np.sort(np.concatenate([self.highest, other.highest], axis=1), axis=1)[:, ::-1][:, : self.k],
             lowest=np.sort(np.concatenate([self.lowest, other.lowest], axis=1), axis=1)[:, : self.k],
+            first=np.minimum(self.first, other.first),
             broken=self.broken | other.broken,
             sampled=self.sampled | other.sampled,
         )
@@ -82,6 +88,11 @@ class Summary:
     def bottom(self) -> tuple[Floats, Ints]:
         """The lowest activations, rounded, and the numbers of their images, both of shape (units, at most k)."""
         return _values(self.lowest >> 32), self.lowest & _LAST
+
+    def level_images(self, unit: int) -> tuple[Floats, Ints]:
+        """Returns activations of a unit, rounded, and the numbers of their images: one from each filled bin."""
+        codes = self.first[unit][self.first[unit] != _NONE]
+        return _values(codes & _LAST), codes >> 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +126,7 @@ class Accumulator:
         self._sums = zeros(5, units, dtype=torch.float64)
         self._broken = zeros(units, dtype=torch.bool)
         self._highest = self._lowest = zeros(units, 0, dtype=torch.int64)
+        self._first = torch.full((units * histogram.BINS,), _NONE, dtype=torch.int64, device=device)
         self._sampled: list[tuple[list[int], torch.Tensor]] = []
         self._seen = self._positions_seen = 0
         # Nothing is copied from the device before `total`, so that the network does not wait.
@@ -153,6 +165,7 @@ class Accumulator:
             positions_seen=self._positions_seen,
             highest=self._highest.cpu().numpy(),
             lowest=self._lowest.cpu().numpy(),
+            first=self._first.cpu().numpy().reshape(-1, histogram.BINS).copy(),
             broken=self._broken.cpu().numpy().copy(),
             sampled={
                 number: row
@@ -179,6 +192,7 @@ class Accumulator:
                 highest[part] = peaks
             _count(self._positions, first, own * inverse)
             _count(self._maxima, first, peaks * inverse)
+            _keep_first(self._first, first, peaks * inverse, (on_device << 32) | (_codes(peaks) & _LAST))
             self._sums[:, part] += _sums(own, peaks)
         self._seen += len(numbers)
         self._positions_seen += chosen.shape[1]
@@ -199,6 +213,13 @@ def _count(counts: torch.Tensor, first: int, scaled: torch.Tensor) -> None:
     starts = torch.arange(first, first + len(scaled), device=scaled.device)[:, None] * histogram.BINS
     at = histogram.find_bins(scaled).add(starts).view(-1)
     counts.scatter_add_(0, at, torch.ones((), dtype=torch.int32, device=at.device).expand(len(at)))
+
+
+def _keep_first(kept: torch.Tensor, first: int, scaled: torch.Tensor, codes: torch.Tensor) -> None:
+    """Keeps the smallest code in each bin, of scaled values and their codes, both (units, images)."""
+    starts = torch.arange(first, first + len(scaled), device=scaled.device)[:, None] * histogram.BINS
+    at = histogram.find_bins(scaled).add(starts).view(-1)
+    kept.scatter_reduce_(0, at, codes.reshape(-1), "amin")
 
 
 def _sums(values: torch.Tensor, peaks: torch.Tensor) -> torch.Tensor:
