@@ -6,7 +6,7 @@ from math import floor, log10
 
 from openmaia.core.errors import StoreError
 from openmaia.core.services import LEVELS
-from openmaia.evaluation.analysis.verdict import ControlScore, UnitVerdict
+from openmaia.evaluation.analysis.verdict import ControlScore, UnitVerdict, all_controls
 from openmaia.evaluation.trials import EXEMPLARS, Trial
 from openmaia.reporting.browser.unit.dataset import DatasetView, Level
 from openmaia.reporting.browser.unit.pictures import SMALL, PagePictures, Picture
@@ -29,7 +29,12 @@ CONTROLS = {
     "auc_unrelated": ("unrelated", "images of unrelated prompts"),
     "auc_random": ("random", "images of the data set’s test half"),
 }
-"""For each control of a verdict the role of its images, and its name in a sentence."""
+"""For each control that the axis shows the role of its images, and its name in a sentence."""
+
+
+def name_control(key: str) -> str:
+    """Returns the name of a control of a verdict (a key of `all_controls`) in a sentence."""
+    return CONTROLS[key][1] if key in CONTROLS else all_controls()[key].name
 
 
 @dataclass(frozen=True, slots=True)

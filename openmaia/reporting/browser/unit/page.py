@@ -5,9 +5,10 @@ from typing import Any, cast
 
 from openmaia.analysis.costs.totals import costs
 from openmaia.core.errors import StoreError
+from openmaia.evaluation.analysis.verdict import all_controls
 from openmaia.reporting.browser.pages import render
 from openmaia.reporting.browser.thumbnails import make_strip
-from openmaia.reporting.browser.unit.axis import count_pairs, make_axis, read_others
+from openmaia.reporting.browser.unit.axis import count_pairs, make_axis, name_control, read_others
 from openmaia.reporting.browser.unit.captions import Captions
 from openmaia.reporting.browser.unit.claims import make_claim_views, show_exemplars
 from openmaia.reporting.browser.unit.conversation import make_turn_views
@@ -106,6 +107,7 @@ def _html(page: UnitPage, record: Record, allowance: int) -> bytes:
         view=make_axis(dataset, tested, verdict, others),
         sentence=say_verdict(verdict),
         pairs=count_pairs,
+        control_names={control.name: name_control(key) for key, control in all_controls().items()},
         effects=effects,
         evaluation=tested,
         evaluation_damage=damage,

@@ -2,7 +2,7 @@
 
 from openmaia.evaluation.analysis.statistics import CHANCE
 from openmaia.evaluation.analysis.verdict import LEVEL, ControlScore, UnitVerdict, Verdict
-from openmaia.reporting.browser.unit.axis import CONTROLS, count_pairs
+from openmaia.reporting.browser.unit.axis import count_pairs, name_control
 
 
 def say_verdict(verdict: UnitVerdict) -> str:
@@ -24,7 +24,7 @@ def say_verdict(verdict: UnitVerdict) -> str:
 def _why_undecided(verdict: UnitVerdict, worst: ControlScore) -> str:
     if worst.low <= CHANCE:
         return (
-            f"do not win clearly against {CONTROLS[worst.key][1]}: {count_pairs(worst.auc)} of 100 pairs, so few pictures that "
+            f"do not win clearly against {name_control(worst.key)}: {count_pairs(worst.auc)} of 100 pairs, so few pictures that "
             "it could be luck; chance is 50."
         )
     if verdict.p is None or verdict.q is None:
@@ -39,6 +39,6 @@ def _why_not(verdict: UnitVerdict) -> str:
     if refuting is None:
         return "excite the unit less than images of the data set do, on average."
     return (
-        f"excite the unit no more than {CONTROLS[refuting.key][1]} do: they win {count_pairs(refuting.auc)} of 100 pairs; "
+        f"excite the unit no more than {name_control(refuting.key)} do: they win {count_pairs(refuting.auc)} of 100 pairs; "
         "chance is 50."
     )
