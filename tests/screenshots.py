@@ -18,7 +18,8 @@ from tests.conftest import REPOSITORY
 from tests.helpers.chromium import Tab, browser
 
 OUT = REPOSITORY / "docs/screenshots"
-
+UNIT = {"unit": (1440, 1560), "unit-phone": (390, 1250)}
+"""The sizes of the pictures of a unit's page, down to the end of the test."""
 
 GALLERY = "(({x, y, right, bottom}) => [x, y, right, bottom])(document.querySelector('.cards').getBoundingClientRect())"
 """Where the cards of the report are, in pixels."""
@@ -32,8 +33,11 @@ def main(run: str | None = None, tutorial: str | None = None) -> None:
             tab.resize(1440, 900)
             open_report(tab, run)
             save(tab, "report", folder)
-            tab.open(tab.run("document.querySelector('.card a').href"))
-            save(tab, "unit", folder)
+            unit = tab.run("document.querySelector('.card a').href")
+            for name, size in UNIT.items():
+                tab.resize(*size)
+                tab.open(unit)
+                save(tab, name, folder)
             if tutorial:
                 tab.resize(1000, 900)
                 open_report(tab, tutorial)

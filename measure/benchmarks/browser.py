@@ -20,7 +20,7 @@ from openmaia.reporting.browser.data import SHARD, make_data_files
 from openmaia.reporting.browser.pages import ASSETS, read_assets
 from openmaia.reporting.browser.report import Report
 from openmaia.reporting.browser.serve import LiveSite
-from openmaia.reporting.browser.similar import SimilarDescriptions, name_similar_file
+from openmaia.reporting.browser.similar import SimilarUnits, name_similar_file
 from openmaia.reporting.browser.unit.page import render_unit
 from openmaia.reporting.browser.write import PAGE_BYTES
 from openmaia.reporting.tables import UnitRow, make_rows
@@ -59,7 +59,7 @@ def measure(smoke: bool) -> dict[str, Any]:
         root = Path(folder) / "report"
         made, written = _timed(lambda: _write(report, count, root))
         figures |= {"data_s": written, "largest_mb": max(p.stat().st_size for p in root.rglob("*.*")) / 1e6}
-        near = SimilarDescriptions(made)
+        near = SimilarUnits(made)
         _, compared = _timed(lambda: [near.file(name) for name in near.names])
         figures |= {"similar_s": compared}
         # A whole report of so many units, which takes hours, is the sum of these.

@@ -1,6 +1,7 @@
-"""Finds similar descriptions, by embeddings or by their words."""
+"""Finds similar units: by their descriptions, by the images that excite them, and by their activations."""
 
-from collections.abc import Iterator, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any, cast
 
@@ -8,12 +9,15 @@ import numpy as np
 import numpy.typing as npt
 from sklearn.feature_extraction.text import TfidfVectorizer  # pyright: ignore[reportMissingTypeStubs, reportUnknownVariableType]
 
+from openmaia.evaluation.trials import Trial
 from openmaia.models.text_embedding import TextEmbedding
 
 NEIGHBOURS = 5
 _LEAST_OF_WORDS, _LEAST_OF_EMBEDDINGS = 0.2, 0.5
 """The smallest cosine of similar descriptions: of TF-IDF vectors, where it is 0 without a common word, and of
 embeddings, where it is seldom 0."""
+_LEAST_SHARED, _LEAST_CORRELATION = 2, 0.2
+"""The smallest number of shared images, and the smallest correlation of activations, of similar units."""
 _CHUNK = 200
 """Number of descriptions that are compared with all others at once, to bound the memory."""
 
@@ -68,3 +72,57 @@ class Likeness:
             return np.arange(len(values)), values
         start, end = products.indptr[line : line + 2]
         return np.asarray(products.indices[start:end], np.int64), np.asarray(products.data[start:end], np.float32)
+
+
+def find_nearest_by_images(top: Mapping[int, Sequence[int]], units: Sequence[int]) -> dict[int, list[tuple[int, int]]]:
+    """Finds units that are excited most by the same images.
+
+    Args:
+        top: The numbers of the images that excite each unit of a layer most, by unit index.
+        units: The units that are compared.
+
+    Returns:
+        For each of them at most NEIGHBOURS others with the number of shared images, the largest first.
+    """
+    excited: defaultdict[int, list[int]] = defaultdict(list)
+    for unit in units:
+        for number in top.get(unit, ()):
+            excited[number].append(unit)
+    nearest: dict[int, list[tuple[int, int]]] = {}
+    for unit in units:
+        shared = Counter(other for number in top.get(unit, ()) for other in excited[number] if other != unit)
+        found = [(other, count) for other, count in shared.items() if count >= _LEAST_SHARED]
+        nearest[unit] = sorted(found, key=lambda each: (-each[1], each[0]))[:NEIGHBOURS]
+    return nearest
+
+
+def find_nearest_by_activations(trials: Iterable[Trial], units: Sequence[int]) -> dict[int, list[tuple[int, float]]]:
+    """Finds units with similar activations.
+
+    Args:
+        trials: Trials of one layer, whose images are those on which activations are compared.
+        units: The units that are compared.
+
+    Returns:
+        For each of them at most NEIGHBOURS others with Pearson's correlation, the largest first.
+    """
+    count, sums, products = 0, np.zeros(len(units)), np.zeros((len(units), len(units)))
+    for trial in trials:
+        values = trial.matrix[:, list(units)].astype(np.float64)
+        count, sums, products = count + len(values), sums + values.sum(axis=0), products + values.T @ values
+    if not count:
+        return {unit: [] for unit in units}
+    covariance = products / count - np.outer(sums, sums) / count**2
+    scale = np.sqrt(np.maximum(covariance.diagonal(), 0))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        correlation = np.nan_to_num(covariance / np.outer(scale, scale), nan=-1.0, posinf=-1.0, neginf=-1.0)
+    np.fill_diagonal(correlation, -1.0)
+    best = np.argsort(-correlation, axis=1, kind="stable")[:, :NEIGHBOURS]
+    return {
+        unit: [
+            (units[other], float(correlation[row, other]))
+            for other in best[row]
+            if correlation[row, other] >= _LEAST_CORRELATION
+        ]
+        for row, unit in enumerate(units)
+    }

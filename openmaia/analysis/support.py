@@ -1,17 +1,18 @@
 """Which turns of an investigation list or support a label."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
-from openmaia.runs.records import ImageEntry, Turn, mentions
+from openmaia.runs.records import Did, ImageEntry, Turn, mentions
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SupportingTurn:
     """The measurements of one turn on images of a label.
 
-    An image is one of the label if it tests a hypothesis with the words of the label and is no control. Without a hypothesis, its prompt or editing instruction must contain them.
+    An image is one of the label if it tests a hypothesis with the words of the label and is no control. Without a
+    hypothesis, its prompt must contain them. An edited image then is none, because an edit may remove what the prompt names.
     """
 
     turn: int
@@ -26,9 +27,10 @@ class SupportingTurn:
 
 def find_support(label: str, turns: Sequence[Turn], texts: Mapping[str, str]) -> Iterator[SupportingTurn]:
     """Yields the turns that measured images of a label. `texts` are the prompts and editing instructions of images."""
+    edited = _find_edited(turns)
     for turn in turns:
         measured = {entry.id: entry for call in turn.calls for entry in call.entries if entry.activation}
-        about = [entry for entry in measured.values() if _is_about(entry, label, texts)]
+        about = [entry for entry in measured.values() if _is_about(entry, label, texts, edited)]
         if about:
             own = {entry.id for entry in about}
             others = [_value(entry) for entry in measured.values() if entry.id not in own]
@@ -46,10 +48,19 @@ def find_listing_turns(label: str, turns: Sequence[Turn]) -> tuple[int, ...]:
     return tuple(turn.index + 1 for turn in turns if any(mentions(each, label) for each in turn.hypotheses))
 
 
-def _is_about(entry: ImageEntry, label: str, texts: Mapping[str, str]) -> bool:
+def _find_edited(turns: Sequence[Turn]) -> set[str]:
+    """Returns the ids of edited images, and of their measurements."""
+    edited: set[str] = set()
+    for entry in (entry for turn in turns for call in turn.calls for entry in call.entries):
+        if entry.did is Did.EDITED or entry.of in edited:
+            edited.add(entry.id)
+    return edited
+
+
+def _is_about(entry: ImageEntry, label: str, texts: Mapping[str, str], edited: Collection[str]) -> bool:
     if entry.hypothesis:
         return not entry.is_control and mentions(entry.hypothesis, label)
-    return mentions(texts.get(entry.id, ""), label)
+    return entry.id not in edited and mentions(texts.get(entry.id, ""), label)
 
 
 def _value(entry: ImageEntry) -> float:

@@ -16,7 +16,8 @@ from openmaia.core.images import EncodedImage, ViewBox
 from openmaia.core.messages import Chat, Reply
 from openmaia.core.units import TargetInfo, Unit
 
-ExemplarKind = Literal["top", "bottom", "random", "ladder"]
+ExemplarKind = Literal["top", "bottom", "random", "ladder", "levels"]
+"""`ladder` is even in rank, `levels` in activation."""
 Split = Literal["explore", "test"]
 Map = npt.NDArray[np.float32]
 
@@ -217,6 +218,33 @@ class PositionStatistics:
     """Share of positions above 0."""
 
 
+LEVELS = 28
+"""Number of equal intervals between the lowest and the highest activation of a unit on the dataset. The `rank` of an
+exemplar of the kind `levels` is the number of its interval, from 0."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ActivationCounts:
+    """How many dataset images have which activation, in bins of at most 1/64 of the activation."""
+
+    values: npt.NDArray[np.float64]
+    """The middles of the bins that contain an image, in ascending order, shape (bins,)."""
+    images: npt.NDArray[np.int64]
+    """Number of images in each, shape (bins,)."""
+
+    def percent_below(self, activation: float) -> float:
+        """Returns the percentage of the images whose activation is lower; those of the same bin count half."""
+        slack = abs(activation) / 64
+        below, most = np.searchsorted(self.values, (activation - slack, activation + slack))
+        return 50 * float(self.images[:below].sum() + self.images[:most].sum()) / max(int(self.images.sum()), 1)
+
+
+def find_levels(values: npt.NDArray[np.float64], low: float, high: float) -> npt.NDArray[np.int64]:
+    """Returns for each activation the number of its interval of LEVELS, of a unit with these extremes."""
+    places = (values - low) / (high - low) * LEVELS if high > low else np.zeros(len(values))
+    return np.clip(places, 0, LEVELS - 1).astype(np.int64)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnitExemplars:
     """Exemplars of a unit, and statistics of its activations on the dataset images."""
@@ -230,6 +258,10 @@ class UnitExemplars:
     mean: float | None = None
     std: float | None = None
     """Standard deviation, like the mean of the activations on the dataset images. None if unknown."""
+    counts: ActivationCounts | None = None
+    """None if unknown, as for imported exemplars."""
+    class_name: str = ""
+    """What the unit is called, for a unit of OUTPUT whose classes have names."""
     positions: PositionStatistics | None = None
     state: UnitState = "ok"
 
@@ -248,6 +280,13 @@ class UnitExemplars:
             return 0.0 if below == 0 else 100.0
         low, high = self.maxima[below - 1], self.maxima[below]
         return float(below - 1 + (activation - low) / (high - low))
+
+    def count_levels(self) -> tuple[int, ...]:
+        """Returns the number of dataset images in each of the LEVELS, from the lowest; empty if unknown."""
+        if self.counts is None or self.maxima is None:
+            return ()
+        levels = find_levels(self.counts.values, self.maxima[0], self.maxima[-1])
+        return tuple(np.bincount(levels, weights=self.counts.images, minlength=LEVELS).astype(int).tolist())
 
     def z_score(self, activation: float) -> float | None:
         """Returns an activation in standard deviations above the dataset's mean. 0 for a dead unit, None if unknown."""

@@ -57,6 +57,21 @@ class Classifier(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class ClassEffect:
+    """The mean probability of a class on the positive images."""
+
+    name: str
+    before: float
+    after: float
+    """With the unit ablated."""
+
+    @property
+    def fall(self) -> float:
+        """How much the ablation lowers it."""
+        return self.before - self.after
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnitFaithfulness:
     """The effects of ablating one unit."""
@@ -75,8 +90,8 @@ class UnitFaithfulness:
     has no other tested unit."""
     difference: Interval
     """`auc` minus `other`; NaN if `other` is."""
-    classes: tuple[tuple[str, float], ...]
-    """Pairs (name, mean fall) of the classes whose probability falls most on the positive images."""
+    classes: tuple[ClassEffect, ...]
+    """Those whose probability falls most on the positive images."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,11 +150,12 @@ def measure_faithfulness(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Group:
-    """Effects on images of one role, and the mean fall of the probability of each class."""
+    """Effects on images of one role, and the mean probability of each class, (classes,) each."""
 
     effects: ClusteredValues
-    falls: FloatArray
-    """(classes,)"""
+    before: FloatArray
+    after: FloatArray
+    """With the unit ablated."""
 
 
 def _groups(trial: Trial, unit: Unit, target: Classifier, unchanged: dict[str, FloatArray]) -> tuple[_Group, _Group]:
@@ -159,10 +175,10 @@ def _group(stimuli: Sequence[Stimulus], unit: Unit, target: Classifier, unchange
     ablated = target.intervene([Intervention(unit=unit, image=image) for image in images])
     before = [unchanged[stimulus.digest] for stimulus in stimuli]
     effects = [float(special.rel_entr(np.exp(p), np.exp(q)).sum()) for p, q in zip(before, ablated, strict=True)]
-    falls = [np.exp(p) - np.exp(q) for p, q in zip(before, ablated, strict=True)]
     return _Group(
         effects=ClusteredValues.of(effects, [stimulus.cluster for stimulus in stimuli]),
-        falls=np.mean(falls, axis=0) if falls else np.zeros(0),
+        before=np.exp(before).mean(axis=0) if before else np.zeros(0),
+        after=np.exp(ablated).mean(axis=0) if ablated else np.zeros(0),
     )
 
 
@@ -178,8 +194,9 @@ def _unit(
     classes: Sequence[str],
 ) -> UnitFaithfulness:
     positive, neutral = groups
-    names = classes if len(classes) == len(positive.falls) else ()
-    falls = sorted(zip(positive.falls.tolist(), names, strict=False), key=lambda named: -named[0])[:_CLASSES]
+    names = classes if len(classes) == len(positive.before) else ()
+    means = zip(names, positive.before.tolist(), positive.after.tolist(), strict=False)
+    falls = sorted((ClassEffect(*mean) for mean in means), key=lambda each: -each.fall)[:_CLASSES]
     return UnitFaithfulness(
         unit=claim.unit,
         replicate=claim.replicate,
@@ -189,7 +206,7 @@ def _unit(
         auc=bootstrap.interval(own),
         other=_interval(other),
         difference=_interval(None if other is None else own.minus(other)),
-        classes=tuple((name, fall) for fall, name in falls if fall >= _SMALLEST_FALL),
+        classes=tuple(each for each in falls if each.fall >= _SMALLEST_FALL),
     )
 
 
@@ -219,7 +236,9 @@ def _restored(stored: dict[str, Any]) -> Faithfulness:
         | {
             "unit": Unit(**row["unit"]),
             "labels": tuple(row["labels"]),
-            "classes": tuple((str(name), float(fall)) for name, fall in row["classes"]),
+            "classes": tuple(
+                ClassEffect(str(each["name"]), float(each["before"]), float(each["after"])) for each in row["classes"]
+            ),
         }
         for row in stored["units"]
     ]

@@ -73,6 +73,29 @@ def list_edges() -> Values:
     return np.concatenate([-upper[::-1], [0.0], upper])
 
 
+def list_filled(
+    counts: npt.NDArray[np.int32], scale: float, low: float, high: float
+) -> tuple[Values, npt.NDArray[np.int64]]:
+    """Returns the middles of the bins of a unit that contain a value, in ascending order, and the number of values in each.
+
+    Args:
+        counts: The histogram of the unit, shape (BINS,).
+        scale: Its scale.
+        low: Its lowest value, which no middle is below.
+        high: Its highest value, which no middle exceeds.
+    """
+    filled = np.flatnonzero(counts)
+    return find_middles(filled, scale, low, high), counts[filled].astype(np.int64)
+
+
+def find_middles(bins: npt.NDArray[np.int64], scale: float, low: float, high: float) -> Values:
+    """Returns the middles of bins with the given indices, between `low` and `high` (see `list_filled`)."""
+    edges = np.clip(list_edges() * scale, low, high)
+    # The first and the last bin hold everything beyond them, too.
+    edges[0], edges[-1] = low, high
+    return (edges[bins] + edges[bins + 1]) / 2
+
+
 def estimate_quantiles(
     counts: Counts, scales: npt.NDArray[np.float32], low: Values, high: Values, wanted: Sequence[float]
 ) -> Values:

@@ -16,14 +16,17 @@ import torch
 from openmaia.core.errors import ServiceError
 from openmaia.core.images import EncodedImage, Pixels, ViewBox
 from openmaia.core.services import (
+    LEVELS,
     QUANTILES,
+    ActivationCounts,
     ExemplarKind,
     Map,
     PositionStatistics,
     UnitExemplars,
     UnitState,
+    find_levels,
 )
-from openmaia.core.units import TargetInfo, Unit
+from openmaia.core.units import OUTPUT, TargetInfo, Unit
 from openmaia.exemplars import histogram
 from openmaia.exemplars.loading import LoadedImage
 from openmaia.exemplars.sparse import Responses, SparseResponses
@@ -210,7 +213,8 @@ def _moved(numbers: Sequence[Sequence[int]], device: torch.device) -> torch.Tens
 
 
 Chosen = dict[ExemplarKind, tuple[Floats, Ints]]
-"""For each kind of exemplars of a layer the activations and the image numbers, both of shape (units, at most k), by rank."""
+"""For each kind of exemplars of a layer the activations and the image numbers by rank, both of shape (units, at most k), or
+(units, LEVELS) for `levels`, where the number is -1 if there is no image."""
 
 
 def choose(summary: Summary, order: Order) -> Chosen:
@@ -224,7 +228,24 @@ def choose(summary: Summary, order: Order) -> Chosen:
         "bottom": summary.bottom,
         "random": (values[:, : summary.k], ids[:, : summary.k]),
         "ladder": _ladder(summary, values, ids),
+        "levels": _levels(summary),
     }
+
+
+def _levels(summary: Summary) -> tuple[Floats, Ints]:
+    units = len(summary.scales)
+    values, numbers = np.zeros((units, LEVELS)), np.full((units, LEVELS), -1, dtype=np.int64)
+    for unit, (low, high) in enumerate(zip(summary.bottom[0][:, 0], summary.top[0][:, 0], strict=True)):
+        own, ids = summary.level_images(unit)
+        scaled = torch.from_numpy((own / summary.scales[unit]).astype(np.float32))
+        # By the middle of the bin, as the images of a level are counted.
+        middles = histogram.find_middles(
+            histogram.find_bins(scaled).numpy().astype(np.int64), float(summary.scales[unit]), low, high
+        )
+        levels = find_levels(middles, low, high)
+        for at in np.argsort(-ids):
+            values[unit, levels[at]], numbers[unit, levels[at]] = own[at], ids[at]
+    return values, numbers
 
 
 def _ladder(summary: Summary, values: Floats, ids: Ints) -> tuple[Floats, Ints]:
@@ -263,7 +284,7 @@ def list_places(chosen: Mapping[str, Chosen]) -> Places:
             part["number"], part["activation"] = numbers, values
             part["layer"], part["kind"] = layer, KINDS.index(kind)
             part["unit"], part["rank"] = np.arange(len(numbers))[:, None], np.arange(numbers.shape[1])
-            parts.append(part.ravel())
+            parts.append(part[numbers >= 0])
     places = np.concatenate(parts)
     return places[np.argsort(places["number"], kind="stable")]
 
@@ -338,6 +359,7 @@ def describe_units(info: TargetInfo, layer: str, summary: Summary, quantile: flo
     highest, lowest = summary.top[0][:, 0], summary.bottom[0][:, 0]
     floor = np.full(len(highest), -np.inf)
     asked = sorted({*QUANTILES, quantile})
+    names = info.classes if layer == OUTPUT and len(info.classes) == len(highest) else [""] * len(highest)
     found = histogram.estimate_quantiles(summary.positions, summary.scales, floor, highest, asked)
     levels = dict(zip(asked, found, strict=True))
     maxima = histogram.estimate_quantiles(
@@ -354,6 +376,8 @@ def describe_units(info: TargetInfo, layer: str, summary: Summary, quantile: flo
             maxima=percentiles[unit],
             mean=float(peak_mean[unit]),
             std=0.0 if dead[unit] else float(peak_std[unit]),
+            counts=_counts(summary, unit, lowest[unit], highest[unit]),
+            class_name=names[unit],
             exemplars=(),
             positions=PositionStatistics(
                 quantiles=tuple(float(levels[q][unit]) for q in QUANTILES),
@@ -365,6 +389,11 @@ def describe_units(info: TargetInfo, layer: str, summary: Summary, quantile: flo
         )
         for unit in range(len(highest))
     ]
+
+
+def _counts(summary: Summary, unit: int, low: float, high: float) -> ActivationCounts:
+    values, images = histogram.list_filled(summary.maxima[unit], float(summary.scales[unit]), low, high)
+    return ActivationCounts(values=values, images=images)
 
 
 def _state(broken: bool, dead: bool) -> UnitState:

@@ -24,6 +24,7 @@ from openmaia.core.errors import StoreError, UsageError
 from openmaia.core.images import EncodedImage, ViewBox
 from openmaia.core.services import (
     QUANTILES,
+    ActivationCounts,
     Exemplar,
     ExemplarKind,
     Map,
@@ -37,12 +38,12 @@ from openmaia.runs import tables
 from openmaia.runs.files import Files, safe, unsafe
 from openmaia.runs.records import dumps
 
-STORE_VERSION = 7
+STORE_VERSION = 8
 
 _CHANGED = {"pictures": "the pictures changed", "component": "the keys or the code of the target changed"}
 """What is said about facts whose values tell a user nothing."""
 
-KINDS: tuple[ExemplarKind, ...] = ("top", "bottom", "random", "ladder")
+KINDS: tuple[ExemplarKind, ...] = ("top", "bottom", "random", "ladder", "levels")
 
 ROW_SCHEMA = pa.schema(
     [
@@ -66,10 +67,13 @@ _UNITS = pa.schema(
         ("maxima", pa.list_(pa.float64())),
         ("mean", pa.float64()),
         ("std", pa.float64()),
+        ("count_values", pa.list_(pa.float64())),
+        ("count_images", pa.list_(pa.int64())),
         ("quantiles", pa.list_(pa.float64())),
         ("position_mean", pa.float64()),
         ("position_variance", pa.float64()),
         ("positive", pa.float64()),
+        ("class_name", pa.string()),
         ("state", pa.string()),
     ]
 )
@@ -171,6 +175,18 @@ class ExemplarStore:
             if KINDS[row["kind"]] == "top":
                 top[row["unit"]].append(row["activation"])
         return {unit: fmean(activations) for unit, activations in top.items()}
+
+    def top_pictures(self, layer: str) -> dict[int, tuple[int, ...]]:
+        """Returns the numbers of the images that excite each unit most, by unit index. Empty without exemplars."""
+        name = f"{safe(layer)}.rows.parquet"
+        data = self.files.read(name)
+        columns = ("unit", "kind", "picture")
+        rows = [] if data is None else tables.load(data, self.files.path(name), columns, ROW_SCHEMA)[0]
+        top: defaultdict[int, list[int]] = defaultdict(list)
+        for row in rows:
+            if KINDS[row["kind"]] == "top":
+                top[row["unit"]].append(row["picture"])
+        return {unit: tuple(numbers) for unit, numbers in top.items()}
 
     def size(self) -> int:
         """Returns the size of the exemplars in bytes, without subfolders such as those of contact sheets."""
@@ -302,10 +318,13 @@ def _unit_row(unit: UnitExemplars) -> dict[str, Any]:
         "maxima": None if unit.maxima is None else unit.maxima.tolist(),
         "mean": unit.mean,
         "std": unit.std,
+        "count_values": None if unit.counts is None else unit.counts.values.tolist(),
+        "count_images": None if unit.counts is None else unit.counts.images.tolist(),
         "quantiles": positions and list(positions.quantiles),
         "position_mean": positions and positions.mean,
         "position_variance": positions and positions.variance,
         "positive": positions and positions.positive,
+        "class_name": unit.class_name,
         "state": unit.state,
     }
 
@@ -327,10 +346,21 @@ def _unit(
         maxima=None if found["maxima"] is None else np.array(found["maxima"]),
         mean=found["mean"],
         std=found["std"],
+        counts=_counts(found),
+        class_name=found["class_name"],
         exemplars=tuple(_exemplar(row, shown) for row in rows),
         positions=positions,
         state=found["state"],
     )
+
+
+def _counts(found: tables.TableRow) -> ActivationCounts | None:
+    if found["count_values"] is None:
+        return None
+    values, images = np.array(found["count_values"], np.float64), np.array(found["count_images"], np.int64)
+    if values.shape != images.shape:
+        raise ValueError(f"{len(values)} bins with {len(images)} counts")
+    return ActivationCounts(values=values, images=images)
 
 
 def _exemplar(row: tables.TableRow, shown: Mapping[int, EncodedImage]) -> Exemplar:

@@ -26,6 +26,8 @@ _VALUES_GPU = 2**23
 
 _LAST = 2**32 - 1
 
+_NONE = 2**63 - 1
+
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 
@@ -54,6 +56,9 @@ class Summary:
     the number of the image in the low ones."""
     lowest: Ints
     """The lowest activations in ascending order, with the numbers of the images in the low bits."""
+    first: Ints
+    """For each bin of `maxima`, of all images in it, that with the smallest number, which is as good as random. The number is
+    in the high 32 bits, `_codes` of the activation in the low ones; _NONE without an image."""
     broken: npt.NDArray[np.bool_]
     """Whether a unit had a value that was NaN or infinite, shape (units,)."""
     sampled: dict[int, npt.NDArray[np.float32]]
@@ -70,6 +75,7 @@ class Summary:
             positions_seen=self.positions_seen + other.positions_seen,
             highest=np.sort(np.concatenate([self.highest, other.highest], axis=1), axis=1)[:, ::-1][:, : self.k],
             lowest=np.sort(np.concatenate([self.lowest, other.lowest], axis=1), axis=1)[:, : self.k],
+            first=np.minimum(self.first, other.first),
             broken=self.broken | other.broken,
             sampled=self.sampled | other.sampled,
         )
@@ -83,6 +89,11 @@ class Summary:
     def bottom(self) -> tuple[Floats, Ints]:
         """The lowest activations, rounded, and the numbers of their images, both of shape (units, at most k)."""
         return _values(self.lowest >> 32), self.lowest & _LAST
+
+    def level_images(self, unit: int) -> tuple[Floats, Ints]:
+        """Returns activations of a unit, rounded, and the numbers of their images: one from each filled bin."""
+        codes = self.first[unit][self.first[unit] != _NONE]
+        return _values(codes & _LAST), codes >> 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +142,7 @@ class Accumulator:
         self._sums = zeros(5, units, dtype=torch.float64)
         self._broken = zeros(units, dtype=torch.bool)
         self._highest = self._lowest = zeros(units, 0, dtype=torch.int64)
+        self._first = torch.full((units * histogram.BINS,), _NONE, dtype=torch.int64, device=device)
         self._sampled: list[tuple[list[int], torch.Tensor]] = []
         self._seen = self._positions_seen = 0
         # Nothing is copied from the device before `total`, so that the network does not wait.
@@ -161,6 +173,7 @@ class Accumulator:
             positions_seen=self._positions_seen,
             highest=self._highest.cpu().numpy(),
             lowest=self._lowest.cpu().numpy(),
+            first=self._first.cpu().numpy().reshape(-1, histogram.BINS).copy(),
             broken=self._broken.cpu().numpy().copy(),
             sampled={
                 number: row
@@ -180,7 +193,7 @@ class Accumulator:
             self._add_few(torch.cat(units), counted)
         else:
             self._add(counted, self._positions, self._sums[:3])
-        self._add(highest, self._maxima, self._sums[3:])
+        self._add(highest, self._maxima, self._sums[3:], on_device)
         self._seen += len(numbers)
         self._positions_seen += sum(each.positions for each in waiting)
         # With the number of the image in the low bits, one `topk` finds values with their images. Of equal activations,
@@ -194,8 +207,14 @@ class Accumulator:
         if kept := [i for i, number in enumerate(numbers) if number in self._sample]:
             self._sampled.append(([numbers[i] for i in kept], torch.stack([highest[:, i] for i in kept])))
 
-    def _add(self, values: torch.Tensor, counts: torch.Tensor, sums: torch.Tensor) -> None:
-        """Adds values of shape (units, values) to histograms and sums. In them, 0 takes the place of what is not finite."""
+    def _add(
+        self, values: torch.Tensor, counts: torch.Tensor, sums: torch.Tensor, images: torch.Tensor | None = None
+    ) -> None:
+        """Adds values of shape (units, values) to histograms and sums. In them, 0 takes the place of what is not finite.
+
+        Args:
+            images: The number of the image of each value, shape (values,): the first one in each bin is kept.
+        """
         rows = max(self._block // values.shape[1], 1)
         for first in range(0, len(values), rows):
             part = slice(first, first + rows)
@@ -205,7 +224,11 @@ class Accumulator:
             # A GPU would have to be waited for to know that there is none.
             if own.is_cuda or not bool(finite.all()):
                 own.nan_to_num_(0.0, 0.0, 0.0)
-            _count(counts, first, own * self._inverse[part])
+            at = _bins(first, own * self._inverse[part])
+            counts.scatter_add_(0, at, torch.ones((), dtype=torch.int32, device=at.device).expand(len(at)))
+            if images is not None:
+                codes = (images << 32) | (_codes(own) & _LAST)
+                self._first.scatter_reduce_(0, at, codes.reshape(-1), "amin")
             sums[:, part] += _sums(own, with_positive=len(sums) == 3)
 
     def _add_few(self, units: torch.Tensor, values: torch.Tensor) -> None:
@@ -251,11 +274,11 @@ def _counted(images: NumberedImages, count: int) -> torch.Tensor:
     return (images.starts[:, None] + _spread(count, images.starts.device)) % count
 
 
-def _count(counts: torch.Tensor, first: int, scaled: torch.Tensor) -> None:
-    """Adds scaled values, shape (units, values), to the histograms of a block of units that begins with unit `first`."""
+def _bins(first: int, scaled: torch.Tensor) -> torch.Tensor:
+    """Returns the bin of each scaled value, shape (units, values), among those of all units, for a block that begins with unit
+    `first`. Shape (units · values,)."""
     starts = torch.arange(first, first + len(scaled), device=scaled.device)[:, None] * histogram.BINS
-    at = histogram.find_bins(scaled).add(starts).view(-1)
-    counts.scatter_add_(0, at, torch.ones((), dtype=torch.int32, device=at.device).expand(len(at)))
+    return histogram.find_bins(scaled).add(starts).view(-1)
 
 
 def _sums(values: torch.Tensor, *, with_positive: bool) -> torch.Tensor:

@@ -8,7 +8,7 @@ import pytest
 from PIL import Image
 
 from openmaia.core.images import EncodedImage
-from openmaia.core.services import Probe, UnitExemplars
+from openmaia.core.services import LEVELS, Probe, UnitExemplars
 from openmaia.core.units import Unit
 from openmaia.exemplars.store import ExemplarStore
 from openmaia.models.targets.hooked import NetworkTarget
@@ -58,7 +58,7 @@ def test_probing_a_stored_exemplar_gives_its_stored_activation(preset: Preproces
         exemplars = store.read(unit).exemplars
         fresh = network(preset, layer)
         answers = fresh.probe([Probe(unit=unit, image=exemplar.image) for exemplar in exemplars])
-        assert len(answers) == 20
+        assert len(answers) == len(exemplars) > 20
         for exemplar, answer in zip(exemplars, answers, strict=True):
             assert (answer.value, answer.box) == (exemplar.activation, exemplar.box)
 
@@ -88,6 +88,34 @@ def test_the_ladder_climbs_evenly_from_the_lowest_to_the_highest():
     ranked = all_values(target, unit)
     (found,) = of(target, [unit])
     assert values(found, "ladder") == [ranked[n] for n in (0, 7, 15, 22, 29)]
+
+
+@pytest.mark.parametrize(("layer", "index"), [("conv", 0), ("conv", 3), ("output", 1)])
+def test_levels_are_even_in_activation_and_every_image_is_counted_at_its_level(layer: str, index: int):
+    target = network("weights", layer)
+    (unit,) = units(layer, index)
+    ranked = all_values(target, unit)
+    (found,) = of(target, [unit])
+    levels, counts = found.of_kind("levels"), found.count_levels()
+    assert (len(counts), sum(counts)) == (LEVELS, len(ranked))
+    assert [each.rank for each in levels] == [level for level, count in enumerate(counts) if count]
+    assert {each.activation for each in levels} <= set(ranked) and len(levels) > 5
+    step = (ranked[-1] - ranked[0]) / LEVELS
+    for each in levels:
+        slack = abs(each.activation) / 64 + 2.0**-10 * max(ranked)
+        assert ranked[0] + each.rank * step - slack <= each.activation <= ranked[0] + (each.rank + 1) * step + slack
+
+
+def test_counts_tell_what_percentage_of_images_is_below_also_in_the_tail():
+    target = network("weights", "conv")
+    (unit,) = units("conv", 3)
+    ranked = all_values(target, unit)
+    (found,) = of(target, [unit])
+    assert found.counts is not None
+    assert found.counts.percent_below(ranked[-1] * 1.1) == 100
+    assert found.counts.percent_below(ranked[0] - 1) == 0
+    assert ranked[-1] > ranked[-2] * 1.02, "else the bins do not part them"
+    assert found.counts.percent_below(ranked[-1]) == pytest.approx(100 * 29.5 / 30)
 
 
 def test_random_exemplars_are_the_same_for_all_units():

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from openmaia.core.errors import StoreError, UsageError
-from openmaia.core.services import Exemplar, UnitExemplars
+from openmaia.core.services import ActivationCounts, Exemplar, UnitExemplars
 from openmaia.core.units import Unit
 from openmaia.exemplars import image_table
 from openmaia.exemplars.store import ExemplarStore
@@ -24,7 +24,7 @@ def exemplars(unit: Unit = UNIT, scale: float = 1.0, vector: bool = False) -> Un
             kind=kind, rank=rank, activation=float(maps[n].max()), image=replace(noise(n), recipe=f"recipe {n}"), box=(1.5, 2.0, 20.0, 22.5),
             map=None if vector else maps[n],
         )
-        for kind, numbers in (("top", (0, 1, 2)), ("bottom", (5, 4)), ("random", (2, 3)), ("ladder", (5, 0)))
+        for kind, numbers in (("top", (0, 1, 2)), ("bottom", (5, 4)), ("random", (2, 3)), ("ladder", (5, 0)), ("levels", (4, 1)))
         for rank, n in enumerate(numbers)
     ]  # fmt: skip
     return UnitExemplars(
@@ -33,6 +33,8 @@ def exemplars(unit: Unit = UNIT, scale: float = 1.0, vector: bool = False) -> Un
         maxima=np.linspace(0, scale, 101),
         mean=0.5 * scale,
         std=0.1 * scale,
+        class_name=f"class {unit.index}",
+        counts=ActivationCounts(values=np.array([0.25, 0.75]) * scale, images=np.array([6, 3])),
         exemplars=tuple(rows),  # pyright: ignore[reportArgumentType]
     )
 
@@ -46,6 +48,9 @@ def test_exemplars_read_back(tmp_path: Path):
     after, before = store.read(units[1]), exemplars(units[1])
     assert (after.unit, after.threshold, after.mean, after.std) == (units[1], 0.9, 0.5, 0.1)
     assert np.array_equal(after.maxima, before.maxima)
+    assert after.counts is not None and before.counts is not None
+    assert (after.counts.values.tolist(), after.counts.images.tolist()) == ([0.25, 0.75], [6, 3])
+    assert after.class_name == "class 1"
     assert [e.image.sources for e in after.exemplars] == [e.image.sources for e in before.exemplars]
     assert [e.image.recipe for e in after.exemplars] == [e.image.recipe for e in before.exemplars]
     assert [(e.kind, e.rank, e.activation, e.image.digest) for e in after.exemplars] == [

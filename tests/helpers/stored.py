@@ -34,6 +34,8 @@ def assert_alike(one: ExemplarStore, other: ExemplarStore, layers: Sequence[str]
                 [its.threshold, its.mean, its.std], rel=2e-5, abs=1e-6
             )
             assert mine.maxima == pytest.approx(its.maxima, rel=2e-5, abs=1e-6)
+            assert mine.counts is not None and its.counts is not None
+            assert mine.counts.images.tolist() == its.counts.images.tolist()
             assert mine.positions is not None and its.positions is not None
             assert mine.positions.quantiles == pytest.approx(its.positions.quantiles, rel=2e-5, abs=1e-6)
             assert mine.positions.variance == pytest.approx(its.positions.variance, rel=1e-4)

@@ -127,22 +127,22 @@ def test_unit_pages_follow_the_order_of_the_table(index: Path, tab: Tab):
     tab.press("k")
     tab.wait("document.body?.dataset.page === 'units/net/layer4/29-0.html' && document.readyState === 'complete'")
     tab.press("o")
-    assert tab.run("[...document.querySelectorAll('details.all')].every((turn) => turn.open)")
+    assert tab.run("[...document.querySelectorAll('details.turn')].every((turn) => turn.open)")
     tab.press("/")
     tab.wait(f"{READY} && document.activeElement.id === 'search'")
     assert tab.run("location.hash") == "#sort=-unit"
 
 
-def test_claims_zoom_and_masks(index: Path, tab: Tab):
+def test_links_to_turns_zoom_and_parts(index: Path, tab: Tab):
     tab.open((index.parent / "units/net/layer4/0-0.html").as_uri())
     assert tab.run("[...document.images].every((image) => image.src)")
-    assert tab.run("getComputedStyle(document.querySelector('.mask')).display") != "none"
-    tab.run("document.getElementById('masks').click()")
-    assert tab.run("getComputedStyle(document.querySelector('.mask')).display") == "none"
+    assert tab.run("getComputedStyle(document.querySelector('.part')).display") != "none"
+    tab.run("document.getElementById('parts').click()")
+    assert tab.run("getComputedStyle(document.querySelector('.part')).display") == "none"
     tab.run("document.querySelector('button.picture').click()")
     assert tab.run("document.getElementById('zoom').open")
     tab.run("document.querySelector('#zoom button').click(); document.querySelector('.support a').click()")
-    tab.wait("document.querySelector('.turn:target details.all').open")
+    tab.wait("document.querySelector('details.turn:target').open")
 
 
 def test_csv_of_the_selection_holds_no_formula(tmp_path: Path, tab: Tab):

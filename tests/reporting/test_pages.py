@@ -128,7 +128,7 @@ def test_claim_links_to_the_turn_that_measured_it(tmp_path: Path):
     made = run(tmp_path)
     write_report([made])
     html = unit_pages(made)[0].read_text()
-    claims = html[html.index('aria-labelledby="claims"') : html.index('id="conversation"')]
+    claims = html[html.index('id="claims"') : html.index("Costs and settings")]
     assert 'href="#turn-2">Turn 2</a>: 1 image of it, mean activation 7.25' in claims
     assert [link["href"] for link in Page(claims).all("a") if link.get("href", "").startswith("#turn-1")]
 

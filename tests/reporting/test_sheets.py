@@ -14,7 +14,7 @@ import yaml
 from PIL import Image
 
 from openmaia.core.images import EncodedImage
-from openmaia.core.services import Exemplar, ExemplarKind, UnitExemplars, UnitState
+from openmaia.core.services import LEVELS, ActivationCounts, Exemplar, ExemplarKind, UnitExemplars, UnitState
 from openmaia.core.units import Unit
 from openmaia.exemplars.store import ExemplarStore
 from openmaia.reporting.browser import write_report
@@ -41,13 +41,18 @@ def unit_exemplars(target: str, layer: str, index: int, with_maps: bool = True) 
     """Above the threshold in the left half of the image."""
     small = np.zeros((6, 6), dtype=np.float32)
     small[:, :3] = 10
-    kinds: Sequence[tuple[ExemplarKind, int]] = [*(("top", rank) for rank in range(IMAGES)), ("bottom", 0)]
+    kinds: Sequence[tuple[ExemplarKind, int]] = [
+        *(("top", rank) for rank in range(IMAGES)),
+        ("bottom", 0),
+        *(("levels", level) for level in (0, 13, LEVELS - 1)),
+    ]
     return UnitExemplars(
         unit=Unit(target=target, layer=layer, index=index),
         threshold=5.125,
         maxima=np.linspace(0, 42, 101),
         mean=1.0,
         std=1.0,
+        counts=ActivationCounts(values=np.array([0.5, 20.0, 41.5]), images=np.array([900, 99, 1])),
         exemplars=tuple(
             Exemplar(
                 kind=kind, rank=rank, activation=42.5 - rank + index, image=white(rank), box=(0.0, 0.0, 120.0, 120.0),

@@ -18,7 +18,7 @@ from openmaia.core.units import Unit
 from openmaia.models.text_embedding import TextEmbedding, load_text_embedding
 from openmaia.reporting.browser.report import Report
 from openmaia.reporting.browser.serve import application
-from openmaia.reporting.browser.similar import SimilarDescriptions
+from openmaia.reporting.browser.similar import SimilarUnits
 from openmaia.reporting.tables import UnitRow
 from tests.reporting.making import record, run
 
@@ -46,36 +46,36 @@ def rows(tmp_path: Path) -> list[UnitRow]:
     ]
 
 
-def near(found: SimilarDescriptions, rows: list[UnitRow]) -> dict[str, list[str]]:
+def near(found: SimilarUnits, rows: list[UnitRow]) -> dict[str, list[str]]:
     """The labels of the similar descriptions of each description, the most similar first."""
-    pages: dict[str, list[list[str]]] = {}
+    pages: dict[str, dict[str, list[list[str]]]] = {}
     for name in found.names:
         content = (found.file(name) or b"").decode()
         pages |= json.loads(json.loads(content[content.index("(") + 1 : content.rindex(")")]))
-    return {row.header["labels"][0]: [labels for _, _, labels, _ in pages[row.page]] for row in rows}
+    return {row.header["labels"][0]: [labels for _, _, labels, _, _ in pages[row.page]["words"]] for row in rows}
 
 
 def test_without_a_model_descriptions_are_similar_that_share_words(rows: list[UnitRow]):
-    found = near(SimilarDescriptions(rows), rows)
+    found = near(SimilarUnits(rows), rows)
     assert found["a striped pattern"] == ["a checkered pattern"]
     assert found["a steam locomotive"] == found["stripes"] == []
 
 
 def test_model_finds_descriptions_of_the_same_meaning(rows: list[UnitRow], embed: TextEmbedding):
-    found = near(SimilarDescriptions(rows, embed), rows)
+    found = near(SimilarUnits(rows, embed), rows)
     assert found["stripes"] == ["a striped pattern"]
     assert found["a steam locomotive"] == ["railway engines"]
 
 
 def test_equal_descriptions_are_similar_and_a_description_not_to_itself(rows: list[UnitRow], embed: TextEmbedding):
     same = [replace(row, header=row.header | {"labels": ["a red ball"]}) for row in rows]
-    found = SimilarDescriptions(same, embed)
+    found = SimilarUnits(same, embed)
     texts = (found.file(name) or b"" for name in found.names)
     pages = {
         page: each for text in texts for page, each in json.loads(json.loads(text[text.index(b"(") + 1 : -3])).items()
     }
     for row in same:
-        addresses = [address for address, *_ in pages[row.page]]
+        addresses = [address for address, *_ in pages[row.page]["words"]]
         assert len(addresses) == min(NEIGHBOURS, len(same) - 1)
         assert row.href not in addresses
 

@@ -13,7 +13,7 @@ def show_faithfulness(run: Run) -> None:
     cells = [
         (
             f"{each.unit.layer}/{each.unit.index}",
-            ", ".join(f"{name} {fall:.1%}" for name, fall in each.classes),
+            ", ".join(f"{one.name} {one.fall:.1%}" for one in each.classes),
             f"{each.effect:.2g}, {each.neutral:.2g}",
             format_interval(each.auc),
             format_interval(each.difference, "+.2f"),

@@ -21,7 +21,13 @@ ASSETS = "assets"
 
 
 def render(
-    template: str, package: str = PACKAGE, *, top: str | None = None, scripts: Sequence[str] = (), **values: Any
+    template: str,
+    package: str = PACKAGE,
+    *,
+    top: str | None = None,
+    scripts: Sequence[str] = (),
+    styles: Sequence[str] = (),
+    **values: Any,
 ) -> bytes:
     """Renders a template of a package, which may use those of this package too.
 
@@ -29,9 +35,16 @@ def render(
         top: The relative path from the page to the folder of the report, such as "../". None for a page that contains the
             style sheet itself and needs no other file.
         scripts: File names in ASSETS.
+        styles: Further style sheets, file names in ASSETS.
     """
     style = "" if top is not None else Markup(_source("style.css"))
-    values |= {"style": style, "assets": f"{top or ''}{ASSETS}/", "scripts": scripts, "top": top or ""}
+    values |= {
+        "style": style,
+        "assets": f"{top or ''}{ASSETS}/",
+        "scripts": scripts,
+        "styles": styles,
+        "top": top or "",
+    }
     values |= {"policy": _policy(top is not None)}
     return _environment(package).get_template(template).render(values).encode("utf-8", errors="replace")
 
@@ -59,6 +72,7 @@ def _environment(package: str) -> jinja2.Environment:
     )
     filters = cast(dict[str, Callable[..., str]], environment.filters)  # pyright: ignore[reportUnknownMemberType]
     filters |= {"number": _number, "score": _score, "signed": _signed, "duration": _duration, "cell": _cell}
+    filters |= {"short": _short, "percent": _percent}
     return environment
 
 
@@ -87,6 +101,22 @@ def _source(name: str) -> str:
 
 def _number(value: float | None) -> str:
     return "n/a" if value is None or math.isnan(value) else f"{value:.4g}".replace("-", "−")
+
+
+def _short(value: float) -> str:
+    """Returns a number with three digits, and two if it has an exponent."""
+    if value and not 1e-3 <= abs(value) < 1e6:
+        mantissa, exponent = f"{value:.1e}".split("e")
+        return f"{mantissa}e{int(exponent)}".replace("-", "−")
+    digits = max(0, 2 - math.floor(math.log10(abs(value)))) if value else 0
+    return f"{value:.{digits}f}".replace("-", "−")
+
+
+def _percent(value: float) -> str:
+    """Returns a percentage that is 0 or 100 only if it is so exactly, as far as two decimals allow."""
+    if value in (0, 100):
+        return f"{value:.0f}"
+    return f"{min(max(value, 0.01), 99.99):.2f}" if value > 99 or value < 1 else f"{value:.0f}"
 
 
 def _score(value: float | None) -> str:

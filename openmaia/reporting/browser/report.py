@@ -18,6 +18,7 @@ from openmaia.reporting.browser.sheets import RunSheets, find_sheets
 from openmaia.reporting.browser.similar import name_similar_file
 from openmaia.reporting.browser.unit.page import Neighbours, UnitPage
 from openmaia.reporting.browser.unit.pictures import PagePictures
+from openmaia.reporting.browser.unit.shared import RunSources
 from openmaia.reporting.tables import UnitRow, make_rows, name_runs
 from openmaia.runs.files import safe
 from openmaia.runs.run import EVALUATION, Run
@@ -39,6 +40,7 @@ class Report:
             raise ValueError("no run was given; give at least one to report on")
         self.runs = list(_folders([Snapshot.of_run(run) for run in runs]))
         self.live = live
+        self.sources = {name: RunSources(run) for run, name, _ in self.runs}
         self.summaries = [summarize_run(run, name, make_rows(run, name, folder)) for run, name, folder in self.runs]
 
     @cached_property
@@ -47,7 +49,7 @@ class Report:
         made: dict[str, UnitPage] = {}
         for (run, *_), one in zip(self.runs, self.summaries, strict=True):
             count = sum(len(each.rows) for each in self.summaries)
-            made |= {page.row.page: page for page in _pages(run, one, count)}
+            made |= {page.row.page: page for page in _pages(run, self.sources[one.name], one, count)}
         return made
 
     @cached_property
@@ -129,7 +131,7 @@ def _folders(runs: Sequence[Run]) -> Iterator[tuple[Run, str, str]]:
         yield run, name, f"runs/{safe(name)}/units/" if number else "units/"
 
 
-def _pages(run: Run, one: RunSummary, count: int) -> Iterator[UnitPage]:
+def _pages(run: Run, sources: RunSources, one: RunSummary, count: int) -> Iterator[UnitPage]:
     done = sorted((row for row in one.rows if row.header), key=lambda row: row.investigation)
 
     def link(row: UnitRow, place: int) -> tuple[str, str] | None:
@@ -140,11 +142,11 @@ def _pages(run: Run, one: RunSummary, count: int) -> Iterator[UnitPage]:
 
     for place, row in enumerate(done):
         near: Neighbours = (link(row, place - 1), link(row, place + 1))
-        yield UnitPage(run=run, row=row, near=near, near_file=name_similar_file(row.page, count))
+        yield UnitPage(run=run, sources=sources, row=row, near=near, near_file=name_similar_file(row.page, count))
 
 
 def read_times(page: UnitPage) -> list[Any]:
-    """Returns the modification times in nanoseconds of the record and the evaluation of a page; 0 for a missing file.
+    """Returns the modification times in nanoseconds of the files that a page is made from; 0 for a missing file.
 
     Empty for a run on an object store, whose times are unreliable.
     """
@@ -154,4 +156,5 @@ def read_times(page: UnitPage) -> list[Any]:
     row = page.row
     stem = f"{safe(row.unit.target)}/{safe(row.unit.layer)}/{row.unit.index}-{row.investigation.replicate}.parquet"
     paths = (root / "records" / stem, own / EVALUATION / stem)
-    return [path.stat().st_mtime_ns if path.exists() else 0 for path in paths]
+    times = [path.stat().st_mtime_ns if path.exists() else 0 for path in paths]
+    return times + page.sources.read_times(row.unit.layer)

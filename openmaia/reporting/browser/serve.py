@@ -23,8 +23,8 @@ from openmaia.reporting.browser.data import make_call, make_data_files
 from openmaia.reporting.browser.pages import ASSETS, read_assets
 from openmaia.reporting.browser.papers import make_papers_files
 from openmaia.reporting.browser.report import Report
-from openmaia.reporting.browser.similar import SimilarDescriptions
-from openmaia.reporting.browser.unit.page import render_unit
+from openmaia.reporting.browser.similar import SimilarUnits
+from openmaia.reporting.browser.unit.page import render_strip, render_unit
 from openmaia.runs.run import Run
 from openmaia.runs.state import RunCounts, counts
 
@@ -51,7 +51,7 @@ class LiveSite:
         self._version: str = ""
         self._files: dict[str, Callable[[], bytes]] = {}
         self._figures: dict[str, bytes] = {}
-        self._near: SimilarDescriptions | None = None
+        self._near: SimilarUnits | None = None
         self._refresh()
 
     def file(self, path: str) -> bytes | None:
@@ -65,7 +65,7 @@ class LiveSite:
             return render_unit(report.pages[path], _VIEW_BYTES).html
         page = report.pages.get(path.removesuffix(".webp") + ".html") if path.endswith(".webp") else None
         if page:
-            return render_unit(page, 0).strip or _EMPTY
+            return render_strip(page) or _EMPTY
         if path in {address for address, _ in report.tabs if address.startswith("applications/")}:
             return self._runs[0].files.read(f"report/{path}")
         if path.startswith("data/similar-"):
@@ -93,11 +93,11 @@ class LiveSite:
             self._version, self._report, self._files = version, report, files
             self._figures, self._near = {}, None
 
-    def _similar(self) -> SimilarDescriptions:
+    def _similar(self) -> SimilarUnits:
         with self._lock:
             if self._near is None:
                 rows = [row for one in self._report.summaries for row in one.rows]
-                self._near = SimilarDescriptions(rows, self._embed)
+                self._near = SimilarUnits(rows, self._embed, self._report.sources)
             return self._near
 
     def _figure(self, path: str) -> bytes | None:

@@ -5,11 +5,10 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from openmaia.core.errors import StoreError, UsageError
-from openmaia.core.paths import user_path
 from openmaia.core.units import Unit
 from openmaia.exemplars.store import ExemplarStore
 from openmaia.reporting.browser.pages import hash_templates, render
+from openmaia.reporting.browser.stores import find_store
 from openmaia.reporting.browser.strips import STRIP_COLUMNS, STRIP_SIDE, make_strips
 from openmaia.reporting.browser.thumbnails import Thumbnails
 from openmaia.reporting.tables import UnitRow
@@ -119,7 +118,7 @@ def find_sheets(run: Run, name: str, folder: str, rows: Sequence[UnitRow]) -> Ru
     links: dict[Unit, str] = {}
     for row in rows:
         links[row.unit] = links.get(row.unit) or row.href
-    place, store, there = _store(run)
+    place, store, there = find_store(run)
     made: list[Sheet] = []
     lacking: list[str] = []
     for target, layer in dict.fromkeys((unit.target, unit.layer) for unit in links):
@@ -131,34 +130,6 @@ def find_sheets(run: Run, name: str, folder: str, rows: Sequence[UnitRow]) -> Ru
         made += _divided(store, target, layer, units, below, links, name)
     missing = f"No exemplars of {', '.join(lacking)} are in {place} (any more), so there is no sheet of them."
     return RunSheets(sheets=tuple(made), missing=missing if lacking else "")
-
-
-def _store(run: Run) -> tuple[str, ExemplarStore | None, Sequence[str]]:
-    """Returns the folder of a run's exemplars, their store (None if missing or outdated), and the layers in it."""
-    config = run.config()
-    target, dataset = config["target"]["name"], config["exemplars"]["dataset"] or config["pictures"]["kind"]
-    place = f"{config['paths']['exemplars']}/{safe(target)}/{safe(dataset)}"
-    try:
-        store = ExemplarStore.at(_found(run, config["paths"]), target, dataset)
-        return (place, store, store.layers()) if store.is_current() else (place, None, ())
-    except (StoreError, UsageError, OSError):
-        return place, None, ()
-
-
-def _found(run: Run, paths: Mapping[str, str]) -> str:
-    """Returns the folder of all exemplars that a run's config names.
-
-    A relative path refers to the folder in which the run was started. It is derived from the place of the run
-    directory, so that the report can be made in any folder.
-    """
-    if "://" in paths["exemplars"]:
-        return paths["exemplars"]
-    folder, runs = user_path(paths["exemplars"]), user_path(paths["runs"])
-    root = run.investigations.local
-    if folder.is_absolute() or folder.is_dir() or root is None or runs.is_absolute():
-        return str(folder)
-    start = root.parents[len(runs.parts)] if len(runs.parts) < len(root.parents) else root
-    return str(start / folder)
 
 
 def _divided(

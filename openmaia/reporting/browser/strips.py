@@ -3,17 +3,15 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-import numpy as np
-import numpy.typing as npt
 from PIL import Image
 
 from openmaia.core.errors import StoreError
-from openmaia.core.images import seen_part, upsample
-from openmaia.core.services import Exemplar, Map, UnitState
+from openmaia.core.images import seen_part
+from openmaia.core.services import Exemplar, UnitState
 from openmaia.core.units import Unit
 from openmaia.exemplars.store import ExemplarStore
 from openmaia.reporting.browser.thumbnails import Thumbnails
-from openmaia.reporting.browser.unit.pictures import MISSING, OUTLINE_SIDE, Picture, trace, trace_frame
+from openmaia.reporting.browser.unit.pictures import MISSING, Picture, trace_frame, trace_map
 
 STRIP_COLUMNS = 10
 STRIP_SIDE = 96
@@ -76,17 +74,7 @@ def _tile(exemplar: Exemplar, threshold: float, thumbnails: Thumbnails) -> Exemp
     image.thumbnail((STRIP_SIDE, STRIP_SIDE))
     uri, outline = thumbnails.of(image), ""
     if exemplar.map is not None:
-        outline = trace(_field(exemplar, exemplar.map, threshold), threshold)
+        outline = trace_map(exemplar.map, exemplar.box, exemplar.image.size, threshold)
     seen = trace_frame(seen_part(exemplar.image.size, exemplar.box), exemplar.image.size)
     picture = Picture(number=0, uri=uri, outline=outline, frame=seen) if uri else MISSING
     return ExemplarTile(activation=exemplar.activation, picture=picture)
-
-
-def _field(exemplar: Exemplar, small: Map, threshold: float) -> npt.NDArray[np.float32]:
-    """Returns the activation map on a grid over the whole image, with values below the threshold outside of its box."""
-    width, height = exemplar.image.size
-    scales = (OUTLINE_SIDE / width, OUTLINE_SIDE / height) * 2
-    left, top, right, bottom = (round(edge * scale) for edge, scale in zip(exemplar.box, scales, strict=True))
-    field = np.full((OUTLINE_SIDE, OUTLINE_SIDE), min(threshold - 1, float(small.min())), np.float32)
-    field[top:bottom, left:right] = upsample(small, bottom - top, right - left)
-    return field

@@ -22,7 +22,7 @@ from openmaia.reporting.browser.papers import make_papers_files
 from openmaia.reporting.browser.report import Report, read_times
 from openmaia.reporting.browser.rows import RunSummary
 from openmaia.reporting.browser.sheets import Sheet
-from openmaia.reporting.browser.similar import SimilarDescriptions
+from openmaia.reporting.browser.similar import SimilarUnits
 from openmaia.reporting.browser.unit.page import UnitPage, render_unit
 from openmaia.reporting.tables import UnitRow
 from openmaia.runs.files import Files
@@ -71,7 +71,7 @@ def write_report(runs: Sequence[Run], embed: TextEmbedding | None = None) -> Pat
     rows = [row for one in summaries for row in one.rows]
     for name, data in make_data_files(summaries, "", has_strip):
         files.write(f"report/data/{name}", data)
-    similar = SimilarDescriptions(rows, embed)
+    similar = SimilarUnits(rows, embed, report.sources)
     for name in similar.names:
         files.write(f"report/data/{name}", similar.file(name) or b"")
     files.write("report/run.html", report.run_page())

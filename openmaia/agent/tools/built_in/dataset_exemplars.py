@@ -1,13 +1,12 @@
 """The tool `dataset_exemplars`."""
 
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any
 
 from openmaia.agent.tools.arguments import abbreviate
 from openmaia.agent.tools.image_registry import describe_activation
 from openmaia.agent.tools.values import image_of
 from openmaia.core.errors import ToolError
 from openmaia.core.images import compute_mask, pack_mask, seen_part
-from openmaia.core.services import ExemplarKind
 from openmaia.runs.records import Did
 
 if TYPE_CHECKING:
@@ -15,6 +14,9 @@ if TYPE_CHECKING:
 
 if TYPE_CHECKING:
     from openmaia.agent.tools.api import System
+
+
+KINDS = ("top", "bottom", "random", "ladder")
 
 
 def dataset_exemplars(self: Any, system: "System", kind: str = "top", as_lists: bool = False) -> Any:
@@ -34,13 +36,11 @@ def dataset_exemplars(self: Any, system: "System", kind: str = "top", as_lists: 
 
 def answer(toolbox: "Toolbox", kind: Any, layer: Any = None, index: Any = None) -> list[dict[str, Any]]:
     """Raises ToolError if no exemplars of the kind are stored, or the unit may not be queried."""
-    if kind not in get_args(ExemplarKind):
-        raise ToolError(
-            f"dataset_exemplars: kind={abbreviate(kind)}; expected one of {', '.join(get_args(ExemplarKind))}"
-        )
+    if kind not in KINDS:
+        raise ToolError(f"dataset_exemplars: kind={abbreviate(kind)}; expected one of {', '.join(KINDS)}")
     exemplars = toolbox.subjects.exemplars(toolbox.subjects.unit(layer, index))
     if not exemplars.of_kind(kind) and exemplars.exemplars:
-        stored = ", ".join(dict.fromkeys(exemplar.kind for exemplar in exemplars.exemplars))
+        stored = ", ".join(each for each in KINDS if exemplars.of_kind(each))
         raise ToolError(f"dataset_exemplars: no images of kind={kind!r} are stored for this unit; there are: {stored}")
     return [
         toolbox.register(

@@ -1,15 +1,15 @@
-"""The labels on a unit's page, each with its test images and the turns that support it."""
+"""The labels on a unit's page, each with the turns that support it, and the exemplars of a record."""
 
 from dataclasses import dataclass
 
 from openmaia.analysis.support import SupportingTurn, find_listing_turns, find_support
 from openmaia.core.images import EncodedImage
+from openmaia.reporting.browser.unit.captions import Captions
 from openmaia.reporting.browser.unit.observation import ImageView, Viewer
-from openmaia.reporting.browser.unit.scored import EvaluationView, ScoredImage
+from openmaia.reporting.browser.unit.scored import EvaluationView
 from openmaia.runs.records import Record
 
-_TESTED, _SUPPORTING, _EXEMPLARS = 6, 4, 8
-"""Maximum numbers of images: of the test of a label, of a supporting turn, and of exemplars."""
+_EXEMPLARS = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,7 +18,6 @@ class SupportView:
 
     turn: int
     """From 1."""
-    images: tuple[ImageView, ...]
     text: str
     """Both means in words."""
 
@@ -28,8 +27,6 @@ class ClaimView:
     """A label, with its evidence."""
 
     label: str
-    tested: tuple[ScoredImage, ...] = ()
-    """Its positive images."""
     auc: float | None = None
     """Against matched neutral images; None if the label was not tested."""
     support: tuple[SupportView, ...] = ()
@@ -37,32 +34,25 @@ class ClaimView:
     """The numbers of the turns whose hypotheses contain the label."""
 
 
-def make_claim_views(record: Record, evaluation: EvaluationView | None, viewer: Viewer) -> tuple[ClaimView, ...]:
+def make_claim_views(record: Record, evaluation: EvaluationView | None, captions: Captions) -> tuple[ClaimView, ...]:
     """Returns the labels of the answer in order. `evaluation` is None if they were not tested."""
-    return tuple(_claim(label, record, evaluation, viewer) for label in record.labels)
-
-
-def _claim(label: str, record: Record, evaluation: EvaluationView | None, viewer: Viewer) -> ClaimView:
-    tested = [image for image in evaluation.positive if image.label == label] if evaluation else []
     by_label: dict[str, float | None] = evaluation.scores["by_label"] if evaluation else {}
-    return ClaimView(
-        label=label,
-        tested=tuple(sorted(tested[:_TESTED], key=lambda image: -image.activation)),
-        auc=by_label.get(label),
-        support=tuple(_support(each, viewer) for each in find_support(label, record.turns, viewer.captions.texts)),
-        listed=find_listing_turns(label, record.turns),
+    return tuple(
+        ClaimView(
+            label=label,
+            auc=by_label.get(label),
+            support=tuple(map(_support, find_support(label, record.turns, captions.texts))),
+            listed=find_listing_turns(label, record.turns),
+        )
+        for label in record.labels
     )
 
 
-def _support(found: SupportingTurn, viewer: Viewer) -> SupportView:
+def _support(found: SupportingTurn) -> SupportView:
     count = len(found.images)
-    versus = f", {found.others} others {found.others_mean:.3g}" if found.others_mean is not None else ""
-    return SupportView(
-        turn=found.turn,
-        # Outlines cannot be seen at this size. The turn has them.
-        images=tuple(viewer.measured_image(entry, with_mask=False) for entry in found.images[:_SUPPORTING]),
-        text=f"{count} image{'' if count == 1 else 's'} of it, mean activation {found.mean:.3g}{versus}",
-    )
+    versus = f"; {found.others} others {found.others_mean:.3g}" if found.others_mean is not None else ""
+    text = f"{count} image{'' if count == 1 else 's'} of it, mean activation {found.mean:.3g}{versus}"
+    return SupportView(turn=found.turn, text=text)
 
 
 def show_exemplars(record: Record, viewer: Viewer, count: int = _EXEMPLARS) -> tuple[ImageView, ...]:

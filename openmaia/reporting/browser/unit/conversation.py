@@ -3,11 +3,12 @@
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import zip_longest
+from itertools import accumulate, zip_longest
 
 from openmaia.agent.tasks.grammar import DESCRIBED, FENCE, headings
-from openmaia.reporting.browser.unit.observation import Block, ImageView, MeasuredImages, ToolUse, Viewer, group_calls
-from openmaia.runs.records import Turn
+from openmaia.reporting.browser.unit.observation import Block, MeasuredImages, ToolUse, Viewer, group_calls
+from openmaia.reporting.browser.unit.story import Story, tell_turn
+from openmaia.runs.records import Record, Turn
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,26 +32,22 @@ class TurnView:
     blocks: tuple[Block, ...]
     measured: tuple[MeasuredImages, ...]
     used: tuple[ToolUse, ...]
-
-    @property
-    def highest(self) -> ImageView | None:
-        """The shown image with the highest activation; None if none was measured."""
-        shown = [image for block in self.blocks for image in block.images]
-        shown += [image for measured in self.measured for image in measured.first]
-        known = [image for image in shown if image.activation]
-        return max(known, key=lambda image: image.activation["value"] if image.activation else 0.0, default=None)
-
-    @property
-    def images(self) -> int:
-        """The number of images that its tool calls returned or displayed."""
-        return sum(use.images for use in self.used)
+    story: Story
 
 
-def make_turn_views(turns: Sequence[Turn], viewer: Viewer) -> Iterator[TurnView]:
+def make_turn_views(record: Record, viewer: Viewer) -> Iterator[TurnView]:
     """Prepares the turns of an investigation."""
+    turns = record.turns
+    # All lines first: their pictures matter more than those inside the turns, if not all fit.
+    lists = list(accumulate((turn.hypotheses for turn in turns), lambda before, now: now or before, initial=()))
+    stories = [
+        tell_turn(turn, lists[at], viewer, record.stop if at == len(turns) - 1 else None)
+        for at, turn in enumerate(turns)
+    ]
     before: tuple[str, ...] = ()
-    for turn in turns:
+    for turn, story in zip(turns, stories, strict=True):
         yield TurnView(
+            story=story,
             turn=turn,
             prose=tuple(_sections(turn)),
             code_lines=turn.code.count("\n") + 1,

@@ -4,8 +4,8 @@ from dataclasses import dataclass, replace
 
 from openmaia.agent.evidence.states import HypothesisStanding, find_standings
 from openmaia.analysis.rounds import Round, list_rounds
-from openmaia.reporting.browser.unit.pictures import PagePictures
-from openmaia.reporting.browser.unit.scored import ScoredImage, compute_share
+from openmaia.reporting.browser.unit.pictures import SMALL, PagePictures
+from openmaia.reporting.browser.unit.scored import ScoredImage
 from openmaia.runs.evidence import Confirmation, ConfirmationSample, Evidence, Fault
 from openmaia.runs.records import Record
 
@@ -77,20 +77,17 @@ def _round(each: Round, pictures: PagePictures) -> RoundView:
 
 
 def _pairs(test: Confirmation, pictures: PagePictures) -> ImagePairs:
-    high = max((sample.activation for sample in test.samples), default=0.0)
-
     def tested(sample: ConfirmationSample) -> ScoredImage:
         near_miss = f"near miss: {sample.near_miss} ({sample.control})" if sample.near_miss else ""
         percentile = "" if sample.percentile is None else f"percentile {sample.percentile:.0f}"
         image = test.images.get(sample.digest)
         return ScoredImage(
-            picture=pictures.picture(sample.digest, image.data if image else b""),
+            picture=pictures.picture(sample.digest, image.data if image else b"", side=SMALL),
             label=sample.label,
             prompt=sample.prompt,
             missing_terms=sample.missing_terms,
             verdict=near_miss or percentile,
             activation=sample.activation,
-            share=compute_share(sample.activation, high),
         )
 
     images = [tested(sample) for sample in test.samples]

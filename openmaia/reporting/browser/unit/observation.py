@@ -16,6 +16,10 @@ DISPLAYED, _MEASURED = 16, 8
 words, so that a page stays small however many images an experiment makes."""
 
 
+_SIDE = 140
+"""Longest side in pixels of the copies."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImageView:
     """An image that an experiment displayed, or that its tool calls returned."""
@@ -141,7 +145,7 @@ class Viewer:
     def _picture(self, entry: ImageEntry, *, with_mask: bool = True) -> Picture:
         image = self.images.get(entry.original)
         mask, seen = (entry.mask, entry.seen) if with_mask else (None, None)
-        return self.pictures.picture(entry.original, image.data if image else b"", mask, seen)
+        return self.pictures.picture(entry.original, image.data if image else b"", mask, seen, side=_SIDE)
 
     def _is_final(self, entry: ImageEntry) -> bool:
         """Returns whether the entry is the last one of its image. A call that measures an image adds a later entry."""
@@ -152,7 +156,8 @@ class Viewer:
         if entry and entry.original in self.images:
             picture = self._picture(entry, with_mask=given.is_masked)
         else:
-            picture = self.pictures.picture(image.digest, self.images.get(image.digest, image).data)
+            data = self.images.get(image.digest, image).data
+            picture = self.pictures.picture(image.digest, data, side=_SIDE)
         return ImageView(
             picture=picture,
             note=note,

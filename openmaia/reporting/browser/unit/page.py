@@ -5,15 +5,20 @@ from typing import Any, cast
 
 from openmaia.analysis.costs.totals import costs
 from openmaia.core.errors import StoreError
+from openmaia.evaluation.analysis.verdict import all_controls
 from openmaia.reporting.browser.pages import render
 from openmaia.reporting.browser.thumbnails import make_strip
+from openmaia.reporting.browser.unit.axis import count_pairs, make_axis, name_control, read_others
 from openmaia.reporting.browser.unit.captions import Captions
 from openmaia.reporting.browser.unit.claims import make_claim_views, show_exemplars
 from openmaia.reporting.browser.unit.conversation import make_turn_views
+from openmaia.reporting.browser.unit.dataset import read_dataset, show_levels
 from openmaia.reporting.browser.unit.evidence import make_evidence_view
 from openmaia.reporting.browser.unit.observation import Viewer
 from openmaia.reporting.browser.unit.pictures import PagePictures
-from openmaia.reporting.browser.unit.scored import make_evaluation_view
+from openmaia.reporting.browser.unit.saying import say_verdict
+from openmaia.reporting.browser.unit.scored import EvaluationView, make_evaluation_view
+from openmaia.reporting.browser.unit.shared import RunSources
 from openmaia.reporting.image_models import image_model
 from openmaia.reporting.tables import UnitRow
 from openmaia.runs.records import Record, Stop
@@ -30,6 +35,7 @@ class UnitPage:
     """What the page of an investigation is rendered from."""
 
     run: Run
+    sources: RunSources
     row: UnitRow
     near: Neighbours
     near_file: str
@@ -70,36 +76,58 @@ def render_unit(page: UnitPage, allowance: int) -> RenderedUnit:
         return RenderedUnit(html=html, damage=f"cannot be shown: {reason}")
 
 
+def render_strip(page: UnitPage) -> bytes:
+    """Renders only the strip of an investigation; empty without exemplars, or if its record cannot be read."""
+    try:
+        return make_strip(page.run.record(page.row.investigation))
+    except StoreError:
+        return b""
+
+
 def _html(page: UnitPage, record: Record, allowance: int) -> bytes:
     pictures = PagePictures(allowance)
     viewer = Viewer(record.images, Captions.of(record), pictures)
-    # The order decides which images fit: those that the answer rests on come before those of the conversation.
-    top = show_exemplars(record, viewer)
-    tested, damage = None, ""
-    try:
-        evaluation = page.run.evaluation(page.row.investigation)
-        tested = make_evaluation_view(evaluation, pictures) if evaluation is not None else None
-    except StoreError as error:
-        damage = error.message
+    # The order decides which images fit, and which are large: those that the page shows first come first.
+    dataset = read_dataset(page.sources, page.row.unit, lambda: show_exemplars(record, viewer), pictures)
+    tested, damage = _read_evaluation(page, pictures)
+    dataset = show_levels(dataset, pictures)
+    verdict = page.row.verdict
+    others = list(read_others(page.sources, page.row.investigation, pictures)) if verdict.controls else []
+    effects = page.sources.effects.get(page.row.investigation)
     generator: Any = record.config.get("generator")
     return render(
         "unit.html.j2",
         top=page.top,
+        styles=("unit.css",),
         scripts=("unit.js",),
         row=page.row,
         record=record,
         costs=costs([page.row.header]),
-        exemplars=top,
+        dataset=dataset,
+        view=make_axis(dataset, tested, verdict, others),
+        sentence=say_verdict(verdict),
+        pairs=count_pairs,
+        control_names={control.name: name_control(key) for key, control in all_controls().items()},
+        effects=effects,
         evaluation=tested,
         evaluation_damage=damage,
-        claims=make_claim_views(record, tested, viewer),
+        claims=make_claim_views(record, tested, viewer.captions),
+        turns=list(make_turn_views(record, viewer)),
         evidence=make_evidence_view(record, pictures),
-        turns=list(make_turn_views(record.turns, viewer)),
         last_words=_last_words(record),
         near=page.near,
         near_file=page.near_file,
         drawn_by=image_model(cast("dict[str, Any]", generator), "generator") if isinstance(generator, dict) else "",
     )
+
+
+def _read_evaluation(page: UnitPage, pictures: PagePictures) -> tuple[EvaluationView | None, str]:
+    """Returns the evaluation, None if there is none, and why it cannot be shown."""
+    try:
+        evaluation = page.run.evaluation(page.row.investigation)
+        return (None if evaluation is None else make_evaluation_view(evaluation, pictures)), ""
+    except StoreError as error:
+        return None, error.message
 
 
 def _last_words(record: Record) -> str:

@@ -1,6 +1,7 @@
 """The images of a report's page. Each is embedded once; masks are drawn as outlines above it."""
 
 import base64
+import io
 from dataclasses import dataclass
 from functools import cache
 
@@ -10,12 +11,15 @@ import numpy.typing as npt
 from markupsafe import Markup
 from PIL import Image
 
-from openmaia.core.images import EncodedImage, PixelBox
+from openmaia.core.images import EncodedImage, PixelBox, ViewBox, upsample
+from openmaia.core.services import Map
 
 _SIDE = 1000
 """Side of the square in which outlines are drawn. Coordinates are whole numbers, which is fast to format."""
 OUTLINE_SIDE = 48
 """Rows and columns of the grid on which an outline is traced."""
+SMALL = 96
+"""Longest side in pixels of pictures that are shown small."""
 DATA_URI_PREFIX = "data:image/webp;base64,"
 
 
@@ -45,7 +49,9 @@ class PagePictures:
         """Number and size by digest; None for an image that does not fit or is damaged."""
         self._outlines: dict[tuple[str, bytes], str] = {}
 
-    def picture(self, digest: str, data: bytes, mask: bytes | None = None, seen: PixelBox | None = None) -> Picture:
+    def picture(
+        self, digest: str, data: bytes, mask: bytes | None = None, seen: PixelBox | None = None, *, side: int = 0
+    ) -> Picture:
         """Returns an image for the page; MISSING if it was not stored, is damaged, or does not fit.
 
         The page holds a lossy copy, because the stored one would be several times as large.
@@ -55,20 +61,22 @@ class PagePictures:
             data: The image file; empty if it was not stored.
             mask: One bit per pixel, packed row by row.
             seen: The part that the network sees; None if this is the whole image or unknown.
+            side: Longest side in pixels of the copy, where the page holds none yet. 0: that of the image.
         """
         if not data:
             return MISSING
-        uri = "" if digest in self._shown else self._embedded(digest, EncodedImage(data=data))
+        uri = "" if digest in self._shown else self._embedded(digest, EncodedImage(data=data), side)
         if (shown := self._shown[digest]) is None:
             return MISSING
         number, size = shown
         outline = self._outline(digest, size, mask) if mask else ""
         return Picture(number=number, uri=uri, outline=outline, frame=trace_frame(seen, size))
 
-    def _embedded(self, digest: str, image: EncodedImage) -> str:
+    def _embedded(self, digest: str, image: EncodedImage, side: int) -> str:
         self._shown[digest] = None
         try:
-            uri = Markup(DATA_URI_PREFIX + base64.b64encode(image.webp()).decode())  # Nothing in it has to be escaped.
+            copy = _shrink(image, side) if side else image.webp()
+            uri = Markup(DATA_URI_PREFIX + base64.b64encode(copy).decode())  # Nothing in it has to be escaped.
         except ValueError:
             return ""
         if len(uri) > self.left:
@@ -83,6 +91,30 @@ class PagePictures:
         if key not in self._outlines:
             self._outlines[key] = trace_mask(mask, *size)
         return self._outlines[key]
+
+
+def _shrink(image: EncodedImage, side: int) -> bytes:
+    small, buffer = image.pil(), io.BytesIO()
+    small.thumbnail((side, side))
+    small.save(buffer, "WEBP", quality=80, method=0)
+    return buffer.getvalue()
+
+
+def trace_map(small: Map, box: ViewBox, size: tuple[int, int], threshold: float) -> str:
+    """Returns the outline of the area where an activation map exceeds a threshold, as an SVG path in a square of side _SIDE.
+
+    Args:
+        small: The map, which covers `box` of the image.
+        box: In pixels of the image.
+        size: Width and height of the image.
+        threshold: The activation.
+    """
+    width, height = size
+    scales = (OUTLINE_SIDE / width, OUTLINE_SIDE / height) * 2
+    left, top, right, bottom = (round(edge * scale) for edge, scale in zip(box, scales, strict=True))
+    field = np.full((OUTLINE_SIDE, OUTLINE_SIDE), min(threshold - 1, float(small.min())), np.float32)
+    field[top:bottom, left:right] = upsample(small, bottom - top, right - left)
+    return trace(field, threshold)
 
 
 def trace_frame(seen: PixelBox | None, size: tuple[int, int]) -> str:

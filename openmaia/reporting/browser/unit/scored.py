@@ -1,6 +1,6 @@
 """The scores and test images of an evaluation on the page of a unit."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -8,16 +8,12 @@ from openmaia.core.errors import StoreError
 from openmaia.evaluation.analysis.sanity import judged_metrics, notes
 from openmaia.evaluation.metric import Metric, metrics_shown
 from openmaia.evaluation.storage import check_header
-from openmaia.reporting.browser.unit.pictures import PagePictures, Picture
+from openmaia.reporting.browser.unit.pictures import SMALL, PagePictures, Picture
 from openmaia.runs import tables
 from openmaia.runs.facts import stored_scores
 
-_ROLES = {
-    "positive": "images of the description",
-    "neutral": "matched neutral images",
-    "unrelated": "unrelated prompts",
-    "random": "photographs",
-}
+LARGE = 8
+"""Images of the description that a page shows large."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,18 +29,8 @@ class ScoredImage:
     verdict: str
     """A remark: whether it shows what was requested and who decided this, what a near miss shows, or the percentile."""
     activation: float
-    share: float
-    """The activation as a share of the highest one of the test; 0 for a negative one."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DotRow:
-    """The activations on test images of one kind, as positions on an axis from 0 to 1."""
-
-    name: str
-    """The kind, such as "matched neutral images"."""
-    dots: tuple[float, ...]
-    mean: float
+    shows: bool | None = None
+    """Whether it shows what was requested; None if unknown. Scores leave out images that do not."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,12 +40,8 @@ class EvaluationView:
     scores: dict[str, Any]
     metrics: tuple[tuple[Metric, float], ...]
     """Those for the page of a unit that were measured."""
-    positive: tuple[ScoredImage, ...]
-    neutral: tuple[ScoredImage, ...]
-    rows: tuple[DotRow, ...]
-    """The activations by kind of image, on one axis from `low` to `high`, which contains 0."""
-    low: float
-    high: float
+    by_role: dict[str, tuple[ScoredImage, ...]]
+    """The images by `Stimulus.role`. The most activating of the first role come first."""
     failed_checks: tuple[str, ...]
     """A caveat, such as "AUC is blind to missing labels", for each metric that did not pass the sanity tests
     (`openmaia.evaluation.analysis.sanity`)."""
@@ -72,49 +54,33 @@ def make_evaluation_view(data: bytes, pictures: PagePictures) -> EvaluationView:
     if "facts" not in header:
         raise StoreError("an evaluation without scores")
     scores = stored_scores(header)
-    values = [float(row["activation"]) for row in rows]
-    low, high = min([0.0, *values]), max([0.0, *values])
 
-    def tested(row: Mapping[str, Any]) -> ScoredImage:
+    def tested(row: Mapping[str, Any], side: int) -> ScoredImage:
         return ScoredImage(
-            picture=pictures.picture(row["digest"], row["data"] or b""),
+            picture=pictures.picture(row["digest"], row["data"] or b"", side=side),
             label=row["label"] or "",
             prompt=row["prompt"] or "",
             missing_terms=tuple(row["missing_terms"] or ()),
             verdict=_verdict(row),
-            activation=row["activation"],
-            share=compute_share(row["activation"], high),
+            activation=float(row["activation"]),
+            shows=row["shows"],
         )
+
+    ordered = sorted(rows, key=lambda row: -float(row["activation"]))
+    by_role = {
+        role: tuple(
+            tested(row, 0 if role == "positive" and place < LARGE else SMALL)
+            for place, row in enumerate(row for row in ordered if row["role"] == role)
+        )
+        for role in ("positive", *sorted({row["role"] for row in rows} - {"positive"}))
+    }
 
     return EvaluationView(
         scores=scores,
         metrics=tuple((each, value) for each in metrics_shown("page") if (value := scores.get(each.name)) is not None),
-        positive=tuple(tested(row) for row in rows if row["role"] == "positive"),
-        neutral=tuple(tested(row) for row in rows if row["role"] == "neutral"),
-        rows=tuple(_dots(rows, low, high)),
-        low=low,
-        high=high,
+        by_role=by_role,
         failed_checks=tuple(notes([name for name in judged_metrics() if scores.get(name) is not None])),
     )
-
-
-def compute_share(value: float, high: float) -> float:
-    """Returns an activation as a share of the highest one; 0 if it is negative."""
-    return max(value, 0.0) / high if high > 0 else 0.0
-
-
-def _dots(rows: Sequence[Mapping[str, Any]], low: float, high: float) -> list[DotRow]:
-    groups = {role: [float(row["activation"]) for row in rows if row["role"] == role] for role in _ROLES}
-    span = (high - low) or 1.0
-    return [
-        DotRow(
-            name=_ROLES[role],
-            dots=tuple((value - low) / span for value in values),
-            mean=(sum(values) / len(values) - low) / span,
-        )
-        for role, values in groups.items()
-        if values
-    ]
 
 
 def _verdict(row: Mapping[str, Any]) -> str:

@@ -1,0 +1,68 @@
+"""What the pages of a run's units show beside their own record and evaluation."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
+
+from openmaia.core.errors import StoreError
+from openmaia.core.services import UnitExemplars
+from openmaia.core.units import Unit
+from openmaia.evaluation.faithfulness import FAITHFULNESS_FILE, UnitFaithfulness, read_faithfulness
+from openmaia.evaluation.storage import StoredTrials
+from openmaia.evaluation.trials import Trial
+from openmaia.exemplars.store import ExemplarStore
+from openmaia.reporting.browser.stores import find_store
+from openmaia.runs.files import safe
+from openmaia.runs.run import InvestigationId, Run
+
+
+class RunSources:
+    """Exemplars, trials and effects of a run, each read when the first page needs it."""
+
+    def __init__(self, run: Run):
+        self._run = run
+
+    @cached_property
+    def _store(self) -> tuple[str, ExemplarStore | None, Sequence[str]]:
+        return find_store(self._run)
+
+    def exemplars(self, unit: Unit) -> UnitExemplars:
+        """Returns a unit's exemplars. Raises StoreError if they are missing, outdated or damaged."""
+        place, store, layers = self._store
+        if store is None or unit.layer not in layers:
+            raise StoreError(f"no exemplars of {unit.layer} that this version can read are in {place}")
+        return store.read(unit)
+
+    def top_pictures(self, layer: str) -> Mapping[int, Sequence[int]]:
+        """Returns the numbers of the images that excite each unit of a layer most; empty without exemplars."""
+        try:
+            return self._store[1].top_pictures(layer) if self._store[1] else {}
+        except StoreError:
+            return {}
+
+    def trials_of(self, target: str, layer: str) -> Iterator[Trial]:
+        """Yields the trials of a layer that have images, without these."""
+        for trial in self.trials:
+            if (trial.claim.unit.target, trial.claim.unit.layer) == (target, layer) and len(trial.matrix):
+                yield trial
+
+    @cached_property
+    def trials(self) -> StoredTrials:
+        """The trials of the run."""
+        return StoredTrials(self._run)
+
+    @cached_property
+    def effects(self) -> dict[InvestigationId, UnitFaithfulness]:
+        """What ablating each unit does; empty if it was not measured."""
+        found = read_faithfulness(self._run)
+        return (
+            {InvestigationId(unit=each.unit, replicate=each.replicate): each for each in found.units} if found else {}
+        )
+
+    def read_times(self, layer: str) -> list[int]:
+        """Returns the modification times in nanoseconds of the files that pages of a layer are made from; 0 for a missing
+        one."""
+        store, own = self._store[1], self._run.files.local
+        root = store.files.local if store else None
+        paths = [root / f"{safe(layer)}.{name}.parquet" for name in ("units", "rows")] if root else []
+        paths += [own / FAITHFULNESS_FILE] if own else []
+        return [path.stat().st_mtime_ns if path.exists() else 0 for path in paths]

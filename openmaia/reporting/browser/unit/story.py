@@ -1,0 +1,168 @@
+"""What the agent did in a turn, as one line with a few pictures."""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from openmaia.reporting.browser.unit.observation import ImageView, Viewer
+from openmaia.runs.records import Did, ImageEntry, Stop, Turn
+
+_PICTURES = 5
+_NAMED = 3
+"""Hypotheses that a line names; it counts the others."""
+_KINDS = {
+    "top": "that excite it most",
+    "bottom": "that excite it least",
+    "random": "drawn at random",
+    "ladder": "from weak to strong",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Phrase:
+    """A part of a line."""
+
+    text: str
+    is_quoted: bool = False
+    """Whether these are words of the agent."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Story:
+    """The line of a turn."""
+
+    did: str
+    """What it did, in a sentence."""
+    found: tuple[Phrase, ...]
+    """What came of it."""
+    pictures: tuple[ImageView, ...]
+
+
+def tell_turn(turn: Turn, before: Sequence[str], viewer: Viewer, stop: Stop | None) -> Story:
+    """Returns the line of a turn.
+
+    Args:
+        turn: The turn.
+        before: The hypotheses before it.
+        viewer: Makes its pictures.
+        stop: How the investigation ended, for its last turn; None for others.
+    """
+    entries = [entry for call in turn.calls for entry in call.entries]
+    measured = _measured(entries)
+    found = (*_strongest(entries, measured, viewer), *_changes(before, turn.hypotheses))
+    return Story(did=_did(turn, entries, stop), found=found, pictures=_pictures(entries, measured, viewer))
+
+
+def _did(turn: Turn, entries: Sequence[ImageEntry], stop: Stop | None) -> str:
+    did = [*_acts(entries)]
+    if turn.failed_test:
+        did.append("Answered; the program’s own test sent the answer back")
+    elif stop in (Stop.ANSWER, Stop.ABSTAIN) and not turn.code:
+        did.append("Answered" if stop is Stop.ANSWER else "Gave no description")
+    elif not did:
+        did.append("Ran an experiment without images" if turn.code else "Wrote no experiment")
+    if turn.raised:
+        did.append("the experiment ended with an error")
+    first, *others = (each if place == 0 else each[0].lower() + each[1:] for place, each in enumerate(did))
+    return f"{', '.join([first, *others[:-1]])}{' and ' if others else ''}{''.join(others[-1:])}."
+
+
+def _acts(entries: Sequence[ImageEntry]) -> Iterator[str]:
+    count = Counter(entry.did for entry in entries)
+    kinds = Counter(entry.prompt for entry in entries if entry.did is Did.EXEMPLAR)
+    for kind, number in kinds.items():
+        yield f"Looked at {_images(number)} of the data set {_KINDS.get(kind, '')}".rstrip()
+    if number := count[Did.BANK]:
+        yield f"Looked at {_images(number)} of the bank"
+    if number := count[Did.DREW] + count[Did.COPIED]:
+        yield f"Drew {_images(number)}"
+    if number := count[Did.EDITED]:
+        yield f"Changed {_images(number)}"
+    if number := count[Did.MADE]:
+        yield f"Made {_images(number)} with its own code"
+    if count[Did.MEASURED] and not (count[Did.DREW] or count[Did.EDITED] or count[Did.COPIED]):
+        yield f"Measured {_images(count[Did.MEASURED])}"
+
+
+def _images(number: int) -> str:
+    return f"{number:,} image{'' if number == 1 else 's'}"
+
+
+def _measured(entries: Sequence[ImageEntry]) -> list[ImageEntry]:
+    """Returns an entry for each different image with an activation: of those that were made, if any were, else of all.
+    The most activating come first.
+    """
+    known = [entry for entry in entries if entry.activation is not None]
+    own = [entry for entry in known if entry.did not in (Did.EXEMPLAR, Did.BANK)] or known
+    unique = {entry.original: entry for entry in own}
+    return sorted(unique.values(), key=_value, reverse=True)
+
+
+def _value(entry: ImageEntry) -> float:
+    return float(entry.activation["value"]) if entry.activation else 0.0
+
+
+def _strongest(entries: Sequence[ImageEntry], measured: Sequence[ImageEntry], viewer: Viewer) -> Iterator[Phrase]:
+    changes = _edits(entries, measured)
+    if changes:
+        base, edited = changes[0]
+        yield Phrase("Largest change: ")
+        yield Phrase(viewer.captions.entries[edited.of].prompt, is_quoted=True)
+        yield Phrase(f", {_value(base):.3g} to {_value(edited):.3g}. ")
+    elif measured and measured[0].did is not Did.EXEMPLAR:
+        yield Phrase("Strongest: ")
+        caption = viewer.captions.texts.get(measured[0].id, "")
+        if caption:
+            yield Phrase(caption, is_quoted=True)
+            yield Phrase(", ")
+        yield Phrase(f"{_value(measured[0]):.3g}. ")
+
+
+def _edits(entries: Sequence[ImageEntry], measured: Sequence[ImageEntry]) -> list[tuple[ImageEntry, ImageEntry]]:
+    """Returns the measurements of images before and after an edit, the largest difference first."""
+    values = {entry.of: entry for entry in measured if entry.of}
+    pairs = [
+        (values[entry.of], values[entry.id])
+        for entry in entries
+        if entry.did is Did.EDITED and entry.of in values and entry.id in values
+    ]
+    return sorted(pairs, key=lambda pair: abs(_value(pair[0]) - _value(pair[1])), reverse=True)
+
+
+def _changes(before: Sequence[str], now: Sequence[str]) -> Iterator[Phrase]:
+    if not now:
+        return
+    known, kept = ({_folded(each) for each in texts} for texts in (before, now))
+    new = [each for each in now if _folded(each) not in known]
+    dropped = [each for each in before if _folded(each) not in kept]
+    yield from _named("New guesses: " if before else "First guesses: ", new)
+    yield from _named("Dropped: ", dropped)
+
+
+def _named(title: str, texts: Sequence[str]) -> Iterator[Phrase]:
+    if not texts:
+        return
+    yield Phrase(title)
+    for number, text in enumerate(texts[:_NAMED]):
+        if number:
+            yield Phrase(", ")
+        yield Phrase(text, is_quoted=True)
+    rest = len(texts) - _NAMED
+    yield Phrase(f" and {rest} more. " if rest > 0 else ". ")
+
+
+def _folded(text: str) -> str:
+    return " ".join(text.casefold().split())
+
+
+def _pictures(entries: Sequence[ImageEntry], measured: Sequence[ImageEntry], viewer: Viewer) -> tuple[ImageView, ...]:
+    """Returns the two largest changes by edits, or else images from the strongest to the weakest; the first exemplars."""
+    changes = _edits(entries, measured)
+    if changes:
+        chosen = [each for pair in changes[: _PICTURES // 2] for each in pair]
+    elif (measured and measured[0].did in (Did.EXEMPLAR, Did.BANK)) or len(measured) <= _PICTURES:
+        chosen = list(measured[:_PICTURES])
+    else:
+        last = len(measured) - 1
+        chosen = [measured[round(step * last / (_PICTURES - 1))] for step in range(_PICTURES)]
+    return tuple(viewer.measured_image(entry, with_mask=False) for entry in chosen)

@@ -1,0 +1,42 @@
+"""Units that are alike by the images that excite them, and by their activations."""
+
+import numpy as np
+import pytest
+
+from openmaia.analysis.likeness import NEIGHBOURS, find_nearest_by_activations, find_nearest_by_images
+from openmaia.core.units import Unit
+from openmaia.evaluation.claims import Claim
+from openmaia.evaluation.trials import Trial
+
+
+def test_units_share_images_only_with_units_that_are_compared():
+    top = {1: (1, 2, 3), 2: (2, 3, 9), 3: (3, 4, 5), 4: (1, 2, 3), 5: (1, 2, 3)}
+    found = find_nearest_by_images(top, [1, 2, 3, 4, 6])
+    assert found == {1: [(4, 3), (2, 2)], 2: [(1, 2), (4, 2)], 3: [], 4: [(1, 3), (2, 2)], 6: []}
+
+
+def test_no_more_neighbours_are_named_than_are_shown():
+    found = find_nearest_by_images(dict.fromkeys(range(9), (1, 2)), range(9))
+    assert [other for other, _ in found[4]] == [0, 1, 2, 3, 5] and len(found[4]) == NEIGHBOURS
+
+
+def trials(matrix: np.ndarray) -> list[Trial]:
+    claim = Claim(unit=Unit(target="t", layer="l", index=0), description="", labels=())
+    parts = np.array_split(matrix.astype(np.float16), 3)
+    return [Trial(claim=claim, outcome="tested", matrix=part) for part in parts]
+
+
+def test_activations_are_compared_over_the_images_of_all_trials():
+    random = np.random.default_rng(0)
+    base = random.normal(size=(60, 5))
+    base[:, 2] = base[:, 0] + random.normal(size=60) / 2
+    base[:, 3] = -base[:, 0]
+    base[:, 4] = 7.0
+    found = find_nearest_by_activations(trials(base), [0, 2, 3, 4])
+    kept = base.astype(np.float16).astype(float)
+    assert found[0] == [(2, pytest.approx(np.corrcoef(kept[:, 0], kept[:, 2])[0, 1]))]
+    assert found[3] == [] and found[4] == [], "an opposite unit and a constant one are like none"
+
+
+def test_without_trials_no_unit_is_like_another():
+    assert find_nearest_by_activations([], [3, 1]) == {3: [], 1: []}
