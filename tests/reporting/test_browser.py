@@ -136,9 +136,9 @@ def test_unit_pages_follow_the_order_of_the_table(index: Path, tab: Tab):
 def test_links_to_turns_zoom_and_parts(index: Path, tab: Tab):
     tab.open((index.parent / "units/net/layer4/0-0.html").as_uri())
     assert tab.run("[...document.images].every((image) => image.src)")
-    assert tab.run("getComputedStyle(document.querySelector('.part')).display") != "none"
+    assert tab.run("getComputedStyle(document.querySelector('.lit')).display") != "none"
     tab.run("document.getElementById('parts').click()")
-    assert tab.run("getComputedStyle(document.querySelector('.part')).display") == "none"
+    assert tab.run("getComputedStyle(document.querySelector('.lit')).display") == "none"
     tab.run("document.querySelector('button.picture').click()")
     assert tab.run("document.getElementById('zoom').open")
     tab.run("document.querySelector('#zoom button').click(); document.querySelector('.support a').click()")

@@ -269,9 +269,9 @@ def test_readout_follows_slider_and_keys_without_moving_the_page(address: str, t
 def test_part_turns_and_labels_answer(address: str, tab: Tab):
     tab.open(address)
     box = "JSON.stringify(document.querySelector('.top {}').getBoundingClientRect())"
-    assert tab.run(box.format(".part")) == tab.run(box.format("img"))
+    assert tab.run(box.format(".lit")) == tab.run(box.format("img"))
     tab.press("p")
-    assert tab.run("getComputedStyle(document.querySelector('.part')).display") == "none"
+    assert tab.run("getComputedStyle(document.querySelector('.lit')).display") == "none"
     tab.press("o")
     assert tab.run("[...document.querySelectorAll('details.turn')].every((turn) => turn.open)")
     tab.run("document.querySelector('[data-label]').click()")

@@ -72,7 +72,7 @@ def _environment(package: str) -> jinja2.Environment:
     )
     filters = cast(dict[str, Callable[..., str]], environment.filters)  # pyright: ignore[reportUnknownMemberType]
     filters |= {"number": _number, "score": _score, "signed": _signed, "duration": _duration, "cell": _cell}
-    filters |= {"short": _short, "percent": _percent}
+    filters |= {"short": short_number, "percent": _percent}
     return environment
 
 
@@ -103,7 +103,7 @@ def _number(value: float | None) -> str:
     return "n/a" if value is None or math.isnan(value) else f"{value:.4g}".replace("-", "−")
 
 
-def _short(value: float) -> str:
+def short_number(value: float) -> str:
     """Returns a number with three digits, and two if it has an exponent."""
     if value and not 1e-3 <= abs(value) < 1e6:
         mantissa, exponent = f"{value:.1e}".split("e")

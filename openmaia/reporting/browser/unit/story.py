@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from openmaia.reporting.browser.pages import short_number
 from openmaia.reporting.browser.unit.observation import ImageView, Viewer
 from openmaia.runs.records import Did, ImageEntry, Stop, Turn
 
@@ -108,14 +109,14 @@ def _strongest(entries: Sequence[ImageEntry], measured: Sequence[ImageEntry], vi
         base, edited = changes[0]
         yield Phrase("Largest change: ")
         yield Phrase(viewer.captions.entries[edited.of].prompt, is_quoted=True)
-        yield Phrase(f", {_value(base):.3g} to {_value(edited):.3g}. ")
+        yield Phrase(f", {short_number(_value(base))} to {short_number(_value(edited))}. ")
     elif measured and measured[0].did is not Did.EXEMPLAR:
         yield Phrase("Strongest: ")
         caption = viewer.captions.texts.get(measured[0].id, "")
         if caption:
             yield Phrase(caption, is_quoted=True)
             yield Phrase(", ")
-        yield Phrase(f"{_value(measured[0]):.3g}. ")
+        yield Phrase(f"{short_number(_value(measured[0]))}. ")
 
 
 def _edits(entries: Sequence[ImageEntry], measured: Sequence[ImageEntry]) -> list[tuple[ImageEntry, ImageEntry]]:
