@@ -130,11 +130,11 @@ USES: tuple[KeyUse, ...] = (
     # The agent.
     KeyUse(("backbone.outage_minutes",), "a model on a server", "backbone.kind", _waits),
     KeyUse(("bank.",), "a bank (bank.images above 0)", "bank.images", lambda c: c.bank.images > 0, ("bank.images",)),
-    _backbone("backbone.sees without sandbox. limits. bank. task.effects", "a backbone that runs experiments", _experiments,
+    _backbone("backbone.sees without sandbox. limits. bank.", "a backbone that runs experiments", _experiments,
               excepted="limits.reply_tokens"),
     _backbone("limits.reply_tokens", "a language model", _is_free),
     _backbone("task.evidence.", "a backbone that runs experiments", _experiments, excepted="task.evidence.confirm"),
-    _backbone("tools task.hypotheses.", "a language model, or the replay of one", lambda each: each.tasks is None),
+    _backbone("tools task.hypotheses. task.effects", "a language model, or the replay of one", lambda each: each.tasks is None),
     KeyUse(("task.name",), "a backbone that reads prompts (backbone.kind=vllm, openai or anthropic, or an object)",
            "backbone.kind", lambda c: can_do(_component("backbone", c.backbone), c.task.name)),
     # What describes images in words.

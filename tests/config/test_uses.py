@@ -23,6 +23,7 @@ USED: dict[str, dict[str, str]] = {
         "backbone.": ALL,
         "tools": f"replay python {SERVED}",
         "task.hypotheses.": f"replay python {SERVED}",
+        "task.effects": f"replay python {SERVED}",
         "without": AGENTS,
         "limits.reply_tokens": f"python {SERVED}",
         "limits.": AGENTS,
