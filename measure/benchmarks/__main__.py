@@ -21,6 +21,7 @@ PARTS = (
     "pool",
     "affinity",
     "exemplars",
+    "features",
     "measurements",
     "eyes",
     "browser",
