@@ -43,7 +43,9 @@ def environment(config: "Config | str | Path | Sequence[str]", **overrides: Any)
         >>> step.record.description, step.reward
     """
     backbone = {"kind": "external", **overrides.pop("backbone", {})}
-    inputs = configure(config, "", backbone=backbone, overrides=overrides, function="openmaia.environment")
+    # A text alone would be the name of a network.
+    source = [config] if isinstance(config, str) else config
+    inputs = configure(source, "", backbone=backbone, overrides=overrides, function="openmaia.environment")
     view = PrintedProgress()
     # The units of the run are those of its records, so that every session has the same config.
     settings = replace(inputs.config, name=f"{inputs.config.name}-external", units="all")
