@@ -4,16 +4,24 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from openmaia.api.environment import environment
     from openmaia.api.investigate import investigate
     from openmaia.api.notebook import open
     from openmaia.api.result import UnitResult
     from openmaia.api.runs import LoadedRun, load, load_models, sweep
+    from openmaia.serving.environment import Environment, Step
 
     __version__: str
 
-__all__ = ["LoadedRun", "UnitResult", "__version__", "investigate", "load", "load_models", "open", "sweep"]
+__all__ = [
+    "Environment", "LoadedRun", "Step", "UnitResult", "__version__", "environment", "investigate", "load", "load_models",
+    "open", "sweep",
+]  # fmt: skip
 
 _PLACES = {
+    "environment": "openmaia.api.environment",
+    "Environment": "openmaia.serving.environment",
+    "Step": "openmaia.serving.environment",
     "investigate": "openmaia.api.investigate",
     "open": "openmaia.api.notebook",
     "UnitResult": "openmaia.api.result",

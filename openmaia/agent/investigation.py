@@ -3,6 +3,7 @@
 import inspect
 import re
 import time
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import cache
 
@@ -70,13 +71,18 @@ class Investigation:
             self.notes += (damage,)
         self.experiments.resume(self.turns)
 
-    def turn(self) -> Turn:
-        """Executes one turn and appends it to the journal. Raises ServiceError, SandboxError, and ReplayDiverged if
-        experiments had to be replayed and behaved differently.
+    def turn(self, reply: Reply, backbone_seconds: float, spent_before: Mapping[str, ServiceUsage]) -> Turn:
+        """Executes one turn and appends it to the journal.
+
+        Args:
+            reply: The reply to `request`.
+            backbone_seconds: How long it took.
+            spent_before: What the services had cost before it was asked for.
+
+        Raises ServiceError, also for one empty reply too many, SandboxError, and ReplayDiverged if experiments had to be
+        replayed and behaved differently.
         """
-        started, spent_before = time.monotonic(), self.context.services.ledger.spent()
-        reply = self._reply()
-        backbone_seconds = time.monotonic() - started
+        reply = self._checked(reply)
         parsed = parse(reply.text, self.task.answer)
         code, decided = self._experiment_in(parsed)
         experiment = self.experiments.run(code) if code else ExperimentResult()
@@ -106,19 +112,22 @@ class Investigation:
         self.journal.append(turn)
         return turn
 
-    def _reply(self) -> Reply:
-        name, tokens = f"{self.unit}/{self.replicate}", self.options.reply_tokens
-        chat = Chat(
+    def request(self) -> Chat:
+        """Returns what the agent is asked next."""
+        name = f"{self.unit}/{self.replicate}"
+        return Chat(
             conversation=name,
             messages=self._conversation.messages(),
             seed=seed(self.context.run_seed, "explore", name, len(self.turns)),
-            max_tokens=tokens,
+            max_tokens=self.options.reply_tokens,
             answer=self.task.answer,
             expected=self._stopping.expected,
             left_out=sum(self._stopping.left_out),
             repetitions=self._stopping.left_out_in_a_row,
         )
-        reply = self.context.services.backbone.reply([chat])[0]
+
+    def _checked(self, reply: Reply) -> Reply:
+        """Returns a reply with its reasoning apart. Raises ServiceError if it is one empty reply too many."""
         # Backbones of users and recordings of other programs may hold reasoning in their text.
         found = separate(reply.text)
         reply = replace(reply, text=found.text, reasoning=reply.reasoning or found.reasoning)
@@ -127,7 +136,7 @@ class Investigation:
         if len(before) == _EMPTY_REPLIES - 1 and not any(text.strip() for text in (*before, reply.text)):
             raise ServiceError(
                 f"{self.options.backbone} gave {_EMPTY_REPLIES} empty replies in a row, the last with "
-                f"{reply.generated_tokens} tokens{reasoned}; if limits.reply_tokens={tokens} were used up before the first word, raise "
+                f"{reply.generated_tokens} tokens{reasoned}; if limits.reply_tokens={self.options.reply_tokens} were used up before the first word, raise "
                 "it, otherwise use another model, or check that its chat template belongs to it"
             )
         return reply
@@ -202,7 +211,10 @@ class Investigation:
         """Returns the record of the investigation so far."""
         answer = self.answer
         named, unknown = self._effects(answer)
-        stop = Stop.LIMIT if answer is None else Stop.ANSWER if answer.description else Stop.ABSTAIN
+        if answer is None:
+            stop = Stop.LIMIT if self._stopping.limit else Stop.STOPPED
+        else:
+            stop = Stop.ANSWER if answer.description else Stop.ABSTAIN
         return Record(
             unit=self.unit,
             replicate=self.replicate,

@@ -1,7 +1,9 @@
 """Runs one investigation: the same record in a notebook, on the command line and in a Ray worker."""
 
+import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import closing
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -11,6 +13,7 @@ from openmaia.agent.patience import PatientBackbone, PatientEditor, PatientGener
 from openmaia.agent.tasks.task import Task
 from openmaia.agent.tools.seeds import seed
 from openmaia.core.errors import OpenMaiaError, ReplayDiverged
+from openmaia.core.messages import Chat, Reply
 from openmaia.core.secrets import redacted
 from openmaia.core.services import Services
 from openmaia.core.units import Unit
@@ -20,6 +23,8 @@ from openmaia.runs.run import InvestigationId, Run
 from openmaia.runs.summary import summary
 
 TurnObserver = Callable[[Turn], None]
+Dialogue = Generator[Chat, Reply | None, Record]
+"""What `converse` returns."""
 
 
 def investigate(
@@ -44,6 +49,34 @@ def investigate(
         ServiceError: A service failed. The journal holds the completed turns.
         SandboxError: The sandbox failed. The journal holds the completed turns.
     """
+    backbone = PatientBackbone(backbone=services.backbone, minutes=options.outage_minutes)
+    dialogue = converse(unit, task, services, options, replicate=replicate, journal=journal, observer=observer)
+    with closing(dialogue):
+        reply: Reply | None = None
+        while True:
+            try:
+                chat = dialogue.send(reply)
+            except StopIteration as end:
+                return end.value
+            reply = backbone.reply([chat])[0]
+
+
+def converse(
+    unit: Unit,
+    task: Task,
+    services: Services,
+    options: InvestigationOptions,
+    *,
+    replicate: int = 0,
+    journal: Journal | None = None,
+    observer: TurnObserver = lambda turn: None,
+) -> Dialogue:
+    """The investigation of `investigate`, turned inside out: yields what the agent is asked, is sent its replies, and
+    returns the record. `services.backbone` answers only what tools ask about images.
+
+    Sent None in place of a reply, it ends without an answer. Closed, it ends without a record; the journal holds the
+    completed turns.
+    """
     journal = journal or NoJournal()
     minutes = options.outage_minutes
     patient = replace(
@@ -61,21 +94,26 @@ def investigate(
         run_seed=seed(options.run_seed, "explore", f"replicate {replicate}", 0) if replicate else options.run_seed,
     )
     try:
-        return _conduct(Investigation(context, replicate, journal), observer)
+        return (yield from _conduct(Investigation(context, replicate, journal), observer))
     # Experiments whose variables cannot be restored have lost their meaning, and a repetition costs less than a failed
     # unit.
     except ReplayDiverged as divergence:
         journal.clear()
         notes = (f"restarted from the first turn: {divergence.message}",)
-        return _conduct(Investigation(context, replicate, journal, notes), observer)
+        return (yield from _conduct(Investigation(context, replicate, journal, notes), observer))
 
 
-def _conduct(investigation: Investigation, observer: TurnObserver) -> Record:
+def _conduct(investigation: Investigation, observer: TurnObserver) -> Dialogue:
+    ledger = investigation.context.services.ledger
     with investigation:
         investigation.resume()
         investigation.confirm()  # the journal may end with an answer
         while not investigation.ended:
-            investigation.turn()
+            started, spent_before = time.monotonic(), ledger.spent()
+            reply = yield investigation.request()
+            if reply is None:
+                break
+            investigation.turn(reply, time.monotonic() - started, spent_before)
             investigation.confirm()
             observer(investigation.turns[-1])
         return investigation.record()

@@ -14,7 +14,7 @@ from openmaia.assembly.targets import target
 from openmaia.config.loading import to_dict
 from openmaia.config.schema import Config, prompt_writer, rules
 from openmaia.core.components import of_config
-from openmaia.core.services import Backbone, Services, Target, UsageLedger
+from openmaia.core.services import Backbone, Editor, Generator, Services, Target, UsageLedger
 from openmaia.exemplars.store import ExemplarStore
 
 # What the processes of an investigation take of `ray.memory_mb`. The rest may hold its images and calls.
@@ -30,7 +30,13 @@ BYTES_PER_TOKEN = 3
 
 
 def services(
-    config: Config, store: ExemplarStore, *, measured: Target | None = None, agent: Backbone | None = None
+    config: Config,
+    store: ExemplarStore,
+    *,
+    measured: Target | None = None,
+    agent: Backbone | None = None,
+    drawing: Generator | None = None,
+    editing: Editor | None = None,
 ) -> Services:
     """Loads the models of an investigation in this process, unless they are given. Every request is counted in
     `ledger`, with its duration and GPU time."""
@@ -38,8 +44,8 @@ def services(
     return Services(
         target=metered(measured or target(config), "target", ledger, gpus.target.num_gpus),
         exemplars=store,
-        generator=metered(generator(config), "generator", ledger, gpus.generator.num_gpus),
-        editor=metered(editor(config), "editor", ledger, gpus.editor.num_gpus),
+        generator=metered(drawing or generator(config), "generator", ledger, gpus.generator.num_gpus),
+        editor=metered(editing or editor(config), "editor", ledger, gpus.editor.num_gpus),
         backbone=metered(agent or backbone(config), "backbone", ledger, gpus.backbone.num_gpus),
         ledger=ledger,
     )

@@ -12,7 +12,7 @@ from openmaia.assembly import datasets, exemplars, investigations, targets
 from openmaia.config.schema import Config
 from openmaia.core.errors import UsageError
 from openmaia.core.selection import select
-from openmaia.core.services import Backbone, Classifier, Effects, Services
+from openmaia.core.services import Backbone, Classifier, Editor, Effects, Generator, Services
 from openmaia.core.units import Scope, TargetInfo, Unit
 from openmaia.datasets.library import ImageDataset
 from openmaia.exemplars.store import ExemplarStore
@@ -81,6 +81,8 @@ def prepare(
     target: "targets.ReadableTarget | None" = None,
     dataset: ImageDataset | None = None,
     backbone: Backbone | None = None,
+    generator: Generator | None = None,
+    editor: Editor | None = None,
 ) -> SingleUnit:
     """Loads what the investigation of one unit needs, unless it is given, and computes missing exemplars of its layer.
 
@@ -98,7 +100,9 @@ def prepare(
     dataset = dataset or datasets.image_dataset(config, say)
     layers = list(info.layers) if unit.scope is Scope.NETWORK else [unit.layer]
     store = exemplars.make(config, layers, say, progress, target, dataset)
-    services = investigations.services(config, store, measured=target, agent=backbone)
+    services = investigations.services(
+        config, store, measured=target, agent=backbone, drawing=generator, editing=editor
+    )
     bank = exemplars.bank(config, services.generator, target, dataset, say, lambda stage, *done: progress(*done))
     return SingleUnit(
         config=config,

@@ -14,6 +14,7 @@ from openmaia.cli.commands.evaluate import evaluate
 from openmaia.cli.commands.exports import export
 from openmaia.cli.commands.help import Command, Group
 from openmaia.cli.commands.imports import import_files
+from openmaia.cli.commands.mcp import mcp
 from openmaia.cli.commands.pools import pools
 from openmaia.cli.commands.results import report, show, view
 from openmaia.cli.commands.run import exemplars, investigate, run
@@ -45,6 +46,7 @@ _VERBS: dict[str, dict[str, Callable[..., None] | typer.Typer]] = {
         "demo": demo,
         "run": run,
         "investigate": investigate,
+        "mcp": mcp,
         "exemplars": exemplars,
         "evaluate": evaluate,
         "study": study,

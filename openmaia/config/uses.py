@@ -117,6 +117,8 @@ def _is_free(backbone: type[Component]) -> bool:
 
 
 def _is_viewed(config: Any) -> bool:
+    if _component("backbone", config.backbone).asks_viewer:
+        return True
     return "text" in (getattr(each, "sees", "") for each in (config.backbone, config.evaluate.writer))
 
 
@@ -186,7 +188,7 @@ _COMMANDS = {
         ("openmaia evaluate", "openmaia.load_models"), ("ray.", "job.", "retries", "sandbox.", "tracking.")
     ),
     **dict.fromkeys(
-        ("openmaia investigate", "openmaia.investigate", "openmaia.open"),
+        ("openmaia investigate", "openmaia.investigate", "openmaia.open", "openmaia.environment", "openmaia mcp"),
         (
             *("ray.", "job.", "tracking.", "retries", "replicates", "bias.", "spurious."),
             *(

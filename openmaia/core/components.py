@@ -57,6 +57,7 @@ ALIASES: Mapping[str, Mapping[str, str]] = {
         "openai": "openmaia.models.backbones.openai_api:OpenAi",
         "anthropic": "openmaia.models.backbones.anthropic_api:Anthropic",
         "python": "openmaia.models.backbones.passed:PassedBackbone",
+        "external": "openmaia.models.backbones.external:External",
     },
     "viewer": {
         "scripted": "openmaia.offline.experimenter.components:ScriptedViewer",
@@ -271,6 +272,8 @@ class Component:
     """For a backbone: whether it runs experiments."""
     is_recorded: ClassVar[bool] = False
     """For a backbone: whether its replies are those of a file, whatever is asked. Building it checks the file."""
+    asks_viewer: ClassVar[bool] = False
+    """For a backbone: whether the viewer answers what tools ask about images, even if the backbone takes images."""
     companions: ClassVar[Mapping[str, str]] = {}
     """For a backbone: the kinds of other sections that go with it, by section. They are the defaults of a config with this
     backbone."""

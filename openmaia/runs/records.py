@@ -31,7 +31,8 @@ class Stop(StrEnum):
     LIMIT = "limit"
     """The limit of turns, time or tokens was reached. The record holds what was done until then."""
     STOPPED = "stopped"
-    """A person who investigated the unit in a notebook ended the investigation without an answer."""
+    """The person who investigated the unit in a notebook, or the agent of the user, ended the investigation without an
+    answer."""
 
 
 class Did(StrEnum):

@@ -174,14 +174,15 @@ class Run(RunResults):
             self.journal(investigation).clear()
 
     def add(self, record: Record) -> InvestigationId:
-        """Adds a record as a new replicate of its unit, and returns the id under which it was added.
+        """Adds a record as a new replicate of its unit, and returns the id under which it was added: that of the record,
+        or the next free one.
 
         Its investigation is added to the plan, as are other finished ones that the plan lacks.
         """
         with self._adding():
             done = self.done()
             taken = {each.replicate for each in done if each.unit == record.unit}
-            replicate = next(number for number in count() if number not in taken)
+            replicate = next(number for number in count(record.replicate) if number not in taken)
             added = InvestigationId(unit=record.unit, replicate=replicate)
             members = sorted({*self.plan(), *done, added}, key=lambda each: (each.replicate, each.unit))
             groups = groupby(members, lambda each: (each.unit.target, each.unit.layer, each.replicate))

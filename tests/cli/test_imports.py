@@ -15,7 +15,7 @@ MODULES = (
     "openmaia.agent.tasks.task", "openmaia.agent.tasks.grammar", "openmaia.evaluation.run", "openmaia.datasets.library",
     "openmaia.agent.sandbox", "openmaia.offline.collage", "openmaia.offline.closed_form", "openmaia.assembly.hosts", "openmaia.assembly.investigations",
     "openmaia.cli.main", "openmaia.interop.importing", "openmaia.interop.export", "openmaia.reporting.tracking",
-    "openmaia.analysis.agents", "openmaia.recipes.spurious.study", "openmaia.recipes.spurious.page",
+    "openmaia.analysis.agents", "openmaia.recipes.spurious.study", "openmaia.recipes.spurious.page", "openmaia.serving.mcp_server",
 )  # fmt: skip
 LIGHT_MODULES = ("openmaia", "openmaia.config.loading", "openmaia.core.services", "openmaia.cli.main")
 

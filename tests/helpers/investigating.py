@@ -63,27 +63,28 @@ def history(folder: Path, replies: tuple[str, ...]) -> Path:
     return path
 
 
+def sources(pictures: Path, exemplars: Path) -> list[str]:
+    """Closed-form units, with images in a folder. Nothing is demanded of an answer."""
+    return [
+        str(REPOSITORY / "configs/closed-form.yaml"),
+        "pictures.kind=folder",
+        "generator.parts=pictures",
+        "editor.parts=pictures",
+        f"pictures.folder={pictures}",
+        f"paths.exemplars={exemplars}",
+        "task.evidence.experiments=0",
+        "task.evidence.labels=0",
+        "task.evidence.words=0",
+        "task.evidence.drawable=0",
+    ]
+
+
 def configured(
     pictures: Path, exemplars: Path, tmp_path: Path, replies: tuple[str, ...], more: tuple[str, ...]
 ) -> Config:
     """A config whose backbone gives these replies. Nothing is demanded of an answer unless `more`, overrides, say so."""
-    return load(
-        [
-            str(REPOSITORY / "configs/closed-form.yaml"),
-            "pictures.kind=folder",
-            "generator.parts=pictures",
-            "editor.parts=pictures",
-            f"pictures.folder={pictures}",
-            f"paths.exemplars={exemplars}",
-            "backbone.kind=replay",
-            f"backbone.record={history(tmp_path, replies)}",
-            "task.evidence.experiments=0",
-            "task.evidence.labels=0",
-            "task.evidence.words=0",
-            "task.evidence.drawable=0",
-            *more,
-        ]
-    )
+    replayed = ["backbone.kind=replay", f"backbone.record={history(tmp_path, replies)}"]
+    return load([*sources(pictures, exemplars), *replayed, *more])
 
 
 def heard_more(record: Record, turn: int) -> int:

@@ -3,6 +3,7 @@
 import base64
 import math
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 from openmaia.core.images import EncodedImage
 from openmaia.core.messages import Chat, Message, Part, Role
@@ -81,3 +82,20 @@ def image_tokens(image: EncodedImage) -> int:
 def base64_png(image: EncodedImage) -> str:
     """Returns the PNG file in base64."""
     return base64.b64encode(image.png).decode()
+
+
+def openai_message(message: Message) -> dict[str, Any]:
+    """Returns a message as OpenAI's chat completions API takes it, with images as `data:` URLs of PNG files."""
+    return {"role": message.role.value, "content": _openai_content(message)}
+
+
+def _openai_content(message: Message) -> str | list[dict[str, Any]]:
+    # Some chat templates accept only strings.
+    if message.role is Role.ASSISTANT or not message.images:
+        return message.text
+    return [
+        {"type": "text", "text": part}
+        if isinstance(part, str)
+        else {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{base64_png(part)}"}}
+        for part in message.parts
+    ]

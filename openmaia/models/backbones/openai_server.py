@@ -13,9 +13,9 @@ from openmaia.core.messages import Chat, Message, Reply, Role
 from openmaia.models.backbones.chat_format import (
     ACCEPTED_TEMPERATURE,
     HIGHEST_TEMPERATURE,
-    base64_png,
     fold_system,
     image_tokens,
+    openai_message,
     temperature,
     text_tokens,
 )
@@ -115,10 +115,10 @@ class OpenAiBackbone(Endpoint):
         if FOLDED in forms:
             system, turns = "", fold_system(system, turns)
         if "tools" in parameters and chat.answer is not None:
-            messages: list[Any] = convert_to_calls(turns, chat.answer, _message)
+            messages: list[Any] = convert_to_calls(turns, chat.answer, openai_message)
             messages = _bridged(messages) if BRIDGED in forms else messages
         else:
-            messages = [_message(message) for message in turns]
+            messages = [openai_message(message) for message in turns]
         messages = [{"role": "system", "content": system}, *messages] if system else messages
         body = {**parameters, **limit}
         with self._client.chat.completions.with_streaming_response.create(
@@ -193,20 +193,4 @@ def _bridged(messages: list[Any]) -> list[Any]:
         each
         for message, role, last in pairs
         for each in ([bridge, message] if (last, role) == ("tool", "user") else [message])
-    ]
-
-
-def _message(message: Message) -> dict[str, Any]:
-    return {"role": message.role.value, "content": _content(message)}
-
-
-def _content(message: Message) -> str | list[dict[str, Any]]:
-    # Some chat templates accept only strings.
-    if message.role is Role.ASSISTANT or not message.images:
-        return message.text
-    return [
-        {"type": "text", "text": part}
-        if isinstance(part, str)
-        else {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{base64_png(part)}"}}
-        for part in message.parts
     ]

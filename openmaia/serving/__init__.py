@@ -1,0 +1,1 @@
+"""OpenMAIA as the laboratory of an agent that is not its own."""
