@@ -12,6 +12,7 @@ from openmaia.assembly.models import Models
 from openmaia.core.errors import UsageError
 from openmaia.core.services import Generation, LayerProbe
 from tests.helpers.mine import Redness
+from tests.helpers.sweeping import ANSWER, replayed
 
 GIVEN = {"mean": [0.5] * 3, "std": [0.25] * 3, "size": 32}
 
@@ -65,17 +66,21 @@ class Bright:
 
 
 @pytest.mark.slow
-def test_sweep_takes_a_test_of_the_user(places: dict[str, Any], ray_cluster: None):
+def test_sweep_takes_a_test_of_the_user(places: dict[str, Any], tmp_path: Path, ray_cluster: None):
+    record = replayed(tmp_path / "history.json", [ANSWER])
+    unasked = {"task.evidence.experiments": 0, "task.evidence.labels": 0, "task.evidence.confirm": 0}
+
     def swept() -> openmaia.LoadedRun:
         return openmaia.sweep(
             "tests.helpers.mine:redness", "maps=0,2", preprocess=GIVEN, pictures={"limit": 40},
-            ray={"investigations": 2}, name="bright", test=Bright(), **places,
+            backbone={"kind": "replay", "record": str(record)}, ray={"investigations": 2},
+            name="bright", test=Bright(), **places, **unasked,
         )  # fmt: skip
 
     run = swept()
     assert not run.was_complete and run.scores().empty
     stored = json.loads(run.run.files.read("bright.json") or b"")
-    assert set(stored) == {"0", "2"} and min(stored.values()) > 0
+    assert set(stored) == {"0", "2"} and stored["0"] > stored["2"], "both are shown red"
     assert swept().was_complete
     models = openmaia.load_models(run)
     assert models.target.info().layers == {"maps": 3}

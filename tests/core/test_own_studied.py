@@ -16,7 +16,7 @@ from openmaia.core.images import EncodedImage
 from openmaia.core.services import LayerProbe, Probe
 from openmaia.core.units import Unit
 from tests.helpers import own_studied
-from tests.helpers.run_pools import pools
+from tests.helpers.run_pools import target_pool
 
 TARGET = ["name=x", "units=mean=0", "target.name=colours", "target.kind=mystudy:Colours"]
 PICTURES = ["pictures.kind=mystudy:Noise", "exemplars.k=3"]
@@ -103,7 +103,7 @@ def test_what_does_not_fit_is_refused(folder: Path, given: str, message: str):
 
 @pytest.mark.slow
 def test_own_target_answers_in_a_pool(folder: Path, ray_cluster: None):
-    with pools(load([*TARGET, *PICTURES, *places(folder), "target.scale=2"])) as made:
+    with target_pool(load([*TARGET, *PICTURES, *places(folder), "target.scale=2"])) as made:
         target = made.target("test")
         assert dict(target.info().layers) == {"mean": 3}
         assert target.probe([Probe(unit=UNIT, image=GREEN)])[0].value == 400

@@ -20,9 +20,9 @@ from openmaia.core.messages import Chat, Reply, user
 from openmaia.distributed.pools.handles import PooledBackbone, Pools
 from openmaia.distributed.sweep import run_sweep
 from openmaia.runs.records import Stop
-from tests.conftest import small_sources
 from tests.distributed.test_same_records import Quiet
 from tests.helpers.run_pools import pools
+from tests.helpers.sweeping import sources
 from tests.helpers.tiny import flux, gemma
 
 pytestmark = pytest.mark.slow
@@ -56,8 +56,8 @@ def engines(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def config(engines: list[str], settings: list[str], tmp_path_factory: pytest.TempPathFactory) -> Config:
-    return load([*small_sources(settings, tmp_path_factory.mktemp("runs")), "units=_conv_head=66", *engines])
+def config(engines: list[str], tmp_path_factory: pytest.TempPathFactory) -> Config:
+    return load([*sources(tmp_path_factory.mktemp("closed-form")), "units=mono=0", *engines])
 
 
 def test_a_whole_investigation_with_real_engines_ends_in_order(config: Config, ray_cluster: None):

@@ -21,6 +21,7 @@ from openmaia.evaluation.truth import read_truth
 from openmaia.runs.files import Files
 from openmaia.runs.records import Turn
 from openmaia.runs.run import TRIALS, InvestigationId, Run
+from tests.helpers.commands import output
 from tests.helpers.object_store import ObjectStore, object_store
 from tests.helpers.sweeping import ANSWER
 from tests.helpers.sweeping import sources as cheap_sources
@@ -31,8 +32,13 @@ COMMAND = [sys.executable, "-m", "openmaia.cli.main"]
 PATIENCE = 240
 
 
-def start(sources: list[str]) -> subprocess.Popen[bytes]:
-    return subprocess.Popen([*COMMAND, "run", *sources], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+def start(sources: list[str], mark: str = "") -> subprocess.Popen[bytes]:
+    """Starts the command. `mark` is a variable of its environment, as NAME=VALUE."""
+    name, _, value = mark.partition("=")
+    environment = os.environ | ({name: value} if mark else {})
+    return subprocess.Popen(
+        [*COMMAND, "run", *sources], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, env=environment
+    )
 
 
 def wait_for(condition, process: subprocess.Popen[bytes]) -> None:
@@ -81,43 +87,99 @@ def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ObjectSto
         yield started
 
 
-@pytest.fixture(params=["local", pytest.param("s3", marks=pytest.mark.nightly)])
-def runs(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """The folder of the runs, on this machine or on an object store."""
-    return str(tmp_path / "runs") if request.param == "local" else request.getfixturevalue("store").url
+TERMINATED, INTERRUPTED_TWICE = [signal.SIGTERM], [signal.SIGINT, signal.SIGINT]
 
 
-def test_killed_run_loses_no_finished_turn_and_can_be_extended(sources: list[str], runs: str):
-    sources = [*sources, f"paths.runs={runs}"]
-    root = f"{runs}/slow"
+@pytest.mark.parametrize(
+    ("place", "signals", "gives_lease_back"),
+    [
+        pytest.param("local", TERMINATED, True, id="SIGTERM"),
+        pytest.param("local", INTERRUPTED_TWICE, False, id="Ctrl-C twice", marks=pytest.mark.nightly),
+        pytest.param("s3", TERMINATED, True, id="SIGTERM, object store", marks=pytest.mark.nightly),
+    ],
+)
+def test_run_that_is_stopped_then_killed_loses_no_finished_turn_and_can_be_extended(
+    sources: list[str],
+    tmp_path: Path,
+    request: pytest.FixtureRequest,
+    place: str,
+    signals: list[signal.Signals],
+    gives_lease_back: bool,
+):
+    runs = str(tmp_path / "runs") if place == "local" else request.getfixturevalue("store").url
+    sources, root = [*sources, f"paths.runs={runs}"], f"{runs}/slow"
     files = Files(root)
 
     def journal() -> list[str]:
         return [name for name in files.names("journal") if name.endswith(".turn")]
 
-    process = start(sources)
+    # A signal ends everything in time, and all is as the next command needs it.
+    mark = f"OPENMAIA_TEST_MARK={uuid.uuid4().hex}"
+    process = start(sources, mark)
     wait_for(lambda: any(name.endswith("0001.turn") for name in journal()), process)
-    process.kill()
-    process.wait()
+    said = stop(process, signals)
+    assert "run the same command again to continue" in said
+    assert "Traceback" not in said
+    until = time.monotonic() + 20
+    while marked(mark) and time.monotonic() < until:
+        time.sleep(0.2)
+    assert marked(mark) == []
+    # The second Ctrl-C ends the command at once, and the same command takes over the lease of a driver that is gone.
+    assert not (gives_lease_back and files.exists("driver.json"))
+    state = json.loads(output("show", root, "--json"))
+    assert state["done"] + state["pending"] + state["running"] == len(state["units"]) == 4
+    assert state["pending"] + state["running"] > 0
     run = Run.open(root)
-    first = next(investigation for investigation in run.running() if len(run.journal(investigation).turns()) >= 2)
-    took = clocks(run.journal(first).turns())
+    stopped = journals(run)
+    first = next(investigation for investigation, took in stopped.items() if len(took) >= 2)
 
+    # Killed, when one has ended and another is under way.
     process = start(sources)
-    wait_for(lambda: first in run.done(), process)
-    before = finished(run)
-    record = run.record(first)
-    assert not record.notes, "the replay did not diverge"
-    assert clocks(record.turns)[: len(took)] == took, "the journal's turns were not repeated"
+    wait_for(lambda: first in run.done() and any(journals(run).values()), process)
     process.kill()
     process.wait()
+    before, killed = finished(run), journals(run)
+    assert first in before
 
     process = start([*sources, "units=mono=0-4"])  # one more than before
     assert process.wait(PATIENCE) == 0
-    assert before.items() <= finished(run).items()
-    assert len(finished(run)) == len(run.evaluated()) == 5
+    after = finished(run)
+    assert before.items() <= after.items()
+    for investigation, took in [*stopped.items(), *killed.items()]:
+        assert after[investigation][: len(took)] == took, "the journal's turns were not repeated"
+    assert not any(run.record(investigation).notes for investigation in run.done()), "no replay diverged"
+    assert len(after) == len(run.evaluated()) == 5
     assert run.pending() == []
     assert not journal()
+
+
+def journals(run: Run) -> dict[InvestigationId, list[tuple[float, float]]]:
+    """The durations of the turns of each investigation that has not ended."""
+    return {investigation: clocks(run.journal(investigation).turns()) for investigation in run.running()}
+
+
+def stop(process: subprocess.Popen[bytes], signals: Sequence[signal.Signals]) -> str:
+    """Sends signals to the command, which must end in time, as one that was stopped. Returns what it said."""
+    began = time.monotonic()
+    for number in signals:
+        process.send_signal(number)
+        time.sleep(1.0)
+    assert process.wait(60) == 3
+    assert time.monotonic() - began < 20
+    assert process.stderr
+    return process.stderr.read().decode()
+
+
+def marked(mark: str) -> list[int]:
+    """Processes whose environment holds the mark: the command's, and what it started."""
+    found: list[int] = []
+    for path in Path("/proc").glob("[0-9]*/environ"):
+        try:
+            if mark.encode() in path.read_bytes():
+                found.append(int(path.parent.name))
+        except OSError:
+            continue
+    return found
 
 
 @pytest.mark.nightly
@@ -154,22 +216,21 @@ def results(run: Run) -> list[object]:
 
 def test_run_killed_before_its_scores_is_scored_without_ray(tmp_path: Path):
     given = ["name=tested", "units=mono=0-1", "replicates=2", "ray.num_cpus=2"]
-    finish([*cheap_sources(tmp_path / "whole"), *given], Path("/tmp"))
-    undisturbed = results(Run.open(str(tmp_path / "whole/runs/tested")))
-    sources, root = [*cheap_sources(tmp_path / "killed"), *given], tmp_path / "killed/runs/tested"
-
+    sources, root = [*cheap_sources(tmp_path), *given], tmp_path / "runs/tested"
     process = start(sources)
     wait_for((root / "reliability.json").exists, process)  # the descriptions are compared, and the models end
-    process.kill()
-    process.wait()
+    process.send_signal(signal.SIGSTOP)
+    shutil.copytree(root, tmp_path / "compared")  # what a kill would leave
+    process.send_signal(signal.SIGCONT)
+    assert process.wait(PATIENCE) == 0
     run = Run.open(str(root))
-    assert len(run.artifacts(TRIALS)) == 4 and not run.evaluated()
-    shutil.copytree(root, tmp_path / "compared")
+    undisturbed = results(run)
 
     (tmp_path / "ray").mkdir()
     for is_compared in (True, False):
         shutil.rmtree(root)
         shutil.copytree(tmp_path / "compared", root)
+        assert len(run.artifacts(TRIALS)) == 4 and not run.evaluated()
         if not is_compared:
             (root / "reliability.json").unlink()
             (root / "truth.json").unlink()
@@ -178,64 +239,3 @@ def test_run_killed_before_its_scores_is_scored_without_ray(tmp_path: Path):
         assert "starting Ray" not in said and not any((tmp_path / "ray").iterdir())
         assert results(run) == undisturbed
         assert read_reliability(run).agreements and read_truth(run)
-
-
-def marked(mark: str) -> list[int]:
-    """Processes whose environment holds the mark: the command's, and what it started."""
-    found: list[int] = []
-    for path in Path("/proc").glob("[0-9]*/environ"):
-        try:
-            if mark.encode() in path.read_bytes():
-                found.append(int(path.parent.name))
-        except OSError:
-            continue
-    return found
-
-
-@pytest.mark.parametrize(
-    ("signals", "gives_lease_back"),
-    [
-        pytest.param([signal.SIGTERM], True, id="SIGTERM"),
-        pytest.param([signal.SIGINT, signal.SIGINT], False, id="Ctrl-C twice", marks=pytest.mark.nightly),
-    ],
-)
-def test_a_signal_ends_everything_in_time_and_the_same_command_goes_on(
-    sources: list[str], tmp_path: Path, signals: list[signal.Signals], gives_lease_back: bool
-):
-    mark = f"OPENMAIA_TEST_MARK={uuid.uuid4().hex}"
-    name, _, value = mark.partition("=")
-    process = subprocess.Popen(
-        [*COMMAND, "run", *sources],
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        env=os.environ | {name: value},
-    )
-    root = tmp_path / "runs" / "slow"
-    wait_for(lambda: any((root / "journal").rglob("0000.turn")), process)
-    began = time.monotonic()
-    for number in signals:
-        process.send_signal(number)
-        time.sleep(1.0)
-    assert process.wait(60) == 3
-    assert time.monotonic() - began < 20
-    assert process.stderr
-    said = process.stderr.read().decode()
-    assert "run the same command again to continue" in said
-    assert "Traceback" not in said
-    until = time.monotonic() + 20
-    while marked(mark) and time.monotonic() < until:
-        time.sleep(0.2)
-    assert marked(mark) == []
-    # The second Ctrl-C ends the command at once, and the same command takes over the lease of a driver that is gone.
-    assert not (gives_lease_back and (root / "driver.json").exists())
-    shown = subprocess.run([*COMMAND, "show", str(root), "--json"], capture_output=True, check=True, timeout=60)
-    state = json.loads(shown.stdout)
-    assert state["done"] + state["pending"] + state["running"] == len(state["units"]) == 4
-    assert state["pending"] + state["running"] > 0
-
-    assert (
-        subprocess.run([*COMMAND, "run", *sources], capture_output=True, timeout=PATIENCE, check=False).returncode == 0
-    )
-    run = Run.open(str(root))
-    assert run.pending() == []
-    assert not any(run.record(investigation).notes for investigation in run.done()), "no replay diverged"

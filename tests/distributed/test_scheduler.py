@@ -4,7 +4,6 @@ import os
 import subprocess
 import sys
 import time
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -16,7 +15,8 @@ from openmaia.assembly import ConfigAssembly, exemplars
 from openmaia.config.loading import load
 from openmaia.config.schema import Config
 from openmaia.core.errors import ServiceError
-from openmaia.distributed.scheduler import ActiveInvestigation, Scheduler
+from openmaia.distributed.pools.handles import Pools
+from openmaia.distributed.scheduler import Scheduler
 from openmaia.distributed.worker import SweepContext
 from openmaia.runs.run import InvestigationId
 from tests.conftest import REPOSITORY
@@ -42,29 +42,51 @@ def code(text: str) -> str:
     return f"[CODE]:\n```python\n{text}\n```"
 
 
-def test_an_investigating_process_imports_neither_torch_nor_a_model_stack(ray_cluster: None, tmp_path: Path):
-    config = load([*sources(tmp_path, [code("print(tools.heavy_modules())"), ANSWER]), *TOOLS])
-    with job(config, 1) as given:
-        assert [result.cause for _, result in Scheduler(config, [given]).results()] == [""]
-        turn = given.run.record(given.run.plan()[0]).turns[0]
-    assert [part for part in turn.observation if isinstance(part, str)] == ["[]\n"]
+LOOKS = """print(tools.heavy_modules())
+print(tools.process_id())
+tools.wait(1.0)"""
 
 
-def test_one_process_runs_several_investigations_at_once(ray_cluster: None, tmp_path: Path):
-    replies = [code("print(tools.process_id()); tools.wait(1.0)"), ANSWER]
-    config = load([*sources(tmp_path, replies), *TOOLS, "ray.investigations=4", "ray.investigations_per_process=2"])
-    most = 0
+@dataclass
+class Seen:
+    """What eight investigations saw, of which four ran at once in processes for two."""
 
-    def look(running: Sequence[ActiveInvestigation]) -> None:
-        nonlocal most
-        most = max(most, len(running))
+    done: int
+    most: int
+    """Largest number under way."""
+    imported: set[str]
+    processes: set[int]
 
+
+@pytest.fixture(scope="module")
+def seen(ray_cluster: None, tmp_path_factory: pytest.TempPathFactory) -> Seen:
+    folder = tmp_path_factory.mktemp("seen")
+    at_once = ["ray.investigations=4", "ray.investigations_per_process=2"]
+    config = load([*sources(folder, [code(LOOKS), ANSWER]), *TOOLS, *at_once])
+    under_way = list[int]()
     with job(config, 8) as given:
-        results = [result for _, result in Scheduler(config, [given], look).results()]
-        seen = Counter(str(given.run.record(r.investigation).turns[0].observation[0]) for r in results)
-    assert len(results) == 8
-    assert len(seen) == 2, "two processes for four at once"
-    assert most <= 4
+        results = Scheduler(config, [given], lambda running: under_way.append(len(running))).results()
+        done = [result.investigation for _, result in results]
+        printed = [str(given.run.record(each).turns[0].observation[0]).splitlines() for each in done]
+    imported, processes = zip(*printed, strict=True)
+    return Seen(len(done), max(under_way), set(imported), set(map(int, processes)))
+
+
+def test_an_investigating_process_imports_neither_torch_nor_a_model_stack(seen: Seen):
+    assert seen.imported == {"[]"}
+
+
+def test_one_process_runs_several_investigations_at_once(seen: Seen):
+    assert seen.done == 8
+    assert len(seen.processes) == 2, "two processes for four at once"
+    assert seen.most <= 4
+
+
+def test_nothing_is_left_of_the_processes_when_all_is_done(seen: Seen):
+    until = time.monotonic() + 20
+    while (left := {each for each in seen.processes if Path(f"/proc/{each}").exists()}) and time.monotonic() < until:
+        time.sleep(0.1)
+    assert not left
 
 
 def test_an_investigation_that_kills_its_process_fails_alone(ray_cluster: None, tmp_path: Path):
@@ -97,32 +119,17 @@ def test_a_shared_cause_does_not_fail_the_whole_plan(ray_cluster: None, tmp_path
     config = load([*sources(tmp_path), "ray.investigations=2", "retries=0"])
     run = planned(config, 12)
     run.set_plan(tuple(dict.fromkeys(one.unit for one in run.plan())), 3)
-    with pools(config) as made:
-        given = SweepContext(
-            config=config,
-            run=run,
-            pools=made,
-            exemplars=exemplars.make(config, list(LAYERS)),
-            assembly=ConfigAssembly(),
-        )
-        with pytest.raises(
-            ServiceError, match="20 investigations in a row failed, the last with: ServiceError: the model"
-        ):
-            list(Scheduler(config, [given], worker_class=Failing).results())
+    given = SweepContext(
+        config=config,
+        run=run,
+        pools=Pools({}),
+        exemplars=exemplars.make(config, list(LAYERS)),
+        assembly=ConfigAssembly(),
+    )
+    with pytest.raises(ServiceError, match="20 investigations in a row failed, the last with: ServiceError: the model"):
+        list(Scheduler(config, [given], worker_class=Failing).results())
     assert len(run.failures()) == 20
     assert len(list(run.iter_pending())) == 36
-
-
-def test_nothing_is_left_of_the_processes_when_all_is_done(ray_cluster: None, tmp_path: Path):
-    config = load([*sources(tmp_path, [code("print(tools.process_id())"), ANSWER]), *TOOLS])
-    with job(config, 3) as given:
-        list(Scheduler(config, [given]).results())
-        record = given.run.record(given.run.plan()[0])
-    process = int(str(record.turns[0].observation[0]))
-    until = time.monotonic() + 20
-    while Path(f"/proc/{process}").exists() and time.monotonic() < until:
-        time.sleep(0.1)
-    assert not Path(f"/proc/{process}").exists()
 
 
 def test_jobs_take_turns_and_share_all_pools_but_the_target(ray_cluster: None, tmp_path: Path):

@@ -1,7 +1,7 @@
 """What investigations cost: shares of batches, in the turn, the record, the summary and the report."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 from pathlib import Path
@@ -124,29 +124,31 @@ def of(made: Pools, caller: str) -> tuple[Services, UsageLedger]:
     return services, services.ledger
 
 
-@pytest.mark.slow
-def test_callers_are_charged_no_more_than_the_time_replicas_were_busy(ray_cluster: None):
+@pytest.fixture(scope="module")
+def served(ray_cluster: None) -> Iterator[Pools]:
     with pools(config("pools.target.min_replicas=2", "pools.target.max_batch=7")) as made:
-        callers = [of(made, f"caller {n}") for n in range(6)]
-        callers[0][0].target.probe(GREYS[:1])
-        with ThreadPoolExecutor(6) as threads:
-            list(threads.map(lambda caller: caller[0].target.probe(GREYS), callers))
-        charged = [ledger.spent()["target"] for _, ledger in callers]
-        assert [spent.requests for spent in charged] == [31, 30, 30, 30, 30, 30]
-        assert all(spent.seconds > 0 for spent in charged)
-        busy = made.statistics()["target"].busy_seconds
-        assert 0 < sum(spent.seconds for spent in charged) <= busy, (
-            "callers pay for the host's time, not for the way to it"
-        )
-        assert all(spent.gpu_seconds == 0 for spent in charged)
+        yield made
 
 
 @pytest.mark.slow
-def test_a_call_for_nothing_costs_nothing(ray_cluster: None):
-    with pools(config()) as made:
-        services, ledger = of(made, "a")
-        assert services.target.probe([]) == []
-        assert ledger.spent() == {}
+def test_callers_are_charged_no_more_than_the_time_replicas_were_busy(served: Pools):
+    callers = [of(served, f"caller {n}") for n in range(6)]
+    callers[0][0].target.probe(GREYS[:1])
+    with ThreadPoolExecutor(6) as threads:
+        list(threads.map(lambda caller: caller[0].target.probe(GREYS), callers))
+    charged = [ledger.spent()["target"] for _, ledger in callers]
+    assert [spent.requests for spent in charged] == [31, 30, 30, 30, 30, 30]
+    assert all(spent.seconds > 0 for spent in charged)
+    busy = served.statistics()["target"].busy_seconds
+    assert 0 < sum(spent.seconds for spent in charged) <= busy, "callers pay for the host's time, not for the way to it"
+    assert all(spent.gpu_seconds == 0 for spent in charged)
+
+
+@pytest.mark.slow
+def test_a_call_for_nothing_costs_nothing(served: Pools):
+    services, ledger = of(served, "a")
+    assert services.target.probe([]) == []
+    assert ledger.spent() == {}
 
 
 # -- records ---------------------------------------------------------------------------------------------------------
