@@ -10,7 +10,7 @@ from openmaia.agent.investigation import Investigation
 from openmaia.agent.patience import PatientBackbone, PatientEditor, PatientGenerator
 from openmaia.agent.tasks.task import Task
 from openmaia.agent.tools.seeds import seed
-from openmaia.core.errors import OpenMaiaError, ReplayDiverged
+from openmaia.core.errors import OpenMaiaError, OutOfBudget, ReplayDiverged
 from openmaia.core.secrets import redacted
 from openmaia.core.services import Services
 from openmaia.core.units import Unit
@@ -41,7 +41,8 @@ def investigate(
         observer: Called with each new completed turn, an answer after its test. Not with those of the journal.
 
     Raises:
-        ServiceError: A service failed. The journal holds the completed turns.
+        ServiceError: A service failed, or the budget of the run is spent (OutOfBudget). The journal holds the completed
+            turns.
         SandboxError: The sandbox failed. The journal holds the completed turns.
     """
     journal = journal or NoJournal()
@@ -74,6 +75,7 @@ def _conduct(investigation: Investigation, observer: TurnObserver) -> Record:
         investigation.resume()
         investigation.confirm()  # the journal may end with an answer
         while not investigation.ended:
+            investigation.ask_for_money()
             investigation.turn()
             investigation.confirm()
             observer(investigation.turns[-1])
@@ -88,6 +90,8 @@ class InvestigationResult:
     summary: dict[str, Any] | None
     """See `openmaia.runs.summary`. None if the investigation failed."""
     cause: str = ""
+    is_unpaid: bool = False
+    """Whether it did not end because the budget of the run is spent, which is no failure."""
 
 
 def investigate_and_publish(
@@ -99,7 +103,7 @@ def investigate_and_publish(
     observer: TurnObserver = lambda turn: None,
 ) -> InvestigationResult:
     """Investigates a unit and saves the record in the run. Never raises: an error is stored as the cause of the
-    failure, and the investigation stays pending.
+    failure, and the investigation stays pending. The end of the budget is no failure.
     """
     try:
         record = investigate(
@@ -113,6 +117,8 @@ def investigate_and_publish(
         )
         run.publish(record)
         return InvestigationResult(investigation=investigation, summary=summary(record))
+    except OutOfBudget as error:
+        return InvestigationResult(investigation=investigation, summary=None, cause=error.message, is_unpaid=True)
     except OpenMaiaError as error:
         cause = f"{type(error).__name__}: {error.message}"
     except Exception as error:  # the boundary: after any error the sweep goes on
