@@ -20,6 +20,7 @@ PARTS = (
     "miniature",
     "pool",
     "affinity",
+    "rate",
     "exemplars",
     "features",
     "measurements",

@@ -30,6 +30,8 @@ class InvestigationOptions:
     """Limit of the elapsed time, with waiting times; 0: none."""
     tokens: int
     """Limit of the tokens of all turns, of prompts and replies."""
+    budget: float
+    """Limit of the cost in US dollars; 0: none."""
     reply_tokens: int
     outage_minutes: float
     """How long an unavailable service is waited for."""

@@ -22,7 +22,7 @@ from openmaia.agent.tools.built_in import stubs
 from openmaia.agent.tools.effects import find_classes
 from openmaia.agent.tools.seeds import seed
 from openmaia.agent.tools.toolbox import Toolbox
-from openmaia.core.errors import ServiceError
+from openmaia.core.errors import OutOfBudget, ServiceError
 from openmaia.core.messages import Chat, Cut, Reply
 from openmaia.core.services import ServiceUsage
 from openmaia.runs.evidence import Confirmation, FailedTest
@@ -70,6 +70,18 @@ class Investigation:
         if damage := self.journal.damage(len(self.turns)):
             self.notes += (damage,)
         self.experiments.resume(self.turns)
+
+    def ask_for_money(self) -> None:
+        """Call before each turn. At the end of the run's budget the agent is asked for its answer.
+
+        Raises OutOfBudget if it has been, or if an answer would not be accepted yet. The journal holds the completed turns.
+        """
+        reserve = self.turns[-1].bill.dollars if self.turns else 0.0
+        if not self._stopping.is_closing and self.context.services.ledger.terms.account.may_go_on(reserve):
+            return
+        if self._stopping.is_closed or not self._stopping.could_answer:
+            raise OutOfBudget(f"the budget of the run ends after {len(self.turns)} turns, before an answer")
+        self._stopping.close()
 
     def turn(self, reply: Reply, backbone_seconds: float, spent_before: Mapping[str, ServiceUsage]) -> Turn:
         """Executes one turn and appends it to the journal.
@@ -178,7 +190,7 @@ class Investigation:
         """
         failed = list_failed(self.turns)
         faults = find_faults([*failed, test])
-        if not faults or len(failed) >= self.task.rule.rounds or self._stopping.limit:
+        if not faults or len(failed) >= self.task.rule.rounds or self._stopping.limit or self._stopping.is_closing:
             return None
         spent_before = self.context.services.ledger.spent()
         observation = make_feedback(self.context, test, faults, len(failed))

@@ -12,7 +12,7 @@ from openmaia.agent.investigation import Investigation
 from openmaia.agent.patience import PatientBackbone, PatientEditor, PatientGenerator
 from openmaia.agent.tasks.task import Task
 from openmaia.agent.tools.seeds import seed
-from openmaia.core.errors import OpenMaiaError, ReplayDiverged
+from openmaia.core.errors import OpenMaiaError, OutOfBudget, ReplayDiverged
 from openmaia.core.messages import Chat, Reply
 from openmaia.core.secrets import redacted
 from openmaia.core.services import Services
@@ -46,7 +46,8 @@ def investigate(
         observer: Called with each new completed turn, an answer after its test. Not with those of the journal.
 
     Raises:
-        ServiceError: A service failed. The journal holds the completed turns.
+        ServiceError: A service failed, or the budget of the run is spent (OutOfBudget). The journal holds the completed
+            turns.
         SandboxError: The sandbox failed. The journal holds the completed turns.
     """
     backbone = PatientBackbone(backbone=services.backbone, minutes=options.outage_minutes)
@@ -109,6 +110,7 @@ def _conduct(investigation: Investigation, observer: TurnObserver) -> Dialogue:
         investigation.resume()
         investigation.confirm()  # the journal may end with an answer
         while not investigation.ended:
+            investigation.ask_for_money()
             started, spent_before = time.monotonic(), ledger.spent()
             reply = yield investigation.request()
             if reply is None:
@@ -127,6 +129,8 @@ class InvestigationResult:
     summary: dict[str, Any] | None
     """See `openmaia.runs.summary`. None if the investigation failed."""
     cause: str = ""
+    is_unpaid: bool = False
+    """Whether it did not end because the budget of the run is spent, which is no failure."""
 
 
 def investigate_and_publish(
@@ -138,7 +142,7 @@ def investigate_and_publish(
     observer: TurnObserver = lambda turn: None,
 ) -> InvestigationResult:
     """Investigates a unit and saves the record in the run. Never raises: an error is stored as the cause of the
-    failure, and the investigation stays pending.
+    failure, and the investigation stays pending. The end of the budget is no failure.
     """
     try:
         record = investigate(
@@ -152,6 +156,8 @@ def investigate_and_publish(
         )
         run.publish(record)
         return InvestigationResult(investigation=investigation, summary=summary(record))
+    except OutOfBudget as error:
+        return InvestigationResult(investigation=investigation, summary=None, cause=error.message, is_unpaid=True)
     except OpenMaiaError as error:
         cause = f"{type(error).__name__}: {error.message}"
     except Exception as error:  # the boundary: after any error the sweep goes on

@@ -4,6 +4,9 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar, cast
 
+from openmaia.core.errors import OpenMaiaError
+from openmaia.core.messages import is_turn, waited_for
+from openmaia.core.money import bill_of
 from openmaia.core.services import UsageLedger
 
 ServiceT = TypeVar("ServiceT")
@@ -25,9 +28,17 @@ class _Metered:
 
         def timed(*requests: Sequence[Any]) -> Any:
             started = time.monotonic()
-            answer = call(*requests)
+            if requests and not is_turn(requests[0]):
+                self._ledger.require(self._name)
+            try:
+                answer = call(*requests)
+            except OpenMaiaError as error:
+                if error.bill:
+                    self._ledger.add(self._name, 0, 0.0, 0.0, error.bill)
+                raise
             if requests:  # `Target.info` takes none and costs nothing
-                self._ledger.add(self._name, len(requests[0]), time.monotonic() - started, self._gpus)
+                seconds = max(time.monotonic() - started - waited_for(answer), 0.0)
+                self._ledger.add(self._name, len(requests[0]), seconds, self._gpus, bill_of(answer))
             return answer
 
         return timed

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import pandas as pd
 
+from openmaia.analysis.costs.left import find_left
 from openmaia.api import frames
 from openmaia.api.inputs import configure
 from openmaia.api.progress import PrintedProgress
@@ -42,6 +43,8 @@ class LoadedRun:
     run: Run
     was_complete: bool = False
     """Whether `openmaia.sweep` found the run complete, so that it did nothing."""
+    is_unpaid: bool = False
+    """Whether `openmaia.sweep` ended because the budget is spent, with investigations or tests that are left."""
 
     @property
     def path(self) -> str:
@@ -301,7 +304,9 @@ def sweep(
         )
     for investigation, cause in outcome.failed.items() if progress is None else ():
         view.say(f"failed: {investigation.unit}: {cause.splitlines()[0]}")
-    return LoadedRun(outcome.run, was_complete=outcome.was_complete)
+    if outcome.is_unpaid and progress is None:
+        view.say(find_left(outcome.run, inputs.config.budget, is_tested=test is None).words)
+    return LoadedRun(outcome.run, was_complete=outcome.was_complete, is_unpaid=outcome.is_unpaid)
 
 
 def _refuse_objects(model: Any, images: Any, preprocess: Any, backbone: Any) -> None:

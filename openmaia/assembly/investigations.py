@@ -12,10 +12,13 @@ from openmaia.assembly.backbones import backbone, backbone_name
 from openmaia.assembly.generators import editor, generator, vocabulary
 from openmaia.assembly.targets import target
 from openmaia.config.loading import to_dict
+from openmaia.config.prices import paid_services
 from openmaia.config.schema import Config, prompt_writer, rules
 from openmaia.core.components import of_config
 from openmaia.core.services import Backbone, Editor, Generator, Services, Target, UsageLedger
 from openmaia.exemplars.store import ExemplarStore
+from openmaia.runs.purse import RunBook, RunPurse
+from openmaia.runs.run import Run
 
 # What the processes of an investigation take of `ray.memory_mb`. The rest may hold its images and calls.
 PROCESSES_MB = 150
@@ -49,6 +52,11 @@ def services(
         backbone=metered(agent or backbone(config), "backbone", ledger, gpus.backbone.num_gpus),
         ledger=ledger,
     )
+
+
+def purse(run: Run, config: Config) -> RunPurse:
+    """Returns the purse of a run whose investigations all run in this process."""
+    return RunPurse(RunBook(run, config.budget), config.prices.gpu_hour, paid_services(config))
 
 
 def options(config: Config) -> InvestigationOptions:

@@ -79,7 +79,8 @@ def options(
 
 
 def main() -> None:
-    """Runs the command in sys.argv. Exit codes: 0 success, 1 failure, 2 mistake of the user, 3 stopped by a signal."""
+    """Runs the command in sys.argv. Exit codes: 0 success, 1 failure, 2 mistake of the user, 3 stopped by a signal, 4 budget
+    spent."""
     # The products of a bootstrap are small: further threads cost as much CPU again and save no time. NumPy reads this
     # when it is imported.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")

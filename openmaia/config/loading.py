@@ -19,6 +19,7 @@ from openmaia.config import environment, uses
 from openmaia.config.checks import check
 from openmaia.config.machine import MACHINE_SECTIONS, POOLS, TEST_GENERATOR
 from openmaia.config.named import find_config, shipped_config, what_to_give
+from openmaia.config.prices import fill_prices
 from openmaia.config.schema import Config
 from openmaia.config.sections import (
     Choice,
@@ -540,6 +541,7 @@ def _complete(found: _Merged, exempt: Collection[str]) -> Config:
     except OmegaConfBaseException as error:
         raise UsageError(_message(error)) from None  # what OmegaConf quotes may be a secret
     check(config, values, _defaults(found.classes), {".".join(map(str, path)) for path in expressions})
+    fill_prices(config)
     environment.mark(config, expressions)
     uses.refuse([key for key in found.refused if key not in exempt], config)
     return config

@@ -6,7 +6,7 @@ from typing import Literal
 
 from openmaia.core.components import within
 
-MACHINE_SECTIONS = ("ray", "pools", "paths", "job", "retries", "tracking", "sandbox")
+MACHINE_SECTIONS = ("ray", "pools", "paths", "job", "retries", "tracking", "sandbox", "budget", "prices")
 POOLS = ("target", "generator", "editor", "backbone")
 TEST_GENERATOR = "test_generator"
 
@@ -127,6 +127,17 @@ class JobConfig:
     head_memory_gb: int = 16
     """KubeRay: memory of that pod, in GiB."""
     runtime_env: RuntimeEnvConfig = field(default_factory=RuntimeEnvConfig)
+
+
+@dataclass
+class PricesConfig:
+    """`prices`: what models cost. Prices of single models are keys of their sections, such as `backbone.input_price`."""
+
+    file: str = ""
+    """A YAML file with prices, in the form of `configs/prices.yaml`, that replace those of this package."""
+    gpu_hour: float = within(0.0, zero=True)
+    """US dollars for an hour of a GPU of yours. It counts for the time in which a model on it works, not for loading or idle
+    time. 0: your GPUs cost nothing."""
 
 
 @dataclass

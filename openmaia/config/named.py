@@ -9,6 +9,7 @@ from openmaia.core.errors import UsageError
 from openmaia.core.shipped import shipped
 
 _SUFFIX = ".yaml"
+_PRICES = "prices"  # a table in the same folder, no config
 
 
 @cache
@@ -18,7 +19,8 @@ def shipped_configs() -> dict[str, Path]:
     Whole configs come before those of models and of machines.
     """
     folder = shipped("configs")
-    return {path.stem: path for pattern in ("*", "*/*") for path in sorted(folder.glob(f"{pattern}{_SUFFIX}"))}
+    found = (path for pattern in ("*", "*/*") for path in sorted(folder.glob(f"{pattern}{_SUFFIX}")))
+    return {path.stem: path for path in found if path.stem != _PRICES}
 
 
 def summarize(path: Path) -> str:

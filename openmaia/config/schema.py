@@ -14,6 +14,7 @@ from openmaia.config.machine import (
     JobConfig,
     PathsConfig,
     PoolsConfig,
+    PricesConfig,
     RayConfig,
     TrackingConfig,
 )
@@ -141,6 +142,9 @@ class LimitsConfig:
     """Longest duration by the clock, time in queues included; 0: no such limit."""
     tokens: int = 2_000_000
     """Largest number of prompt and generated tokens, summed over all turns. Cached prompt tokens count as well."""
+    budget: float = within(0.0, zero=True)
+    """Largest cost in US dollars; 0: no such limit. The agent is asked for its answer when what is left may pay for one more
+    turn only. The test of its description is not included."""
     reply_tokens: int = 4096
     """Longest reply in tokens."""
     images_per_call: int = 128
@@ -207,6 +211,10 @@ class Config:
     spurious: SpuriousConfig = field(default_factory=SpuriousConfig)
     retries: int = within(1, zero=True)
     """Attempts for a failed investigation after the first one, within one command."""
+    budget: float = within(0.0, zero=True)
+    """Largest cost of the run in US dollars, with tests and failed calls; 0: no such limit. At its end no investigation begins,
+    and those that run are asked for their answers. A larger one continues the run. Of several sweeps, each has this one."""
+    prices: PricesConfig = field(default_factory=PricesConfig)
     pools: PoolsConfig = field(default_factory=PoolsConfig)
     ray: RayConfig = field(default_factory=RayConfig)
     tracking: TrackingConfig = field(default_factory=TrackingConfig)

@@ -185,7 +185,7 @@ _COMMANDS = {
     "openmaia study spurious": ("bias.",),
     "openmaia study ablate": ("bias.", "spurious."),
     **dict.fromkeys(
-        ("openmaia evaluate", "openmaia.load_models"), ("ray.", "job.", "retries", "sandbox.", "tracking.")
+        ("openmaia evaluate", "openmaia.load_models"), ("ray.", "job.", "retries", "sandbox.", "tracking.", "budget")
     ),
     **dict.fromkeys(
         ("openmaia investigate", "openmaia.investigate", "openmaia.open", "openmaia.environment", "openmaia mcp"),
@@ -206,7 +206,7 @@ _COMMANDS = {
 _SWEEPS = "openmaia run and openmaia.sweep"
 # What uses the keys in _COMMANDS. The first beginning that fits counts.
 _USERS = {
-    **dict.fromkeys(("ray.", "tracking.", "retries", "replicates", "pools.", "sandbox."), _SWEEPS),
+    **dict.fromkeys(("ray.", "tracking.", "retries", "replicates", "pools.", "sandbox.", "budget"), _SWEEPS),
     **{"bias.": "openmaia study bias", "spurious.": "openmaia study spurious"},
     **{"job.head_": "openmaia submit kuberay", "job.runtime_env.": "openmaia submit ray"},
     "job.": "openmaia submit slurm and openmaia submit kuberay",

@@ -262,6 +262,10 @@ class Component:
     Config: ClassVar[type[ComponentConfig]] = ComponentConfig
     is_served: ClassVar[bool] = False
     """Whether the model is on a server: one process without a GPU then makes all calls."""
+    price_keys: ClassVar[tuple[str, ...]] = ()
+    """For a model on a server: the config keys with its prices that must be known if there is a budget."""
+    address: ClassVar[str] = ""
+    """For a model on a server: the address of the vendor, used if `base_url` is empty."""
     is_rated: ClassVar[bool] = False
     """Whether `openmaia run --estimate` has built-in times for it (`reporting/costs/rates.yaml`)."""
     is_absent: ClassVar[bool] = False

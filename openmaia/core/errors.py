@@ -4,7 +4,12 @@ A pending unit is investigated when the run is resumed. Every class takes one me
 Ray pickles exceptions, and pickling breaks exceptions that require more arguments.
 """
 
+from typing import Self, TypeVar
+
+from openmaia.core.money import FREE, Bill
 from openmaia.core.secrets import redacted
+
+ErrorT = TypeVar("ErrorT", bound="OpenMaiaError")
 
 
 class OpenMaiaError(Exception):
@@ -18,14 +23,22 @@ class OpenMaiaError(Exception):
     def __init__(self, message: str, *, detail: str | None = None):
         self.message = redacted(message)
         self.detail = None if detail is None else redacted(detail)
+        self.bill = FREE
+        """What was billed although the request failed."""
         super().__init__(self.message)
 
+    def billed(self, bill: Bill) -> Self:
+        """Returns the same exception, with a further bill."""
+        return _rebuild(type(self), self.message, self.detail, self.bill + bill)
+
     def __reduce__(self):
-        return _rebuild, (type(self), self.message, self.detail)
+        return _rebuild, (type(self), self.message, self.detail, self.bill)
 
 
-def _rebuild(kind: type["OpenMaiaError"], message: str, detail: str | None) -> "OpenMaiaError":
-    return kind(message, detail=detail)
+def _rebuild(kind: type[ErrorT], message: str, detail: str | None, bill: Bill) -> ErrorT:
+    error = kind(message, detail=detail)
+    error.bill = bill
+    return error
 
 
 class UsageError(OpenMaiaError, ValueError):
@@ -41,6 +54,10 @@ class ServiceError(OpenMaiaError):
 
 class ServiceUnavailable(ServiceError):
     """The server of a model cannot be reached or is overloaded. The same request may succeed later."""
+
+
+class OutOfBudget(ServiceError):
+    """The budget of the run is spent. The unit stays pending, and continues with a larger budget."""
 
 
 class HostDead(ServiceError):

@@ -1,10 +1,12 @@
 """Messages between the program and a backbone."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Any
 
 from openmaia.core.images import EncodedImage
+from openmaia.core.money import FREE, Bill
 
 
 class Role(StrEnum):
@@ -105,6 +107,11 @@ class Chat:
         return self.answer is not None
 
 
+def is_turn(requests: Sequence[Any]) -> bool:
+    """Returns whether a call asks for turns of investigations alone. These were permitted before (`Account.may_go_on`)."""
+    return all(isinstance(request, Chat) and request.is_turn for request in requests)
+
+
 class Cut(StrEnum):
     """Why a reply was ended before the model ended it."""
 
@@ -127,13 +134,23 @@ class Reply:
     prompt_tokens: int = 0
     """Includes cached tokens."""
     cached_tokens: int = 0
+    written_tokens: int = 0
+    """Prompt tokens that the server wrote to its cache. 0 if it does not count them."""
     generated_tokens: int = 0
     """Includes tokens that are not in the text, such as those of reasoning."""
     left_out: str = ""
     """What part of the conversation was dropped because the context is full, in words. Empty if none."""
     cut: Cut = Cut.NONE
+    bill: Bill = FREE
+    waited: float = field(default=0.0, compare=False)
+    """Seconds for which the request waited because the server limits the rate. They count as time in a queue."""
 
     def __post_init__(self) -> None:
         # Servers may send lone surrogates, which cannot be stored.
         for name in ("text", "reasoning"):
             object.__setattr__(self, name, getattr(self, name).encode(errors="replace").decode())
+
+
+def waited_for(answers: Sequence[Any]) -> float:
+    """Returns the seconds for which the requests of one call waited because a server limits the rate."""
+    return max((answer.waited for answer in answers if isinstance(answer, Reply)), default=0.0)

@@ -12,8 +12,10 @@ from typing import Literal, Protocol, runtime_checkable
 import numpy as np
 import numpy.typing as npt
 
+from openmaia.core.errors import OutOfBudget
 from openmaia.core.images import EncodedImage, ViewBox
 from openmaia.core.messages import Chat, Reply
+from openmaia.core.money import FREE, Bill, Terms
 from openmaia.core.units import TargetInfo, Unit
 
 ExemplarKind = Literal["top", "bottom", "random", "ladder", "levels"]
@@ -155,6 +157,7 @@ class GeneratedImage:
     """Terms of the prompt that the generator knows to be missing in the image."""
     verified_by: str = ""
     """Name of the component that verified that the image shows all terms except `missing_terms`. Empty if none did."""
+    bill: Bill = FREE
 
 
 class Generator(Protocol):
@@ -332,6 +335,10 @@ class ServiceUsage:
     that its replica answered concurrently."""
     gpu_seconds: float = 0.0
     """`seconds` times the GPUs of a replica, which may be a fraction or 0."""
+    dollars: float = 0.0
+    """US dollars, with those of failed requests that were repeated."""
+    unpriced: int = 0
+    """See `Bill.unpriced`."""
 
     def __add__(self, other: "ServiceUsage") -> "ServiceUsage":
         return ServiceUsage(**{f.name: getattr(self, f.name) + getattr(other, f.name) for f in fields(self)})
@@ -341,23 +348,38 @@ class ServiceUsage:
 
 
 class UsageLedger:
-    """Adds up the cost of an investigation by service. Not thread-safe."""
+    """Adds up the cost of an investigation by service, and has it paid. Not thread-safe."""
 
-    def __init__(self) -> None:
+    def __init__(self, terms: Terms | None = None) -> None:
+        self.terms = terms or Terms()
         self._spent: dict[str, ServiceUsage] = {}
 
-    def add(self, service: str, requests: int, seconds: float, gpus: float) -> None:
+    def require(self, service: str) -> None:
+        """Call before a request that may be left out. Raises OutOfBudget if it costs something and the budget is spent."""
+        if service in self.terms.paid and self.terms.account.is_empty():
+            raise OutOfBudget("the budget of the run is spent")
+
+    def add(self, service: str, requests: int, seconds: float, gpus: float, bill: Bill = FREE) -> None:
         """Adds a call that took `seconds` on a replica with `gpus`, which may be a fraction."""
-        more = ServiceUsage(requests=requests, seconds=seconds, gpu_seconds=seconds * gpus)
+        bill += Bill(seconds * gpus * self.terms.gpu_hour / 3600)
+        more = ServiceUsage(
+            requests=requests,
+            seconds=seconds,
+            gpu_seconds=seconds * gpus,
+            dollars=bill.dollars,
+            unpriced=bill.unpriced,
+        )
         self._spent[service] = self._spent.get(service, ServiceUsage()) + more
+        if bill:
+            self.terms.account.pay(bill)
 
     def spent(self) -> dict[str, ServiceUsage]:
         return dict(self._spent)
 
     def since(self, before: Mapping[str, ServiceUsage]) -> dict[str, ServiceUsage]:
-        """Returns the cost since `before`, an earlier `spent`. Services without new requests are left out."""
+        """Returns the cost since `before`, an earlier `spent`. Services without new requests and costs are left out."""
         news = {service: now - before.get(service, ServiceUsage()) for service, now in self._spent.items()}
-        return {service: new for service, new in news.items() if new.requests}
+        return {service: new for service, new in news.items() if new.requests or new.dollars or new.unpriced}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,6 +12,7 @@ from typing import Any
 import ray
 from ray.exceptions import GetTimeoutError
 
+from openmaia.agent.metering import metered
 from openmaia.config.schema import BankConfig
 from openmaia.core.images import EncodedImage
 from openmaia.core.messages import Chat, Reply
@@ -139,6 +140,7 @@ def _services(
     dataset: ImageDataset | None = None,
 ) -> EvaluationServices:
     own = sweep.pools.services(sweep.exemplars, caller)
+    writer = None if writer is None else metered(writer, "backbone", own.ledger, 0.0)
     generator = sweep.pools.test_generator(caller)
     return sweep.assembly.evaluation(
         sweep.config, generator, own.target, own.backbone, writer, judge, own.exemplars, store, dataset

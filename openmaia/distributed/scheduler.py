@@ -15,7 +15,7 @@ from ray.exceptions import RayTaskError
 from openmaia.agent.loop import InvestigationResult
 from openmaia.config.schema import Config, prompt_writer
 from openmaia.core.components import BackboneConfig
-from openmaia.core.errors import OpenMaiaError, ServiceError, ServiceUnavailable, UsageError
+from openmaia.core.errors import OpenMaiaError, OutOfBudget, ServiceError, ServiceUnavailable, UsageError
 from openmaia.distributed.examiner import CALLER, Examiner, Examiners
 from openmaia.distributed.failures import DEAD, last_line
 from openmaia.distributed.worker import SweepContext, UnitWorker
@@ -92,6 +92,8 @@ class Scheduler:
         """Failed investigations since the last success."""
         self._errors: list[tuple[int, OpenMaiaError]] = []
         """Of failed tests and comparisons, with the index of the sweep."""
+        self.unpaid: set[int] = set()
+        """The sweeps whose budget is spent, by index, with investigations or tests that are left."""
         self._workers = WorkerPool(config, sweeps, worker_class)
         self._examiners = Examiners(sweeps, self._width, examiner_class)
 
@@ -133,6 +135,8 @@ class Scheduler:
                     found[number] = self._examiners.compare(number)
                 except OpenMaiaError as error:
                     self._errors.append((number, error))
+                    if isinstance(error, OutOfBudget):
+                        self.unpaid.add(number)
         return found
 
     @property
@@ -150,9 +154,17 @@ class Scheduler:
             room = self._width - self._count(step)
             if step is WorkStep.INVESTIGATE:  # else descriptions would pile up if tests take longer
                 room = min(room, 2 * self._width - self._count(WorkStep.TEST))
-            for item in islice(fresh, max(room, 0)):
+            for item in islice(filter(self._is_paid, fresh), max(room, 0)):
                 self._workers.submit(item)
         return any(self._count(step) for step in WorkStep)
+
+    def _is_paid(self, item: Item) -> bool:
+        """Returns whether the budget permits an item. If not, it stays pending."""
+        purse = self._sweeps[item.sweep].pools.purse
+        if item.step is WorkStep.TEST or purse is None or purse.may_begin():
+            return True
+        self.unpaid.add(item.sweep)
+        return False
 
     def _count(self, step: WorkStep) -> int:
         return self._count_running(step) + self._workers.queued(step)
@@ -202,6 +214,8 @@ class Scheduler:
         result = _result(self._sweeps[item.sweep], finished)
         if result is None:
             self._workers.submit(item, is_suspect=True)
+        elif result.is_unpaid:
+            self.unpaid.add(item.sweep)
         elif result.summary is None and item.tries < self._retries:
             self._repeat(finished)
         else:
@@ -240,6 +254,9 @@ class Scheduler:
 
     def _fail_test(self, item: Item, error: OpenMaiaError) -> None:
         """Keeps the error of one test for `errors`, or raises it if it concerns all tests."""
+        if isinstance(error, OutOfBudget):
+            self.unpaid.add(item.sweep)
+            return
         self._examiners.check(item.sweep)
         if isinstance(error, (UsageError, ServiceUnavailable)):
             raise error

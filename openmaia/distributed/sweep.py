@@ -6,14 +6,14 @@ of each has the same content as if it had run alone.
 
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 from openmaia.agent.loop import InvestigationResult
 from openmaia.agent.tasks.task import load
 from openmaia.agent.tools.effects import checked_effects
 from openmaia.config.schema import Config, prompt_writer
-from openmaia.core.errors import OpenMaiaError, ServiceError
+from openmaia.core.errors import OpenMaiaError, OutOfBudget, ServiceError
 from openmaia.core.selection import select
 from openmaia.core.services import Effects
 from openmaia.core.units import TargetInfo
@@ -24,6 +24,7 @@ from openmaia.distributed.cluster.connection import cluster
 from openmaia.distributed.cluster.preflight import preflight
 from openmaia.distributed.pools.handles import Pools
 from openmaia.distributed.pools.kept import kept_or_own_pools
+from openmaia.distributed.purse import shared_purse
 from openmaia.distributed.scheduler import ActiveInvestigation, Scheduler
 from openmaia.distributed.tracking import TrackedProgress, sampled
 from openmaia.distributed.worker import SweepContext
@@ -50,6 +51,8 @@ class SweepOutcome:
     """Number of investigations that have a record."""
     was_complete: bool
     """Whether the run was complete before, so that nothing was done."""
+    is_unpaid: bool = False
+    """Whether its budget is spent, with investigations or tests that are left."""
 
     @property
     def failed(self) -> dict[InvestigationId, str]:
@@ -92,6 +95,8 @@ class Sweep:
     """Number of planned investigations."""
     done: int = 0
     """Number of investigations that were finished before, or have ended in this sweep."""
+    is_unpaid: bool = False
+    """See `SweepOutcome.is_unpaid`."""
 
     def compute_exemplars(self) -> None:
         """Saves the plan of the run, and computes the missing exemplars that its pending investigations need, and the bank."""
@@ -169,6 +174,7 @@ def run_sweeps(
     """
     testing = testing or PREDICTIVE
     runs = [Run.create(config) for config in configs]
+    unpaid: set[str] = set()
     incomplete = [at for at, run in enumerate(runs) if not is_complete(run, testing)]
     if incomplete:
         with ExitStack() as leases:
@@ -185,11 +191,17 @@ def run_sweeps(
                 for at in incomplete
             ]
             _run_together(sweeps, view, testing)
+            unpaid = {sweep.run.name for sweep in sweeps if sweep.is_unpaid}
     for at, run in enumerate(runs):
         if at not in incomplete and not run.files.exists(SUMMARY):
             write_summary(run)  # the command before was interrupted just there
     return [
-        SweepOutcome(run=run, done=len(run.files.names("records")), was_complete=at not in incomplete)
+        SweepOutcome(
+            run=run,
+            done=len(run.files.names("records")),
+            was_complete=at not in incomplete,
+            is_unpaid=run.name in unpaid,
+        )
         for at, run in enumerate(runs)
     ]
 
@@ -216,11 +228,12 @@ def _test_together(sweeps: Sequence[Sweep], view: Progress, testing: Testing) ->
             sweep.compute_exemplars()
         with kept_or_own_pools(configs, sweeps[0].assembly, view.say) as pools, ExitStack() as sampling:
             for sweep, its_pools in zip(sweeps, pools, strict=True):
-                sweep.pools = its_pools
+                sweep.pools = replace(its_pools, purse=shared_purse(sweep.run, sweep.config))
                 sampling.enter_context(sampled(its_pools, sweep.view.tracker, sweep.config.tracking.every))
             unscored = carry_out(sweeps, view, testing)
             for sweep in sweeps:
-                testing.test(sweep)
+                if not sweep.is_unpaid:
+                    testing.test(sweep)
             view.say("ending the models and Ray")
     return unscored
 
@@ -312,8 +325,11 @@ def carry_out(sweeps: Sequence[Sweep], view: Progress, testing: Testing, *, inve
             if all(one.done == one.total for one in sweeps):
                 _release_pools(sweeps, testing)
         found = scheduler.compare(number for number in untested if not is_evaluated(sweeps[number].run))
-        return Unscored([(sweeps[number].run, agreements) for number, agreements in found.items()], scheduler.errors)
+        errors = [error for error in scheduler.errors if not isinstance(error, OutOfBudget)]
+        return Unscored([(sweeps[number].run, agreements) for number, agreements in found.items()], errors)
     finally:
+        for number in scheduler.unpaid:
+            sweeps[number].is_unpaid = True
         scheduler.stop()
         for file in files:
             file.close()

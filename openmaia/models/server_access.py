@@ -139,8 +139,7 @@ class ServerAccess:
         if failure.refusal is not None or (failure.is_outage and outage.is_known):
             again = False  # one request is enough to see whether the outage is over
         elif failure.status == 429:
-            again = (failure.wait_seconds or 0.0) <= _LONGEST_PAUSE
-            outage.begin(self.error(failure).message, failure.wait_seconds, say=False)
+            again = False  # `Pace` repeats it
         elif failure.wait_seconds is not None and failure.wait_seconds > _LONGEST_PAUSE:
             again = False
         elif failure.status in REFUSED_ACCESS and outage.answered:

@@ -78,7 +78,11 @@ _CALL = _struct(
     | {"activations": _list(_FLOAT), "seconds": _FLOAT}
 )
 _IMAGE = _struct({"digest": _TEXT, "data": pa.binary(), "sources": _TEXTS, "recipe": _TEXT})
-_USAGE = _struct({"service": _TEXT, "requests": _INT, "seconds": _FLOAT, "gpu_seconds": _FLOAT})
+_USAGE = _struct(
+    {"service": _TEXT, "requests": _INT}
+    | dict.fromkeys(("seconds", "gpu_seconds", "dollars"), _FLOAT)
+    | {"unpriced": _INT}
+)
 _COLUMNS = (
     {
         "index": _INT,
@@ -372,9 +376,9 @@ def _turn(row: dict[str, Any]) -> Turn:
         return ToolCall(**values)
 
     durations = [row["backbone_seconds"], row["experiment_seconds"], *(call["seconds"] for call in row["calls"])]
-    durations += [usage[key] for usage in row["spent"] for key in ("seconds", "gpu_seconds")]
+    durations += [usage[key] for usage in row["spent"] for key in ("seconds", "gpu_seconds", "dollars")]
     if not all(map(math.isfinite, durations)):
-        raise ValueError(f"turn {row['index']} has a time that is no number")
+        raise ValueError(f"turn {row['index']} has a time or a cost that is no number")
     values = dict(row)
     values["calls"] = tuple(map(call, row["calls"]))
     values["observation"] = tuple(map(part, row["observation"]))

@@ -10,11 +10,12 @@ from typing import Any
 
 from openmaia.core.images import EncodedImage, PixelBox
 from openmaia.core.messages import Part
+from openmaia.core.money import FREE, Bill
 from openmaia.core.services import ServiceUsage
 from openmaia.core.units import Scope, Unit
 from openmaia.runs.evidence import Confirmation, Evidence, FailedTest
 
-VERSION = 9
+VERSION = 10
 """Records of other versions are refused."""
 
 _CONTROL = re.compile(r"^\s*not\b[\s:]*", re.IGNORECASE)
@@ -29,7 +30,7 @@ class Stop(StrEnum):
     ABSTAIN = "abstain"
     """The agent answered that its evidence supports no description."""
     LIMIT = "limit"
-    """The limit of turns, time or tokens was reached. The record holds what was done until then."""
+    """A limit of turns, time, tokens or money was reached. The record holds what was done until then."""
     STOPPED = "stopped"
     """The person who investigated the unit in a notebook, or the agent of the user, ended the investigation without an
     answer."""
@@ -285,6 +286,12 @@ class Turn:
         """Sum of the prompt tokens and the generated tokens."""
         return self.prompt_tokens + self.generated_tokens
 
+    @property
+    def bill(self) -> Bill:
+        """The cost of `spent` and of the failed test."""
+        tested = self.failed_test.confirmation.spent.values() if self.failed_test else ()
+        return sum((Bill(usage.dollars, usage.unpriced) for usage in (*self.spent.values(), *tested)), FREE)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Record:
@@ -297,7 +304,7 @@ class Record:
     stop: Stop
     """How the investigation ended."""
     cause: str
-    """The limit of turns, time or tokens that was reached. Empty if no limit ended the investigation."""
+    """The limit of turns, time, tokens or money that was reached. Empty if no limit ended the investigation."""
     description: str
     """The final description of the unit. Empty if there is none."""
     labels: tuple[str, ...]

@@ -13,7 +13,7 @@ from openmaia.core.typed import find_mistyped
 from openmaia.runs.records import Record, Stop, dumps
 from openmaia.runs.tables import TableRow
 
-_COST = {"requests": pa.int64(), "seconds": pa.float64(), "gpu_seconds": pa.float64()}
+_COST = {"requests": pa.int64(), **dict.fromkeys(("seconds", "gpu_seconds", "dollars"), pa.float64())}
 
 SCHEMA = pa.schema(
     [

@@ -23,7 +23,7 @@ from openmaia.offline.closed_form import component as closed_form
 from openmaia.offline.collage import host
 from openmaia.offline.experimenter import components
 
-CONFIGS = sorted((Path(__file__).parents[2] / "configs").rglob("*.yaml"))
+CONFIGS = sorted(file for file in (Path(__file__).parents[2] / "configs").rglob("*.yaml") if file.stem != "prices")
 SECTIONS = {
     kind
     for module in (

@@ -26,7 +26,22 @@ class Stopping:
     def __init__(self, scope: Scope, task: Task, options: InvestigationOptions, turns: Sequence[Turn]):
         self._task, self._options, self._turns = task, options, turns
         self._examined: list[ExperimentFacts] = []
+        self._closed_after: int | None = None
         self.can_generate = scope is Scope.UNIT and "text2image" not in options.without
+
+    def close(self) -> None:
+        """Asks the agent for its answer in the next turn, its last one, because the budget of the run ends."""
+        self._closed_after = len(self._turns)
+
+    @property
+    def is_closing(self) -> bool:
+        """Whether `close` was called."""
+        return self._closed_after is not None
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether the agent has had its last turn since `close`."""
+        return self._closed_after is not None and len(self._turns) > self._closed_after
 
     @property
     def answer(self) -> ParsedReply | None:
@@ -54,6 +69,8 @@ class Stopping:
         reached = [f"limits.turns={options.turns}"] if len(turns) >= options.turns else []
         reached += options.time_limits(sum(turn.work_seconds for turn in turns), sum(turn.seconds for turn in turns))
         reached += [f"limits.tokens={options.tokens}"] if sum(turn.tokens for turn in turns) >= options.tokens else []
+        if options.budget and _cost(turns) >= options.budget:
+            reached.append(f"limits.budget={options.budget:g}")
         return ", ".join(reached)
 
     @property
@@ -93,8 +110,8 @@ class Stopping:
         return TurnKind.ANSWER if is_last else TurnKind.ANY
 
     def wants_answer(self, count: int) -> bool:
-        """Returns whether the agent is asked for its answer: after `soft_turns` turns or when it repeats itself, but
-        not before the demanded experiments, because its answer would be refused.
+        """Returns whether the agent is asked for its answer: after `soft_turns` turns, when it repeats itself, or when the
+        budget ends, but not before the demanded experiments, because its answer would be refused.
         """
         return self._is_over(count) and self._has_experiments(count)
 
@@ -118,12 +135,25 @@ class Stopping:
         return self._task.missing.replace("{missing}", "\n".join(lacks))
 
     def _is_over(self, count: int) -> bool:
-        """Returns whether the agent has had `soft_turns` turns, or repeats itself after the demanded experiments."""
+        """Returns whether the agent has had `soft_turns` turns, repeats itself after the demanded experiments, or has money for
+        one turn."""
         latest = list(zip(self._turns, self.left_out, strict=True))[:count][-_STUCK:]
         is_repeating = len(latest) == _STUCK and all(is_left_out and turn.reply.strip() for turn, is_left_out in latest)
         # A task that demands no experiments does not say how many are enough, so that repetition decides nothing.
         is_stuck = is_repeating and self._task.rule.experiments > 0 and self._has_experiments(count)
-        return count >= self._options.soft_turns or is_stuck
+        return count >= self._options.soft_turns or is_stuck or self._pays_for_one_turn(count)
+
+    def _pays_for_one_turn(self, count: int) -> bool:
+        """Returns whether money is left for one more turn at most, if it costs as much as the latest one."""
+        if self._closed_after is not None and count >= self._closed_after:
+            return True
+        turns, budget = self._turns[:count], self._options.budget
+        return bool(budget and turns) and _cost(turns) + turns[-1].bill.dollars >= budget
+
+    @property
+    def could_answer(self) -> bool:
+        """Whether there is a turn, and the demanded experiments, so that an answer may be accepted."""
+        return bool(self._turns) and self._has_experiments(len(self._turns))
 
     def _has_experiments(self, count: int) -> bool:
         return sum(facts.counts for facts in self._facts()[:count]) >= self._task.rule.experiments
@@ -132,6 +162,10 @@ class Stopping:
         if len(self._examined) != len(self._turns):
             self._examined = examine(self._turns)
         return self._examined
+
+
+def _cost(turns: Sequence[Turn]) -> float:
+    return sum(turn.bill.dollars for turn in turns)
 
 
 def _says_nothing_new(turn: Turn, before: Turn | None) -> bool:

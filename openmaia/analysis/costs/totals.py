@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from openmaia.config.machine import POOLS
+from openmaia.core.money import FREE, Bill
 from openmaia.core.services import ServiceUsage
 
 
@@ -32,6 +33,11 @@ class Costs:
     generated_tokens: int
     services: Mapping[str, ServiceUsage]
     """Only services that were called."""
+
+    @property
+    def bill(self) -> Bill:
+        """The cost of all services."""
+        return sum((Bill(usage.dollars, usage.unpriced) for usage in self.services.values()), FREE)
 
     @property
     def gpu_seconds(self) -> float:
@@ -70,5 +76,7 @@ def costs(headers: Sequence[Mapping[str, Any]]) -> Costs:
         prompt_tokens=sum(header["prompt_tokens"] for header in headers),
         cached_tokens=sum(header["cached_tokens"] for header in headers),
         generated_tokens=sum(header["generated_tokens"] for header in headers),
-        services={service: usage for service, usage in spent.items() if usage.requests},
+        services={
+            service: usage for service, usage in spent.items() if usage.requests or usage.dollars or usage.unpriced
+        },
     )

@@ -17,6 +17,7 @@ from openmaia.core.secrets import redacted
 from openmaia.core.text import first_line, printable
 
 if TYPE_CHECKING:
+    from openmaia.config.schema import Config
     from openmaia.models.text_embedding import TextEmbedding
     from openmaia.runs.run import Run
 
@@ -47,6 +48,9 @@ EmbeddingOption = Annotated[
 ]
 
 SHOWN_FAILURES = 20
+
+UNPAID = 4
+"""Exit code if the budget of a run is spent and work is left."""
 
 REPEAT = "--repeat-damaged"
 
@@ -79,6 +83,14 @@ def print_left_out(sources: Sequence[str]) -> None:
     }
     if found:
         print(f"not used: {', '.join(f'{key} ({reason})' for key, reason in sorted(found.items()))}")
+
+
+def print_left(config: "Config") -> None:
+    """Prints what is left of a run whose budget is spent, and what it would cost."""
+    from openmaia.analysis.costs.left import find_left
+    from openmaia.runs.run import Run
+
+    print(find_left(Run.of(config), config.budget, is_tested=True).words, file=sys.stderr)
 
 
 def print_report(paths: Sequence[str], embedding: str = "") -> None:

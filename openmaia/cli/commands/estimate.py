@@ -33,8 +33,9 @@ def print_estimate(config: list[str], rates: str, gpus: str, units: str) -> None
         UsageError: An argument is invalid, or a number cannot be known without loading the target.
     """
     from openmaia.analysis.costs.estimate import estimate
+    from openmaia.analysis.costs.forecast import forecast
     from openmaia.analysis.costs.workload import count_pending, find_unrated, find_workload
-    from openmaia.cli.terminal.costs import show_estimates, show_unknown, show_workload
+    from openmaia.cli.terminal.costs import show_estimates, show_forecast, show_unknown, show_workload
     from openmaia.config.loading import load
 
     settings = load(config)
@@ -49,11 +50,14 @@ def print_estimate(config: list[str], rates: str, gpus: str, units: str) -> None
     work = find_workload(settings, rates)
     if unknown := find_unrated(settings, work, is_on_gpus=bool(gpu_counts)):
         show_unknown(unknown, source)
+        for count in unit_counts:
+            show_forecast(count, forecast(settings, work, count))
         return
     show_workload(settings, work, source)
-    show_estimates(
-        [estimate(settings, work, count, number) for count in unit_counts for number in gpu_counts or [None]]
-    )
+    found = [estimate(settings, work, count, number) for count in unit_counts for number in gpu_counts or [None]]
+    show_estimates(found)
+    for each in {each.units: each for each in found}.values():
+        show_forecast(each.units, forecast(settings, work, each.units, each))
 
 
 def refuse_without_estimate(rates: str, gpus: str, units: str) -> None:

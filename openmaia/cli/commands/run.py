@@ -8,10 +8,12 @@ import typer
 
 from openmaia.cli.commands import estimate as estimates
 from openmaia.cli.commands.common import (
+    UNPAID,
     ConfigSources,
     RepeatFlag,
     fail,
     print_failures,
+    print_left,
     print_left_out,
     print_report,
     repeat_damaged,
@@ -68,8 +70,13 @@ def run(
         print_report([own])
     print_report(roots)
     show_findings([(outcome.run, each.evaluate.bootstrap) for outcome, each in zip(outcomes, settings, strict=True)])
+    unpaid = [each for outcome, each in zip(outcomes, settings, strict=True) if outcome.is_unpaid]
+    for each in unpaid:
+        print_left(each)
     if failed_sweeps:
         raise SystemExit(1)
+    if unpaid:
+        raise SystemExit(UNPAID)
 
 
 def investigate(
@@ -84,6 +91,7 @@ def investigate(
     from openmaia.agent.loop import investigate_and_publish
     from openmaia.agent.tasks.task import load as load_task
     from openmaia.assembly import targets
+    from openmaia.assembly.investigations import purse
     from openmaia.assembly.single import prepare, select_unit
     from openmaia.checks import named, stages
     from openmaia.cli.terminal.conversation import ConversationView
@@ -115,6 +123,7 @@ def investigate(
     with Terminal() as terminal:
         terminal.say("loading images and the other models")
         single = prepare(settings, unit, terminal.say, partial(terminal.progress, "exemplars"), target=target)
+    single.services.ledger.terms = purse(record_run, settings).terms(str(chosen))
     view.show_all(record_run.journal(investigation).turns())
     result = investigate_and_publish(
         investigation,
@@ -124,6 +133,9 @@ def investigate(
         record_run,
         observer=view.show,
     )
+    if result.is_unpaid:
+        print_left(settings)
+        raise SystemExit(UNPAID)
     if result.summary is None:
         fail(f"{result.cause}\nrun the same command again to continue after the last turn", 1)
     write_summary(record_run)

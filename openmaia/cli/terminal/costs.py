@@ -3,10 +3,13 @@
 from collections.abc import Sequence
 
 from openmaia.analysis.costs.estimate import Estimate, PoolWork, count_tested_images
+from openmaia.analysis.costs.forecast import Forecast
 from openmaia.analysis.costs.totals import ServiceTime, costs
 from openmaia.analysis.costs.workload import Workload
 from openmaia.cli.terminal.output import console, say, show_table
 from openmaia.config.schema import Config
+from openmaia.core.money import Bill
+from openmaia.runs.purse import stored_spending
 from openmaia.runs.run import Run
 
 _AGENTS = "ray.investigations"
@@ -24,6 +27,25 @@ def show_costs(run: Run) -> None:
     say(
         f"investigations: {spent}; tokens: {total.prompt_tokens:,} prompt ({total.cached_tokens:,} cached), "
         f"{total.generated_tokens:,} generated"
+    )
+    show_money(run)
+
+
+def show_money(run: Run) -> None:
+    """Prints what a run has cost in money in one line, if it has cost anything."""
+    total = costs(run.headers())
+    spent = stored_spending(run) or total.bill
+    if not spent:
+        return
+    by_service = ", ".join(
+        f"{service} {Bill(usage.dollars, usage.unpriced).words}"
+        for service, usage in total.services.items()
+        if usage.dollars or usage.unpriced
+    )
+    each = f", ${total.bill.dollars / total.investigations:,.4f} each" if total.investigations else ""
+    say(
+        f"cost: {spent.words} in all, with tests and failed calls; {total.investigations} finished investigations "
+        f"{total.bill.words}{each}{f' ({by_service})' if by_service else ''}"
     )
 
 
@@ -61,6 +83,17 @@ def show_unknown(components: Sequence[str], units: str) -> None:
         "investigate a few units (units=… name=pilot), and take the times from their records: --estimate --rates "
         "runs/pilot; or give a file of rates"
     )
+
+
+def show_forecast(units: int, money: Forecast) -> None:
+    """Prints the cost of a sweep in money, if it has any."""
+    if money.parts:
+        parts = ", ".join(f"{name} ${dollars:,.2f}" for name, dollars in money.parts.items())
+        say(f"money: ${money.dollars:,.2f} for {units:,} investigations and their tests ({parts})")
+    if money.unknown:
+        say(f"money: no price is known for {', '.join(money.unknown)}")
+    if money.left_out and (money.parts or money.unknown):
+        say(f"money: not included, as its use is not known before: {', '.join(money.left_out)}")
 
 
 def show_estimates(estimates: Sequence[Estimate]) -> None:

@@ -15,6 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from openmaia.analysis.conduct import AgentConduct
+from openmaia.cli.terminal.costs import show_money
 from openmaia.cli.terminal.descriptions import show_overlap
 from openmaia.cli.terminal.faithfulness import show_faithfulness
 from openmaia.cli.terminal.output import console, say, show_table
@@ -62,6 +63,7 @@ def show_state(run: Run, resamples: int) -> None:
         show_faithfulness(run)
         if state.evaluated <= READ_EVALUATIONS:
             show_findings([(run, resamples)])
+        show_money(run)
     together = list(name_runs(with_claim_runs([run])))
     show_truth(together)
     if len(together) > 1:

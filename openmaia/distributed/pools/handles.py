@@ -9,8 +9,10 @@ import numpy.typing as npt
 import ray
 
 from openmaia.config.machine import TEST_GENERATOR
+from openmaia.core.errors import OpenMaiaError
 from openmaia.core.images import EncodedImage
-from openmaia.core.messages import Chat, Reply
+from openmaia.core.messages import Chat, Reply, is_turn
+from openmaia.core.money import Purse
 from openmaia.core.services import (
     Edit,
     Exemplars,
@@ -58,6 +60,8 @@ class BatchedHandle:
     def _submit(self, method: str, requests: Sequence[Any], conversations: Sequence[str] = ()) -> list[Any]:
         if not requests:
             return []
+        if not is_turn(requests):
+            self.ledger.require(self.role)
         dispatcher, count = self.address.dispatcher, len(requests)
         size = sum(_size(request) for request in requests)
         keys = [self._key(request) for request in requests]
@@ -65,8 +69,15 @@ class BatchedHandle:
             resolve(dispatcher.admit.remote(self.caller, count, size))
         payload = [ray.put(list(requests))]
         call = dispatcher.submit.options(name=f"{self.caller}: {method}")
-        values, seconds = resolve(call.remote(self.caller, method, payload, keys, conversations or [""] * count, size))
-        self.ledger.add(self.role, count, seconds, self.address.gpus)
+        try:
+            values, seconds, bill = resolve(
+                call.remote(self.caller, method, payload, keys, conversations or [""] * count, size)
+            )
+        except OpenMaiaError as error:
+            if error.bill:
+                self.ledger.add(self.role, 0, 0.0, 0.0, error.bill)
+            raise
+        self.ledger.add(self.role, count, seconds, self.address.gpus, bill)
         return values
 
     def _key(self, request: Any) -> str:
@@ -132,10 +143,15 @@ class Pools:
     """By role: "target", "generator", "editor", "backbone", and "test_generator" if there is one."""
     kept: bool = False
     """Whether the pools are persistent, so that they also serve other runs."""
+    purse: Purse | None = None
+    """Pays the calls of the run. None: they cost nothing."""
+
+    def _ledger(self, caller: str) -> UsageLedger:
+        return UsageLedger(self.purse.terms(caller)) if self.purse else UsageLedger()
 
     def services(self, exemplars: Exemplars, caller: str) -> Services:
         """Returns all services for one caller, with a new ledger. The name of the caller must be unique."""
-        ledger = UsageLedger()
+        ledger = self._ledger(caller)
         return Services(
             target=PooledTarget(self.addresses["target"], caller, ledger),
             exemplars=exemplars,
@@ -146,19 +162,22 @@ class Pools:
         )
 
     def target(self, caller: str) -> PooledTarget:
-        return PooledTarget(self.addresses["target"], caller)
+        return PooledTarget(self.addresses["target"], caller, self._ledger(caller))
 
     def test_generator(self, caller: str) -> PooledGenerator:
         # The generator of test images is that of the investigations if the config names no other.
-        return PooledGenerator(self.addresses.get(TEST_GENERATOR, self.addresses["generator"]), caller)
+        address = self.addresses.get(TEST_GENERATOR, self.addresses["generator"])
+        return PooledGenerator(address, caller, self._ledger(caller))
 
     def generator(self, caller: str) -> PooledGenerator:
-        return PooledGenerator(self.addresses["generator"], caller)
+        return PooledGenerator(self.addresses["generator"], caller, self._ledger(caller))
 
     def leave(self, caller: str) -> None:
         """Tells all pools, without waiting, that a caller has ended or died, so that they drop its requests."""
         for address in self.addresses.values():
             address.dispatcher.leave.remote([caller])
+        if self.purse is not None:
+            self.purse.leave(caller)
 
     def release(self, role: str) -> None:
         """Ends the idle replicas of a pool that this run no longer needs, so that other pools can use their resources.

@@ -18,7 +18,7 @@ from ray.exceptions import RayError
 from openmaia.config.machine import PoolConfig
 from openmaia.core.errors import HostDead
 from openmaia.core.images import EncodedImage
-from openmaia.core.messages import Chat
+from openmaia.core.messages import Chat, waited_for
 from openmaia.distributed.pools.dispatch.queueing import Stored
 from openmaia.distributed.pools.output import OutputReader
 
@@ -183,7 +183,7 @@ class Replica:
                 )
             finally:
                 self._running.discard(thread)
-        return answers, (time.monotonic() - began) / sharing
+        return answers, max(time.monotonic() - began - waited_for(answers), 0.0) / sharing
 
     def _read(self, place: Stored, payloads: dict[Any, Any]) -> Any:
         try:

@@ -20,6 +20,8 @@ class Anthropic(ServedModel):
 
     Config: ClassVar = AnthropicConfig
     is_served = True
+    price_keys = ("input_price", "output_price")
+    address = "https://api.anthropic.com"
 
     @classmethod
     def build(cls, config: AnthropicConfig, site: Site) -> Any:

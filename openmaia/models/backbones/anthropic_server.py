@@ -7,6 +7,7 @@ from openmaia.agent.tasks.reasoning import separate
 from openmaia.core.errors import UsageError
 from openmaia.core.messages import Chat, Message, Part, Reply
 from openmaia.core.shipped import install_command
+from openmaia.models.backbones.anthropic_api import Anthropic
 from openmaia.models.backbones.chat_format import ACCEPTED_TEMPERATURE, base64_png, temperature
 from openmaia.models.backbones.endpoint import Endpoint
 from openmaia.models.server_access import CONNECT_SECONDS
@@ -27,7 +28,7 @@ class AnthropicBackbone(Endpoint):
 
     sdk = anthropic
     key_variable = "ANTHROPIC_API_KEY"
-    address = "https://api.anthropic.com"
+    address = Anthropic.address
     address_hint = "the base_url of this API ends without /v1"
 
     @cached_property
@@ -67,7 +68,7 @@ class AnthropicBackbone(Endpoint):
 
     def _parse(self, answer: Any, chat: Chat) -> tuple[Reply, str]:
         usage = answer.get("usage") or {}
-        cached = usage.get("cache_read_input_tokens") or 0
+        cached, written = (usage.get(f"cache_{kind}_input_tokens") or 0 for kind in ("read", "creation"))
         blocks = answer["content"]
         # Servers of others with this API may leave both in one text.
         found = separate("".join(block["text"] for block in blocks if block["type"] == "text"))
@@ -75,8 +76,9 @@ class AnthropicBackbone(Endpoint):
         return Reply(
             text=found.text,
             reasoning="\n\n".join(filter(None, [*thoughts, found.reasoning])),
-            prompt_tokens=(usage.get("input_tokens") or 0) + cached + (usage.get("cache_creation_input_tokens") or 0),
+            prompt_tokens=(usage.get("input_tokens") or 0) + cached + written,
             cached_tokens=cached,
+            written_tokens=written,
             generated_tokens=usage.get("output_tokens") or 0,
         ), str(answer.get("stop_reason"))
 

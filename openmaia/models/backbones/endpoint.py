@@ -16,6 +16,7 @@ from openmaia.agent.tasks.ending import cut
 from openmaia.core.errors import OpenMaiaError, ServiceError, ServiceUnavailable, UsageError
 from openmaia.core.images import EncodedImage
 from openmaia.core.messages import Chat, Message, Reply
+from openmaia.models.backbones.billing import CallBill
 from openmaia.models.backbones.chat_format import alternate, image_tokens, text_tokens
 from openmaia.models.backbones.context import FittedChat, fit
 from openmaia.models.backbones.failures import REFUSED_ACCESS, Failure, client_failure, stated_failure
@@ -24,7 +25,9 @@ from openmaia.models.backbones.outage import Outage
 from openmaia.models.backbones.served import ChatServerConfig
 from openmaia.models.backbones.streaming import StreamBroken, Unreadable, error_of
 from openmaia.models.backbones.wordings import Refusal
+from openmaia.models.pace import CALL_SECONDS, pace_of
 from openmaia.models.server_access import ServerAccess
+from openmaia.models.settling import settle
 
 _LONGEST_PAUSE = 30.0  # seconds before an interrupted request is sent again
 
@@ -89,6 +92,8 @@ class Endpoint(ABC):
         self._refusals: dict[str, float] = {}
         self._took_images = False
         self._outage = Outage(self.access.shown(self._url))
+        self._bill = CallBill(config)
+        self._pace = pace_of(self._url, self.access.shown(self._url))
 
     def __reduce__(self):
         return type(self), (self._config, self.access.section)
@@ -104,7 +109,7 @@ class Endpoint(ABC):
         if len(chats) <= 1:
             return [self._reply(chat) for chat in chats]
         with ThreadPoolExecutor(min(len(chats), self._config.concurrency)) as pool:
-            return list(pool.map(self._reply, chats))
+            return settle([pool.submit(self._reply, chat) for chat in chats])
 
     # -- methods of the subclasses -----------------------------------------------------------------------------------
 
@@ -141,14 +146,21 @@ class Endpoint(ABC):
 
     def _reply(self, chat: Chat) -> Reply:
         self._outage.check()
-        with self._slots:
-            sent = time.monotonic()
-            answer, left_out = self._fitted_answer(chat)
-        if isinstance(answer, Failure):
-            raise self._raised(answer, chat)
+        self._bill.begin()
+        try:
+            waited = self._pace.waited
+            with self._slots:
+                sent = time.monotonic()
+                answer, left_out = self._fitted_answer(chat)
+            waited = self._pace.waited - waited
+            if isinstance(answer, Failure):
+                raise self._raised(answer, chat)
+        except OpenMaiaError as error:
+            error.bill += self._bill.total
+            raise
         self._outage.end(sent)
         self._refusals.pop(_key(chat), None)
-        return replace(answer, left_out=left_out)
+        return replace(answer, left_out=left_out, bill=self._bill.total, waited=waited)
 
     def _fitted_answer(self, chat: Chat) -> tuple[Reply | Failure, str]:
         """Shortens a conversation until the server takes it. Returns the answer and what was left out."""
@@ -243,9 +255,10 @@ class Endpoint(ABC):
         # The client library repeats only requests that fail before the answer begins.
         tries = self._config.tries
         for attempt in range(1, tries + 1):
-            answer = self._send_once(chat, system, turns, parameters, forms)
+            answer = self._pace.call(lambda: self._send_once(chat, system, turns, parameters, forms), repeats=tries > 1)
             if not isinstance(answer, StreamBroken | Unreadable):
                 return answer
+            self._bill.add_unknown()  # the reply had begun
             reason = self.access.shown(str(answer))
             log.warning("%s: %s (try %d of %d)", self.access.shown(self._url), reason, attempt, tries)
             if isinstance(answer, Unreadable) and attempt >= min(UNREADABLE_TRIES, tries):
@@ -263,6 +276,8 @@ class Endpoint(ABC):
         except httpx2.TransportError as error:
             return StreamBroken(str(error) or type(error).__name__)
         except (self.sdk.APIStatusError, self.sdk.APIConnectionError) as error:
+            if isinstance(error, self.sdk.APITimeoutError):
+                self._bill.add_unknown()
             return client_failure(self.sdk, error, self._config.timeout)
 
     def _understood(self, body: str, chat: Chat, system: str, turns: Sequence[Message]) -> Reply | Failure:
@@ -273,8 +288,10 @@ class Endpoint(ABC):
                 # Routers answer with status 200 and put the error of the server behind them into the body.
                 return stated_failure(error, body)
             reply, ended = self._parse(answer, chat)
+            self._bill.add(reply)
         except (ValueError, KeyError, TypeError, IndexError, AttributeError, RecursionError) as error:
             if isinstance(answer, dict) and answer.keys() & {"choices", "content"}:
+                self._bill.add_unknown()
                 raise self._unreadable(f"{error!r} in {body}") from error
             return Failure(status=200, body=body)
         if ended in FAILED:
@@ -311,7 +328,9 @@ class Endpoint(ABC):
         if isinstance(error, ServiceUnavailable) and failure.status in REFUSED_ACCESS and self._is_refused_alone(chat):
             error = ServiceError(f"{error.message}, and others since")
         if isinstance(error, ServiceUnavailable):
-            self._outage.begin(error.message, failure.wait_seconds)
+            # A server that limits the rate is there.
+            if not failure.is_limited or (failure.wait_seconds or 0.0) > CALL_SECONDS:
+                self._outage.begin(error.message, failure.wait_seconds)
         else:
             self._outage.end()
         return error

@@ -64,6 +64,11 @@ class Failure:
         return self.status == 0 or self.status in UNAVAILABLE or (limited and self.refusal is None)
 
     @property
+    def is_limited(self) -> bool:
+        """Whether the server refuses the request for now because it limits their rate."""
+        return self.status == 429 and self.refusal is None
+
+    @property
     def is_passing(self) -> bool:
         """Whether a server reports an accident of its own with status 200, which no client library repeats."""
         return self.is_stated and self.status == 500 and self.refusal is None

@@ -24,6 +24,8 @@ class OpenAi(ServedModel):
 
     Config: ClassVar = OpenAiConfig
     is_served = True
+    price_keys = ("input_price", "output_price")
+    address = "https://api.openai.com/v1"
 
     @classmethod
     def build(cls, config: OpenAiConfig, site: Site) -> Any:

@@ -21,7 +21,7 @@ from openmaia.models.backbones.chat_format import (
 )
 from openmaia.models.backbones.endpoint import BRIDGED, FOLDED, Endpoint
 from openmaia.models.backbones.failures import Failure
-from openmaia.models.backbones.openai_api import OpenAiConfig
+from openmaia.models.backbones.openai_api import OpenAi, OpenAiConfig
 from openmaia.models.backbones.reasoning import ReasoningStart
 from openmaia.models.backbones.streaming import read_stream, reasoning_content, text_content
 from openmaia.models.backbones.tool_calls import (
@@ -45,7 +45,7 @@ class OpenAiBackbone(Endpoint):
 
     sdk = openai
     key_variable = "OPENAI_API_KEY"
-    address = "https://api.openai.com/v1"
+    address = OpenAi.address
     address_hint = "the base_url of most servers ends with /v1"
     _config: OpenAiConfig
 

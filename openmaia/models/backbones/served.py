@@ -50,6 +50,14 @@ class ChatServerConfig(ServedConfig):
     """Longest silence of a server in seconds: before the first token of a reply, or between two tokens."""
     tries: int = machine(6)
     """Attempts of a request to a server that is overloaded or unreachable, before this counts as an outage."""
+    input_price: float | None = machine(None, zero=True)
+    """US dollars for a million prompt tokens. null, as for the keys below: the price in `prices.file` or that of this package."""
+    cached_price: float | None = machine(None, zero=True)
+    """The same for those that the server has in its cache; null without a known price: that of the others."""
+    written_price: float | None = machine(None, zero=True)
+    """The same for those that the server writes to its cache, if it counts them; null as above."""
+    output_price: float | None = machine(None, zero=True)
+    """US dollars for a million generated tokens."""
 
 
 class ServedModel(Component):

@@ -5,7 +5,9 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from openmaia.core.components import Component, ViewerConfig
+from openmaia.core.errors import OpenMaiaError
 from openmaia.core.messages import Chat, Reply
+from openmaia.core.money import bill_of
 from openmaia.core.services import Backbone
 
 
@@ -35,12 +37,16 @@ class BackboneWithViewer:
 
     def reply(self, chats: Sequence[Chat]) -> list[Reply]:
         shows = [any(message.images for message in chat.messages) for chat in chats]
-        answers = {
-            is_shown: iter(model.reply([chat for chat, shown in zip(chats, shows, strict=True) if shown is is_shown]))
-            for is_shown, model in ((False, self._agent), (True, self._viewer))
-            if is_shown in shows
-        }
-        return [next(answers[is_shown]) for is_shown in shows]
+        answers: dict[bool, list[Reply]] = {}
+        for is_shown, model in ((False, self._agent), (True, self._viewer)):
+            try:
+                own = [chat for chat, shown in zip(chats, shows, strict=True) if shown is is_shown]
+                answers[is_shown] = model.reply(own) if own else []
+            except OpenMaiaError as error:
+                error.bill += bill_of(answers.get(False, ()))
+                raise
+        ordered = {is_shown: iter(replies) for is_shown, replies in answers.items()}
+        return [next(ordered[is_shown]) for is_shown in shows]
 
     def close(self) -> None:
         for model in (self._agent, self._viewer):

@@ -48,6 +48,8 @@ class ImageServerConfig:
     """Longest time for an image in seconds."""
     tries: int = machine(6)
     """Attempts of a request to a server that is overloaded or unreachable."""
+    image_price: float | None = machine(None, zero=True)
+    """US dollars for an image. null: the price for `request_size` and `quality` in `prices.file` or of this package."""
     arguments: dict[str, Any] = field(default_factory=dict[str, Any])
     """Further fields of the request by name, such as `{style: natural}`."""
 
@@ -69,7 +71,7 @@ def server_access(config: ImageServerConfig, key: str) -> ServerAccess:
         kind=f"{key}.kind='openai'",
         model=config.model,
         base_url=config.base_url,
-        address="https://api.openai.com/v1",
+        address=_Served.address,
         address_hint="the base_url of most servers ends with /v1",
         key_variable="OPENAI_API_KEY",
         keys=tuple(f"{key}.{each}" for each in _SHAPING),
@@ -78,6 +80,8 @@ def server_access(config: ImageServerConfig, key: str) -> ServerAccess:
 
 class _Served(Component):
     is_served = True
+    price_keys = ("image_price",)
+    address = "https://api.openai.com/v1"
 
     def __init__(self, config: Any, key: str):
         from openmaia.models.generators.images_client import ImagesApi
@@ -121,7 +125,7 @@ class ApiGenerator(_Served):
             grey = np.full((self._size, self._size, 3), GREY, np.uint8)
             return GeneratedImage(image=EncodedImage.of(grey), missing_terms=(REFUSED,))
         square = ImageOps.fit(Image.fromarray(pixels), (self._size, self._size), Image.Resampling.LANCZOS)
-        return GeneratedImage(image=EncodedImage.of(np.asarray(square)))
+        return GeneratedImage(image=EncodedImage.of(np.asarray(square)), bill=self._api.bill)
 
 
 class ApiEditor(_Served):
@@ -148,4 +152,4 @@ class ApiEditor(_Served):
         left, top = (width - inner[0]) // 2, (height - inner[1]) // 2
         inside = resize(pixels, height, width)[top : top + inner[1], left : left + inner[0]]
         edited = resize(np.ascontiguousarray(inside), original.height, original.width)
-        return GeneratedImage(image=EncodedImage.of(edited, request.image.sources))
+        return GeneratedImage(image=EncodedImage.of(edited, request.image.sources), bill=self._api.bill)

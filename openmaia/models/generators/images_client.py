@@ -14,12 +14,15 @@ import openai
 
 from openmaia.core.errors import ServiceError, ServiceUnavailable, UsageError
 from openmaia.core.images import Pixels, decode
+from openmaia.core.money import Bill
 from openmaia.core.services import Edit, GeneratedImage, Generation
 from openmaia.models.backbones.failures import Failure, client_failure
 from openmaia.models.backbones.outage import Outage
 from openmaia.models.backbones.wordings import Refusal
 from openmaia.models.generators.images_api import ImageServerConfig, server_access
+from openmaia.models.pace import CALL_SECONDS, pace_of
 from openmaia.models.server_access import CONNECT_SECONDS, SEEDS
+from openmaia.models.settling import settle
 
 ImageRequest = TypeVar("ImageRequest", Generation, Edit)
 
@@ -38,6 +41,7 @@ class ImagesApi:
         self.access.check()
         self._outage = Outage(self.access.shown(self.access.url))
         self._omitted: set[str] = set()
+        self._pace = pace_of(self.access.url, self.access.shown(self.access.url))
         self.width, self.height = map(int, config.request_size.split("x"))
 
     def __reduce__(self):
@@ -56,6 +60,12 @@ class ImagesApi:
             ),
         )
 
+    @property
+    def bill(self) -> Bill:
+        """The bill of one image. One that the server refuses is free."""
+        price = self._config.image_price
+        return Bill(unpriced=1) if price is None else Bill(price)
+
     def each(
         self, draw: Callable[[ImageRequest], GeneratedImage], requests: Sequence[ImageRequest]
     ) -> list[GeneratedImage]:
@@ -63,7 +73,7 @@ class ImagesApi:
         if not requests:
             return []
         with ThreadPoolExecutor(min(len(requests), self._config.concurrency)) as threads:
-            return list(threads.map(draw, requests))
+            return settle([threads.submit(draw, request) for request in requests])
 
     def draw(self, prompt: str, seed: int, image: bytes | None = None) -> Pixels | None:
         """Requests one image, uint8 of shape (height, width, 3). None if the server refuses the prompt for its content.
@@ -82,10 +92,15 @@ class ImagesApi:
         answer = self._ask(prompt, seed, image)
         if isinstance(answer, bytes):
             self._outage.end(sent)
-            return self._decoded(answer)
+            try:
+                return self._decoded(answer)
+            except ServiceError as error:
+                error.bill += self.bill
+                raise
         error = self.access.error(answer, was_answered=self._outage.answered > 0)
         if isinstance(error, ServiceUnavailable):
-            self._outage.begin(error.message, answer.wait_seconds)
+            if not answer.is_limited or (answer.wait_seconds or 0.0) > CALL_SECONDS:
+                self._outage.begin(error.message, answer.wait_seconds)
             raise error
         self._outage.end()
         if answer.refusal is Refusal.CONTENT:
@@ -106,7 +121,8 @@ class ImagesApi:
             optional = {"response_format": "b64_json", **({"quality": config.quality} if config.quality else {})}
             optional = {name: value for name, value in optional.items() if name not in self._omitted}
             seeded = {"seed": seed % SEEDS} if config.seed else {}
-            answer = self._send(prompt, image, {"size": config.request_size, **seeded, **optional, **config.arguments})
+            body = {"size": config.request_size, **seeded, **optional, **config.arguments}
+            answer = self._pace.call(partial(self._send, prompt, image, body), repeats=config.tries > 1)
             refused = answer.refused(optional) if isinstance(answer, Failure) else None
             if refused is None:
                 return answer

@@ -9,6 +9,7 @@ from markupsafe import Markup
 from openmaia.analysis.agents import AgentStatistics, compute_statistics, mean_confirmation
 from openmaia.analysis.costs.totals import Costs, costs
 from openmaia.core.components import stored_remark
+from openmaia.core.money import Bill
 from openmaia.evaluation.analysis.bootstrap import Interval
 from openmaia.evaluation.analysis.findings import findings
 from openmaia.evaluation.analysis.reliability import Reliability, read_reliability
@@ -20,6 +21,7 @@ from openmaia.reporting.figures.charts import ScorePair, draw_risk_coverage, dra
 from openmaia.reporting.figures.style import svg
 from openmaia.reporting.image_models import image_model
 from openmaia.reporting.tables import DescriptionKind, UnitRow, describe_kinds, mean_sizes
+from openmaia.runs.purse import stored_spending
 from openmaia.runs.run import Run
 from openmaia.runs.state import STATES, counts
 
@@ -44,6 +46,8 @@ class RunSummary:
     pairs: Markup
     """The chart of own and other AUCs; empty if no unit has both, or more than _MAX_PAIRS do."""
     costs: Costs
+    spent: Bill
+    """What the run has cost in all, with tests and failed calls."""
     reliability: Reliability
     coverage: Markup
     """The chart of risk-coverage curves; empty if there are none."""
@@ -86,6 +90,7 @@ def summarize_run(run: Run, name: str, unit_rows: Sequence[UnitRow]) -> RunSumma
         agents=compute_statistics(summaries),
         pairs=_pairs(paired),
         costs=costs(summaries),
+        spent=stored_spending(run),
         reliability=reliable,
         coverage=_coverage(reliable.selective),
         confirmed=mean_confirmation(summaries),

@@ -9,6 +9,7 @@ from PIL import Image
 
 from openmaia.analysis.agents import CONDUCT, RecordSummary
 from openmaia.analysis.costs.totals import costs
+from openmaia.core.money import Bill
 from openmaia.core.text import printable
 from openmaia.evaluation.analysis.summary import mean_scores
 from openmaia.evaluation.analysis.verdict import Verdict, judge
@@ -22,6 +23,7 @@ _NUMBERS = (
     "generated_tokens", "seconds",
 )  # fmt: skip
 _COST = "gpu_seconds"
+_MONEY = "dollars"
 _VERDICT = ("mark", "verdict", "p", "q", "worst_control", "worst_auc")
 _MARKS = {
     Verdict.SUPPORTED: "🟢",
@@ -38,7 +40,7 @@ def table_columns() -> list[str]:
     """Returns the columns of the W&B table of units, with those of all metrics."""
     return [
         "exemplars", "unit", "target", "layer", "index", "replicate", "stop", "labels", "description", *_VERDICT, *_NUMBERS,
-        _COST, "tool_calls", "calls_by_tool", "outcome", *columns(), "backbone",
+        _COST, _MONEY, "tool_calls", "calls_by_tool", "outcome", *columns(), "backbone",
     ]  # fmt: skip
 
 
@@ -48,6 +50,7 @@ def make_point(summary: RecordSummary, number: int) -> dict[str, Any]:
     values |= {
         "number": number,
         _COST: costs([summary]).gpu_seconds,
+        _MONEY: costs([summary]).bill.dollars,
         "name": _text(InvestigationId.of_row(summary).name),
         "target": _text(summary["target"]),
         "stop": summary["stop"],
@@ -71,6 +74,7 @@ def make_cells(summary: RecordSummary, scores: Mapping[str, Any], image: Any) ->
         "exemplars": image,
         "unit": InvestigationId.of_row(summary).name,
         _COST: costs([summary]).gpu_seconds,
+        _MONEY: costs([summary]).bill.dollars,
         "labels": "; ".join(summary["labels"]),
         "tool_calls": sum(tools.values()),
         "calls_by_tool": dumps(dict(tools)),
@@ -82,6 +86,11 @@ def make_cells(summary: RecordSummary, scores: Mapping[str, Any], image: Any) ->
 def make_means(scores: Iterable[Mapping[str, Any]]) -> dict[str, dict[str, float]]:
     """Returns the mean of each column of metrics that was measured and its number of investigations, by metric name."""
     return {f"metrics/{name}": {"mean": mean, "n": count} for name, (mean, count) in mean_scores(scores).items()}
+
+
+def make_cost(spent: Bill) -> dict[str, float]:
+    """Returns what the run has cost, by metric name; nothing if it was free."""
+    return {"cost/dollars": spent.dollars, "cost/calls_of_unknown_cost": spent.unpriced} if spent else {}
 
 
 def make_thumbnail(record: Record) -> Image.Image | None:

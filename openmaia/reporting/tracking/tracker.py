@@ -23,6 +23,7 @@ from openmaia.core.paths import user_path
 from openmaia.evaluation.analysis.verdict import judge
 from openmaia.reporting.tracking import rows
 from openmaia.reporting.tracking.wandb_run import WandbRun, end_service, make_plain
+from openmaia.runs.purse import stored_spending
 from openmaia.runs.run import InvestigationId, Run
 
 _INTERRUPT_SECONDS = 5.0
@@ -153,7 +154,7 @@ class Tracker:
         if self._summaries:
             scores = self._run.scores()
             self._tell_table(scores)
-            self._wandb.summarize(rows.make_means(scores.values()))
+            self._wandb.summarize(rows.make_means(scores.values()) | rows.make_cost(stored_spending(self._run)))
 
     def _tell_table(self, scores: Mapping[InvestigationId, Mapping[str, Any]]) -> None:
         found = {each: (summary, scores.get(each, {})) for each, summary in self._summaries.items()}

@@ -18,6 +18,7 @@ import pytest
 from openmaia.core.errors import OpenMaiaError, ServiceError, UsageError
 from openmaia.core.images import EncodedImage
 from openmaia.core.messages import AnswerFormat, Chat, Message, Reply, assistant, system, user
+from openmaia.core.money import Bill
 from openmaia.models.backbones.anthropic_api import AnthropicConfig
 from openmaia.models.backbones.anthropic_server import AnthropicBackbone
 from openmaia.models.backbones.endpoint import Endpoint
@@ -341,7 +342,7 @@ def test_webp_image_is_sent_as_png(server: Server, kind: str, backbone: Make):
 def test_openai_usage_is_read(server: Server):
     usage = {"prompt_tokens": 900, "completion_tokens": 20, "prompt_tokens_details": {"cached_tokens": 512}}
     server.otherwise = lambda asked: Act(body=answer(asked, "yes", usage=usage))
-    expected = Reply(text="yes", prompt_tokens=900, cached_tokens=512, generated_tokens=20)
+    expected = Reply(text="yes", prompt_tokens=900, cached_tokens=512, generated_tokens=20, bill=Bill(unpriced=1))
     assert make(server, "openai").reply([chat()]) == [expected]
     for bare in ({"usage": None}, {"usage": {**usage, "prompt_tokens_details": None}}):
         server.then(Act(body={**answer(server.asked[0], "yes"), **bare}))
@@ -351,7 +352,8 @@ def test_openai_usage_is_read(server: Server):
 def test_anthropic_usage_includes_the_cache(server: Server):
     usage = {"input_tokens": 10, "output_tokens": 5, "cache_read_input_tokens": 700, "cache_creation_input_tokens": 90}
     server.otherwise = lambda asked: Act(body=answer(asked, "yes", usage=usage))
-    expected = Reply(text="yes", prompt_tokens=800, cached_tokens=700, generated_tokens=5)
+    counted = {"prompt_tokens": 800, "cached_tokens": 700, "written_tokens": 90, "generated_tokens": 5}
+    expected = Reply(text="yes", **counted, bill=Bill(unpriced=1))
     assert make(server, "anthropic").reply([chat()]) == [expected]
 
 

@@ -221,21 +221,10 @@ def test_a_refusal_in_unknown_words_is_quoted_with_the_key(server: Server):
 LIMITED = Act(status=429, body={"error": {"message": "slow down"}})
 
 
-def test_a_rate_limit_is_an_outage_whose_requests_are_no_tries(server: Server):
-    server.then(*[LIMITED] * 4)
-    asked = backbone(server, tries=2)
-    asked._outage.probe_seconds = 0.05
-    patient = PatientBackbone(backbone=asked, minutes=1, pause=0.05)
-    assert patient.reply([chat()])[0].text == "heard: What is it?"
-    assert len(server.asked) == 5
-
-
-def test_a_rate_limit_stops_the_other_investigations(server: Server):
-    server.otherwise = lambda asked: LIMITED
-    asked = backbone(server, tries=6)
-    for number in range(5):
-        assert isinstance(failing(asked, chat(conversation=str(number))), ServiceUnavailable)
-    assert len(server.asked) == 2
+def test_a_rate_limit_is_waited_for_within_the_call_and_is_no_try(server: Server):
+    server.then(*[LIMITED] * 3)
+    assert backbone(server, tries=2).reply([chat()])[0].text == "heard: What is it?"
+    assert len(server.asked) == 4
 
 
 @pytest.mark.parametrize(

@@ -21,6 +21,7 @@ from ray.exceptions import RayTaskError
 
 from openmaia.core.errors import HostDead, OpenMaiaError, ServiceError, UsageError
 from openmaia.core.messages import Reply
+from openmaia.core.money import FREE, Bill, bill_of
 from openmaia.distributed.failures import DEAD, last_line
 from openmaia.distributed.pools.dispatch.cache import CacheSpec, GenerationCache
 from openmaia.distributed.pools.dispatch.queueing import AdmissionControl, AffinityRouter, FairQueue, Request, Stored
@@ -78,7 +79,7 @@ class Dispatcher:
 
     async def submit(
         self, caller: str, method: str, payload: list[Any], keys: Sequence[str], conversations: Sequence[str], size: int
-    ) -> tuple[list[Any], float]:
+    ) -> tuple[list[Any], float, Bill]:
         """Waits for the answers to the requests of one call.
 
         Args:
@@ -90,10 +91,10 @@ class Dispatcher:
             size: The size of all requests in bytes.
 
         Returns:
-            The answers, and the seconds that replicas spent on them.
+            The answers, the seconds that replicas spent on them, and their bill. Answers from the cache are free.
 
         Raises:
-            ServiceError: If a request could not be answered.
+            ServiceError: If a request could not be answered. Its bill is that of the call.
             UsageError: If no replica can be loaded.
         """
         self._admission.enter(caller, len(keys), size)
@@ -112,7 +113,11 @@ class Dispatcher:
             self._calls[call] = caller
             call.add_done_callback(self._calls.pop)
             answers = await call
-            return [value for value, _ in answers], sum(seconds for _, seconds in answers)
+            seconds, bill = sum(each[1] for each in answers), sum((each[2] for each in answers), FREE)
+            return [value for value, _, _ in answers], seconds, bill
+        except OpenMaiaError as error:
+            answered = [one.done for one in requests if one.done.done() and one.done.exception() is None]
+            raise error.billed(sum((each.result()[2] for each in answered), FREE)) from error
         except asyncio.CancelledError:  # `leave` was called, the caller's process has died, or Ray has resent its call
             if caller in self._ended:
                 raise ServiceError(f"{caller} has left") from None
@@ -193,7 +198,7 @@ class Dispatcher:
             self._enqueue([request])
         elif (value := cache.get_from_memory(request.key)) is not None:
             counts.cache_hits += 1
-            request.done.set_result((value, 0.0))
+            request.done.set_result((value, 0.0, FREE))
         elif (first := self._unfinished.get(request.key)) is not None:
             counts.cache_joined += 1
             first.callers += request.callers
@@ -241,19 +246,23 @@ class Dispatcher:
 
     def _finish(self, request: Request, value: Any) -> None:
         self._unfinished.pop(request.key, None)
+        callers, bill = max(len(request.callers), 1), request.bill + bill_of([value])
+        if bill_of([value]):
+            value = replace(value, bill=FREE)  # whoever gets it from the cache pays nothing
         if request.key and self._cache:
             self._cache.put(request.key, value)
         if isinstance(value, Reply):
             self._counts.prompt_tokens += value.prompt_tokens
             self._counts.cached_tokens += value.cached_tokens
             self._counts.generated_tokens += value.generated_tokens
-        request.done.set_result((value, request.seconds / max(len(request.callers), 1)))
+        share = Bill(bill.dollars / callers, bill.unpriced)
+        request.done.set_result((value, request.seconds / callers, share))
 
     def _fail(self, request: Request, cause: str, error: OpenMaiaError) -> None:
         self._unfinished.pop(request.key, None)
         self._counts.failures[cause] = self._counts.failures.get(cause, 0) + 1
         if request.callers:  # otherwise asyncio would report an error that nobody has seen
-            request.done.set_exception(error)
+            request.done.set_exception(error.billed(request.bill))
 
     # -- from the queue to a replica ---------------------------------------------------------------------------------
 
@@ -335,6 +344,10 @@ class Dispatcher:
 
     def _on_error(self, handle: ReplicaHandle, life: int, batch: list[Request], error: RayTaskError) -> None:
         cause = error.cause if isinstance(error.cause, OpenMaiaError) else None
+        if cause is not None:
+            for request in batch:
+                request.bill += Bill(cause.bill.dollars / len(batch), cause.bill.unpriced)
+            cause.bill = FREE
         if isinstance(cause, ReplicaNotLoaded):
             self._lose(handle, life)
             self._enqueue(batch)  # it did not begin with them

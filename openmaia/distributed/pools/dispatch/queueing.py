@@ -8,6 +8,8 @@ from typing import Any
 
 from cachetools import LRUCache
 
+from openmaia.core.money import FREE, Bill
+
 _CONVERSATIONS = 10_000
 """So many conversations, the latest ones, are remembered. Nobody calls `forget` for the callers of a driver that was killed."""
 
@@ -36,14 +38,16 @@ class Request:
     """If empty, any replica may serve the request."""
     caller: str = field(init=False)
     """It is queued among the requests of this caller."""
-    done: asyncio.Future[tuple[Any, float]] = field(init=False)
-    """Receives the answer with the replica's seconds for each caller, or the error."""
+    done: asyncio.Future[tuple[Any, float, Bill]] = field(init=False)
+    """Receives the answer with the replica's seconds and the bill for each caller, or the error."""
     queued_at: float = 0.0
     """Time at which it was queued last, on the clock of the event loop."""
     deaths: int = 0
     """Number of replicas that died while they processed it."""
     seconds: float = 0.0
     """Time that replicas spent on it."""
+    bill: Bill = FREE
+    """Of earlier attempts that failed."""
     alone: bool = False
     """Whether it must be the only request of its replica, because earlier attempts failed."""
 
