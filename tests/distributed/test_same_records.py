@@ -17,7 +17,9 @@ from openmaia.assembly.evaluation import design, evaluation_services
 from openmaia.config.loading import load
 from openmaia.config.schema import Config
 from openmaia.core.selection import select
+from openmaia.core.services import Services
 from openmaia.evaluation.run import evaluate_run
+from openmaia.exemplars.store import ExemplarStore
 from openmaia.runs.records import Record, Stop
 from openmaia.runs.run import Run
 from tests.conftest import REPOSITORY
@@ -25,6 +27,8 @@ from tests.helpers.samples import comparable
 from tests.helpers.stored_figures import assert_stored
 
 pytestmark = pytest.mark.slow
+
+SMALL_BATCHES = [f"pools.{role}.max_batch=3" for role in ("target", "generator", "editor", "backbone")]
 
 
 class Quiet:
@@ -34,6 +38,16 @@ class Quiet:
 
 
 def in_process(config: Config) -> Run:
+    """Investigates the units of a config in this process, and tests the descriptions."""
+    run, store, services = investigated(config)
+    found = evaluation_services(
+        config, services.generator, services.target, store=store, dataset=datasets.image_dataset(config)
+    )
+    evaluate_run(run, found, design(config))
+    return run
+
+
+def investigated(config: Config) -> tuple[Run, ExemplarStore, Services]:
     target = targets.target(config)
     run = Run.create(config)
     run.set_plan(select(config.units, target.info()).units, config.replicates)
@@ -45,11 +59,7 @@ def in_process(config: Config) -> Run:
             investigation, load_task("description"), services, investigations.options(config), run
         )
         assert result.summary is not None, result.cause
-    found = evaluation_services(
-        config, services.generator, services.target, store=store, dataset=datasets.image_dataset(config)
-    )
-    evaluate_run(run, found, design(config))
-    return run
+    return run, store, services
 
 
 @pytest.fixture(scope="module")
@@ -76,18 +86,19 @@ def test_verdicts_and_scores_are_the_stored_ones(alone: Run):
     assert_stored([alone], Path(__file__).with_name("same_records.csv"))
 
 
+@pytest.mark.nightly
 def test_ray_gives_the_same_records_and_scores_in_batches_of_another_size(
     alone: Run, small: Callable[..., Config], ray_cluster: None
 ):
+    """Of a network. test_rounds.py compares units that are computed."""
     from openmaia.distributed.sweep import run_sweep
 
     expected = [comparable(record) for record in records(alone)]
-    pools = [f"pools.{role}.max_batch=3" for role in ("target", "generator", "editor", "backbone")]
-    outcome = run_sweep(small(*pools, runs="batch-3"), ConfigAssembly(), Quiet())
+    outcome = run_sweep(small(*SMALL_BATCHES, runs="batch-3"), ConfigAssembly(), Quiet())
     assert outcome.failed == {}
     assert [comparable(record) for record in records(outcome.run)] == expected
     assert outcome.run.scores() == alone.scores()
-    assert run_sweep(small(*pools, runs="batch-3"), ConfigAssembly(), Quiet()).was_complete
+    assert run_sweep(small(*SMALL_BATCHES, runs="batch-3"), ConfigAssembly(), Quiet()).was_complete
 
 
 @pytest.mark.nightly
@@ -122,6 +133,6 @@ def test_a_replay_of_a_record_on_the_same_unit_gives_the_same_record(alone: Run,
     record = records(alone)[0]
     path = alone.record_path(sorted(alone.done())[0])
     config = small("backbone.kind=replay", f"backbone.record={path}", f"units={record.unit.layer}={record.unit.index}")
-    again = records(in_process(config))[0]
+    again = records(investigated(config)[0])[0]
     assert comparable(again)["turns"] == comparable(record)["turns"]
     assert again.backbone == "replay"

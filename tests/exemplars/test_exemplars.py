@@ -240,7 +240,7 @@ def test_killed_at_random_the_store_is_the_same_in_the_end(folder: Path, referen
     command = computing(folder, tmp_path)
     lot = random.Random(7)
     killed = 0
-    for _ in range(10):
+    for _ in range(6):
         process = subprocess.Popen(command)
         # Where the work is: a kill during the imports would prove nothing.
         until = time.monotonic() + 60

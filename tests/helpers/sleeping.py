@@ -26,8 +26,6 @@ from openmaia.distributed.pools.manager import PoolManager, manage
 from openmaia.distributed.pools.replica import PoolSpec
 from openmaia.distributed.pools.statistics import PoolStatistics
 
-POISON = -1
-
 
 def wait_until(condition: Callable[[], bool], seconds: float = 60.0) -> None:
     until = time.monotonic() + seconds
@@ -38,14 +36,12 @@ def wait_until(condition: Callable[[], bool], seconds: float = 60.0) -> None:
 
 @dataclass(frozen=True)
 class Sleeping:
-    """fixed: seconds per batch, each: seconds per request. Answers a number with its double, and dies of POISON."""
+    """fixed: seconds per batch, each: seconds per request. Answers a number with its double."""
 
     fixed: float = 0.0
     each: float = 0.0
 
     def double(self, numbers: Sequence[int]) -> list[int]:
-        if POISON in numbers:
-            os.kill(os.getpid(), signal.SIGKILL)
         if self.fixed or self.each:
             time.sleep(self.fixed + self.each * len(numbers))
         return [2 * number for number in numbers]

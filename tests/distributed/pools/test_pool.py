@@ -1,6 +1,5 @@
 """Pools of real actors: a request that kills its replica fails alone, everybody else is answered."""
 
-import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
@@ -19,7 +18,7 @@ from openmaia.core.services import Probe
 from openmaia.core.units import Unit
 from openmaia.distributed.pools.handles import PooledBackbone, Pools
 from tests.conftest import REPOSITORY
-from tests.helpers.run_pools import pools
+from tests.helpers.run_pools import target_pool
 from tests.helpers.sleeping import pool
 
 pytestmark = pytest.mark.slow
@@ -41,10 +40,16 @@ def config(*overrides: str) -> Config:
     )
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def served(ray_cluster: None) -> Iterator[Pools]:
-    with pools(config()) as made:
+    with target_pool(config()) as made:
         yield made
+
+
+@pytest.fixture(scope="module")
+def expected() -> list[float]:
+    """The answers to GREYS."""
+    return [answer.value for answer in targets.target(config()).probe(GREYS)]
 
 
 def plain(red: int, green: int, blue: int) -> Probe:
@@ -55,16 +60,16 @@ GREYS = [plain(level, level, level) for level in range(10, 250, 8)]
 RED, GREEN, BLUE = plain(255, 0, 0), plain(0, 255, 0), plain(0, 0, 255)
 
 
-def test_a_request_that_kills_its_replica_fails_alone(served: Pools):
-    expected = targets.target(config()).probe(GREYS)
+def test_a_request_that_kills_its_replica_fails_alone(served: Pools, expected: list[float]):
     with ThreadPoolExecutor(8) as callers:
         answers = [callers.submit(served.target("test").probe, [probe]) for probe in GREYS]
         deadly = callers.submit(served.target("test").probe, [RED])
         more = callers.submit(served.target("test").probe, GREYS)
         with pytest.raises(ServiceError, match="died twice over this request"):
             deadly.result(timeout=180)
-        assert [answer.result(timeout=180)[0].value for answer in answers] == [a.value for a in expected]
-        assert [answer.value for answer in more.result(timeout=180)] == [a.value for a in expected]
+        assert [answer.result(timeout=180)[0].value for answer in answers] == expected
+        assert [answer.value for answer in more.result(timeout=180)] == expected
+    assert served.statistics()["target"].failures == {"died": 1}
 
 
 def test_an_exception_in_the_host_is_the_callers_alone(served: Pools):
@@ -76,9 +81,23 @@ def test_an_exception_in_the_host_is_the_callers_alone(served: Pools):
         assert all(len(other.result(timeout=180)) == 4 for other in others)
 
 
-def test_a_replica_that_hangs_is_replaced_and_what_hung_it_fails_alone(ray_cluster: None):
-    expected = [answer.value for answer in targets.target(config()).probe(GREYS)]
-    with pools(config("pools.target.deadline=12", "pools.target.min_replicas=1")) as made:
+def test_a_dispatcher_that_is_killed_comes_back_and_everybody_is_answered(served: Pools, expected: list[float]):
+    target = served.target("test")
+    target.info()
+    with ThreadPoolExecutor(8) as callers:
+        answers = [callers.submit(target.probe, GREYS) for _ in range(24)]
+        answers[0].result(timeout=180)
+        ray.kill(served.addresses["target"].dispatcher, no_restart=False)
+        assert [[a.value for a in answer.result(timeout=180)] for answer in answers] == [expected] * 24
+
+
+def test_answers_come_in_the_order_of_the_requests(served: Pools, expected: list[float]):
+    assert len(set(expected)) > 20
+    assert [answer.value for answer in served.target("test").probe(GREYS)] == expected
+
+
+def test_a_replica_that_hangs_is_replaced_and_what_hung_it_fails_alone(ray_cluster: None, expected: list[float]):
+    with target_pool(config("pools.target.deadline=12", "pools.target.min_replicas=1")) as made:
         target = made.target("test")
         target.info()
         with ThreadPoolExecutor(3) as callers:
@@ -90,39 +109,11 @@ def test_a_replica_that_hangs_is_replaced_and_what_hung_it_fails_alone(ray_clust
         assert made.statistics()["target"].deaths == 2
 
 
-def test_a_dispatcher_that_is_killed_comes_back_and_everybody_is_answered(served: Pools):
-    expected = [answer.value for answer in targets.target(config()).probe(GREYS)]
-    target = served.target("test")
-    target.info()
-    with ThreadPoolExecutor(8) as callers:
-        answers = [callers.submit(target.probe, GREYS) for _ in range(24)]
-        answers[0].result(timeout=180)
-        ray.kill(served.addresses["target"].dispatcher, no_restart=False)
-        assert [[a.value for a in answer.result(timeout=180)] for answer in answers] == [expected] * 24
-
-
-def test_what_a_dead_caller_asked_for_is_dropped(ray_cluster: None):
-    with pools(config("pools.target.deadline=6", "pools.target.min_replicas=1", "pools.target.max_batch=1")) as made:
-        made.target("living").info()
-        with ThreadPoolExecutor(2) as callers:
-            hanging = callers.submit(made.target("living").probe, [GREEN])
-            while made.statistics()["target"].batches < 2:
-                time.sleep(0.02)
-            orphaned = callers.submit(made.target("dead").probe, GREYS)
-            while made.statistics()["target"].waiting < len(GREYS):
-                time.sleep(0.02)
-            made.leave("dead")
-            while (now := made.statistics()["target"]).waiting:
-                time.sleep(0.02)
-            assert now.dropped == len(GREYS)
-            with pytest.raises(ServiceError):
-                orphaned.result(timeout=60)
-            with pytest.raises(ServiceError):
-                hanging.result(timeout=60)
-
-
 def test_a_service_that_cannot_be_built_names_the_users_mistake(ray_cluster: None):
-    with pools(config("target.layers=[nonesuch]")) as made, pytest.raises(UsageError, match="unknown layer 'nonesuch'"):
+    with (
+        target_pool(config("target.layers=[nonesuch]")) as made,
+        pytest.raises(UsageError, match="unknown layer 'nonesuch'"),
+    ):
         made.target("test").info()
 
 
@@ -148,9 +139,3 @@ def test_images_of_a_conversation_arrive_in_every_chat(ray_cluster: None):
         backbone = PooledBackbone(made.address, "caller")
         assert [backbone.reply([chat])[0].text for chat in chats] == [seen(chat) for chat in chats]
         assert [reply.text for reply in backbone.reply(chats)] == [seen(chat) for chat in chats], "several in one call"
-
-
-def test_answers_come_in_the_order_of_the_requests(served: Pools):
-    expected = [answer.value for answer in targets.target(config()).probe(GREYS)]
-    assert len(set(expected)) > 20
-    assert [answer.value for answer in served.target("test").probe(GREYS)] == expected

@@ -23,7 +23,7 @@ from tests.helpers.tiny.gemma import build
 
 pytest.importorskip("vllm")
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.nightly]
 
 CONTEXT = 2048
 STARTING = 240
