@@ -25,6 +25,7 @@ from openmaia.core.units import OUTPUT, TargetInfo, Unit
 ALIASES: Mapping[str, Mapping[str, str]] = {
     "target": {
         "network": "openmaia.models.targets.network:StudiedNetwork",
+        "clip": "openmaia.models.targets.clip:PromptedClip",
         "synthetic": "openmaia.models.targets.synthetic.component:Synthetic",
         "closed_form": "openmaia.offline.closed_form.component:ClosedForms",
         "scene_units": "openmaia.offline.scene_units.component:SceneUnits",
