@@ -76,7 +76,10 @@ def _network(inputs: Inputs) -> "TargetNetwork | None":
     elif inputs.preprocess is None:
         return target_class(target).network(target, target.weights)
     else:
-        network = borrowed.load_with(target.network, target.weights, inputs.preprocess)
+        stand_in = borrowed.stand_in(inputs.preprocess)
+        given = {"size": stand_in.size, "mean": list(stand_in.mean), "std": list(stand_in.std), "preprocess": "weights"}
+        network = target_class(target).network(replace(target, **given), target.weights)
+        network = borrowed.with_preprocess(network, inputs.preprocess, given_preprocess(target))
     network = declared(target, network)
     _record_preprocess(target, network.preprocess)
     return network

@@ -25,6 +25,7 @@ from openmaia.core.units import OUTPUT, TargetInfo, Unit
 ALIASES: Mapping[str, Mapping[str, str]] = {
     "target": {
         "network": "openmaia.models.targets.network:StudiedNetwork",
+        "clip": "openmaia.models.targets.clip:PromptedClip",
         "synthetic": "openmaia.models.targets.synthetic.component:Synthetic",
         "closed_form": "openmaia.offline.closed_form.component:ClosedForms",
         "scene_units": "openmaia.offline.scene_units.component:SceneUnits",
@@ -370,6 +371,12 @@ class Component:
         return GpuUse()
 
     @staticmethod
+    def version(config: Any) -> str:
+        """Returns a text that changes whenever equal requests get other answers, for what draws by code. Caches and banks
+        know it. Empty for a model, which its config names."""
+        return ""
+
+    @staticmethod
     def is_repeatable(config: Any) -> bool:
         """Returns whether equal requests may be answered from a cache."""
         return True
@@ -516,7 +523,8 @@ def machine_keys(config: type[ComponentConfig]) -> frozenset[str]:
 
 
 def identity(config: ComponentConfig) -> str | None:
-    """Returns a text that is equal for components that answer alike: all keys but machine keys, and the user's source.
+    """Returns a text that is equal for components that answer alike: all keys but machine keys, the version, and the user's
+    source.
 
     None if the component says that equal requests may have different answers.
     """
@@ -525,8 +533,9 @@ def identity(config: ComponentConfig) -> str | None:
         return None
     skipped = machine_keys(type(config))
     values = {each.name: getattr(config, each.name) for each in dataclasses.fields(config) if each.name not in skipped}
-    source = {"source": _source_digest(found)} if is_users(config.kind) else {}
-    return json.dumps({"role": config.role, **_redacted(values), **source}, sort_keys=True)
+    more = {"source": _source_digest(found) if is_users(config.kind) else "", "version": found.version(config)}
+    facts = {"role": config.role, **_redacted(values), **{name: text for name, text in more.items() if text}}
+    return json.dumps(facts, sort_keys=True)
 
 
 def _redacted(value: Any) -> Any:

@@ -20,6 +20,7 @@ from openmaia.cli.terminal.descriptions import show_overlap
 from openmaia.cli.terminal.faithfulness import show_faithfulness
 from openmaia.cli.terminal.output import console, say, show_table
 from openmaia.cli.terminal.scores import show_methods, show_reliability, show_sizes, show_supported, show_truth
+from openmaia.core.components import stored_remark
 from openmaia.core.text import first_line
 from openmaia.core.units import Unit
 from openmaia.evaluation.analysis.findings import findings
@@ -57,6 +58,9 @@ def show_state(run: Run, resamples: int) -> None:
     """
     state = counts(run)
     console.print(_state(run, state), highlight=False)
+    target = run.config()["target"]
+    if remark := stored_remark(target, "target"):
+        say(f"{target['name']}: {remark}", dim=True)
     if state.done:
         show_units(run, resamples, overall=state.evaluated <= READ_EVALUATIONS)
         show_reliability(run)

@@ -10,7 +10,7 @@ import torch
 from PIL import Image
 from torch import nn
 
-from openmaia.models.targets.networks.loading import changed, load
+from openmaia.models.targets.networks.loading import changed
 from openmaia.models.targets.preprocess import GivenPreprocess, Preprocess, Preprocessing, TargetNetwork
 from openmaia.models.targets.state import check_state, network_state, weights_digest
 from openmaia.models.targets.transforms import Transform, from_transform
@@ -70,12 +70,11 @@ def with_preprocess(model: Model, preprocess: Transform | Preprocess | None, giv
     return _undeclared(model, given.whole(f"the module {type(model).__qualname__}"))
 
 
-def load_with(name: str, weights: str, transform: Transform | Preprocess) -> TargetNetwork:
-    """Loads a network as `networks.load`. A transform of the user replaces its preprocessing."""
+def stand_in(transform: Transform | Preprocess) -> GivenPreprocess:
+    """Returns values with which a network can be loaded that declares no preprocessing, before a transform of the user
+    replaces it: without any, loading is refused."""
     own = transform if isinstance(transform, Preprocess) else from_transform(transform)
-    # A module without preprocessing is refused if none is given. What is given here is replaced.
-    stand_in = GivenPreprocess(size=own.size[0], mean=(0.0,) * 3, std=(1.0,) * 3)
-    return replace(load(name, weights, "weights", stand_in), preprocess=own)
+    return GivenPreprocess(size=own.size[0], mean=(0.0,) * 3, std=(1.0,) * 3)
 
 
 def values_of(preprocess: Preprocessing) -> GivenPreprocess | None:

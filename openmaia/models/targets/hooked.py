@@ -392,14 +392,15 @@ class NetworkTarget:
             for name, each in directions.items()
             if isinstance(each, Dictionary)
         ]
+        computed = "" if self._precision == "float32" else f"the network computes in {self._precision}"
+        outputs = network.outputs if OUTPUT in counts else ""
         return TargetInfo(
             name=self._name,
             layers={layer: counts[layer] for layer in self._layers}
             | {name: each.units for name, each in directions.items()},
             digest=weights_digest(state),
             input_size=network.preprocess.size,
-            preprocessing=network.preprocess.description
-            + ("" if self._precision == "float32" else f"; the network computes in {self._precision}"),
+            preprocessing="; ".join(filter(None, (network.preprocess.description, computed, outputs))),
             understood=(*understood, *([meaning_said] if meaning_said else [])),
             classes=network.labels if named_classes else (),
             heads=network.heads if named_classes else (),
@@ -451,8 +452,8 @@ def _module_names(
 def _check_sizes(name: str, network: TargetNetwork, refusal: str) -> None:
     if refusal and network.preprocess.any_shape:
         raise UsageError(
-            f"target.preprocess=published shows {name} whole images of any proportions, but it accepts only "
-            f"{network.preprocess.size} ({refusal}); set target.preprocess=weights"
+            f"the preprocessing of {name} shows it whole images of any proportions, but it accepts only "
+            f"{network.preprocess.size} ({refusal}); with target.preprocess=published, set target.preprocess=weights"
         )
 
 

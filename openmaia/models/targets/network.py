@@ -99,9 +99,7 @@ class StudiedNetwork(TargetComponent):
             raise session_object_error(
                 "target.network", "target.network=package.module:function, a function that returns the network"
             )
-        if config.preprocess == "python":
-            raise session_object_error("target.preprocess", "target.mean, target.std and target.size")
-        return declared(config, load(config.network, weights, config.preprocess, given_preprocess(config)))
+        return declared(config, load(config.network, weights, named_preset(config), given_preprocess(config)))
 
     @staticmethod
     def problems(config: NetworkConfig, site: Site) -> Iterator[str]:
@@ -262,6 +260,13 @@ def declared(config: NetworkConfig, network: "TargetNetwork") -> "TargetNetwork"
 
     meaning = OutputMeaning(config.output) if config.output else network.output
     return replace(network, output=meaning, entries={**network.entries, **config.entries})
+
+
+def named_preset(config: NetworkConfig) -> Literal["weights", "published"]:
+    """Returns which preprocessing a config names. Raises UsageError if it was a function that was passed in Python."""
+    if config.preprocess == "python":
+        raise session_object_error("target.preprocess", "target.mean, target.std and target.size")
+    return config.preprocess
 
 
 def given_preprocess(config: NetworkConfig) -> "GivenPreprocess":

@@ -86,6 +86,10 @@ class Preprocess:
     blue, or one for a network of grey images."""
     std: tuple[float, ...]
     """Standard deviation of each channel, by which the difference is divided. As many numbers as `mean`."""
+    longest: int = 0
+    """Of a whole image (`crop` None), the longest side in pixels, for which its shorter side becomes smaller. 0: any."""
+    multiple: int = 1
+    """With `longest`, both sides are rounded down to a multiple of this."""
     squash: bool = False
     """If true, the cropped region has the proportions of the image: `crop` times its height and `crop` times its width.
     Resizing to `size` then distorts it."""
@@ -114,6 +118,8 @@ class Preprocess:
         size, filtered = f"{self.size[1]} x {self.size[0]} pixels", self.resample.name.lower()
         if self.crop is None:
             geometry = f"shorter side scaled to {min(self.size)} pixels ({filtered})"
+            geometry += f", but the longer one to at most {self.longest}" if self.longest else ""
+            geometry += f", both rounded down to multiples of {self.multiple}" if self.multiple > 1 else ""
         else:
             of = "each side" if self.squash else "the shorter side"
             geometry = f"central {100 * self.crop:.4g} % of {of}, scaled to {size} ({filtered})"
@@ -142,9 +148,18 @@ class Preprocess:
     def _uncropped(self, pixels: Pixels) -> tuple[Pixels, ViewBox]:
         height, width = pixels.shape[:2]
         scale = min(self.size) / min(height, width)
-        shape = (round(width * scale), round(height * scale))
-        view = pixels if scale == 1 else np.asarray(Image.fromarray(pixels).resize(shape, self.resample))
+        shape = self._limited(width, height) if self.longest else (round(width * scale), round(height * scale))
+        view = pixels if shape == (width, height) else np.asarray(Image.fromarray(pixels).resize(shape, self.resample))
         return view, whole(pixels)
+
+    def _limited(self, width: int, height: int) -> tuple[int, int]:
+        # Rounded as by `get_size_with_aspect_ratio` of transformers, so that sides are the same.
+        (short, long), side = sorted((width, height)), float(min(self.size))
+        is_long = long / short * side > self.longest
+        side = self.longest * short / long if is_long else side
+        sides = (short, long) if short == round(side) else (round(side), int(side * long / short))
+        small, large = (max(each - each % self.multiple, self.multiple) for each in sides)
+        return (small, large) if width < height else (large, small)
 
     def tensor(self, view: Pixels) -> torch.Tensor:
         """Normalises what `view` returned, float32 of shape (channels, height, width). A network of grey images
@@ -276,6 +291,8 @@ class TargetNetwork:
     entries: Mapping[str, str] = field(default_factory=dict[str, str])
     """The entry to read, by layer, where a layer's output is a tuple, a mapping or an object of several tensors, such as
     `{"output": "logits"}`. Those of nested ones are joined with dots. Usually the entry is found without it."""
+    outputs: str = ""
+    """What `output` is, in words, if that depends on more than the weights, as on texts. Exemplars and records hold it."""
     published: Preprocess | None = None
     """The preprocessing of the published MAIA code for this network. `target.preprocess=published` in a config selects
     it. None: images are scaled without a crop, and normalised with the mean and standard deviation of ImageNet."""

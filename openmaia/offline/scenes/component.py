@@ -54,10 +54,20 @@ class SceneEditorConfig(EditorConfig):
     """Edits drawn scenes. Other images stay as they are."""
 
 
+def _version() -> str:
+    from openmaia.offline.scenes.album import VERSION
+
+    return VERSION
+
+
 class SceneGenerator(Component):
     """Draws prompts as scenes."""
 
     Config: ClassVar = SceneConfig
+
+    @staticmethod
+    def version(config: Any) -> str:
+        return _version()
 
     @staticmethod
     def problems(config: SceneConfig, site: Site) -> Iterator[str]:
@@ -87,6 +97,10 @@ class SceneEditor(Component):
     """Applies an instruction to the scene of a drawn image, and draws it again."""
 
     Config: ClassVar = SceneEditorConfig
+
+    @staticmethod
+    def version(config: Any) -> str:
+        return _version()
 
     def __init__(self, config: SceneEditorConfig, without: Sequence[str] = ()):
         super().__init__(config)

@@ -13,10 +13,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from openmaia.config.loading import load
 from openmaia.core.images import EncodedImage
 from openmaia.core.services import Edit, GeneratedImage, Generation
 from openmaia.distributed.pools.dispatch.cache import FORMAT, CacheSpec, GenerationCache, cache_key, pack, unpack
 from openmaia.distributed.pools.dispatch.disk_cache import LARGEST
+from openmaia.distributed.pools.run_pools import cache_spec
+from openmaia.offline.scenes.album import VERSION
 from tests.helpers.traps import Running
 
 FOREST = Generation(prompt="a forest", seed=7)
@@ -258,3 +261,11 @@ def test_cache_packing_keeps_any_words():
         verified_by="\n",
     )
     assert unpack("k", pack("k", strange)) == strange
+
+
+@pytest.mark.parametrize("role", ["generator", "editor"])
+def test_scenes_are_cached_by_the_version_of_their_drawing(role: str):
+    """Otherwise a program that draws other pixels would be given the former ones."""
+    made = [cache_spec(role, load(["name=x", "units=all", "target.name=t", f"{role}.kind={kind}"]))
+            for kind in ("scenes", "collage")]  # fmt: skip
+    assert [VERSION in spec.identity for spec in made if spec] == [True, False]

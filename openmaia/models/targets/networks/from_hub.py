@@ -5,16 +5,31 @@ Weights are read from safetensors, or by torch.load with weights_only=True. Code
 """
 
 import pickle
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import torch
 from PIL import Image
 from safetensors import SafetensorError
-from transformers import AutoConfig, AutoImageProcessor, AutoModel, AutoModelForImageClassification
+from transformers import (
+    AutoConfig,
+    AutoImageProcessor,
+    AutoModel,
+    AutoModelForImageClassification,
+    AutoModelForObjectDetection,
+)
+from transformers.models.auto.modeling_auto import MODEL_FOR_OBJECT_DETECTION_MAPPING_NAMES
 
 from openmaia.core.errors import UsageError
 from openmaia.models.targets.meaning import OutputMeaning
+from openmaia.models.targets.networks import detectors
 from openmaia.models.targets.preprocess import Preprocess, TargetNetwork, verify
+
+# Widths and heights of images whose sides are rounded, and of which the last two are too long for some detectors.
+_SHAPES = ((500, 333), (341, 487), (900, 300), (123, 511))
 
 _LOADING_ERRORS = (OSError, ValueError, RuntimeError, KeyError, SafetensorError, pickle.UnpicklingError)
 
@@ -30,36 +45,40 @@ def load(model: str, pretrained: bool) -> TargetNetwork:
         UsageError: The network cannot be loaded, lacks weights, or has a preprocessing that cannot be reproduced.
     """
     options: dict[str, Any] = {"trust_remote_code": False, "local_files_only": not pretrained}
-    missing: list[str] = []
-    try:
+    with explaining(model):
         config = AutoConfig.from_pretrained(model, **options)
         processor = AutoImageProcessor.from_pretrained(model, **options)
-        classifies = any(name.endswith("ForImageClassification") for name in config.architectures or ())
-        kind: Any = AutoModelForImageClassification if classifies else AutoModel
-        if pretrained:
-            module, missing = _pretrained(kind, model)
-        else:
-            module = kind.from_config(config, trust_remote_code=False)
-    except _LOADING_ERRORS as error:
-        raise UsageError(
-            f"target.network='hf:{model}' cannot be loaded: {str(error)[:400]}. Give an id that the hub has, or a folder "
-            "with config.json, preprocessor_config.json and model.safetensors; a gated model needs an accepted licence "
-            "and HF_TOKEN"
-        ) from error
-    if missing:
-        raise UsageError(
-            f"target.network='hf:{model}' has no weights for {', '.join(missing[:3])}; they would be random. "
-            "Give a complete checkpoint"
-        )
-    # If the model processes images and texts, only its image encoder is used.
-    module = getattr(module, "vision_model", module).float()
+        kind = _kind(config)
+        module = load_module(kind, model, config, pretrained)
     labels: dict[int, str] = {int(index): str(label) for index, label in (config.id2label or {}).items()}
+    preprocess = read_preprocess(model, processor)
+    if kind is AutoModelForObjectDetection:
+        detectors.score_classes(module, model, len(labels))
+        return TargetNetwork(
+            module=module.float(),
+            preprocess=preprocess,
+            labels=detectors.class_names(labels) if pretrained else (),
+            output=OutputMeaning.SIGMOID,
+            outputs=detectors.OUTPUTS.format(what="queries"),
+        )
+    classifies = kind is AutoModelForImageClassification
+    # If the model processes images and texts, only its image encoder is used.
     return TargetNetwork(
-        module=module,
-        preprocess=_preprocess(model, processor),
+        module=getattr(module, "vision_model", module).float(),
+        preprocess=preprocess,
         labels=tuple(labels[index] for index in sorted(labels)) if pretrained and classifies else (),
         output=_meaning(config) if classifies else OutputMeaning.VALUES,
     )
+
+
+def _kind(config: Any) -> Any:
+    names = tuple(config.architectures or ())
+    if any(name.endswith("ForImageClassification") for name in names):
+        return AutoModelForImageClassification
+    # Without those that take texts, which have architectures of such names, too.
+    if MODEL_FOR_OBJECT_DETECTION_MAPPING_NAMES.get(config.model_type) in names:
+        return AutoModelForObjectDetection
+    return AutoModel
 
 
 def _meaning(config: Any) -> OutputMeaning:
@@ -68,8 +87,27 @@ def _meaning(config: Any) -> OutputMeaning:
     return meanings.get(problem, OutputMeaning.SOFTMAX)
 
 
-def _pretrained(kind: Any, model: str) -> tuple[torch.nn.Module, list[str]]:
-    """Returns the model with the names of the weights that are missing in its files."""
+@contextmanager
+def explaining(model: str) -> Generator[None]:
+    """Raises UsageError in place of what transformers raises for a model that it cannot load."""
+    try:
+        yield
+    except _LOADING_ERRORS as error:
+        raise UsageError(
+            f"target.network='hf:{model}' cannot be loaded: {str(error)[:400]}. Give an id that the hub has, or a folder "
+            "with config.json, preprocessor_config.json and model.safetensors; a gated model needs an accepted licence "
+            "and HF_TOKEN"
+        ) from error
+
+
+def load_module(kind: Any, model: str, config: Any, pretrained: bool) -> torch.nn.Module:
+    """Loads a model by an auto class of transformers, in float32. Without `pretrained` its weights are random.
+
+    Raises:
+        UsageError: The files lack weights of the model.
+    """
+    if not pretrained:
+        return kind.from_config(config, trust_remote_code=False)
     module, report = kind.from_pretrained(
         model, trust_remote_code=False, weights_only=True, dtype=torch.float32, output_loading_info=True
     )
@@ -77,44 +115,65 @@ def _pretrained(kind: Any, model: str) -> tuple[torch.nn.Module, list[str]]:
     if missing and all(name.startswith("pooler.") for name in missing):
         # Self-supervised vision transformers are published without the pooling layer of language models.
         module.pooler = None
-        missing = []
-    return module, missing
+    elif missing:
+        raise UsageError(
+            f"target.network='hf:{model}' has no weights for {', '.join(missing[:3])}; they would be random. "
+            "Give a complete checkpoint"
+        )
+    return module
 
 
-def _preprocess(model: str, processor: Any) -> Preprocess:
-    size, crop, squash = _geometry(model, processor)
+def read_preprocess(model: str, processor: Any) -> Preprocess:
+    """Returns what an image processor of transformers does. Raises UsageError if it cannot be reproduced."""
     mean = tuple(processor.image_mean) if _enabled(processor, "do_normalize") else (0.0, 0.0, 0.0)
     std = tuple(processor.image_std) if _enabled(processor, "do_normalize") else (1.0, 1.0, 1.0)
     if len(mean) != 3 or len(std) != 3:
         raise UsageError(f"target.network='hf:{model}' takes images of {len(mean)} channels; expected 3")
-    ours = Preprocess(
-        size=size, crop=crop, squash=squash, resample=Image.Resampling(int(processor.resample)), mean=mean, std=std
-    )
+    resample = Image.Resampling(int(processor.resample))
+    ours = Preprocess(**_geometry(model, processor), resample=resample, mean=mean, std=std)
 
     def theirs(image: Image.Image) -> torch.Tensor:
         return torch.as_tensor(processor(image, return_tensors="pt")["pixel_values"][0])
 
+    if ours.longest:
+        ours = _with_sides(ours, theirs)
     return verify(ours, theirs, f"hf:{model}")
 
 
-def _geometry(model: str, processor: Any) -> tuple[tuple[int, int], float, bool]:
-    """`size`, `crop` and `squash` of the `Preprocess` that corresponds to an image processor."""
+def _with_sides(ours: Preprocess, theirs: Callable[[Image.Image], torch.Tensor]) -> Preprocess:
+    """With the multiple to which a detector's processor rounds the sides, which its configuration does not say."""
+    images = [Image.new("RGB", shape) for shape in _SHAPES]
+    expected = [tuple(theirs(image).shape[1:]) for image in images]
+    for multiple in (1, 16, 32):
+        found = replace(ours, multiple=multiple)
+        if [found.view(np.asarray(image))[0].shape[:2] for image in images] == expected:
+            return found
+    return ours  # which `verify` refuses
+
+
+def _geometry(model: str, processor: Any) -> dict[str, Any]:
+    """The arguments of the `Preprocess` that corresponds to an image processor, apart from its colours."""
     size = dict(processor.size or {}) if _enabled(processor, "do_resize") else {}
     cropped = _enabled(processor, "do_center_crop")
-    shorter = size.get("shortest_edge")
+    shorter, longest = size.get("shortest_edge"), size.get("longest_edge")
     fraction = getattr(processor, "crop_pct", None)
+    if shorter and longest and not cropped:  # as detectors, which see whole images
+        return {"size": (shorter, shorter), "crop": None, "longest": longest}
     if shorter and cropped:
         window = dict(processor.crop_size)
-        return (window["height"], window["width"]), min(window["height"], window["width"]) / shorter, False
+        side = window["height"], window["width"]
+        return {"size": side, "crop": min(side) / shorter}
     if shorter and fraction:
         # ConvNeXt crops at input sizes below 384, and squashes the whole image from there on.
-        return (shorter, shorter), fraction if shorter < 384 else 1.0, shorter >= 384
+        crops = shorter < 384
+        return {"size": (shorter, shorter), "crop": fraction if crops else 1.0, "squash": not crops}
     if size.get("height") and size.get("width"):
         resized = (size["height"], size["width"])
         if not cropped:
-            return resized, 1.0, True
+            return {"size": resized, "crop": 1.0, "squash": True}
         window = dict(processor.crop_size)
-        return (window["height"], window["width"]), window["height"] / resized[0], True
+        side = window["height"], window["width"]
+        return {"size": side, "crop": side[0] / resized[0], "squash": True}
     raise UsageError(f"target.network='hf:{model}' resizes images to {size}; expected a shortest edge or two sides")
 
 

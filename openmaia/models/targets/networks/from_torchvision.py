@@ -34,6 +34,11 @@ def names() -> list[str]:
     return torchvision.models.list_models(module=torchvision.models)
 
 
+def detectors() -> list[str]:
+    """Returns the names of its detection networks, which `load` does not take."""
+    return torchvision.models.list_models(module=torchvision.models.detection)
+
+
 def load(name: str, pretrained: bool) -> TargetNetwork:
     """Loads a classifier by its name and optionally that of its weights, such as `resnet18@IMAGENET1K_V1`.
 

@@ -56,6 +56,12 @@ def load(
             forget(network.module)
     if weights not in ("", UNTRAINED):
         load_checkpoint(network.module, weights)
+    return prepare(network, name, preset, given)
+
+
+def prepare(network: TargetNetwork, name: str, preset: PreprocessPreset, given: GivenPreprocess) -> TargetNetwork:
+    """Puts a network into evaluation mode, and returns it with the preprocessing that the user chose. Raises UsageError as
+    `load`."""
     check_state(network.module)
     network.module.eval().requires_grad_(False)
     if preset == "published":
@@ -120,6 +126,11 @@ def _network(name: str, pretrained: bool, preset: PreprocessPreset, given: Given
 
     known = from_torchvision.names()
     model = rest if colon else name
+    if model.partition("@")[0] in from_torchvision.detectors():
+        raise UsageError(
+            f"target.network={name!r} is a detector of torchvision, whose class scores OpenMAIA does not read; give one of "
+            "transformers, such as hf:facebook/detr-resnet-50"
+        )
     if model.partition("@")[0] not in known:
         raise _unknown(name, known)
     return from_torchvision.load(model, pretrained)

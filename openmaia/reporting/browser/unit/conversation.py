@@ -39,12 +39,13 @@ def make_turn_views(record: Record, viewer: Viewer) -> Iterator[TurnView]:
     """Prepares the turns of an investigation."""
     turns = record.turns
     # All lines first: their pictures matter more than those inside the turns, if not all fit.
-    lists = list(accumulate((turn.hypotheses for turn in turns), lambda before, now: now or before, initial=()))
+    none: tuple[str, ...] = ()
+    lists = list(accumulate((turn.hypotheses for turn in turns), lambda before, now: now or before, initial=none))
     stories = [
         tell_turn(turn, lists[at], viewer, record.stop if at == len(turns) - 1 else None)
         for at, turn in enumerate(turns)
     ]
-    before: tuple[str, ...] = ()
+    before = none
     for turn, story in zip(turns, stories, strict=True):
         yield TurnView(
             story=story,

@@ -1,0 +1,124 @@
+"""CLIP and SigLIP of Hugging Face transformers with given texts as classes, which are encoded once, as a network is loaded."""
+
+from collections.abc import Sequence
+from typing import Any, cast
+
+import torch
+from torch import nn
+from transformers import AutoConfig, AutoImageProcessor, AutoModel, AutoTokenizer
+
+from openmaia.core.errors import UsageError
+from openmaia.models.targets.meaning import OutputMeaning
+from openmaia.models.targets.network import UNTRAINED
+from openmaia.models.targets.networks.checkpoint import load_checkpoint
+from openmaia.models.targets.networks.from_hub import explaining, load_module, read_preprocess
+from openmaia.models.targets.preprocess import TargetNetwork
+from openmaia.models.targets.state import weights_digest
+
+KINDS = ("clip", "siglip")
+"""`model_type` of the models whose similarities are known to be those of transformers."""
+
+_BATCH = 64  # texts that are encoded at a time
+
+
+class Prompted(nn.Module):
+    """The image encoder of a CLIP or SigLIP, and the similarity of its embedding to texts. Modules have their own names.
+
+    The output for a text is exp(logit_scale) · cos(image, text) + logit_bias: the logits of CLIP (Radford et al. 2021,
+    arXiv:2103.00020, figure 3), which has no bias, and of SigLIP (Zhai et al. 2023, arXiv:2303.15343, algorithm 1).
+    """
+
+    def __init__(self, model: Any, tokens: Sequence[list[int]], prompts: Sequence[str], texts: torch.Tensor):
+        """Takes over the modules of `model`. `texts` are the embeddings of the prompts, shape (prompts, channels), of
+        length 1."""
+        super().__init__()
+        self.vision_model: nn.Module = model.vision_model
+        self.visual_projection: nn.Module | None = getattr(model, "visual_projection", None)
+        self.scale = float(model.logit_scale.detach().exp())
+        self.bias = float(model.logit_bias.detach()) if hasattr(model, "logit_bias") else 0.0
+        self._prompts = list(prompts)
+        own = [item for item in model.state_dict().items() if not item[0].startswith(("vision_model.", "visual_"))]
+        self._text_side = [weights_digest(own), *tokens]
+        # Not in the state, whose digest then depends on no rounding of the machine that encodes the texts.
+        self.register_buffer("texts", texts, persistent=False)
+
+    def get_extra_state(self) -> dict[str, Any]:
+        """Returns the prompts and what encodes them, which are a part of the network's digest."""
+        return {"prompts": self._prompts, "texts": self._text_side}
+
+    def forward(self, pixels: torch.Tensor) -> torch.Tensor:
+        """Returns shape (images, prompts)."""
+        embeddings = self.vision_model(pixel_values=pixels).pooler_output
+        if self.visual_projection is not None:
+            embeddings = self.visual_projection(embeddings)
+        return nn.functional.normalize(embeddings, dim=1) @ self.get_buffer("texts").mT * self.scale + self.bias
+
+
+def load(model: str, weights: str, names: Sequence[str], prompts: Sequence[str]) -> TargetNetwork:
+    """Loads a model by its hub id or folder, with one output for each prompt.
+
+    Args:
+        weights: As of `openmaia.models.targets.networks.load`. A checkpoint has both encoders.
+        names: Of the classes.
+
+    Raises:
+        UsageError: The model cannot be loaded, is neither a CLIP nor a SigLIP, or a prompt is too long for it.
+    """
+    options: dict[str, Any] = {"trust_remote_code": False, "local_files_only": bool(weights)}
+    with explaining(model), torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        config = AutoConfig.from_pretrained(model, **options)
+        if config.model_type not in KINDS:
+            raise UsageError(
+                f"target.network='hf:{model}' is of the type {config.model_type!r}, whose texts OpenMAIA cannot compare with "
+                f"images; expected {' or '.join(KINDS)}"
+            )
+        processor = AutoImageProcessor.from_pretrained(model, **options)
+        tokenizer = AutoTokenizer.from_pretrained(model, **options)
+        module = load_module(AutoModel, model, config, not weights)
+    if weights not in ("", UNTRAINED):
+        load_checkpoint(module, weights)
+    tokens = _tokens(tokenizer, module, prompts)
+    network = Prompted(module.eval(), tokens, prompts, _encode(tokenizer, module, prompts))
+    listed = ", ".join(f"{prompt!r}" for prompt in prompts)
+    bias = f" {network.bias:+.6g}" if network.bias else ""
+    preprocess = read_preprocess(model, processor)
+    return TargetNetwork(
+        module=network,
+        preprocess=preprocess,
+        published=preprocess,  # that code uses CLIP's own
+        labels=tuple(names),
+        output=OutputMeaning.VALUES,
+        outputs=f"output: {network.scale:.6g} times the cosine similarity to these texts{bias}: {listed}",
+    )
+
+
+def _longest(model: Any) -> int:
+    return int(model.config.text_config.max_position_embeddings)
+
+
+def _tokens(tokenizer: Any, model: Any, prompts: Sequence[str]) -> list[list[int]]:
+    tokens = cast("list[list[int]]", tokenizer(list(prompts))["input_ids"])
+    for prompt, own in zip(prompts, tokens, strict=True):
+        if len(own) > _longest(model):
+            raise UsageError(
+                f"the text {prompt[:60]!r} has {len(own)} tokens, and the network takes {_longest(model)}; shorten it "
+                "(target.prompts, target.template)"
+            )
+    return tokens
+
+
+def _encode(tokenizer: Any, model: Any, prompts: Sequence[str]) -> torch.Tensor:
+    """The embeddings of texts, shape (prompts, channels), of length 1."""
+    # SigLIP learned from texts that are padded to one length, without a mask.
+    is_padded = model.config.model_type == "siglip"
+    lengths: dict[str, Any] = (
+        {"padding": "max_length", "max_length": _longest(model)} if is_padded else {"padding": True}
+    )
+    found: list[torch.Tensor] = []
+    with torch.no_grad():
+        for first in range(0, len(prompts), _BATCH):
+            several = list(prompts[first : first + _BATCH])
+            given = tokenizer(several, **lengths, return_tensors="pt")
+            found.append(nn.functional.normalize(model.get_text_features(**given).pooler_output, dim=1))
+    return torch.cat(found)
