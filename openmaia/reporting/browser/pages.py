@@ -21,7 +21,13 @@ ASSETS = "assets"
 
 
 def render(
-    template: str, package: str = PACKAGE, *, top: str | None = None, scripts: Sequence[str] = (), **values: Any
+    template: str,
+    package: str = PACKAGE,
+    *,
+    top: str | None = None,
+    scripts: Sequence[str] = (),
+    styles: Sequence[str] = (),
+    **values: Any,
 ) -> bytes:
     """Renders a template of a package, which may use those of this package too.
 
@@ -29,9 +35,16 @@ def render(
         top: The relative path from the page to the folder of the report, such as "../". None for a page that contains the
             style sheet itself and needs no other file.
         scripts: File names in ASSETS.
+        styles: Further style sheets there, beside the one of all pages.
     """
     style = "" if top is not None else Markup(_source("style.css"))
-    values |= {"style": style, "assets": f"{top or ''}{ASSETS}/", "scripts": scripts, "top": top or ""}
+    values |= {
+        "style": style,
+        "assets": f"{top or ''}{ASSETS}/",
+        "scripts": scripts,
+        "styles": styles,
+        "top": top or "",
+    }
     values |= {"policy": _policy(top is not None)}
     return _environment(package).get_template(template).render(values).encode("utf-8", errors="replace")
 

@@ -10,7 +10,7 @@ from openmaia.analysis.agents import AgentStatistics, compute_statistics, mean_c
 from openmaia.analysis.costs.totals import Costs, costs
 from openmaia.core.components import stored_remark
 from openmaia.evaluation.analysis.bootstrap import Interval
-from openmaia.evaluation.analysis.findings import findings
+from openmaia.evaluation.analysis.findings import Finding, findings
 from openmaia.evaluation.analysis.reliability import Reliability, read_reliability
 from openmaia.evaluation.analysis.selective import RiskCoverage
 from openmaia.evaluation.analysis.summary import PooledScores, run_scores
@@ -54,8 +54,7 @@ class RunSummary:
     sizes: Mapping[str, float]
     """See `mean_sizes`."""
     verdicts: Counter[Verdict]
-    findings: tuple[str, ...]
-    """See `openmaia.evaluation.analysis.findings`."""
+    findings: tuple[Finding, ...]
     has_truth: bool
     progress: str
     """In words; empty if the run has finished."""
@@ -92,7 +91,7 @@ def summarize_run(run: Run, name: str, unit_rows: Sequence[UnitRow]) -> RunSumma
         kinds=describe_kinds(run, whole) if whole else (),
         sizes=mean_sizes(whole) if whole else {},
         verdicts=Counter(each.verdict for each in verdicts.values()),
-        findings=tuple(each[0].upper() + each[1:] for each in findings(run, verdicts, whole)),
+        findings=tuple(findings(run, verdicts, whole)),
         has_truth=bool(read_truth(run)),
         progress="" if state.is_finished else state.text,
         evidence=Counter(row.header["evidence"] for row in done if row.header["evidence"]),
