@@ -20,8 +20,8 @@ from tests.helpers.chromium import Tab, browser
 OUT = REPOSITORY / "docs/screenshots"
 
 
-GALLERY = "(({x, y, right, bottom}) => [x, y, right, bottom])(document.querySelector('.cards').getBoundingClientRect())"
-"""Where the cards of the report are, in pixels."""
+WALL = "(({x, y, right, bottom}) => [x, y, right, bottom])(document.getElementById('wall').getBoundingClientRect())"
+"""Where the wall of the report is, in pixels."""
 
 
 def main(run: str | None = None, tutorial: str | None = None) -> None:
@@ -32,12 +32,12 @@ def main(run: str | None = None, tutorial: str | None = None) -> None:
             tab.resize(1440, 900)
             open_report(tab, run)
             save(tab, "report", folder)
-            tab.open(tab.run("document.querySelector('.card a').href"))
+            tab.open(tab.run("document.querySelector('#wall a').href"))
             save(tab, "unit", folder)
             if tutorial:
                 tab.resize(1000, 900)
                 open_report(tab, tutorial)
-                save(tab, "tutorial", folder, tab.run(GALLERY))
+                save(tab, "tutorial", folder, tab.run(WALL))
 
 
 def demo(folder: Path) -> str:
@@ -51,6 +51,7 @@ def demo(folder: Path) -> str:
 def open_report(tab: Tab, run: str) -> None:
     index = write_report([Run.open(run)])
     tab.open(index.as_uri(), "document.body?.dataset.ready === 'texts'")
+    tab.wait("[...document.querySelectorAll('#wall img')].every((image) => image.complete)")
 
 
 def save(tab: Tab, name: str, folder: Path, box: tuple[float, float, float, float] | None = None) -> None:

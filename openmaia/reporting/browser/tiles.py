@@ -1,18 +1,18 @@
 """The tile of a unit on the wall: its four best dataset images as a square, in one file."""
 
 import io
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from PIL import Image, ImageChops, ImageFilter, ImageOps
 
-from openmaia.core.errors import StoreError, UsageError
+from openmaia.core.errors import StoreError
 from openmaia.core.images import decode, upsample
-from openmaia.core.paths import user_path
 from openmaia.core.services import Exemplar
 from openmaia.exemplars.store import ExemplarStore
+from openmaia.reporting.browser.stores import find_store
 from openmaia.reporting.tables import UnitRow
 from openmaia.runs.files import safe
 from openmaia.runs.run import Run
@@ -41,14 +41,8 @@ class RunExemplars:
     @classmethod
     def of_run(cls, run: Run) -> "RunExemplars":
         """Finds the store that the config of a run names."""
-        config = run.config()
-        target, dataset = config["target"]["name"], config["exemplars"]["dataset"] or config["pictures"]["kind"]
-        place = f"{config['paths']['exemplars']}/{safe(target)}/{safe(dataset)}"
-        try:
-            store = ExemplarStore.at(_found(run, config["paths"]), target, dataset)
-            return cls(place, store, frozenset(store.layers())) if store.is_current() else cls(place, None, frozenset())
-        except (StoreError, UsageError, OSError):
-            return cls(place, None, frozenset())
+        place, store, layers = find_store(run)
+        return cls(place, store, frozenset(layers))
 
     def missing(self, layers: Sequence[str]) -> str:
         """Says which of the layers have no exemplars here; empty if all have."""
@@ -59,22 +53,6 @@ class RunExemplars:
             f"No exemplars of {', '.join(lacking)} are in {self.place} (any more): "
             "only units whose agent looked at exemplars have images here."
         )
-
-
-def _found(run: Run, paths: Mapping[str, str]) -> str:
-    """Returns the folder of all exemplars that a run's config names.
-
-    A relative path refers to the folder in which the run was started. It is derived from the place of the run
-    directory, so that the report can be made in any folder.
-    """
-    if "://" in paths["exemplars"]:
-        return paths["exemplars"]
-    folder, runs = user_path(paths["exemplars"]), user_path(paths["runs"])
-    root = run.investigations.local
-    if folder.is_absolute() or folder.is_dir() or root is None or runs.is_absolute():
-        return str(folder)
-    start = root.parents[len(runs.parts)] if len(runs.parts) < len(root.parents) else root
-    return str(start / folder)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

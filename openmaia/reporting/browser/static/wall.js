@@ -108,10 +108,10 @@ function tiles({ from, to }) {
 
 function tile(row) {
   const href = openmaia.href(row), text = openmaia.texts[row], name = openmaia.name(row);
-  const verdict = openmaia.word(row, "verdict"), [css, mark] = VERDICTS[verdict], state = verdictGroup(row);
+  const verdict = openmaia.word(row, "verdict"), [css, mark] = VERDICTS[verdict], group = verdictGroup(row);
   const labels = (text?.labels ?? []).join(", ") || (verdict === "failed" ? text?.cause.split("\n")[0] : "") || "";
   const won = openmaia.value(row, "worst"), pairs = Number.isNaN(won) ? "" : String(Math.round(won * 100));
-  const said = [`${name}${text?.title ? ` (${text.title})` : ""}: ${labels || "no description"}`, state === "Running" || state === "Waiting" ? state.toLowerCase() : verdict, pairs && `${pairs} of 100 pairs`];
+  const said = [`${name}${text?.title ? ` (${text.title})` : ""}: ${labels || "no description"}`, group === "Running" || group === "Waiting" ? group.toLowerCase() : verdict, pairs && `${pairs} of 100 pairs`];
   const cell = element(href ? "a" : "span", { class: `tile ${css}`, title: said.filter(Boolean).join(", ") });
   if (href) { cell.href = href; cell.setAttribute("aria-label", cell.title); }
   cell.dataset.row = row;
@@ -127,7 +127,8 @@ function picture(row) {
 }
 
 function numbers(row, mark, css, text, pairs) {
-  const name = openmaia.table.places.length > 1 ? openmaia.name(row) : String(openmaia.value(row, "index"));
+  const isWhole = openmaia.table.places.length > 1 && state.size === "large";
+  const name = isWhole ? openmaia.name(row) : String(openmaia.value(row, "index"));
   const sign = element("i", { class: `sign ${css}`, "aria-hidden": "true" }, mark);
   return element("span", { class: "which" }, sign, element("span", { class: "hostile" }, `${name}${text?.title ? ` ${text.title}` : ""}`), element("b", {}, pairs));
 }
