@@ -106,8 +106,7 @@ def _write(report: Report, count: int, root: Path) -> list[UnitRow]:
     """Writes the first page of a report of many units, and returns them."""
     one = report.summaries[0]
     made = _many([row for row in one.rows if row.header], count)
-    verdicts = [row.verdict.verdict for row in made]
-    whole = replace(one, rows=tuple(made), verdicts=type(one.verdicts)(verdicts))
+    whole = replace(one, rows=tuple(made))
     files = {f"data/{name}": data for name, data in make_data_files([whole], "", lambda row: count <= WALL)}
     files |= {f"{ASSETS}/{name}": data for name, data in read_assets().items()} | {"index.html": report.index()}
     for name, data in files.items():

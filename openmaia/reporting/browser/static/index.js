@@ -36,7 +36,9 @@ function connectPage() {
   box.addEventListener("change", () => { state.sort = { name: box.value.replace(/^-/, ""), down: box.value.startsWith("-") }; redraw(); });
   for (const size of document.querySelectorAll("[name=size]")) size.addEventListener("change", () => { state.size = size.value; redraw(); });
   document.querySelector("form.bar").addEventListener("submit", (event) => event.preventDefault());
-  addEventListener("resize", () => { if (state.size !== "table") drawWall(shown, state.size, state.sort.name); });
+  addEventListener("resize", () => { // A phone hides its bar while it scrolls, which changes the height alone.
+    if (state.size !== "table" && wallElement().clientWidth !== wall.width) drawWall(shown, state.size, state.sort.name);
+  });
   connectSide();
   document.getElementById("csv").addEventListener("click", saveCsv);
   document.addEventListener("click", (event) => {

@@ -99,12 +99,21 @@ function drawnElement(tag, attributes) {
   return made;
 }
 
-function drawConcepts() {
-  const { names, values } = openmaia.table.columns.concept, best = new Map();
-  const counts = countBy("concept", openmaia.select(withoutToken(state.q, "concept"), "unit", false));
-  for (const row of openmaia.order("verdict").sorted) {
-    if (!best.has(values[row]) && openmaia.value(row, "tile")) best.set(values[row], row);
+// The best unit with images of each concept.
+function bestOfConcepts() {
+  const { values } = openmaia.table.columns.concept;
+  if (!openmaia.table.best) {
+    openmaia.table.best = new Map();
+    for (const row of openmaia.order("verdict").sorted) {
+      if (!openmaia.table.best.has(values[row]) && openmaia.value(row, "tile")) openmaia.table.best.set(values[row], row);
+    }
   }
+  return openmaia.table.best;
+}
+
+function drawConcepts() {
+  const { names } = openmaia.table.columns.concept, best = bestOfConcepts();
+  const counts = countBy("concept", openmaia.select(withoutToken(state.q, "concept"), "unit", false));
   const order = [...names.keys()].filter((at) => counts[at]).sort((a, b) => counts[b] - counts[a] || a - b);
   const items = order.slice(0, isLong ? MOST : FIRST).map((at) => {
     const row = best.get(at), image = row === undefined ? "" : element("img", { src: `${openmaia.stem(row)}.webp`, alt: "", loading: "lazy", decoding: "async" });

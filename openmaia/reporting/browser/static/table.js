@@ -144,6 +144,7 @@ function redraw(page = 0) {
   for (const id of ["tabled", "choice"]) document.getElementById(id).hidden = !isTable;
   wallElement().hidden = isTable;
   if (isTable) {
+    ordered = "";
     if (!table) makeTable();
     state.page = Math.min(page, Math.max(0, Math.ceil(shown.length / PAGE) - 1));
     table.order([table.column(`${state.sort.name}:name`).index() ?? table.column("unit:name").index(), state.sort.down ? "desc" : "asc"]);
@@ -157,6 +158,9 @@ function redraw(page = 0) {
 }
 
 // -- the table ------------------------------------------------------------------------------------------------------
+
+// The order that the page gave to the table. Another one is a click on a heading. The likeness of units is no column.
+let ordered = "";
 
 function makeTable() {
   const columns = tableColumns(), names = columns.map((column) => column.name);
@@ -175,8 +179,8 @@ function makeTable() {
     })),
     ajax: (request, answer) => {
       const [{ column, dir } = { column: names.indexOf("unit"), dir: "asc" }] = request.order;
-      const name = names[column];
-      if (name !== "tile") state.sort = { name, down: dir === "desc" };
+      if (ordered && ordered !== column + dir && names[column] !== "tile") state.sort = { name: names[column], down: dir === "desc" };
+      ordered = column + dir;
       choose();
       drawSort();
       state.page = Math.floor(request.start / PAGE);

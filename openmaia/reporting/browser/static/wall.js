@@ -51,6 +51,7 @@ function layOut(rows, size, sort) {
 
 function drawWall(rows, size, sort) {
   const element = wallElement();
+  wall.width = element.clientWidth;
   layOut(rows, size, sort);
   element.className = `is-${size}`;
   element.style.height = `${Math.max(wall.height, 40)}px`;
