@@ -201,6 +201,7 @@ def _opened(tab: Tab, index: Path) -> dict[str, Any]:
     tab.run(type_text.format(""))
     return {
         "open_s": opened,
+        "open_cpu_s": used,
         "texts_s": whole,
         "memory_mb": _memory(),
         "focus_stops": int(tab.run(FOCUS)),
