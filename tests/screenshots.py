@@ -21,8 +21,8 @@ OUT = REPOSITORY / "docs/screenshots"
 UNIT = {"unit": (1440, 1560), "unit-phone": (390, 1250)}
 """The sizes of the pictures of a unit's page, down to the end of the test."""
 
-GALLERY = "(({x, y, right, bottom}) => [x, y, right, bottom])(document.querySelector('.cards').getBoundingClientRect())"
-"""Where the cards of the report are, in pixels."""
+WALL = "(({x, y, right, bottom}) => [x, y, right, bottom])(document.getElementById('wall').getBoundingClientRect())"
+"""Where the wall of the report is, in pixels."""
 
 
 def main(run: str | None = None, tutorial: str | None = None) -> None:
@@ -33,7 +33,7 @@ def main(run: str | None = None, tutorial: str | None = None) -> None:
             tab.resize(1440, 900)
             open_report(tab, run)
             save(tab, "report", folder)
-            unit = tab.run("document.querySelector('.card a').href")
+            unit = tab.run("document.querySelector('#wall a').href")
             for name, size in UNIT.items():
                 tab.resize(*size)
                 tab.open(unit)
@@ -41,7 +41,7 @@ def main(run: str | None = None, tutorial: str | None = None) -> None:
             if tutorial:
                 tab.resize(1000, 900)
                 open_report(tab, tutorial)
-                save(tab, "tutorial", folder, tab.run(GALLERY))
+                save(tab, "tutorial", folder, tab.run(WALL))
 
 
 def demo(folder: Path) -> str:
@@ -55,6 +55,7 @@ def demo(folder: Path) -> str:
 def open_report(tab: Tab, run: str) -> None:
     index = write_report([Run.open(run)])
     tab.open(index.as_uri(), "document.body?.dataset.ready === 'texts'")
+    tab.wait("[...document.querySelectorAll('#wall img')].every((image) => image.complete)")
 
 
 def save(tab: Tab, name: str, folder: Path, box: tuple[float, float, float, float] | None = None) -> None:

@@ -1,4 +1,4 @@
-"""The experiment browser at 100,000 units in headless Chromium, and what its pages cost.
+"""The experiment browser at 100,000 units in headless Chromium, its wall at 2,048, and what its pages cost.
 
 The rows are made from the records of a real run, with other numbers of units, other orders of labels and jittered scores:
 `OPENMAIA_BENCH_RUN` names its directory, such as runs/closed-form; without it, a run of small made-up records is used.
@@ -8,15 +8,18 @@ import os
 import random
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
+
+import psutil
 
 from measure.benchmarks.large_run import large_run
 from openmaia.core.units import Unit
 from openmaia.evaluation.analysis.verdict import judge
 from openmaia.reporting.browser.data import SHARD, make_data_files
+from openmaia.reporting.browser.going import make_live_file
 from openmaia.reporting.browser.pages import ASSETS, read_assets
 from openmaia.reporting.browser.report import Report
 from openmaia.reporting.browser.serve import LiveSite
@@ -30,14 +33,26 @@ from tests.helpers.chromium import Tab, browser
 from tests.reporting.making import run as small_run
 
 Result = TypeVar("Result")
-UNITS, LAYERS = 100_000, 8
-TIMED = """(async () => {{
-  const start = performance.now(), drawn = new Promise((done) => table.one("draw", done));
+UNITS, LAYERS, WALL = 100_000, 8, 2_048
+TIMED = """(() => {{
+  const start = performance.now();
   {action};
-  await drawn;
   document.body.getBoundingClientRect();
   return performance.now() - start;
 }})()"""
+SCROLLED = """new Promise((done) => {
+  const end = document.documentElement.scrollHeight - innerHeight, gaps = [], start = performance.now();
+  let last = start;
+  const step = (now) => {
+    gaps.push(now - last);
+    last = now;
+    scrollBy(0, 40);
+    if (now - start < 6000 && scrollY < end - 1) requestAnimationFrame(step);
+    else done({ frames: gaps.length / ((last - start) / 1000), worst: Math.max(...gaps), pixels: scrollY });
+  };
+  requestAnimationFrame(step);
+})"""
+"""Scrolls 40 pixels a frame for six seconds, which are about 12 lines of large tiles a second."""
 FOCUS = "[...document.querySelectorAll('a[href], button, input, select, summary, [tabindex=\"0\"]')].filter((e) => !e.disabled && e.checkVisibility()).length"  # fmt: skip
 
 
@@ -66,8 +81,11 @@ def measure(smoke: bool) -> dict[str, Any]:
         whole = figures["read_ms_per_unit"] + figures["page_ms_per_unit"] + 1000 * (written + compared) / count
         figures |= {"report_ms_per_unit": whole}
         figures |= _served(large_run(run, count, LAYERS, Path(folder) / "large"))
+        wall = Path(folder) / "wall"
+        rows = _write(report, min(count, WALL), wall)
+        _write_tiles(report, rows, wall)
         with browser(Path(folder) / "profile") as tab:
-            return figures | _opened(tab, root / "index.html")
+            return figures | _opened(tab, root / "index.html") | _scrolled(tab, wall / "index.html")
 
 
 def _served(run: Run) -> dict[str, float]:
@@ -84,12 +102,12 @@ def _served(run: Run) -> dict[str, float]:
 
 
 def _write(report: Report, count: int, root: Path) -> list[UnitRow]:
-    """Writes the first page of a report of many units, and returns them. Its gallery is that of the real run."""
+    """Writes the first page of a report of many units, and returns them."""
     one = report.summaries[0]
     made = _many([row for row in one.rows if row.header], count)
-    verdicts = [row.verdict.verdict for row in made]
-    whole = replace(one, rows=tuple(made), verdicts=type(one.verdicts)(verdicts))
-    files = {f"data/{name}": data for name, data in make_data_files([whole], "", lambda row: False)}
+    whole = replace(one, rows=tuple(made))
+    files = {f"data/{name}": data for name, data in make_data_files([whole], "", lambda row: count <= WALL)}
+    files |= {"data/live.js": make_live_file(report.runs)}
     files |= {f"{ASSETS}/{name}": data for name, data in read_assets().items()} | {"index.html": report.index()}
     for name, data in files.items():
         (root / name).parent.mkdir(parents=True, exist_ok=True)
@@ -117,33 +135,78 @@ def _many(real: list[UnitRow], count: int) -> list[UnitRow]:
     return [row(number) for number in range(count)]
 
 
+def _write_tiles(report: Report, rows: Sequence[UnitRow], root: Path) -> None:
+    """Writes a tile of each unit, which is one of the real run's. The browser decodes each file by itself."""
+    real = [image for tile in report.tiles.values() if (image := tile.draw())]
+    for number, row in enumerate(rows):
+        path = root / f"{row.page.removesuffix('.html')}.webp"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(real[number % len(real)])
+
+
+def _scrolled(tab: Tab, index: Path) -> dict[str, float]:
+    """Frames a second while the wall is scrolled, the longest frame, and the memory of the page with its images."""
+    tab.resize(1440)
+    tab.open(index.as_uri(), "document.body?.dataset.ready === 'texts'")
+    found = tab.run(SCROLLED)
+    sizes = {
+        f"{size}_ms": float(tab.run(TIMED.format(action=f"state.size = '{size}'; redraw()")))
+        for size in ("small", "map")
+    }
+    return {
+        "wall_fps": found["frames"],
+        "wall_worst_ms": found["worst"],
+        "wall_pixels": found["pixels"],
+        "wall_memory_mb": _memory(),
+        **sizes,
+    }
+
+
+def _memory() -> float:
+    """Returns the resident megabytes of the process of the page."""
+    mine = psutil.Process().children(recursive=True)
+    found = [one.memory_info().rss for one in mine if "--type=renderer" in one.cmdline()]
+    return max(found) / 1e6
+
+
 def _opened(tab: Tab, index: Path) -> dict[str, Any]:
     tab.resize(1440)
+    tab.call("Performance.enable", timeDomain="threadTicks")
     start = time.perf_counter()
     tab.open(index.as_uri(), "document.body?.dataset.ready")
-    opened = time.perf_counter() - start
+    opened, used = time.perf_counter() - start, _cpu(tab)
     tab.wait("document.body.dataset.ready === 'texts'")
     whole = time.perf_counter() - start
     type_text = "search().value = '{}'; search().dispatchEvent(new Event('input'))"
-    header = "[...document.querySelectorAll('#table th [role=button]')].find((e) => e.closest('th').textContent.includes('{}')).click()"
+    sort = "document.getElementById('sort').value = '{}'; document.getElementById('sort').dispatchEvent(new Event('change'))"
+    size = "state.size = '{}'; redraw()"
     actions = {
         "type_letter": type_text.format("r"),
         "type_words": type_text.format("red unit 97 -blue"),
         "type_numbers": type_text.format("auc_other>0.2 turns>1"),
         "type_nothing": type_text.format(""),
-        "sort_first": header.format("Other units"),
-        "sort_again": header.format("Other units"),
-        "sort_labels": header.format("Labels"),
-        "next_page": "document.querySelector('.dt-paging-button.next').click()",
-        "last_page": "document.querySelector('.dt-paging-button.last').click()",
+        "sort_score": sort.format("-worst"),
+        "sort_concept": sort.format("concept"),
+        "sort_alike": sort.format("alike"),
+        "filter_verdict": "document.querySelector('#verdicts button').click()",
+        "filter_concept": "document.querySelector('#concepts button').click()",
+        "show_table": size.format("table"),
+        "show_wall": size.format("large"),
     }
-    tab.call("Performance.enable", timeDomain="threadTicks")
     answers: dict[str, float] = {}
     for name, action in actions.items():
         before = _cpu(tab)
         answers[f"{name}_ms"] = float(tab.run(TIMED.format(action=action)))
         answers[f"{name}_cpu_ms"] = 1000 * (_cpu(tab) - before)
-    return {"open_s": opened, "texts_s": whole, "focus_stops": int(tab.run(FOCUS)), **answers}
+    tab.run(type_text.format(""))
+    return {
+        "open_s": opened,
+        "open_cpu_s": used,
+        "texts_s": whole,
+        "memory_mb": _memory(),
+        "focus_stops": int(tab.run(FOCUS)),
+        **answers,
+    }
 
 
 def _cpu(tab: Tab) -> float:

@@ -22,6 +22,22 @@ _CHUNK = 200
 """Number of descriptions that are compared with all others at once, to bound the memory."""
 
 
+def vectorize(texts: Sequence[str], embed: TextEmbedding | None = None) -> Any:
+    """Returns vectors of length 1, a row for each text: an array with `embed`, else a sparse matrix of TF-IDF.
+
+    None if no text has a word.
+    """
+    if not texts:
+        return None
+    if embed:
+        return embed(texts)
+    vectorizer: Any = cast(Any, TfidfVectorizer)(stop_words="english", dtype=np.float32)
+    try:
+        return vectorizer.fit_transform(texts)
+    except ValueError:
+        return None
+
+
 class Likeness:
     """The similarity of descriptions, computed when it is asked for.
 
@@ -41,16 +57,7 @@ class Likeness:
 
     @cached_property
     def _vectors(self) -> Any:
-        """A sparse matrix or an array; None if no text has a word."""
-        if not self._texts:
-            return None
-        if self._embed:
-            return self._embed(self._texts)
-        vectorizer: Any = cast(Any, TfidfVectorizer)(stop_words="english", dtype=np.float32)
-        try:
-            return vectorizer.fit_transform(self._texts)
-        except ValueError:
-            return None
+        return vectorize(self._texts, self._embed)
 
     def _neighbours(self, positions: Sequence[int]) -> Iterator[list[int]]:
         if self._vectors is None:

@@ -20,7 +20,7 @@ from scipy import optimize
 
 from openmaia.core.errors import StoreError
 from openmaia.core.typed import find_mistyped
-from openmaia.core.units import Unit
+from openmaia.core.units import OUTPUT, Unit
 from openmaia.evaluation.analysis.agreement import ClaimSimilarity
 from openmaia.evaluation.analysis.bootstrap import Interval, mean_interval
 from openmaia.evaluation.analysis.statistics import wilson
@@ -155,6 +155,11 @@ def write_truth(run: Run, matches: Sequence[TruthMatch]) -> None:
 def has_truth(run: Run) -> bool:
     """Returns whether `write_truth` has stored a file, which may contain no matches."""
     return run.files.exists(TRUTH_FILE)
+
+
+def class_names(run: Run) -> dict[Unit, str]:
+    """Returns the names of the class outputs among the units of known truth."""
+    return {each.unit: each.truth[0] for each in read_truth(run) if each.unit.layer == OUTPUT and len(each.truth) == 1}
 
 
 def read_truth(run: Run) -> list[TruthMatch]:

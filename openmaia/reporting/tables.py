@@ -12,6 +12,7 @@ from openmaia.evaluation.analysis.statistics import wilson
 from openmaia.evaluation.analysis.summary import PooledScores
 from openmaia.evaluation.analysis.verdict import UnitVerdict, Verdict, judge, run_verdicts
 from openmaia.evaluation.metric import metrics_shown
+from openmaia.evaluation.truth import class_names
 from openmaia.runs.run import InvestigationId, Run
 from openmaia.runs.state import InvestigationState, states
 
@@ -37,6 +38,8 @@ class UnitRow:
     scores: dict[str, Any]
     """Empty if it is not evaluated."""
     verdict: UnitVerdict
+    class_name: str = ""
+    """Of a class output; empty if unknown."""
     damage: str = ""
     """Why the record cannot be shown; empty if it can."""
 
@@ -94,7 +97,7 @@ def make_rows(
 
     `name` is that of the run in the report, and `folder` that of its unit pages, relative to report/.
     """
-    scores = run.scores(investigations)
+    scores, named = run.scores(investigations), class_names(run)
 
     def row(investigation: InvestigationId, one: InvestigationState) -> UnitRow:
         return UnitRow(
@@ -106,6 +109,7 @@ def make_rows(
             page=f"{folder}{investigation.path}.html",
             header=one.summary,
             scores=scores.get(investigation, {}),
+            class_name=named.get(investigation.unit, ""),
         )
 
     return tuple(row(investigation, one) for investigation, one in states(run, investigations).items())

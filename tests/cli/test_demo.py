@@ -37,8 +37,8 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> Run:
 @pytest.mark.timeout(1800)
 def test_readme_shows_the_findings_and_the_verdicts_of_the_demo(demo: Run):
     readme = " ".join(Path(REPOSITORY / "README.md").read_text().split())
-    for sentence in findings(demo, run_verdicts(demo), run_scores(demo, RESAMPLES)):
-        assert sentence[0].upper() + sentence[1:] in readme
+    for each in findings(demo, run_verdicts(demo), run_scores(demo, RESAMPLES)):
+        assert each.sentence[0].upper() + each.sentence[1:] in readme
     rows = re.findall(r"((?:stage|output)[\d/]+) +(undecided|supported|not supported|abstained)", readme)
     found = {f"{each.unit.layer}/{each.unit.index}": verdict for each, verdict in run_verdicts(demo).items()}
     assert rows and all(found[unit].verdict.value == verdict for unit, verdict in rows)

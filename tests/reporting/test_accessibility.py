@@ -49,12 +49,14 @@ def findings(tab: Tab, source: str) -> list[str]:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("width", [1440, 390])
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_no_page_has_a_serious_finding(tmp_path: Path, scheme: str):
+def test_no_page_has_a_serious_finding(tmp_path: Path, scheme: str, width: int):
     source = axe()
     index = write_report([run(tmp_path), run(tmp_path / "other", name="other", text="blue dogs")])
     pages = [
         index,
+        index.with_name("index.html#size=table"),
         index.with_name("run.html"),
         index.with_name("compare.html"),
         index.with_name("papers.html"),
@@ -62,7 +64,9 @@ def test_no_page_has_a_serious_finding(tmp_path: Path, scheme: str):
     ]
     with browser(tmp_path / "profile") as tab:
         tab.scheme(scheme)
+        tab.resize(width)
         for page in pages:
-            tab.open(page.as_uri(), "document.body?.dataset.ready === 'texts'" if page == index else "document.readyState === 'complete'")  # fmt: skip
+            is_index = page.name.startswith("index.html")
+            tab.open(page.as_uri().replace("%23", "#"), "document.body?.dataset.ready === 'texts'" if is_index else "document.readyState === 'complete'")  # fmt: skip
             tab.run("document.querySelectorAll('details').forEach((one) => { one.open = true; })")
             assert findings(tab, source) == [], page.name

@@ -1,4 +1,4 @@
-"""The report in a real browser, opened from a folder: the first screen, the table, keys, and hostile texts."""
+"""The report in a real browser, opened from a folder: the first screen, wall and table, keys, and hostile texts."""
 
 import json
 import re
@@ -7,12 +7,15 @@ from pathlib import Path
 
 import pytest
 
+from openmaia.config.loading import restore
+from openmaia.core.units import Unit
 from openmaia.recipes.choices.answers import read_answers, score_answers
 from openmaia.recipes.choices.page import render_page
 from openmaia.recipes.choices.questions import choice_pairs, make_blind
 from openmaia.reporting.browser import write_report
+from openmaia.runs.records import Stop
 from tests.helpers.chromium import CHROMIUM, Tab, browser
-from tests.reporting.making import HOSTILE, run
+from tests.reporting.making import HOSTILE, record, run
 
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no chromium on this machine: apt-get install chromium")
 
@@ -34,6 +37,17 @@ def names(tab: Tab) -> list[str]:
     return tab.run("[...document.querySelectorAll('#table tbody td.unit')].map((cell) => cell.textContent)")
 
 
+def tiles(tab: Tab) -> list[str]:
+    """The names of the units on the wall, in their order, as far as they are in the document."""
+    return tab.run(
+        "[...document.querySelectorAll('#wall .tile')].map((tile) => openmaia.name(Number(tile.dataset.row)))"
+    )
+
+
+def groups(tab: Tab) -> list[str]:
+    return tab.run("[...document.querySelectorAll('#wall h2')].map((head) => head.textContent)")
+
+
 def type_query(tab: Tab, text: str) -> None:
     tab.run(f"search().value = {json.dumps(text)}; search().dispatchEvent(new Event('input')); 0")
 
@@ -41,24 +55,27 @@ def type_query(tab: Tab, text: str) -> None:
 PLACES = """(() => {
   const inside = (one) => { const box = one.getBoundingClientRect(); return box.width > 0 && box.left >= 0 && box.right <= innerWidth; };
   const all = (selector) => [...document.querySelectorAll(selector)];
-  const seen = all('.card').filter((card) => card.getBoundingClientRect().bottom <= innerHeight);
+  const seen = all('#wall .tile').filter((tile) => tile.getBoundingClientRect().bottom <= innerHeight);
   return {
     sentence: all('h1')[0].getBoundingClientRect().bottom < innerHeight,
-    cards: seen.filter((card) => card.querySelector('.chip') && card.querySelector('.verdict')).length,
-    drawn: seen.every((card) => [...card.querySelectorAll('img')].every((image) => image.naturalWidth > 0)),
-    inside: all('h1, .card, .card img, .card .chip, .legend button').every(inside),
+    tiles: seen.filter((tile) => tile.querySelector('.label').textContent && tile.querySelector('.sign').textContent).length,
+    drawn: seen.every((tile) => [...tile.querySelectorAll('img')].every((image) => image.naturalWidth > 0)),
+    inside: all('h1, #wall .tile, .bar input:not([name=size]), .bar select, .bar button').filter((one) => one.checkVisibility()).every(inside),
     clipped: document.documentElement.scrollWidth > innerWidth,
   };
 })()"""
 
 
 @pytest.mark.parametrize(("width", "height"), [(1440, 900), (1024, 900), (390, 844)])
-def test_first_screen_shows_sentence_and_labelled_cards(index: Path, tab: Tab, width: int, height: int):
+def test_first_screen_shows_sentence_and_labelled_tiles(index: Path, tab: Tab, width: int, height: int):
     tab.resize(width, height)
     tab.open(index.as_uri(), READY)
+    tab.wait("[...document.querySelectorAll('#wall img')].every((image) => image.complete)")
     places = tab.run(PLACES)
-    assert places.pop("cards") >= 3
+    assert places.pop("tiles") >= 3
     assert places == {"sentence": True, "drawn": True, "inside": True, "clipped": False}
+    tab.open(index.as_uri() + "#size=table", READY)
+    assert not tab.run("document.documentElement.scrollWidth > innerWidth")
     edges = (
         "(one) => one.getBoundingClientRect().right <= document.querySelector('.scroll').getBoundingClientRect().right"
     )
@@ -70,7 +87,7 @@ def test_table_sorts_filters_and_pages(index: Path, tab: Tab):
     tab.open(index.as_uri(), READY)
     verdicts = tab.run("shown.map((row) => openmaia.value(row, 'verdict'))")
     assert verdicts == sorted(verdicts), "the best verdicts come first"
-    tab.open(index.as_uri() + "#sort=unit", READY)
+    tab.open(index.as_uri() + "#sort=unit&size=table", READY)
     assert names(tab) == [f"layer4/{n}" for n in range(25)]
     tab.run("document.querySelector('.dt-paging-button.next').click()")
     assert names(tab) == [f"layer4/{n}" for n in range(25, 33)]
@@ -85,7 +102,7 @@ def test_table_sorts_filters_and_pages(index: Path, tab: Tab):
 
 
 def test_words_typed_letter_by_letter_find_what_they_find_at_once(index: Path, tab: Tab):
-    tab.open(index.as_uri() + "#sort=unit", READY)
+    tab.open(index.as_uri() + "#sort=unit&size=table", READY)
     for query in (
         "layer4/2 stri",
         "layer4/2 striped -verdict:failed",
@@ -102,7 +119,7 @@ def test_words_typed_letter_by_letter_find_what_they_find_at_once(index: Path, t
 
 
 def test_address_keeps_filter_and_order_also_after_the_back_button(index: Path, tab: Tab):
-    tab.open(index.as_uri(), READY)
+    tab.open(index.as_uri() + "#size=table", READY)
     type_query(tab, "layer4/2 turns>1")
     tab.run("document.querySelector('[aria-label*=Unit][role=button]')?.click()")
     wanted, address = names(tab), tab.run("location.hash")
@@ -115,7 +132,7 @@ def test_address_keeps_filter_and_order_also_after_the_back_button(index: Path, 
 
 
 def test_unit_pages_follow_the_order_of_the_table(index: Path, tab: Tab):
-    tab.open(index.as_uri() + "#sort=-unit", READY)
+    tab.open(index.as_uri() + "#sort=-unit&size=table", READY)
     assert names(tab)[:2] == ["layer4/32", "layer4/31"]
     tab.press("j")
     assert tab.run("document.activeElement.textContent") == "layer4/30", "units without a record have no page"
@@ -130,7 +147,94 @@ def test_unit_pages_follow_the_order_of_the_table(index: Path, tab: Tab):
     assert tab.run("[...document.querySelectorAll('details.turn')].every((turn) => turn.open)")
     tab.press("/")
     tab.wait(f"{READY} && document.activeElement.id === 'search'")
-    assert tab.run("location.hash") == "#sort=-unit"
+    assert tab.run("location.hash") == "#sort=-unit&size=table"
+
+
+def test_wall_is_grouped_by_verdict_and_by_what_is_not_done(index: Path, tab: Tab):
+    tab.resize(1440)
+    tab.open(index.as_uri(), READY)
+    assert groups(tab) == ["Not tested 31 units", "Waiting 1 unit", "Failed 1 unit"]
+    assert len(tiles(tab)) == 33
+    click = (
+        "[...document.querySelectorAll('#verdicts button')].find((one) => one.textContent.includes('failed')).click()"
+    )
+    tab.run(click)
+    assert (tiles(tab), tab.run("search().value")) == (["layer4/31"], "verdict:failed")
+    tab.run(click)
+    assert (len(tiles(tab)), tab.run("search().value")) == (33, "")
+
+
+def test_units_without_words_are_what_the_agents_could_not_say(tmp_path: Path, tab: Tab):
+    made = run(tmp_path)
+    config = restore(made.config(), str(tmp_path))
+    made.publish(record(Unit(target="net", layer="layer4", index=4), config, stop=Stop.ABSTAIN))
+    tab.open(write_report([made]).as_uri() + "#q=verdict%3Aabstained", READY)
+    assert (groups(tab), tiles(tab)) == (["What the agents could not say 1 unit"], ["layer4/4"])
+
+
+def test_wall_is_sorted_by_number_and_by_concept(index: Path, tab: Tab):
+    tab.open(index.as_uri() + "#sort=unit", READY)
+    assert tiles(tab) == [f"layer4/{n}" for n in range(33)]
+    tab.run(
+        "const box = document.getElementById('sort'); box.value = 'concept'; box.dispatchEvent(new Event('change'))"
+    )
+    assert groups(tab) == ["a striped cat 30 units", "Without a concept 3 units"]
+    tab.run("document.querySelector('#concepts button').click()")
+    assert (tab.run("search().value"), len(tiles(tab))) == ("concept:a_striped_cat", 30)
+    assert tab.run("location.hash") == "#q=concept%3Aa_striped_cat&sort=concept"
+
+
+def test_least_score_is_a_condition_of_the_search(index: Path, tab: Tab):
+    tab.open(index.as_uri(), READY)
+    move = "document.getElementById('least').value = {}; document.getElementById('least').dispatchEvent(new Event('input'))"
+    tab.run(move.format(95))
+    assert (tab.run("search().value"), tiles(tab)) == ("worst>=0.95", []), "no test of this run has enough prompts"
+    assert "No unit matches" in tab.run("document.getElementById('wall').textContent")
+    tab.run(move.format(0))
+    assert (tab.run("search().value"), len(tiles(tab))) == ("", 33)
+
+
+def test_keys_go_through_the_wall_and_open_a_unit(index: Path, tab: Tab):
+    tab.open(index.as_uri() + "#sort=unit&size=small", READY)
+    tab.press("j")
+    tab.press("j")
+    assert tab.run("document.activeElement.dataset.row") == "1"
+    tab.press("p")
+    assert tab.run("document.getElementById('parts').checked")
+    tab.press("k")
+    tab.press("o")
+    tab.wait("document.body?.dataset.page === 'units/net/layer4/0-0.html' && document.readyState === 'complete'")
+    tab.press("j")
+    tab.wait("document.body?.dataset.page === 'units/net/layer4/1-0.html' && document.readyState === 'complete'")
+
+
+def test_only_what_is_near_is_in_the_document(tmp_path: Path, tab: Tab):
+    """Lines that leave the surroundings go, those that enter come in their order, and the focus stays."""
+    tab.resize(390, 300)
+    tab.open(write_report([run(tmp_path, answers=60)]).as_uri() + "#sort=unit", READY)
+    assert 3 <= len(tiles(tab)) < 40
+    settle = "new Promise((done) => setTimeout(done, 300))"
+    tab.run(f"document.querySelector('#wall a').focus(); scrollTo(0, 100000); {settle}")
+    rows = [int(name.removeprefix("layer4/")) for name in tiles(tab)]
+    assert tab.run("document.activeElement.dataset.row") == "0"
+    assert len(rows) < 50 and rows == sorted(rows) and (rows[0], rows[-1]) == (0, 62)
+    tab.run(f"scrollTo(0, 0); {settle}")
+    rows = [int(name.removeprefix("layer4/")) for name in tiles(tab)]
+    assert rows == list(range(len(rows)))
+    for _ in range(40):
+        tab.press("j")
+    assert tab.run("document.activeElement.dataset.row") == "40"
+
+
+def test_run_that_goes_on_says_what_runs_waits_and_failed(index: Path, tab: Tab):
+    tab.resize(1440)
+    tab.open(index.as_uri(), READY)
+    assert "31 of 33 units done" in tab.run("document.getElementById('going').innerText")
+    pairs = "[...document.querySelectorAll('#going dl div')].map((one) => [...one.children].map((each) => each.textContent))"
+    assert dict(tab.run(pairs)) == {"done": "31", "running": "0", "waiting": "1", "failed": "1"}
+    assert tab.run("document.querySelector('.failures summary').textContent") == "1 failed"
+    tab.run("document.querySelector('.failures').open = true")
+    assert "ServiceError: the generator died a striped cat" in tab.run("document.querySelector('.failures').innerText")
 
 
 def test_links_to_turns_zoom_and_parts(index: Path, tab: Tab):
@@ -147,7 +251,7 @@ def test_links_to_turns_zoom_and_parts(index: Path, tab: Tab):
 
 def test_csv_of_the_selection_holds_no_formula(tmp_path: Path, tab: Tab):
     made = run(tmp_path, text='=HYPERLINK("x"),', answers=2)
-    tab.open(write_report([made]).as_uri(), READY)
+    tab.open(write_report([made]).as_uri() + "#size=table", READY)
     type_query(tab, "layer4/0")
     lines = tab.run("openmaia.csv(shown)").split("\r\n")
     assert len(lines) == 2 and lines[0].startswith("run,target,layer,index,replicate,labels,description,verdict,")
@@ -165,6 +269,11 @@ def test_hostile_texts_do_not_run(tmp_path: Path, tab: Tab):
         assert tab.run(f"[...document.scripts].every((script) => script.src.startsWith('{index.parent.as_uri()}/'))")
         assert tab.run("document.querySelectorAll('[onerror], iframe').length") == 0
     tab.open(index.as_uri(), READY)
+    for place in ("#wall .label", "#concepts .label", ".failures li"):
+        assert HOSTILE.lower()[:60] in tab.run(f"document.querySelector('{place}').textContent").lower()
+    tab.run("document.querySelector('#concepts button').click()")
+    assert len(tiles(tab)) == 2
+    tab.open(index.as_uri() + "#size=table", READY)
     assert HOSTILE in tab.run("document.querySelector('#table .chip').textContent")
 
 

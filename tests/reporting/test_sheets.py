@@ -1,29 +1,23 @@
-"""Contact sheets: what they show of each unit, of which units, and what a run says whose exemplars are gone."""
+"""Contact sheets: what they show of each unit, and of which units."""
 
 import base64
 import io
 import re
-import time
-import urllib.parse
 from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 import pytest
-import yaml
 from PIL import Image
 
 from openmaia.core.images import EncodedImage
 from openmaia.core.services import LEVELS, ActivationCounts, Exemplar, ExemplarKind, UnitExemplars, UnitState
 from openmaia.core.units import Unit
 from openmaia.exemplars.store import ExemplarStore
-from openmaia.reporting.browser import write_report
 from openmaia.reporting.browser.sheets import render_sheet, write_sheets
 from openmaia.reporting.browser.strips import STRIP_SIDE
 from openmaia.reporting.browser.unit.pictures import DATA_URI_PREFIX
-from openmaia.runs.files import safe
-from openmaia.runs.run import Run
-from tests.reporting.making import HOSTILE, Page, run
+from tests.reporting.making import HOSTILE, Page
 
 HOSTILE_LAYER = "../..\\<b>layer</b> 100%?#&\"'"
 STATES: dict[int, UnitState] = {3: "dead", 4: "not finite"}
@@ -71,22 +65,6 @@ def store(
     made.claim({"quantile": 0.99})
     made.write(layer, [unit_exemplars(target, layer, index, maps) for index in range(units)])
     return made
-
-
-def pointing(made: Run, exemplars: Path) -> Run:
-    """The run as if its exemplars had been in that folder."""
-    config = made.config()
-    config["paths"]["exemplars"] = str(exemplars)
-    made.files.write("config.yaml", yaml.safe_dump(config).encode())
-    return made
-
-
-def reported(folder: Path, **options: str) -> Page:
-    """The sheet of a run of five units whose exemplars are there."""
-    layer = options.get("layer", "layer4")
-    store(folder / "exemplars", layer=layer, target="net")
-    write_report([pointing(run(folder, **options), folder / "exemplars")])
-    return Page((folder / "tiny/report/exemplars/net" / safe(layer) / "1.html").read_text())
 
 
 def images(page: Page) -> list[Image.Image]:
@@ -165,34 +143,7 @@ def test_more_units_than_a_sheet_holds_are_refused(tmp_path: Path):
         render_sheet(store(tmp_path), "net", "layer4", range(65))
 
 
-# -- of a run ------------------------------------------------------------------------------------------------------------
-
-
-def test_run_has_a_sheet_of_its_units_that_leads_to_their_pages(tmp_path: Path):
-    page = reported(tmp_path)
-    assert [section["id"] for section in page.all("section")] == [f"unit-{n}" for n in range(5)]
-    here = tmp_path / "tiny/report/exemplars/net/layer4"
-    targets = [(here / urllib.parse.unquote(link["href"])).resolve() for link in page.all("a")]
-    assert all(target.is_file() for target in targets)
-    root = tmp_path / "tiny/report"
-    assert {t.relative_to(root).as_posix() for t in targets} == {"index.html", *(f"units/net/layer4/{n}-0.html" for n in range(3))}  # fmt: skip
-    index = Page((root / "run.html").read_text())
-    assert "exemplars/net/layer4/1.html" in [link["href"] for link in index.all("a")]
-
-
-def test_hostile_names_stay_names(tmp_path: Path):
-    page = reported(tmp_path, layer=HOSTILE_LAYER)
-    assert f"Exemplars of {HOSTILE_LAYER}" in page.text
-    root = tmp_path / "tiny/report"
-    index = Page((root / "run.html").read_text())
-    (link,) = [a["href"] for a in index.all("a") if a["href"].startswith("exemplars/")]
-    assert (root / urllib.parse.unquote(link)).is_file()
-    for found in (page, index):
-        assert all(not name.startswith("on") and name != "style" for _, given in found.elements for name in given)
-        (policy,) = [m["content"] for m in found.all("meta") if m.get("http-equiv") == "Content-Security-Policy"]
-        assert policy.startswith("default-src 'none'; img-src ") and "unsafe" not in policy
-    assert not page.all("script")
-    assert all(name != "b" for name, _ in page.elements if name == "b") or HOSTILE_LAYER in page.text
+# -- of whole layers ------------------------------------------------------------------------------------------------------
 
 
 def test_texts_of_a_hostile_store_do_not_become_markup(tmp_path: Path):
@@ -203,79 +154,6 @@ def test_texts_of_a_hostile_store_do_not_become_markup(tmp_path: Path):
     assert HOSTILE in page.text
 
 
-def test_without_the_exemplars_the_report_says_so_in_one_line_and_goes_on(tmp_path: Path):
-    made = pointing(run(tmp_path), tmp_path / "gone")
-    index = Page((write_report([made]).parent / "run.html").read_text())
-    assert f"No exemplars of layer4 are in {tmp_path}/gone/net/packages (any more)" in index.text
-    assert (tmp_path / "tiny/report/index.html").is_file()
-    assert not (tmp_path / "tiny/report/exemplars").exists()
-
-
-@pytest.mark.parametrize("damage", ["no key", "another version", "damaged manifest", "another layer", "no place"])
-def test_exemplars_that_cannot_be_used_are_as_good_as_gone(tmp_path: Path, damage: str):
-    made = pointing(run(tmp_path), tmp_path / "exemplars")
-    found = store(tmp_path / "exemplars", layer="layer3" if damage == "another layer" else "layer4")
-    config = made.config()
-    if damage == "no key":
-        del config["paths"]["exemplars"]
-    elif damage == "no place":
-        config["paths"]["exemplars"] = "nowhere://x"
-    elif damage == "another version":
-        found.files.write("manifest.json", b'{"version": 1}')
-    elif damage == "damaged manifest":
-        found.files.write("manifest.json", b"{")
-    made.files.write("config.yaml", yaml.safe_dump(config).encode())
-    index = Page((write_report([made]).parent / "run.html").read_text())
-    assert index.text.count("No exemplars of layer4 are in") == 1
-    assert (tmp_path / "tiny/report/index.html").is_file()
-
-
-def test_many_units_are_divided_among_sheets(tmp_path: Path):
-    made = pointing(run(tmp_path), tmp_path / "exemplars")
-    store(tmp_path / "exemplars", units=70)
-    made.set_plan([Unit(target="net", layer="layer4", index=index) for index in range(69, -1, -1)], 2)
-    index = Page((write_report([made]).parent / "run.html").read_text())
-    root = tmp_path / "tiny/report"
-    links = [link["href"] for link in index.all("a") if link["href"].startswith("exemplars/")]
-    pages = [Page((root / link).read_text()) for link in links]
-    assert [len(page.all("section")) for page in pages] == [64, 6]
-    assert pages[1].all("section")[0]["id"] == "unit-64"
-    assert ("0 to 63" in index.text, "64 to 69" in index.text) == (True, True)
-    assert {a["href"] for a in pages[0].all("a") if a.get("rel")} == {"2.html"}
-    assert {a["href"] for a in pages[1].all("a") if a.get("rel")} == {"1.html"}
-    assert (root / links[0]).stat().st_size < 6_500_000
-
-
-def test_only_sheets_of_what_changed_are_written_again(tmp_path: Path):
-    made = pointing(run(tmp_path), tmp_path / "exemplars")
-    store(tmp_path / "exemplars")
-    write_report([made])
-    (page,) = (tmp_path / "tiny/report/exemplars").rglob("*.html")
-    before = page.stat().st_mtime_ns
-    write_report([made])
-    assert page.stat().st_mtime_ns == before
-    time.sleep(0.01)
-    store(tmp_path / "exemplars", maps=False)
-    write_report([made])
-    assert page.stat().st_mtime_ns > before
-    assert len(Page(page.read_text()).all("img")) == 5 * 10
-    page.unlink()
-    write_report([made])
-    assert page.exists()
-
-
-def test_several_runs_keep_their_sheets_apart(tmp_path: Path):
-    one, two = (pointing(run(tmp_path / name), tmp_path / "exemplars") for name in "ab")
-    store(tmp_path / "exemplars")
-    index = write_report([one, two])
-    links = [a["href"] for a in Page((index.parent / "run.html").read_text()).all("a") if "exemplars/" in a["href"]]
-    assert len(set(links)) == 2
-    for link in links:
-        page = index.parent / urllib.parse.unquote(link)
-        for inner in Page(page.read_text()).all("a"):
-            assert (page.parent / urllib.parse.unquote(inner["href"])).resolve().is_file()
-
-
 def test_whole_layers_have_sheets_without_any_run(tmp_path: Path):
     made = store(tmp_path, units=66)
     made.write(HOSTILE_LAYER, [unit_exemplars("net", HOSTILE_LAYER, 7)])
@@ -284,15 +162,3 @@ def test_whole_layers_have_sheets_without_any_run(tmp_path: Path):
     assert len(list((tmp_path / "net/packages/sheets").rglob("*.html"))) == 3
     assert not Page(first[1].read_text()).all("a"), "there is nothing to go back to"
     assert sorted(made.layers()) == sorted([HOSTILE_LAYER, "layer4"])
-
-
-def test_exemplars_are_found_from_another_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.chdir(tmp_path)
-    store(Path("exemplars"))
-    made = run("runs")
-    config = made.config()
-    config["paths"] |= {"exemplars": "exemplars", "runs": "runs"}
-    made.files.write("config.yaml", yaml.safe_dump(config).encode())
-    monkeypatch.chdir("/")
-    write_report([Run.open(str(tmp_path / "runs/tiny"))])
-    assert (tmp_path / "runs/tiny/report/exemplars/net/layer4/1.html").is_file()

@@ -214,7 +214,8 @@ def show_findings(runs: Sequence[tuple[Run, int]]) -> None:
     """Prints what runs found, those with units of known truth first. Each run has its number of bootstrap resamples."""
     for run, resamples in sorted(runs, key=lambda each: not read_truth(each[0])):
         scores = run_scores(run, resamples)
-        for sentence in findings(run, run_verdicts(run), scores if scores.units else None):
+        for each in findings(run, run_verdicts(run), scores if scores.units else None):
+            sentence = each.sentence
             say(f"{run.name}: {sentence}" if len(runs) > 1 else sentence[0].upper() + sentence[1:])
 
 

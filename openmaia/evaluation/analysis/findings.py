@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from openmaia.evaluation.analysis.significance import RANDOM, SHUFFLED, supported_shares
 from openmaia.evaluation.analysis.summary import PooledScores
@@ -10,15 +11,28 @@ from openmaia.evaluation.truth import TruthMatch, read_truth
 from openmaia.runs.run import InvestigationId, Run
 
 
-def findings(run: Run, verdicts: Mapping[InvestigationId, UnitVerdict], scores: PooledScores | None) -> list[str]:
-    """Returns a sentence each about units of known truth, descriptions, and wrong descriptions as a control."""
-    return [each for each in (_truth(read_truth(run)), _described(run, verdicts, scores), _wrong(run)) if each]
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """One thing that a run found. All texts begin with a small letter and have no full stop."""
+
+    headline: str
+    """In a few words, as the heading of a page."""
+    details: tuple[str, ...] = ()
+    """What stands below the heading."""
+    sentence: str
+    """Headline and details as the terminal says them."""
 
 
-def _truth(matches: Sequence[TruthMatch]) -> str:
+def findings(run: Run, verdicts: Mapping[InvestigationId, UnitVerdict], scores: PooledScores | None) -> list[Finding]:
+    """Returns what was found about units of known truth, descriptions, and wrong descriptions as a control."""
+    found = (_truth(read_truth(run)), _described(run, verdicts, scores), _wrong(run))
+    return [each for each in found if each is not None]
+
+
+def _truth(matches: Sequence[TruthMatch]) -> Finding | None:
     methods = list(dict.fromkeys(each.by for each in matches))
     if not methods:
-        return ""
+        return None
     # Of several methods, the first one compares words and needs no model.
     compared = [each for each in matches if each.by == methods[0]]
     exact = sum(each.exact for each in compared)
@@ -26,14 +40,16 @@ def _truth(matches: Sequence[TruthMatch]) -> str:
     foreign = sum(_folded(each.labels) == _folded(other.truth) for each, other in zip(compared, following, strict=True))
     noun = "unit" if len(compared) == 1 else "units"
     control = f" (with another unit's labels: {foreign})" if len(compared) > 1 else ""
-    return f"{exact} of {len(compared)} {noun} of known truth found: labels name exactly what excites them{control}"
+    headline = f"{exact} of {len(compared)} {noun} of known truth found"
+    detail = f"labels name exactly what excites them{control}"
+    return Finding(headline=headline, details=(detail,), sentence=f"{headline}: {detail}")
 
 
 def _folded(texts: Sequence[str]) -> set[str]:
     return {" ".join(text.casefold().split()) for text in texts}
 
 
-def _described(run: Run, verdicts: Mapping[InvestigationId, UnitVerdict], scores: PooledScores | None) -> str:
+def _described(run: Run, verdicts: Mapping[InvestigationId, UnitVerdict], scores: PooledScores | None) -> Finding:
     counts = Counter(each.verdict for each in verdicts.values())
     described = {
         each
@@ -45,17 +61,23 @@ def _described(run: Run, verdicts: Mapping[InvestigationId, UnitVerdict], scores
     noun = "investigations" if any(each.replicate for each in verdicts) else "units"
     noun = noun if len(verdicts) != 1 else "unit"
     tested = sum(counts[verdict] for verdict in TESTED)
-    parts = [f"{len(described)} of {len(verdicts)} {noun} described"]
+    whole, worth = f"{len(described)} of {len(verdicts)} {noun} described", ""
     if described and not tested:
-        parts.append("no description is tested" if scores else "no description is tested yet")
+        worth = "no description is tested" if scores else "no description is tested yet"
     elif tested:
-        if tested < len(described):
-            parts[0] += f", {tested} of them tested"
-        parts += filter(None, [_worth(scores)])
+        whole += f", {tested} of them tested" if tested < len(described) else ""
+        worth = _worth(scores)
     listed = [*TESTED, Verdict.ABSTAINED, Verdict.FAILED] if described or not tested else TESTED
-    said = {Verdict.SUPPORTED: _shown(verdicts)}
-    parts.append(", ".join(f"{counts[each]} {each.value}{said.get(each, '')}" for each in listed if counts[each]))
-    return "; ".join(filter(None, parts))
+    counted = {each: f"{counts[each]} {each.value}" for each in listed if counts[each]}
+    shown = _shown(verdicts)
+    with_shown = {Verdict.SUPPORTED: f" ({shown})"} if shown else {}
+    verdict = ", ".join(f"{text}{with_shown.get(each, '')}" for each, text in counted.items())
+    head = ", ".join(counted.values())
+    return Finding(
+        headline=f"{whole}: {head}" if head else whole,
+        details=tuple(filter(None, [worth, f"supported: {shown}" if shown else ""])),
+        sentence="; ".join(filter(None, [whole, worth, verdict])),
+    )
 
 
 def _shown(verdicts: Mapping[InvestigationId, UnitVerdict]) -> str:
@@ -64,7 +86,7 @@ def _shown(verdicts: Mapping[InvestigationId, UnitVerdict]) -> str:
     if not known:
         return ""
     unknown = f", of {len(supported) - len(known)} not known" if len(known) < len(supported) else ""
-    return f" ({sum(each.is_shown for each in known)} of them shown by their exemplars{unknown})"
+    return f"{sum(each.is_shown for each in known)} of them shown by their exemplars{unknown}"
 
 
 def _worth(scores: PooledScores | None) -> str:
@@ -79,8 +101,9 @@ def _worth(scores: PooledScores | None) -> str:
     return f"their images excite them {more} other descriptions do: AUC {own:.2f} against {other:.2f}{beside}"
 
 
-def _wrong(run: Run) -> str:
+def _wrong(run: Run) -> Finding | None:
     shares = supported_shares(run)
     kinds = {SHUFFLED: "other units' descriptions", RANDOM: "random words"}
     found = [f"{shares[name][0]:.0%} of {text}" for name, text in kinds.items() if name in shares]
-    return f"for comparison, the same rule supports {' and '.join(found)}" if found else ""
+    said = f"for comparison, the same rule supports {' and '.join(found)}"
+    return Finding(headline=said, sentence=said) if found else None

@@ -10,8 +10,10 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from openmaia.analysis.concepts import find_concepts
 from openmaia.evaluation.analysis.verdict import Verdict, all_controls
 from openmaia.evaluation.metric import metrics_shown
+from openmaia.models.text_embedding import TextEmbedding
 from openmaia.reporting.browser.rows import RunSummary
 from openmaia.reporting.tables import UnitRow
 from openmaia.runs.records import dumps
@@ -91,21 +93,26 @@ def table_columns() -> dict[str, DataColumn]:
 
 
 def make_data_files(
-    summaries: Sequence[RunSummary], version: str, strips: Callable[[UnitRow], bool]
+    summaries: Sequence[RunSummary],
+    version: str,
+    has_tile: Callable[[UnitRow], bool],
+    embed: TextEmbedding | None = None,
 ) -> Iterator[tuple[str, bytes]]:
     """Yields name and content of each data file.
 
-    While a run continues, the page loads the data again if `version` changes. `strips` says whether the strip of a row
-    exists.
+    While a run continues, the page loads the data again if `version` changes. `has_tile` says whether the file with the
+    images of a row exists. Without `embed`, concepts are found by the words of labels.
     """
     rows = [row for summary in summaries for row in summary.rows]
-    yield "table.js", make_call("receive", dumps(_table(rows, version, strips)))
+    yield "table.js", make_call("receive", dumps(_table(rows, version, has_tile, embed)))
     for shard, first in enumerate(range(0, len(rows), SHARD)):
         texts = [_texts(row) for row in rows[first : first + SHARD]]
         yield f"texts-{shard}.js", make_call(f"receiveTexts({shard}, ", dumps(texts))
 
 
-def _table(rows: Sequence[UnitRow], version: str, strips: Callable[[UnitRow], bool]) -> dict[str, Any]:
+def _table(
+    rows: Sequence[UnitRow], version: str, has_tile: Callable[[UnitRow], bool], embed: TextEmbedding | None
+) -> dict[str, Any]:
     places = {_place(row): None for row in rows}
     numbers = {place: number for number, place in enumerate(places)}
     own = [numbers[_place(row)] for row in rows]
@@ -115,8 +122,12 @@ def _table(rows: Sequence[UnitRow], version: str, strips: Callable[[UnitRow], bo
         "replicate": {"values": [row.investigation.replicate for row in rows]},
         "labels": {"values": _ranks(rows)},
         "page": {"values": [int(bool(row.header)) for row in rows]},
-        "strip": {"values": [int(strips(row)) for row in rows]},
+        "tile": {"values": [int(has_tile(row)) for row in rows]},
     }
+    concepts = find_concepts([row.header.get("labels") or () for row in rows], embed)
+    hint = "Units with similar labels, named by the most frequent one"
+    columns["concept"] = {"title": "Concept", "hint": hint, "names": concepts.names, "values": concepts.positions}
+    columns["alike"] = {"values": concepts.ranks}
     own_columns = table_columns()
     for name, column in own_columns.items():
         facts = {key: getattr(column, key) for key in ("title", "hint", "names", "visible", "score")}
@@ -127,7 +138,7 @@ def _table(rows: Sequence[UnitRow], version: str, strips: Callable[[UnitRow], bo
         "version": version,
         "places": [dict(zip(("run", "target", "layer", "folder"), place, strict=True)) for place in places],
         "columns": columns,
-        "order": list(own_columns),
+        "order": [*own_columns, "concept"],
         "shard": SHARD,
         "shards": -(-len(rows) // SHARD),
     }
@@ -145,7 +156,8 @@ def _ranks(rows: Sequence[UnitRow]) -> list[int | None]:
 
 def _texts(row: UnitRow) -> list[Any]:
     header = row.header
-    return [header.get("labels") or [], header.get("description") or "", row.damage or row.cause, row.verdict.reason]
+    cause = row.damage or row.cause
+    return [header.get("labels") or [], header.get("description") or "", cause, row.verdict.reason, row.class_name]
 
 
 def _rounded(value: float | int | None) -> float | int | None:

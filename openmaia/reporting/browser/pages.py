@@ -35,7 +35,7 @@ def render(
         top: The relative path from the page to the folder of the report, such as "../". None for a page that contains the
             style sheet itself and needs no other file.
         scripts: File names in ASSETS.
-        styles: Further style sheets, file names in ASSETS.
+        styles: Further style sheets there, beside the one of all pages.
     """
     style = "" if top is not None else Markup(_source("style.css"))
     values |= {

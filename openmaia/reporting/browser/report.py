@@ -6,26 +6,22 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from openmaia.evaluation.analysis.sanity import judged_metrics, measured_results, warning
-from openmaia.evaluation.analysis.verdict import Verdict
+from openmaia.evaluation.analysis.sanity import TESTS, judged_metrics, measured_results, warning
 from openmaia.evaluation.metric import all_metrics
 from openmaia.reporting.browser.agents import AgentCharts, draw_agent_charts
-from openmaia.reporting.browser.cards import CARDS, CARDS_BESIDE, choose_cards
 from openmaia.reporting.browser.compare import render_comparison
 from openmaia.reporting.browser.pages import APPLICATIONS, render
 from openmaia.reporting.browser.rows import RunSummary, summarize_run
-from openmaia.reporting.browser.sheets import RunSheets, find_sheets
 from openmaia.reporting.browser.similar import name_similar_file
+from openmaia.reporting.browser.tiles import RunExemplars, Tile, make_tiles
 from openmaia.reporting.browser.unit.page import Neighbours, UnitPage
-from openmaia.reporting.browser.unit.pictures import PagePictures
 from openmaia.reporting.browser.unit.shared import RunSources
 from openmaia.reporting.tables import UnitRow, make_rows, name_runs
 from openmaia.runs.files import safe
 from openmaia.runs.run import EVALUATION, Run
 from openmaia.runs.snapshot import Snapshot
 
-_INDEX_BYTES = 2_400_000
-_SCRIPTS = ("dataTables.min.js", "units.js", "table.js", "index.js")
+_SCRIPTS = ("dataTables.min.js", "units.js", "wall.js", "table.js", "side.js", "index.js")
 
 
 class Report:
@@ -53,10 +49,16 @@ class Report:
         return made
 
     @cached_property
-    def sheets(self) -> dict[str, RunSheets]:
-        """The contact sheets of each run, by its name in the report."""
-        named = zip(self.runs, self.summaries, strict=True)
-        return {name: find_sheets(run, name, folder, one.rows) for (run, name, folder), one in named}
+    def tiles(self) -> dict[str, Tile]:
+        """The images of each row on the wall, by the path of their file relative to report/."""
+        made: dict[str, Tile] = {}
+        for (run, *_), one, found in zip(self.runs, self.summaries, self._exemplars, strict=True):
+            made |= make_tiles(run, one.rows, found)
+        return made
+
+    @cached_property
+    def _exemplars(self) -> list[RunExemplars]:
+        return [RunExemplars.of_run(run) for run, *_ in self.runs]
 
     @cached_property
     def charts(self) -> dict[str, AgentCharts]:
@@ -72,34 +74,23 @@ class Report:
         files = self.runs[0][0].files
         pages = [name.removeprefix("report/") for name in files.names(f"report/{APPLICATIONS}")]
         applications = [(urllib.parse.quote(page), Path(page).stem.capitalize()) for page in pages if page.endswith(".html")]  # fmt: skip
-        own = [("index.html", "Descriptions"), ("run.html", "Costs, agents, reliability")]
+        own = [("index.html", "Findings"), ("run.html", "Numbers, costs, agents")]
         several = [("compare.html", "Unit by unit")] if len(self.runs) > 1 else []
         return [*own, *several, ("papers.html", "Beside the papers"), *applications]
 
-    def index(self, summaries: Sequence[RunSummary] | None = None) -> bytes:
-        """Renders the first page.
-
-        Which records cannot be shown is known only after the pages of units are rendered. A caller that has rendered
-        them can pass summaries whose rows say so in `damage`.
-        """
-        shown = summaries or self.summaries
-        several = len(shown) > 1
-        pictures = PagePictures(_INDEX_BYTES)
-        gallery = [
-            card
-            for (run, *_), one in zip(self.runs, shown, strict=True)
-            for card in choose_cards(run, one, CARDS_BESIDE if several else CARDS, pictures)
-        ]
-        counts = [(verdict.value, sum(one.verdicts[verdict] for one in shown)) for verdict in Verdict]
+    def index(self) -> bytes:
+        """Renders the first page."""
+        layers = [sorted({row.unit.layer for row in one.rows}) for one in self.summaries]
+        missing = [found.missing(each) for found, each in zip(self._exemplars, layers, strict=True)]
         return render(
             "index.html.j2",
             top="",
             scripts=_SCRIPTS,
-            summaries=shown,
-            targets=sorted({target for one in shown for target in one.targets}),
-            layers=sorted({row.unit.layer for one in shown for row in one.rows}),
-            counts=[(name, count) for name, count in counts if count],
-            cards=gallery,
+            styles=("wall.css",),
+            summaries=self.summaries,
+            targets=sorted({target for one in self.summaries for target in one.targets}),
+            layers=sorted({layer for each in layers for layer in each}),
+            missing=[text for text in missing if text],
             pages=self.tabs,
             live=self.live,
         )
@@ -109,15 +100,15 @@ class Report:
         return render_comparison(self.summaries, self.tabs)
 
     def run_page(self) -> bytes:
-        """Renders the page about costs, agents and reliability."""
+        """Renders the page with means, costs, agents, reliability, and what metrics cannot see."""
         return render(
             "run.html.j2",
             top="",
             summaries=self.summaries,
             agents=self.charts,
-            exemplars=self.sheets,
             pages=self.tabs,
             blind={name: warning(name) for name in ("auc", "auc_minus_other", "difference")},
+            tests=TESTS,
             sanity=[
                 (all_metrics()[name].text, tests)
                 for name in judged_metrics()

@@ -11,11 +11,10 @@ from openmaia.analysis.costs.totals import Costs, costs
 from openmaia.core.components import stored_remark
 from openmaia.core.money import Bill
 from openmaia.evaluation.analysis.bootstrap import Interval
-from openmaia.evaluation.analysis.findings import findings
+from openmaia.evaluation.analysis.findings import Finding, findings
 from openmaia.evaluation.analysis.reliability import Reliability, read_reliability
 from openmaia.evaluation.analysis.selective import RiskCoverage
 from openmaia.evaluation.analysis.summary import PooledScores, run_scores
-from openmaia.evaluation.analysis.verdict import Verdict
 from openmaia.evaluation.truth import read_truth
 from openmaia.reporting.figures.charts import ScorePair, draw_risk_coverage, draw_score_pairs
 from openmaia.reporting.figures.style import svg
@@ -57,9 +56,7 @@ class RunSummary:
     """Empty if nothing is evaluated."""
     sizes: Mapping[str, float]
     """See `mean_sizes`."""
-    verdicts: Counter[Verdict]
-    findings: tuple[str, ...]
-    """See `openmaia.evaluation.analysis.findings`."""
+    findings: tuple[Finding, ...]
     has_truth: bool
     progress: str
     """In words; empty if the run has finished."""
@@ -96,8 +93,7 @@ def summarize_run(run: Run, name: str, unit_rows: Sequence[UnitRow]) -> RunSumma
         confirmed=mean_confirmation(summaries),
         kinds=describe_kinds(run, whole) if whole else (),
         sizes=mean_sizes(whole) if whole else {},
-        verdicts=Counter(each.verdict for each in verdicts.values()),
-        findings=tuple(each[0].upper() + each[1:] for each in findings(run, verdicts, whole)),
+        findings=tuple(findings(run, verdicts, whole)),
         has_truth=bool(read_truth(run)),
         progress="" if state.is_finished else state.text,
         evidence=Counter(row.header["evidence"] for row in done if row.header["evidence"]),

@@ -1,12 +1,9 @@
 """Serves the report of runs to browsers on the same machine. Pages are rendered on demand, and nothing is written."""
 
-import hashlib
-import json
 import mimetypes
 import threading
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
 
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
@@ -19,20 +16,21 @@ from openmaia.core.errors import OpenMaiaError
 from openmaia.models.text_embedding import TextEmbedding
 from openmaia.reporting.browser.access import TokenAccess
 from openmaia.reporting.browser.agents import make_chart_files
-from openmaia.reporting.browser.data import make_call, make_data_files
+from openmaia.reporting.browser.data import make_data_files
+from openmaia.reporting.browser.going import hash_state, make_live_file
 from openmaia.reporting.browser.pages import ASSETS, read_assets
 from openmaia.reporting.browser.papers import make_papers_files
 from openmaia.reporting.browser.report import Report
 from openmaia.reporting.browser.similar import SimilarUnits
-from openmaia.reporting.browser.unit.page import render_strip, render_unit
+from openmaia.reporting.browser.unit.page import render_unit
 from openmaia.runs.run import Run
-from openmaia.runs.state import RunCounts, counts
+from openmaia.runs.state import counts
 
 _HOSTS = ("127.0.0.1", "localhost")
 """The host names under which the server answers. Others are refused, as a protection against DNS rebinding."""
 _VIEW_BYTES = 12_000_000
 _EMPTY = bytes.fromhex("52494646240000005745425056503820180000003001009d012a0100010002003425a400037000fefb940000")
-"""A WebP image of one pixel, served in place of a missing strip."""
+"""A WebP image of one pixel, served in place of a missing tile."""
 _HEADERS = {
     "X-Content-Type-Options": "nosniff",
     "Cross-Origin-Resource-Policy": "same-origin",
@@ -57,15 +55,15 @@ class LiveSite:
     def file(self, path: str) -> bytes | None:
         """Returns a file by its percent-decoded address, relative to the index; None if there is no such file."""
         if path == "data/live.js":
-            return make_call("receiveLive", json.dumps(self._live()))
+            named = zip(self._runs, self._report.runs, strict=True)  # The runs of the report do not change any more.
+            return make_live_file([(run, name, folder) for run, (_, name, folder) in named])
         if path in ("", "index.html", "data/table.js"):
             self._refresh()
         report = self._report
         if path in report.pages:
             return render_unit(report.pages[path], _VIEW_BYTES).html
-        page = report.pages.get(path.removesuffix(".webp") + ".html") if path.endswith(".webp") else None
-        if page:
-            return render_strip(page) or _EMPTY
+        if path in report.tiles:
+            return report.tiles[path].draw() or _EMPTY
         if path in {address for address, _ in report.tabs if address.startswith("applications/")}:
             return self._runs[0].files.read(f"report/{path}")
         if path.startswith("data/similar-"):
@@ -77,16 +75,15 @@ class LiveSite:
 
     def _refresh(self) -> None:
         with self._lock:
-            version = _state_hash(list(map(counts, self._runs)))
+            version = hash_state(list(map(counts, self._runs)))
             if version == self._version:
                 return
             report = Report(self._runs, live=True)
-            tables = dict(make_data_files(report.summaries, version, lambda row: bool(row.header)))
+            tiles = {tile.row.page: tile.is_likely for tile in report.tiles.values()}
+            tables = dict(make_data_files(report.summaries, version, lambda row: tiles[row.page], self._embed))
             fixed = {f"data/{name}": data for name, data in tables.items()}
             fixed |= {f"{ASSETS}/{name}": data for name, data in read_assets().items()}
             files: dict[str, Callable[[], bytes]] = {name: partial(bytes, data) for name, data in fixed.items()}
-            sheets = [sheet for one in report.sheets.values() for sheet in one.sheets]
-            files |= {sheet.page: sheet.rendered for sheet in sheets}
             files |= {"index.html": report.index, "run.html": report.run_page}
             if len(self._runs) > 1:
                 files["compare.html"] = report.compare_page
@@ -110,16 +107,6 @@ class LiveSite:
                 for charts in report.charts.values():
                     self._figures |= make_chart_files(charts)
             return self._figures.get(path)
-
-    def _live(self) -> dict[str, Any]:
-        found = list(map(counts, self._runs))
-        texts = [f"{one.name}: {one.text}" for one in found if not one.is_finished]
-        return {"version": _state_hash(found), "text": "; ".join(texts)}
-
-
-def _state_hash(found: Sequence[RunCounts]) -> str:
-    state = [[one.name, one.planned, one.done, one.failed, one.evaluated, len(one.running)] for one in found]
-    return hashlib.sha256(json.dumps(state).encode()).hexdigest()[:16]
 
 
 def application(runs: Sequence[Run], embed: TextEmbedding | None = None, token: str = "") -> Starlette:

@@ -1,6 +1,6 @@
 """Prepares the rows of a contact sheet: top exemplars of units, with outlines of the areas where they respond."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from PIL import Image
@@ -31,8 +31,6 @@ class ExemplarStrip:
     """The top exemplars of a unit."""
 
     unit: Unit
-    href: str
-    """The address of the unit's page; empty if it has none."""
     state: UnitState = "ok"
     """Whether the activations on the dataset are usable: ok, dead (all equal) or not finite."""
     threshold: float = 0.0
@@ -44,24 +42,20 @@ class ExemplarStrip:
     """Why the exemplars cannot be shown; empty if they can."""
 
 
-def make_strips(
-    store: ExemplarStore, units: Sequence[Unit], thumbnails: Thumbnails, links: Mapping[Unit, str]
-) -> Iterator[ExemplarStrip]:
-    """Yields the row of each unit. Units are read singly to save memory. `links` are the addresses of their pages."""
+def make_strips(store: ExemplarStore, units: Sequence[Unit], thumbnails: Thumbnails) -> Iterator[ExemplarStrip]:
+    """Yields the row of each unit. Units are read singly to save memory."""
     for unit in units:
-        href = links.get(unit, "")
         try:
-            yield _strip(store, unit, thumbnails, href)
+            yield _strip(store, unit, thumbnails)
         except (StoreError, ValueError) as error:  # an image that cannot be decoded is a ValueError
-            yield ExemplarStrip(unit=unit, href=href, damage=str(error))
+            yield ExemplarStrip(unit=unit, damage=str(error))
 
 
-def _strip(store: ExemplarStore, unit: Unit, thumbnails: Thumbnails, href: str) -> ExemplarStrip:
+def _strip(store: ExemplarStore, unit: Unit, thumbnails: Thumbnails) -> ExemplarStrip:
     exemplars = store.read(unit)
     shown = exemplars.of_kind("top")[:STRIP_COLUMNS]
     return ExemplarStrip(
         unit=exemplars.unit,
-        href=href,
         state=exemplars.state,
         threshold=exemplars.threshold,
         top=shown[0].activation if shown else None,

@@ -4,7 +4,7 @@ import base64
 import io
 
 import numpy as np
-from PIL import Image, ImageOps
+from PIL import Image
 
 from openmaia.core.images import EncodedImage, Rendering, decode, draw_outline
 from openmaia.reporting.browser.unit.claims import find_exemplar_images
@@ -12,8 +12,6 @@ from openmaia.reporting.browser.unit.pictures import DATA_URI_PREFIX
 from openmaia.runs.records import Record
 
 _TOP, _TOP_SIDE = 4, 64
-_STRIP_SIDE = 88
-"""Side of each exemplar in a strip, in pixels."""
 
 
 class Thumbnails:
@@ -57,36 +55,6 @@ def make_thumbnails(
     images = find_exemplar_images(record, count)
     uris = (thumbnails.uri(image, side, mask, Rendering.OUTLINE) for image, mask in images)
     return tuple(uri for uri in uris if uri)
-
-
-def make_strip(record: Record) -> bytes:
-    """Returns a WebP image of the top exemplars, plain in the upper row and outlined in the lower one; empty without
-    any.
-
-    The report's first page shows one row at a time.
-    """
-    squares = [_squares(image, mask) for image, mask in find_exemplar_images(record, _TOP)]
-    squares = [pair for pair in squares if pair]
-    if not squares:
-        return b""
-    sheet = Image.new("RGB", (_TOP * _STRIP_SIDE, 2 * _STRIP_SIDE), "white")
-    for column, pair in enumerate(squares):
-        for line, square in enumerate(pair):
-            sheet.paste(square, (column * _STRIP_SIDE, line * _STRIP_SIDE))
-    buffer = io.BytesIO()
-    sheet.save(buffer, "WEBP", quality=70, method=0)
-    return buffer.getvalue()
-
-
-def _squares(image: EncodedImage, mask: bytes | None) -> tuple[Image.Image, ...]:
-    """Returns the image as a small square, plain and outlined; empty if it is damaged."""
-    try:
-        decoded = decode(image.data)
-    except ValueError:
-        return ()
-    small = _shrunk(decoded, _STRIP_SIDE)
-    both = (small, _masked(small, _unpacked(mask, decoded.size), Rendering.OUTLINE))
-    return tuple(ImageOps.pad(each, (_STRIP_SIDE, _STRIP_SIDE), color="white") for each in both)
 
 
 def _unpacked(mask: bytes | None, size: tuple[int, int]) -> Image.Image | None:

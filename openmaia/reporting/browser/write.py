@@ -1,6 +1,6 @@
 """Writes the report of one or several runs into the directory of the first run.
 
-Pages of units and contact sheets are written only if they are outdated, all other files always.
+Pages and tiles of units are written only if they are outdated, all other files always.
 """
 
 import gc
@@ -17,12 +17,13 @@ from openmaia.evaluation.metric import columns
 from openmaia.models.text_embedding import TextEmbedding
 from openmaia.reporting.browser.agents import make_chart_files
 from openmaia.reporting.browser.data import make_data_files
+from openmaia.reporting.browser.going import make_live_file
 from openmaia.reporting.browser.pages import ASSETS, hash_templates, read_assets
 from openmaia.reporting.browser.papers import make_papers_files
 from openmaia.reporting.browser.report import Report, read_times
 from openmaia.reporting.browser.rows import RunSummary
-from openmaia.reporting.browser.sheets import Sheet
 from openmaia.reporting.browser.similar import SimilarUnits
+from openmaia.reporting.browser.tiles import Tile
 from openmaia.reporting.browser.unit.page import UnitPage, render_unit
 from openmaia.reporting.tables import UnitRow
 from openmaia.runs.files import Files
@@ -36,7 +37,7 @@ _NOTES = "report/pages.json"
 """The cache keys. Without it all pages are written again."""
 
 Notes = dict[str, list[Any]]
-"""For each page its cache key, and whether the strip of exemplars was written."""
+"""For each page its cache key alone, and for each tile the key and whether there was an image."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,8 +57,7 @@ def write_report(runs: Sequence[Run], embed: TextEmbedding | None = None) -> Pat
     """
     report = Report(runs)
     files = runs[0].files
-    sheets = [sheet for one in report.sheets.values() for sheet in one.sheets]
-    written = _write_pages(files, report, sheets)
+    written, tiles = _write_pages(files, report)
     summaries = [_with_damage(one, written) for one in report.summaries]
     figures = make_papers_files([(run, name) for run, name, _ in report.runs], report.tabs)
     for charts in report.charts.values():
@@ -65,23 +65,24 @@ def write_report(runs: Sequence[Run], embed: TextEmbedding | None = None) -> Pat
     for name, data in (figures | {f"{ASSETS}/{name}": data for name, data in read_assets().items()}).items():
         files.write(f"report/{name}", data)
 
-    def has_strip(row: UnitRow) -> bool:
-        return row.page in written and written[row.page].note[1:] == [True]
+    def has_tile(row: UnitRow) -> bool:
+        return tiles[f"{row.page.removesuffix('.html')}.webp"][1]
 
     rows = [row for one in summaries for row in one.rows]
-    for name, data in make_data_files(summaries, "", has_strip):
+    for name, data in make_data_files(summaries, "", has_tile, embed):
         files.write(f"report/data/{name}", data)
+    files.write("report/data/live.js", make_live_file(report.runs))
     similar = SimilarUnits(rows, embed, report.sources)
     for name in similar.names:
         files.write(f"report/data/{name}", similar.file(name) or b"")
     files.write("report/run.html", report.run_page())
     if len(runs) > 1:
         files.write("report/compare.html", report.compare_page())
-    files.write("report/index.html", report.index(summaries))
+    files.write("report/index.html", report.index())
     return Path(files.path("report/index.html"))
 
 
-def _write_pages(files: Files, report: Report, sheets: Sequence[Sheet]) -> dict[str, WrittenPage]:
+def _write_pages(files: Files, report: Report) -> tuple[dict[str, WrittenPage], Notes]:
     notes = _notes(files)
     pages = report.pages
     gc.freeze()  # Otherwise each full garbage collection visits the rows of all units.
@@ -89,14 +90,14 @@ def _write_pages(files: Files, report: Report, sheets: Sequence[Sheet]) -> dict[
         with ThreadPoolExecutor(_THREADS) as pool:
             results = pool.map(_write_page, repeat(files), pages.values(), repeat(notes))
             written = dict(zip(pages, results, strict=True))
-            list(pool.map(_write_sheet, repeat(files), sheets, repeat(notes)))
+            tiles = list(pool.map(_write_tile, repeat(files), report.tiles.values(), repeat(notes)))
     finally:
         gc.unfreeze()
-    now = {path: page.note for path, page in written.items() if page.note}
-    now |= {sheet.page: [sheet.made_from, False] for sheet in sheets}
+    drawn = dict(zip(report.tiles, tiles, strict=True))
+    now = {path: page.note for path, page in written.items() if page.note} | drawn
     if now != notes:
         files.write(_NOTES, dumps(now).encode())
-    return written
+    return written, drawn
 
 
 def _notes(files: Files) -> Notes:
@@ -112,9 +113,17 @@ def _is_current(files: Files, page: str, made_from: str, notes: Notes) -> bool:
     return bool(made_from) and before[:1] == [made_from] and files.exists(f"report/{page}")
 
 
-def _write_sheet(files: Files, sheet: Sheet, notes: Notes) -> None:
-    if not _is_current(files, sheet.page, sheet.made_from, notes):
-        files.write(f"report/{sheet.page}", sheet.rendered())
+def _write_tile(files: Files, tile: Tile, notes: Notes) -> list[Any]:
+    """Returns the entry of the tile in _NOTES."""
+    key, before = dumps(tile.made_from) if tile.made_from else "", notes.get(tile.path, [])
+    if key and before == [key, False]:
+        return before
+    if before == [key, True] and _is_current(files, tile.path, key, notes):
+        return before
+    data = tile.draw() if tile.is_likely else b""
+    if data:
+        files.write(f"report/{tile.path}", data)
+    return [key, bool(data)]
 
 
 def _write_page(files: Files, page: UnitPage, notes: Notes) -> WrittenPage:
@@ -123,9 +132,7 @@ def _write_page(files: Files, page: UnitPage, notes: Notes) -> WrittenPage:
         return WrittenPage(note=notes[page.row.page])
     made = render_unit(page, PAGE_BYTES)
     files.write(f"report/{page.row.page}", made.html)
-    if made.strip:
-        files.write(f"report/{page.row.page.removesuffix('.html')}.webp", made.strip)
-    return WrittenPage(note=[] if made.damage else [key, bool(made.strip)], damage=made.damage)
+    return WrittenPage(note=[] if made.damage else [key], damage=made.damage)
 
 
 def _key(page: UnitPage) -> str:

@@ -1,16 +1,19 @@
 "use strict";
-// The first page: loads the data, connects the search box and the keys with the table, and follows a running sweep.
+// The first page: loads the data, connects search box and keys with wall and table, and follows a running sweep.
 const NEAR = 500; // units before and after the opened one whose order its page knows
 
-// Unit pages go through the units in the order of the table. The address of the table comes back with them.
+// Unit pages go through the units in the order of the wall, whose address comes back with them. The place on it is kept, because
+// the page is not high yet when the browser would restore it.
 function rememberOrder(row) {
   const at = shown.indexOf(row);
   const rows = shown.slice(Math.max(0, at - NEAR), at + NEAR + 1).filter((each) => openmaia.href(each));
   const order = { address: location.hash, pages: rows.map((each) => [openmaia.href(each), openmaia.name(each)]) };
+  history.replaceState({ y: scrollY }, "");
   try { sessionStorage.setItem("openmaia.order", JSON.stringify(order)); } catch { /* Pages then follow the layer. */ }
 }
 
 function goTo(step) {
+  if (state.size !== "table") { focusTile(step); return; }
   const links = [...document.querySelectorAll("#table a.open")];
   const now = links.indexOf(document.activeElement);
   links[Math.min(links.length - 1, Math.max(0, now + step))]?.focus();
@@ -20,7 +23,8 @@ const KEYS = {
   "/": () => search().focus(),
   j: () => goTo(1),
   k: () => goTo(-1),
-  o: () => document.activeElement.matches("#table a.open") && document.activeElement.click(),
+  o: () => document.activeElement.matches("#table a.open, #wall a") && document.activeElement.click(),
+  p: () => document.getElementById("parts").click(),
 };
 
 const search = () => document.getElementById("search");
@@ -28,13 +32,18 @@ const search = () => document.getElementById("search");
 function connectPage() {
   search().addEventListener("input", () => { state.q = search().value; redraw(); });
   document.getElementById("clear").addEventListener("click", () => { search().value = state.q = ""; redraw(); search().focus(); });
-  for (const chip of document.querySelectorAll("[data-query]")) {
-    chip.addEventListener("click", () => { search().value = state.q = chip.dataset.query; redraw(); document.getElementById("units").scrollIntoView(); });
-  }
+  const box = document.getElementById("sort");
+  box.addEventListener("change", () => { state.sort = { name: box.value.replace(/^-/, ""), down: box.value.startsWith("-") }; redraw(); });
+  for (const size of document.querySelectorAll("[name=size]")) size.addEventListener("change", () => { state.size = size.value; redraw(); });
+  document.querySelector("form.bar").addEventListener("submit", (event) => event.preventDefault());
+  addEventListener("resize", () => { // A phone hides its bar while it scrolls, which changes the height alone.
+    if (state.size !== "table" && wallElement().clientWidth !== wall.width) drawWall(shown, state.size, state.sort.name);
+  });
+  connectSide();
   document.getElementById("csv").addEventListener("click", saveCsv);
   document.addEventListener("click", (event) => {
-    const link = event.target.closest("#table a.open");
-    if (link) rememberOrder(table.row(link.closest("tr")).data().row);
+    const link = event.target.closest("#table a.open, #wall a");
+    if (link) rememberOrder(link.dataset.row ? Number(link.dataset.row) : table.row(link.closest("tr")).data().row);
   });
   document.addEventListener("keydown", (event) => {
     if (event.ctrlKey || event.metaKey || event.altKey || event.target.matches("input, select, textarea")) return;
@@ -43,11 +52,11 @@ function connectPage() {
   window.addEventListener("hashchange", () => { restore(); });
 }
 
-// Brings search box, order and page of the table into the state that the address names.
+// Brings search box, size, order and page into the state that the address names.
 function restore() {
   readAddress();
   search().value = state.q;
-  table.order([table.column(`${state.sort.name}:name`).index(), state.sort.down ? "desc" : "asc"]);
+  document.querySelector(`[name=size][value="${state.size}"]`).checked = true;
   redraw(state.page);
 }
 
@@ -79,33 +88,30 @@ function textsArrived() {
 }
 
 async function start() {
-  for (const image of document.querySelectorAll("img[data-same]")) {
-    image.src = document.querySelector(`img[data-key="${image.dataset.same}"]`)?.src ?? "";
-  }
   await openmaia.load("data/table.js");
-  readAddress();
-  search().value = state.q;
-  makeTable();
   openmaia.listeners.push((what) => what === "texts" && textsArrived());
   connectPage();
-  choose();
+  restore();
+  if (history.state?.y) scrollTo(0, history.state.y);
   document.body.dataset.ready = "table";
   sortAhead();
   if (sessionStorage.getItem("openmaia.search")) { sessionStorage.removeItem("openmaia.search"); search().focus(); }
   await loadTexts();
+  await openmaia.load("data/live.js");
+  drawGoing();
   document.body.dataset.ready = "texts";
   if (document.body.dataset.live) setInterval(follow, 4000);
 }
 
 // Where a server follows a running sweep: loads the data again when they have changed.
 async function follow() {
-  const before = openmaia.live?.version;
   await openmaia.load(`data/live.js?${Date.now()}`).catch(() => undefined);
-  document.getElementById("live").textContent = openmaia.live?.text ?? "";
-  if (!openmaia.live || openmaia.live.version === (before ?? openmaia.table.version)) return;
+  drawGoing();
+  if (!openmaia.live || openmaia.live.version === openmaia.table.version) return;
   await openmaia.load(`data/table.js?${openmaia.live.version}`);
   await loadTexts(`?${openmaia.live.version}`);
   redraw(state.page);
+  drawGoing();
 }
 
 start().catch((error) => { document.getElementById("count").textContent = `The data cannot be shown: ${error.message}`; });

@@ -1,12 +1,13 @@
 "use strict";
-// The table of units: DataTables draws a page of it, units.js chooses and orders the rows. Its state is in the address.
+// The units as a table: DataTables draws a page of it, units.js chooses and orders the rows. The state of wall and table is in
+// the address.
 const VERDICTS = {
   supported: ["supported", "✓"], undecided: ["undecided", "~"], "not supported": ["refuted", "✕"], abstained: ["abstained", "–"],
   "not tested": ["untested", "?"], failed: ["failed", "!"],
 };
 const PAGE = 25;
 const DEFAULT_SORT = { name: "verdict", down: false };
-const state = { q: "", sort: DEFAULT_SORT, page: 0, cols: null };
+const state = { q: "", sort: DEFAULT_SORT, page: 0, cols: null, size: "large" };
 const visible = new Set();
 let shown = [];
 let table = null;
@@ -28,18 +29,10 @@ function verdictChip(row) {
   return chip;
 }
 
-function strip(row) {
-  if (!openmaia.value(row, "strip")) return element("span", { class: "dim" }, "none kept");
-  const name = openmaia.name(row);
-  return element("img", {
-    src: `${openmaia.stem(row)}.webp`, class: "strip", loading: "lazy", decoding: "async",
-    alt: `The dataset images that excite ${name} most`,
-  });
-}
-
 function unitName(row) {
-  const name = openmaia.name(row), href = openmaia.href(row);
-  return href ? element("a", { href, class: "open hostile" }, name) : element("span", { class: "hostile" }, name);
+  const name = openmaia.name(row), href = openmaia.href(row), title = openmaia.texts[row]?.title;
+  const link = href ? element("a", { href, class: "open hostile" }, name) : element("span", { class: "hostile" }, name);
+  return title ? element("div", {}, link, element("span", { class: "dim hostile" }, title)) : link;
 }
 
 function description(row) {
@@ -82,7 +75,7 @@ function number(row, name) {
 }
 
 const SPECIAL = {
-  strip: { title: "Exemplars", render: strip, css: "exemplars", order: false },
+  tile: { title: "Best images", render: picture, css: "exemplars", order: false },
   unit: { title: "Unit", render: unitName, css: "unit" },
   verdict: { title: "Verdict", render: verdictChip },
   labels: { title: "Labels and description", render: description, css: "what" },
@@ -93,7 +86,7 @@ const SPECIAL = {
 function tableColumns() {
   const { columns } = openmaia.table;
   const several = new Set(openmaia.table.places.map((place) => place.run)).size > 1;
-  const names = ["strip", ...(several ? ["run"] : []), "unit", "verdict", "labels"];
+  const names = ["tile", ...(several ? ["run"] : []), "unit", "verdict", "labels"];
   const special = names.map((name) => ({ name, ...SPECIAL[name], visible: true }));
   const measured = openmaia.table.order.map((name) => [name, columns[name]]).filter(([name, column]) => column.title && !SPECIAL[name]);
   return special.concat(measured.map(([name, column]) => ({
@@ -114,6 +107,7 @@ function readAddress() {
   state.sort = name in openmaia.table.columns ? { name, down: sort.startsWith("-") } : DEFAULT_SORT;
   state.page = Math.max(0, (parseInt(given.get("page"), 10) || 1) - 1);
   state.cols = given.has("cols") ? given.get("cols").split(",") : null;
+  state.size = given.get("size") in SIZES || given.get("size") === "table" ? given.get("size") : "large";
 }
 
 function address() {
@@ -123,14 +117,15 @@ function address() {
   if (name !== DEFAULT_SORT.name || down) given.set("sort", `${down ? "-" : ""}${name}`);
   if (state.page) given.set("page", state.page + 1);
   if (state.cols) given.set("cols", state.cols.join(","));
+  if (state.size !== "large") given.set("size", state.size);
   return given.size ? `#${given}` : "";
 }
 
 function writeAddress() {
-  history.replaceState(null, "", address() || location.pathname + location.search);
+  history.replaceState(history.state, "", address() || location.pathname + location.search);
 }
 
-// -- the table ------------------------------------------------------------------------------------------------------
+// -- what is chosen -------------------------------------------------------------------------------------------------
 
 let chosen = "";
 function choose() {
@@ -145,10 +140,27 @@ function choose() {
 
 function redraw(page = 0) {
   choose();
-  state.page = Math.min(page, Math.max(0, Math.ceil(shown.length / PAGE) - 1));
-  table.page(state.page).draw("page");
+  const isTable = state.size === "table";
+  for (const id of ["tabled", "choice"]) document.getElementById(id).hidden = !isTable;
+  wallElement().hidden = isTable;
+  if (isTable) {
+    ordered = "";
+    if (!table) makeTable();
+    state.page = Math.min(page, Math.max(0, Math.ceil(shown.length / PAGE) - 1));
+    table.order([table.column(`${state.sort.name}:name`).index() ?? table.column("unit:name").index(), state.sort.down ? "desc" : "asc"]);
+    table.page(state.page).draw("page");
+  } else {
+    state.page = 0;
+    drawWall(shown, state.size, state.sort.name);
+  }
+  drawSide();
   writeAddress();
 }
+
+// -- the table ------------------------------------------------------------------------------------------------------
+
+// The order that the page gave to the table. Another one is a click on a heading. The likeness of units is no column.
+let ordered = "";
 
 function makeTable() {
   const columns = tableColumns(), names = columns.map((column) => column.name);
@@ -156,7 +168,7 @@ function makeTable() {
   columns.filter(isVisible).forEach((column) => visible.add(column.name));
   table = new DataTable("#table", {
     serverSide: true, searching: false, processing: false, autoWidth: false, pageLength: PAGE, lengthChange: false,
-    deferLoading: null, displayStart: state.page * PAGE, order: [[names.indexOf(state.sort.name), state.sort.down ? "desc" : "asc"]],
+    deferLoading: null, displayStart: state.page * PAGE, order: [[Math.max(0, names.indexOf(state.sort.name)), state.sort.down ? "desc" : "asc"]],
     layout: { topStart: null, topEnd: null, bottomStart: null, bottomEnd: "paging" },
     language: { zeroRecords: "No unit matches.", emptyTable: "There are no units." },
     columns: columns.map((column) => ({
@@ -167,8 +179,10 @@ function makeTable() {
     })),
     ajax: (request, answer) => {
       const [{ column, dir } = { column: names.indexOf("unit"), dir: "asc" }] = request.order;
-      state.sort = { name: names[column], down: dir === "desc" };
+      if (ordered && ordered !== column + dir && names[column] !== "tile") state.sort = { name: names[column], down: dir === "desc" };
+      ordered = column + dir;
       choose();
+      drawSort();
       state.page = Math.floor(request.start / PAGE);
       writeAddress();
       const data = shown.slice(request.start, request.start + PAGE).map((row) => ({ row }));

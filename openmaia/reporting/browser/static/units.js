@@ -23,10 +23,10 @@ function typed(values) {
 
 openmaia.receiveTexts = (shard, json) => {
   const first = shard * openmaia.table.shard;
-  for (const [at, [labels, description, cause, reason]] of JSON.parse(json).entries()) {
+  for (const [at, [labels, description, cause, reason, title]] of JSON.parse(json).entries()) {
     const row = first + at;
-    const search = [openmaia.name(row), ...labels, description, cause].join("\n").toLowerCase();
-    openmaia.texts[row] = { labels, description, cause, reason, search };
+    const search = [openmaia.name(row), ...labels, description, cause, title].join("\n").toLowerCase();
+    openmaia.texts[row] = { labels, description, cause, reason, title, search };
   }
   openmaia.table.loaded += 1;
   openmaia.table.excluded.clear();
@@ -59,7 +59,7 @@ openmaia.name = (row) => {
   return `${openmaia.place(row).layer}/${openmaia.value(row, "index")}${replicate ? ` #${replicate}` : ""}`;
 };
 
-// The address of the files of a row without suffix: the page, and the strip of its exemplars.
+// The address of the files of a row without suffix: the page, and the tile with its images.
 openmaia.stem = (row) =>
   `${openmaia.place(row).folder}${openmaia.value(row, "index")}-${openmaia.value(row, "replicate")}`;
 
@@ -106,6 +106,9 @@ function wordTest(word, isMinus) {
   return { name: `word ${word}`, shorter: `word ${word.slice(0, -1)}`, test: (row) => openmaia.texts[row]?.search.includes(word) ?? false };
 }
 
+// Names in queries have underscores for spaces.
+openmaia.spell = (text) => text.toLowerCase().replaceAll(/\s+/g, "_");
+
 // The test of a comparison or of a category; null if the token is a word.
 function tokenTest(token) {
   const compared = token.match(/^([a-z_ ]+)(>=|<=|>|<|=)(-?[\d.]+(?:e-?\d+)?)$/i);
@@ -115,18 +118,17 @@ function tokenTest(token) {
     return (row) => compare(values[row], limit);
   }
   const named = token.match(/^([a-z]+):(.+)$/i);
-  return named ? categoryTest(named[1].toLowerCase(), named[2].toLowerCase()) : null;
+  return named ? categoryTest(named[1].toLowerCase(), openmaia.spell(named[2])) : null;
 }
 
-function categoryTest(name, text) {
-  const wanted = text.replaceAll("_", " ");
+function categoryTest(name, wanted) {
   if (name === "layer" || name === "run") {
-    const chosen = openmaia.table.places.map((place) => place[name].toLowerCase() === text);
+    const chosen = openmaia.table.places.map((place) => openmaia.spell(place[name]) === wanted);
     return (row) => chosen[openmaia.value(row, "place")];
   }
   const column = openmaia.table.columns[name];
   if (!column?.names) return null;
-  const chosen = column.names.map((each) => each.toLowerCase() === wanted);
+  const chosen = column.names.map((each) => openmaia.spell(each) === wanted);
   return (row) => chosen[column.values[row]] === true;
 }
 
@@ -139,17 +141,19 @@ openmaia.order = (name) => {
     const { values } = columns[name];
     const known = [], missing = [];
     for (let row = 0; row < size; row += 1) (Number.isNaN(values[row]) ? missing : known).push(row);
-    orders.set(name, { sorted: name === "verdict" ? bestFirst(known) : ascending(known, values, size), missing });
+    orders.set(name, { sorted: GROUPING.has(name) ? bestFirst(known, values) : ascending(known, values, size), missing });
   }
   return orders.get(name);
 };
 
-// Rows by their verdict. Of equal verdicts the most certain one comes first, as in the terminal.
-function bestFirst(rows) {
-  const { verdict, low } = openmaia.table.columns;
-  return Uint32Array.from(rows).sort(
-    (a, b) => verdict.values[a] - verdict.values[b] || low.values[b] - low.values[a] || a - b,
-  );
+const GROUPING = new Set(["verdict", "concept"]);
+
+// Rows by a column of groups. In a group the best verdict comes first, and of equal ones the most certain, as in the terminal.
+// The state parts those that run from those that wait.
+function bestFirst(rows, groups) {
+  const { verdict, low, stop } = openmaia.table.columns;
+  return Uint32Array.from(rows).sort((a, b) => groups[a] - groups[b] || verdict.values[a] - verdict.values[b]
+    || low.values[b] - low.values[a] || stop.values[a] - stop.values[b] || a - b);
 }
 
 // Rows in ascending order of their values, and of their numbers where values are equal. Small whole numbers, such as the ranks

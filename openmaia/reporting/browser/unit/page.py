@@ -1,4 +1,4 @@
-"""Renders the page of an investigation, and the strip of exemplars in its row of the table."""
+"""Renders the page of an investigation."""
 
 from dataclasses import dataclass
 from typing import Any, cast
@@ -7,7 +7,6 @@ from openmaia.analysis.costs.totals import costs
 from openmaia.core.errors import StoreError
 from openmaia.evaluation.analysis.verdict import all_controls
 from openmaia.reporting.browser.pages import render
-from openmaia.reporting.browser.thumbnails import make_strip
 from openmaia.reporting.browser.unit.axis import count_pairs, make_axis, name_control, read_others
 from openmaia.reporting.browser.unit.captions import Captions
 from openmaia.reporting.browser.unit.claims import make_claim_views, show_exemplars
@@ -49,11 +48,9 @@ class UnitPage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RenderedUnit:
-    """The page of an investigation, and its strip."""
+    """The page of an investigation."""
 
     html: bytes
-    strip: bytes = b""
-    """The WebP image of its exemplars; empty without exemplars."""
     damage: str = ""
     """Why the page does not show the record; empty if it does."""
 
@@ -69,19 +66,11 @@ def render_unit(page: UnitPage, allowance: int) -> RenderedUnit:
     """
     try:
         record = page.run.record(page.row.investigation)
-        return RenderedUnit(html=_html(page, record, allowance), strip=make_strip(record))
+        return RenderedUnit(html=_html(page, record, allowance))
     except (StoreError, *_UNSHOWABLE) as error:
         reason = error.message if isinstance(error, StoreError) else f"its values do not fit together ({error!r})"
         html = render("damaged.html.j2", row=page.row, damage=reason, top=page.top)
         return RenderedUnit(html=html, damage=f"cannot be shown: {reason}")
-
-
-def render_strip(page: UnitPage) -> bytes:
-    """Renders only the strip of an investigation; empty without exemplars, or if its record cannot be read."""
-    try:
-        return make_strip(page.run.record(page.row.investigation))
-    except StoreError:
-        return b""
 
 
 def _html(page: UnitPage, record: Record, allowance: int) -> bytes:
