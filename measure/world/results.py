@@ -19,8 +19,8 @@ What agents find out about `scenes_resnet`, a network that learned drawn scenes 
 graphs, whose truth is known. `python -m measure.world` measures all, with the config of `make demo`. Units, network and rule were
 fixed before. Network, viewer and tests share one generator of images: every figure holds within this world.
 
-Hidden units, class outputs and the shortcut are figures of the agent as it was before it answered with counts, two objects together and
-exceptions, and before it tried crowded scenes.
+All but the spurious features are figures of today's agent. The minutes of hidden units, class outputs and the shortcut are those of a
+machine that had much other work.
 """
 
 
@@ -152,7 +152,7 @@ In the training of `scenes_shortcut` boats and dusk were never apart (`measure/w
 configs/bias-scenes.yaml` asks the agent for contexts that raise or lower the score of a class: of the boat, and of five other classes;
 the same of `scenes_resnet`, which had no shortcut, is the control ({_made(figures)}). Each claim is tested on 40 new pairs of scenes that
 differ in the context alone. *Effect*: the mean difference of the probability, which is halved, because kinds and places share
-one. The two networks were run one beside the other by hand, with the same command. Each claim, and each class without one, is in
+one. Each claim, and each class without one, is in
 shortcuts.csv.
 
 | network | class | claim | effect | on the logit | supported |
