@@ -17,11 +17,21 @@ import torch
 from safetensors.torch import save_file
 
 import openmaia
-from measure.measuring import machine
+from measure.measuring import machine, shown
 from measure.science import sections
+from measure.science.evaluated import RESAMPLES
+from openmaia.assembly import evaluation, hosts
+from openmaia.config.loading import load
 from openmaia.core.messages import Chat, Reply
+from openmaia.core.units import Unit
 from openmaia.evaluation.analysis.statistics import proportion
-from tests.helpers.planted_edges import PREPROCESS, SIZE, UNITS, PlantedEdges, colour_fields
+from openmaia.evaluation.effects import EffectTests, measure_effects
+from openmaia.evaluation.run import evaluate_run
+from openmaia.models.targets.hooked import NetworkTarget
+from openmaia.runs.run import Run
+from tests.conftest import REPOSITORY
+from tests.helpers.planted_edges import PREPROCESS, SIZE, UNITS, PlantedEdges, colour_fields, network, seen_colour
+from tests.helpers.samples import record
 
 CSV = Path(__file__).with_name("effects.csv")
 SECTION = "Effects of units"
@@ -67,10 +77,12 @@ class NamedEffect:
 
 def measure(smoke: bool) -> dict[str, Any]:
     found = list(investigated(2 if smoke else UNITS))
+    tests = tested(found)
     if not smoke:
         write_units(found)
-        sections.write(SECTION, section(found))
-    return {f"{kind}, {by}": share(found, kind, by) for kind in ("unit", "direction") for by in ("effect", "drives")}
+        sections.write(SECTION, section(found, tests))
+    named = {f"{kind}, {by}": share(found, kind, by) for kind in ("unit", "direction") for by in ("effect", "drives")}
+    return named | {"supported": tests.supported, "answers of other units": tests.shuffled, "auc": tests.auc.as_list()}
 
 
 def investigated(count: int) -> Iterator[NamedEffect]:
@@ -108,6 +120,26 @@ def investigated(count: int) -> Iterator[NamedEffect]:
                 )
 
 
+def tested(found: Sequence[NamedEffect]) -> EffectTests:
+    """The test of what was named for units by `effect`, on drawn scenes."""
+    target = NetworkTarget("t", network(labels=()), ["units"])
+    with tempfile.TemporaryDirectory() as folder:
+        settings = load(
+            [str(REPOSITORY / "configs/demo.yaml"), "name=effects", f"paths.runs={folder}", "evaluate.n=10"]
+        )
+        run = Run.create(settings)
+        answers = {Unit(target="t", layer="units", index=each.index): each for each in found if each.kind == "unit"}
+        run.set_plan(list(answers), 1)
+        for unit, named in answers.items():
+            label = f"{seen_colour(unit.index)} house"
+            run.publish(record(unit, labels=(label,), description=label, turns=(), effects=(named.effect,)))
+        services = evaluation.evaluation_services(settings, hosts.host("generator", settings), target)
+        evaluate_run(run, services, evaluation.design(settings))
+        tests = measure_effects(run, target, RESAMPLES)
+    assert tests is not None
+    return tests
+
+
 def _named(what: str, text: str) -> str:
     found = re.search(rf"^{what}: (.+)$", text, re.MULTILINE)
     return found[1] if found else ""
@@ -140,7 +172,7 @@ def _shown(values: Sequence[float]) -> str:
     return f"{values[0]:.0%} ({values[1]:.0%} to {values[2]:.0%})".replace("%", " %")
 
 
-def section(found: Sequence[NamedEffect]) -> str:
+def section(found: Sequence[NamedEffect], tests: EffectTests) -> str:
     return f"""A network with {UNITS} units and {UNITS} classes (tests/helpers/planted_edges.py), {machine()}, {date.today().isoformat()}, by
 `make science only=effects`. One large weight leads from each unit to one class; all other weights are noise of a tenth of its size,
 and a layer between units and classes mixes the units a little. A scripted agent asks `system.effect(exemplars, set=0)` and
@@ -151,4 +183,8 @@ index, which it names by chance. Each unit is in effects.csv.
 | | number | named by `effect` | named by `drives` |
 |---|---|---|---|
 {chr(10).join(rows(found))}
+
+The test of effects (`openmaia evaluate --faithfulness`), of what `effect` named for the units, on 10 drawn scenes each, in which a house
+has the colour that excites the unit most: supported are {_shown(tests.supported or ())} of {len(tests.units)} answers, and {_shown(tests.shuffled or ())} of the same
+answers put to four other units each. AUC {shown(tests.auc.as_list())}, for random directions {shown(tests.random.as_list())}.
 """

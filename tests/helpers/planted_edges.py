@@ -39,10 +39,19 @@ class PlantedEdges(nn.Module):
         return self.fc(torch.relu(self.mix(self.units(self.colours(x)))).mean((2, 3)))
 
 
-def network(module: nn.Module | None = None, heads: tuple[int, ...] = ()) -> TargetNetwork:
-    """The network, whose classes are called `c0`, `c1`, …"""
-    names = tuple(f"c{n}" for n in range(UNITS))
-    return TargetNetwork(module=(module or PlantedEdges()).eval(), preprocess=PREPROCESS, labels=names, heads=heads)
+COLOURS = {"red": (220, 30, 30), "green": (30, 170, 50), "blue": (40, 70, 220), "yellow": (240, 210, 40)}
+NAMES = tuple(f"c{number}" for number in range(UNITS))
+
+
+def network(labels: tuple[str, ...] = NAMES, heads: tuple[int, ...] = ()) -> TargetNetwork:
+    return TargetNetwork(module=PlantedEdges().eval(), preprocess=PREPROCESS, labels=labels, heads=heads)
+
+
+def seen_colour(index: int) -> str:
+    """The one of COLOURS that excites a unit most."""
+    values = (torch.tensor(list(COLOURS.values())) / 255 - 0.5) / 0.25
+    excited = PlantedEdges().colours.weight[index, :, 0, 0] @ values.T
+    return list(COLOURS)[int(excited.argmax())]
 
 
 def colour_fields(count: int, seed: int = 0) -> list[EncodedImage]:

@@ -63,7 +63,8 @@ def evaluate(
     faithfulness: Annotated[
         bool,
         typer.Option(
-            "--faithfulness", help="Also ablate each unit of a classifier, and measure what its classes lose."
+            "--faithfulness",
+            help="Also ablate each unit of a classifier, measure what its classes lose, and test the effects that answers name.",
         ),
     ] = False,
     repeat: RepeatFlag = False,

@@ -1,4 +1,4 @@
-"""The ablation of units by `openmaia evaluate --faithfulness`."""
+"""The ablation of units, and the test of effects that answers name, by `openmaia evaluate --faithfulness`."""
 
 from functools import partial
 from typing import TYPE_CHECKING
@@ -37,9 +37,12 @@ def check_layers(run: "Run", services: "EvaluationServices") -> None:
 
 def ablate(run: "Run", settings: "Config", services: "EvaluationServices") -> None:
     """Ablates the units of a run, and stores and prints how this changes the target's class probabilities."""
+    from openmaia.cli.terminal.effects import show_effects
     from openmaia.cli.terminal.faithfulness import show_faithfulness
     from openmaia.cli.terminal.output import Terminal
+    from openmaia.evaluation.effects import measure_effects, write_effects
     from openmaia.evaluation.faithfulness import measure_faithfulness, write_faithfulness
+    from openmaia.evaluation.steering import measure_steering, write_steering
     from openmaia.models.targets.hooked import NetworkTarget
 
     target = services.target
@@ -47,5 +50,12 @@ def ablate(run: "Run", settings: "Config", services: "EvaluationServices") -> No
     with Terminal() as terminal:
         progress = partial(terminal.progress, "ablation")
         found = measure_faithfulness(run, target, settings.evaluate.bootstrap, progress)
+        effects = measure_effects(run, target, settings.evaluate.bootstrap, partial(terminal.progress, "effects"))
+        steering = measure_steering(run, target, partial(terminal.progress, "steering"))
     write_faithfulness(run, found)
     show_faithfulness(run)
+    if steering is not None:
+        write_steering(run, steering)
+    if effects is not None:
+        write_effects(run, effects)
+        show_effects(run)

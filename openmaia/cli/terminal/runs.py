@@ -17,6 +17,7 @@ from rich.text import Text
 from openmaia.analysis.conduct import AgentConduct
 from openmaia.cli.terminal.costs import show_money
 from openmaia.cli.terminal.descriptions import show_overlap
+from openmaia.cli.terminal.effects import show_effects
 from openmaia.cli.terminal.faithfulness import show_faithfulness
 from openmaia.cli.terminal.output import console, say, show_table
 from openmaia.cli.terminal.scores import show_methods, show_reliability, show_sizes, show_supported, show_truth
@@ -65,6 +66,7 @@ def show_state(run: Run, resamples: int) -> None:
         show_units(run, resamples, overall=state.evaluated <= READ_EVALUATIONS)
         show_reliability(run)
         show_faithfulness(run)
+        show_effects(run)
         if state.evaluated <= READ_EVALUATIONS:
             show_findings([(run, resamples)])
         show_money(run)
