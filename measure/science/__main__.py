@@ -1,6 +1,6 @@
 """Measures whether descriptions are true and writes science.json at the repository's root.
 
-    python -m measure.science [only=ground_truth,real,classes,planted,repeat,faithfulness,sanity,coverage,rule] [smoke=1]
+    python -m measure.science [only=ground_truth,real,classes,planted,repeat,faithfulness,sanity,coverage,rule,features] [smoke=1]
 
 Parts that were not run keep their figures in science.json. Each part runs in a process of its own.
 """
@@ -15,7 +15,18 @@ from rich.pretty import Pretty
 from measure.measuring import asked, machine, measured
 from tests.conftest import REPOSITORY
 
-PARTS = ("ground_truth", "real", "classes", "planted", "repeat", "faithfulness", "sanity", "coverage", "rule")
+PARTS = (
+    "ground_truth",
+    "real",
+    "classes",
+    "planted",
+    "repeat",
+    "faithfulness",
+    "sanity",
+    "coverage",
+    "rule",
+    "features",
+)
 OUT = REPOSITORY / "science.json"
 
 
