@@ -109,7 +109,7 @@ def train(
         made.loss(seen[torch.randint(len(seen), (BATCH,))]).backward()
         optimizer.step()
         with torch.no_grad():
-            made.decoder /= made.decoder.norm(dim=1, keepdim=True)
+            made.decoder.div_(made.decoder.norm(dim=1, keepdim=True))
     with torch.no_grad():
         _save(made, float(scale), to, layer)
         found = made.features(made.before(held))

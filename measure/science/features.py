@@ -33,9 +33,9 @@ def measure(smoke: bool) -> dict[str, Any]:
     rows = [{"kind": kind, **row} for kind in get_args(Kind) for row in investigated(kind, smoke)]
     if not smoke:
         with CSV.open("w", newline="") as out:
-            table = csv.DictWriter(out, ("kind", *COLUMNS))
-            table.writeheader()
-            table.writerows(rows)
+            table = csv.writer(out)
+            table.writerow(("kind", *COLUMNS))
+            table.writerows([row[name] for name in ("kind", *COLUMNS)] for row in rows)
     return {
         kind: found[kind] | {
             "units": len(own),
@@ -92,7 +92,8 @@ def investigated(kind: str, smoke: bool) -> list[dict[str, Any]]:
         *setting.few(smoke), "target.layers=[]", f"target.dictionaries={{{LAYER}: {folder(kind, smoke)}}}",
         f"units={LAYER}/features=random:{2 if smoke else UNITS}", f"exemplars.dataset={run.name}",
     )  # fmt: skip
-    return openmaia.load(run).units()[list(COLUMNS)].sort_values("index").to_dict("records")
+    found = openmaia.load(run).units().sort_values("index")
+    return [{name: row[name] for name in COLUMNS} for _, row in found.iterrows()]
 
 
 if __name__ == "__main__":
