@@ -145,10 +145,11 @@ class StudiedNetwork(TargetComponent):
     def weights(config: NetworkConfig, site: Site) -> Iterator[WeightSource]:
         if not config.weights and config.network.startswith("hf:"):
             yield WeightSource(role=site.pool, key="target.network", given=config.network.removeprefix("hf:"))
-        if config.dictionaries:
-            from openmaia.models.targets.dictionary_format import all_formats
+        if not config.dictionaries:
+            return
+        from openmaia.models.targets.dictionary_format import all_formats
 
-            names = "|".join(re.escape(each.weights) for each in all_formats())
+        names = "|".join(re.escape(each.weights) for each in all_formats())
         for layer, given in config.dictionaries.items():
             source, folder = source_and_folder(given)
             pattern = re.compile(rf"(?P<part>)(?:{re.escape(folder)}/)?(?:{names})")
