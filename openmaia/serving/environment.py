@@ -8,13 +8,14 @@ from itertools import count
 from typing import TYPE_CHECKING, Any
 
 from openmaia.agent.loop import Dialogue, converse
+from openmaia.agent.tasks.task import load as load_task
 from openmaia.assembly import backbones, datasets, generators, targets
 from openmaia.assembly.evaluation import comparison
-from openmaia.assembly.single import SingleUnit, prepare
 from openmaia.config.schema import Config
 from openmaia.core.errors import OpenMaiaError, UsageError
 from openmaia.core.messages import Chat, Message, Reply, Role, TurnKind
 from openmaia.core.secrets import redacted
+from openmaia.core.selection import select
 from openmaia.core.services import Backbone
 from openmaia.evaluation.analysis.verdict import write_summary
 from openmaia.evaluation.claims import Claim
@@ -25,6 +26,7 @@ from openmaia.runs.records import Record, Turn
 from openmaia.runs.run import InvestigationId, Run
 
 if TYPE_CHECKING:
+    from openmaia.assembly.single import SingleUnit
     from openmaia.exemplars.compute import ProgressCallback
 
 MAX_REPLY = 1_000_000
@@ -109,6 +111,13 @@ class Environment:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+    def list_units(self, spec: str) -> list[str]:
+        """Returns the units that a text such as "layer4=1,2" names, as `reset` takes them. Raises UsageError if there is
+        none.
+        """
+        units = select(spec, self._target.info(), load_task(self.config.task.name).scope).units
+        return [f"{unit.layer}={unit.index}" for unit in units]
 
     def reset(self, unit: str, replicate: int | None = None) -> Step:
         """Begins an investigation. One in progress is left; its turns are kept.
@@ -225,12 +234,14 @@ class Environment:
             self._dialogue.close()
             self._dialogue = None
 
-    def _free(self, single: SingleUnit) -> int:
+    def _free(self, single: "SingleUnit") -> int:
         begun = self.run.done() | set(self.run.turns_begun())
         taken = {each.replicate for each in begun if each.unit == single.unit}
         return next(number for number in count() if number not in taken)
 
-    def _prepare(self, unit: str) -> SingleUnit:
+    def _prepare(self, unit: str) -> "SingleUnit":
+        from openmaia.assembly.single import prepare  # loads PyTorch, for which a client need not wait
+
         return prepare(
             self.config,
             unit,

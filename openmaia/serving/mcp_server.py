@@ -246,11 +246,16 @@ class Conversation:
         return self._result(step, [*parts, *([self._ended] if self._ended else [])], turn)
 
     def _parts(self, step: Step, turn: Turn) -> list[Part]:
-        """Returns what a turn said and showed; for an answer that was refused, what it lacks."""
-        if not turn.code and step.messages:
-            return list(step.messages[-1].parts)
-        asked = [_ASKED] if step.expected is TurnKind.ANSWER else []
-        return [*turn.observation, *asked]
+        """Returns what a backbone would be told after a turn. Of a repeated experiment, which it would not be shown again,
+        the output.
+        """
+        is_shown = len(step.conversation) > 1 and step.conversation[-2].text == turn.reply
+        if step.messages and (is_shown or not turn.code):
+            parts = list(step.messages[-1].parts)
+        else:
+            sees = self._environment.config.backbone.sees == "images"
+            parts = [part for part in turn.observation if sees or isinstance(part, str)]
+        return [*parts, *([_ASKED] if step.expected is TurnKind.ANSWER else [])]
 
     def _result(self, step: Step, parts: Sequence[Part], turn: Turn | None = None) -> types.CallToolResult:
         record = step.record

@@ -189,6 +189,18 @@ def test_limits_are_errors_and_the_record_stays(given: list[str], tmp_path: Path
     assert (record.stop, record.cause) == (Stop.LIMIT, "limits.turns=2")
 
 
+def test_agent_without_eyes_reads_descriptions_and_states_of_hypotheses(given: list[str]):
+    async def conversation(client: Client) -> None:
+        await client.call_tool("hypotheses", {"hypotheses": ["H1: red"]})
+        for _ in range(3):  # the third is a repetition, which a backbone would not be shown
+            result = await client.call_tool("text2image", {"prompts": ["a red circle"]})
+            assert "[image-" in said(result) and "(no description)" in said(result) and not seen(result)
+        result = await client.call_tool("call_neuron", {"images": ["image-1"], "hypothesis": "H1"})
+        assert "H1" in said(result)
+
+    conversed([*given, "backbone.sees=text", "viewer.kind=none", "task.hypotheses.states=true"], conversation)
+
+
 def test_client_that_leaves_leaves_a_record(given: list[str], tmp_path: Path):
     async def conversation(client: Client) -> None:
         await client.call_tool("text2image", {"prompts": ["a red circle"]})
