@@ -39,7 +39,7 @@ def used(says: str, seconds: float) -> tuple[float, int]:
 
 def measure(smoke: bool) -> dict[str, object]:
     logging.disable(logging.WARNING)
-    minutes = 0.1 if smoke else 1.5
+    minutes = 0.1 if smoke else 1.0
     found: dict[str, object] = {"minutes": minutes, "conversations": CONVERSATIONS}
     for name, says in (("seconds", "seconds"), ("date", "date"), ("unsaid", "")):
         share, refused = used(says, minutes * 60)

@@ -333,7 +333,7 @@ def test_anthropics_client_knows_the_same_refusals(server: Server, monkeypatch: 
     too_many = refused("messages: too many images and documents: 6 + 0 > 4")
     server.otherwise = lambda asked: too_many if asked.images() > 4 else GOOD
     asked.reply([chat(*turns(2, images=3))])
-    server.then(replace(LIMITED, headers={"retry-after": "60"}))
+    server.then(replace(LIMITED, headers={"retry-after": "120"}))
     assert isinstance(failing(asked), ServiceUnavailable) and isinstance(failing(asked), ServiceUnavailable)
     assert [each.images() for each in server.asked] == [6, 4, 0]
 
