@@ -3,21 +3,12 @@
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import accumulate, zip_longest
+from itertools import zip_longest
 
 from openmaia.agent.tasks.grammar import DESCRIBED, FENCE, headings
 from openmaia.reporting.browser.unit.observation import Block, MeasuredImages, ToolUse, Viewer, group_calls
-from openmaia.reporting.browser.unit.story import Story, tell_turn
-from openmaia.runs.records import Record, Turn
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HypothesisChanges:
-    """A list of hypotheses, compared with the previous one."""
-
-    current: tuple[tuple[str, bool], ...]
-    """Each hypothesis, and whether it is new."""
-    dropped: tuple[str, ...]
+from openmaia.reporting.browser.unit.story import HypothesisChanges, Story, compare_hypotheses, tell_turn
+from openmaia.runs.records import Record, Stop, Turn
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,39 +28,28 @@ class TurnView:
 
 def make_turn_views(record: Record, viewer: Viewer) -> Iterator[TurnView]:
     """Prepares the turns of an investigation."""
-    turns = record.turns
+    changes = list(_changes(record.turns))
+    stops: list[Stop | None] = [*(None for _ in record.turns[1:]), record.stop]
     # All lines first: their pictures matter more than those inside the turns, if not all fit.
-    lists = list(accumulate((turn.hypotheses for turn in turns), lambda before, now: now or before, initial=()))
-    stories = [
-        tell_turn(turn, lists[at], viewer, record.stop if at == len(turns) - 1 else None)
-        for at, turn in enumerate(turns)
-    ]
-    before: tuple[str, ...] = ()
-    for turn, story in zip(turns, stories, strict=True):
+    stories = [tell_turn(*each, viewer) for each in zip(record.turns, changes, stops, strict=False)]
+    for turn, change, story in zip(record.turns, changes, stories, strict=True):
         yield TurnView(
             story=story,
             turn=turn,
             prose=tuple(_sections(turn)),
             code_lines=turn.code.count("\n") + 1,
-            hypotheses=_changes(before, turn.hypotheses),
+            hypotheses=change,
             blocks=tuple(viewer.blocks(turn)),
             measured=tuple(viewer.measured(turn)),
             used=tuple(group_calls(turn.calls)),
         )
+
+
+def _changes(turns: Sequence[Turn]) -> Iterator[HypothesisChanges]:
+    before: tuple[str, ...] = ()
+    for turn in turns:
+        yield compare_hypotheses(before, turn.hypotheses)
         before = turn.hypotheses or before
-
-
-def _changes(before: Sequence[str], now: Sequence[str]) -> HypothesisChanges:
-    """Compares lists of hypotheses, ignoring case and white space. If `now` is empty, none counts as dropped."""
-    known, kept = ({_normalised(text) for text in texts} for texts in (before, now))
-    return HypothesisChanges(
-        current=tuple((text, _normalised(text) not in known) for text in now),
-        dropped=tuple(text for text in before if _normalised(text) not in kept) if now else (),
-    )
-
-
-def _normalised(text: str) -> str:
-    return " ".join(text.casefold().split())
 
 
 def _sections(turn: Turn) -> Iterator[tuple[str, str]]:
