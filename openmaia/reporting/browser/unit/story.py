@@ -19,6 +19,17 @@ _KINDS = {
 }
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HypothesisChanges:
+    """A list of hypotheses, compared with the previous one."""
+
+    current: tuple[tuple[str, bool], ...]
+    """Each hypothesis, and whether it is new."""
+    dropped: tuple[str, ...]
+    is_first: bool
+    """Whether there was no list before."""
+
+
 @dataclass(frozen=True, slots=True)
 class Phrase:
     """A part of a line."""
@@ -39,18 +50,32 @@ class Story:
     pictures: tuple[ImageView, ...]
 
 
-def tell_turn(turn: Turn, before: Sequence[str], viewer: Viewer, stop: Stop | None) -> Story:
+def compare_hypotheses(before: Sequence[str], now: Sequence[str]) -> HypothesisChanges:
+    """Compares lists of hypotheses, ignoring case and white space. If `now` is empty, none counts as dropped."""
+    known, kept = ({_normalised(text) for text in texts} for texts in (before, now))
+    return HypothesisChanges(
+        current=tuple((text, _normalised(text) not in known) for text in now),
+        dropped=tuple(text for text in before if _normalised(text) not in kept) if now else (),
+        is_first=not before,
+    )
+
+
+def _normalised(text: str) -> str:
+    return " ".join(text.casefold().split())
+
+
+def tell_turn(turn: Turn, changes: HypothesisChanges, stop: Stop | None, viewer: Viewer) -> Story:
     """Returns the line of a turn.
 
     Args:
         turn: The turn.
-        before: The hypotheses before it.
-        viewer: Makes its pictures.
+        changes: What it changed in the list of hypotheses.
         stop: How the investigation ended, for its last turn; None for others.
+        viewer: Makes its pictures.
     """
     entries = [entry for call in turn.calls for entry in call.entries]
     measured = _measured(entries)
-    found = (*_strongest(entries, measured, viewer), *_changes(before, turn.hypotheses))
+    found = (*_strongest(entries, measured, viewer), *_guesses(changes))
     return Story(did=_did(turn, entries, stop), found=found, pictures=_pictures(entries, measured, viewer))
 
 
@@ -130,14 +155,10 @@ def _edits(entries: Sequence[ImageEntry], measured: Sequence[ImageEntry]) -> lis
     return sorted(pairs, key=lambda pair: abs(_value(pair[0]) - _value(pair[1])), reverse=True)
 
 
-def _changes(before: Sequence[str], now: Sequence[str]) -> Iterator[Phrase]:
-    if not now:
-        return
-    known, kept = ({_folded(each) for each in texts} for texts in (before, now))
-    new = [each for each in now if _folded(each) not in known]
-    dropped = [each for each in before if _folded(each) not in kept]
-    yield from _named("New guesses: " if before else "First guesses: ", new)
-    yield from _named("Dropped: ", dropped)
+def _guesses(changes: HypothesisChanges) -> Iterator[Phrase]:
+    new = [text for text, is_new in changes.current if is_new]
+    yield from _named("First guesses: " if changes.is_first else "New guesses: ", new)
+    yield from _named("Dropped: ", changes.dropped)
 
 
 def _named(title: str, texts: Sequence[str]) -> Iterator[Phrase]:
@@ -150,10 +171,6 @@ def _named(title: str, texts: Sequence[str]) -> Iterator[Phrase]:
         yield Phrase(text, is_quoted=True)
     rest = len(texts) - _NAMED
     yield Phrase(f" and {rest} more. " if rest > 0 else ". ")
-
-
-def _folded(text: str) -> str:
-    return " ".join(text.casefold().split())
 
 
 def _pictures(entries: Sequence[ImageEntry], measured: Sequence[ImageEntry], viewer: Viewer) -> tuple[ImageView, ...]:
