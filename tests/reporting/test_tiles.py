@@ -140,6 +140,6 @@ def test_exemplars_are_found_from_another_folder(tmp_path: Path, monkeypatch: py
 def test_replicates_have_a_tile_each(tmp_path: Path):
     made = pointing(run(tmp_path), tmp_path / "exemplars")
     store(tmp_path / "exemplars")
-    made.set_plan([Unit(target="net", layer="layer4", index=index) for index in range(2)], 2)
+    made.set_plan([Unit(target="net", layer="layer4", index=index) for index in range(5)], 2)
     assert set(table(write_report([made]))[0]["tile"]) == {1}
     assert tile(tmp_path).with_name("0-1.webp").read_bytes() == tile(tmp_path).read_bytes()

@@ -114,7 +114,7 @@ function tile(row) {
   const won = openmaia.value(row, "worst"), pairs = Number.isNaN(won) ? "" : String(Math.round(won * 100));
   const said = [`${name}${text?.title ? ` (${text.title})` : ""}: ${labels || "no description"}`, group === "Running" || group === "Waiting" ? group.toLowerCase() : verdict, pairs && `${pairs} of 100 pairs`];
   const cell = element(href ? "a" : "span", { class: `tile ${css}`, title: said.filter(Boolean).join(", ") });
-  if (href) { cell.href = href; cell.setAttribute("aria-label", cell.title); }
+  if (href) cell.href = href;
   cell.dataset.row = row;
   cell.append(picture(row));
   if (state.size !== "map") cell.append(element("span", { class: "label hostile" }, labels), numbers(row, mark, css, text, pairs));
@@ -131,7 +131,8 @@ function numbers(row, mark, css, text, pairs) {
   const isWhole = openmaia.table.places.length > 1 && state.size === "large";
   const name = isWhole ? openmaia.name(row) : String(openmaia.value(row, "index"));
   const sign = element("i", { class: `sign ${css}`, "aria-hidden": "true" }, mark);
-  return element("span", { class: "which" }, sign, element("span", { class: "hostile" }, `${name}${text?.title ? ` ${text.title}` : ""}`), element("b", {}, pairs));
+  const title = element("span", { class: "hostile" }, `${name}${text?.title ? ` ${text.title}` : ""}`);
+  return element("span", { class: "which" }, sign, title, element("b", {}, pairs), element("span", { class: "unseen" }, openmaia.word(row, "verdict")));
 }
 
 // -- moving through it ----------------------------------------------------------------------------------------------
