@@ -264,7 +264,7 @@ def read_effects(run: Run) -> EffectTests | None:
         if stored is None or stored.pop("stamp") != compute_stamp(run, 0):
             return None
         units = tuple(UnitEffect(**_restored(row), **_of_unit(row)) for row in stored.pop("units"))
-        shares = {name: value and tuple(map(float, value)) for name, value in _others(stored).items()}
+        shares: dict[str, Any] = {name: value and tuple(map(float, value)) for name, value in _others(stored).items()}
         return EffectTests(units=units, **_restored(stored), **shares)
     except (StoreError, TypeError, KeyError, ValueError, AttributeError):
         return None

@@ -83,7 +83,11 @@ def asked(reader: NetworkTarget, layer: str, index: int, **change: Any) -> np.nd
 
 def written_out(module: nn.Module, name: str, change: Callable[[torch.Tensor], torch.Tensor]) -> np.ndarray:
     """The log-probabilities if a layer's output is replaced by `change` of it."""
-    hook = module.get_submodule(name).register_forward_hook(lambda _module, _inputs, output: change(output))
+
+    def replaced(_module: nn.Module, _inputs: Any, output: Any) -> torch.Tensor:
+        return change(output)
+
+    hook = module.get_submodule(name).register_forward_hook(replaced)
     try:
         return expected(module)
     finally:
