@@ -6,9 +6,8 @@ from collections.abc import Sequence
 
 from openmaia.agent.context import InvestigationContext
 from openmaia.agent.contrasts import Contrast, WrittenContrasts
-from openmaia.agent.evidence.demands import ID, assess
+from openmaia.agent.evidence.demands import ID, find_measured_images, find_tested
 from openmaia.agent.tasks.grammar import ParsedReply
-from openmaia.agent.tasks.task import StoppingRule
 from openmaia.agent.tools.seeds import seed
 from openmaia.core.messages import AnswerFormat
 from openmaia.core.services import Generation, Probe, Split
@@ -83,7 +82,7 @@ def list_dropped(turns: Sequence[Turn], last: ParsedReply, answer: AnswerFormat)
     """Returns the hypotheses that were listed in some turn and that the answer does not keep, without ids, the latest
     first, at most _MAX_DROPPED.
     """
-    tested = assess(StoppingRule(), turns, answer).tested
+    tested = find_tested(find_measured_images(turns), last, answer)
     kept = [_words(text) for text in (*last.labels, *(one.hypothesis for one in tested))]
     listed = dict.fromkeys(ID.sub("", entry).lstrip(" :.)-") for turn in reversed(turns) for entry in turn.hypotheses)
     rejected = [

@@ -254,6 +254,7 @@ def site(
         say=say,
         generator=config.generator,
         target=config.target,
+        viewer=config.viewer,
     )
 
 

@@ -241,6 +241,7 @@ class Site:
     generator: GeneratorConfig | None = None
     """For an editor: the generator whose images it edits."""
     target: "TargetConfig | None" = None
+    viewer: "ViewerConfig | None" = None
     waits: bool = False
     """Whether the program waits for a server that is slow or overloaded: that is then a note and no error."""
 

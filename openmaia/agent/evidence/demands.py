@@ -54,7 +54,7 @@ def assess(
     """
     last = parse(turns[-1].reply, answer) if turns else None
     measured = find_measured_images(turns)
-    tested = [_tested(hypothesis, measured) for hypothesis in _surviving(measured, last, answer)]
+    tested = find_tested(measured, last, answer)
     checks: list[EvidenceCheck] = []
     for what, wanted in rule.demands.items():
         if what in WORDING:
@@ -68,6 +68,13 @@ def assess(
         else:
             checks.append(_images_check(what, wanted, tested, measured))
     return Evidence(checks=tuple(checks), tested=tuple(tested), sent_back=sent_back)
+
+
+def find_tested(
+    measured: ImagesByHypothesis, last: ParsedReply | None, answer: AnswerFormat
+) -> list[HypothesisEvidence]:
+    """Returns the measurements for each hypothesis that the last reply keeps, given those of `find_measured_images`."""
+    return [_tested(hypothesis, measured) for hypothesis in _surviving(measured, last, answer)]
 
 
 def find_missing_evidence(

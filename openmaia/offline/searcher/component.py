@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
-from openmaia.core.components import BackboneConfig, Component, Site, WriterConfig
+from openmaia.core.components import BackboneConfig, Component, Site, WriterConfig, is_users
 
 
 @dataclass
@@ -36,6 +36,12 @@ class SceneSearcher(Component):
     def problems(config: SearcherConfig, site: Site) -> Iterator[str]:
         if config.sees != "text":
             yield f"{site.key}.sees={config.sees}; this backbone takes no images, so leave it at text"
+        viewer, own = site.viewer, SceneSearcher.companions["viewer"]
+        if config.search == "full" and viewer is not None and viewer.kind != own and not is_users(viewer.kind):
+            yield (
+                f"viewer.kind={viewer.kind}: {site.key}.search=full reads exemplars in the words of viewer.kind={own}, and would "
+                f"find nothing in them; give that, or {site.key}.search=plain, which looks at none"
+            )
 
     @staticmethod
     def title(config: SearcherConfig) -> str:

@@ -5,6 +5,8 @@ from collections.abc import Callable
 import pytest
 
 from openmaia.agent.tools.api_text import api_text
+from openmaia.config.loading import load
+from openmaia.core.errors import UsageError
 from openmaia.core.messages import Chat, Message, assistant, system, user
 from openmaia.offline.scenes.component import SceneVocabulary
 from openmaia.offline.scenes.edits import edit
@@ -118,3 +120,13 @@ def test_search_asks_for_nothing_that_the_generator_does_not_know(without: list[
     assert [each for each in asked if SceneVocabulary(without).missing(each)] == []
     assert [each for each in orders if {token.name for token in tokens(each)[0]} & {*without}] == []
     assert all(not SceneVocabulary(without).missing(each) for each in text.partition("[LABEL 1]: ")[2].splitlines())
+
+
+def test_search_refuses_a_viewer_whose_words_it_does_not_read():
+    given = ["name=x", "units=all", "target.name=t", "backbone.kind=searcher"]
+    assert load(given).viewer.kind == "scenes"
+    assert load([*given, "viewer.kind=scripted", "backbone.search=plain"]).viewer.kind == "scripted"
+    with pytest.raises(
+        UsageError, match="viewer.kind=none: backbone.search=full reads exemplars in the words of viewer.kind=scenes"
+    ):
+        load([*given, "viewer.kind=none"])
