@@ -82,9 +82,10 @@ def _fill(component: type[Component], settings: ComponentConfig, file: str) -> N
 def _prices(server: dict[str, Any], settings: Any) -> Iterator[tuple[str, float]]:
     """Yields (config key, price) of a model, from what a table says of its server."""
     names = (settings.model, _DATE.sub("", settings.model))
-    tokens = next((server["tokens"][name] for name in names if name in server.get("tokens", {})), {})
+    none: _Prices = {}
+    tokens: _Prices = next((server["tokens"][name] for name in names if name in server.get("tokens", {})), none)
     yield from ((key, tokens[kind]) for key, kind in _TOKENS.items() if kind in tokens)
-    images = next((server["images"][name] for name in names if name in server.get("images", {})), {})
+    images: _Prices = next((server["images"][name] for name in names if name in server.get("images", {})), none)
     form = f"{getattr(settings, 'request_size', '')} {getattr(settings, 'quality', '')}".strip()
     if form in images:
         yield "image_price", images[form]
