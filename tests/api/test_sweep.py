@@ -68,7 +68,7 @@ class Bright:
 @pytest.mark.slow
 def test_sweep_takes_a_test_of_the_user(places: dict[str, Any], tmp_path: Path, ray_cluster: None):
     record = replayed(tmp_path / "history.json", [ANSWER])
-    unasked = {"task.evidence.experiments": 0, "task.evidence.labels": 0, "task.evidence.confirm": 0}
+    unasked: dict[str, Any] = {"task.evidence.experiments": 0, "task.evidence.labels": 0, "task.evidence.confirm": 0}
 
     def swept() -> openmaia.LoadedRun:
         return openmaia.sweep(
