@@ -116,18 +116,13 @@ def _name_exemplars(
         config.paths.exemplars = stack.enter_context(tempfile.TemporaryDirectory(prefix="openmaia-exemplars-"))
         say(f"exemplars are not kept, because preprocess is a function of unknown steps ({config.paths.exemplars})")
         return
-    digests = [item.digest for item in list_images(config, dataset)]
+    target, digests = cast(Any, config.target), [item.digest for item in list_images(config, dataset)]
     parts = (
         compute_digest(network), network.preprocess.description, config.exemplars.k, config.exemplars.quantile,
-        sorted(cast(Any, config.target).directions.items()), digests, str(network.output), sorted(network.entries.items()),
-        *_dictionaries(config.target),
+        sorted(target.directions.items()), sorted(target.dictionaries.items()), target.tokens, digests, str(network.output),
+        sorted(network.entries.items()),
     )  # fmt: skip
     config.exemplars.dataset = f"{config.pictures.kind}-{hashlib.sha256(repr(parts).encode()).hexdigest()[:12]}"
-
-
-def _dictionaries(target: Any) -> tuple[Any, ...]:
-    # Only where they are set, so that the folders of others stay as they were.
-    return (sorted(target.dictionaries.items()), target.tokens) if target.dictionaries else ()
 
 
 def _backbone_name(config: Config, backbone: Backbone | None) -> str:

@@ -8,7 +8,8 @@ from openmaia.config.schema import Config
 from openmaia.core.services import Generator
 from openmaia.distributed.assembly import Assembly
 from openmaia.distributed.exemplars import team
-from openmaia.distributed.pools.kept import kept_or_own_generator
+from openmaia.distributed.pools.kept import kept_or_own_pools
+from openmaia.distributed.pools.run_pools import run_generators
 from openmaia.exemplars.bank import MeasuredBank, keep_bank, measured_config
 
 
@@ -27,7 +28,7 @@ def make_bank(
     @contextmanager
     def generator() -> Iterator[Generator]:
         caller = f"bank of {config.name}"
-        with kept_or_own_generator(config, assembly, say) as pools:
+        with kept_or_own_pools([config], assembly, say, start=run_generators) as (pools,):
             try:
                 yield pools.generator(caller)
             finally:

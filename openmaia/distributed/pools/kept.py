@@ -7,7 +7,7 @@ config sections that describe the pools, so that runs with equal sections find i
 import hashlib
 import json
 from collections.abc import Callable, Generator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -20,7 +20,7 @@ from openmaia.distributed.assembly import Assembly
 from openmaia.distributed.cluster.preflight import check_room
 from openmaia.distributed.failures import resolve
 from openmaia.distributed.pools.handles import Pools
-from openmaia.distributed.pools.run_pools import run_generator, run_pools
+from openmaia.distributed.pools.run_pools import run_pools
 from openmaia.distributed.pools.statistics import PoolStatistics
 
 _NAMESPACE = "openmaia-pools"
@@ -28,6 +28,9 @@ _NAMESPACE = "openmaia-pools"
 
 _STATUS = "status"
 """Ray concurrency group of the keeper's methods that can run while `start` runs."""
+
+Start = Callable[[Sequence[Config], Assembly, Callable[[str], None]], AbstractContextManager[list[Pools]]]
+"""Starts pools for each of some configs, such as `run_pools`."""
 
 _SECTIONS = ("target", "generator", "editor", "backbone", "viewer", "pictures", "pools")
 """The sections of a config that determine its pools, besides `evaluate.generator`."""
@@ -128,11 +131,14 @@ def statistics(name: str) -> dict[str, PoolStatistics]:
 
 @contextmanager
 def kept_or_own_pools(
-    configs: Sequence[Config], assembly: Assembly, say: Callable[[str], None] = lambda line: None
+    configs: Sequence[Config],
+    assembly: Assembly,
+    say: Callable[[str], None] = lambda line: None,
+    start: Start = run_pools,
 ) -> Generator[list[Pools]]:
     """Context manager that yields the pools of each config, in the order of the configs.
 
-    Persistent pools are used if they are running for every config. Otherwise new pools are started for all configs, and
+    Persistent pools are used if they are running for every config. Otherwise `start` starts new ones for all configs, which
     end with the block.
     """
     keepers = [keeper for config in configs if (keeper := _find(pools_name(config))) is not None]
@@ -140,17 +146,7 @@ def kept_or_own_pools(
         say("using the pools that are kept up on this cluster")
         yield [resolve(keeper.start.remote()) for keeper in keepers]
         return
-    with run_pools(configs, assembly, say) as made:
-        yield made
-
-
-@contextmanager
-def kept_or_own_generator(config: Config, assembly: Assembly, say: Callable[[str], None]) -> Generator[Pools]:
-    """Context manager that yields pools with the generator: persistent ones, or the pool of the generator alone."""
-    if (keeper := _find(pools_name(config))) is not None:
-        yield resolve(keeper.start.remote())
-        return
-    with run_generator(config, assembly, say) as made:
+    with start(configs, assembly, say) as made:
         yield made
 
 

@@ -41,10 +41,10 @@ def run_pools(
 
 
 @contextmanager
-def run_generator(config: Config, assembly: Assembly, say: Callable[[str], None]) -> Iterator[Pools]:
-    """Context manager that starts the pool of the generator alone, as `run_pools` starts all."""
-    with _managed([("generator", config)], assembly, say) as managers:
-        yield Pools({"generator": _address(managers[0])})
+def run_generators(configs: Sequence[Config], assembly: Assembly, say: Callable[[str], None]) -> Iterator[list[Pools]]:
+    """Context manager that starts the pool of the generator alone for each config, as `run_pools` starts all."""
+    with _managed([("generator", config) for config in configs], assembly, say) as managers:
+        yield [Pools({"generator": _address(manager)}) for manager in managers]
 
 
 @contextmanager

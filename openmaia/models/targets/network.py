@@ -167,8 +167,7 @@ class StudiedNetwork(TargetComponent):
 
     @staticmethod
     def remark(config: NetworkConfig) -> str:
-        precision = getattr(config, "precision", "float32")  # runs of earlier versions have no such key
-        return "" if precision == "float32" else f"computed in {precision}"
+        return "" if config.precision == "float32" else f"computed in {config.precision}"
 
     @staticmethod
     def published_name(config: NetworkConfig) -> str:
