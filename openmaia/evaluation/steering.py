@@ -81,7 +81,7 @@ def _neutral(stored: StoredTrials, investigation: InvestigationId) -> tuple[Inve
 
 
 def _said(logarithms: FloatArray, classes: Sequence[str]) -> Said:
-    best = np.argsort(-logarithms, kind="stable")[:_CLASSES].tolist()
+    best: list[int] = np.argsort(-logarithms, kind="stable")[:_CLASSES].tolist()
     return tuple((classes[at], round(float(np.exp(logarithms[at])), 4)) for at in best)
 
 

@@ -24,7 +24,8 @@ from tests.helpers.chromium import CHROMIUM, Tab, browser
 from tests.helpers.samples import store_evaluation
 from tests.reporting.making import HOSTILE, Page, run, sample_image
 from tests.reporting.test_accessibility import axe
-from tests.reporting.test_sheets import pointing, store
+from tests.reporting.test_sheets import store
+from tests.reporting.test_tiles import pointing
 
 needs_chromium = pytest.mark.skipif(CHROMIUM is None, reason="no chromium on this machine: apt-get install chromium")
 IMAGES = 6

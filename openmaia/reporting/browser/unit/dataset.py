@@ -108,9 +108,10 @@ def _asked(image: ImageView) -> DatasetImage:
 
 
 def _image(view: DatasetView, exemplar: Exemplar, pictures: PagePictures, side: int = 0) -> DatasetImage:
-    image, size = exemplar.image, exemplar.image.size
+    image = exemplar.image
     picture = pictures.picture(image.digest, image.data, side=side)
-    if picture.number is not None and not side:
+    if picture.number is not None and not side:  # an image without a number may be none
+        size = image.size
         threshold = view.exemplars.threshold if view.exemplars else 0.0
         outline = "" if exemplar.map is None else trace_map(exemplar.map, exemplar.box, size, threshold)
         picture = replace(picture, outline=outline, frame=trace_frame(seen_part(size, exemplar.box), size))
