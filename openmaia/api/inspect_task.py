@@ -21,6 +21,7 @@ from inspect_ai.model import (
 )
 from inspect_ai.scorer import Score, Scorer, Target, mean, scorer, stderr
 from inspect_ai.solver import Generate, Solver, TaskState, solver
+from inspect_ai.util import LimitExceededError
 
 from openmaia.api.environment import environment
 from openmaia.core.messages import Message, Part, Reply, Role
@@ -63,11 +64,17 @@ def investigate(laboratory: Environment) -> Solver:
         async with lock:
             step = laboratory.reset(state.input_text)
             state.messages = [_converted(message) for message in step.messages]
-            while not step.done:
-                state = await generate(state, tool_calls="none")
-                step = laboratory.step(_reply(state))
-                state.messages += [_converted(message) for message in step.messages]
-            state.metadata[_RESULT] = _result(step)
+            try:
+                while not step.done:
+                    state = await generate(state, tool_calls="none")
+                    step = laboratory.step(_reply(state))
+                    state.messages += [_converted(message) for message in step.messages]
+            except LimitExceededError:  # of inspect_ai, which scores the sample all the same
+                step = step if step.done else laboratory.stop()
+                raise
+            finally:
+                if step.done:
+                    state.metadata[_RESULT] = _result(step)
         return state
 
     return solve

@@ -49,6 +49,7 @@ def fill_prices(config: Config) -> None:
             if price is not None and not 0 <= price < float("inf"):
                 raise UsageError(f"{place.key}.{key}={price} is out of range; give a price in US dollars of 0 or more")
         unknown += [f"{place.key}.{key}" for key in component.price_keys if getattr(settings, key) is None]
+    config.prices.file = ""  # its prices stand in the config, and other machines and folders lack it
     if unknown and (config.budget or config.limits.budget):
         given = f"budget={config.budget:g}" if config.budget else f"limits.budget={config.limits.budget:g}"
         raise UsageError(

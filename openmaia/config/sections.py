@@ -228,7 +228,9 @@ def _owner(config: type[ComponentConfig] | None, name: str) -> type | None:
 def find_components(config: Config) -> Iterator[tuple[type[Component], ComponentConfig, Site]]:
     """Yields (class, its section, its site) for each component that a complete config uses."""
     found = {key: attrgetter(key)(config) for key in sections() if attrgetter(key)(config) is not None}
-    if "text" not in {getattr(found.get(key), "sees", "") for key in ("backbone", "evaluate.writer")}:
+    backbone = found.get("backbone")
+    is_asked = backbone is not None and of_config(backbone, "backbone").asks_viewer
+    if not is_asked and "text" not in {getattr(found.get(key), "sees", "") for key in ("backbone", "evaluate.writer")}:
         del found["viewer"]
     for key, settings in found.items():
         yield of_config(settings, key), settings, site(config, key)

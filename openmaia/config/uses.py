@@ -178,6 +178,14 @@ USES: tuple[KeyUse, ...] = (
 """A key that no rule is about is used by every component."""
 
 # The keys, or beginnings of keys, that a command or function does not use.
+_ALONE = (
+    *("ray.", "job.", "tracking.", "retries", "replicates", "bias.", "spurious."),
+    *(
+        f"pools.{role}.{key}"
+        for role in (*POOLS, TEST_GENERATOR)
+        for key in (PoolConfig.__annotations__.keys() | {"cache_mb", "spill_mb"}) - {"num_gpus"}
+    ),
+)
 _COMMANDS = {
     "openmaia run": ("bias.", "spurious."),
     "openmaia.sweep": ("bias.", "spurious.", "job."),
@@ -187,17 +195,9 @@ _COMMANDS = {
     **dict.fromkeys(
         ("openmaia evaluate", "openmaia.load_models"), ("ray.", "job.", "retries", "sandbox.", "tracking.", "budget")
     ),
-    **dict.fromkeys(
-        ("openmaia investigate", "openmaia.investigate", "openmaia.open", "openmaia.environment", "openmaia mcp"),
-        (
-            *("ray.", "job.", "tracking.", "retries", "replicates", "bias.", "spurious."),
-            *(
-                f"pools.{role}.{key}"
-                for role in (*POOLS, TEST_GENERATOR)
-                for key in (PoolConfig.__annotations__.keys() | {"cache_mb", "spill_mb"}) - {"num_gpus"}
-            ),
-        ),
-    ),
+    **dict.fromkeys(("openmaia investigate", "openmaia.environment", "openmaia mcp"), _ALONE),
+    # Without a run directory there is no sum to compare.
+    **dict.fromkeys(("openmaia.investigate", "openmaia.open"), (*_ALONE, "budget")),
     "openmaia submit slurm": ("job.head_cpus", "job.head_memory_gb", "job.runtime_env."),
     "openmaia submit kuberay": ("job.runtime_env.",),
     "openmaia submit ray": ("job.nodes", "job.cpus", "job.gpus", "job.memory_gb", "job.hours", "job.head_"),

@@ -1,12 +1,14 @@
 """Runs ablations on Ray: the same units are investigated once with each of several sets of tools."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from openmaia.config.schema import Config
 from openmaia.distributed.assembly import Assembly, Progress
 from openmaia.distributed.cluster.connection import cluster
 from openmaia.distributed.cluster.preflight import preflight
 from openmaia.distributed.pools.run_pools import run_pools
+from openmaia.distributed.purse import shared_purse
 from openmaia.distributed.sweep import (
     PREDICTIVE,
     UNTESTED,
@@ -74,5 +76,5 @@ def _test(sweep: Sweep) -> Unscored:
             sweep.store = ExemplarStore.at(
                 config.paths.exemplars, config.target.name, config.exemplars.dataset or config.pictures.kind
             )
-            sweep.pools = pools[0]
+            sweep.pools = replace(pools[0], purse=shared_purse(sweep.run, config))
             return carry_out([sweep], view, PREDICTIVE, investigates=False)

@@ -10,7 +10,7 @@ from openmaia.config.prices import paid_services
 from openmaia.config.schema import Config
 from openmaia.core.money import Bill
 from openmaia.distributed.failures import resolve
-from openmaia.runs.purse import RunBook, RunPurse
+from openmaia.runs.purse import RunBook, RunPurse, read_spending
 from openmaia.runs.run import Run
 
 _AT_ONCE = 64
@@ -41,6 +41,7 @@ def shared_purse(run: Run, config: Config) -> RunPurse | None:
     paid = paid_services(config)
     if not (paid or config.budget):
         return None
+    read_spending(run)  # of an error in a constructor, Ray says that the process died
     here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
     remote: Any = ray.remote(RunBook)
     options = {"num_cpus": 0, "max_concurrency": _AT_ONCE, "max_restarts": -1, "max_task_retries": 0}

@@ -161,7 +161,7 @@ class Scheduler:
     def _is_paid(self, item: Item) -> bool:
         """Returns whether the budget permits an item. If not, it stays pending."""
         purse = self._sweeps[item.sweep].pools.purse
-        if item.step is WorkStep.TEST or purse is None or purse.may_begin():
+        if item.step is WorkStep.TEST or purse is None or (item.sweep not in self.unpaid and purse.may_begin()):
             return True
         self.unpaid.add(item.sweep)
         return False

@@ -39,6 +39,7 @@ from openmaia.exemplars.store import ExemplarStore
 from openmaia.reporting.tracking import start
 from openmaia.runs.lease import held
 from openmaia.runs.progress import ProgressFile
+from openmaia.runs.purse import RunPurse
 from openmaia.runs.run import SUMMARY, InvestigationId, Run
 
 
@@ -90,6 +91,8 @@ class Sweep:
     """`TargetInfo.preprocessing`."""
     effects: Effects | None = None
     """Set likewise. None: the agent cannot ask for effects."""
+    purse: RunPurse | None = None
+    """Pays for the bank and for what uses the pools. None: nothing costs anything."""
     pools: Pools = field(init=False)
     total: int = 0
     """Number of planned investigations."""
@@ -115,7 +118,9 @@ class Sweep:
                 self.view.say(remark)
             self.store = workers.compute(layers, partial(self.view.progress, self.stage("exemplars")))
         if layers:
-            self.bank = make_bank(self.config, self.assembly, list(info.layers), self.view.say, self._progress)
+            self.bank = make_bank(
+                self.config, self.assembly, list(info.layers), self.view.say, self._progress, self.purse
+            )
         self.total = self.run.planned()
         self.done = self.total - sum(1 for _ in self.run.iter_pending())
 
@@ -225,10 +230,11 @@ def _test_together(sweeps: Sequence[Sweep], view: Progress, testing: Testing) ->
         configs = [sweep.config for sweep in sweeps]
         preflight(configs, [sweep.run for sweep in sweeps], view.say)
         for sweep in sweeps:
+            sweep.purse = shared_purse(sweep.run, sweep.config)
             sweep.compute_exemplars()
         with kept_or_own_pools(configs, sweeps[0].assembly, view.say) as pools, ExitStack() as sampling:
             for sweep, its_pools in zip(sweeps, pools, strict=True):
-                sweep.pools = replace(its_pools, purse=shared_purse(sweep.run, sweep.config))
+                sweep.pools = replace(its_pools, purse=sweep.purse)
                 sampling.enter_context(sampled(its_pools, sweep.view.tracker, sweep.config.tracking.every))
             unscored = carry_out(sweeps, view, testing)
             for sweep in sweeps:

@@ -229,7 +229,8 @@ def _tested(layers: Sequence[_Layer], classes: Sequence[str]) -> EffectTests:
 
 def _shuffled(places: Sequence[tuple[_Layer, int]], turn: int) -> list[bool]:
     """Whether the answers of other units, `turn` places further in the layer, are supported."""
-    pairs = [(layer, at, (at + turn) % len(layer.ablated)) for layer, at in places]
+    # More turns than a layer has other answers would repeat them.
+    pairs = [(layer, at, (at + turn) % len(layer.ablated)) for layer, at in places if turn < len(layer.ablated)]
     wrong = [(layer, at, other) for layer, at, other in pairs if layer.is_null[at, other]]
     q = adjust_p_values([float(layer.p[at, other]) for layer, at, other in wrong])
     return [

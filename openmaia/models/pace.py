@@ -100,7 +100,8 @@ class Pace:
                 self._halved = now
                 if not self._refusals:
                     log.info("%s limits the rate; %d requests at once from now on", self._url, self._level)
-            pause = min(_FIRST_PAUSE * 2**self._refusals, _LONGEST_PAUSE)
+            # A float holds no 2**1024, and a server may refuse for hours.
+            pause = min(_FIRST_PAUSE * 2 ** min(self._refusals, 10), _LONGEST_PAUSE)
             self._refusals += 1
             wait = pause if failure.wait_seconds is None else min(failure.wait_seconds, LONGEST_WAIT)
             self._not_before = max(self._not_before, now + wait)

@@ -126,15 +126,25 @@ class RunBook:
 def stored_spending(run: Run) -> Bill:
     """Returns the sum in the run directory; FREE if there is none, or none that can be read."""
     try:
+        return _stored(run)
+    except StoreError:
+        return FREE
+
+
+def _stored(run: Run) -> Bill:
+    try:
         stored: Any = parse_json(run.files.read(_FILE) or b"null")
-    except (ValueError, StoreError):
+    except ValueError:
         return FREE
     return Bill(**stored) if find_mistyped(stored, Bill) is None else FREE
 
 
 def read_spending(run: Run) -> Bill:
-    """Returns what a run has spent, with tests and failed calls; without a stored sum, what records and journals hold."""
-    if stored := stored_spending(run):
+    """Returns what a run has spent, with tests and failed calls; without a stored sum, what records and journals hold.
+
+    Raises StoreError if the run directory cannot be read: a sum that is taken for 0 would be spent again.
+    """
+    if stored := _stored(run):
         return stored
     usages = (usage for header in run.headers() for usage in header["spent"].values())
     recorded = _total(Bill(usage.get("dollars", 0.0), usage.get("unpriced", 0)) for usage in usages)

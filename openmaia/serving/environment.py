@@ -12,7 +12,7 @@ from openmaia.agent.tasks.task import load as load_task
 from openmaia.assembly import backbones, datasets, generators, targets
 from openmaia.assembly.evaluation import comparison
 from openmaia.config.schema import Config
-from openmaia.core.errors import OpenMaiaError, UsageError
+from openmaia.core.errors import OpenMaiaError, OutOfBudget, UsageError
 from openmaia.core.messages import Chat, Message, Reply, Role, TurnKind
 from openmaia.core.secrets import redacted
 from openmaia.core.selection import select
@@ -129,11 +129,13 @@ class Environment:
 
         Raises:
             UsageError: There is no such unit, or the replicate has a record.
-            ServiceError: A model failed.
+            ServiceError: A model failed, or the budget of the run is spent (OutOfBudget).
         """
         if self._is_closed:
             raise UsageError(f"this environment was closed; open {self.run.files.root} again")
         self._leave()
+        from openmaia.assembly.investigations import purse  # loads PyTorch, as `_prepare` does
+
         single = self._prepare(unit)
         number = self._free(single) if replicate is None else replicate
         self.investigation = InvestigationId(unit=single.unit, replicate=number)
@@ -142,6 +144,8 @@ class Environment:
                 f"replicate {number} of {single.unit} has the record {self.run.record_path(self.investigation)}; leave "
                 "replicate out to begin another one"
             )
+        # The sum is that of the run directory, and an investigation that was left keeps no reserve.
+        single.services.ledger.terms = purse(self.run, self.config).terms(f"{single.unit}/{number}")
         self._dialogue = converse(
             single.unit,
             single.task,
@@ -172,11 +176,13 @@ class Environment:
 
     def close(self) -> None:
         """Leaves the investigation in progress, and gives the run directory back."""
-        self._leave()
-        if not self._is_closed and self.run.done():
-            write_summary(self.run)
-        self._is_closed = True
-        self._resources.close()
+        try:
+            self._leave()
+            if not self._is_closed and self.run.done():
+                write_summary(self.run)
+        finally:
+            self._is_closed = True
+            self._resources.close()
 
     def _check(self) -> Dialogue:
         if self._dialogue is None:
@@ -190,11 +196,17 @@ class Environment:
         except StopIteration as end:
             self._dialogue = None
             return self._finished(end.value)
+        except OutOfBudget:  # no failure: a larger budget continues
+            self._dialogue = None
+            raise
         except Exception as error:
             self._dialogue = None
             assert self.investigation is not None
             message = error.message if isinstance(error, OpenMaiaError) else redacted(str(error))
             self.run.fail(self.investigation, f"{type(error).__name__}: {message}")
+            raise
+        except BaseException:  # an interrupt ended the dialogue; the journal holds the completed turns
+            self._dialogue = None
             raise
 
     def _asked(self, chat: Chat) -> Step:

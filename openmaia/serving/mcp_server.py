@@ -136,9 +136,11 @@ class Conversation:
 
     def leave(self) -> None:
         """Ends the conversation, with a record if it has turns, and closes the environment."""
-        if self._step is not None and not self._step.done and self._count:
-            self._environment.stop()
-        self._environment.close()
+        try:
+            if self._step is not None and not self._step.done and self._count:
+                self._environment.stop()
+        finally:
+            self._environment.close()
 
     def _parsed(self, name: str, arguments: dict[str, Any]) -> Arguments:
         kind = self.tools.get(name)
@@ -151,13 +153,13 @@ class Conversation:
             raise Refused(f"{name}: {'; '.join(faults)}") from None
 
     def _answered(self, arguments: Arguments) -> types.CallToolResult:
+        step = self._begun()
         if self._ended:
             raise Refused(f"{self._ended}; start the server again for another conversation")
-        step = self._begun()
         match arguments:
             case Instructions():
                 opening = self._opening or step
-                return self._result(opening, [part for message in opening.messages for part in message.parts])
+                return self._result(step, [part for message in opening.messages for part in message.parts])
             case Hypotheses(hypotheses=hypotheses):
                 self._hypotheses = self._checked(hypotheses)
                 return self._result(step, [f"{len(hypotheses)} hypotheses are listed."])
@@ -175,7 +177,14 @@ class Conversation:
             self._step = self._environment.reset(self._unit, self._replicate)
             self._opening = self._opening or self._step
             self._replicate = self._environment.investigation.replicate if self._environment.investigation else None
+            self._note_end(self._step)  # the journal may end with an answer whose test a service interrupted
         return self._step
+
+    def _note_end(self, step: Step) -> None:
+        if step.record is not None:
+            cause = step.record.cause
+            how = f"a limit was reached ({cause})" if cause else "the answer was accepted"
+            self._ended = f"this conversation has ended: {how}; its record is {step.path}"
 
     # -- replies -----------------------------------------------------------------------------------------------------
 
@@ -194,11 +203,19 @@ class Conversation:
 
     def _answer(self, given: Answer) -> str:
         form = self._task.answer
+        if given.effects and not form.effect:
+            raise Refused("answer: the question does not ask for effects; leave them out")
         labels = "".join(f"\n[{form.labels} {n}]: {label}" for n, label in enumerate(given.labels, start=1))
-        reply = f"{self._listed()}[{form.text}]: {given.description or 'NONE'}{labels}"
+        effects = "; ".join(given.effects)
+        named = f"\n[{form.effect}]: {effects}" if effects else ""
+        reply = f"{self._listed()}[{form.text}]: {given.description or 'NONE'}{labels}{named}"
         parsed = parse(reply, form)
         expected = " ".join(given.description.split())
-        if parsed.code or parsed.description != expected or (given.labels and list(parsed.labels) != given.labels):
+        if (
+            parsed.code
+            or (parsed.description, parsed.effect) != (expected, effects)
+            or (given.labels and list(parsed.labels) != given.labels)
+        ):
             raise Refused(
                 "answer: the description has to be one paragraph, and each label one line of its own, different from the others, "
                 "without placeholders, headings and code"
@@ -236,10 +253,7 @@ class Conversation:
             )
         self._count += 1
         self._known.update(entry.id for call in turn.calls for entry in call.entries)
-        if step.record is not None:
-            cause = step.record.cause
-            how = f"a limit was reached ({cause})" if cause else "the answer was accepted"
-            self._ended = f"this conversation has ended: {how}; its record is {step.path}"
+        self._note_end(step)
         failed = next((call.error for call in reversed(turn.calls) if call.error), None)
         # The traceback of code that the caller did not write says less than the tool.
         parts = [failed] if is_one_call and turn.raised and failed else self._parts(step, turn)
@@ -298,5 +312,5 @@ def _error(message: str) -> types.CallToolResult:
 
 
 def _fence(code: str) -> str:
-    """Returns a fence that is longer than any in the code."""
-    return next(fence for n in range(3, 100) if (fence := "`" * n) not in code)
+    """Returns a fence that is longer than any in the code; the usual one if there is none of less than 100 characters."""
+    return next((fence for n in range(3, 100) if (fence := "`" * n) not in code), "```")

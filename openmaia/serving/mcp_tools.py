@@ -11,7 +11,6 @@ from typing import ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from openmaia.core.services import ExemplarKind
 from openmaia.core.tools import BANK
 
 ID = re.compile(r"image-\d+")
@@ -49,7 +48,7 @@ class DatasetExemplars(Experiment):
     ones, or some from the lowest to the highest (ladder)."""
 
     tool = "dataset_exemplars"
-    kind: ExemplarKind = "top"
+    kind: Literal["top", "bottom", "random", "ladder"] = "top"
 
     def code(self) -> str:
         return _show("activation, image", f"tools.dataset_exemplars(system, kind={self.kind!r})", "activation")
@@ -181,6 +180,9 @@ class Answer(Arguments):
     tool = "answer"
     description: str
     labels: list[str] = []
+    effects: list[str] = Field(
+        [], description="If the question asks for [EFFECT]: the classes that the unit raises most."
+    )
 
 
 class Instructions(Arguments):

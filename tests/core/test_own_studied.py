@@ -93,7 +93,7 @@ def test_stored_config_is_read_without_the_classes(folder: Path):
         ("target.scale=x", "target.scale"),
         ("pictures.kind=folder", "leaves out pictures.folder"),
         ("pictures.split=train", "pictures.kind=hf has it"),
-        ("target.layers=[a]", "has no key 'layers'; target.kind=network has it"),
+        ("target.layers=[a]", "has no key 'layers'; target.kind=network or clip has it"),
     ],
 )
 def test_what_does_not_fit_is_refused(folder: Path, given: str, message: str):

@@ -4,7 +4,15 @@ from typing import Annotated
 
 import typer
 
-from openmaia.cli.commands.common import ConfigSources, fail, print_failures, print_report, stoppable
+from openmaia.cli.commands.common import (
+    UNPAID,
+    ConfigSources,
+    fail,
+    print_failures,
+    print_left,
+    print_report,
+    stoppable,
+)
 from openmaia.cli.commands.help import Command, Group
 
 study = typer.Typer(
@@ -53,6 +61,11 @@ def ablate(config: ConfigSources, other: OtherOption = None, sets: SetsOption = 
     failed = {name: count for name, run in runs.items() if (count := len(run.failures()))}
     if failed:
         fail(", ".join(f"{count} units of {name} failed" for name, count in failed.items()), 1)
+    unpaid = [planned[name] for name, run in runs.items() if base.budget and run.pending()]
+    for each in unpaid:
+        print_left(each)
+    if unpaid:
+        raise SystemExit(UNPAID)
 
 
 @study.command(cls=Command)
@@ -84,6 +97,9 @@ def bias(config: ConfigSources) -> None:
     print_report([run.files.root])
     if any_failed:
         raise SystemExit(1)
+    if found.is_unpaid:
+        print_left(settings)
+        raise SystemExit(UNPAID)
 
 
 @study.command(cls=Command)

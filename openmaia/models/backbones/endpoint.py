@@ -328,8 +328,8 @@ class Endpoint(ABC):
         if isinstance(error, ServiceUnavailable) and failure.status in REFUSED_ACCESS and self._is_refused_alone(chat):
             error = ServiceError(f"{error.message}, and others since")
         if isinstance(error, ServiceUnavailable):
-            # A server that limits the rate is there.
-            if not failure.is_limited or (failure.wait_seconds or 0.0) > CALL_SECONDS:
+            # A server that limits the rate is there. A limit that is stated with status 200 has not been waited for.
+            if failure.is_stated or not failure.is_limited or (failure.wait_seconds or 0.0) > CALL_SECONDS:
                 self._outage.begin(error.message, failure.wait_seconds)
         else:
             self._outage.end()

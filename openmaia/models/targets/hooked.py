@@ -257,7 +257,7 @@ class NetworkTarget:
     def _read(self, batch: torch.Tensor, read: str) -> torch.Tensor:
         """What interventions read, shape (images, classes or units)."""
         if read in (LOG_PROBABILITIES, LOGITS):
-            values = self._class_values(self._forward.output(batch), read)
+            values = self._class_values(self._forward.output(batch), read, is_checked=True)
             assert values is not None  # as can_intervene has found
             return values
         responses = self._run(batch)
@@ -336,7 +336,7 @@ class NetworkTarget:
         read = READ_AS[meaning].format(outputs.shape[1])
         return meaning, f"output: read as {read}, because {why}; target.output changes it"
 
-    def _class_values(self, output: torch.Tensor, read: str) -> torch.Tensor | None:
+    def _class_values(self, output: torch.Tensor, read: str, *, is_checked: bool = False) -> torch.Tensor | None:
         """The log-probabilities or logits in the network's output, shape (images, classes); None if it has none."""
         if OUTPUT in self._layouts:
             meaning = self._meaning
@@ -348,7 +348,7 @@ class NetworkTarget:
             meaning = self._undeclared
         if read == LOGITS and meaning in (OutputMeaning.SOFTMAX, OutputMeaning.SIGMOID) and output.ndim == 2:
             return output.double()
-        return class_logarithms(meaning, output)
+        return class_logarithms(meaning, output, is_checked=is_checked)
 
     def _unit(self, unit: Unit, responses: Mapping[str, torch.Tensor]) -> torch.Tensor:
         """A unit's response on the device: its map, or a vector of its activation and, of a classifier, its logit."""

@@ -119,14 +119,17 @@ def activations(meaning: OutputMeaning, output: torch.Tensor) -> torch.Tensor:
             return output
 
 
-def class_logarithms(meaning: OutputMeaning, output: torch.Tensor) -> torch.Tensor | None:
+def class_logarithms(meaning: OutputMeaning, output: torch.Tensor, *, is_checked: bool = False) -> torch.Tensor | None:
     """Returns the log-probabilities of exclusive classes, float64, for an output of shape (images, classes); None if it is
-    something else."""
+    something else.
+
+    With `is_checked`, probabilities are known to sum to 1, so that rounded sums and NaN are no reason for None.
+    """
     if output.ndim != 2 or output.shape[1] < 2:
         return None
     if meaning is OutputMeaning.SOFTMAX:
         return torch.log_softmax(output.double(), dim=1)
-    if meaning is OutputMeaning.PROBABILITIES and _sum_to_one(output):
+    if meaning is OutputMeaning.PROBABILITIES and (is_checked or _sum_to_one(output)):
         return output.double().clamp_min(1e-30).log()
     return None
 
