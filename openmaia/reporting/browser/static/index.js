@@ -46,7 +46,7 @@ function connectPage() {
     if (link) rememberOrder(link.dataset.row ? Number(link.dataset.row) : table.row(link.closest("tr")).data().row);
   });
   document.addEventListener("keydown", (event) => {
-    if (event.ctrlKey || event.metaKey || event.altKey || event.target.matches("input, select, textarea")) return;
+    if (event.ctrlKey || event.metaKey || event.altKey || event.target.matches("input:not([type=checkbox], [type=radio], [type=range]), select, textarea")) return;
     if (KEYS[event.key]) { event.preventDefault(); KEYS[event.key](); }
   });
   window.addEventListener("hashchange", () => { restore(); });

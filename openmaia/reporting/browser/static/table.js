@@ -32,7 +32,7 @@ function verdictChip(row) {
 function unitName(row) {
   const name = openmaia.name(row), href = openmaia.href(row), title = openmaia.texts[row]?.title;
   const link = href ? element("a", { href, class: "open hostile" }, name) : element("span", { class: "hostile" }, name);
-  return title ? element("div", {}, link, element("span", { class: "dim hostile" }, title)) : link;
+  return title ? element("div", {}, link, " ", element("span", { class: "dim hostile" }, title)) : link;
 }
 
 function description(row) {

@@ -270,7 +270,7 @@ const KEYS = {
 };
 
 document.addEventListener("keydown", (event) => {
-  if (event.ctrlKey || event.metaKey || event.altKey || event.target.matches("input, textarea") || zoom.open) return;
+  if (event.ctrlKey || event.metaKey || event.altKey || event.target.matches("input:not([type=checkbox], [type=range]), textarea") || zoom.open) return;
   if (KEYS[event.key]) { event.preventDefault(); KEYS[event.key](); }
 });
 

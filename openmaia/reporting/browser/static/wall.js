@@ -15,6 +15,12 @@ const GROUPS = {
 const wall = { lines: [], shown: new Map(), height: 0, rows: [] };
 const wallElement = () => document.getElementById("wall");
 
+// The run that a unit is of, where a report has several.
+function runOf(row) {
+  const { run } = openmaia.place(row);
+  return openmaia.table.places.some((one) => one.run !== run) ? `${run}: ` : "";
+}
+
 // -- groups ---------------------------------------------------------------------------------------------------------
 
 function verdictGroup(row) {
@@ -25,7 +31,7 @@ function verdictGroup(row) {
 const GROUPED = {
   verdict: verdictGroup,
   concept: (row) => openmaia.word(row, "concept") || "Without a concept",
-  unit: (row) => (openmaia.table.places.length > 1 ? [openmaia.table.places.some((one) => one.run !== openmaia.place(row).run) ? `${openmaia.place(row).run}: ` : "", openmaia.place(row).layer].join("") : ""),
+  unit: (row) => (openmaia.table.places.length > 1 ? `${runOf(row)}${openmaia.place(row).layer}` : ""),
 };
 
 // The lines of the wall: headings, and as many units as fit side by side.
@@ -111,8 +117,8 @@ function tile(row) {
   const href = openmaia.href(row), text = openmaia.texts[row], name = openmaia.name(row);
   const verdict = openmaia.word(row, "verdict"), [css, mark] = VERDICTS[verdict], group = verdictGroup(row);
   const labels = (text?.labels ?? []).join(", ") || (verdict === "failed" ? text?.cause.split("\n")[0] : "") || "";
-  const won = openmaia.value(row, "worst"), pairs = Number.isNaN(won) ? "" : String(Math.round(won * 100));
-  const said = [`${name}${text?.title ? ` (${text.title})` : ""}: ${labels || "no description"}`, group === "Running" || group === "Waiting" ? group.toLowerCase() : verdict, pairs && `${pairs} of 100 pairs`];
+  const won = openmaia.value(row, "worst"), pairs = Number.isNaN(won) ? "" : String(countPairs(won));
+  const said = [`${runOf(row)}${name}${text?.title ? ` (${text.title})` : ""}: ${labels || "no description"}`, group === "Running" || group === "Waiting" ? group.toLowerCase() : verdict, pairs && `${pairs} of 100 pairs`];
   const cell = element(href ? "a" : "span", { class: `tile ${css}`, title: said.filter(Boolean).join(", ") });
   if (href) cell.href = href;
   cell.dataset.row = row;
@@ -120,6 +126,9 @@ function tile(row) {
   if (state.size !== "map") cell.append(element("span", { class: "label hostile" }, labels), numbers(row, mark, css, text, pairs));
   return cell;
 }
+
+// An AUC as a number of pairs of 100, as the page of a unit says it: all or none only if it is exactly so.
+const countPairs = (auc) => (auc === 0 || auc === 1 ? auc * 100 : Math.min(99, Math.max(1, Math.round(auc * 100))));
 
 function picture(row) {
   if (!openmaia.value(row, "tile")) return element("span", { class: "four none" }, "no images");
@@ -131,7 +140,7 @@ function numbers(row, mark, css, text, pairs) {
   const isWhole = openmaia.table.places.length > 1 && state.size === "large";
   const name = isWhole ? openmaia.name(row) : String(openmaia.value(row, "index"));
   const sign = element("i", { class: `sign ${css}`, "aria-hidden": "true" }, mark);
-  const title = element("span", { class: "hostile" }, `${name}${text?.title ? ` ${text.title}` : ""}`);
+  const title = element("span", { class: "hostile" }, `${runOf(row)}${name}${text?.title ? ` ${text.title}` : ""}`);
   return element("span", { class: "which" }, sign, title, element("b", {}, pairs), element("span", { class: "unseen" }, openmaia.word(row, "verdict")));
 }
 

@@ -257,5 +257,9 @@ def _rows(piled: Sequence[tuple[int, float]]) -> int:
 
 
 def count_pairs(auc: float) -> int:
-    """Returns an AUC as a number of pairs of 100. Only an AUC of exactly 0 or 1 becomes 0 or 100."""
-    return round(auc * 100) if auc in (0.0, 1.0) else min(max(round(auc * 100), 1), 99)
+    """Returns an AUC as a number of pairs of 100. Only an AUC of exactly 0 or 1 becomes 0 or 100.
+
+    Halves are rounded up, as on the wall (`countPairs` in wall.js).
+    """
+    pairs = int(auc * 100 + 0.5)
+    return pairs if auc in (0.0, 1.0) else min(max(pairs, 1), 99)

@@ -96,6 +96,7 @@ def _html(page: UnitPage, record: Record, allowance: int) -> bytes:
         view=make_axis(dataset, tested, verdict, others),
         sentence=say_verdict(verdict),
         pairs=count_pairs,
+        once=pictures.once,
         control_names={control.name: name_control(key) for key, control in all_controls().items()},
         effects=effects,
         evaluation=tested,

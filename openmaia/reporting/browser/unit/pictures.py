@@ -48,6 +48,12 @@ class PagePictures:
         self._shown: dict[str, tuple[int, tuple[int, int]] | None] = {}
         """Number and size by digest; None for an image that does not fit or is damaged."""
         self._outlines: dict[tuple[str, bytes], str] = {}
+        self._uris: dict[int, str] = {}
+        """The data URIs that the page has not shown yet, by number."""
+
+    def once(self, picture: Picture) -> str:
+        """Returns the data URI where the page shows a picture for the first time, and an empty string later."""
+        return "" if picture.number is None else self._uris.pop(picture.number, "")
 
     def picture(
         self, digest: str, data: bytes, mask: bytes | None = None, seen: PixelBox | None = None, *, side: int = 0
@@ -84,6 +90,7 @@ class PagePictures:
         self.left -= len(uri)
         self._number += 1
         self._shown[digest] = self._number - 1, image.size
+        self._uris[self._number - 1] = uri
         return uri
 
     def _outline(self, digest: str, size: tuple[int, int], mask: bytes) -> str:
