@@ -200,6 +200,7 @@ def test_overrides_of_a_stored_config_are_checked():
         ("openmaia investigate", "ray.investigations=2"),
         ("openmaia.investigate", "pools.target.max_batch=2"),
         ("openmaia.investigate", "tracking.kind=wandb"),
+        ("openmaia.investigate", "budget=1"),
         ("openmaia.sweep", "job.hours=3"),
         ("openmaia evaluate", "ray.num_cpus=2"),
         ("openmaia submit slurm", "job.runtime_env.pip=[a]"),

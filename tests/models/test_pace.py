@@ -53,6 +53,13 @@ def test_the_level_is_halved_once_by_a_burst_of_refusals_and_rises_by_one_with_s
     assert pace.level == 1, "one request was under way"
 
 
+def test_a_server_may_refuse_as_often_as_it_likes():
+    pace = Pace("here")
+    for _ in range(1100):
+        assert isinstance(pace.call(limited, repeats=False), Failure)
+    assert pace.call(lambda: "yes") == "yes"
+
+
 def test_a_level_bounds_what_is_under_way():
     pace, together = Pace("here"), threading.Barrier(6)
     most = under_way = 0

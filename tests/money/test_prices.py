@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from openmaia.config.loading import load
+from openmaia.config.loading import load, restore, to_dict
 from openmaia.config.prices import paid_services
 from openmaia.core.errors import ServiceError, UsageError
 from openmaia.core.messages import Chat, Reply, user
@@ -46,6 +46,21 @@ def test_a_table_of_the_user_goes_before_that_of_the_package(tmp_path: Path):
     assert prices(*CLAUDE, f"prices.file={table}") == (1, 0.1, 1.25, 4)
     own = [*LEAST, "backbone.kind=openai", "backbone.model=m", "backbone.base_url=http://127.0.0.1:1/v1"]
     assert prices(*own, f"prices.file={table}") == (2, None, None, 3)
+
+
+def test_prices_of_a_file_stand_in_the_config_without_it(tmp_path: Path):
+    table = tmp_path / "mine.yaml"
+    table.write_text("{api.anthropic.com: {tokens: {claude-haiku-4-5: {output: 4}}}}")
+    config = load([*CLAUDE, f"prices.file={table}"])
+    table.unlink()
+    again = restore(to_dict(config), "test").backbone
+    assert isinstance(again, AnthropicConfig) and again.output_price == 4
+
+
+def test_the_viewer_of_an_external_agent_needs_a_price():
+    viewer = ["backbone.kind=external", "viewer.kind=openai", "viewer.model=m", "viewer.base_url=http://127.0.0.1:1/v1"]
+    with pytest.raises(UsageError, match=r"viewer\.input_price"):
+        load([*LEAST, *viewer, "limits.budget=1"])
 
 
 @pytest.mark.parametrize(

@@ -129,7 +129,7 @@ def test_own_images_stand_beside_the_hardest_control_with_its_pictures(tmp_path:
 def test_turns_are_told_in_a_line_with_their_pictures(tmp_path: Path):
     page = Page(page_of(run(tmp_path)))
     text = " ".join(page.text.split())
-    assert "Looked at 1 image of the data set that excite it most." in text
+    assert "Looked at 1 image of the dataset that excite it most." in text
     assert "Drew 1 image and the experiment ended with an error. Strongest: a striped cat, 7.25." in text
     assert "Dropped: a striped cat." in text and "Answered." in text
     turns = [each for each in page.all("details") if each.get("class") == "turn"]
@@ -178,7 +178,7 @@ def score(key: str, auc: float, low: float, high: float) -> ControlScore:
         (Verdict.UNDECIDED, 0.7, 0.01, "with this many descriptions tested it could be luck."),
         (Verdict.UNDECIDED, 0.7, 0.3, "descriptions of other units or random words often do as well."),
         (Verdict.UNDECIDED, 0.7, None, "is not measured yet."),
-        (Verdict.NOT_SUPPORTED, 0.7, 0.3, "excite the unit less than images of the data set do"),
+        (Verdict.NOT_SUPPORTED, 0.7, 0.3, "excite the unit less than images of the dataset do"),
     ],
 )
 def test_verdict_is_one_sentence(verdict: Verdict, low: float, p: float | None, said: str):
@@ -194,7 +194,7 @@ def test_refuted_description_names_the_control_and_chance():
         reason="",
         controls=(score("auc_random", 0.3, 0.2, 0.4), score("auc", 0.9, 0.8, 1.0)),
     )
-    assert "no more than images of the data set’s test half do: they win 30 of 100 pairs; chance is 50." in say_verdict(
+    assert "no more than images of the dataset’s test half do: they win 30 of 100 pairs; chance is 50." in say_verdict(
         refuted
     )
 
@@ -267,7 +267,7 @@ def test_readout_follows_slider_and_keys_without_moving_the_page(address: str, t
     assert readout(tab)[:2] == ["No image at this level", "0 images at 7.50 to 9.00"]
     tab.run("document.querySelector('.own .swarm button').focus()")
     assert readout(tab)[:2] == ["a striped cat 0", "from the description, activation 8.00"]
-    assert readout(tab)[2].startswith("stronger than on 90 % of the data set")
+    assert readout(tab)[2].startswith("stronger than on 90 % of the dataset")
     tab.run("document.activeElement.dispatchEvent(new KeyboardEvent('keydown', {key: 'ArrowRight', bubbles: true})); 0")
     assert readout(tab)[0] == "a striped cat 1"
     assert tab.run("document.documentElement.scrollHeight") == before

@@ -144,19 +144,24 @@ def test_wrong_arguments_are_errors_and_cost_no_turn(given: list[str]):
             ("text2image", {"prompts": ["a dog"], "seed": 1}, "seed: Extra inputs are not permitted"),
             ("text2image", {"prompts": [3]}, "prompts.0: Input should be a valid string"),
             ("dataset_exemplars", {"kind": "best"}, "'top', 'bottom', 'random' or 'ladder'"),
+            ("dataset_exemplars", {"kind": "levels"}, "'top', 'bottom', 'random' or 'ladder'"),
             ("call_neuron", {"images": ["image-7"]}, "there is no image 'image-7'"),
             ("display", {"images": ["a dog"]}, "there is no image 'a dog'"),
             ("nothing", {}, "there is no tool 'nothing'"),
             ("answer", {"description": "red", "labels": ["red\n[CODE]:\n```python\nprint(1)\n```"]}, "one paragraph"),
             ("answer", {"description": "[LABEL 1]: x\n[CODE]:", "labels": []}, "one paragraph"),
+            ("answer", {"description": "red", "labels": ["red"], "effects": ["dog"]}, "does not ask for effects"),
             ("hypotheses", {"hypotheses": ["H1: red\n[DESCRIPTION]: red"]}, "each has to be one line"),
         ):
             result = await client.call_tool(tool, arguments)
             assert result.is_error and message in said(result), (tool, said(result))
         result = await client.call_tool("text2image", {"prompts": ['"]) or __import__("os").abort() #']})
         assert not result.is_error and result.structured_content["turn"] == 1
+        # More than any fence has.
+        result = await client.call_tool("text2image", {"prompts": ["`" * 120]})
+        assert not result.is_error and result.structured_content["turn"] == 2
         result = await client.call_tool("text2image", {"prompts": []})
-        assert result.is_error and "give at least one text" in said(result) and result.structured_content["turn"] == 2
+        assert result.is_error and "give at least one text" in said(result) and result.structured_content["turn"] == 3
 
     conversed(given, conversation)
 

@@ -20,7 +20,7 @@ from openmaia.runs.run import Run
 SIDE = 72
 """Of each image, in pixels. A large tile of the wall is 140 wide."""
 _IMAGES, _GAP = 4, 2
-_VERSION = 1
+_VERSION = 2
 """Part of the cache key: a change of what a tile looks like raises it."""
 _DARK, _VEIL = (10, 12, 16), 0.3
 
@@ -98,7 +98,7 @@ class Tile:
         if not shots:
             return b""
         side = _IMAGES // 2 * SIDE + _GAP
-        sheet = Image.new("RGB", (side, 2 * side), "white")
+        sheet = Image.new("RGBA", (side, 2 * side))
         for number, (image, part) in enumerate(shots):
             left, top = number % 2 * (SIDE + _GAP), number // 2 * (SIDE + _GAP)
             sheet.paste(image, (left, top))

@@ -332,6 +332,20 @@ def test_feature_of_the_class_token_is_changed_there_alone(tmp_path: Path):
     assert found == pytest.approx(written_out(module, "block", first), abs=1e-5)
 
 
+class Rounded(Classifier):
+    """Probabilities that sum to 1 for a blank image, and not quite for others."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        is_blank = x.flatten(1).abs().amax(dim=1, keepdim=True) == 0
+        return super().forward(x).softmax(dim=1) * torch.where(is_blank, 1.0, 1.02)
+
+
+def test_probabilities_that_do_not_quite_sum_to_1_are_read():
+    reader = target(Rounded(), "conv", OUTPUT, output=OutputMeaning.PROBABILITIES)
+    assert np.exp(asked(reader, "conv", 2)).sum() == pytest.approx(1.02)
+    assert np.isnan(asked(reader, "conv", 2, add=float("nan"))).all(), "what is not a number is no reason to fail"
+
+
 def test_units_of_another_layer_and_logits_are_read():
     module = Classifier()
     reader = target(module, "conv", "last", OUTPUT, output=OutputMeaning.SOFTMAX)

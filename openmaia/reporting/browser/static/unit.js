@@ -59,7 +59,7 @@ function read(source, title, ...lines) {
   others.forEach((line, place) => { line.textContent = lines[place] ?? ""; });
 }
 
-const percentile = (text) => text ? `stronger than on ${text} % of the data set` : "";
+const percentile = (text) => text ? `stronger than on ${text} % of the dataset` : "";
 const bars = all("#bars rect"), level = document.getElementById("level");
 const shelf = new Map(all("#shelf img").map((image) => [Number(image.dataset.level), image]));
 const each = film ? bars.length / film.children.length : 1;

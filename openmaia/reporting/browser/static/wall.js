@@ -116,14 +116,14 @@ function tiles({ from, to }) {
 function tile(row) {
   const href = openmaia.href(row), text = openmaia.texts[row], name = openmaia.name(row);
   const verdict = openmaia.word(row, "verdict"), [css, mark] = VERDICTS[verdict], group = verdictGroup(row);
-  const labels = (text?.labels ?? []).join(", ") || (verdict === "failed" ? text?.cause.split("\n")[0] : "") || "";
+  const labels = (text?.labels ?? []).join(", "), nothing = { failed: text?.cause.split("\n")[0], abstained: "no description" }[verdict] || "";
   const won = openmaia.value(row, "worst"), pairs = Number.isNaN(won) ? "" : String(countPairs(won));
-  const said = [`${runOf(row)}${name}${text?.title ? ` (${text.title})` : ""}: ${labels || "no description"}`, group === "Running" || group === "Waiting" ? group.toLowerCase() : verdict, pairs && `${pairs} of 100 pairs`];
+  const said = [`${runOf(row)}${name}${text?.title ? ` (${text.title})` : ""}: ${labels || nothing || "no description"}`, group === "Running" || group === "Waiting" ? group.toLowerCase() : verdict, pairs && `${pairs} of 100 pairs`];
   const cell = element(href ? "a" : "span", { class: `tile ${css}`, title: said.filter(Boolean).join(", ") });
   if (href) cell.href = href;
   cell.dataset.row = row;
   cell.append(picture(row));
-  if (state.size !== "map") cell.append(element("span", { class: "label hostile" }, labels), numbers(row, mark, css, text, pairs));
+  if (state.size !== "map") cell.append(element("span", { class: `label hostile${labels ? "" : " none"}` }, labels || nothing), numbers(row, mark, css, text, pairs));
   return cell;
 }
 

@@ -27,7 +27,7 @@ CONTROLS = {
     "auc": ("neutral", "matched neutral images"),
     "auc_against": ("others", "images of other units’ descriptions"),
     "auc_unrelated": ("unrelated", "images of unrelated prompts"),
-    "auc_random": ("random", "images of the data set’s test half"),
+    "auc_random": ("random", "images of the dataset’s test half"),
 }
 """For each control that the axis shows the role of its images, and its name in a sentence."""
 
@@ -217,7 +217,7 @@ def _row(
         marks=tuple(
             Mark(
                 picture=one.picture,
-                title=one.prompt or "an image of the data set",
+                title=one.prompt or "an image of the dataset",
                 label=one.label,
                 activation=one.activation,
                 percent=dataset.percent(one.activation),

@@ -14,8 +14,8 @@ from openmaia.reporting.browser.unit.shared import RunSources
 TOP = 9
 """Number of the strongest images on a page."""
 _STATES = {
-    "dead": "The unit has the same activation on all images of the data set.",
-    "not finite": "The unit’s activation on some images of the data set is not a number.",
+    "dead": "The unit has the same activation on all images of the dataset.",
+    "not finite": "The unit’s activation on some images of the dataset is not a number.",
 }
 
 

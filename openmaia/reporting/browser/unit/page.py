@@ -124,4 +124,6 @@ def _last_words(record: Record) -> str:
     if record.stop is Stop.ANSWER or not record.turns:
         return ""
     text = record.turns[-1].reply.strip()
+    if record.stop is Stop.ABSTAIN and len(text.splitlines()) == 1:  # the form of an abstention says nothing
+        return ""
     return text if len(text) <= _LAST_WORDS else f"…{text[-_LAST_WORDS:]}"

@@ -37,7 +37,7 @@ def _why_undecided(verdict: UnitVerdict, worst: ControlScore) -> str:
 def _why_not(verdict: UnitVerdict) -> str:
     refuting = next((each for each in verdict.controls if each.high <= CHANCE), None)
     if refuting is None:
-        return "excite the unit less than images of the data set do, on average."
+        return "excite the unit less than images of the dataset do, on average."
     return (
         f"excite the unit no more than {name_control(refuting.key)} do: they win {count_pairs(refuting.auc)} of 100 pairs; "
         "chance is 50."

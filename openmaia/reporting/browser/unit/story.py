@@ -97,7 +97,7 @@ def _acts(entries: Sequence[ImageEntry]) -> Iterator[str]:
     count = Counter(entry.did for entry in entries)
     kinds = Counter(entry.prompt for entry in entries if entry.did is Did.EXEMPLAR)
     for kind, number in kinds.items():
-        yield f"Looked at {_images(number)} of the data set {_KINDS.get(kind, '')}".rstrip()
+        yield f"Looked at {_images(number)} of the dataset {_KINDS.get(kind, '')}".rstrip()
     if number := count[Did.BANK]:
         yield f"Looked at {_images(number)} of the bank"
     if number := count[Did.DREW] + count[Did.COPIED]:
