@@ -20,7 +20,7 @@ from openmaia.runs.records import Record, Stop
 # Of Neuronpedia's export. Its import reads files of any size.
 _BATCH = 1024
 
-METHOD = "openmaia"
+_METHOD = "openmaia"
 """Name of the kind of explanations, which a server has to know."""
 
 
@@ -93,14 +93,14 @@ def _plain(layer: str) -> str:
 def _row(record: Record, layer: str) -> dict[str, Any]:
     unit = record.unit
     return {
-        "id": f"{METHOD}-{unit.target}-{layer}-{unit.index}-{record.replicate}",
+        "id": f"{_METHOD}-{unit.target}-{layer}-{unit.index}-{record.replicate}",
         "modelId": unit.target,
         "layer": layer,
         "index": str(unit.index),
         "authorId": "",
         "description": record.description,
         "embedding": None,
-        "typeName": METHOD,
+        "typeName": _METHOD,
         "explanationModelName": record.backbone,
         "umap_x": 0,
         "umap_y": 0,

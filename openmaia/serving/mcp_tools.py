@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from openmaia.core.tools import BANK
 
-ID = re.compile(r"image-\d+")
+_ID = re.compile(r"image-\d+")
 _IMAGES = (
     "Images by their ids, such as image-3. A text that is no id is a prompt, which is drawn first; data:image/png;base64,… is "
     "an image of yours."
@@ -93,7 +93,7 @@ class CallNeuron(Experiment):
         return _show("activation, image", measured, "activation")
 
     def ids(self) -> Iterator[str]:
-        return filter(ID.fullmatch, self.images)
+        return filter(_ID.fullmatch, self.images)
 
 
 class EditImages(Experiment):
@@ -110,7 +110,7 @@ class EditImages(Experiment):
         return _show("image, caption", f"zip(*tools.edit_images({named}))", "caption")
 
     def ids(self) -> Iterator[str]:
-        return filter(ID.fullmatch, self.images)
+        return filter(_ID.fullmatch, self.images)
 
 
 class DescribeImages(Experiment):
@@ -218,7 +218,7 @@ def _show(names: str, found: str, texts: str = "") -> str:
 
 
 def _images(images: list[str]) -> str:
-    return f"[{', '.join(f'tools._image({each!r})' if ID.fullmatch(each) else repr(each) for each in images)}]"
+    return f"[{', '.join(f'tools._image({each!r})' if _ID.fullmatch(each) else repr(each) for each in images)}]"
 
 
 def _named(hypothesis: Hypothesis) -> str:

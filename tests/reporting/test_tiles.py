@@ -12,7 +12,7 @@ from PIL import Image
 
 from openmaia.core.units import Unit
 from openmaia.reporting.browser import write_report
-from openmaia.reporting.browser.tiles import SIDE
+from openmaia.reporting.browser.tiles import TILE_SIDE
 from openmaia.runs.files import safe
 from openmaia.runs.run import Run
 from tests.reporting.making import Page, run, table
@@ -36,7 +36,7 @@ def shots(path: Path) -> tuple[np.ndarray, np.ndarray]:
     with Image.open(io.BytesIO(path.read_bytes())) as image:
         pixels = np.asarray(image.convert("RGB"), dtype=int)
     height = pixels.shape[0] // 2
-    assert pixels.shape == (2 * height, height, 3) and height == 2 * SIDE + 2
+    assert pixels.shape == (2 * height, height, 3) and height == 2 * TILE_SIDE + 2
     return pixels[:height], pixels[height:]
 
 

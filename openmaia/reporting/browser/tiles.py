@@ -17,7 +17,7 @@ from openmaia.reporting.tables import UnitRow
 from openmaia.runs.files import safe
 from openmaia.runs.run import Run
 
-SIDE = 72
+TILE_SIDE = 72
 """Of each image, in pixels. A large tile of the wall is 140 wide."""
 _IMAGES, _GAP = 4, 2
 _VERSION = 2
@@ -97,10 +97,10 @@ class Tile:
         shots = list(self._stored()) or list(self._recorded())
         if not shots:
             return b""
-        side = _IMAGES // 2 * SIDE + _GAP
+        side = _IMAGES // 2 * TILE_SIDE + _GAP
         sheet = Image.new("RGBA", (side, 2 * side))
         for number, (image, part) in enumerate(shots):
-            left, top = number % 2 * (SIDE + _GAP), number // 2 * (SIDE + _GAP)
+            left, top = number % 2 * (TILE_SIDE + _GAP), number // 2 * (TILE_SIDE + _GAP)
             sheet.paste(image, (left, top))
             sheet.paste(_marked(image, part), (left, top + side))
         buffer = io.BytesIO()
@@ -138,10 +138,12 @@ def make_tiles(run: Run, rows: Sequence[UnitRow], exemplars: RunExemplars) -> di
 def _shot(exemplar: Exemplar, threshold: float) -> Shot:
     """What the network saw of an exemplar: the part of the image in its box."""
     image = Image.fromarray(exemplar.image.pixels).convert("RGB")
-    square = image.resize((SIDE, SIDE), Image.Resampling.BILINEAR, box=_inside(exemplar, image.size), reducing_gap=2.0)
+    square = image.resize(
+        (TILE_SIDE, TILE_SIDE), Image.Resampling.BILINEAR, box=_inside(exemplar, image.size), reducing_gap=2.0
+    )
     if exemplar.map is None:
         return square, None
-    return square, _binary(upsample(exemplar.map, SIDE, SIDE) > threshold)
+    return square, _binary(upsample(exemplar.map, TILE_SIDE, TILE_SIDE) > threshold)
 
 
 def _inside(exemplar: Exemplar, size: tuple[int, int]) -> tuple[float, float, float, float]:
@@ -154,10 +156,12 @@ def _inside(exemplar: Exemplar, size: tuple[int, int]) -> tuple[float, float, fl
 def _square(image: Image.Image, mask: bytes | None) -> Shot:
     """The middle of a recorded image. `mask` has one bit per pixel, packed row by row."""
     width, height = image.size
-    square = ImageOps.fit(image.convert("RGB"), (SIDE, SIDE), Image.Resampling.BILINEAR)
+    square = ImageOps.fit(image.convert("RGB"), (TILE_SIDE, TILE_SIDE), Image.Resampling.BILINEAR)
     if mask is None or len(mask) != height * ((width + 7) // 8):
         return square, None
-    whole = ImageOps.fit(Image.frombytes("1", image.size, mask).convert("L"), (SIDE, SIDE), Image.Resampling.BOX)
+    whole = ImageOps.fit(
+        Image.frombytes("1", image.size, mask).convert("L"), (TILE_SIDE, TILE_SIDE), Image.Resampling.BOX
+    )
     return square, _binary(np.asarray(whole) > 127)
 
 

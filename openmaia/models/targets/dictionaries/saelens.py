@@ -14,7 +14,7 @@ from openmaia.models.targets.dictionary_format import (
     rescaled,
 )
 
-ARCHITECTURES: Mapping[str, tuple[str, ...]] = {
+_ARCHITECTURES: Mapping[str, tuple[str, ...]] = {
     "standard": (*AUTOENCODER, "b_enc"),
     "topk": (*AUTOENCODER, "b_enc"),
     "jumprelu": (*AUTOENCODER, "b_enc", "threshold"),
@@ -30,7 +30,7 @@ def read(opened: OpenedDictionary) -> Dictionary:
     config = opened.config
     architecture, k = _architecture(opened)
     tensors = opened.tensors()
-    opened.check_names(tensors, f"architecture={architecture}", ARCHITECTURES[architecture])
+    opened.check_names(tensors, f"architecture={architecture}", _ARCHITECTURES[architecture])
     encoder, decoder = tensors["W_enc"].T, tensors["W_dec"]
     bias = tensors["b_mag" if architecture == "gated" else "b_enc"]
     if config.get("rescale_acts_by_decoder_norm"):
@@ -63,8 +63,8 @@ def _architecture(opened: OpenedDictionary) -> tuple[str, int]:
         architecture, k = "topk", options.get("k", k) if isinstance(options, dict) else k
     elif activation != "relu":
         raise opened.refused(f"it has activation_fn={activation!r}; expected relu or topk")
-    if not isinstance(architecture, str) or architecture not in ARCHITECTURES:
-        raise opened.refused(f"it has architecture={architecture!r}; expected {', '.join(ARCHITECTURES)}")
+    if not isinstance(architecture, str) or architecture not in _ARCHITECTURES:
+        raise opened.refused(f"it has architecture={architecture!r}; expected {', '.join(_ARCHITECTURES)}")
     if config.get("finetuning_scaling_factor"):
         raise opened.refused("it has finetuning_scaling_factor, which SAELens no longer applies; expected none")
     return architecture, opened.positive(k) if architecture == "topk" else 0

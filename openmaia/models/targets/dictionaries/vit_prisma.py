@@ -3,7 +3,7 @@
 from openmaia.models.targets.dictionary import Dictionary
 from openmaia.models.targets.dictionary_format import AUTOENCODER, DictionaryFormat, OpenedDictionary, described
 
-ARCHITECTURES = {
+_ARCHITECTURES = {
     "standard": (*AUTOENCODER, "b_enc"),
     "gated": (*AUTOENCODER, "b_enc", "b_gate", "b_mag", "r_mag"),
 }
@@ -13,8 +13,8 @@ ARCHITECTURES = {
 def read(opened: OpenedDictionary) -> Dictionary:
     config = opened.config
     architecture, activation = config.get("architecture"), config.get("activation_fn_str")
-    if not isinstance(architecture, str) or architecture not in ARCHITECTURES:
-        raise opened.refused(f"it has architecture={architecture!r}; expected {', '.join(ARCHITECTURES)}")
+    if not isinstance(architecture, str) or architecture not in _ARCHITECTURES:
+        raise opened.refused(f"it has architecture={architecture!r}; expected {', '.join(_ARCHITECTURES)}")
     if config.get("is_transcoder"):
         raise opened.refused("it has is_transcoder, and does not encode the layer that it reconstructs")
     for key in ("normalize_activations", "activation_fn_str"):  # whose defaults differ between versions of the library
@@ -27,7 +27,7 @@ def read(opened: OpenedDictionary) -> Dictionary:
     elif activation != "relu":
         raise opened.refused(f"it has activation_fn_str={activation!r}; expected relu, or topk of a standard one")
     tensors = opened.tensors()
-    opened.check_names(tensors, f"architecture={architecture}", ARCHITECTURES[architecture])
+    opened.check_names(tensors, f"architecture={architecture}", _ARCHITECTURES[architecture])
     is_gated = architecture == "gated"
     return opened.dictionary(
         tensors["W_enc"].T,

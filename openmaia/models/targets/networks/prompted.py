@@ -15,7 +15,7 @@ from openmaia.models.targets.networks.from_hub import explaining, load_module, r
 from openmaia.models.targets.preprocess import TargetNetwork
 from openmaia.models.targets.state import weights_digest
 
-KINDS = ("clip", "siglip")
+_KINDS = ("clip", "siglip")
 """`model_type` of the models whose similarities are known to be those of transformers."""
 
 _BATCH = 64  # texts that are encoded at a time
@@ -68,10 +68,10 @@ def load(model: str, weights: str, names: Sequence[str], prompts: Sequence[str])
     with explaining(model), torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         config = AutoConfig.from_pretrained(model, **options)
-        if config.model_type not in KINDS:
+        if config.model_type not in _KINDS:
             raise UsageError(
                 f"target.network='hf:{model}' is of the type {config.model_type!r}, whose texts OpenMAIA cannot compare with "
-                f"images; expected {' or '.join(KINDS)}"
+                f"images; expected {' or '.join(_KINDS)}"
             )
         processor = AutoImageProcessor.from_pretrained(model, **options)
         tokenizer = AutoTokenizer.from_pretrained(model, **options)

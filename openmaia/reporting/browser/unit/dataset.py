@@ -11,7 +11,7 @@ from openmaia.reporting.browser.unit.observation import ImageView
 from openmaia.reporting.browser.unit.pictures import SMALL, PagePictures, Picture, trace_frame, trace_map
 from openmaia.reporting.browser.unit.shared import RunSources
 
-TOP = 9
+_TOP = 9
 """Number of the strongest images on a page."""
 _STATES = {
     "dead": "The unit has the same activation on all images of the dataset.",
@@ -74,7 +74,7 @@ def read_dataset(
         remark += "Shown are those that the agent asked for." if shown else "The agent asked for none."
         return DatasetView(top=tuple(map(_asked, shown)), remark=remark)
     view = DatasetView(exemplars=exemplars, class_name=exemplars.class_name, remark=_STATES.get(exemplars.state, ""))
-    top = tuple(_image(view, each, pictures) for each in exemplars.of_kind("top")[:TOP])
+    top = tuple(_image(view, each, pictures) for each in exemplars.of_kind("top")[:_TOP])
     counts = exemplars.count_levels()
     if not counts and not view.remark:
         view = replace(view, remark="How many images have which activation was not measured for these exemplars.")
