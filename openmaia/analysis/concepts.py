@@ -23,7 +23,7 @@ _Array = npt.NDArray[np.float32]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Concepts:
+class LabelConcepts:
     """Groups of similar labels."""
 
     names: tuple[str, ...]
@@ -35,7 +35,7 @@ class Concepts:
     """For each description its place in an order in which similar ones are neighbours; None where `positions` is."""
 
 
-def find_concepts(labels: Sequence[Sequence[str]], embed: TextEmbedding | None = None) -> Concepts:
+def find_concepts(labels: Sequence[Sequence[str]], embed: TextEmbedding | None = None) -> LabelConcepts:
     """Groups descriptions, each given by its labels.
 
     The most frequent texts are centres. Each other text joins the most similar centre, or becomes a centre if none is
@@ -50,7 +50,7 @@ def find_concepts(labels: Sequence[Sequence[str]], embed: TextEmbedding | None =
     sizes = Counter(named[group] for group in groups if group is not None)
     names = sorted(sizes, key=lambda name: (-sizes[name], name))
     numbers = {name: number for number, name in enumerate(names)}
-    return Concepts(
+    return LabelConcepts(
         names=tuple(names),
         positions=tuple(None if group is None else numbers[named[group]] for group in groups),
         ranks=_ranks(texts, groups, found),

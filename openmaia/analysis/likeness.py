@@ -115,6 +115,8 @@ def find_nearest_by_activations(trials: Iterable[Trial], units: Sequence[int]) -
     """
     count, sums, products = 0, np.zeros(len(units)), np.zeros((len(units), len(units)))
     for trial in trials:
+        if max(units, default=-1) >= trial.matrix.shape[1]:
+            continue  # of a damaged record: the layer has fewer units
         values = trial.matrix[:, list(units)].astype(np.float64)
         count, sums, products = count + len(values), sums + values.sum(axis=0), products + values.T @ values
     if not count:

@@ -72,7 +72,7 @@ class FreeAccount:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Terms:
+class PaymentTerms:
     """Who pays the calls of an investigation, and what for."""
 
     account: Account = field(default_factory=FreeAccount)
@@ -85,7 +85,7 @@ class Terms:
 class Purse(Protocol):
     """The budget of a run."""
 
-    def terms(self, caller: str) -> Terms:
+    def terms(self, caller: str) -> PaymentTerms:
         """Returns the terms of one investigation or test. Its name is unique among all attempts."""
         ...
 

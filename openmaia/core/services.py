@@ -15,7 +15,7 @@ import numpy.typing as npt
 from openmaia.core.errors import OutOfBudget
 from openmaia.core.images import EncodedImage, ViewBox
 from openmaia.core.messages import Chat, Reply
-from openmaia.core.money import FREE, Bill, Terms
+from openmaia.core.money import FREE, Bill, PaymentTerms
 from openmaia.core.units import TargetInfo, Unit
 
 ExemplarKind = Literal["top", "bottom", "random", "ladder", "levels"]
@@ -350,8 +350,8 @@ class ServiceUsage:
 class UsageLedger:
     """Adds up the cost of an investigation by service, and has it paid. Not thread-safe."""
 
-    def __init__(self, terms: Terms | None = None) -> None:
-        self.terms = terms or Terms()
+    def __init__(self, terms: PaymentTerms | None = None) -> None:
+        self.terms = terms or PaymentTerms()
         self._spent: dict[str, ServiceUsage] = {}
 
     def require(self, service: str) -> None:

@@ -40,7 +40,7 @@ _SMALLEST_FALL = 0.001
 """Classes are named if the ablation lowers their probability by this much on average."""
 
 
-class Classifier(Protocol):
+class AblatableNetwork(Protocol):
     """A network in which units can be changed in the forward pass."""
 
     def can_intervene(self, layer: str) -> bool:
@@ -108,7 +108,7 @@ class Faithfulness:
 
 def measure_faithfulness(
     run: Run,
-    target: Classifier,
+    target: AblatableNetwork,
     resamples: int,
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> Faithfulness:
@@ -158,7 +158,9 @@ class _Group:
     """With the unit ablated."""
 
 
-def _groups(trial: Trial, unit: Unit, target: Classifier, unchanged: dict[str, FloatArray]) -> tuple[_Group, _Group]:
+def _groups(
+    trial: Trial, unit: Unit, target: AblatableNetwork, unchanged: dict[str, FloatArray]
+) -> tuple[_Group, _Group]:
     """Ablates a unit on the images of a trial. `unchanged` caches the outputs without ablation by digest."""
     positive, neutral = (
         _group([trial.stimuli[row] for row in trial.rows(role, verified=True)], unit, target, unchanged)
@@ -167,7 +169,9 @@ def _groups(trial: Trial, unit: Unit, target: Classifier, unchanged: dict[str, F
     return positive, neutral
 
 
-def _group(stimuli: Sequence[Stimulus], unit: Unit, target: Classifier, unchanged: dict[str, FloatArray]) -> _Group:
+def _group(
+    stimuli: Sequence[Stimulus], unit: Unit, target: AblatableNetwork, unchanged: dict[str, FloatArray]
+) -> _Group:
     images = [EncodedImage(data=stimulus.data) for stimulus in stimuli]
     new = {s.digest: image for s, image in zip(stimuli, images, strict=True) if s.digest not in unchanged}
     outputs = target.intervene([Intervention(unit=unit, image=image, scale=1.0) for image in new.values()])

@@ -14,7 +14,7 @@ from typing import TypeVar
 from openmaia.models.backbones.failures import Failure
 from openmaia.models.backbones.outage import LONGEST_WAIT
 
-AnswerT = TypeVar("AnswerT")
+SentT = TypeVar("SentT")
 
 CALL_SECONDS = 60.0
 """Seconds for which a request waits within its call. If the server wants more, investigations wait as in an outage."""
@@ -49,7 +49,7 @@ class Pace:
         """Seconds for which this thread has waited so far because the server limits the rate."""
         return getattr(self._own, "waited", 0.0)
 
-    def call(self, send: Callable[[], AnswerT | Failure], *, repeats: bool = True) -> AnswerT | Failure:
+    def call(self, send: Callable[[], SentT | Failure], *, repeats: bool = True) -> SentT | Failure:
         """Sends a request as soon as the level permits and, if it `repeats`, again while the server refuses it for its rate.
         Returns the refusal if it lasts longer than a call may wait.
         """
@@ -58,7 +58,7 @@ class Pace:
             if not self._enter(until):
                 return Failure(status=429, body="it limits the rate, and other requests are before this one")
             sent = time.monotonic()
-            answer: AnswerT | Failure | None = None
+            answer: SentT | Failure | None = None
             try:
                 answer = send()
             finally:

@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 from openmaia.core.documents import parse_json
 from openmaia.core.errors import StoreError
-from openmaia.core.money import FREE, Bill, Terms
+from openmaia.core.money import FREE, Bill, PaymentTerms
 from openmaia.core.typed import find_mistyped
 from openmaia.runs.records import dumps
 from openmaia.runs.run import Run
@@ -44,8 +44,8 @@ class RunPurse:
     paid: frozenset[str]
     """The services that cost something."""
 
-    def terms(self, caller: str) -> Terms:
-        return Terms(account=_CallerAccount(self.book, caller), gpu_hour=self.gpu_hour, paid=self.paid)
+    def terms(self, caller: str) -> PaymentTerms:
+        return PaymentTerms(account=_CallerAccount(self.book, caller), gpu_hour=self.gpu_hour, paid=self.paid)
 
     def leave(self, caller: str) -> None:
         self.book.leave(caller)

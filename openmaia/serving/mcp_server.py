@@ -63,7 +63,7 @@ class Outcome(BaseModel):
     labels: list[str] = []
 
 
-class Refused(Exception):
+class RefusedCall(Exception):
     """A call that is answered with an error, and is no turn."""
 
 
@@ -81,14 +81,14 @@ def serve(config: Config, unit: str, say: Callable[[str], None] = lambda line: N
     """
     # One thread: the sandbox ends with the thread that started it.
     with Environment(config, say) as environment, ThreadPoolExecutor(1, "laboratory") as thread:
-        conversation = Conversation(environment, unit, load_task(config.task.name))
+        conversation = McpConversation(environment, unit, load_task(config.task.name))
         try:
             asyncio.run(_serve(conversation, thread))
         finally:
             thread.submit(conversation.leave).result()
 
 
-async def _serve(conversation: "Conversation", thread: ThreadPoolExecutor) -> None:
+async def _serve(conversation: "McpConversation", thread: ThreadPoolExecutor) -> None:
     async def list_tools(*_: Any) -> types.ListToolsResult:
         return types.ListToolsResult(tools=[_tool(each) for each in conversation.tools.values()])
 
@@ -111,7 +111,7 @@ def _tool(arguments: type[Arguments]) -> types.Tool:
     )
 
 
-class Conversation:
+class McpConversation:
     """Turns tool calls into replies of the agent, and steps of the environment into results. Not thread-safe."""
 
     def __init__(self, environment: Environment, unit: str, task: Task):
@@ -131,7 +131,7 @@ class Conversation:
         """Answers a call. Never raises: what went wrong is the result."""
         try:
             return self._answered(self._parsed(name, arguments))
-        except (Refused, OpenMaiaError) as error:
+        except (RefusedCall, OpenMaiaError) as error:
             return _error(str(error))
 
     def leave(self) -> None:
@@ -145,17 +145,17 @@ class Conversation:
     def _parsed(self, name: str, arguments: dict[str, Any]) -> Arguments:
         kind = self.tools.get(name)
         if kind is None:
-            raise Refused(f"there is no tool {name[:60]!r}; there are {', '.join(self.tools)}")
+            raise RefusedCall(f"there is no tool {name[:60]!r}; there are {', '.join(self.tools)}")
         try:
             return kind.model_validate(arguments)
         except ValidationError as error:
             faults = (f"{'.'.join(map(str, each['loc']))[:60]}: {each['msg']}" for each in error.errors()[:5])
-            raise Refused(f"{name}: {'; '.join(faults)}") from None
+            raise RefusedCall(f"{name}: {'; '.join(faults)}") from None
 
     def _answered(self, arguments: Arguments) -> types.CallToolResult:
         step = self._begun()
         if self._ended:
-            raise Refused(f"{self._ended}; start the server again for another conversation")
+            raise RefusedCall(f"{self._ended}; start the server again for another conversation")
         match arguments:
             case Instructions():
                 opening = self._opening or step
@@ -190,13 +190,13 @@ class Conversation:
 
     def _experiment(self, arguments: Experiment) -> str:
         if unknown := [each for each in arguments.ids() if each not in self._known]:
-            raise Refused(
+            raise RefusedCall(
                 f"{arguments.tool}: there is no image {unknown[0][:60]!r}; use the ids that the tools returned"
             )
         code = arguments.code()
         reply = f"{self._listed()}[CODE]:\n{_fence(code)}python\n{code}\n{_fence(code)}"
         if parse(reply, self._task.answer).code != code.strip("\n"):
-            raise Refused(
+            raise RefusedCall(
                 f"{arguments.tool}: this code cannot be told from the text around it; write it without fences"
             )
         return reply
@@ -204,7 +204,7 @@ class Conversation:
     def _answer(self, given: Answer) -> str:
         form = self._task.answer
         if given.effects and not form.effect:
-            raise Refused("answer: the question does not ask for effects; leave them out")
+            raise RefusedCall("answer: the question does not ask for effects; leave them out")
         labels = "".join(f"\n[{form.labels} {n}]: {label}" for n, label in enumerate(given.labels, start=1))
         effects = "; ".join(given.effects)
         named = f"\n[{form.effect}]: {effects}" if effects else ""
@@ -216,7 +216,7 @@ class Conversation:
             or (parsed.description, parsed.effect) != (expected, effects)
             or (given.labels and list(parsed.labels) != given.labels)
         ):
-            raise Refused(
+            raise RefusedCall(
                 "answer: the description has to be one paragraph, and each label one line of its own, different from the others, "
                 "without placeholders, headings and code"
             )
@@ -231,7 +231,7 @@ class Conversation:
         parsed = parse(self._listed(), self._task.answer)
         if list(parsed.hypotheses) != list(hypotheses) or parsed.code or parsed.description is not None:
             self._hypotheses = before
-            raise Refused("hypotheses: each has to be one line, such as 'H1: dogs', without headings and code")
+            raise RefusedCall("hypotheses: each has to be one line, such as 'H1: dogs', without headings and code")
         return hypotheses
 
     # -- results -----------------------------------------------------------------------------------------------------
@@ -248,7 +248,7 @@ class Conversation:
         if turn is None:
             self._count = 0
             self._known.clear()
-            raise Refused(
+            raise RefusedCall(
                 "the process of the experiments was lost, and the conversation begins again: no image and no turn of it is left"
             )
         self._count += 1

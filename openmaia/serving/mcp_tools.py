@@ -21,7 +21,7 @@ _IMAGES = (
 _HYPOTHESIS = (
     'The hypothesis that the images test, such as "H1", or "not H1" for its controls: one for all, or one for each.'
 )
-Hypothesis = str | list[str | None] | None
+NamedHypothesis = str | list[str | None] | None
 
 
 class Arguments(BaseModel):
@@ -54,7 +54,7 @@ class DatasetExemplars(Experiment):
         return _show("activation, image", f"tools.dataset_exemplars(system, kind={self.kind!r})", "activation")
 
 
-class Bank(Experiment):
+class BankLookup(Experiment):
     """Looks up images that were drawn and measured before, the same for all units, with their prompts and the unit's
     activations. They cost nothing. top, bottom, random: how many of those that excite it most, least, and of random ones."""
 
@@ -74,7 +74,7 @@ class Text2Image(Experiment):
 
     tool = "text2image"
     prompts: list[str]
-    hypothesis: Hypothesis = Field(None, description=_HYPOTHESIS)
+    hypothesis: NamedHypothesis = Field(None, description=_HYPOTHESIS)
 
     def code(self) -> str:
         return _show("image", f"tools.text2image({self.prompts!r}{_named(self.hypothesis)})")
@@ -86,7 +86,7 @@ class CallNeuron(Experiment):
 
     tool = "call_neuron"
     images: list[str] = Field(description=_IMAGES)
-    hypothesis: Hypothesis = Field(None, description=_HYPOTHESIS)
+    hypothesis: NamedHypothesis = Field(None, description=_HYPOTHESIS)
 
     def code(self) -> str:
         measured = f"zip(*system.call_neuron({_images(self.images)}{_named(self.hypothesis)}))"
@@ -103,7 +103,7 @@ class EditImages(Experiment):
     tool = "edit_images"
     images: list[str] = Field(description=_IMAGES)
     instructions: list[str]
-    hypothesis: Hypothesis = Field(None, description=_HYPOTHESIS)
+    hypothesis: NamedHypothesis = Field(None, description=_HYPOTHESIS)
 
     def code(self) -> str:
         named = f"{_images(self.images)}, {self.instructions!r}{_named(self.hypothesis)}"
@@ -197,7 +197,7 @@ TOOLS: dict[str, type[Arguments]] = {
     for each in (
         Instructions,
         DatasetExemplars,
-        Bank,
+        BankLookup,
         Text2Image,
         CallNeuron,
         EditImages,
@@ -221,5 +221,5 @@ def _images(images: list[str]) -> str:
     return f"[{', '.join(f'tools._image({each!r})' if _ID.fullmatch(each) else repr(each) for each in images)}]"
 
 
-def _named(hypothesis: Hypothesis) -> str:
+def _named(hypothesis: NamedHypothesis) -> str:
     return "" if hypothesis is None else f", hypothesis={hypothesis!r}"

@@ -29,8 +29,8 @@ from tests.helpers.paid import REPLY, TURNS, paid_server, paid_sources
 INVESTIGATIONS = 24
 BUDGET = 0.8
 AT_ONCE = 12
-"""Investigations at the same time without Ray; on Ray it is all of them."""
-UNDER_WAY = INVESTIGATIONS * REPLY + 1e-9
+"""Investigations at the same time. Were it all of them, each would answer in its last turn, and none be left."""
+UNDER_WAY = AT_ONCE * REPLY + 1e-9
 
 
 @pytest.fixture
@@ -85,7 +85,7 @@ def in_process(config: Config) -> list[InvestigationResult]:
 
 @pytest.mark.slow
 def test_a_run_on_ray_that_is_killed_stops_at_its_budget_and_goes_on(server: Server, tmp_path: Path):
-    given = paid_sources(tmp_path, server)
+    given = [*paid_sources(tmp_path, server), f"ray.investigations={AT_ONCE}"]
     run = Run.of(load(given))
     killed = command(given, f"budget={BUDGET}")
     wait_until(lambda: len(server.asked) >= 10, killed)

@@ -45,26 +45,26 @@ _IOCTL_ALLOWED = (0x5401, 0x5413, 0x541B, 0x5421, 0x5450, 0x5451)  # TCGETS TIOC
 _PRCTL = (157, 167)
 _PRCTL_ALLOWED = (15, 16, 0x53564D41)  # PR_SET_NAME, PR_GET_NAME, PR_SET_VMA
 
-Step = tuple[int, int, int, int]
+FilterStep = tuple[int, int, int, int]
 
 
 def make_program(machine: str, *, forks: bool) -> bytes:
     """Returns the filter for one of MACHINES as a BPF program. `forks` says whether the process may create others."""
     column = _COLUMNS.index(machine)
-    steps: list[Step] = [(_LOAD, 0, 0, _ARCHITECTURE), (_EQUAL, 1, 0, _AUDIT[machine]), (_RETURN, 0, 0, _KILL)]
+    steps: list[FilterStep] = [(_LOAD, 0, 0, _ARCHITECTURE), (_EQUAL, 1, 0, _AUDIT[machine]), (_RETURN, 0, 0, _KILL)]
     steps += [(_LOAD, 0, 0, _NUMBER)]
     steps += [(_AT_LEAST, 0, 1, 0x40000000), (_RETURN, 0, 0, _EPERM)]  # x32: the same calls under other numbers
     for numbers in (_DENIED if forks else _DENIED | _FORKS).values():
         if (number := numbers[column]) is not None:
             steps += [(_EQUAL, 0, 1, number), (_RETURN, 0, 0, _EPERM)]
-    flags: list[Step] = [(_EQUAL, 0, 2, _F_SETFL), (_LOAD, 0, 0, _argument(2)), (_ANY_BIT, 0, 1, _O_ASYNC)]
+    flags: list[FilterStep] = [(_EQUAL, 0, 2, _F_SETFL), (_LOAD, 0, 0, _argument(2)), (_ANY_BIT, 0, 1, _O_ASYNC)]
     flags += [(_RETURN, 0, 0, _EPERM), (_RETURN, 0, 0, _ALLOW)]
     steps += _only(_FCNTL[column], 1, _FCNTL_ALLOWED, flags)
     steps += _only(_IOCTL[column], 1, _IOCTL_ALLOWED)
     steps += _only(_PRCTL[column], 0, _PRCTL_ALLOWED)
     # clone also starts threads; clone3 passes its flags by pointer, and libc works without it.
     steps += [(_EQUAL, 0, 1, _CLONE3[column]), (_RETURN, 0, 0, _ENOSYS)]
-    new: list[Step] = [(_LOAD, 0, 0, _argument(0)), (_ANY_BIT, 0, 1, _CLONE_THREAD), (_RETURN, 0, 0, _ALLOW)]
+    new: list[FilterStep] = [(_LOAD, 0, 0, _argument(0)), (_ANY_BIT, 0, 1, _CLONE_THREAD), (_RETURN, 0, 0, _ALLOW)]
     if forks:  # no siblings, which are not seen as descendants, and no signal at its end that resumes this process
         new += [(_ANY_BIT, 3, 0, _CLONE_PARENT), (_AND, 0, 0, _EXIT_SIGNALS)]
         new += [(_EQUAL, 0, 1, _SIGCHLD), (_RETURN, 0, 0, _ALLOW)]
@@ -78,13 +78,15 @@ def _argument(index: int) -> int:
     return _ARGUMENTS + 8 * index
 
 
-def _only(number: int, index: int, values: tuple[int, ...], special: list[Step] | None = None) -> list[Step]:
+def _only(
+    number: int, index: int, values: tuple[int, ...], special: list[FilterStep] | None = None
+) -> list[FilterStep]:
     """Returns the steps that allow a system call only with some values of one argument.
 
     `special` decides about other values. It begins with the argument loaded; the call is refused if it ends without a
     decision.
     """
-    body: list[Step] = [(_LOAD, 0, 0, _argument(index))]
+    body: list[FilterStep] = [(_LOAD, 0, 0, _argument(index))]
     for value in values:
         body += [(_EQUAL, 0, 1, value), (_RETURN, 0, 0, _ALLOW)]
     body += special or []

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 export = typer.Typer(
     cls=Group,
     no_args_is_help=True,
-    help="Writes runs for other programs: MAIA, Neuronpedia, delphi, Perfetto, W&B, papers.\n\nExample: openmaia export maia runs/demo --to published",
+    help="Writes runs for MAIA, Neuronpedia, delphi, W&B and others.\n\nExample: openmaia export maia runs/demo --to published",
 )
 
 

@@ -11,7 +11,7 @@ from openmaia.cli.commands.common import ConfigSources, print_left_out
 
 
 def mcp(config: ConfigSources, unit: Annotated[str, typer.Option(help="The unit, such as layer4=122.")]) -> None:
-    """Serves one unit to an agent of yours, as tools of the Model Context Protocol over stdin and stdout.
+    """Serves one unit to an agent of your own, as tools of MCP.
 
     The tools are those of OpenMAIA's agents, with the same limits. A conversation is an investigation: its record is in the
     run NAME-external-LAYER-INDEX. Messages for people go to stderr.

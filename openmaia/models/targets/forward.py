@@ -35,7 +35,7 @@ SIZE_ERRORS = (RuntimeError, AssertionError, ValueError, IndexError)
 
 INPUT_TYPES = (torch.float32, torch.float16, torch.bfloat16, torch.float64)
 
-Change = Callable[[torch.Tensor], None]
+OutputChange = Callable[[torch.Tensor], None]
 """Changes a layer's output, shape (images, …), in place."""
 
 NOTHING: Mapping[str, str] = MappingProxyType({})
@@ -86,7 +86,7 @@ class Forward:
         return outputs
 
     @contextmanager
-    def changing(self, layer: str, change: Change) -> Generator[None]:
+    def changing(self, layer: str, change: OutputChange) -> Generator[None]:
         """Passes in this block go on with the output of a layer as `change` leaves it, which then is what is read of the layer.
 
         Raises:

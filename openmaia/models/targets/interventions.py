@@ -10,7 +10,7 @@ from openmaia.core.errors import UsageError
 from openmaia.core.services import Intervention
 from openmaia.models.targets.dictionary import Dictionary, spread
 from openmaia.models.targets.directions import Directions
-from openmaia.models.targets.forward import Change
+from openmaia.models.targets.forward import OutputChange
 from openmaia.models.targets.maps import UNIT_AXES, AxisOrder, OutputLayout, Tokens, arrange, take_tokens
 
 
@@ -26,7 +26,7 @@ class UnitSpace:
     tokens: Tokens = "patches"
     """Those at which features are computed, and therefore changed."""
 
-    def change(self, asked: Sequence[Intervention], size: tuple[int, int]) -> Change:
+    def change(self, asked: Sequence[Intervention], size: tuple[int, int]) -> OutputChange:
         """Returns what changes the layer's output for a batch of images, with one intervention for each.
 
         Args:

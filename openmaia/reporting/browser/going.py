@@ -13,11 +13,11 @@ from openmaia.runs.state import RunCounts, counts, time_left
 _SHOWN = 12
 """Largest number of running investigations that are listed."""
 
-Places = Sequence[tuple[Run, str, str]]
+ReportedRuns = Sequence[tuple[Run, str, str]]
 """Each run with its name in the report and the folder of its unit pages."""
 
 
-def make_live_file(places: Places) -> bytes:
+def make_live_file(places: ReportedRuns) -> bytes:
     """Returns live.js: counts of runs that have not ended, their running investigations, and the version of the state."""
     states = [counts(run) for run, *_ in places]
     going = [

@@ -3,13 +3,12 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
-import torch
-
 from openmaia.models.targets.dictionary import Dictionary
 from openmaia.models.targets.dictionary_format import (
     AUTOENCODER,
     DictionaryFormat,
     OpenedDictionary,
+    Tensors,
     described,
     rescaled,
 )
@@ -27,10 +26,9 @@ CLASSES: Mapping[str, tuple[str, ...]] = {
 }
 """Classes, and the tensors of each."""
 
-Tensors = Mapping[str, torch.Tensor]
-
 
 def read(opened: OpenedDictionary) -> Dictionary:
+    """As `DictionaryFormat.read`, for what dictionary_learning saves."""
     trainer = opened.config.get("trainer")
     kind = trainer.get("dict_class") if isinstance(trainer, dict) else None
     if not isinstance(kind, str) or kind not in CLASSES:

@@ -27,6 +27,7 @@ _ARCHITECTURES: Mapping[str, tuple[str, ...]] = {
 
 
 def read(opened: OpenedDictionary) -> Dictionary:
+    """As `DictionaryFormat.read`, for what SAELens saves."""
     config = opened.config
     architecture, k = _architecture(opened)
     tensors = opened.tensors()

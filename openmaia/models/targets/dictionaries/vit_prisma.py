@@ -11,6 +11,7 @@ _ARCHITECTURES = {
 
 
 def read(opened: OpenedDictionary) -> Dictionary:
+    """As `DictionaryFormat.read`, for what ViT-Prisma saves."""
     config = opened.config
     architecture, activation = config.get("architecture"), config.get("activation_fn_str")
     if not isinstance(architecture, str) or architecture not in _ARCHITECTURES:

@@ -20,7 +20,7 @@ _STATES = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DatasetImage:
+class ShownImage:
     """An image of the dataset, and the unit's activation on it."""
 
     picture: Picture
@@ -38,7 +38,7 @@ class Level:
     high: float
     count: int
     """Number of the dataset's images."""
-    image: DatasetImage | None
+    image: ShownImage | None
     """None if no image has such an activation, or none is stored."""
 
 
@@ -46,7 +46,7 @@ class Level:
 class DatasetView:
     """What the page shows of the dataset."""
 
-    top: tuple[DatasetImage, ...] = ()
+    top: tuple[ShownImage, ...] = ()
     levels: tuple[Level, ...] = ()
     """Empty if the counts are unknown, or the activation is the same on all images."""
     images: int = 0
@@ -102,12 +102,12 @@ def show_levels(view: DatasetView, pictures: PagePictures) -> DatasetView:
     return replace(view, levels=levels)
 
 
-def _asked(image: ImageView) -> DatasetImage:
+def _asked(image: ImageView) -> ShownImage:
     value = float(image.activation["value"]) if image.activation else 0.0
-    return DatasetImage(picture=image.picture, activation=value)
+    return ShownImage(picture=image.picture, activation=value)
 
 
-def _image(view: DatasetView, exemplar: Exemplar, pictures: PagePictures, side: int = 0) -> DatasetImage:
+def _image(view: DatasetView, exemplar: Exemplar, pictures: PagePictures, side: int = 0) -> ShownImage:
     image = exemplar.image
     picture = pictures.picture(image.digest, image.data, side=side)
     if picture.number is not None and not side:  # an image without a number may be none
@@ -115,4 +115,4 @@ def _image(view: DatasetView, exemplar: Exemplar, pictures: PagePictures, side: 
         threshold = view.exemplars.threshold if view.exemplars else 0.0
         outline = "" if exemplar.map is None else trace_map(exemplar.map, exemplar.box, size, threshold)
         picture = replace(picture, outline=outline, frame=trace_frame(seen_part(size, exemplar.box), size))
-    return DatasetImage(picture=picture, activation=exemplar.activation, percent=view.percent(exemplar.activation))
+    return ShownImage(picture=picture, activation=exemplar.activation, percent=view.percent(exemplar.activation))

@@ -31,7 +31,7 @@ class HypothesisChanges:
 
 
 @dataclass(frozen=True, slots=True)
-class Phrase:
+class StoryPart:
     """A part of a line."""
 
     text: str
@@ -45,7 +45,7 @@ class Story:
 
     did: str
     """What it did, in a sentence."""
-    found: tuple[Phrase, ...]
+    found: tuple[StoryPart, ...]
     """What came of it."""
     pictures: tuple[ImageView, ...]
 
@@ -128,20 +128,20 @@ def _value(entry: ImageEntry) -> float:
     return float(entry.activation["value"]) if entry.activation else 0.0
 
 
-def _strongest(entries: Sequence[ImageEntry], measured: Sequence[ImageEntry], viewer: Viewer) -> Iterator[Phrase]:
+def _strongest(entries: Sequence[ImageEntry], measured: Sequence[ImageEntry], viewer: Viewer) -> Iterator[StoryPart]:
     changes = _edits(entries, measured)
     if changes:
         base, edited = changes[0]
-        yield Phrase("Largest change: ")
-        yield Phrase(viewer.captions.entries[edited.of].prompt, is_quoted=True)
-        yield Phrase(f", {short_number(_value(base))} to {short_number(_value(edited))}. ")
+        yield StoryPart("Largest change: ")
+        yield StoryPart(viewer.captions.entries[edited.of].prompt, is_quoted=True)
+        yield StoryPart(f", {short_number(_value(base))} to {short_number(_value(edited))}. ")
     elif measured and measured[0].did is not Did.EXEMPLAR:
-        yield Phrase("Strongest: ")
+        yield StoryPart("Strongest: ")
         caption = viewer.captions.texts.get(measured[0].id, "")
         if caption:
-            yield Phrase(caption, is_quoted=True)
-            yield Phrase(", ")
-        yield Phrase(f"{short_number(_value(measured[0]))}. ")
+            yield StoryPart(caption, is_quoted=True)
+            yield StoryPart(", ")
+        yield StoryPart(f"{short_number(_value(measured[0]))}. ")
 
 
 def _edits(entries: Sequence[ImageEntry], measured: Sequence[ImageEntry]) -> list[tuple[ImageEntry, ImageEntry]]:
@@ -155,22 +155,22 @@ def _edits(entries: Sequence[ImageEntry], measured: Sequence[ImageEntry]) -> lis
     return sorted(pairs, key=lambda pair: abs(_value(pair[0]) - _value(pair[1])), reverse=True)
 
 
-def _guesses(changes: HypothesisChanges) -> Iterator[Phrase]:
+def _guesses(changes: HypothesisChanges) -> Iterator[StoryPart]:
     new = [text for text, is_new in changes.current if is_new]
     yield from _named("First guesses: " if changes.is_first else "New guesses: ", new)
     yield from _named("Dropped: ", changes.dropped)
 
 
-def _named(title: str, texts: Sequence[str]) -> Iterator[Phrase]:
+def _named(title: str, texts: Sequence[str]) -> Iterator[StoryPart]:
     if not texts:
         return
-    yield Phrase(title)
+    yield StoryPart(title)
     for number, text in enumerate(texts[:_NAMED]):
         if number:
-            yield Phrase(", ")
-        yield Phrase(text, is_quoted=True)
+            yield StoryPart(", ")
+        yield StoryPart(text, is_quoted=True)
     rest = len(texts) - _NAMED
-    yield Phrase(f" and {rest} more. " if rest > 0 else ". ")
+    yield StoryPart(f" and {rest} more. " if rest > 0 else ". ")
 
 
 def _pictures(entries: Sequence[ImageEntry], measured: Sequence[ImageEntry], viewer: Viewer) -> tuple[ImageView, ...]:
