@@ -13,7 +13,7 @@ from openmaia.reporting.browser.compare import render_comparison
 from openmaia.reporting.browser.pages import APPLICATIONS, render
 from openmaia.reporting.browser.rows import RunSummary, summarize_run
 from openmaia.reporting.browser.similar import name_similar_file
-from openmaia.reporting.browser.tiles import RunExemplars, Tile, make_tiles
+from openmaia.reporting.browser.tiles import Tile, make_tiles
 from openmaia.reporting.browser.unit.page import Neighbours, UnitPage
 from openmaia.reporting.browser.unit.shared import RunSources
 from openmaia.reporting.tables import UnitRow, make_rows, name_runs
@@ -52,13 +52,9 @@ class Report:
     def tiles(self) -> dict[str, Tile]:
         """The images of each row on the wall, by the path of their file relative to report/."""
         made: dict[str, Tile] = {}
-        for (run, *_), one, found in zip(self.runs, self.summaries, self._exemplars, strict=True):
-            made |= make_tiles(run, one.rows, found)
+        for (run, *_), one in zip(self.runs, self.summaries, strict=True):
+            made |= make_tiles(run, one.rows, self.sources[one.name].stored)
         return made
-
-    @cached_property
-    def _exemplars(self) -> list[RunExemplars]:
-        return [RunExemplars.of_run(run) for run, *_ in self.runs]
 
     @cached_property
     def charts(self) -> dict[str, AgentCharts]:
@@ -81,7 +77,9 @@ class Report:
     def index(self) -> bytes:
         """Renders the first page."""
         layers = [sorted({row.unit.layer for row in one.rows}) for one in self.summaries]
-        missing = [found.missing(each) for found, each in zip(self._exemplars, layers, strict=True)]
+        missing = [
+            self.sources[one.name].stored.missing(each) for one, each in zip(self.summaries, layers, strict=True)
+        ]
         return render(
             "index.html.j2",
             top="",

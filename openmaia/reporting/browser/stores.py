@@ -1,6 +1,7 @@
 """Finds the exemplars of a run."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from openmaia.core.errors import StoreError, UsageError
 from openmaia.core.paths import user_path
@@ -9,16 +10,39 @@ from openmaia.runs.files import safe
 from openmaia.runs.run import Run
 
 
-def find_store(run: Run) -> tuple[str, ExemplarStore | None, Sequence[str]]:
-    """Returns the folder of a run's exemplars, their store (None if missing or outdated), and the layers in it."""
+@dataclass(frozen=True, slots=True)
+class RunExemplars:
+    """The exemplars of a run's dataset, as far as they still exist."""
+
+    place: str
+    """The folder or URL of the store."""
+    store: ExemplarStore | None
+    """None if it is missing, damaged, or of another version."""
+    layers: frozenset[str]
+
+    def missing(self, layers: Sequence[str]) -> str:
+        """Says which of the layers have no exemplars here; empty if all have."""
+        lacking = [layer for layer in layers if layer not in self.layers]
+        if not lacking:
+            return ""
+        return (
+            f"No exemplars of {', '.join(lacking)} are in {self.place} (any more): "
+            "only units whose agent looked at exemplars have images here."
+        )
+
+
+def find_exemplars(run: Run) -> RunExemplars:
+    """Finds the store that the config of a run names."""
     config = run.config()
     target, dataset = config["target"]["name"], config["exemplars"]["dataset"] or config["pictures"]["kind"]
     place = f"{config['paths']['exemplars']}/{safe(target)}/{safe(dataset)}"
     try:
         store = ExemplarStore.at(_found(run, config["paths"]), target, dataset)
-        return (place, store, store.layers()) if store.is_current() else (place, None, ())
+        if store.is_current():
+            return RunExemplars(place, store, frozenset(store.layers()))
     except (StoreError, UsageError, OSError):
-        return place, None, ()
+        pass
+    return RunExemplars(place, None, frozenset())
 
 
 def _found(run: Run, paths: Mapping[str, str]) -> str:

@@ -12,7 +12,7 @@ from openmaia.core.errors import StoreError
 from openmaia.core.images import decode, upsample
 from openmaia.core.services import Exemplar
 from openmaia.exemplars.store import ExemplarStore
-from openmaia.reporting.browser.stores import find_store
+from openmaia.reporting.browser.stores import RunExemplars
 from openmaia.reporting.tables import UnitRow
 from openmaia.runs.files import safe
 from openmaia.runs.run import Run
@@ -26,33 +26,6 @@ _DARK, _VEIL = (10, 12, 16), 0.3
 
 Shot = tuple[Image.Image, Image.Image | None]
 """A square image, and the part of it that excites the unit in 0 and 255; None without a map."""
-
-
-@dataclass(frozen=True, slots=True)
-class RunExemplars:
-    """The exemplars of a run's dataset, as far as they still exist."""
-
-    place: str
-    """The folder or URL of the store."""
-    store: ExemplarStore | None
-    """None if it is missing, damaged, or of another version."""
-    layers: frozenset[str]
-
-    @classmethod
-    def of_run(cls, run: Run) -> "RunExemplars":
-        """Finds the store that the config of a run names."""
-        place, store, layers = find_store(run)
-        return cls(place, store, frozenset(layers))
-
-    def missing(self, layers: Sequence[str]) -> str:
-        """Says which of the layers have no exemplars here; empty if all have."""
-        lacking = [layer for layer in layers if layer not in self.layers]
-        if not lacking:
-            return ""
-        return (
-            f"No exemplars of {', '.join(lacking)} are in {self.place} (any more): "
-            "only units whose agent looked at exemplars have images here."
-        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

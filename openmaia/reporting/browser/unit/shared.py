@@ -9,8 +9,7 @@ from openmaia.core.units import Unit
 from openmaia.evaluation.faithfulness import FAITHFULNESS_FILE, UnitFaithfulness, read_faithfulness
 from openmaia.evaluation.storage import StoredTrials
 from openmaia.evaluation.trials import Trial
-from openmaia.exemplars.store import ExemplarStore
-from openmaia.reporting.browser.stores import find_store
+from openmaia.reporting.browser.stores import RunExemplars, find_exemplars
 from openmaia.runs.files import safe
 from openmaia.runs.run import InvestigationId, Run
 
@@ -22,20 +21,21 @@ class RunSources:
         self._run = run
 
     @cached_property
-    def _store(self) -> tuple[str, ExemplarStore | None, Sequence[str]]:
-        return find_store(self._run)
+    def stored(self) -> RunExemplars:
+        """The exemplars of the run's dataset."""
+        return find_exemplars(self._run)
 
     def exemplars(self, unit: Unit) -> UnitExemplars:
         """Returns a unit's exemplars. Raises StoreError if they are missing, outdated or damaged."""
-        place, store, layers = self._store
-        if store is None or unit.layer not in layers:
-            raise StoreError(f"no exemplars of {unit.layer} that this version can read are in {place}")
+        store = self.stored.store
+        if store is None or unit.layer not in self.stored.layers:
+            raise StoreError(f"no exemplars of {unit.layer} that this version can read are in {self.stored.place}")
         return store.read(unit)
 
     def top_pictures(self, layer: str) -> Mapping[int, Sequence[int]]:
         """Returns the numbers of the images that excite each unit of a layer most; empty without exemplars."""
         try:
-            return self._store[1].top_pictures(layer) if self._store[1] else {}
+            return self.stored.store.top_pictures(layer) if self.stored.store else {}
         except StoreError:
             return {}
 
@@ -61,7 +61,7 @@ class RunSources:
     def read_times(self, layer: str) -> list[int]:
         """Returns the modification times in nanoseconds of the files that pages of a layer are made from; 0 for a missing
         one."""
-        store, own = self._store[1], self._run.files.local
+        store, own = self.stored.store, self._run.files.local
         root = store.files.local if store else None
         paths = [root / f"{safe(layer)}.{name}.parquet" for name in ("units", "rows")] if root else []
         paths += [own / FAITHFULNESS_FILE] if own else []
