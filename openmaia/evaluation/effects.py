@@ -11,7 +11,6 @@ effect is supported if q, over all units, is at most LEVEL, and the 95 % interva
 above 0.
 """
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
@@ -20,7 +19,6 @@ from typing import Any
 import numpy as np
 
 from openmaia.agent.tools.effects import image_changes
-from openmaia.core.errors import StoreError
 from openmaia.core.images import EncodedImage
 from openmaia.core.services import Classifier, Intervention
 from openmaia.core.units import Unit
@@ -30,7 +28,7 @@ from openmaia.evaluation.analysis.permutation import EffectTable
 from openmaia.evaluation.analysis.statistics import FloatArray, adjust_p_values, proportion
 from openmaia.evaluation.analysis.verdict import LEVEL
 from openmaia.evaluation.claims import Claim
-from openmaia.evaluation.storage import StoredTrials, compute_stamp
+from openmaia.evaluation.storage import StoredTrials, read_result, write_result
 from openmaia.evaluation.trials import Trial
 from openmaia.runs.run import Run
 
@@ -254,20 +252,19 @@ def _intervals_of(found: tuple[BootstrapEstimate, BootstrapEstimate] | None) -> 
 def write_effects(run: Run, tests: EffectTests) -> None:
     """Stores the tests in the run directory."""
     units = [asdict(each) | _lists(each) for each in tests.units]
-    document = asdict(tests) | _lists(tests) | {"units": units, "stamp": compute_stamp(run, 0)}
-    run.files.write(EFFECTS_FILE, json.dumps(document, ensure_ascii=False).encode(errors="replace"))
+    write_result(run, EFFECTS_FILE, asdict(tests) | _lists(tests) | {"units": units})
 
 
 def read_effects(run: Run) -> EffectTests | None:
     """Reads the stored tests; None if they are missing, damaged, or older than the run's evaluations."""
+    stored = read_result(run, EFFECTS_FILE)
+    if stored is None:
+        return None
     try:
-        stored: dict[str, Any] | None = run.files.read_json(EFFECTS_FILE)
-        if stored is None or stored.pop("stamp") != compute_stamp(run, 0):
-            return None
         units = tuple(UnitEffect(**_restored(row), **_of_unit(row)) for row in stored.pop("units"))
         shares: dict[str, Any] = {name: value and tuple(map(float, value)) for name, value in _others(stored).items()}
         return EffectTests(units=units, **_restored(stored), **shares)
-    except (StoreError, TypeError, KeyError, ValueError, AttributeError):
+    except (TypeError, KeyError, ValueError, AttributeError):
         return None
 
 

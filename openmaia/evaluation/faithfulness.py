@@ -8,7 +8,6 @@ as ReLU, 0 is the response of a unit to images that do not excite it. In other l
 ablation also changes the output for images that do not excite the unit.
 """
 
-import json
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from itertools import islice
@@ -17,7 +16,6 @@ from typing import Any, Protocol
 import numpy as np
 from scipy import special
 
-from openmaia.core.errors import StoreError
 from openmaia.core.images import EncodedImage
 from openmaia.core.services import Intervention
 from openmaia.core.units import Unit
@@ -26,7 +24,7 @@ from openmaia.evaluation.analysis.bootstrap import BootstrapEstimate, ClusteredV
 from openmaia.evaluation.analysis.statistics import FloatArray
 from openmaia.evaluation.claims import Claim
 from openmaia.evaluation.compared import Partners
-from openmaia.evaluation.storage import StoredTrials, compute_stamp
+from openmaia.evaluation.storage import StoredTrials, read_result, write_result
 from openmaia.evaluation.trials import Stimulus, Trial
 from openmaia.runs.run import Run
 
@@ -221,16 +219,15 @@ def _interval(found: BootstrapEstimate | None) -> Interval:
 def write_faithfulness(run: Run, faithfulness: Faithfulness) -> None:
     """Stores the effects in the run directory."""
     units = [asdict(each) | _interval_lists(each) for each in faithfulness.units]
-    document: dict[str, Any] = _interval_lists(faithfulness) | {"units": units, "stamp": compute_stamp(run, 0)}
-    run.files.write(FAITHFULNESS_FILE, json.dumps(document, ensure_ascii=False).encode(errors="replace"))
+    write_result(run, FAITHFULNESS_FILE, _interval_lists(faithfulness) | {"units": units})
 
 
 def read_faithfulness(run: Run) -> Faithfulness | None:
     """Reads the stored effects; None if they are missing, damaged, or older than the run's evaluations."""
+    stored = read_result(run, FAITHFULNESS_FILE)
     try:
-        stored: dict[str, Any] | None = run.files.read_json(FAITHFULNESS_FILE)
-        return None if stored is None or stored.pop("stamp") != compute_stamp(run, 0) else _restored(stored)
-    except (StoreError, TypeError, KeyError, ValueError):
+        return None if stored is None else _restored(stored)
+    except (TypeError, KeyError, ValueError):
         return None
 
 

@@ -3,20 +3,17 @@
 Each tested unit is multiplied by the FACTORS on a few neutral images of one trial of the run, the same for all units.
 """
 
-import json
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
 
 import numpy as np
 
-from openmaia.core.errors import StoreError
 from openmaia.core.images import EncodedImage
 from openmaia.core.services import Classifier, Intervention
 from openmaia.core.typed import find_mistyped
 from openmaia.core.units import Unit
 from openmaia.evaluation.analysis.statistics import FloatArray
-from openmaia.evaluation.storage import StoredTrials, compute_stamp
+from openmaia.evaluation.storage import StoredTrials, read_result, write_result
 from openmaia.evaluation.trials import Stimulus
 from openmaia.runs.run import InvestigationId, Run
 
@@ -87,19 +84,13 @@ def _said(logarithms: FloatArray, classes: Sequence[str]) -> Said:
 
 def write_steering(run: Run, steering: Steering) -> None:
     """Stores the result in the run directory."""
-    document = asdict(steering) | {"stamp": compute_stamp(run, 0)}
-    run.files.write(STEERING_FILE, json.dumps(document, ensure_ascii=False).encode(errors="replace"))
+    write_result(run, STEERING_FILE, asdict(steering))
 
 
 def read_steering(run: Run) -> Steering | None:
     """Reads the stored result; None if it is missing, damaged, or older than the run's evaluations."""
-    try:
-        stored: dict[str, Any] | None = run.files.read_json(STEERING_FILE)
-    except StoreError:
-        return None
-    if not isinstance(stored, dict) or stored.pop("stamp", None) != compute_stamp(run, 0):  # pyright: ignore[reportUnnecessaryIsInstance]
-        return None
-    if find_mistyped(stored, Steering) is not None:
+    stored = read_result(run, STEERING_FILE)
+    if stored is None or find_mistyped(stored, Steering) is not None:
         return None
     units = tuple(
         SteeredUnit(

@@ -2,11 +2,12 @@
 
 import base64
 import hashlib
+import json
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import asdict
 from functools import cached_property, lru_cache
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pyarrow as pa
@@ -249,6 +250,24 @@ class StoredTrials:
                 others=tuple(self.cached(claim.investigation) for claim in self._partners.nearest(trial.claim)),
                 words=unlike(trial.claim, self.words(trial.claim.unit.layer), self.sharing),
             )
+
+
+def write_result(run: Run, name: str, result: dict[str, Any]) -> None:
+    """Stores in a file of the run directory what was computed from its evaluations."""
+    stamped = result | {"stamp": compute_stamp(run, 0)}
+    run.files.write(name, json.dumps(stamped, ensure_ascii=False).encode(errors="replace"))
+
+
+def read_result(run: Run, name: str) -> dict[str, Any] | None:
+    """Reads what `write_result` stored; None if it is missing, damaged, or older than the run's evaluations."""
+    try:
+        stored: Any = run.files.read_json(name)
+        if not isinstance(stored, dict):
+            return None
+        found = cast("dict[str, Any]", stored)
+        return found if found.pop("stamp", None) == compute_stamp(run, 0) else None
+    except StoreError:
+        return None
 
 
 def compute_stamp(run: Run, resamples: int) -> str:
