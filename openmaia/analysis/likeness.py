@@ -3,6 +3,7 @@
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
+from itertools import chain
 from typing import Any, cast
 
 import numpy as np
@@ -113,25 +114,27 @@ def find_nearest_by_activations(trials: Iterable[Trial], units: Sequence[int]) -
     Returns:
         For each of them at most NEIGHBOURS others with Pearson's correlation, the largest first.
     """
-    count, sums, products = 0, np.zeros(len(units)), np.zeros((len(units), len(units)))
-    for trial in trials:
-        if max(units, default=-1) >= trial.matrix.shape[1]:
-            continue  # of a damaged record: the layer has fewer units
-        values = trial.matrix[:, list(units)].astype(np.float64)
+    nearest: dict[int, list[tuple[int, float]]] = {unit: [] for unit in units}
+    matrices = (trial.matrix for trial in trials)
+    if (first := next(matrices, None)) is None:
+        return nearest
+    # A damaged record may name a unit that the layer does not have.
+    known = [unit for unit in units if unit < first.shape[1]]
+    count, sums, products = 0, np.zeros(len(known)), np.zeros((len(known), len(known)))
+    for matrix in chain([first], matrices):
+        values = matrix[:, known].astype(np.float64)
         count, sums, products = count + len(values), sums + values.sum(axis=0), products + values.T @ values
-    if not count:
-        return {unit: [] for unit in units}
     covariance = products / count - np.outer(sums, sums) / count**2
     scale = np.sqrt(np.maximum(covariance.diagonal(), 0))
     with np.errstate(divide="ignore", invalid="ignore"):
         correlation = np.nan_to_num(covariance / np.outer(scale, scale), nan=-1.0, posinf=-1.0, neginf=-1.0)
     np.fill_diagonal(correlation, -1.0)
     best = np.argsort(-correlation, axis=1, kind="stable")[:, :NEIGHBOURS]
-    return {
+    return nearest | {
         unit: [
-            (units[other], float(correlation[row, other]))
+            (known[other], float(correlation[row, other]))
             for other in best[row]
             if correlation[row, other] >= _LEAST_CORRELATION
         ]
-        for row, unit in enumerate(units)
+        for row, unit in enumerate(known)
     }

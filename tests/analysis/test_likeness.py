@@ -38,5 +38,11 @@ def test_activations_are_compared_over_the_images_of_all_trials():
     assert found[3] == [] and found[4] == [], "an opposite unit and a constant one are like none"
 
 
+def test_a_unit_that_the_layer_does_not_have_is_like_none_and_costs_the_others_nothing():
+    base = np.random.default_rng(0).normal(size=(60, 1)) * [1.0, 2.0]
+    found = find_nearest_by_activations(trials(base), [0, 1, 64])
+    assert [[other for other, _ in found[unit]] for unit in (0, 1, 64)] == [[1], [0], []]
+
+
 def test_without_trials_no_unit_is_like_another():
     assert find_nearest_by_activations([], [3, 1]) == {3: [], 1: []}
