@@ -225,12 +225,16 @@ def _owner(config: type[ComponentConfig] | None, name: str) -> type | None:
     return None
 
 
+def is_viewed(config: Any) -> bool:
+    """Returns whether the viewer is asked, of a complete config or its form in OmegaConf."""
+    asks = component("backbone", config.backbone.kind, "backbone").asks_viewer
+    return asks or "text" in (getattr(each, "sees", "") for each in (config.backbone, config.evaluate.writer))
+
+
 def find_components(config: Config) -> Iterator[tuple[type[Component], ComponentConfig, Site]]:
     """Yields (class, its section, its site) for each component that a complete config uses."""
     found = {key: attrgetter(key)(config) for key in sections() if attrgetter(key)(config) is not None}
-    backbone = found.get("backbone")
-    is_asked = backbone is not None and of_config(backbone, "backbone").asks_viewer
-    if not is_asked and "text" not in {getattr(found.get(key), "sees", "") for key in ("backbone", "evaluate.writer")}:
+    if not is_viewed(config):
         del found["viewer"]
     for key, settings in found.items():
         yield of_config(settings, key), settings, site(config, key)

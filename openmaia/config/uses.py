@@ -13,7 +13,7 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf
 
 from openmaia.config.machine import MACHINE_SECTIONS, POOLS, TEST_GENERATOR, PoolConfig
-from openmaia.config.sections import Kinds, sections
+from openmaia.config.sections import Kinds, is_viewed, sections
 from openmaia.config.sections import is_machine_key as is_components_machine_key
 from openmaia.core.components import BackboneConfig, Component, component
 from openmaia.core.errors import UsageError
@@ -116,12 +116,6 @@ def _is_free(backbone: type[Component]) -> bool:
     return backbone.tasks is None and not backbone.is_recorded
 
 
-def _is_viewed(config: Any) -> bool:
-    if _component("backbone", config.backbone).asks_viewer:
-        return True
-    return "text" in (getattr(each, "sees", "") for each in (config.backbone, config.evaluate.writer))
-
-
 def _waits(config: Any) -> bool:
     """Whether investigations may wait for a server, or for an object that was passed."""
     given = [(key, settings) for key in sections() if (settings := _section(config, key)) is not None]
@@ -140,7 +134,7 @@ USES: tuple[KeyUse, ...] = (
     KeyUse(("task.name",), "a backbone that reads prompts (backbone.kind=vllm, openai or anthropic, or an object)",
            "backbone.kind", lambda c: can_do(_component("backbone", c.backbone), c.task.name)),
     # What describes images in words.
-    KeyUse(("viewer.",), "backbone.sees=text", "backbone.sees", _is_viewed),
+    KeyUse(("viewer.",), "backbone.sees=text", "backbone.sees", is_viewed),
     _never("viewer.sees viewer.protocol", "backbone.kind=…, as keys of backbone,", "viewer.kind"),
     _never("viewer.outage_minutes evaluate.writer.outage_minutes", "the key backbone.outage_minutes", "viewer.kind"),
     # The test of descriptions.
@@ -177,7 +171,7 @@ USES: tuple[KeyUse, ...] = (
 )  # fmt: skip
 """A key that no rule is about is used by every component."""
 
-# The keys, or beginnings of keys, that a command or function does not use.
+# What an investigation in one process does not use.
 _ALONE = (
     *("ray.", "job.", "tracking.", "retries", "replicates", "bias.", "spurious."),
     *(
@@ -186,6 +180,7 @@ _ALONE = (
         for key in (PoolConfig.__annotations__.keys() | {"cache_mb", "spill_mb"}) - {"num_gpus"}
     ),
 )
+# The keys, or beginnings of keys, that a command or function does not use.
 _COMMANDS = {
     "openmaia run": ("bias.", "spurious."),
     "openmaia.sweep": ("bias.", "spurious.", "job."),
