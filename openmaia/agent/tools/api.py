@@ -40,11 +40,7 @@ class System:
         >>> activations, images = system.call_neuron(images)
         """
         given = listed(images)
-        prompts = [image for image in given if is_prompt(image)]
-        tested = _of(hypothesis, given, is_prompt)
-        tools: Any = Tools(self._call)
-        drawn = iter(tools.text2image(prompts, tested) if prompts else ())
-        wired = [wire(next(drawn) if is_prompt(image) else image) for image in given if image is not None]
+        wired = _wired(self._call, given, hypothesis)
         tested = _of(hypothesis, given, lambda image: image is not None)
         unit = self._unit if tested is None else (*(self._unit or (None, None)), hypotheses_of(tested))
         answers = iter(self._call("call_neuron", wired, *unit) if wired or not given else ())
@@ -63,11 +59,7 @@ class System:
         >>> for name, change in system.effect(images, set=0):
         ...     print(name, change)
         """
-        given = [image for image in listed(images) if image is not None]
-        tools: Any = Tools(self._call)
-        prompts = [image for image in given if is_prompt(image)]
-        drawn = iter(tools.text2image(prompts) if prompts else ())
-        wired = [wire(next(drawn) if is_prompt(image) else image) for image in given]
+        wired = _wired(self._call, listed(images))
         return [(name, change) for name, change in self._call("effect", wired, _plain(set), _plain(add), *self._unit)]
 
     def drives(self) -> list[Any]:
@@ -153,6 +145,14 @@ def _of(hypothesis: Any, given: list[Any], is_meant: Callable[[Any], bool]) -> A
     names = cast("list[Any]", hypothesis)
     is_each = len(names) == len(given)
     return [name for image, name in zip(given, names, strict=True) if is_meant(image)] if is_each else names
+
+
+def _wired(call: ToolCaller, given: list[Any], hypothesis: Any = None) -> list[Any]:
+    """What a call is sent for images, without those that are None. Texts are drawn first."""
+    prompts, tested = [image for image in given if is_prompt(image)], _of(hypothesis, given, is_prompt)
+    tools: Any = Tools(call)
+    drawn = iter(tools.text2image(prompts, tested) if prompts else ())
+    return [wire(next(drawn) if is_prompt(image) else image) for image in given if image is not None]
 
 
 def _plain(value: Any) -> Any:
