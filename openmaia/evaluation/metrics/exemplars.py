@@ -28,8 +28,8 @@ IN_EXEMPLARS = Metric(
 )
 IN_PHOTOGRAPHS = Metric(
     name="in_photographs",
-    title="photographs that show a label",
-    column="In photographs",
+    title="random pictures that show a label",
+    column="In random pictures",
     hint="The base: share of random pictures that show a label",
     order=235,
     compute=_in_photographs,
