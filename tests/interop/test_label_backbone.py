@@ -112,7 +112,8 @@ def test_imported_labels_and_histories_are_evaluated_and_reported(tmp_path: Path
     assert {one.backbone for one in records["gemma"]} == {"results/gemma"}
     right, wrong = ([made.score(one) for one in ids] for made in found.values())
     assert all(score and score["auc"] > 0.9 for score in right)
-    assert all(score and score["auc"] < 0.7 for score in wrong[:2])
+    assert wrong[0] and wrong[0]["auc"] < 0.7
+    assert wrong[1] and wrong[1]["auc"] is None, "words that the generator cannot draw are not tested"
     folders = [str(tmp_path / "runs" / method) for method in found]
     compared = " ".join(run("evaluate", *folders).stdout.split())
     assert "gemma" in compared and "Guessing" in compared and "AUC" in compared
