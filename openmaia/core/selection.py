@@ -3,7 +3,8 @@
 import difflib
 import hashlib
 import re
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
@@ -164,15 +165,30 @@ def _from_json(path: Path, info: TargetInfo) -> list[tuple[str, str]]:
         raise UsageError(f"unit list {path} {error.message}") from error
     except (ValueError, RecursionError) as error:
         raise UsageError(f"unit list {path} is not JSON: {error}") from error
-    if isinstance(data, dict):
-        named = cast(dict[str, Any], data)
-        inner = named.get(info.name, named)
-        if isinstance(inner, dict) and all(_is_index_list(value) for value in cast(dict[str, Any], inner).values()):
-            lists = cast(dict[str, list[float]], inner)
-            return [
-                (layer, ",".join(str(int(index)) for index in indices)) for layer, indices in lists.items() if indices
-            ]
+    if isinstance(data, dict) and (lists := _index_lists(cast(dict[str, Any], data), info.name)) is not None:
+        return [(layer, ",".join(map(str, indices))) for layer, indices in lists.items() if indices]
     raise UsageError(f'unit list {path}: expected {{"layer": [index, …]}}, possibly below the name {info.name!r}')
+
+
+def count_listed(data: Mapping[str, Any], target: str) -> tuple[int, int] | None:
+    """Counts what a list {layer: [index, ...]}, or {target: such an object}, names.
+
+    Returns:
+        The number of units, and of those that are listed more than once. None if it is no list of units.
+    """
+    lists = _index_lists(data, target)
+    if lists is None:
+        return None
+    counts = Counter((layer, index) for layer, indices in lists.items() for index in indices)
+    return len(counts), sum(count > 1 for count in counts.values())
+
+
+def _index_lists(data: Mapping[str, Any], target: str) -> dict[str, list[int]] | None:
+    """Returns the indices by layer; None if it is no list of units."""
+    inner = data.get(target, data)
+    if not isinstance(inner, dict) or not all(_is_index_list(value) for value in cast(dict[str, Any], inner).values()):
+        return None
+    return {layer: [int(index) for index in indices] for layer, indices in cast(dict[str, list[float]], inner).items()}
 
 
 def _is_index_list(value: Any) -> bool:

@@ -1,4 +1,6 @@
-"""Imports files of the published MAIA code and of other projects from a folder: exemplars, labels, agents' answers."""
+"""Imports files of the published MAIA code and of other projects from a folder: exemplars, labels, agents' answers, prompts, and
+lists of units.
+"""
 
 import os
 from collections.abc import Callable, Iterator
@@ -9,13 +11,14 @@ from typing import Any, cast
 from openmaia.core import tables
 from openmaia.core.errors import StoreError, UsageError
 from openmaia.core.paths import user_path
+from openmaia.core.selection import count_listed
 from openmaia.core.services import UnitExemplars
 from openmaia.core.text import printable
 from openmaia.exemplars.store import ExemplarStore
-from openmaia.interop import answers, exemplars, label_tables, labels, reading, synthetic
+from openmaia.interop import answers, exemplars, label_tables, labels, prompt_packs, reading, synthetic
 from openmaia.interop.labels import Label
 from openmaia.interop.reading import Refused
-from openmaia.runs.files import Files
+from openmaia.runs.files import Files, safe
 
 _PICKLED = (".pkl", ".pickle", ".pt", ".pth")
 
@@ -72,7 +75,7 @@ class Importer:
         Raises:
             UsageError: There is a `target`, but the files are about several models.
         """
-        layers, units, files = self._scan()
+        layers, units, prompts, files = self._scan()
         self._check_target(layers, units)
         for folder in layers:
             self._attempt(folder, lambda folder: self._import_layer(folder, progress))
@@ -83,6 +86,8 @@ class Importer:
                 self._attempt(path, self._import_table)
             elif path.suffix in _PICKLED:
                 self._report.refused.append(f"{self._name(path)}: is a pickle, and pickles are never loaded")
+        for folder in prompts:
+            self._attempt(folder, self._import_prompts)
         self._import_answers(units, progress)
         if self._labels:
             store = Files(self._to)
@@ -90,10 +95,11 @@ class Importer:
             self._report.imported.append(f"{len(self._labels)} labels -> {store.inside(labels.NAME).root}")
         return self._report
 
-    def _scan(self) -> tuple[list[Path], list[Path], list[Path]]:
-        """Returns the folders of layers, the folders of investigated units, and all other files."""
+    def _scan(self) -> tuple[list[Path], list[Path], list[Path], list[Path]]:
+        """Returns the folders of layers, those of investigated units, those of prompts, and all other files."""
         layers: list[Path] = []
         units: list[Path] = []
+        prompts: list[Path] = []
         files: list[Path] = []
         for name, folders, names in os.walk(self._root, onerror=self._refuse_folder):
             folder, known = Path(name), set[str]()
@@ -104,10 +110,12 @@ class Importer:
             if set(answers.MARKS) & set(names):
                 units.append(folder)
                 known.update(answers.ANSWER_FILES)
+            if prompt_packs.API in names:
+                prompts.append(folder)
             if any(name.endswith(".units.parquet") for name in names):  # a store of ours
                 known.add("manifest.json")
             files += [folder / name for name in sorted(names) if name not in known]
-        return layers, units, files
+        return layers, units, prompts, files
 
     def _refuse_folder(self, error: OSError) -> None:
         self._report.refused.append(f"{self._name(Path(error.filename))}: cannot be read ({error.strerror})")
@@ -163,13 +171,30 @@ class Importer:
 
     def _import_list(self, path: Path) -> None:
         data = reading.read_json(path)
-        if not isinstance(data, list):
-            raise Refused(f"is no list of synthetic units; lists of units need no import, use units={path}")
+        if isinstance(data, dict):
+            self._check_list(path, cast(dict[str, Any], data))
+            return
         truths = synthetic.read_truths(
             cast(list[Any], data), path.stem, self._target or exemplars.SYNTHETIC, self._name(path)
         )
         self._add(truths)
         self._report.imported.append(f"what {len(truths)} synthetic units ({path.stem}) were made for")
+
+    def _check_list(self, path: Path, data: dict[str, Any]) -> None:
+        counted = count_listed(data, self._target or path.stem)
+        if counted is None:
+            raise Refused("is neither a list of units nor one of synthetic units")
+        units, repeated = counted
+        self._report.imported.append(f"a list of {units} units of {path.stem}, which needs no copy: units={path}")
+        if repeated:
+            self._report.derived.append(f"{self._name(path)}: {repeated} units are listed twice, and count once")
+
+    def _import_prompts(self, folder: Path) -> None:
+        for name, files in prompt_packs.read(folder).items():
+            task = Files(self._to).inside(f"tasks/{safe(name)}")
+            for file, text in files.items():
+                task.write(file, text.encode())
+            self._report.imported.append(f"prompts ({self._name(folder)}): task.name={task.root}")
 
     def _import_table(self, path: Path) -> None:
         table = label_tables.read(path, self._target, self._name(path), self._method)

@@ -130,3 +130,19 @@ def result(folder: Path, **changes: Any) -> Path:
         if data is not None:
             (folder / ".".join(name.rsplit("_", 1))).write_text(data)
     return folder
+
+
+def prompts(root: Path) -> Path:
+    """Prompts for two agents. As published, `final.txt` is in the folder `open` alone."""
+    texts = {
+        "claude/api.txt": "the instruments of claude {x}",
+        "claude/user_neuron_description.txt": "describe the unit (claude)",
+        "open/api.txt": "the instruments of open",
+        "open/user_neuron_description.txt": "describe the unit (open)",
+        "open/user_bias.txt": "look for biases",
+        "open/final.txt": "answer now",
+    }
+    for name, text in texts.items():
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text(text)
+    return root

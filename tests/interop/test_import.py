@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from openmaia.agent.tasks import task
 from openmaia.core.errors import UsageError
 from openmaia.core.images import EncodedImage
 from openmaia.core.services import Exemplar, UnitExemplars
@@ -21,7 +22,7 @@ from openmaia.runs.files import Files
 from tests.conftest import REPOSITORY
 from tests.helpers.permissions import obeyed_permissions
 from tests.interop import published
-from tests.interop.published import ACTIVATIONS, SIDE, layer, result, synthetic_layer
+from tests.interop.published import ACTIVATIONS, SIDE, layer, prompts, result, synthetic_layer
 from tests.interop.test_exemplars import shown
 
 
@@ -41,6 +42,7 @@ def everything(root: Path) -> Path:
     }.items():
         (root / name).parent.mkdir(exist_ok=True)
         (root / name).write_text(json.dumps(data))
+    prompts(root / "prompts")
     (root / "milan.csv").write_text("layer,unit,description\nlayer4,122,ties\n")
     (root / "other.csv").write_text("a,b\n1,2\n")
     (root / "net.pth").write_bytes(b"\x80\x04.")
@@ -55,6 +57,10 @@ def test_everything_below_a_folder_is_imported_or_refused(tmp_path: Path):
         f"exemplars of synthetic_neurons/mono on synthetic: 3 units, 3 each -> {out}/synthetic_neurons/synthetic",
         "what 1 synthetic units (mono) were made for",
         "what 1 synthetic units (or) were made for",
+        f"a list of 2 units of resnet152, which needs no copy: units={tmp_path}/in/neuron_indices/resnet152.json",
+        f"prompts (prompts/claude): task.name={out}/tasks/claude",
+        f"prompts (prompts/open): task.name={out}/tasks/open-bias",
+        f"prompts (prompts/open): task.name={out}/tasks/open",
         "answers by results/local-google/gemma on resnet152: 2",
         f"4 labels -> {out}/labels.jsonl",
     ]
@@ -65,7 +71,6 @@ def test_everything_below_a_folder_is_imported_or_refused(tmp_path: Path):
         "net.pth",
         "notes.json",
         "other.csv",
-        "neuron_indices/resnet152.json",
         "results/local-google/gemma/resnet152/layer4/7",
     ]
     assert all("\n" not in line for line in report.lines())
@@ -75,6 +80,39 @@ def test_everything_below_a_folder_is_imported_or_refused(tmp_path: Path):
         ("results/local-google/gemma", "layer4", 7, ("bow ties", "neckwear")),
         ("results/local-google/gemma", "layer4", 122, ("bow ties", "neckwear")),
     ]
+
+
+def test_lists_of_units_say_what_they_name(tmp_path: Path):
+    folder = tmp_path / "neuron_indices"
+    folder.mkdir()
+    lists = {"net": {"a": [1, 2, 1]}, "test": {"test": {"a": [3.0], "b": [4, 5]}}, "no": {"a": ["x"]}}
+    for name, content in lists.items():
+        (folder / f"{name}.json").write_text(json.dumps(content))
+    report = Importer(str(tmp_path), str(tmp_path / "out")).run()
+    assert [line.partition(", which")[0] for line in report.imported] == [
+        "a list of 2 units of net",
+        "a list of 3 units of test",
+    ]
+    assert report.derived == ["neuron_indices/net.json: 1 units are listed twice, and count once"]
+    assert report.refused == ["neuron_indices/no.json: is neither a list of units nor one of synthetic units"]
+
+
+def test_imported_prompts_are_tasks(tmp_path: Path):
+    prompts(tmp_path / "in" / "prompts")
+    Importer(str(tmp_path / "in"), str(tmp_path / "out")).run()
+    claude, open_, bias = (task.load(str(tmp_path / "out/tasks" / name)) for name in ("claude", "open", "open-bias"))
+    assert claude.instructions("our API", is_whole=True) == "the instruments of claude {x}\n"
+    assert (open_.user, bias.user) == ("describe the unit (open)\n", "look for biases\n")
+    assert claude.final == open_.final == "answer now\n", "the published code reads final.txt from the folder `open`"
+    assert not claude.rule.demands and not claude.rule.confirm
+
+
+def test_prompts_without_a_question_are_refused(tmp_path: Path):
+    (tmp_path / "in/prompts/x").mkdir(parents=True)
+    (tmp_path / "in/prompts/x/api.txt").write_text("the instruments")
+    report = Importer(str(tmp_path / "in"), str(tmp_path / "out")).run()
+    assert report.imported == [] and report.refused[0].startswith("prompts/x: holds api.txt, but no question")
+    assert not (tmp_path / "out").exists()
 
 
 def test_label_tables_need_the_name_of_their_network(tmp_path: Path):

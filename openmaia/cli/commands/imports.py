@@ -9,7 +9,7 @@ from openmaia.core.errors import UsageError
 
 def import_files(
     folder: Annotated[str, typer.Argument(metavar="DIR", help="A folder with published files, at any depth.")],
-    to: Annotated[str, typer.Option(help="The folder that exemplars and labels are written to.")] = "exemplars",
+    to: Annotated[str, typer.Option(help="The folder that exemplars, labels and tasks are written to.")] = "exemplars",
     target: Annotated[
         str, typer.Option(help="The target's name here, if it is not the published one. Label tables need it.")
     ] = "",
@@ -21,8 +21,9 @@ def import_files(
     """Imports exemplars, labels and answers of other projects.
 
     The projects are MAIA, MILAN, CLIP-Dissect, Describe-and-Dissect and CoSy. Answers are those that agents ended with.
+    Of MAIA it takes a whole checkout, with prompts and lists of units.
 
-    Example: openmaia import ~/maia/exemplars --dataset imagenet
+    Example: openmaia import ~/maia --dataset imagenet
     """
     from openmaia.cli.terminal.output import Terminal
     from openmaia.interop.importing import Importer

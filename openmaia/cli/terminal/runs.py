@@ -191,7 +191,7 @@ def show_units(run: Run, resamples: int, *, overall: bool = True) -> None:
         )
     if has_counts:
         say(
-            "shown: how many of its top exemplars show a label; base: the share of random photographs that do. They decide no "
+            "shown: how many of its top exemplars show a label; base: the share of random pictures that do. They decide no "
             "verdict",
             dim=True,
         )

@@ -226,7 +226,7 @@ def _judge_tested(scores: Mapping[str, Any]) -> UnitVerdict:
     elif own < photographs:
         verdict, why = Verdict.NOT_SUPPORTED, "below mean"
         reason = (
-            f"Its images excite the unit less than photographs do: {own:+.2f} against {photographs:+.2f} standard "
+            f"Its images excite the unit less than random pictures do: {own:+.2f} against {photographs:+.2f} standard "
             "deviations, on average."
         )
     elif open_points := [*_crossing(controls), *_open_p(p, q, scores.get("null"))]:

@@ -106,23 +106,16 @@ def test_scores_are_averaged_and_truncated_in_repo():
     assert activation([], PRESETS["repo"]) == activation([], PRESETS["paper"]) == 0.0
 
 
-def test_masks_are_dilated_in_repo():
+def test_masks_are_dilated():
     mask = np.zeros((SIZE, SIZE), dtype=bool)
     mask[90:135, 90:135] = True
     assert mask.mean() == pytest.approx(0.04, abs=0.001)
-    assert reduce_mask(mask, PRESETS["repo"]).mean() == pytest.approx(0.124, abs=0.003)
-
-
-def test_masks_are_unchanged_in_paper():
-    mask = np.zeros((SIZE, SIZE), dtype=bool)
-    mask[88:132, 40:60] = True
-    small = reduce_mask(mask, PRESETS["paper"])
-    assert small[22:33, 10:15].all() and small.sum() == 11 * 5
+    assert reduce_mask(mask).mean() == pytest.approx(0.124, abs=0.003)
 
 
 def test_small_masks_never_vanish():
     mask = np.zeros((SIZE, SIZE), dtype=bool)
-    assert not reduce_mask(mask, PRESETS["paper"]).any() and not reduce_mask(mask, PRESETS["repo"]).any()
+    assert not reduce_mask(mask).any()
     mask[101, 202] = True
-    assert np.argwhere(reduce_mask(mask, PRESETS["paper"])).tolist() == [[25, 50]]
-    assert reduce_mask(~mask, PRESETS["paper"]).all()
+    assert reduce_mask(mask)[25, 50]
+    assert reduce_mask(~mask).all()

@@ -11,7 +11,7 @@ The MAIA paper (its section on synthetic units and table A4) and the published M
 | score of a box                 | truncated to two decimals                   | unchanged                             |
 | `or`, both concepts present    | maximum                                     | mean                                  |
 | `and`, one concept absent      | uniform(0, 0.1), two decimals, no position  | 0                                     |
-| mask                           | dilated by 18 pixels (5 x 5 ellipse, 9 times) | as the segmenter returns it         |
+| mask                           | dilated by 18 pixels (5 x 5 ellipse, 9 times) | the same                            |
 | input                          | squashed to 224 x 224, Lanczos              | not stated; assumed the same          |
 
 The numbers of units in brackets are those of the modes `mono`, `or` and `and`. The text threshold selects the words
@@ -45,6 +45,9 @@ ConceptMask = npt.NDArray[np.bool_]
 
 ELLIPSE = np.array([[0, 0, 1, 0, 0], [1, 1, 1, 1, 1], [1, 1, 1, 1, 1], [1, 1, 1, 1, 1], [0, 0, 1, 0, 0]], dtype=bool)
 
+DILATIONS = 9
+"""How often the masks of concepts are dilated."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SyntheticRules:
@@ -59,15 +62,11 @@ class SyntheticRules:
     """How an `or` unit responds if both concepts are present."""
     noise: bool
     """Whether an `and` unit responds with noise if a concept is absent. Otherwise with 0."""
-    dilations: int
-    """How often the masks of concepts are dilated."""
 
 
 PRESETS: Mapping[str, SyntheticRules] = {
-    "repo": SyntheticRules(units="repo", box_threshold=0.25, truncated=True, either="max", noise=True, dilations=9),
-    "paper": SyntheticRules(
-        units="paper", box_threshold=0.30, truncated=False, either="mean", noise=False, dilations=0
-    ),
+    "repo": SyntheticRules(units="repo", box_threshold=0.25, truncated=True, either="max", noise=True),
+    "paper": SyntheticRules(units="paper", box_threshold=0.30, truncated=False, either="mean", noise=False),
 }
 
 
@@ -100,14 +99,13 @@ def _truncated(score: float) -> float:
     return math.floor(round(score * 100, 6)) / 100
 
 
-def reduce_mask(mask: ConceptMask, rules: SyntheticRules) -> ConceptMask:
-    """Reduces a concept's mask from shape (SIZE, SIZE) to (GRID, GRID).
+def reduce_mask(mask: ConceptMask) -> ConceptMask:
+    """Dilates a concept's mask of shape (SIZE, SIZE), and reduces it to (GRID, GRID).
 
     A cell is set if the mask covers at least half of it. If there is no such cell, the cells with the largest coverage
     are set, so that only an empty mask has an empty result.
     """
-    if rules.dilations:
-        mask = ndimage.binary_dilation(mask, ELLIPSE, iterations=rules.dilations)
+    mask = ndimage.binary_dilation(mask, ELLIPSE, iterations=DILATIONS)
     covered = mask.reshape(GRID, _CELL, GRID, _CELL).mean(axis=(1, 3))
     return (covered > 0) & (covered >= min(0.5, covered.max()))
 

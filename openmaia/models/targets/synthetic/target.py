@@ -167,7 +167,7 @@ class SyntheticTarget:
             key: ConceptDetection(
                 boxes=len(concept.scores),
                 activation=activation(concept.scores, self._rules),
-                mask=reduce_mask(mask, self._rules),
+                mask=reduce_mask(mask),
             )
             for (key, concept), mask in zip(boxes.items(), masks, strict=True)
         }
