@@ -187,6 +187,16 @@ def test_machine_files_fit_models_on_servers(machine: str, model: str):
     assert (pool.min_replicas, pool.max_replicas, pool.num_gpus) == (1, 0, 0)
 
 
+def test_model_that_draws_and_edits_has_one_pool():
+    model, machine = "configs/models/flux2-klein.yaml", "configs/machine/one-80gb.yaml"
+    config = load([*LEAST, model, machine])
+    assert "editor" not in pool_roles(config) and config.pools.editor.num_gpus == 0
+    with pytest.raises(UsageError, match=r"pools\.editor\.num_gpus: .*an editor with a model of its own"):
+        load([*LEAST, model, "pools.editor.num_gpus=1"])
+    with pytest.raises(UsageError, match=r"editor\.kind=generator: generator\.kind=collage does not edit"):
+        load([*LEAST, "editor.kind=generator"])
+
+
 def test_overrides_of_a_stored_config_are_checked():
     stored = to_dict(load(LEAST))
     with pytest.raises(UsageError, match=r"limits.reply_tokens: .* cannot use it"):
