@@ -7,7 +7,7 @@ import pytest
 
 from openmaia.config import uses
 from openmaia.config.loading import config_keys, find_left_out, load, refuse_unused_by, restore, to_dict
-from openmaia.config.schema import Config
+from openmaia.config.schema import Config, pool_roles
 from openmaia.core.errors import UsageError
 from tests.config.test_config import LEAST
 
