@@ -2,7 +2,7 @@
 
 from functools import partial
 from operator import attrgetter
-from typing import Any
+from typing import Any, cast
 
 from openmaia.agent.vocabulary import Vocabulary
 from openmaia.assembly.datasets import image_dataset
@@ -18,8 +18,11 @@ def build_section(config: Config, section: str) -> Any:
 
 
 def generator(config: Config) -> Generator:
-    """Loads the generator of a config."""
-    return build_section(config, "generator")
+    """Loads the generator of a config. It is prepared for editing if it is the editor, too."""
+    made = build_section(config, "generator")
+    if of_config(config.editor).is_shared:
+        made.prepare_edits()
+    return made
 
 
 def test_generator(config: Config) -> Generator:
@@ -27,9 +30,9 @@ def test_generator(config: Config) -> Generator:
     return build_section(config, "evaluate.generator" if config.evaluate.generator else "generator")
 
 
-def editor(config: Config) -> Editor:
-    """Loads the editor of a config."""
-    return build_section(config, "editor")
+def editor(config: Config, drawing: Generator) -> Editor:
+    """Loads the editor of a config; `drawing` is its generator, which may be the editor, too."""
+    return cast(Editor, drawing) if of_config(config.editor).is_shared else build_section(config, "editor")
 
 
 def vocabulary(config: Config) -> Vocabulary | None:

@@ -3,7 +3,7 @@
 from typing import Any
 
 from openmaia.assembly.backbones import backbone
-from openmaia.assembly.generators import editor, generator, test_generator
+from openmaia.assembly.generators import build_section, generator, test_generator
 from openmaia.assembly.targets import target
 from openmaia.config.schema import Config
 from openmaia.core.components import BackboneConfig, of_config
@@ -21,7 +21,7 @@ def host(role: str, config: Config) -> Any:
         case "test_generator":
             return test_generator(config)
         case "editor":
-            return editor(config)
+            return build_section(config, "editor")
         case "writer":
             return backbone(config, "evaluate.writer") if isinstance(config.evaluate.writer, BackboneConfig) else None
         case "judge":

@@ -44,11 +44,12 @@ def services(
     """Loads the models of an investigation in this process, unless they are given. Every request is counted in
     `ledger`, with its duration and GPU time."""
     ledger, gpus = UsageLedger(), config.pools
+    drawing = drawing or generator(config)
     return Services(
         target=metered(measured or target(config), "target", ledger, gpus.target.num_gpus),
         exemplars=store,
-        generator=metered(drawing or generator(config), "generator", ledger, gpus.generator.num_gpus),
-        editor=metered(editing or editor(config), "editor", ledger, gpus.editor.num_gpus),
+        generator=metered(drawing, "generator", ledger, gpus.generator.num_gpus),
+        editor=metered(editing or editor(config, drawing), "editor", ledger, gpus.editor.num_gpus),
         backbone=metered(agent or backbone(config), "backbone", ledger, gpus.backbone.num_gpus),
         ledger=ledger,
     )

@@ -229,7 +229,8 @@ def test_generator(config: Config) -> GeneratorConfig:
 
 def pool_roles(config: Config) -> tuple[str, ...]:
     """Returns the names of the pools that a config needs."""
-    return (*POOLS, TEST_GENERATOR) if config.evaluate.generator else POOLS
+    own = tuple(role for role in POOLS if role != "editor" or not of_config(config.editor).is_shared)
+    return (*own, TEST_GENERATOR) if config.evaluate.generator else own
 
 
 def prompt_writer(config: Config) -> WriterConfig:

@@ -163,6 +163,8 @@ USES: tuple[KeyUse, ...] = (
                f"{section}.kind", lambda c, section=section: _is_repeatable(c, section))
         for role, section in (("generator", "generator"), ("editor", "editor"))
     ),
+    KeyUse(("pools.editor.",), "an editor with a model of its own (pools.generator holds this one)", "editor.kind",
+           lambda c: _section(c, "editor") is None or not _component("editor", c.editor).is_shared),
     KeyUse((f"pools.{TEST_GENERATOR}.",), "evaluate.generator.kind", "evaluate.generator",
            lambda c: c.evaluate.generator is not None),
     _by("ray.num_cpus", "ray.address", "local"),

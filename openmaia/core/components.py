@@ -47,6 +47,7 @@ ALIASES: Mapping[str, Mapping[str, str]] = {
         "collage": "openmaia.offline.collage.host:CollageEditor",
         "scenes": "openmaia.offline.scenes.component:SceneEditor",
         "diffusers": "openmaia.models.generators.diffusion:DiffusersEditor",
+        "generator": "openmaia.models.generators.shared:SharedEditor",
         "openai": "openmaia.models.generators.images_api:ApiEditor",
     },
     "backbone": {
@@ -272,6 +273,8 @@ class Component:
     """Whether `openmaia run --estimate` has built-in times for it (`reporting/costs/rates.yaml`)."""
     is_absent: ClassVar[bool] = False
     """For a viewer or a judge: whether it stands for none."""
+    is_shared: ClassVar[bool] = False
+    """For an editor: whether it stands for the generator, so that it has neither a model nor a pool of its own."""
     reads_prompts: ClassVar[bool] = True
     """For a backbone: whether it is a language model, which can also write test prompts and judge images."""
     experiments: ClassVar[bool] = True
@@ -293,6 +296,9 @@ class Component:
     def build(cls, config: Any, site: Site) -> Self:
         """Loads the model. Raises UsageError if it cannot be loaded; the message names the config key."""
         return cls(config)
+
+    def prepare_edits(self) -> None:
+        """For a generator with a method `edit` that is about to be the editor, too. Raises UsageError if its model cannot edit."""
 
     @staticmethod
     def problems(config: Any, site: Site) -> Iterator[str]:

@@ -282,7 +282,7 @@ class Environment:
 
     @cached_property
     def _editor(self) -> Any:
-        return generators.editor(self.config)
+        return generators.editor(self.config, self._generator)
 
     @cached_property
     def _comparison(self) -> Any:

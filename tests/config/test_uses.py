@@ -7,7 +7,7 @@ import pytest
 
 from openmaia.config import uses
 from openmaia.config.loading import config_keys, find_left_out, load, refuse_unused_by, restore, to_dict
-from openmaia.config.schema import Config
+from openmaia.config.schema import Config, pool_roles
 from openmaia.core.errors import UsageError
 from tests.config.test_config import LEAST
 
@@ -185,6 +185,16 @@ def test_machine_files_fit_models_on_servers(machine: str, model: str):
     pools = load([*LEAST, *files]).pools
     pool = pools.generator if model == "images-api" else pools.backbone
     assert (pool.min_replicas, pool.max_replicas, pool.num_gpus) == (1, 0, 0)
+
+
+def test_model_that_draws_and_edits_has_one_pool():
+    model, machine = "configs/models/flux2-klein.yaml", "configs/machine/one-80gb.yaml"
+    config = load([*LEAST, model, machine])
+    assert "editor" not in pool_roles(config) and config.pools.editor.num_gpus == 0
+    with pytest.raises(UsageError, match=r"pools\.editor\.num_gpus: .*an editor with a model of its own"):
+        load([*LEAST, model, "pools.editor.num_gpus=1"])
+    with pytest.raises(UsageError, match=r"editor\.kind=generator: generator\.kind=collage does not edit"):
+        load([*LEAST, "editor.kind=generator"])
 
 
 def test_overrides_of_a_stored_config_are_checked():

@@ -57,7 +57,7 @@ def said(*given: str) -> str:
 def test_own_components_draw_and_edit(folder: Path):
     config = load([*LEAST, *OWN, "generator.size=32", "generator.colour=blue", "editor.kind=mymodels:Darker"])
     [drawn] = generators.generator(config).generate([Generation(prompt="a", seed=0)])
-    [edited] = generators.editor(config).edit([Edit(image=drawn.image, instruction="b", seed=0)])
+    [edited] = generators.build_section(config, "editor").edit([Edit(image=drawn.image, instruction="b", seed=0)])
     assert drawn.image.pixels.shape == (32, 32, 3)
     assert (drawn.image.pixels[0, 0].tolist(), edited.image.pixels[0, 0].tolist()) == ([0, 0, 200], [0, 0, 100])
     assert generators.generator_name(config.generator) == "plain blue"

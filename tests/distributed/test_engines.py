@@ -1,10 +1,11 @@
 """The real engines together, with tiny random models: many chats through a pool, a death in the middle, and a whole
-investigation in which vLLM talks, FLUX draws and Kontext edits."""
+investigation in which vLLM talks and FLUX.2 klein draws and edits, loaded once."""
 
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any, cast
 
 import numpy as np
 import psutil
@@ -17,13 +18,14 @@ from openmaia.config.loading import load
 from openmaia.config.schema import Config
 from openmaia.core.images import EncodedImage
 from openmaia.core.messages import Chat, Reply, user
+from openmaia.core.services import Edit, Generation
 from openmaia.distributed.pools.handles import PooledBackbone, Pools
 from openmaia.distributed.sweep import run_sweep
 from openmaia.runs.records import Stop
 from tests.distributed.test_same_records import Quiet
 from tests.helpers.run_pools import pools
 from tests.helpers.sweeping import sources
-from tests.helpers.tiny import flux, gemma
+from tests.helpers.tiny import gemma, today
 
 pytestmark = pytest.mark.slow
 
@@ -38,13 +40,10 @@ def engines(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
         "backbone.eager=true",
         "generator.kind=diffusers",
         "generator.size=64",
-        f"generator.model={flux.save_flux(folder / 'flux')}",
+        f"generator.model={today.save_klein(folder / 'klein')}",
         "generator.steps=2",
         "generator.dtype=float32",
-        "editor.kind=diffusers",
-        f"editor.model={flux.save_kontext(folder / 'kontext')}",
-        "editor.steps=2",
-        "editor.dtype=float32",
+        "editor.kind=generator",
         "evaluate.pictures=8",
         "evaluate.detect=4",
         "evaluate.random_words=1",
@@ -91,6 +90,17 @@ def chats(count: int) -> list[Chat]:
 def served(config: Config, ray_cluster: None) -> Iterator[Pools]:
     with pools(config) as made:
         yield made
+
+
+def test_one_pool_draws_and_edits(served: Pools):
+    assert set(served.addresses) == {"target", "generator", "backbone"}
+    services = served.services(cast(Any, None), "drawing")
+    [drawn] = services.generator.generate([Generation(prompt="a red bus", seed=1)])
+    plain, again, other = services.editor.edit(
+        [Edit(image=drawn.image, instruction=text, seed=1) for text in ("add a dog", "add a dog", "make it blue")]
+    )
+    assert plain.image.digest == again.image.digest != other.image.digest
+    assert services.ledger.spent()["editor"].requests == 3
 
 
 def asked(served: Pools, questions: list[Chat]) -> list[Reply]:

@@ -38,7 +38,7 @@ def test_page_is_followed(folder: Path):
     config = load([*LEAST, "generator.kind=mymodels:Noise", "generator.size=32", "editor.kind=myeditors:Mirror"])
     one, other, again = generators.generator(config).generate([Generation(prompt="a", seed=seed) for seed in (0, 1, 0)])
     assert one == again and one != other and one.image.pixels.shape == (32, 32, 3)
-    [mirrored] = generators.editor(config).edit([Edit(image=one.image, instruction="a", seed=0)])
+    [mirrored] = generators.build_section(config, "editor").edit([Edit(image=one.image, instruction="a", seed=0)])
     assert np.array_equal(mirrored.image.pixels, one.image.pixels[:, ::-1])
 
 

@@ -140,7 +140,7 @@ class Pools:
     """The pools that one run uses."""
 
     addresses: Mapping[str, PoolAddress]
-    """By role: "target", "generator", "editor", "backbone", and "test_generator" if there is one."""
+    """By role: "target", "generator", "editor" if it is not the generator, "backbone", and "test_generator" if there is one."""
     kept: bool = False
     """Whether the pools are persistent, so that they also serve other runs."""
     purse: Purse | None = None
@@ -156,7 +156,7 @@ class Pools:
             target=PooledTarget(self.addresses["target"], caller, ledger),
             exemplars=exemplars,
             generator=PooledGenerator(self.addresses["generator"], caller, ledger),
-            editor=PooledEditor(self.addresses["editor"], caller, ledger),
+            editor=PooledEditor(self.addresses.get("editor", self.addresses["generator"]), caller, ledger),
             backbone=PooledBackbone(self.addresses["backbone"], caller, ledger),
             ledger=ledger,
         )

@@ -15,9 +15,17 @@ from PIL import Image
 from openmaia.core.errors import HostDead, ServiceError, UsageError
 from openmaia.core.images import Pixels
 from openmaia.models.generators.diffusion import PipelineConfig
-from openmaia.models.generators.loading import DiffusionRole, load
+from openmaia.models.generators.loading import DiffusionRole, check_kind, guidance_argument, load
 
 log = logging.getLogger("openmaia")
+
+_BEFORE_PROMPT = {
+    "Flux2KleinPipeline": "<|im_start|>user\n",
+    "ZImagePipeline": "<|im_start|>user\n",
+    "QwenImagePipeline": "",
+}
+"""Text encoders that are language models: what stands before a prompt and counts as part of it, by pipeline. Their tokenizers add no
+end mark."""
 
 # Of allocators other than PyTorch's for GPUs, in a RuntimeError.
 OUT_OF_MEMORY = ("can't allocate memory", "out of memory", "CUBLAS_STATUS_ALLOC_FAILED")
@@ -65,9 +73,17 @@ class DiffusionBatcher:
             return ()
         by_config = "max_sequence_length" in self._parameters
         limit = self._config.max_text_tokens if by_config else int(tokenizer.model_max_length)
+        if self.name in _BEFORE_PROMPT:
+            kept = limit - len(tokenizer(_BEFORE_PROMPT[self.name])["input_ids"])
+            tokens = tokenizer(prompt)["input_ids"]
+            return (tokenizer.decode(tokens[kept:]),) if len(tokens) > kept else ()
         tokens = tokenizer(prompt)["input_ids"]
         # The last of the tokens that are read is the end mark.
         return (tokenizer.decode(tokens[limit - 1 : -1]),) if len(tokens) > limit else ()
+
+    def require_edits(self) -> None:
+        """Raises UsageError if the pipeline does not edit by instruction."""
+        check_kind(f"editor.kind=generator: {self._key}.model={self._config.model!r}", self._pipeline, "editor")
 
     def try_out(self, job: ImageJob) -> None:
         """Generates in two steps, so that an invalid config is noticed before a run begins. Raises UsageError."""
@@ -144,9 +160,14 @@ class DiffusionBatcher:
 
     def _call(self, batch: Sequence[ImageJob], steps: int) -> list[Pixels]:
         config, job = self._config, batch[0]
+        guidance = guidance_argument(self._pipeline)
         arguments: dict[str, Any] = {
             "num_inference_steps": steps if steps > 0 else None,
-            "guidance_scale": config.guidance if config.guidance >= 0 else None,
+            guidance or "guidance_scale": config.guidance if guidance and config.guidance >= 0 else None,
+            # Without a negative prompt, `true_cfg_scale` would have no effect.
+            "negative_prompt": [" "] * len(batch)
+            if guidance == "true_cfg_scale" and not 0 <= config.guidance <= 1
+            else None,
             "max_sequence_length": config.max_text_tokens,
             "height": job.height,
             "width": job.width,

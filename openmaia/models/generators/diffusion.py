@@ -104,6 +104,7 @@ class DiffusersGenerator(_Pipeline):
         from openmaia.models.generators.batching import DiffusionBatcher
 
         self._batcher = DiffusionBatcher(config, "generator", key)
+        self._config, self._key = config, key
         self._size = config.size
         self._model_size = -(-config.size // self._batcher.grid) * self._batcher.grid
         self._batcher.try_out(self._job(Generation(prompt="a red ball", seed=0)))
@@ -121,6 +122,14 @@ class DiffusersGenerator(_Pipeline):
             for request, pixels in zip(requests, images, strict=True)
         ]
 
+    def prepare_edits(self) -> None:
+        self._batcher.require_edits()
+        self._editing = DiffusersEditor(self._config, self._key, self._batcher)
+
+    def edit(self, requests: Sequence[Edit]) -> list[GeneratedImage]:
+        """Edits images, after `prepare_edits`. Raises as `generate`."""
+        return self._editing.edit(requests)
+
     def _job(self, request: Generation) -> Any:
         from openmaia.models.generators.batching import ImageJob
 
@@ -136,12 +145,13 @@ class DiffusersEditor(_Pipeline):
 
     Config: ClassVar = DiffusersEditorConfig
 
-    def __init__(self, config: DiffusersEditorConfig, key: str = "editor"):
+    def __init__(self, config: PipelineConfig, key: str = "editor", batcher: Any = None):
+        """`batcher`: that of a generator whose pipeline edits, too. None: the pipeline is loaded."""
         import numpy as np
 
         from openmaia.models.generators.batching import DiffusionBatcher
 
-        self._batcher = DiffusionBatcher(config, "editor", key)
+        self._batcher = batcher or DiffusionBatcher(config, "editor", key)
         self._batch_size = None if self._batcher.name in BATCHING else 1
         grey = EncodedImage.of(np.full((256, 256, 3), 128, np.uint8))
         self._batcher.try_out(self._job(Edit(image=grey, instruction="add a red ball", seed=0)))

@@ -55,7 +55,7 @@ def load(config: PipelineConfig, role: DiffusionRole, key: str = "") -> Any:
     loader = AutoPipelineForText2Image if role == "generator" else DiffusionPipeline
     try:
         pipeline: Any = loader.from_pretrained(located(config.model), dtype=dtype, **components)
-        _check_kind(f"{key}.model={config.model!r}", pipeline, role)
+        check_kind(f"{key}.model={config.model!r}", pipeline, role)
         _check_options(key, config, pipeline)
         _place(pipeline, config.offload)
     except UsageError:
@@ -135,7 +135,8 @@ def _component(given: str, described: list[str], source: str, arguments: dict[st
     return module
 
 
-def _check_kind(given: str, pipeline: Any, role: DiffusionRole) -> None:
+def check_kind(given: str, pipeline: Any, role: DiffusionRole) -> None:
+    """Raises UsageError if a pipeline does not do what its role asks. The message begins with `given`."""
     accepted = list(inspect.signature(pipeline.__call__).parameters)
     name = type(pipeline).__name__
     if "prompt" not in accepted or "generator" not in accepted:
@@ -150,19 +151,30 @@ def _check_kind(given: str, pipeline: Any, role: DiffusionRole) -> None:
 
 def _check_options(key: str, config: PipelineConfig, pipeline: Any) -> None:
     accepted = set(inspect.signature(pipeline.__call__).parameters)
-    if getattr(getattr(getattr(pipeline, "transformer", None), "config", None), "guidance_embeds", True) is False:
-        accepted.discard("guidance_scale")  # such as FLUX.1-schnell, which was distilled without it
     options = {
-        "steps": ("num_inference_steps", config.steps > 0),
-        "guidance": ("guidance_scale", config.guidance >= 0),
+        "steps": ("num_inference_steps" in accepted, config.steps > 0),
+        "guidance": (guidance_argument(pipeline) is not None, config.guidance >= 0),
     }
     if config.max_text_tokens != PipelineConfig.max_text_tokens and "max_sequence_length" not in accepted:
         log.warning("%s.max_text_tokens is not used: a %s has a limit of its own", key, type(pipeline).__name__)
-    if unused := [name for name, (argument, is_set) in options.items() if is_set and argument not in accepted]:
+    if unused := [name for name, (is_known, is_set) in options.items() if is_set and not is_known]:
         raise UsageError(
             f"{', '.join(f'{key}.{name}={getattr(config, name)}' for name in unused)}: {config.model!r}, a "
             f"{type(pipeline).__name__}, takes no such option; leave it out"
         )
+
+
+def guidance_argument(pipeline: Any) -> str | None:
+    """Returns the argument of a pipeline that guides it to its prompt; None if the model was distilled without guidance."""
+    accepted = inspect.signature(pipeline.__call__).parameters
+    if "true_cfg_scale" in accepted and accepted["true_cfg_scale"].default > 1:  # Qwen-Image
+        return "true_cfg_scale"
+    if "guidance_scale" not in accepted or getattr(pipeline.config, "is_distilled", False):  # FLUX.2 klein
+        return None
+    transformer = getattr(getattr(pipeline, "transformer", None), "config", None)
+    # FLUX.1-schnell takes no guidance. FLUX.2 klein, which knows `is_distilled`, calls its transformer a second time for it.
+    takes_none = getattr(transformer, "guidance_embeds", None) is False and "is_distilled" not in pipeline.config
+    return None if takes_none else "guidance_scale"
 
 
 def _place(pipeline: Any, offload: bool) -> None:

@@ -24,12 +24,16 @@ from openmaia.models.generators.diffusion import DiffusersConfig, DiffusersEdito
 from openmaia.models.generators.loading import load
 from tests.helpers.tiny.flux import save_flux, save_kontext, t5_encoder, transformer
 from tests.helpers.tiny.stable import save_pix2pix, save_stable
+from tests.helpers.tiny.today import save_klein, save_qwen_image, save_z_image
 
 SAVED: dict[str, Callable[[Path], Path]] = {
     "flux": save_flux,
     "kontext": save_kontext,
     "stable": save_stable,
     "pix2pix": save_pix2pix,
+    "klein": save_klein,
+    "z_image": save_z_image,
+    "qwen_image": save_qwen_image,
 }
 SIZE = 64
 
@@ -95,7 +99,7 @@ def room_for(module: torch.nn.Module, most: int, error: Exception) -> Iterator[N
     handle.remove()
 
 
-@pytest.mark.parametrize("name", ["flux", "stable"])
+@pytest.mark.parametrize("name", ["flux", "stable", "klein", "z_image", "qwen_image"])
 def test_image_does_not_depend_on_its_batch(folders: dict[str, Path], name: str) -> None:
     generator = DiffusersGenerator(config(folders[name]))
     together = pixels(generator.generate(requests(5)))
@@ -159,7 +163,7 @@ def test_safety_checker_is_removed(folders: dict[str, Path]) -> None:
     assert pixels(DiffusersGenerator(config(folders["stable"])).generate(requests(1))).std() > 5
 
 
-@pytest.mark.parametrize("name", ["flux", "stable"])
+@pytest.mark.parametrize("name", ["flux", "stable", "klein", "z_image", "qwen_image"])
 def test_truncated_prompt_is_reported(folders: dict[str, Path], name: str) -> None:
     """The tokenizer of the Stable Diffusion model here makes a token of each letter and sees 75 of them."""
     generator = DiffusersGenerator(config(folders[name]))
@@ -171,7 +175,7 @@ def test_truncated_prompt_is_reported(folders: dict[str, Path], name: str) -> No
     assert np.abs(pixels([again]) - pixels([cut])).max() <= 1
 
 
-@pytest.mark.parametrize("name", ["kontext", "pix2pix"])
+@pytest.mark.parametrize("name", ["kontext", "pix2pix", "klein"])
 def test_edit_keeps_the_size_and_ignores_its_batch(folders: dict[str, Path], name: str) -> None:
     editor = DiffusersEditor(config(folders[name]))
     sizes = [(64, 64), (65, 97), (64, 64), (33, 120), (70, 90)]
@@ -184,7 +188,7 @@ def test_edit_keeps_the_size_and_ignores_its_batch(folders: dict[str, Path], nam
         assert np.abs(edited.image.pixels.astype(int) - alone.pixels).max() <= 1
 
 
-@pytest.mark.parametrize("name", ["kontext", "pix2pix"])
+@pytest.mark.parametrize("name", ["kontext", "pix2pix", "klein"])
 def test_edit_depends_on_image_instruction_and_seed(folders: dict[str, Path], name: str) -> None:
     editor = DiffusersEditor(config(folders[name]))
     base = Edit(image=noise(64, 64), instruction="change the dog into a cat", seed=1)
@@ -196,6 +200,45 @@ def test_edit_depends_on_image_instruction_and_seed(folders: dict[str, Path], na
     ]
     edited = pixels(editor.edit(asked))
     assert all(np.abs(edited[0] - other).max() > 1 for other in edited[1:])
+
+
+def test_guidance_reaches_a_pipeline_under_its_own_name(folders: dict[str, Path]) -> None:
+    """Qwen-Image guides by `true_cfg_scale`, which has no effect without a negative prompt."""
+    guided = DiffusersGenerator(config(folders["qwen_image"]))
+    with counted(pipeline_of(guided).transformer) as calls:
+        default = pixels(guided.generate(requests(2)))
+    assert len(calls) == 2 * 3, "by default it is guided, as its authors say: two calls a step"
+    without = DiffusersGenerator(config(folders["qwen_image"], guidance=1.0))
+    with counted(pipeline_of(without).transformer) as calls:
+        unguided = pixels(without.generate(requests(2)))
+    assert len(calls) == 3
+    strong = pixels(DiffusersGenerator(config(folders["qwen_image"], guidance=8.0)).generate(requests(2)))
+    assert min(np.abs(default - unguided).max(), np.abs(default - strong).max()) > 1
+
+
+def test_guidance_of_a_distilled_model_is_refused(folders: dict[str, Path], tmp_path: Path) -> None:
+    """FLUX.2 klein would ignore it. Its base, which was not distilled, takes it."""
+    with pytest.raises(UsageError, match=r"generator\.guidance=4\.0.*takes no such option"):
+        load(config(folders["klein"], guidance=4.0), "generator")
+    base = save_klein(tmp_path / "base", distilled=False)
+    plain, guided = (
+        pixels(DiffusersGenerator(config(base, guidance=scale)).generate(requests(1))) for scale in (1.0, 4.0)
+    )
+    assert np.abs(plain - guided).max() > 1
+
+
+def test_generator_that_edits_loads_one_model_for_both(folders: dict[str, Path]) -> None:
+    both = DiffusersGenerator(config(folders["klein"]))
+    both.prepare_edits()
+    request = Edit(image=noise(64, 80), instruction="add a dog", seed=3)
+    assert (
+        np.abs(pixels(both.edit([request])) - pixels(DiffusersEditor(config(folders["klein"])).edit([request]))).max()
+        <= 1
+    )
+    with pytest.raises(
+        UsageError, match=r"editor\.kind=generator: generator\.model=.*FluxPipeline, which does not edit"
+    ):
+        DiffusersGenerator(config(folders["flux"])).prepare_edits()
 
 
 def test_equal_sizes_share_a_batch(folders: dict[str, Path]) -> None:

@@ -279,7 +279,7 @@ def test_the_shipped_config_makes_both_services(server: tuple[Server, str]):
     overrides = [f"{role}.base_url={address}" for role in ("generator", "editor")]
     given = load([str(CONFIG), "name=x", "units=all", "target.name=t", "target.kind=closed_form", *overrides])
     [made] = generators.generator(given).generate(prompts("a cat"))
-    generators.editor(given).edit([Edit(image=made.image, instruction="add a hat", seed=1)])
+    generators.build_section(given, "editor").edit([Edit(image=made.image, instruction="add a hat", seed=1)])
     assert [asked["path"] for asked in handler.asked] == ["/v1/images/generations", "/v1/images/edits"]
     assert made.image.pixels.shape == (512, 512, 3)
 

@@ -18,9 +18,13 @@ def test_generator_draws_and_editor_edits():
     config = load(LEAST)
     [drawn] = generators.generator(config).generate([Generation(prompt="a red boat on the sea", seed=3)])
     assert drawn.image.pixels.shape == (96, 96, 3) and drawn.missing_terms == () and drawn.verified_by == "scenes"
-    [edited] = generators.editor(config).edit([Edit(image=drawn.image, instruction="make the boat blue", seed=0)])
+    [edited] = generators.build_section(config, "editor").edit(
+        [Edit(image=drawn.image, instruction="make the boat blue", seed=0)]
+    )
     assert edited.missing_terms == () and edited.image.digest != drawn.image.digest
-    [kept] = generators.editor(config).edit([Edit(image=drawn.image, instruction="make it glorious", seed=0)])
+    [kept] = generators.build_section(config, "editor").edit(
+        [Edit(image=drawn.image, instruction="make it glorious", seed=0)]
+    )
     assert (kept.image.digest, kept.missing_terms) == (drawn.image.digest, ("make it glorious",))
 
 
@@ -32,7 +36,9 @@ def test_same_request_gives_the_same_image():
 
 def test_foreign_image_stays_as_it_is():
     image = EncodedImage.of(np.zeros((64, 64, 3), np.uint8), recipe="{}")
-    [edited] = generators.editor(load(LEAST)).edit([Edit(image=image, instruction="add a boat", seed=0)])
+    [edited] = generators.build_section(load(LEAST), "editor").edit(
+        [Edit(image=image, instruction="add a boat", seed=0)]
+    )
     assert edited.image is image and edited.missing_terms == ("add a boat",)
 
 
@@ -51,7 +57,7 @@ def test_words_that_are_left_out_are_not_known():
     [drawn] = generators.generator(config).generate([Generation(prompt="a cat and two turtles at sunset", seed=3)])
     assert drawn.missing_terms == ("turtles", "sunset", "two")
     assert [each.kind for each in Scene.loads(drawn.image.recipe).figures] == ["cat"]
-    [edited] = generators.editor(config).edit(
+    [edited] = generators.build_section(config, "editor").edit(
         [Edit(image=drawn.image, instruction="replace the cat by a turtle", seed=0)]
     )
     assert (edited.image.digest, edited.missing_terms) == (drawn.image.digest, ("turtle",))
