@@ -21,7 +21,7 @@ COUNT, REPEATS = 32, 20
 Travelling = tuple[EncodedImage, Pixels | None]
 
 
-class Drawing:
+class PixelSource:
     """In place of a generator: its images are known."""
 
     def __init__(self, with_pixels: bool, images: Sequence[Pixels]):
@@ -33,7 +33,7 @@ class Drawing:
         return self._images
 
 
-class Looking:
+class PixelReader:
     """In place of a target: it reads the pixels."""
 
     def look(self, images: list[Travelling]) -> int:
@@ -59,8 +59,8 @@ def measure(smoke: bool) -> dict[str, Any]:
 
 
 def _journeys(images: Sequence[Pixels], with_pixels: bool, repeats: int) -> tuple[float, float]:
-    drawing: Any = ray.remote(Drawing).remote(with_pixels, images)
-    looking: Any = ray.remote(Looking).remote()
+    drawing: Any = ray.remote(PixelSource).remote(with_pixels, images)
+    looking: Any = ray.remote(PixelReader).remote()
     expected = sum(int(each[0, 0, 0]) for each in images)
     took: list[float] = []
     for _ in range(repeats):
