@@ -4,6 +4,7 @@ An image goes the way of the pools: made by one actor, through Ray's object stor
 needs its pixels. Milliseconds per image by the clock, medians; bytes are those of one image on its way.
 """
 
+import logging
 import pickle
 import statistics
 import time
@@ -45,7 +46,7 @@ def measure(smoke: bool) -> dict[str, Any]:
     """By size: with and without pixels."""
     count, repeats = (4, 2) if smoke else (COUNT, REPEATS)
     found: dict[str, Any] = {}
-    ray.init(num_cpus=2, include_dashboard=False, logging_level="error")
+    ray.init(num_cpus=2, include_dashboard=False, logging_level=logging.ERROR)
     try:
         for side in (224, 512):
             images = [pixels for kind, pixels in pictures(count // 2, side) if kind in ("scene", "photograph")]
@@ -63,9 +64,10 @@ def _journeys(images: Sequence[Pixels], with_pixels: bool, repeats: int) -> tupl
     looking: Any = ray.remote(PixelReader).remote()
     expected = sum(int(each[0, 0, 0]) for each in images)
     took: list[float] = []
+    made: list[Travelling] = []
     for _ in range(repeats):
         began = time.perf_counter()
-        made: list[Travelling] = ray.get(drawing.generate.remote())
+        made = ray.get(drawing.generate.remote())
         assert ray.get(looking.look.remote(ray.put(made))) == expected
         took.append(1000 * (time.perf_counter() - began) / len(images))
     size = statistics.mean(len(pickle.dumps(each)) for each in made) / 1000
