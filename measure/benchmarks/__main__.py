@@ -25,6 +25,8 @@ PARTS = (
     "features",
     "measurements",
     "eyes",
+    "image_formats",
+    "hand_over",
     "browser",
     "sandbox_start",
     "end_of_run",

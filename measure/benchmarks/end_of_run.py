@@ -1,17 +1,23 @@
-"""What the end of a run costs: scores, p-values, means, and what reads the results, on runs of made-up tests."""
+"""What the end of a run costs: scores, p-values, means, and what reads the results, on runs of made-up tests.
+
+Writes its rows of end_of_run.csv beside this file; those of `end_of_large_run` stay.
+"""
 
 import contextlib
+import csv
 import io
 import multiprocessing
 import resource
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from datetime import date
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from measure.measuring import machine
 from openmaia.config.loading import load
 from openmaia.core.units import Unit
 from openmaia.evaluation.claims import Claim, read_claims
@@ -27,16 +33,43 @@ FOUND = 0.6
 """Share of the units whose images excite them."""
 SIZES = (64, 512, 2_048)
 STEPS = ("score", "means", "summary", "units", "show", "report")
+OUT = Path(__file__).with_suffix(".csv")
+
+Figures = Mapping[str, float]
+"""CPU seconds, seconds and peak memory (MB) of a step."""
 
 
 def measure(smoke: bool) -> dict[str, Any]:
-    """CPU seconds, seconds and peak memory (MB) of each step, each in a process of its own."""
-    figures: dict[str, Any] = {}
+    """The figures of each step, each in a process of its own."""
+    found: dict[tuple[str, int], Figures] = {}
     for count in SIZES[:1] if smoke else SIZES:
         with tempfile.TemporaryDirectory() as folder:
             path = make_run(Path(folder), count).files.root
-            figures |= {f"{step}_{count}": apart(step, path) for step in STEPS}
-    return figures
+            found |= {(step, count): apart(step, path) for step in STEPS}
+    if not smoke:
+        store(found, "whole")
+    return {f"{step}_{count}": figures for (step, count), figures in found.items()}
+
+
+def store(found: Mapping[tuple[str, int], Figures], files: str) -> None:
+    """Writes the figures of steps by number of units to OUT, in place of earlier ones of the same steps and numbers.
+
+    Args:
+        files: Whether runs had their files `whole`, or `footers` alone.
+    """
+    where = {"machine": machine(), "date": date.today().isoformat()}
+    rows: list[dict[str, Any]] = []
+    if OUT.exists():
+        with OUT.open(newline="") as file:
+            rows = list(csv.DictReader(file))
+    kept = [row for row in rows if row["files"] != files or (row["step"], int(row["units"])) not in found]
+    rows = kept + [
+        {"files": files, "step": step, "units": count, **figures} | where for (step, count), figures in found.items()
+    ]
+    with OUT.open("w", newline="") as file:
+        writer = csv.DictWriter(file, ["files", "step", "units", "s", "cpu_s", "mb", *where])
+        writer.writeheader()
+        writer.writerows(sorted(rows, key=lambda row: (row["files"], row["step"], int(row["units"]))))
 
 
 def make_run(folder: Path, count: int) -> Run:
@@ -127,8 +160,8 @@ def _report(run: Run) -> None:
     write_report([run])
 
 
-def apart(step: str, path: str) -> dict[str, float]:
-    """CPU seconds, seconds and peak memory (MB) of a step on the run at `path`, in a process of its own."""
+def apart(step: str, path: str) -> Figures:
+    """The figures of a step on the run at `path`, in a process of its own."""
     works: dict[str, Callable[[Run], None]] = {
         "score": score,
         "means": _means,

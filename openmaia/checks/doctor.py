@@ -4,9 +4,10 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 from openmaia.checks import machine, memory, named, weights
+from openmaia.checks.one_gpu import share_gpu
 from openmaia.checks.stages import of_machine, of_servers
 from openmaia.config.loading import load
-from openmaia.core.checks import Check, ok
+from openmaia.core.checks import Check, note, ok
 from openmaia.core.components import of_config, target_class
 
 _SECONDS = 12.0
@@ -29,6 +30,10 @@ def examine(sources: Sequence[str], seconds: float = _SECONDS) -> list[Check]:
     results = [machine.python(), *machine.versions(distributions), machine.sandbox()]
     if config is None:
         return [*results, *machine.libraries(machine.ask_libraries(seconds))]
+    shares, sentence = share_gpu(sources, [config])
+    if sentence:
+        results.append(note(sentence))
+        config = load([*shares, *sources])
     network = target_class(config.target).library_weights(config.target)
     model, tokens = of_config(config.backbone).gpu_use(config.backbone).cached or ("", 0)
     with ThreadPoolExecutor() as threads:

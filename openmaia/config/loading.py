@@ -95,10 +95,10 @@ def find_left_out(sources: Sequence[str], listing: str = "") -> dict[str, str]:
     return _merge_all(_read_all(sources, listing)).excused
 
 
-def given_keys(sources: Sequence[str]) -> list[str]:
-    """Returns the dotted keys that the overrides among the sources set."""
-    overrides = [source for source in sources if find_config(source) is None]
-    return [key for source in overrides for key in _written(_read(source).overlay)]
+def given_keys(sources: Sequence[str], *, files: bool = False) -> list[str]:
+    """Returns the dotted keys that the overrides among the sources set; with `files`, the YAML files, too."""
+    read = [source for source in sources if files or find_config(source) is None]
+    return [key for source in read for key in _written(_read(source).overlay)]
 
 
 def refuse_unused_by(command: str, sources: Sequence[str]) -> None:

@@ -26,7 +26,7 @@ class PoolConfig:
     num_cpus: float = 0.0
     """Number of CPUs per replica."""
     num_gpus: float = 0.0
-    """Number of GPUs per replica. With a fraction, replicas share a GPU, and load their weights one after the other."""
+    """Number of GPUs per replica. With a fraction, replicas share a GPU."""
     node_labels: dict[str, str] = field(default_factory=dict[str, str])
     """Labels that a Ray node must have to hold replicas (`ray start --labels`, or `labels` of a KubeRay worker group).
     The values are Ray's label selectors: `h100`, `!l4`, `in(a100,h100)` for several kinds of cards, or `!in(l4,t4)`."""

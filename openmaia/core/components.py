@@ -255,6 +255,8 @@ class GpuUse:
     """GPUs among which it divides the model."""
     fraction: float = 1.0
     """Share of their memory that it uses."""
+    measures: bool = False
+    """Whether it measures the GPU's used memory while it loads, so that no other model may load meanwhile."""
     cached: tuple[str, int] | None = None
     """(model, tokens): a conversation whose KV cache it has to hold beside the weights."""
 
@@ -271,6 +273,8 @@ class Component:
     """For a model on a server: the address of the vendor, used if `base_url` is empty."""
     is_rated: ClassVar[bool] = False
     """Whether `openmaia run --estimate` has built-in times for it (`reporting/costs/rates.yaml`)."""
+    imports: ClassVar[tuple[str, ...]] = ()
+    """Modules with large libraries that `build` imports. A replica imports them before it waits for its turn to load."""
     is_absent: ClassVar[bool] = False
     """For a viewer or a judge: whether it stands for none."""
     is_shared: ClassVar[bool] = False

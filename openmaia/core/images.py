@@ -39,6 +39,9 @@ MAX_PIXELS = 64_000_000
 # Not all that Pillow knows: for some, such as EPS, it starts external programs.
 FORMATS = ("PNG", "JPEG", "WEBP", "GIF", "BMP", "TIFF", "PPM")
 
+MAX_WEBP_SIDE = 16_383
+"""Longest side in pixels that WebP knows."""
+
 RED = np.array([255, 0, 0], dtype=np.uint8)
 PNG = b"\x89PNG\r\n\x1a\n"
 
@@ -51,23 +54,20 @@ class EncodedImage:
     """An RGB image that can be sent to other processes."""
 
     data: bytes
-    """PNG or lossless WebP."""
+    """Lossless WebP, as `of` encodes it, or another of FORMATS."""
     sources: tuple[str, ...] = ()
     """Digests of the dataset images that it shows, because no description is tested on what the agent has seen."""
     recipe: str = ""
     """What the editor needs besides the pixels, as the generator wrote it (often nothing). Agents never see it."""
 
     @classmethod
-    def of(
-        cls, pixels: Pixels, sources: Iterable[str] = (), recipe: str = "", *, for_keeping: bool = False
-    ) -> "EncodedImage":
-        """Encodes an image.
+    def of(cls, pixels: Pixels, sources: Iterable[str] = (), recipe: str = "") -> "EncodedImage":
+        """Encodes an image as records and exemplars store it.
 
         Args:
             pixels: RGB, shape (height, width, 3), uint8.
-            for_keeping: Whether to encode for storage, which takes longer and gives fewer bytes.
         """
-        image = cls(data=_encode(pixels, for_keeping), sources=tuple(sorted(set(sources))), recipe=recipe)
+        image = cls(data=_encode(pixels), sources=tuple(sorted(set(sources))), recipe=recipe)
         if pixels.shape[2:] == (3,):  # otherwise decoding gives other pixels
             # Nearly every image is looked up by it, and later it takes a decoding, too.
             image.__dict__["digest"] = digest(pixels)
@@ -76,7 +76,7 @@ class EncodedImage:
     @property
     def png(self) -> bytes:
         """The bytes of a PNG file. Encodes again if `data` has another format."""
-        return self.data if self.data.startswith(PNG) else _encode(self.decoded())
+        return self.data if self.data.startswith(PNG) else _encode_png(self.decoded())
 
     @property
     def size(self) -> tuple[int, int]:
@@ -85,10 +85,10 @@ class EncodedImage:
             return image.size
 
     def packed(self) -> "EncodedImage":
-        """Returns the image as lossless WebP for storage. Decodes it only if it is encoded otherwise."""
+        """Returns the image as `of` encodes it. Decodes it only if it is encoded otherwise, as by a component of a user."""
         if self.data[:4] == b"RIFF" and self.data[12:16] == b"VP8L":
             return self
-        packed = replace(self, data=_encode(self.decoded(), for_keeping=True))
+        packed = replace(self, data=_encode(self.decoded()))
         packed.__dict__["digest"] = self.digest
         return packed
 
@@ -123,18 +123,20 @@ class EncodedImage:
         return buffer.getvalue()
 
 
-def _encode(pixels: Pixels, for_keeping: bool = False) -> bytes:
+def _encode(pixels: Pixels) -> bytes:
     """See `EncodedImage.of`."""
+    if max(pixels.shape[:2]) > MAX_WEBP_SIDE:
+        return _encode_png(pixels)
     buffer = io.BytesIO()
-    image = Image.fromarray(pixels)
-    if for_keeping:
-        # The least effort: it takes 2 ms for a drawn image of 224 pixels and 13 ms for one of 512, as a lossy WebP does,
-        # and gives 39 and 169 kB (lossy: 8 and 31; PNG: 44 and 186). More effort saves 30 % on drawn images for nine
-        # times the time (method 2: 15 and 92 ms), and 10 % on photographs.
-        image.save(buffer, "WEBP", lossless=True, quality=0, method=0)
-    else:
-        # The fastest level, because images are sent between processes far more often than they are stored.
-        image.save(buffer, "PNG", compress_level=1)
+    # The least effort, which is faster than the fastest PNG, also to decode, and smaller. What others cost:
+    # measure/benchmarks/image_formats.csv.
+    Image.fromarray(pixels).save(buffer, "WEBP", lossless=True, quality=0, method=0)
+    return buffer.getvalue()
+
+
+def _encode_png(pixels: Pixels) -> bytes:
+    buffer = io.BytesIO()
+    Image.fromarray(pixels).save(buffer, "PNG", compress_level=1)
     return buffer.getvalue()
 
 
@@ -154,7 +156,7 @@ def decode(data: bytes) -> Image.Image:
                     f"image of {image.width} x {image.height} pixels; at most {MAX_PIXELS} pixels are read"
                 )
             image.load()
-            is_plain = image.mode == "RGB" and image.format == "PNG" and "transparency" not in image.info
+            is_plain = image.mode == "RGB" and image.format in ("PNG", "WEBP") and "transparency" not in image.info
             return image if is_plain else flatten(image)
     except _DECODING as error:
         raise ValueError(f"not a readable image: {error}") from error

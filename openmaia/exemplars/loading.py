@@ -88,7 +88,7 @@ class ImageLoader:
         pixels = np.asarray(flatten(image))
         view, box = self._view(pixels)
         recipe = item.recipe
-        kept = EncodedImage.of(pixels, [item.digest], recipe, for_keeping=True) if encoded else None
+        kept = EncodedImage.of(pixels, [item.digest], recipe) if encoded else None
         return LoadedImage(number=number, view=view, box=box, recipe=recipe, kept=kept)
 
     def _by_threads(self, numbers: Sequence[int], encoded: bool) -> Iterator[LoadedImage]:

@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from openmaia.core.images import EncodedImage, whole
+from openmaia.core.images import MAX_WEBP_SIDE, EncodedImage, whole
 from openmaia.core.services import Exemplar, UnitExemplars
 from openmaia.core.units import Unit
 from openmaia.interop import masks, reading
@@ -27,9 +27,6 @@ from openmaia.runs.files import safe
 
 EXEMPLAR_FILES = ("images.npy", "masks.npy", "activations.csv", "thresholds.csv", "ids.csv", "units.npy")
 SYNTHETIC = "synthetic_neurons"
-
-_MAX_SIDE = 16_383
-"""Maximum width and height in pixels. WebP, in which exemplars are stored, has no larger images."""
 
 _NAME_BYTES = 200
 """Maximum length of the name of a model, dataset or layer, encoded as a file name."""
@@ -143,8 +140,8 @@ def _images(folder: Path) -> npt.NDArray[np.uint8]:
             f"images.npy is {images.dtype} {images.shape}; expected uint8 (units, k, 3, height, width) or "
             "(units, k, height, width, 3)"
         )
-    if max(images.shape[2:]) > _MAX_SIDE:
-        raise Refused(f"images.npy is {images.shape}; images have at most {_MAX_SIDE:,} pixels per side")
+    if max(images.shape[2:]) > MAX_WEBP_SIDE:
+        raise Refused(f"images.npy is {images.shape}; images have at most {MAX_WEBP_SIDE:,} pixels per side")
     return np.moveaxis(images, 2, 4) if images.shape[2] == 3 else images
 
 

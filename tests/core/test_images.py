@@ -10,6 +10,7 @@ from PIL import Image
 
 from openmaia.core.images import (
     MAX_PIXELS,
+    MAX_WEBP_SIDE,
     EncodedImage,
     compute_mask,
     darken_outside,
@@ -28,10 +29,15 @@ def test_pixels_survive_encoding():
     assert np.array_equal(EncodedImage.of(NOISE).pixels, NOISE)
 
 
-@pytest.mark.parametrize("for_keeping", [False, True])
-def test_digest_is_that_of_the_decoded_image(for_keeping: bool):
-    made = EncodedImage.of(NOISE, for_keeping=for_keeping)
-    assert made.digest == EncodedImage(data=made.data).digest == made.packed().digest
+def test_digest_is_that_of_the_decoded_image():
+    made = EncodedImage.of(NOISE)
+    assert made.digest == EncodedImage(data=made.data).digest
+
+
+def test_image_longer_than_webp_knows_survives_encoding():
+    wide = np.tile(NOISE[:8], (1, 300, 1))
+    assert wide.shape[1] > MAX_WEBP_SIDE
+    assert np.array_equal(EncodedImage.of(wide).packed().pixels, wide)
 
 
 def test_digest_ignores_the_encoding():
@@ -203,17 +209,19 @@ def test_mask_covers_the_seen_part_only():
 
 def test_size_is_read_from_any_format():
     made = EncodedImage.of(np.zeros((30, 50, 3), dtype=np.uint8))
-    assert made.size == made.packed().size == (50, 30)
+    assert made.size == EncodedImage(data=made.png).size == (50, 30)
 
 
 def test_packed_image_keeps_its_pixels_and_is_encoded_once():
-    made = EncodedImage.of(NOISE, ["a"], "{}")
-    packed = made.packed()
-    assert (packed.digest, packed.sources, packed.recipe) == (made.digest, made.sources, made.recipe)
+    given = EncodedImage(data=encoded(Image.fromarray(NOISE), "PNG"), sources=("a",), recipe="{}")
+    packed = given.packed()
+    assert packed.data == EncodedImage.of(NOISE).data
+    assert (packed.digest, packed.sources, packed.recipe) == (given.digest, given.sources, given.recipe)
     assert packed.packed() is packed
 
 
 def test_png_is_encoded_again_only_from_other_formats():
     made = EncodedImage.of(np.full((8, 8, 3), 77, dtype=np.uint8))
-    assert made.png is made.data
-    assert EncodedImage(data=made.packed().png).digest == made.digest
+    again = EncodedImage(data=made.png)
+    assert (again.digest, made.png[:4]) == (made.digest, b"\x89PNG")
+    assert again.png is again.data

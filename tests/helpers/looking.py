@@ -33,5 +33,5 @@ def dense(responses: Responses) -> torch.Tensor:
 def loaded(target: Readable, number: int, image: EncodedImage) -> LoadedImage:
     """An image as the passes over exemplars get it."""
     view, box = target.view(image.pixels)
-    kept = EncodedImage.of(image.pixels, image.sources, image.recipe, for_keeping=True)
+    kept = EncodedImage.of(image.pixels, image.sources, image.recipe)
     return LoadedImage(number=number, view=view, box=box, recipe=image.recipe, kept=kept)

@@ -1,7 +1,7 @@
-"""`python -m tests.helpers.sharing FOLDER GPUS`: three pools whose models load slowly, each on so much of a pretended GPU."""
+"""`python -m tests.helpers.sharing FOLDER GPUS`: three pools whose models load slowly, each on so much of a pretended GPU. That of
+the first measures the memory of its GPU."""
 
 import json
-import os
 import sys
 import time
 from contextlib import ExitStack
@@ -16,11 +16,11 @@ from tests.helpers.sleeping import Sleeping, pool
 SECONDS = 4.0
 
 
-def slow(folder: Path) -> Sleeping:
+def slow(folder: Path, number: int) -> Sleeping:
     """Takes its time to load and writes down when; whole GPUs give enough of it for three processes to start."""
     began = time.time()
     time.sleep(SECONDS)
-    (folder / f"{os.getpid()}.load").write_text(json.dumps([began, time.time()]))
+    (folder / f"{number}.load").write_text(json.dumps([began, time.time()]))
     return Sleeping()
 
 
@@ -31,7 +31,10 @@ def main(folder: Path, num_gpus: float) -> None:
     )
     with ExitStack() as stack:
         config = PoolConfig(num_gpus=num_gpus)
-        pools = [stack.enter_context(pool(partial(slow, folder), config, ready=False)) for _ in range(3)]
+        pools = [
+            stack.enter_context(pool(partial(slow, folder, number), config, ready=False, measures=not number))
+            for number in range(3)
+        ]
         for each in pools:
             each.wait_for(lambda now: now.replicas == 1, 200)
     ray.shutdown()

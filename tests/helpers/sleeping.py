@@ -116,11 +116,14 @@ def pool(
     policy: ScalingPolicy | None = None,
     autoscaled: bool = False,
     run: str = "sleeping",
+    measures: bool = False,
     **bounds: int,
 ) -> Iterator[SleepingPool]:
     """A pool of such hosts; `host` is the host, or a function that makes one. `bounds` are those of `PoolSpec`."""
     make = host if callable(host) else partial(same, host)
-    spec = PoolSpec(role="target", make=make, config=config, concurrency=concurrency, run=run, **bounds)
+    spec = PoolSpec(
+        role="target", make=make, config=config, concurrency=concurrency, run=run, measures=measures, **bounds
+    )
     manager = PoolManager(spec=spec, cache=cache, policy=policy, autoscaled=autoscaled)
     address = PoolAddress(dispatcher=manager.dispatcher, cache_identity=cache.identity if cache else "")
     with manage([manager], say):

@@ -39,12 +39,17 @@ def run(
         estimates.print_estimate(config, rates, gpus, units)
         return
     estimates.refuse_without_estimate(rates, gpus, units)
+    from openmaia.checks.one_gpu import share_gpu
     from openmaia.config.loading import load_sweeps, refuse_unused_by
     from openmaia.runs.run import Run
 
     settings = load_sweeps(config)
     refuse_unused_by("openmaia run", config)
     print_left_out(config)
+    shares, sentence = share_gpu(config, settings)
+    if sentence:
+        print(sentence)
+        settings = load_sweeps([*shares, *config])
     runs = [Run.of(each) for each in settings]
     for each in runs if repeat else ():
         if each.files.exists("config.yaml"):

@@ -80,7 +80,7 @@ class ConversationView:
         """Returns the path of a displayed image, which is written as a file if it is new."""
         if image.digest not in self._seen:
             name = f"{FOLDER}/turn-{turn.index + 1}-{image.digest[:8]}.png"
-            self._files.write(name, image.data)
+            self._files.write(name, image.png)
             self._seen[image.digest] = self._files.inside(name).root
         return self._seen[image.digest]
 

@@ -190,7 +190,14 @@ class PoolManager:
             max_concurrency=max(self.spec.concurrency, 1) + 1,
             max_restarts=-1,
             **options,
-        ).remote(f"{self.spec.role}-{index}", self.spec.make, self.spec.concurrency < 2, request.gpus)
+        ).remote(
+            f"{self.spec.role}-{index}",
+            self.spec.make,
+            imports=self.spec.imports,
+            measures=self.spec.measures,
+            serial=self.spec.concurrency < 2,
+            num_gpus=request.gpus,
+        )
 
     def _publish(self) -> None:
         # A restarted dispatcher knows neither the replicas nor which of them are draining.

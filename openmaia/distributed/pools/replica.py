@@ -1,18 +1,16 @@
 """The replica actor, which holds one model and answers requests, and the description of a pool of replicas."""
 
 import os
-import tempfile
 import threading
 import time
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext, suppress
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field, replace
-from pathlib import Path
+from importlib import import_module
 from typing import Any
 
 import ray
 from cachetools import LRUCache
-from filelock import FileLock
 from ray.exceptions import RayError
 
 from openmaia.config.machine import PoolConfig
@@ -20,6 +18,7 @@ from openmaia.core.errors import HostDead
 from openmaia.core.images import EncodedImage
 from openmaia.core.messages import Chat, waited_for
 from openmaia.distributed.pools.dispatch.queueing import Stored
+from openmaia.distributed.pools.loading import loading
 from openmaia.distributed.pools.output import OutputReader
 
 _IMAGE_CACHE_BYTES = 256 * 2**20
@@ -34,6 +33,10 @@ class PoolSpec:
     """The name of the service in messages and metrics, such as "generator"."""
     make: Callable[[], Any]
     """Loads the model and returns the object that implements the service. Called in the process of the replica."""
+    imports: tuple[str, ...] = ()
+    """Modules that are imported before: `Component.imports`."""
+    measures: bool = False
+    """See `GpuUse.measures`."""
     config: PoolConfig
     concurrency: int = 0
     """Number of chats that a replica of a language model answers concurrently. 0 if the model processes one batch after
@@ -114,7 +117,9 @@ class Replica:
     name: str
     """The role of the pool and the index of the replica, such as "generator-0"."""
     make: Callable[[], Any]
-    """See `PoolSpec.make`."""
+    """See `PoolSpec.make`, and for the two below likewise."""
+    imports: tuple[str, ...] = ()
+    measures: bool = False
     serial: bool = True
     """Whether the model must be called by one thread at a time."""
     num_gpus: float = 0.0
@@ -142,8 +147,14 @@ class Replica:
                 os.environ["RAY_ADDRESS"] = ray.get_runtime_context().gcs_address
                 if not self.num_gpus:
                     hide_gpus()
-                with _loading_turn(self.num_gpus):
+                for module in self.imports:
+                    import_module(module)
+                with loading(self._shared_gpu(), measures=self.measures):
                     self._host = self.make()
+
+    def _shared_gpu(self) -> str:
+        """The id of the GPU of which this replica has a fraction; otherwise empty."""
+        return "-".join(ray.get_runtime_context().get_accelerator_ids()["GPU"]) if 0 < self.num_gpus < 1 else ""
 
     def output(self) -> list[str]:
         """Returns the lines that this process and its children have written since the last call."""
@@ -199,13 +210,3 @@ def hide_gpus() -> None:
     """Keeps the models of this process on the CPU. Call it before PyTorch looks for GPUs."""
     # Ray shows all GPUs of the node to a process that has requested none. They are those of others.
     os.environ["CUDA_VISIBLE_DEVICES"] = ""
-
-
-def _loading_turn(num_gpus: float) -> AbstractContextManager[object]:
-    # While vLLM loads, it takes all growth of the GPU's used memory for its own, and sizes its KV cache by what is left.
-    # The weights of another replica that shares the GPU must not arrive meanwhile. The system releases the lock of a
-    # process that dies.
-    if not 0 < num_gpus < 1:
-        return nullcontext()
-    gpu = "-".join(ray.get_runtime_context().get_accelerator_ids()["GPU"])
-    return FileLock(Path(tempfile.gettempdir()) / f"openmaia-{os.getuid()}-gpu-{gpu}.lock")

@@ -9,7 +9,7 @@ from typing import Any
 
 from openmaia.config.machine import TEST_GENERATOR, DrawingPoolConfig
 from openmaia.config.schema import Config, pool_roles, test_generator
-from openmaia.core.components import identity
+from openmaia.core.components import identity, of_config
 from openmaia.core.paths import user_path
 from openmaia.distributed.assembly import Assembly
 from openmaia.distributed.cluster.placement import FreePlaces, Place, reserve
@@ -112,9 +112,13 @@ def make_manager(
         places: Reserved resources for the initial replicas.
         free: See `PoolManager.free_places`; shared by the managers of a run.
     """
+    settings = _model(role, config)
+    model = of_config(settings)
     spec = PoolSpec(
         role=role,
         make=partial(assembly.host, role, config),
+        imports=model.imports,
+        measures=model.gpu_use(settings).measures,
         config=getattr(config.pools, role),
         concurrency=assembly.concurrency(role, config),
         run=config.name,

@@ -2,8 +2,11 @@
 
 import base64
 import math
+import threading
 from collections.abc import Iterable, Sequence
 from typing import Any
+
+from cachetools import LRUCache, cached
 
 from openmaia.core.images import EncodedImage
 from openmaia.core.messages import Chat, Message, Part, Role
@@ -13,6 +16,8 @@ _BYTES_PER_TOKEN = 3.5  # estimated, as the two below
 PART_TOKENS = 4  # what a chat template adds around a text
 
 PIXELS_PER_TOKEN = 750
+
+_PNG_BYTES = 64 * 2**20  # that a process keeps, encoded for servers
 
 
 # Added for each of `Chat.repetitions`.
@@ -79,6 +84,8 @@ def image_tokens(image: EncodedImage) -> int:
     return math.ceil(width * height / PIXELS_PER_TOKEN)
 
 
+# Each turn of a conversation sends the images of the earlier ones again.
+@cached(LRUCache(_PNG_BYTES, getsizeof=len), key=lambda image: image.data, lock=threading.Lock())
 def base64_png(image: EncodedImage) -> str:
     """Returns the PNG file in base64."""
     return base64.b64encode(image.png).decode()

@@ -59,6 +59,7 @@ class DiffusersEditorConfig(PipelineConfig, EditorConfig):
 
 class _Pipeline(Component):
     is_rated = True
+    imports = ("openmaia.models.generators.batching",)
 
     @classmethod
     def build(cls, config: Any, site: Site) -> Self:

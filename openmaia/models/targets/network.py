@@ -80,6 +80,7 @@ class StudiedNetwork(TargetComponent):
 
     Config: ClassVar = NetworkConfig
     is_network = True
+    imports = ("openmaia.models.targets.hooked",)
     is_rated = True
 
     @classmethod

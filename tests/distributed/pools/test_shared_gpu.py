@@ -1,9 +1,8 @@
-"""Replicas of several pools that share a GPU load one after the other; on GPUs of their own they load together."""
+"""Of pools that share a GPU, one whose model measures its memory loads alone; on GPUs of their own they load together."""
 
 import json
 import subprocess
 import sys
-from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -16,19 +15,18 @@ Span = tuple[float, float]
 
 
 def spans(folder: Path, num_gpus: float) -> list[Span]:
-    """When each of three pools loaded its model, on pretended GPUs: one if they share it, else three."""
+    """When each of three pools loaded its model, that of the measuring one first, on pretended GPUs: one if they share it,
+    else three."""
     done = subprocess.run(
         [sys.executable, "-m", "tests.helpers.sharing", str(folder), str(num_gpus)],
         cwd=REPOSITORY, capture_output=True, text=True, timeout=300,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr[-3000:]
-    found = [json.loads(path.read_text()) for path in folder.glob("*.load")]
-    assert len(found) == 3
-    return sorted((began, ended) for began, ended in found)
+    return [json.loads((folder / f"{number}.load").read_text()) for number in range(3)]
 
 
 @pytest.mark.parametrize(("num_gpus", "together"), [(0.3, False), (1.0, True)])
-def test_replicas_that_share_a_gpu_load_one_after_the_other(num_gpus: float, together: bool, tmp_path: Path):
-    found = spans(tmp_path, num_gpus)
-    overlap = any(later[0] < earlier[1] for earlier, later in pairwise(found))
-    assert overlap == together, found
+def test_model_that_measures_a_shared_gpu_loads_alone(num_gpus: float, together: bool, tmp_path: Path):
+    measuring, *others = spans(tmp_path, num_gpus)
+    overlap = any(measuring[0] < ended and began < measuring[1] for began, ended in others)
+    assert overlap == together, (measuring, others)

@@ -42,6 +42,7 @@ class Vllm(ServedModel):
     """Builds a `VllmBackbone`, whose module imports vLLM."""
 
     Config: ClassVar = VllmBackboneConfig
+    imports = ("openmaia.models.backbones.vllm.engine",)
     is_rated = True
 
     @classmethod
@@ -85,5 +86,6 @@ class Vllm(ServedModel):
         return GpuUse(
             cards=config.tensor_parallel,
             fraction=config.memory_fraction,
+            measures=not config.kv_cache_gb,
             cached=(config.model, config.context_tokens),
         )
