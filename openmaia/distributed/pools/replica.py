@@ -9,6 +9,7 @@ from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import ray
 from cachetools import LRUCache
@@ -118,6 +119,7 @@ class Replica:
     serial: bool = True
     """Whether the model must be called by one thread at a time."""
     num_gpus: float = 0.0
+    _process: str = field(default_factory=lambda: uuid4().hex)
     _host: Any = None
     """The object that `make` returned; None until the model is loaded."""
     _loading: threading.Lock = field(default_factory=threading.Lock)
@@ -131,8 +133,12 @@ class Replica:
         return self.name  # shown in Ray's dashboard and logs
 
     def node(self) -> str:
-        """Returns the id of the Ray node on which this replica runs. An answer also shows that the replica is alive."""
+        """Returns the id of the Ray node on which this replica runs."""
         return ray.get_runtime_context().get_node_id()
+
+    def process(self) -> str:
+        """Returns a random id of this start of the process, as a sign of life. After a restart by Ray it is another."""
+        return self._process
 
     def load(self) -> None:
         """Loads the model if it is not loaded yet. Raises whatever `make` raises."""

@@ -334,7 +334,7 @@ class Dispatcher:
     async def _is_alive(self, handle: ReplicaHandle, life: int) -> bool:
         # Asked before a request is retried alone, so that a death before it does not count against the request.
         try:
-            await asyncio.wait_for(handle.actor.node.remote(), self._spec.config.deadline)
+            await asyncio.wait_for(handle.actor.process.remote(), self._spec.config.deadline)
             return True
         except (*DEAD, TimeoutError) as error:
             self._lose(handle, life, kill=isinstance(error, TimeoutError))

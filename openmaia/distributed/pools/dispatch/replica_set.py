@@ -50,6 +50,10 @@ class ReplicaHandle:
     """Number of batches (for language models: chats) that were sent and not answered."""
     exclusive: bool = False
     """Whether it processes a request that is retried alone, and must get no other work meanwhile."""
+    process: str = ""
+    """The id of the process that was found last (`Replica.process`)."""
+    killed: str = ""
+    """That of the process that was killed last. Until Ray has ended it, it answers for the one that replaces it."""
     life: int = 0
     """Number of deaths. A failure that belongs to an earlier life of the replica is ignored."""
     has_served: bool = False
@@ -110,6 +114,7 @@ class ReplicaSet:
         handle.life += 1
         handle.started = handle.ready = False
         if kill:
+            handle.killed = handle.process
             ray.kill(handle.actor, no_restart=False)
         self.spawn(self._bring_up(handle))
         return True
@@ -152,10 +157,10 @@ class ReplicaSet:
 
     async def _wait_for_start(self, handle: ReplicaHandle) -> None:
         while not handle.started:
-            try:
-                await handle.actor.node.remote()
-                handle.started = True
-            except ActorUnavailableError:
+            with suppress(ActorUnavailableError):
+                handle.process = await handle.actor.process.remote()
+                handle.started = handle.process != handle.killed
+            if not handle.started:
                 await asyncio.sleep(_PAUSE)
 
     async def _take_output(self, handle: ReplicaHandle) -> None:
