@@ -1,5 +1,6 @@
 """The replica actor, which holds one model and answers requests, and the description of a pool of replicas."""
 
+import hashlib
 import os
 import tempfile
 import threading
@@ -17,7 +18,7 @@ from filelock import FileLock
 from ray.exceptions import RayError
 
 from openmaia.config.machine import PoolConfig
-from openmaia.core.errors import HostDead
+from openmaia.core.errors import HostDead, OpenMaiaError
 from openmaia.core.images import EncodedImage
 from openmaia.core.messages import Chat, waited_for
 from openmaia.distributed.pools.dispatch.queueing import Stored
@@ -77,6 +78,12 @@ def pack_chat(chat: Chat, stored: dict[str, StoredImage]) -> Chat:
         payload = ray.put([images[digest] for digest in new])
         stored |= {digest: StoredImage(digest, Stored(payload, index)) for index, digest in enumerate(new)}
     return _with_images(chat, lambda part: stored[part.digest] if isinstance(part, EncodedImage) else part)
+
+
+def chat_key(chat: Chat) -> str:
+    """Returns a hash that is equal for packed chats that ask the same with the same seed."""
+    words = _with_images(chat, lambda part: ("image", part.digest) if isinstance(part, StoredImage) else part)
+    return hashlib.sha256(repr(words).encode(errors="surrogatepass")).hexdigest()
 
 
 class ImageCache:
@@ -164,12 +171,17 @@ class Replica:
 
         Raises:
             ReplicaNotLoaded: If the model is not loaded.
-            Exception: Any exception of the model. No request of the batch is answered then.
+            Exception: Any exception of the model. No request of the batch is answered then but those of
+                `OpenMaiaError.answers`.
         """
         payloads: dict[Any, Any] = {}
         values = [self._read(place, payloads) for place in places]
         readable = [at for at, request in enumerate(values) if not isinstance(request, LostRequest)]
-        answers, seconds = self._call(method, [values[at] for at in readable])
+        try:
+            answers, seconds = self._call(method, [values[at] for at in readable])
+        except OpenMaiaError as error:
+            error.answers = {readable[number]: answer for number, answer in error.answers.items()}
+            raise
         for at, answer in zip(readable, answers, strict=True):
             values[at] = answer
         return values, seconds
