@@ -33,8 +33,8 @@ class _Metered:
             try:
                 answer = call(*requests)
             except OpenMaiaError as error:
-                if error.bill:
-                    self._ledger.add(self._name, 0, 0.0, 0.0, error.bill)
+                if bill := error.bill + bill_of(error.answers.values()):
+                    self._ledger.add(self._name, len(error.answers), 0.0, 0.0, bill)
                 raise
             if requests:  # `Target.info` takes none and costs nothing
                 seconds = max(time.monotonic() - started - waited_for(answer), 0.0)

@@ -1,4 +1,4 @@
-"""Repeats calls to a service while its server is unavailable, so that an outage only delays investigations."""
+"""Repeats requests to a service while its server is unavailable, so that an outage only delays investigations."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -60,11 +60,14 @@ class PatientEditor:
 def _repeated(
     call: Callable[[Sequence[RequestT]], list[ResultT]], requests: Sequence[RequestT], minutes: float, pause: float
 ) -> list[ResultT]:
-    until = time.monotonic() + minutes * 60
+    until, answers, left = time.monotonic() + minutes * 60, dict[int, ResultT](), list(range(len(requests)))
     while True:
         try:
-            return call(requests)
-        except ServiceUnavailable:
+            answers |= zip(left, call([requests[number] for number in left]), strict=True)
+            return [answers[number] for number in range(len(requests))]
+        except ServiceUnavailable as error:
+            answers |= {left[number]: answer for number, answer in error.answers.items()}
+            left = [number for number in left if number not in answers]
             if time.monotonic() + pause > until:
                 raise
         time.sleep(pause)

@@ -4,7 +4,8 @@ A pending unit is investigated when the run is resumed. Every class takes one me
 Ray pickles exceptions, and pickling breaks exceptions that require more arguments.
 """
 
-from typing import Self, TypeVar
+from collections.abc import Mapping
+from typing import Any, Self, TypeVar
 
 from openmaia.core.money import FREE, Bill
 from openmaia.core.secrets import redacted
@@ -25,19 +26,23 @@ class OpenMaiaError(Exception):
         self.detail = None if detail is None else redacted(detail)
         self.bill = FREE
         """What was billed although the request failed."""
+        self.answers: Mapping[int, Any] = {}
+        """The answers to other requests of the same call, by their index. They have bills of their own."""
         super().__init__(self.message)
 
     def billed(self, bill: Bill) -> Self:
-        """Returns the same exception, with a further bill."""
+        """Returns the same exception, with a further bill and without `answers`."""
         return _rebuild(type(self), self.message, self.detail, self.bill + bill)
 
     def __reduce__(self):
-        return _rebuild, (type(self), self.message, self.detail, self.bill)
+        return _rebuild, (type(self), self.message, self.detail, self.bill, dict(self.answers))
 
 
-def _rebuild(kind: type[ErrorT], message: str, detail: str | None, bill: Bill) -> ErrorT:
+def _rebuild(
+    kind: type[ErrorT], message: str, detail: str | None, bill: Bill, answers: Mapping[int, Any] | None = None
+) -> ErrorT:
     error = kind(message, detail=detail)
-    error.bill = bill
+    error.bill, error.answers = bill, answers or {}
     return error
 
 

@@ -20,6 +20,10 @@ class Bill:
     def __bool__(self) -> bool:
         return self.dollars > 0 or self.unpriced > 0
 
+    def shared(self, among: int) -> "Bill":
+        """Returns the share of each of so many payers. Requests of unknown cost count for each."""
+        return Bill(self.dollars / among, self.unpriced)
+
     @property
     def words(self) -> str:
         """Such as "$1.20" or "$0.0042 and 3 calls of unknown cost"."""

@@ -1,4 +1,4 @@
-"""Collects the answers to requests that were sent together, with what they cost even if one of them failed."""
+"""Collects the answers to requests that were sent together, even if one of them failed."""
 
 from collections.abc import Sequence
 from concurrent.futures import Future, wait
@@ -13,14 +13,15 @@ AnswerT = TypeVar("AnswerT")
 def settle(futures: Sequence[Future[AnswerT]]) -> list[AnswerT]:
     """Returns the answers in the order of the futures.
 
-    Raises the first OpenMaiaError, with the bills of all requests that were sent. Those that have not begun are cancelled.
+    Raises the first OpenMaiaError, with the answers to the others and the bills of all that failed. Those that have not
+    begun are cancelled.
     """
     try:
         return [future.result() for future in futures]
     except OpenMaiaError as first:
-        sent = [future for future in futures if not future.cancel()]
-        wait(sent)
-        errors = [error for future in sent if (error := future.exception()) is not None and error is not first]
-        answers = [future.result() for future in sent if future.exception() is None]
-        first.bill += bill_of([*answers, *errors])
+        sent = {number: future for number, future in enumerate(futures) if not future.cancel()}
+        wait(sent.values())
+        errors = {number: error for number, future in sent.items() if (error := future.exception()) is not None}
+        first.bill += bill_of(error for error in errors.values() if error is not first)
+        first.answers = {number: future.result() for number, future in sent.items() if number not in errors}
         raise

@@ -128,7 +128,7 @@ def test_failed_requests_that_were_billed_count():
         assert backbone.reply([chat])[0].bill == Bill(unpriced=1)
 
 
-def test_a_call_of_several_requests_is_billed_as_a_whole_although_one_fails():
+def test_a_call_of_several_requests_keeps_answers_and_their_bills_although_one_fails():
     done: Future[Reply] = Future()
     done.set_result(Reply(text="a", bill=Bill(1.0)))
     failed: Future[Reply] = Future()
@@ -137,7 +137,8 @@ def test_a_call_of_several_requests_is_billed_as_a_whole_although_one_fails():
     failed.set_exception(error)
     with pytest.raises(ServiceError) as caught:
         settle([failed, done, Future()])
-    assert caught.value.bill == Bill(1.5, 1)
+    assert caught.value.bill == Bill(0.5, 1)
+    assert caught.value.answers == {1: Reply(text="a", bill=Bill(1.0))}
 
 
 def test_gpus_cost_what_an_hour_costs():

@@ -28,7 +28,7 @@ from openmaia.core.services import (
 from openmaia.core.units import TargetInfo
 from openmaia.distributed.failures import resolve
 from openmaia.distributed.pools.dispatch.cache import cache_key
-from openmaia.distributed.pools.replica import StoredImage, pack_chat
+from openmaia.distributed.pools.replica import StoredImage, chat_key, pack_chat
 from openmaia.distributed.pools.statistics import PoolStatistics
 
 _OVERHEAD = 200
@@ -81,6 +81,8 @@ class BatchedHandle:
         return values
 
     def _key(self, request: Any) -> str:
+        if isinstance(request, Chat):
+            return chat_key(request)
         identity = self.address.cache_identity
         return cache_key(identity, request) if identity and isinstance(request, Generation | Edit) else ""
 

@@ -1,5 +1,6 @@
 """The replica actor, which holds one model and answers requests, and the description of a pool of replicas."""
 
+import hashlib
 import os
 import threading
 import time
@@ -8,13 +9,14 @@ from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from importlib import import_module
 from typing import Any
+from uuid import uuid4
 
 import ray
 from cachetools import LRUCache
 from ray.exceptions import RayError
 
 from openmaia.config.machine import PoolConfig
-from openmaia.core.errors import HostDead
+from openmaia.core.errors import HostDead, OpenMaiaError
 from openmaia.core.images import EncodedImage
 from openmaia.core.messages import Chat, waited_for
 from openmaia.distributed.pools.dispatch.queueing import Stored
@@ -81,6 +83,12 @@ def pack_chat(chat: Chat, stored: dict[str, StoredImage]) -> Chat:
     return _with_images(chat, lambda part: stored[part.digest] if isinstance(part, EncodedImage) else part)
 
 
+def chat_key(chat: Chat) -> str:
+    """Returns a hash that is equal for packed chats that ask the same with the same seed."""
+    words = _with_images(chat, lambda part: ("image", part.digest) if isinstance(part, StoredImage) else part)
+    return hashlib.sha256(repr(words).encode(errors="surrogatepass")).hexdigest()
+
+
 class ImageCache:
     """A cache of the images that conversations on this replica used last, by digest. It is thread-safe."""
 
@@ -123,6 +131,7 @@ class Replica:
     serial: bool = True
     """Whether the model must be called by one thread at a time."""
     num_gpus: float = 0.0
+    _process: str = field(default_factory=lambda: uuid4().hex)
     _host: Any = None
     """The object that `make` returned; None until the model is loaded."""
     _loading: threading.Lock = field(default_factory=threading.Lock)
@@ -136,8 +145,12 @@ class Replica:
         return self.name  # shown in Ray's dashboard and logs
 
     def node(self) -> str:
-        """Returns the id of the Ray node on which this replica runs. An answer also shows that the replica is alive."""
+        """Returns the id of the Ray node on which this replica runs."""
         return ray.get_runtime_context().get_node_id()
+
+    def process(self) -> str:
+        """Returns a random id of this start of the process, as a sign of life. After a restart by Ray it is another."""
+        return self._process
 
     def load(self) -> None:
         """Loads the model if it is not loaded yet. Raises whatever `make` raises."""
@@ -169,12 +182,17 @@ class Replica:
 
         Raises:
             ReplicaNotLoaded: If the model is not loaded.
-            Exception: Any exception of the model. No request of the batch is answered then.
+            Exception: Any exception of the model. No request of the batch is answered then but those of
+                `OpenMaiaError.answers`.
         """
         payloads: dict[Any, Any] = {}
         values = [self._read(place, payloads) for place in places]
         readable = [at for at, request in enumerate(values) if not isinstance(request, LostRequest)]
-        answers, seconds = self._call(method, [values[at] for at in readable])
+        try:
+            answers, seconds = self._call(method, [values[at] for at in readable])
+        except OpenMaiaError as error:
+            error.answers = {readable[number]: answer for number, answer in error.answers.items()}
+            raise
         for at, answer in zip(readable, answers, strict=True):
             values[at] = answer
         return values, seconds

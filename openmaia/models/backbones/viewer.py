@@ -7,7 +7,6 @@ from typing import Any, ClassVar
 from openmaia.core.components import Component, ViewerConfig
 from openmaia.core.errors import OpenMaiaError
 from openmaia.core.messages import Chat, Reply
-from openmaia.core.money import bill_of
 from openmaia.core.services import Backbone
 
 
@@ -37,16 +36,16 @@ class BackboneWithViewer:
 
     def reply(self, chats: Sequence[Chat]) -> list[Reply]:
         shows = [any(message.images for message in chat.messages) for chat in chats]
-        answers: dict[bool, list[Reply]] = {}
+        answers: dict[int, Reply] = {}
         for is_shown, model in ((False, self._agent), (True, self._viewer)):
+            own = [number for number, shown in enumerate(shows) if shown is is_shown]
             try:
-                own = [chat for chat, shown in zip(chats, shows, strict=True) if shown is is_shown]
-                answers[is_shown] = model.reply(own) if own else []
+                replies = model.reply([chats[number] for number in own]) if own else []
             except OpenMaiaError as error:
-                error.bill += bill_of(answers.get(False, ()))
+                error.answers = answers | {own[number]: reply for number, reply in error.answers.items()}
                 raise
-        ordered = {is_shown: iter(replies) for is_shown, replies in answers.items()}
-        return [next(ordered[is_shown]) for is_shown in shows]
+            answers |= zip(own, replies, strict=True)
+        return [answers[number] for number in range(len(chats))]
 
     def close(self) -> None:
         for model in (self._agent, self._viewer):

@@ -94,6 +94,36 @@ def test_hung_replica_is_killed(ray_cluster: None):
         wait_until(lambda: not psutil.pid_exists(hung))
 
 
+@dataclass(frozen=True)
+class HangsOnce:
+    """Its first call never ends; later ones, also in a process that replaces it, are answered."""
+
+    hung: Path
+
+    def double(self, numbers: Sequence[int]) -> list[int]:
+        if not self.hung.exists():
+            self.hung.touch()
+            time.sleep(1000)
+        return [2 * number for number in numbers]
+
+
+def test_hung_replica_is_asked_again_only_in_a_new_process(ray_cluster: None, tmp_path: Path):
+    """Until Ray gets to ending it, as on a busy machine, the old process still answers."""
+    (raylet,) = [one for one in psutil.Process().children(recursive=True) if one.name() == "raylet"]
+    host = HangsOnce(tmp_path / "hung")
+    with pool(host, settings(min_replicas=1, deadline=2.0)) as made, ThreadPoolExecutor(1) as threads:
+        asked = threads.submit(made.handle().ask, "double", [4])
+        wait_until(host.hung.exists)
+        raylet.suspend()
+        try:
+            made.wait_for(lambda now: now.deaths > 0)
+            time.sleep(1)
+        finally:
+            raylet.resume()
+        assert asked.result(timeout=60) == [8]
+        assert made.statistics().deaths == 1
+
+
 def test_idle_death_does_not_count_against_a_request(ray_cluster: None):
     with pool(SERVICE, settings(min_replicas=3)) as made:
         handle = made.handle()

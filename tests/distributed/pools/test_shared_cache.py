@@ -2,15 +2,16 @@
 
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 import ray
 
 from openmaia.config.machine import PoolConfig
 from openmaia.core.errors import ServiceError
-from openmaia.core.services import Generation
+from openmaia.core.services import GeneratedImage, Generation
 from openmaia.distributed.pools.dispatch.cache import CacheSpec
-from openmaia.distributed.pools.handles import PooledGenerator
+from openmaia.distributed.pools.handles import PoolAddress, PooledGenerator
 from tests.helpers.sleeping import Drawing, SleepingPool, drawn, killed_dispatcher, pool, wait_until
 
 pytestmark = pytest.mark.slow
@@ -59,6 +60,30 @@ def test_joined_requests_survive_the_first_caller(ray_cluster: None, spec: Cache
         assert other.result(timeout=60) == [drawn(0), drawn(1)]
         assert made.statistics().dropped == 3
         assert generator(made, "third").generate(FIVE[4:]) == [drawn(4)], "what was dropped can be asked for again"
+
+
+class Drawer:
+    """A caller in a process of its own."""
+
+    def draw(self, address: PoolAddress) -> list[GeneratedImage]:
+        return PooledGenerator(address, "gone").generate(FIVE[:1])
+
+
+def test_joined_requests_survive_the_process_of_the_first_caller(ray_cluster: None, spec: CacheSpec, log: Path):
+    """It has stored what is asked, which nobody can read any more."""
+    slow = [Generation(prompt="slow", seed=100 + i) for i in range(4)]
+    remote: Any = ray.remote(Drawer)
+    gone = remote.options(num_cpus=0).remote()
+    ray.get(gone.__ray_ready__.remote(), timeout=120)
+    with pool(Drawing(2.0, str(log)), POOL, cache=spec) as made, ThreadPoolExecutor(2) as threads:
+        threads.submit(generator(made, "busy").generate, slow)
+        made.wait_for(lambda now: now.under_way == 4)
+        gone.draw.remote(made.address)
+        made.wait_for(lambda now: now.waiting == 1)
+        other = threads.submit(generator(made, "other").generate, FIVE[:1])
+        made.wait_for(lambda now: now.cache_joined == 1)
+        ray.kill(gone)
+        assert other.result(timeout=60) == [drawn(0)]
 
 
 def test_failures_are_not_cached(ray_cluster: None, spec: CacheSpec, log: Path):

@@ -3,17 +3,24 @@
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
 
+import numpy as np
 import pytest
 
+from openmaia.agent.metering import metered
 from openmaia.agent.patience import PatientBackbone, PatientEditor, PatientGenerator
 from openmaia.core.errors import ServiceError, ServiceUnavailable
-from openmaia.core.messages import Chat, user
-from openmaia.core.services import GeneratedImage, Generation
+from openmaia.core.images import EncodedImage
+from openmaia.core.messages import Chat, Reply, user
+from openmaia.core.money import Bill
+from openmaia.core.services import GeneratedImage, Generation, UsageLedger
 from openmaia.models.backbones.openai_api import OpenAiConfig
 from openmaia.models.backbones.openai_server import OpenAiBackbone
 from openmaia.models.backbones.outage import PROBE_SECONDS, Outage
+from openmaia.models.backbones.viewer import BackboneWithViewer
+from openmaia.models.settling import settle
 from tests.helpers.misbehaving import GOOD, Act, Server, misbehaving
 
 CHAT = Chat(conversation="c", messages=(user("What is it?"),), seed=1, max_tokens=50)
@@ -59,6 +66,36 @@ def test_outage_is_waited_for_no_longer_than_asked(server: Server):
     with pytest.raises(ServiceUnavailable):
         PatientBackbone(backbone=backbone(server), minutes=0.02, pause=0.2).reply([CHAT])
     assert 0.5 < time.monotonic() - began < 10
+
+
+@dataclass
+class PartlyAway:
+    """Each reply costs half a dollar. The first request for "b" finds the server away."""
+
+    asked: list[str]
+
+    def reply(self, chats: Sequence[Chat]) -> list[Reply]:
+        with ThreadPoolExecutor(1) as threads:
+            return settle([threads.submit(self._answer, chat.messages[0].text) for chat in chats])
+
+    def _answer(self, text: str) -> Reply:
+        self.asked.append(text)
+        if self.asked.count("b") == 1 and text == "b":
+            raise ServiceUnavailable("away")
+        return Reply(text=text.upper(), bill=Bill(0.5))
+
+
+def test_requests_of_a_call_that_were_answered_are_not_repeated():
+    """They may have been paid. Also behind a viewer, and those before and after the one that met the outage."""
+    image = EncodedImage.of(np.zeros((8, 8, 3), dtype=np.uint8))
+    viewer, agent, ledger = PartlyAway([]), PartlyAway([]), UsageLedger()
+    served = metered(BackboneWithViewer(agent, viewer), "backbone", ledger, 0.0)
+    patient = PatientBackbone(backbone=served, minutes=1, pause=0.01)
+    shown = {"a": True, "x": False, "b": True, "c": True}
+    chats = [replace(CHAT, messages=(user(text, *[image] * seen),)) for text, seen in shown.items()]
+    assert [reply.text for reply in patient.reply(chats)] == ["A", "X", "B", "C"]
+    assert (sorted(viewer.asked), agent.asked) == (["a", "b", "b", "c"], ["x"])
+    assert (ledger.spent()["backbone"].requests, ledger.spent()["backbone"].dollars) == (4, 2.0)
 
 
 def test_an_images_api_is_waited_for_as_well():

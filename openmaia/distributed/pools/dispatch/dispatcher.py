@@ -4,6 +4,9 @@ A request waits until a replica is idle (late binding), which then gets the larg
 misses the deadline, the requests of its batch are retried, the last time one by one, and fail if that replica dies, too.
 The requests are in Ray's object store; the dispatcher handles only references to them.
 
+Each request of a call settles by itself. An answer that nobody got, because another request of the call failed or the caller
+died, is kept for whoever asks the same next.
+
 Language models batch requests themselves. Their replicas get several chats at a time, each as a batch of one, and a
 conversation stays on its replica.
 """
@@ -11,6 +14,7 @@ conversation stays on its replica.
 import asyncio
 import logging
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -19,12 +23,12 @@ from uuid import uuid4
 from cachetools import LRUCache
 from ray.exceptions import RayTaskError
 
-from openmaia.core.errors import HostDead, OpenMaiaError, ServiceError, UsageError
+from openmaia.core.errors import HostDead, OpenMaiaError, ServiceError, ServiceUnavailable, UsageError
 from openmaia.core.messages import Reply
 from openmaia.core.money import FREE, Bill, bill_of
 from openmaia.distributed.failures import DEAD, last_line
 from openmaia.distributed.pools.dispatch.cache import CacheSpec, GenerationCache
-from openmaia.distributed.pools.dispatch.queueing import AdmissionControl, AffinityRouter, FairQueue, Request, Stored
+from openmaia.distributed.pools.dispatch.queueing import AdmissionControl, FairQueue, Request, Stored
 from openmaia.distributed.pools.dispatch.replica_set import ReplicaHandle, ReplicaSet
 from openmaia.distributed.pools.replica import LostRequest, PoolSpec, ReplicaNotLoaded
 from openmaia.distributed.pools.statistics import Metrics, PoolStatistics, PoolStatus
@@ -37,6 +41,12 @@ _DEATHS_OF_A_CHAT = 3
 
 _ENDED_CALLERS = 10_000
 """So many callers that have ended, the latest ones, are remembered."""
+
+_UNDELIVERED = 1_000
+"""So many answers that nobody got, the latest ones, are kept."""
+
+Settled = tuple[Any, float, Bill]
+"""An answer, with the seconds of replicas and the bill for each caller."""
 
 _log = logging.getLogger(__name__)
 
@@ -56,10 +66,10 @@ class Dispatcher:
         self._counted_at = 0.0
         self._metrics = Metrics(spec.role, spec.run)
         self._queue = FairQueue()
-        self._affinity = AffinityRouter()
         self._admission = AdmissionControl(spec.max_waiting, spec.max_waiting_bytes)
         self._cache = GenerationCache(cache) if cache else None
-        self._unfinished: dict[str, Request] = {}  # by cache key
+        self._unfinished: dict[str, Request] = {}  # by `Request.key`, as the next one
+        self._undelivered: LRUCache[str, Settled] = LRUCache(_UNDELIVERED)
         self._calls: dict[asyncio.Future[Any], str] = {}  # each with its caller
         self._ended: LRUCache[str, None] = LRUCache(_ENDED_CALLERS)
         self._replicas = ReplicaSet(spec, self._on_ready, self._on_broken)
@@ -94,7 +104,7 @@ class Dispatcher:
             The answers, the seconds that replicas spent on them, and their bill. Answers from the cache are free.
 
         Raises:
-            ServiceError: If a request could not be answered. Its bill is that of the call.
+            ServiceError: If a request could not be answered, after all have settled. Its bill is that of the call.
             UsageError: If no replica can be loaded.
         """
         self._admission.enter(caller, len(keys), size)
@@ -109,22 +119,35 @@ class Dispatcher:
             for at, (key, conversation) in enumerate(zip(keys, conversations, strict=True)):
                 request = Request(method, Stored(payload[0], at), [caller], key=key, conversation=conversation)
                 requests.append(self._accept(request))
-            call = asyncio.gather(*(asyncio.shield(request.done) for request in requests))
+            call = asyncio.gather(*(asyncio.shield(request.done) for request in requests), return_exceptions=True)
             self._calls[call] = caller
             call.add_done_callback(self._calls.pop)
-            answers = await call
-            seconds, bill = sum(each[1] for each in answers), sum((each[2] for each in answers), FREE)
-            return [value for value, _, _ in answers], seconds, bill
-        except OpenMaiaError as error:
-            answered = [one.done for one in requests if one.done.done() and one.done.exception() is None]
-            raise error.billed(sum((each.result()[2] for each in answered), FREE)) from error
+            return self._joint_answer(requests, await call)
         except asyncio.CancelledError:  # `leave` was called, the caller's process has died, or Ray has resent its call
+            for request in requests:
+                if request.done.done() and not request.done.exception():
+                    self._keep(request, request.done.result())
             if caller in self._ended:
                 raise ServiceError(f"{caller} has left") from None
             raise
         finally:
             self._withdraw(caller, requests)
             self._admission.free(len(keys), size)
+
+    def _joint_answer(
+        self, requests: Sequence[Request], outcomes: Sequence[Settled | BaseException]
+    ) -> tuple[list[Any], float, Bill]:
+        answers = [one for one in outcomes if not isinstance(one, BaseException)]
+        seconds, bill = sum(each[1] for each in answers), sum((each[2] for each in answers), FREE)
+        errors = [one for one in outcomes if isinstance(one, OpenMaiaError)]
+        if not errors:
+            return [value for value, _, _ in answers], seconds, bill
+        for request, outcome in zip(requests, outcomes, strict=True):
+            if not isinstance(outcome, BaseException):
+                self._keep(request, (outcome[0], outcome[1], FREE))
+        # What is only unavailable is asked again at once, which is in vain if another request has failed for good.
+        worst = next((error for error in errors if not isinstance(error, ServiceUnavailable)), errors[0])
+        raise worst.billed(sum((error.bill for error in errors if error is not worst), bill))
 
     def leave(self, callers: list[str]) -> None:
         """Removes the requests, reservations and conversations of callers that have ended or died.
@@ -135,20 +158,16 @@ class Dispatcher:
             self._ended[caller] = None
             for call in [call for call, by in self._calls.items() if by == caller]:
                 call.cancel()
-            self._affinity.forget(caller)
+            self._replicas.affinity.forget(caller)
             self._admission.leave(caller)
 
     def update(self, actors: Mapping[int, Any]) -> None:
         """Replaces the set of replicas: their Ray actor handles, by index. The driver calls this after each change."""
-        for handle in list(self._replicas):
-            if handle.index not in actors:
-                self._affinity.remove_replica(handle.index)
         self._replicas.update(actors)
 
     def drain(self, index: int) -> None:
         """Stops sending work to a replica, and moves its conversations to the others."""
         self._replicas.drain(index)
-        self._affinity.remove_replica(index)
 
     def release_replicas(self) -> None:
         """Permits the pool to end its replicas when they are idle. A later request starts a replica again."""
@@ -192,28 +211,39 @@ class Dispatcher:
     # -- from the call to the queue ----------------------------------------------------------------------------------
 
     def _accept(self, request: Request) -> Request:
-        """Answers a request from the cache, merges it with an equal unfinished request, or queues it."""
-        cache, counts = self._cache, self._counts
-        if not request.key or cache is None:
+        """Answers a request from what is kept, merges it with an equal unfinished request, or queues it."""
+        cache, counts, first = self._cache, self._counts, self._unfinished.get(request.key)
+        if not request.key:
             self._enqueue([request])
-        elif (value := cache.get_from_memory(request.key)) is not None:
+        elif (kept := self._undelivered.pop(request.key, None)) is not None:
+            request.done.set_result(kept)
+        elif cache and (value := cache.get_from_memory(request.key)) is not None:
             counts.cache_hits += 1
             request.done.set_result((value, 0.0, FREE))
-        elif (first := self._unfinished.get(request.key)) is not None:
+        elif first is not None and (cache or not first.callers):  # the callers of an equal chat may have left it
             counts.cache_joined += 1
+            first.caller = first.caller if first.callers else request.caller
             first.callers += request.callers
+            first.copies.append(request.data)
             return first
         else:
             self._unfinished[request.key] = request
-            if cache.is_on_disk(request.key):
+            if cache and cache.is_on_disk(request.key):
                 self._replicas.spawn(self._look_up(cache, request))
             else:
-                counts.cache_misses += 1
+                counts.cache_misses += cache is not None
                 self._enqueue([request])
         return request
 
+    def _keep(self, request: Request, answer: Settled) -> None:
+        """Keeps an answer that nobody got, unless the cache has it and nobody has to pay for it."""
+        if request.key and (answer[2] or not self._cache):
+            self._undelivered[request.key] = answer
+
     async def _look_up(self, cache: GenerationCache, request: Request) -> None:
-        value = await asyncio.to_thread(cache.get_from_disk, request.key)
+        value = None
+        with suppress(Exception):  # whatever is on the disk, no caller waits forever
+            value = await asyncio.to_thread(cache.get_from_disk, request.key)
         if value is not None:
             self._counts.cache_hits += 1
             self._finish(request, value)
@@ -242,10 +272,14 @@ class Dispatcher:
 
     def _drop(self, request: Request) -> None:
         self._counts.dropped += 1
-        self._unfinished.pop(request.key, None)
+        self._end(request)
+
+    def _end(self, request: Request) -> None:
+        if self._unfinished.get(request.key) is request:
+            del self._unfinished[request.key]
 
     def _finish(self, request: Request, value: Any) -> None:
-        self._unfinished.pop(request.key, None)
+        self._end(request)
         callers, bill = max(len(request.callers), 1), request.bill + bill_of([value])
         if bill_of([value]):
             value = replace(value, bill=FREE)  # whoever gets it from the cache pays nothing
@@ -255,14 +289,16 @@ class Dispatcher:
             self._counts.prompt_tokens += value.prompt_tokens
             self._counts.cached_tokens += value.cached_tokens
             self._counts.generated_tokens += value.generated_tokens
-        share = Bill(bill.dollars / callers, bill.unpriced)
-        request.done.set_result((value, request.seconds / callers, share))
+        answer = value, request.seconds / callers, bill.shared(callers)
+        request.done.set_result(answer)
+        if not request.callers:
+            self._keep(request, answer)
 
     def _fail(self, request: Request, cause: str, error: OpenMaiaError) -> None:
-        self._unfinished.pop(request.key, None)
+        self._end(request)
         self._counts.failures[cause] = self._counts.failures.get(cause, 0) + 1
         if request.callers:  # otherwise asyncio would report an error that nobody has seen
-            request.done.set_exception(error.billed(request.bill))
+            request.done.set_exception(error.billed(request.bill.shared(len(request.callers))))
 
     # -- from the queue to a replica ---------------------------------------------------------------------------------
 
@@ -282,7 +318,7 @@ class Dispatcher:
         concurrency, most, counts = self._spec.concurrency, self._spec.config.max_batch, self._counts
         if handle.exclusive or handle.in_flight >= (concurrency or 1):
             return False
-        accepts = partial(self._affinity.accepts, replica=handle.index)
+        accepts = partial(self._replicas.affinity.accepts, replica=handle.index)
         batch = self._queue.take(1 if concurrency else most, accepts, idle=not handle.in_flight)
         if not batch:
             return False
@@ -310,7 +346,10 @@ class Dispatcher:
             values, seconds = await asyncio.wait_for(sent, deadline)
             for request, value in zip(batch, values, strict=True):
                 request.seconds += seconds / len(batch)
-                if isinstance(value, LostRequest):
+                if isinstance(value, LostRequest) and request.copies:
+                    request.data = request.copies.pop()
+                    self._enqueue([request])
+                elif isinstance(value, LostRequest):
                     self._fail(request, "lost", ServiceError(f"a request was lost: {value.reason}"))
                 else:
                     self._finish(request, value)
@@ -327,14 +366,14 @@ class Dispatcher:
         finally:
             self._count_time()
             handle.in_flight -= 1
-            handle.exclusive = False
+            handle.exclusive &= not batch[0].alone  # a chat of an earlier life may end while one is answered alone
             self._counts.under_way -= len(batch)
             self._dispatch_soon()
 
     async def _is_alive(self, handle: ReplicaHandle, life: int) -> bool:
         # Asked before a request is retried alone, so that a death before it does not count against the request.
         try:
-            await asyncio.wait_for(handle.actor.node.remote(), self._spec.config.deadline)
+            await asyncio.wait_for(handle.actor.process.remote(), self._spec.config.deadline)
             return True
         except (*DEAD, TimeoutError) as error:
             self._lose(handle, life, kill=isinstance(error, TimeoutError))
@@ -345,9 +384,13 @@ class Dispatcher:
     def _on_error(self, handle: ReplicaHandle, life: int, batch: list[Request], error: RayTaskError) -> None:
         cause = error.cause if isinstance(error.cause, OpenMaiaError) else None
         if cause is not None:
+            for number, value in cause.answers.items():
+                self._finish(batch[number], value)
+            batch = [request for number, request in enumerate(batch) if number not in cause.answers]
             for request in batch:
-                request.bill += Bill(cause.bill.dollars / len(batch), cause.bill.unpriced)
-            cause.bill = FREE
+                request.bill += Bill(cause.bill.dollars / len(batch))
+            batch[0].bill += Bill(unpriced=cause.bill.unpriced)
+            cause.bill, cause.answers = FREE, {}
         if isinstance(cause, ReplicaNotLoaded):
             self._lose(handle, life)
             self._enqueue(batch)  # it did not begin with them
@@ -378,14 +421,10 @@ class Dispatcher:
 
     def _lose(self, handle: ReplicaHandle, life: int, *, kill: bool = False) -> None:
         self._count_time()
-        if self._replicas.lose(handle, life, kill=kill):
-            self._counts.deaths += 1
-            self._affinity.remove_replica(handle.index)
+        self._counts.deaths += self._replicas.lose(handle, life, kill=kill)
 
-    def _on_ready(self, handle: ReplicaHandle) -> None:
+    def _on_ready(self) -> None:
         self._count_time()
-        handle.ready = True
-        self._affinity.add_replica(handle.index)
         self._dispatch_soon()
 
     def _on_broken(self) -> None:

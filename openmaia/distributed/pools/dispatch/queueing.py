@@ -33,15 +33,17 @@ class Request:
     callers: list[str]
     """Who waits for the answer; several callers if their requests are equal. The first one has sent it."""
     key: str = ""
-    """The cache key of the answer; empty if the answer is not cached."""
+    """Equal for requests that must get the same answer; empty if the answer is not kept."""
     conversation: str = ""
     """If empty, any replica may serve the request."""
     caller: str = field(init=False)
-    """It is queued among the requests of this caller."""
+    """It is queued among the requests of this caller, and has its place in the caller's conversation."""
     done: asyncio.Future[tuple[Any, float, Bill]] = field(init=False)
     """Receives the answer with the replica's seconds and the bill for each caller, or the error."""
     queued_at: float = 0.0
     """Time at which it was queued last, on the clock of the event loop."""
+    copies: list[Stored] = field(default_factory=list[Stored])
+    """The same from callers that joined it, in case the process dies that stored `data`."""
     deaths: int = 0
     """Number of replicas that died while they processed it."""
     seconds: float = 0.0

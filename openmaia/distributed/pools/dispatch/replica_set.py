@@ -1,4 +1,4 @@
-"""Tracks the replicas of a dispatcher: it loads their models, and loads them again after a replica has died."""
+"""The replicas of a dispatcher: loads their models, again after a replica has died, and knows which conversations each has."""
 
 import asyncio
 import logging
@@ -13,6 +13,7 @@ from ray.exceptions import ActorUnavailableError, RayError, RayTaskError
 
 from openmaia.core.errors import OpenMaiaError, UsageError
 from openmaia.distributed.failures import DEAD, last_line
+from openmaia.distributed.pools.dispatch.queueing import AffinityRouter
 from openmaia.distributed.pools.replica import PoolSpec
 
 _LAUNCHES = 3
@@ -50,6 +51,10 @@ class ReplicaHandle:
     """Number of batches (for language models: chats) that were sent and not answered."""
     exclusive: bool = False
     """Whether it processes a request that is retried alone, and must get no other work meanwhile."""
+    process: str = ""
+    """The id of the process that was found last (`Replica.process`)."""
+    killed: str = ""
+    """That of the process that was killed last. Until Ray has ended it, it answers for the one that replaces it."""
     life: int = 0
     """Number of deaths. A failure that belongs to an earlier life of the replica is ignored."""
     has_served: bool = False
@@ -61,14 +66,16 @@ class ReplicaHandle:
 class ReplicaSet:
     """The replicas of one pool. It loads their models, also after Ray has restarted their processes.
 
-    All methods must be called in the same event loop. `on_broken` is called if no replica can be loaded.
+    All methods must be called in the same event loop. `on_ready` is called when a replica is about to be ready, `on_broken` if
+    none can be loaded.
     """
 
-    def __init__(self, spec: PoolSpec, on_ready: Callable[[ReplicaHandle], None], on_broken: Callable[[], None]):
+    def __init__(self, spec: PoolSpec, on_ready: Callable[[], None], on_broken: Callable[[], None]):
         self._spec, self._on_ready, self._on_broken = spec, on_ready, on_broken
         self._handles: dict[int, ReplicaHandle] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._notes: deque[str] = deque(maxlen=_MAX_NOTES)
+        self.affinity = AffinityRouter()
         self.broken = ""
         """The error message if no replica of the pool can be loaded; empty otherwise."""
 
@@ -93,9 +100,11 @@ class ReplicaSet:
                 self.spawn(self._bring_up(self._handles[index]))
         for index in self._handles.keys() - actors.keys():
             del self._handles[index]
+            self.affinity.remove_replica(index)
 
     def drain(self, index: int) -> None:
-        """Marks a replica as draining. It may be ended when its `in_flight` is 0."""
+        """Marks a replica as draining. Its conversations move to others, and it may be ended when its `in_flight` is 0."""
+        self.affinity.remove_replica(index)
         if index in self._handles:
             self._handles[index].draining = True
 
@@ -109,7 +118,9 @@ class ReplicaSet:
             return False
         handle.life += 1
         handle.started = handle.ready = False
+        self.affinity.remove_replica(handle.index)
         if kill:
+            handle.killed = handle.process
             ray.kill(handle.actor, no_restart=False)
         self.spawn(self._bring_up(handle))
         return True
@@ -131,8 +142,9 @@ class ReplicaSet:
                 await self._could_not_load(handle, cause.message if isinstance(cause, OpenMaiaError) else could_not)
                 continue
             if handle.life == life and self._is_in_use(handle):
-                handle.has_served, handle.failures, self.broken = True, 0, ""
-                self._on_ready(handle)
+                self._on_ready()
+                handle.ready, handle.has_served, handle.failures, self.broken = True, True, 0, ""
+                self.affinity.add_replica(handle.index)
             return
 
     async def _load(self, handle: ReplicaHandle) -> None:
@@ -152,10 +164,10 @@ class ReplicaSet:
 
     async def _wait_for_start(self, handle: ReplicaHandle) -> None:
         while not handle.started:
-            try:
-                await handle.actor.node.remote()
-                handle.started = True
-            except ActorUnavailableError:
+            with suppress(ActorUnavailableError):
+                handle.process = await handle.actor.process.remote()
+                handle.started = handle.process != handle.killed
+            if not handle.started:
                 await asyncio.sleep(_PAUSE)
 
     async def _take_output(self, handle: ReplicaHandle) -> None:
