@@ -54,9 +54,9 @@ def _choose(config: Config, known: str, count: int) -> str:
     units = select(config.units, info, load_task(config.task.name).scope).units
     candidates = [unit for unit in units if truths.get(unit)]
     if len(candidates) < count:
+        at_most = f", or at most --units={len(candidates)}" if candidates else ""
         raise UsageError(
-            f"{known} has {len(candidates)} units of which it is known what they respond to; give another config, or at "
-            f"most --units={len(candidates)}"
+            f"{known} has {len(candidates)} units of which it is known what they respond to; give another config{at_most}"
         )
     layers: defaultdict[str, list[Unit]] = defaultdict(list)
     for unit in sorted(candidates, key=lambda each: _lot(info.digest, each)):

@@ -47,7 +47,8 @@ def rank_words(
     total, found = len(entries), list[tuple[float, BankWord]]()
     for text, members in _index(tuple(prompt for _, prompt in entries)).items():
         images = len(members)
-        if images == total:
+        # Two words of a single image say no more than that image.
+        if images == total or images < len(text.split()):
             continue
         auc = (float(ranks[members].mean()) - (images + 1) / 2) / (total - images)
         z = (auc - 0.5) / ((total + 1) / (12 * images * (total - images))) ** 0.5
