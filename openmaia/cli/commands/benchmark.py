@@ -30,7 +30,7 @@ def benchmark(
         list[str] | None, typer.Option("--with", help="YAML file or key=value that holds for all agents.")
     ] = None,
 ) -> None:
-    """Compares agents on units of which the truth is known.
+    """Compares agents on units of known truth.
 
     Each agent investigates the same units, in a run directory of its own. Continues what was stopped, and more --units add to what is done.
 
