@@ -16,6 +16,7 @@ from openmaia.evaluation.analysis.bootstrap import Interval
 from openmaia.runs.files import Files
 
 _FACTS = ("known", "agent", "backbone", "units", "measured")
+_HEAD = "# Agents on units of known truth\n"
 _ENDS = ("", "_low", "_high")
 _COLUMNS = (*_FACTS, *(f"{measure.name}{end}" for measure in MEASURES for end in _ENDS))
 
@@ -63,7 +64,10 @@ def _read(path: str) -> list[AgentRow]:
     file = user_path(path)
     if file.suffix != ".csv":
         raise UsageError(f"--to={path}: expected a file that ends in .csv, to which rows are added")
-    data = Files(str(file.parent)).read(file.name)
+    files, page = Files(str(file.parent)), file.with_suffix(".md")
+    if (text := files.read(page.name)) is not None and not text.startswith(_HEAD.encode()):
+        raise UsageError(f"--to={path}: {page} would be written from it, and is another page; give another name")
+    data = files.read(file.name)
     if data is None:
         return []
     try:
@@ -129,8 +133,7 @@ def write_page(rows: Iterable[AgentRow], source: str) -> str:
         for known, several in groupby(rows, key=lambda row: row.known)
     ]
     tables_of_units = "\n\n".join(parts)
-    return f"""# Agents on units of known truth
-
+    return f"""{_HEAD}
 Written by `openmaia benchmark` from `{source}`. `openmaia benchmark AGENT --to {source}` adds a row or replaces it. Each value stands with its
 95 % interval.
 

@@ -63,3 +63,11 @@ def test_a_file_that_is_no_table_of_agents_is_refused(tmp_path: Path, change, sa
 def test_another_file_than_a_table_is_refused(tmp_path: Path):
     with pytest.raises(UsageError, match=r"ends in \.csv"):
         check_table(str(tmp_path / "agents.md"))
+
+
+def test_another_page_of_that_name_stays(tmp_path: Path):
+    (tmp_path / "README.md").write_text("# Mine\n")
+    for attempt in (check_table, lambda path: add_rows(path, [row("one")])):
+        with pytest.raises(UsageError, match="is another page"):
+            attempt(str(tmp_path / "README.csv"))
+    assert (tmp_path / "README.md").read_text() == "# Mine\n" and not (tmp_path / "README.csv").exists()
