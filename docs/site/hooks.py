@@ -20,6 +20,7 @@ RESULTS = {
     "networks.md": ("Training on drawn scenes", "measure/world/training/README.md"),
     "sentences.md": ("Sentences about drawn scenes", "measure/world/eyes/RESULTS.md"),
     "science.md": ("Descriptions of the scripted experimenter", "measure/science/RESULTS.md"),
+    "agents.md": ("Agents on units of known truth", "measure/agents/agents.md"),
     "language-model.md": ("A language model as the agent", "measure/language_model/RESULTS.md"),
     "applications.md": ("Biases of classifiers", "measure/applications/RESULTS.md"),
     "spurious.md": ("Spurious features", "openmaia/recipes/spurious/RESULTS.md"),

@@ -56,6 +56,8 @@ class InvestigationOptions:
     """Tools that are withheld from the agent."""
     shown: int = 0
     """Images of the bank that the agent sees at the beginning."""
+    words: int = 0
+    """Words of its prompts that the agent gets as its first hypotheses."""
     effects: Effects | None = None
     """None: the agent cannot ask what units do to the classes."""
     contrasts: Contrasts | None = None

@@ -21,6 +21,11 @@ _BANK = (
     "unit most, with what each shows and its activation. They suggest hypotheses; test these with images of your own."
 )
 
+_WORDS = (
+    "Words of what all those images show, by how well they tell the images that excite this unit from the others. Take them as "
+    "your first hypotheses, and test them like all others:"
+)
+
 
 class Conversation:
     """The instructions, the question, and the turns with the outputs of their experiments. The caller goes on appending
@@ -43,7 +48,7 @@ class Conversation:
         if options.vocabulary is not None:
             description += f"\n\n{describe_vocabulary(options.vocabulary)}"
         question = self._task.question(unit, lambda: find_class_name(unit, context.services), states=options.states)
-        shown = _of_bank(bank, unit, context) if bank and options.shown and unit.scope is Scope.UNIT else ()
+        shown = _of_bank(bank, unit, context) if bank and unit.scope is Scope.UNIT else ()
         instructions = self._task.instructions(description, is_whole=not options.without)
         self.opening = (system(instructions), user(question, *shown))
         """The instructions and the question."""
@@ -94,7 +99,18 @@ class Conversation:
 
 
 def _of_bank(bank: Bank, unit: Unit, context: InvestigationContext) -> Iterator[Part]:
-    """Yields the images of the bank that excite a unit most, the most exciting first, each after what it was drawn from."""
+    """Yields the images of the bank that excite a unit most, each after what it was drawn from, and hypotheses; the best
+    first.
+    """
+    if context.options.shown:
+        yield from _images_of(bank, unit, context)
+    if words := bank.words(unit, context.options.words) if context.options.words else ():
+        yield _WORDS
+        for number, word in enumerate(words, start=1):
+            yield f"{number}. {word.text} (bank, AUC {word.auc:.2f} on {word.images} of {word.of} images)"
+
+
+def _images_of(bank: Bank, unit: Unit, context: InvestigationContext) -> Iterator[Part]:
     found = [each for each in bank.read(unit) if each.exemplar.kind == "top"][: context.options.shown]
     statistics = context.services.exemplars.read(unit)
     yield _BANK

@@ -7,8 +7,9 @@ from openmaia.config.loading import differing_keys, load, refuse_unused_by, to_d
 from openmaia.config.schema import Config
 from openmaia.core.components import of_config
 from openmaia.core.errors import UsageError
+from openmaia.core.tools import BANK
 from openmaia.core.units import Scope
-from openmaia.evaluation.analysis.ablation import FULL, OTHER, SETS
+from openmaia.evaluation.analysis.ablation import FULL, OF_BANK, OTHER, SETS, WITHOUT_BANK
 
 
 def ablation_configs(sources: Sequence[str], other: Sequence[str], sets: str) -> dict[str, Config]:
@@ -18,11 +19,11 @@ def ablation_configs(sources: Sequence[str], other: Sequence[str], sets: str) ->
         sources: The YAML files and key=value overrides that all sets share.
         other: The sources that select another generator, for the set `other-generator`. Empty if this set is not run.
         sets: The names of the sets, separated by commas. If it is empty, all are run, but `other-generator` only if
-            `other` is not empty.
+            `other` is not empty, and those of the bank only if the config has one.
 
     Raises:
         UsageError: The task or the backbone of the config does not allow an ablation, or the config leaves out tools
-            itself. Or a set is unknown or named twice, or the full set is missing. Or only one of `other` and the set
+            itself. Or a set is unknown or named twice, or needs a bank that the config has not, or the full set is missing. Or only one of `other` and the set
             `other-generator` is given. Or `other` does not change the generator, or changes something besides the
             generator and the editor.
     """
@@ -30,17 +31,23 @@ def ablation_configs(sources: Sequence[str], other: Sequence[str], sets: str) ->
     refuse_unused_by("openmaia study ablate", sources)
     _check_base(base)
     wanted = [name.strip() for name in sets.split(",") if name.strip()]
-    wanted = wanted or [name for name in SETS if name != OTHER or other]
+    available = [name for name in SETS if base.bank.images or name not in OF_BANK]
+    wanted = wanted or [name for name in available if name != OTHER or other]
     for name in wanted:
         if name not in SETS or wanted.count(name) > 1:
             raise UsageError(f"--sets={sets}: {name!r} is unknown or named twice; expected some of {', '.join(SETS)}")
+    if lacking := [name for name in wanted if name not in available]:
+        raise UsageError(
+            f"--sets={sets}: {', '.join(lacking)}: the config has no bank; give bank.images=1000, for example"
+        )
     if FULL not in wanted:
         raise UsageError(f"--sets={sets}: the other tool sets are compared with {FULL!r}; name it, too")
     if (OTHER in wanted) != bool(other):
         raise UsageError(f"the tool set {OTHER!r} and --other, which says what the other generator is, go together")
     configs: dict[str, Config] = {}
     for name in sorted(wanted, key=list(SETS).index):
-        own = [f"name={base.name}-ablation-{name}", f"without=[{','.join(SETS[name])}]"]
+        withheld = [*SETS[name], *([BANK] if base.bank.images and name in WITHOUT_BANK else [])]
+        own = [f"name={base.name}-ablation-{name}", f"without=[{','.join(withheld)}]"]
         if "text2image" in SETS[name]:  # nothing can be generated, so nothing is demanded
             own += ["task.evidence.experiments=0", "task.evidence.labels=0"]
         configs[name] = load([*sources, *(other if name == OTHER else ()), *own])

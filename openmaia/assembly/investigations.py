@@ -84,6 +84,7 @@ def options(config: Config) -> InvestigationOptions:
         vocabulary=vocabulary(config),
         without=tuple(config.without),
         shown=config.bank.shown,
+        words=config.bank.words,
         contrasts=contrasts(config),
     )
 

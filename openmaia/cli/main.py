@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from openmaia.cli.commands.benchmark import benchmark
 from openmaia.cli.commands.common import fail, stoppable
 from openmaia.cli.commands.config import config
 from openmaia.cli.commands.configs import configs, demo
@@ -49,6 +50,7 @@ _VERBS: dict[str, dict[str, Callable[..., None] | typer.Typer]] = {
         "mcp": mcp,
         "exemplars": exemplars,
         "evaluate": evaluate,
+        "benchmark": benchmark,
         "study": study,
     },
     "Look at results": {"show": show, "view": view, "report": report},

@@ -65,6 +65,9 @@ class BankConfig:
     shown: int = within(5, zero=True)
     """Number of images, with what they were drawn from, that the agent sees at the beginning: those that excite the unit
     most."""
+    words: int = within(5, zero=True)
+    """Number of words of the prompts that the agent gets as its first hypotheses: those that tell best how much an image
+    excites the unit, each with its AUC."""
 
     def problems(self) -> Iterator[str]:
         """Yields what contradicts itself."""

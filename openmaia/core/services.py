@@ -316,12 +316,30 @@ class BankImage:
     """What the image was drawn from, or the caption of a photograph."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BankWord:
+    """A word of the bank's prompts that tells how much an image excites a unit."""
+
+    text: str
+    auc: float
+    """How often an image with the word excites the unit more than one without."""
+    images: int
+    """With the word."""
+    of: int
+    """All images."""
+
+
 class Bank(Protocol):
     """The bank, measured on a target."""
 
     def read(self, unit: Unit) -> tuple[BankImage, ...]:
         """Returns the images that excite a unit most and least, and random ones. Raises StoreError if there are none, or
         a file is damaged."""
+        ...
+
+    def words(self, unit: Unit, count: int) -> tuple[BankWord, ...]:
+        """Returns the words that tell best how much an image excites a unit, at most `count`, the best first. Raises as
+        `read`."""
         ...
 
 

@@ -23,13 +23,14 @@ from openmaia.core.components import Component, PicturesConfig, Site, identity, 
 from openmaia.core.errors import StoreError, UsageError
 from openmaia.core.images import EncodedImage, flatten
 from openmaia.core.paths import user_path
-from openmaia.core.services import BankImage, GeneratedImage, Generation, Generator
+from openmaia.core.services import BankImage, BankWord, Exemplar, GeneratedImage, Generation, Generator
 from openmaia.core.text import first_line
 from openmaia.core.typed import find_mistyped
 from openmaia.core.units import Unit
 from openmaia.datasets.library import DatasetImage, ImageDataset
 from openmaia.exemplars import image_table
 from openmaia.exemplars.bank_prompts import list_requests
+from openmaia.exemplars.bank_words import rank_words
 from openmaia.exemplars.store import ExemplarStore
 from openmaia.runs import tables
 from openmaia.runs.files import Files
@@ -217,14 +218,24 @@ class MeasuredBank:
         """See `openmaia.core.services.Bank`."""
         return tuple(map(self._image, self.store.read(unit).exemplars))
 
-    def _image(self, exemplar: Any) -> BankImage:
-        kept = self.kept.get(next(iter(exemplar.image.sources), ""))
+    def words(self, unit: Unit, count: int) -> tuple[BankWord, ...]:
+        """See `openmaia.core.services.Bank`."""
+        exemplars = self.store.read(unit).exemplars
+        entries = [(digest, each.prompt) for digest, each in self.kept.items()]
+        return rank_words(entries, exemplars, [_source(each) for each in exemplars], count)
+
+    def _image(self, exemplar: Exemplar) -> BankImage:
+        kept = self.kept.get(_source(exemplar))
         if kept is None:
             raise StoreError(f"{self.store.files.root} holds an image that is not one of the bank; remove the folder")
-        # Exemplars name the image of the dataset as their source, which is here the drawn image itself.
         return BankImage(
             exemplar=replace(exemplar, image=replace(exemplar.image, sources=kept.sources)), prompt=kept.prompt
         )
+
+
+def _source(exemplar: Exemplar) -> str:
+    # Exemplars name the image of the dataset as their source, which is here the drawn image itself.
+    return next(iter(exemplar.image.sources), "")
 
 
 def keep_bank(

@@ -293,13 +293,26 @@ def test_an_agent_looks_up_what_excites_its_unit(shared: Path, tmp_path: Path):
 
 
 def test_the_first_message_shows_the_best_of_the_bank(shared: Path, tmp_path: Path):
-    config = with_bank(shared, f"paths.runs={tmp_path}", "bank.shown=2", *recorded(tmp_path))
+    config = with_bank(shared, f"paths.runs={tmp_path}", "bank.shown=2", "bank.words=3", *recorded(tmp_path))
     record, single = investigated(config)
     assert single.services.bank is not None
     best = [each.prompt for each in single.services.bank.read(single.unit)[:3]]
     question = record.prompts[1].splitlines()
-    assert [line.split(":")[0] for line in question[-2:]] == [f"1. {best[0]}", f"2. {best[1]}"]
+    at = next(number for number, line in enumerate(question) if line.startswith("Images that were made before"))
+    assert [line.split(":")[0] for line in question[at + 1 : at + 3]] == [f"1. {best[0]}", f"2. {best[1]}"]
+    words = single.services.bank.words(single.unit, 3)
+    told = [f"{n}. {each.text} (bank, AUC {each.auc:.2f} on " for n, each in enumerate(words, start=1)]
+    assert len(words) == 3 and 1 >= words[0].auc > 0.5
+    assert [line.startswith(each) for line, each in zip(question[-3:], told, strict=True)] == [True] * 3
     assert "tools.bank(system" in record.prompts[0]
+
+
+def test_without_images_and_words_the_first_message_is_that_without_a_bank(shared: Path, tmp_path: Path):
+    silent, alone = (
+        investigated(make(shared, f"paths.runs={tmp_path / name}", *keys, *recorded(tmp_path)))[0]
+        for name, make, keys in (("a", with_bank, ("bank.shown=0", "bank.words=0")), ("b", demo, ()))
+    )
+    assert silent.prompts[1] == alone.prompts[1]
 
 
 def test_a_second_run_measures_nothing_and_gives_the_same_record(shared: Path, tmp_path: Path):

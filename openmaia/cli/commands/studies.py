@@ -33,8 +33,8 @@ SetsOption = Annotated[str, typer.Option(help="Tool sets, separated by commas. E
 def ablate(config: ConfigSources, other: OtherOption = None, sets: SetsOption = "") -> None:
     """Measures what each tool of the agent adds.
 
-    The same units are investigated with several sets of tools: full, exemplars-only, generation-only, no-editing and, with
-    --other, other-generator (all tools, but another image generator). Each tool set has a run directory. Continues what was stopped.
+    The same units are investigated with several sets of tools: full, exemplars-only, generation-only, no-editing, with a bank
+    bank-only and no-bank and, with --other, other-generator (all tools, but another image generator). Each tool set has a run directory. Continues what was stopped.
 
     Example: openmaia study ablate configs/demo.yaml --sets full,exemplars-only
     """

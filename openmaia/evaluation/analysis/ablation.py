@@ -1,12 +1,13 @@
 """Measures what each tool of the agent contributes: compares investigations of the same units with different tools.
 
 `full`, `exemplars-only` and `generation-only` are those of the MAIA paper's appendix D (table A5); `no-editing` and
-`other-generator` are ours. All descriptions are tested with images of one generator, even if the agent used another.
+`other-generator` are ours, and so are `bank-only` and `no-bank`, where there is a bank: `full` is then the agent with it. All descriptions are tested with images of one generator, even if the agent used another.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from openmaia.core.tools import BANK
 from openmaia.core.units import Unit
 from openmaia.evaluation.analysis import bootstrap
 from openmaia.evaluation.analysis.bootstrap import Interval
@@ -14,15 +15,22 @@ from openmaia.evaluation.analysis.comparison import MeasureEstimates, unit_estim
 from openmaia.runs.run import Run
 
 FULL, OTHER = "full", "other-generator"
+OF_BANK = ("bank-only", "no-bank")
+"""Sets that need a bank."""
 
 SETS: Mapping[str, tuple[str, ...]] = {
     FULL: (),
     "exemplars-only": ("text2image", "edit_images"),
     "generation-only": ("dataset_exemplars", "edit_images"),
     "no-editing": ("edit_images",),
+    "bank-only": ("dataset_exemplars", "text2image", "edit_images"),
+    "no-bank": (BANK,),
     OTHER: (),
 }
 """The tools that the agent lacks. In OTHER it has all tools, with another generator."""
+
+WITHOUT_BANK = ("exemplars-only", "generation-only")
+"""Sets that lack the bank, too, where there is one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,8 +14,9 @@ class SearcherConfig(BackboneConfig):
 
     sees: Literal["images", "text"] = "text"
     """It reads what the section `viewer` says of images, and takes none."""
-    search: Literal["full", "plain"] = "full"
-    """`plain`: the best label of a screening, or of two words, without exemplars and edits. It never abstains."""
+    search: Literal["full", "plain", "random"] = "full"
+    """`plain`: the best label of a screening, or of two words, without exemplars and edits. It never abstains. `random`: a
+    word by chance, without an experiment."""
 
 
 class SceneSearcher(Component):

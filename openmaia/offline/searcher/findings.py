@@ -12,6 +12,7 @@ from openmaia.offline.experimenter.transcript import withheld_tools
 _VALUES = re.compile(r"^(screen|single|crowd|pair|edit|except): ([-+.\de naif]+)$", re.MULTILINE)
 _HIGHEST = re.compile(r"^highest: (\S+) for ", re.MULTILINE)
 _EXEMPLAR = re.compile(r"^(top|random) exemplar: (\S+)$", re.MULTILINE)
+_BANK = re.compile(r"^\d+\. (.+) \(bank, AUC [\d.]+ on \d+ of \d+ images\)$", re.MULTILINE)
 _SEEN = re.compile(
     r"^\[[^\]]*\] (?P<whole>[^;\n]*?)(?:; where the unit responds: (?P<part>[^;\n]*?)|; [^\n]*)?\.?$", re.MULTILINE
 )
@@ -46,6 +47,8 @@ class Findings:
     """The highest activation by the stage that measured it, comparable with those of exemplars."""
     withheld: frozenset[str] = frozenset()
     """Tools that the agent may not use."""
+    bank: Sequence[str] = ()
+    """The words of the bank that the question names as hypotheses."""
     refuted: Sequence[frozenset[str]] = ()
     """The labels that failed a test, for each answer that was sent back."""
     replies: int = 0
@@ -69,6 +72,7 @@ def read(messages: Sequence[Message]) -> Findings:
     """Reads the messages of an investigation."""
     found = Findings(replies=sum(each.role is Role.ASSISTANT for each in messages))
     found.withheld = withheld_tools(messages[0].text)
+    found.bank = _BANK.findall(messages[1].text) if len(messages) > 1 else ()
     found.refuted = read_refuted(messages)
     found.has_looked = any("dataset_exemplars" in each.text for each in messages[2:] if each.role is Role.ASSISTANT)
     for message in messages[2:]:

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from typing import Literal
 
-from openmaia.core.messages import Chat, Message, Reply
-from openmaia.offline.searcher import biases, rounds, search, spurious
+from openmaia.core.messages import Chat, Reply
+from openmaia.offline.searcher import baselines, biases, rounds, search, spurious
 from openmaia.offline.searcher.findings import Findings, read
 from openmaia.offline.searcher.search import Images
 
@@ -53,26 +53,31 @@ show("edit", activations)
 _NONE = "[DESCRIPTION]: NONE"
 _MOST_REPLIES = 11
 
-Search = Literal["full", "plain"]
+Search = Literal["full", "plain", "random"]
 
 
 class Searcher:
     """Searches the words of the grammar for what a unit responds to. Its replies are a function of the messages."""
 
     def __init__(self, search: Search, without: Sequence[str] = ()):
-        self._is_plain = search == "plain"
+        self._is_plain, self._is_random = search == "plain", search == "random"
         self._without = tuple(without)
         self._images = Images(self._without)
 
     def reply(self, chats: Sequence[Chat]) -> list[Reply]:
-        return [self._reply(chat.messages) for chat in chats]
+        return [self._reply(chat) for chat in chats]
 
-    def _reply(self, messages: Sequence[Message]) -> Reply:
+    def _reply(self, chat: Chat) -> Reply:
+        messages = chat.messages
         name, seen = biases.class_asked(messages, self._without), read(messages)
         if spurious.is_asked(messages):
             text = _next_of_judgement(seen)
+        elif name is not None:
+            text = _next_of_class(name, seen, self._without)
+        elif self._is_random:
+            text = _answer(baselines.at_random(self._images.labels(), seen, chat.conversation))
         else:
-            text = self._next(seen) if name is None else _next_of_class(name, seen, self._without)
+            text = self._next(seen)
         words = sum(len(message.text.split()) for message in messages)
         return Reply(text=text, prompt_tokens=words, generated_tokens=len(text.split()))
 
@@ -80,13 +85,15 @@ class Searcher:
         values, images = seen.values, self._images
         if not (self._is_plain or seen.has_looked or "dataset_exemplars" in seen.withheld):
             return _code([], _LOOK)
-        if seen.replies > _MOST_REPLIES + 2 * len(seen.refuted) or "text2image" in seen.withheld:
+        if seen.replies > _MOST_REPLIES + 2 * len(seen.refuted):
             return _NONE
+        if "text2image" in seen.withheld:
+            return _answer(baselines.without_images(images.labels(), seen))
         if "screen" not in values:
             return _NONE if seen.is_last_call else _code([], _measure("screen", images.screening()))
         if len(values["screen"]) != len(images.screening()):
             return _NONE  # some of the images failed
-        labels = search.candidates(images, values["screen"], seen.telling("screen"))
+        labels = search.candidates(images, values["screen"], seen.telling("screen"), seen.bank)
         if "single" not in values:
             return _NONE if seen.is_last_call else _code(labels, _measure("single", images.prompts(labels)))
         if len(values["single"]) != len(images.prompts(labels)):

@@ -18,6 +18,8 @@ from openmaia.offline.searcher.pairs import Pair, draw_pairs, draw_scene, prompt
 _SCREENED, _CROWDS = 400, 240
 # Single labels that are tested on matched pairs, and compounds.
 _SINGLE, _COMPOUNDS = 18, 8
+# Single labels where the bank has named some.
+_SINGLE_WITH_BANK = 10
 # Pairs of images for each label.
 _PAIRS = 14
 # Images of each label of the answer that are edited, and answers of which they are.
@@ -101,14 +103,20 @@ class Images:
         return [(each.positive, each.removal) for label in labels for each in self.pairs(label)[:_EDITS]]
 
 
-def candidates(images: Images, screened: Sequence[float], exemplars: Sequence[ToldExemplar]) -> list[str]:
-    """Returns single labels for a test on pairs, by the screening, the best first: those that some top exemplars show."""
+def candidates(
+    images: Images, screened: Sequence[float], exemplars: Sequence[ToldExemplar], bank: Sequence[str] = ()
+) -> list[str]:
+    """Returns single labels for a test on pairs: the words of the bank, and by the screening, the best first, those that some
+    top exemplars show. With words of the bank, they are fewer.
+    """
     effects = _screened(images, np.array(screened))
     shares = {label: _lift([label], exemplars) for label in effects}
     seen = [each for each in effects if not exemplars or (shares[each][0] >= _SEEN and shares[each][1] > 0)]
     unseen = [each for each in effects if each not in seen and (not seen or effects[each] >= _STRIKING)]
     ranked = [each for some in (seen, unseen) for each in sorted(some, key=lambda each: (-effects[each], each))]
-    return [each for each in ranked if images.pairs(each)][:_SINGLE]
+    begun = [each for each in bank if each in effects]
+    ranked = [*begun, *(each for each in ranked if each not in begun)]
+    return [each for each in ranked if images.pairs(each)][: _SINGLE_WITH_BANK if bank else _SINGLE]
 
 
 def _screened(images: Images, values: Activations) -> dict[str, float]:

@@ -11,8 +11,9 @@ from openmaia.agent.tools.api_text import api_text
 from openmaia.assembly.ablation import ablation_configs
 from openmaia.config.loading import load
 from openmaia.core.errors import UsageError
+from openmaia.core.tools import BANK
 from openmaia.core.units import Unit
-from openmaia.evaluation.analysis.ablation import FULL, OTHER, SETS, ablation_results
+from openmaia.evaluation.analysis.ablation import FULL, OF_BANK, OTHER, SETS, ablation_results
 from openmaia.evaluation.claims import Claim
 from openmaia.evaluation.compared import Evaluation
 from openmaia.evaluation.storage import to_parquet
@@ -77,11 +78,17 @@ def test_csv_separates_published_cells(tmp_path: Path):
 
 def test_each_tool_set_has_a_run():
     made = ablation_configs(CONFIG, ["generator.size=96"], "")
-    assert list(made) == list(SETS)
-    assert {name: tuple(config.without) for name, config in made.items()} == dict(SETS)
+    assert list(made) == [name for name in SETS if name not in OF_BANK]
+    assert {name: tuple(config.without) for name, config in made.items()} == {name: SETS[name] for name in made}
     assert len({config.name for config in made.values()}) == 5
     assert (made[OTHER].generator.size, made[FULL].generator.size) == (96, 224)
     assert OTHER not in ablation_configs(CONFIG, [], "")
+
+
+def test_with_a_bank_it_is_alone_withheld_or_part_of_all_tools():
+    made = {name: {*each.without} for name, each in ablation_configs([*CONFIG, "bank.images=60"], [], "").items()}
+    assert made["bank-only"] == {"dataset_exemplars", "text2image", "edit_images"} and made["no-bank"] == {BANK}
+    assert {name for name, without in made.items() if BANK not in without} == {FULL, "no-editing", "bank-only"}
 
 
 @pytest.mark.parametrize(
@@ -93,6 +100,7 @@ def test_each_tool_set_has_a_run():
         ([], [], "full,nothing", "unknown or named twice"),
         ([], [], "full,full", "unknown or named twice"),
         ([], [], "no-editing", "name it, too"),
+        ([], [], "full,bank-only", "the config has no bank"),
         ([], [], "full,other-generator", "go together"),
         ([], ["generator.size=96"], "full,no-editing", "go together"),
         ([], ["generator.size=224"], "", "it changes nothing"),
