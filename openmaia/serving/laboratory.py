@@ -6,13 +6,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 import numpy.typing as npt
 from rich.filesize import decimal
 
 from openmaia.agent.metering import metered
-from openmaia.agent.patience import PatientGenerator
 from openmaia.agent.tools.arguments import check_texts
 from openmaia.agent.tools.seeds import seed
 from openmaia.analysis.responding import PictureResponse, rank_units
@@ -26,6 +26,7 @@ from openmaia.core.components import of_config
 from openmaia.core.errors import OpenMaiaError, ServiceError, UsageError
 from openmaia.core.images import EncodedImage
 from openmaia.core.services import (
+    Changeable,
     Classifier,
     Effects,
     Generation,
@@ -83,10 +84,7 @@ class Laboratory:
         ledger, pools = UsageLedger(), config.pools
         self._config, self._why_none = config, why_none
         self._target: Target = metered(target, "target", ledger, pools.target.num_gpus)
-        self._generator = None
-        if generator is not None:
-            patient = PatientGenerator(generator=generator, minutes=config.backbone.outage_minutes)
-            self._generator = metered(patient, "generator", ledger, pools.generator.num_gpus)
+        self._generator = generator and metered(generator, "generator", ledger, pools.generator.num_gpus)
         self.effects = target.effects() if isinstance(target, Classifier) else Effects(layers=(), classes=())
         self._info = target.info()
         self._exemplars = find_exemplars(run)
@@ -219,7 +217,7 @@ class Laboratory:
                 else "the network has no classes"
             )
             raise UsageError(f"units of {unit.layer} cannot be changed; {can}")
-        target: Classifier = self._target  # pyright: ignore[reportAssignmentType]  # it has effects
+        target = cast(Changeable, self._target)
         asked = [Intervention(unit=unit, image=image, scale=scale) for scale in SCALES]
         found = _by_head(np.exp(np.stack(target.intervene(asked))), self.effects.heads)
         if not np.isfinite(found).all():
@@ -245,10 +243,12 @@ def _by_head(probabilities: npt.NDArray[np.float64], heads: Sequence[int]) -> np
 
 
 def _check_network(target: Target, store: ExemplarStore | None) -> None:
-    measured = (store.manifest() or {}).get("network") if store else None
+    if store is None:
+        return
+    measured = (store.manifest() or {}).get("network")  # imported exemplars name none
     if measured not in (None, target.info().digest):
         raise UsageError(
-            f"the network that this config loads has other weights than the one whose exemplars are in {store.files.root}, "  # pyright: ignore[reportOptionalMemberAccess]
+            f"the network that this config loads has other weights than the one whose exemplars are in {store.files.root}, "
             "so that its activations cannot be compared with them; restore the weights, or compute exemplars anew"
         )
 

@@ -35,7 +35,7 @@ from openmaia.reporting.browser.unit.pictures import DATA_URI_PREFIX, trace_fram
 from openmaia.runs.run import Run
 from openmaia.serving.laboratory import SCALES, Laboratory, LiveActivation
 
-Answer = TypeVar("Answer")
+_AnswerT = TypeVar("_AnswerT")
 
 MAX_BYTES = 16 << 20
 """Of a picture."""
@@ -75,7 +75,7 @@ class LiveRequest:
     """The digest of an image in an earlier answer."""
 
 
-Work = Callable[[LiveRequest, Callable[[], None]], dict[str, Any]]
+LiveWork = Callable[[LiveRequest, Callable[[], None]], dict[str, Any]]
 """Answers a request. The function that it gets raises an exception if nobody waits any more; it is called between steps that
 cost something."""
 
@@ -92,7 +92,7 @@ def _routes(laboratory: Laboratory) -> list[Route]:
     turns = _Turns()
     works = {"probe": _Probing, "units": _Ranking, "effect": _Changing}
 
-    def route(name: str, work: Work) -> Route:
+    def route(name: str, work: LiveWork) -> Route:
         async def answer(request: Request) -> JSONResponse:
             try:
                 _check_origin(request)
@@ -167,7 +167,7 @@ class _Turns:
         self._lock = threading.Lock()
         self._waiting: Counter[str] = Counter()
 
-    async def take(self, request: Request, asked: LiveRequest, work: Work) -> dict[str, Any]:
+    async def take(self, request: Request, asked: LiveRequest, work: LiveWork) -> dict[str, Any]:
         """Answers a request, unless its client leaves before its turn."""
         self._enter(asked.visitor)
         gone = threading.Event()
@@ -195,7 +195,7 @@ class _Turns:
                 del self._waiting[visitor]
 
 
-async def _unless_gone(request: Request, future: Future[Answer], gone: threading.Event) -> Answer:
+async def _unless_gone(request: Request, future: Future[_AnswerT], gone: threading.Event) -> _AnswerT:
     answered, left = asyncio.wrap_future(future), asyncio.create_task(_until_gone(request))
     try:
         await asyncio.wait({answered, left}, return_when=asyncio.FIRST_COMPLETED)
@@ -303,10 +303,11 @@ def _level(measured: LiveActivation) -> int | None:
     return int(find_levels(np.array([measured.response.value]), *ends)[0])
 
 
-def _part(measured: LiveActivation, image: EncodedImage) -> Mapping[str, str]:
-    """The outline of the part that excites the unit, and of the part that the network sees, as SVG paths."""
+def _part(measured: LiveActivation, image: EncodedImage) -> Mapping[str, str | bool]:
+    """The outline of the part that excites the unit, and of the part that the network sees, as SVG paths, and whether the
+    former is known."""
     response, size = measured.response, image.size
-    outline = ""
+    outline, is_placed = "", False
     if response.map is not None and measured.statistics is not None:
-        outline = trace_map(response.map, response.box, size, measured.statistics.threshold)
-    return {"outline": outline, "frame": trace_frame(seen_part(size, response.box), size)}
+        outline, is_placed = trace_map(response.map, response.box, size, measured.statistics.threshold), True
+    return {"outline": outline, "placed": is_placed, "frame": trace_frame(seen_part(size, response.box), size)}

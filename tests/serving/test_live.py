@@ -33,6 +33,7 @@ from openmaia.runs.run import Run
 from openmaia.serving.laboratory import MAX_PIXELS, SCALES, Laboratory
 from openmaia.serving.live import MAX_BYTES, MAX_WAITING, MAX_WAITING_EACH, live_application
 from tests.helpers.chromium import CHROMIUM, browser
+from tests.helpers.commands import refused
 from tests.helpers.living import LAYER, UNITS, living
 from tests.reporting.making import Page
 
@@ -392,6 +393,12 @@ def test_another_network_than_that_of_the_exemplars_is_refused(living: Run, tmp_
     other = living.config()["target"] | {"network": "openmaia.offline.networks:scenes_shortcut"}
     with pytest.raises(UsageError, match="other weights"):
         Laboratory.open(changed(living, tmp_path, target=other))
+
+
+def test_network_of_one_run_is_loaded(living: Run):
+    assert "--live loads the network of one run, and 2 were given" in refused(
+        "view", living.files.root, living.files.root, "--live"
+    )
 
 
 # -- pages -------------------------------------------------------------------------------------------------------------

@@ -89,7 +89,8 @@
   function yours(found) {
     const shot = made("span", { class: "shot" }, made("img", { src: found.shown, alt: "The picture that was measured" }));
     if (found.outline || found.frame) shot.append(part(found));
-    return made("figure", { class: "yours" }, shot, made("figcaption", {}, found.outline ? "Bright: the part that excites the unit." : "The picture that was measured."));
+    const about = found.outline ? "Bright: the part that excites the unit." : found.placed ? "No part of it exceeds the unit’s threshold." : "The picture that was measured.";
+    return made("figure", { class: "yours" }, shot, made("figcaption", {}, about));
   }
 
   // Images of the dataset from this page: the strongest one, and one at the same level.
@@ -154,7 +155,7 @@
     const left = found.count - found.ranked;
     const how = `Units whose dataset has the fewest images that excite them more; activations of two units cannot be compared. Equal ones by their distance from the unit’s mean in standard deviations (SD).${left ? ` ${left.toLocaleString("en")} of ${found.count.toLocaleString("en")} units are left out, because their dataset is not known or says nothing.` : ""}`;
     const list = made("ol", { class: "ranked", "aria-label": "Units that respond most" }, ...found.units.slice(0, 10).map((one) => card(one, found.image)));
-    answer.replaceChildren(yours({ ...found, outline: "", frame: "" }), made("div", {}, list, made("p", { class: "hint" }, how)));
+    answer.replaceChildren(yours(found), made("div", {}, list, made("p", { class: "hint" }, how)));
     answer.hidden = false;
   }
 
