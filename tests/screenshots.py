@@ -43,7 +43,7 @@ def main(run: str | None = None, tutorial: str | None = None) -> None:
                 tab.open(unit)
                 save(tab, name, folder)
             with served(run) as address:
-                tab.resize(1440, 800)
+                tab.resize(1440, 1000)
                 tab.open(address, "document.body?.dataset.ready === 'texts'")
                 tab.run(f"document.getElementById('live').open = true; {DRAW}")
                 tab.wait(DRAWN)

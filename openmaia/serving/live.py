@@ -14,7 +14,6 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, TypeVar
-from urllib.parse import urlsplit
 
 import numpy as np
 from starlette.applications import Starlette
@@ -29,6 +28,7 @@ from openmaia.core.services import find_levels
 from openmaia.core.typed import find_mistyped
 from openmaia.core.units import Unit
 from openmaia.models.text_embedding import TextEmbedding
+from openmaia.reporting.browser.guard import RequestRefused, check_origin, read_body
 from openmaia.reporting.browser.pages import LiveBox
 from openmaia.reporting.browser.serve import HEADERS, application
 from openmaia.reporting.browser.unit.pictures import DATA_URI_PREFIX, trace_frame, trace_map
@@ -48,12 +48,6 @@ _LISTED = 30
 """Units in an answer."""
 _MAX_NAME = 64
 """Characters by which a page names itself."""
-
-
-class _Refusal(Exception):
-    def __init__(self, status: int, message: str):
-        super().__init__(message)
-        self.status = status
 
 
 class _ClientGone(Exception):
@@ -95,10 +89,10 @@ def _routes(laboratory: Laboratory) -> list[Route]:
     def route(name: str, work: LiveWork) -> Route:
         async def answer(request: Request) -> JSONResponse:
             try:
-                _check_origin(request)
+                check_origin(request)
                 asked = await _read(request)
                 return JSONResponse(await turns.take(request, asked, work), 200, HEADERS)
-            except _Refusal as error:
+            except RequestRefused as error:
                 return _failed(error.status, str(error))
             except _ClientGone:
                 return _failed(499, "nobody waits for this answer")
@@ -119,43 +113,24 @@ def _failed(status: int, message: str) -> JSONResponse:
 # -- requests ------------------------------------------------------------------------------------------------------------
 
 
-def _check_origin(request: Request) -> None:
-    """Refuses what a browser sends for a page of another origin. The host has been checked; a program names no origin."""
-    origin, site = request.headers.get("origin"), request.headers.get("sec-fetch-site", "same-origin")
-    is_own = origin is None or urlsplit(origin).netloc == request.headers.get("host", "")
-    if not is_own or site != "same-origin":
-        raise _Refusal(403, "only the pages of this server may ask")
-    # Of another origin, a browser sends this type only after it has asked, which is never answered.
-    if request.headers.get("content-type", "").partition(";")[0].strip() != "application/json":
-        raise _Refusal(415, "expected application/json")
-
-
 async def _read(request: Request) -> LiveRequest:
-    """Reads the body, and no more of it than may be."""
-    too_large = _Refusal(413, f"too large; a picture may have {MAX_BYTES >> 20} MiB")
-    if not request.headers.get("content-length", "0").isdecimal():
-        raise _Refusal(400, "the length of the content is no number")
-    if int(request.headers.get("content-length", "0")) > _MAX_BODY:
-        raise too_large
-    body = bytearray()
-    async for piece in request.stream():
-        body += piece
-        if len(body) > _MAX_BODY:
-            raise too_large
+    body = await read_body(request, _MAX_BODY)
     try:
-        found = parse_json(bytes(body))
+        found = parse_json(body)
     except ValueError as error:
-        raise _Refusal(400, "expected a JSON object") from error
+        raise RequestRefused(400, "expected a JSON object") from error
     kinds = {name: int if name == "index" else str for name in LiveRequest.__dataclass_fields__}
     if not isinstance(found, dict) or any(
         name not in kinds or find_mistyped(value, kinds[name]) is not None for name, value in found.items()
     ):
-        raise _Refusal(400, f"expected a JSON object with {', '.join(kinds)}; index is a number, all others are texts")
+        raise RequestRefused(
+            400, f"expected a JSON object with {', '.join(kinds)}; index is a number, all others are texts"
+        )
     asked = LiveRequest(**found)
     if sum(map(bool, (asked.picture, asked.prompt, asked.image))) != 1:
-        raise _Refusal(400, "give one of picture, prompt and image")
+        raise RequestRefused(400, "give one of picture, prompt and image")
     if len(asked.visitor) > _MAX_NAME:
-        raise _Refusal(400, f"visitor has more than {_MAX_NAME} characters")
+        raise RequestRefused(400, f"visitor has more than {_MAX_NAME} characters")
     return asked
 
 
@@ -183,9 +158,9 @@ class _Turns:
     def _enter(self, visitor: str) -> None:
         with self._lock:
             if self._waiting[visitor] >= MAX_WAITING_EACH:
-                raise _Refusal(429, "an earlier question of this page still waits; try again when it is answered")
+                raise RequestRefused(429, "an earlier question of this page still waits; try again when it is answered")
             if self._waiting.total() >= MAX_WAITING:
-                raise _Refusal(429, f"{MAX_WAITING} questions wait; try again later")
+                raise RequestRefused(429, f"{MAX_WAITING} questions wait; try again later")
             self._waiting[visitor] += 1
 
     def _leave(self, visitor: str) -> None:
