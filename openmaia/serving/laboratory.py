@@ -223,7 +223,9 @@ class Laboratory:
         if not np.isfinite(found).all():
             raise ServiceError("the network's output is not finite for this picture")
         changes = np.abs(found - found[SCALES.index(1.0)]).max(axis=0)
-        order = [at for at in np.argsort(-changes, kind="stable").tolist() if changes[at] >= _SMALLEST_CHANGE]
+        order: list[int] = [
+            at for at in np.argsort(-changes, kind="stable").tolist() if changes[at] >= _SMALLEST_CHANGE
+        ]
         return [
             ClassProbabilities(name=self.effects.classes[at], probabilities=tuple(found[:, at].tolist()))
             for at in order[:_CLASSES]

@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import numpy as np
 from starlette.applications import Starlette
@@ -116,17 +116,16 @@ def _failed(status: int, message: str) -> JSONResponse:
 async def _read(request: Request) -> LiveRequest:
     body = await read_body(request, _MAX_BODY)
     try:
-        found = parse_json(body)
+        found: Any = parse_json(body)
     except ValueError as error:
         raise RequestRefused(400, "expected a JSON object") from error
     kinds = {name: int if name == "index" else str for name in LiveRequest.__dataclass_fields__}
-    if not isinstance(found, dict) or any(
-        name not in kinds or find_mistyped(value, kinds[name]) is not None for name, value in found.items()
-    ):
+    given = cast("dict[str, Any]", found) if isinstance(found, dict) else {"": None}
+    if any(name not in kinds or find_mistyped(value, kinds[name]) is not None for name, value in given.items()):
         raise RequestRefused(
             400, f"expected a JSON object with {', '.join(kinds)}; index is a number, all others are texts"
         )
-    asked = LiveRequest(**found)
+    asked = LiveRequest(**given)
     if sum(map(bool, (asked.picture, asked.prompt, asked.image))) != 1:
         raise RequestRefused(400, "give one of picture, prompt and image")
     if len(asked.visitor) > _MAX_NAME:
