@@ -8,6 +8,8 @@ the repository.
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from PIL import Image
@@ -21,6 +23,8 @@ OUT = REPOSITORY / "docs/screenshots"
 UNIT = {"unit": (1440, 1560), "unit-phone": (390, 1250)}
 """The sizes of the pictures of a unit's page, down to the end of the test."""
 
+DRAW = "document.querySelector('#live [type=text]').value = 'a blue rocket in space'; document.querySelector('#live button').click()"
+DRAWN = "document.querySelectorAll('#live .ranked li').length === 10 && [...document.querySelectorAll('#live img')].every((image) => image.complete)"
 WALL = "(({x, y, right, bottom}) => [x, y, right, bottom])(document.getElementById('wall').getBoundingClientRect())"
 """Where the wall of the report is, in pixels."""
 
@@ -38,10 +42,28 @@ def main(run: str | None = None, tutorial: str | None = None) -> None:
                 tab.resize(*size)
                 tab.open(unit)
                 save(tab, name, folder)
+            with served(run) as address:
+                tab.resize(1440, 1000)
+                tab.open(address, "document.body?.dataset.ready === 'texts'")
+                tab.run(f"document.getElementById('live').open = true; {DRAW}")
+                tab.wait(DRAWN)
+                save(tab, "live", folder, tab.run(WALL.replace("wall", "live")))
             if tutorial:
                 tab.resize(1000, 900)
                 open_report(tab, tutorial)
                 save(tab, "tutorial", folder, tab.run(WALL))
+
+
+@contextmanager
+def served(run: str) -> Iterator[str]:
+    """Starts `openmaia view --live` and yields its address."""
+    command = [sys.executable, "-m", "openmaia.cli.main", "view", run, "--live", "--port", "0"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None
+            yield next(line.split()[1] for line in process.stdout if line.startswith("view: "))
+        finally:
+            process.terminate()
 
 
 def demo(folder: Path) -> str:

@@ -284,6 +284,11 @@ class UnitExemplars:
         low, high = self.maxima[below - 1], self.maxima[below]
         return float(below - 1 + (activation - low) / (high - low))
 
+    def percent_below(self, activation: float) -> float | None:
+        """Returns the percentage of dataset images with a lower activation, by `counts` where they are known, and else as
+        `percentile`."""
+        return self.percentile(activation) if self.counts is None else self.counts.percent_below(activation)
+
     def count_levels(self) -> tuple[int, ...]:
         """Returns the number of dataset images in each of the LEVELS, from the lowest; empty if unknown."""
         if self.counts is None or self.maxima is None:

@@ -9,6 +9,7 @@ from itertools import islice
 
 import numpy as np
 import torch
+from PIL import Image
 from torch.utils.data import DataLoader, Dataset
 
 from openmaia.core.errors import ServiceError, UsageError
@@ -45,6 +46,12 @@ class LoadedImage:
     """See `EncodedImage.recipe`."""
     kept: EncodedImage | None = None
     """The image encoded for the store. None in the first pass."""
+
+
+def shrink(image: Image.Image) -> Pixels:
+    """Returns the RGB pixels of an image in the size in which it is measured. The image is shrunk in place."""
+    image.thumbnail((LONGEST_SIDE, LONGEST_SIDE))
+    return np.asarray(flatten(image))
 
 
 class ImageLoader:
@@ -84,8 +91,7 @@ class ImageLoader:
             image = item.load()
         except ValueError as error:
             raise UsageError(f"an image was changed while exemplars were computed ({error}); start again") from error
-        image.thumbnail((LONGEST_SIDE, LONGEST_SIDE))
-        pixels = np.asarray(flatten(image))
+        pixels = shrink(image)
         view, box = self._view(pixels)
         recipe = item.recipe
         kept = EncodedImage.of(pixels, [item.digest], recipe) if encoded else None

@@ -153,6 +153,21 @@ class ExemplarStore:
         rows = [] if data is None else tables.load(data, self.files.path(name), schema=_UNITS)[0]
         return {row["unit"]: row["state"] for row in rows}
 
+    def statistics(self, target: str, layer: str) -> dict[Unit, UnitExemplars]:
+        """Returns the units of a layer with their statistics and without exemplars. Empty if the layer has none.
+
+        Raises:
+            StoreError: The file is damaged.
+        """
+        name = f"{safe(layer)}.units.parquet"
+        data = self.files.read(name)
+        rows = [] if data is None else tables.load(data, self.files.path(name), schema=_UNITS)[0]
+        units = [Unit(target=target, layer=layer, index=row["unit"]) for row in rows]
+        try:
+            return {unit: _unit(unit, row, [], {}) for unit, row in zip(units, rows, strict=True)}
+        except (LookupError, TypeError, ValueError, OverflowError) as error:
+            raise StoreError(f"{self.files.path(name)} is damaged: {error!r}; compute the exemplars again") from error
+
     def spread(self, layer: str) -> dict[int, tuple[float, float]]:
         """Returns the mean and the standard deviation of the activations on images, by unit index.
 

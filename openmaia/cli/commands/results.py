@@ -3,11 +3,20 @@
 import contextlib
 import json
 from dataclasses import asdict
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from openmaia.cli.commands.common import EmbeddingOption, RunPath, RunPaths, print_damage, print_report, text_embedding
+from openmaia.core.text import printable
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from starlette.applications import Starlette
+
+    from openmaia.models.text_embedding import TextEmbedding
+    from openmaia.runs.run import Run
 
 
 def show(
@@ -84,13 +93,24 @@ def view(
         int, typer.Option(help="The port on this machine; 0 for any that is free.", min=0, max=65535)
     ] = 8764,
     embedding: EmbeddingOption = "",
+    live: Annotated[
+        bool,
+        typer.Option("--live", help="Load the network of the run, for pictures and prompts of yours on its pages."),
+    ] = False,
 ) -> None:
     """Shows runs in the browser, and follows running sweeps.
 
     It starts a server on this machine and writes nothing. Other users of the machine can reach its port. So the address
     that is printed holds a token, without which nothing is shown.
 
-    Example: openmaia view runs/demo
+    With --live, it loads what the config of one run names, as openmaia run does, with code of the user: the network, and
+    the generator if it needs no server and its weights are here.
+
+    Examples:
+
+    openmaia view runs/demo
+
+    openmaia view runs/demo --live
     """
     import secrets
     import socket
@@ -101,8 +121,8 @@ def view(
     from openmaia.reporting.browser.serve import application
     from openmaia.runs.run import Run
 
-    token = secrets.token_urlsafe(24)
-    served = application([Run.open(path) for path in runs], text_embedding(embedding), token)
+    token, opened, embed = secrets.token_urlsafe(24), [Run.open(path) for path in runs], text_embedding(embedding)
+    served = _live(opened, embed, token) if live else application(opened, embed, token)
     with socket.socket() as listener:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
@@ -113,3 +133,17 @@ def view(
             ) from error
         print(f"view: http://127.0.0.1:{listener.getsockname()[1]}/?token={token} (Ctrl-C ends it)", flush=True)
         uvicorn.Server(uvicorn.Config(served, log_level="warning", access_log=False, ws="none")).run(sockets=[listener])
+
+
+def _live(runs: "Sequence[Run]", embed: "TextEmbedding | None", token: str) -> "Starlette":
+    """Loads the models of a run and returns the application with its boxes for pictures and prompts."""
+    from openmaia.core.errors import UsageError
+    from openmaia.serving.laboratory import Laboratory
+    from openmaia.serving.live import live_application
+
+    if len(runs) != 1:
+        raise UsageError(f"--live loads the network of one run, and {len(runs)} were given; give one")
+    print("live: loading the models of the run", flush=True)
+    laboratory = Laboratory.open(runs[0])
+    print(f"live: {printable(laboratory.said)}", flush=True)
+    return live_application(runs[0], laboratory, embed, token)

@@ -21,7 +21,7 @@ Open that address once in this browser, or enter the token:</p>
 class TokenAccess:
     """ASGI middleware that refuses HTTP requests without the token.
 
-    The token is in the query (`?token=…`) or in a cookie. A browser that opens an address with the token gets the
+    The token is in the query (`?token=…`), in the header `Authorization: Bearer …`, or in a cookie. A browser that opens an address with the token gets the
     cookie, and is sent on to the same address without the token, which then is in no link that a user copies.
     """
 
@@ -38,6 +38,9 @@ class TokenAccess:
         if self._is_token(request.query_params.get("token", "")):
             is_browser = "text/html" in request.headers.get("accept", "")
             return self._without_token(request) if is_browser else self._app
+        scheme, _, given = request.headers.get("authorization", "").partition(" ")
+        if scheme.lower() == "bearer" and self._is_token(given):
+            return self._app
         if self._is_token(request.cookies.get(self._cookie, "")):
             return self._app
         return Response(_PAGE, 403, self._headers, "text/html")

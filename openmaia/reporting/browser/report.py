@@ -10,7 +10,7 @@ from openmaia.evaluation.analysis.sanity import TESTS, judged_metrics, measured_
 from openmaia.evaluation.metric import all_metrics
 from openmaia.reporting.browser.agents import AgentCharts, draw_agent_charts
 from openmaia.reporting.browser.compare import render_comparison
-from openmaia.reporting.browser.pages import APPLICATIONS, render
+from openmaia.reporting.browser.pages import APPLICATIONS, LiveBox, render
 from openmaia.reporting.browser.rows import RunSummary, summarize_run
 from openmaia.reporting.browser.similar import name_similar_file
 from openmaia.reporting.browser.tiles import Tile, make_tiles
@@ -28,14 +28,14 @@ class Report:
     """The report of runs, which shows their state at the time of construction. Raises ValueError if there are no runs.
 
     It links to pages of `openmaia.recipes` in the directory of the first run. With `live`, a server renders it, and the
-    index is updated while the runs continue.
+    index is updated while the runs continue. With `box`, it answers questions about pictures, too.
     """
 
-    def __init__(self, runs: Sequence[Run], *, live: bool = False):
+    def __init__(self, runs: Sequence[Run], *, live: bool = False, box: LiveBox | None = None):
         if not runs:
             raise ValueError("no run was given; give at least one to report on")
         self.runs = list(_folders([Snapshot.of_run(run) for run in runs]))
-        self.live = live
+        self.live, self.box = live, box
         self.sources = {name: RunSources(run) for run, name, _ in self.runs}
         self.summaries = [summarize_run(run, name, make_rows(run, name, folder)) for run, name, folder in self.runs]
 
@@ -45,7 +45,7 @@ class Report:
         made: dict[str, UnitPage] = {}
         for (run, *_), one in zip(self.runs, self.summaries, strict=True):
             count = sum(len(each.rows) for each in self.summaries)
-            made |= {page.row.page: page for page in _pages(run, self.sources[one.name], one, count)}
+            made |= {page.row.page: page for page in _pages(run, self.sources[one.name], one, count, self.box)}
         return made
 
     @cached_property
@@ -83,8 +83,10 @@ class Report:
         return render(
             "index.html.j2",
             top="",
-            scripts=_SCRIPTS,
-            styles=("wall.css",),
+            scripts=(*_SCRIPTS, *(("live.js",) if self.box else ())),
+            styles=("wall.css", "live.css"),
+            asks=self.box is not None,
+            box=self.box,
             summaries=self.summaries,
             targets=sorted({target for one in self.summaries for target in one.targets}),
             layers=sorted({layer for each in layers for layer in each}),
@@ -120,7 +122,7 @@ def _folders(runs: Sequence[Run]) -> Iterator[tuple[Run, str, str]]:
         yield run, name, f"runs/{safe(name)}/units/" if number else "units/"
 
 
-def _pages(run: Run, sources: RunSources, one: RunSummary, count: int) -> Iterator[UnitPage]:
+def _pages(run: Run, sources: RunSources, one: RunSummary, count: int, box: LiveBox | None) -> Iterator[UnitPage]:
     done = sorted((row for row in one.rows if row.header), key=lambda row: row.investigation)
 
     def link(row: UnitRow, place: int) -> tuple[str, str] | None:
@@ -131,7 +133,9 @@ def _pages(run: Run, sources: RunSources, one: RunSummary, count: int) -> Iterat
 
     for place, row in enumerate(done):
         near: Neighbours = (link(row, place - 1), link(row, place + 1))
-        yield UnitPage(run=run, sources=sources, row=row, near=near, near_file=name_similar_file(row.page, count))
+        yield UnitPage(
+            run=run, sources=sources, row=row, near=near, near_file=name_similar_file(row.page, count), box=box
+        )
 
 
 def read_times(page: UnitPage) -> list[Any]:

@@ -18,7 +18,7 @@ from openmaia.reporting.browser.access import TokenAccess
 from openmaia.reporting.browser.agents import make_chart_files
 from openmaia.reporting.browser.data import make_data_files
 from openmaia.reporting.browser.going import hash_state, make_live_file
-from openmaia.reporting.browser.pages import ASSETS, read_assets
+from openmaia.reporting.browser.pages import ASSETS, LiveBox, read_assets
 from openmaia.reporting.browser.papers import make_papers_files
 from openmaia.reporting.browser.report import Report
 from openmaia.reporting.browser.similar import SimilarUnits
@@ -31,20 +31,21 @@ _HOSTS = ("127.0.0.1", "localhost")
 _VIEW_BYTES = 12_000_000
 _EMPTY = bytes.fromhex("52494646240000005745425056503820180000003001009d012a0100010002003425a400037000fefb940000")
 """A WebP image of one pixel, served in place of a missing tile."""
-_HEADERS = {
+HEADERS = {
     "X-Content-Type-Options": "nosniff",
     "Cross-Origin-Resource-Policy": "same-origin",
     "X-Frame-Options": "DENY",
     "Referrer-Policy": "same-origin",
     "Cache-Control": "no-store",
 }
+"""Of all answers."""
 
 
 class LiveSite:
     """Makes the files of a report when they are requested, from the state of the runs at that time."""
 
-    def __init__(self, runs: Sequence[Run], embed: TextEmbedding | None = None):
-        self._runs, self._embed = runs, embed
+    def __init__(self, runs: Sequence[Run], embed: TextEmbedding | None = None, box: LiveBox | None = None):
+        self._runs, self._embed, self._box = runs, embed, box
         self._lock = threading.Lock()
         self._version: str = ""
         self._files: dict[str, Callable[[], bytes]] = {}
@@ -78,7 +79,7 @@ class LiveSite:
             version = hash_state(list(map(counts, self._runs)))
             if version == self._version:
                 return
-            report = Report(self._runs, live=True)
+            report = Report(self._runs, live=True, box=self._box)
             tiles = {tile.row.page: tile.is_likely for tile in report.tiles.values()}
             tables = dict(make_data_files(report.summaries, version, lambda row: tiles[row.page], self._embed))
             fixed = {f"data/{name}": data for name, data in tables.items()}
@@ -109,26 +110,34 @@ class LiveSite:
             return self._figures.get(path)
 
 
-def application(runs: Sequence[Run], embed: TextEmbedding | None = None, token: str = "") -> Starlette:
+def application(
+    runs: Sequence[Run],
+    embed: TextEmbedding | None = None,
+    token: str = "",
+    *,
+    live: LiveBox | None = None,
+    routes: Sequence[Route] = (),
+) -> Starlette:
     """Returns the ASGI application that serves the report of runs. It only reads. Raises ValueError if there are no
     runs.
 
-    Without `token` everybody who reaches the server may read, see `TokenAccess`.
+    Without `token` everybody who reaches the server may read, see `TokenAccess`. With `live`, pages have a box for pictures
+    and prompts, and `routes` answer its requests.
     """
-    site = LiveSite(runs, embed)
+    site = LiveSite(runs, embed, live)
 
     def answer(request: Request) -> Response:
         path: str = request.path_params["path"]
         try:
             data = site.file(path)
         except OpenMaiaError as error:
-            return Response(error.message, 500, _HEADERS, "text/plain")
+            return Response(error.message, 500, HEADERS, "text/plain")
         if data is None:
-            return Response("There is no such page.", 404, _HEADERS, "text/plain")
+            return Response("There is no such page.", 404, HEADERS, "text/plain")
         kind = mimetypes.guess_type(path or "index.html")[0] or "application/octet-stream"
-        return Response(data, 200, _HEADERS, kind)
+        return Response(data, 200, HEADERS, kind)
 
-    routes = [Route("/{path:path}", answer, methods=["GET"])]
+    pages = Route("/{path:path}", answer, methods=["GET"])
     middleware = [Middleware(TrustedHostMiddleware, allowed_hosts=list(_HOSTS))]
-    middleware += [Middleware(TokenAccess, token=token, headers=_HEADERS)] if token else []
-    return Starlette(routes=routes, middleware=middleware)
+    middleware += [Middleware(TokenAccess, token=token, headers=HEADERS)] if token else []
+    return Starlette(routes=[*routes, pages], middleware=middleware)

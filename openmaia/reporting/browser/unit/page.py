@@ -6,7 +6,7 @@ from typing import Any, cast
 from openmaia.analysis.costs.totals import costs
 from openmaia.core.errors import StoreError
 from openmaia.evaluation.analysis.verdict import all_controls
-from openmaia.reporting.browser.pages import render
+from openmaia.reporting.browser.pages import LiveBox, render
 from openmaia.reporting.browser.unit.axis import count_pairs, make_axis, name_control, read_others
 from openmaia.reporting.browser.unit.captions import Captions
 from openmaia.reporting.browser.unit.claims import make_claim_views, show_exemplars
@@ -39,6 +39,8 @@ class UnitPage:
     near: Neighbours
     near_file: str
     """The data file with similar descriptions; empty if there is none."""
+    box: LiveBox | None = None
+    """None on a page that can ask no network."""
 
     @property
     def top(self) -> str:
@@ -87,8 +89,10 @@ def _html(page: UnitPage, record: Record, allowance: int) -> bytes:
     return render(
         "unit.html.j2",
         top=page.top,
-        styles=("unit.css",),
-        scripts=("unit.js",),
+        styles=("unit.css", "live.css"),
+        scripts=("unit.js", "live.js") if page.box else ("unit.js",),
+        asks=page.box is not None,
+        box=page.box,
         row=page.row,
         record=record,
         costs=costs([page.row.header]),
