@@ -25,7 +25,7 @@ from openmaia.runs.run import InvestigationId, Run
 from openmaia.runs.summary import summary
 
 TurnObserver = Callable[[Turn], None]
-Gate = Callable[[], None]
+TurnGate = Callable[[], None]
 """Called before each turn, which begins when it returns."""
 Dialogue = Generator[Chat, Reply | None, Record]
 """What `converse` returns."""
@@ -40,7 +40,7 @@ def investigate(
     replicate: int = 0,
     journal: Journal | None = None,
     observer: TurnObserver = lambda turn: None,
-    gate: Gate = lambda: None,
+    gate: TurnGate = lambda: None,
 ) -> Record:
     """Lets an agent run experiments on a unit until it answers or reaches a limit, then confirms its answer. An answer
     that fails goes back to the agent, at most `StoppingRule.rounds` times.
@@ -79,7 +79,7 @@ def converse(
     replicate: int = 0,
     journal: Journal | None = None,
     observer: TurnObserver = lambda turn: None,
-    gate: Gate = lambda: None,
+    gate: TurnGate = lambda: None,
 ) -> Dialogue:
     """The investigation of `investigate`, turned inside out: yields what the agent is asked, is sent its replies, and
     returns the record. `services.backbone` answers only what tools ask about images.
@@ -113,7 +113,7 @@ def converse(
         return (yield from _conduct(Investigation(context, replicate, journal, notes), observer, gate))
 
 
-def _conduct(investigation: Investigation, observer: TurnObserver, gate: Gate) -> Dialogue:
+def _conduct(investigation: Investigation, observer: TurnObserver, gate: TurnGate) -> Dialogue:
     ledger = investigation.context.services.ledger
     with investigation:
         investigation.resume()

@@ -162,6 +162,7 @@ def retry(run: Run, investigation: InvestigationId) -> None:
 
     Raises UsageError if the investigation is not planned, has not begun, or is running.
     """
+    _refuse_external(run)
     if investigation not in run.plan():
         raise UsageError(f"{run.files.root} has no investigation {investigation.name}; `openmaia show` lists its units")
     if not (run.is_done(investigation) or investigation in run.failed() | run.running()):
@@ -187,7 +188,13 @@ def find_investigation(run: Run, text: str) -> InvestigationId:
     raise UsageError(f"{run.files.root} has no unit {printable(text)}; `openmaia show` lists its units")
 
 
+def _refuse_external(run: Run) -> None:
+    if run.config()["backbone"]["kind"] == "external":
+        raise UsageError(f"{run.files.root} is of an agent outside of OpenMAIA, which takes no orders; tell that agent")
+
+
 def _require_driver(run: Run, order: str) -> None:
+    _refuse_external(run)
     if not run.is_driven(wait=True):
         raise UsageError(
             f"no command executes {run.files.root}, so that there is nothing to {order}; `openmaia run` with the config of "

@@ -138,6 +138,13 @@ def test_retry_of_a_running_unit_is_refused(run: Run):
         assert "is being investigated" in refused("ctl", run.files.root, "retry", "layer4=3")
 
 
+def test_run_of_an_agent_outside_takes_no_orders(tmp_path: Path):
+    made = Run.create(load(["name=own", "units=all", "target.name=net", "backbone.kind=external", f"paths.runs={tmp_path}"]))
+    with held(made.investigations):
+        for arguments in (["pause"], ["stop"]):
+            assert "takes no orders" in refused("ctl", made.files.root, *arguments)
+
+
 def test_unit_beside_another_order_is_refused(run: Run):
     assert "is not used by pause" in refused("ctl", run.files.root, "pause", "layer4=7")
     assert CliRunner().invoke(app, ["ctl", run.files.root, "hurry"]).exit_code == 2

@@ -84,13 +84,23 @@ def view(
         int, typer.Option(help="The port on this machine; 0 for any that is free.", min=0, max=65535)
     ] = 8764,
     embedding: EmbeddingOption = "",
+    control: Annotated[
+        bool,
+        typer.Option(
+            "--control", help="Let the pages pause, resume and stop the runs, and repeat units (openmaia ctl)."
+        ),
+    ] = False,
 ) -> None:
     """Shows runs in the browser, and follows running sweeps.
 
-    It starts a server on this machine and writes nothing. Other users of the machine can reach its port. So the address
-    that is printed holds a token, without which nothing is shown.
+    It starts a server on this machine and writes nothing, except orders to the runs with --control. Other users of the
+    machine can reach its port. So the address that is printed holds a token, without which nothing is shown.
 
-    Example: openmaia view runs/demo
+    Examples:
+
+    openmaia view runs/demo
+
+    openmaia view runs/demo --control
     """
     import secrets
     import socket
@@ -102,7 +112,7 @@ def view(
     from openmaia.runs.run import Run
 
     token = secrets.token_urlsafe(24)
-    served = application([Run.open(path) for path in runs], text_embedding(embedding), token)
+    served = application([Run.open(path) for path in runs], text_embedding(embedding), token, control=control)
     with socket.socket() as listener:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:

@@ -27,6 +27,7 @@ def render(
     top: str | None = None,
     scripts: Sequence[str] = (),
     styles: Sequence[str] = (),
+    asks: bool = False,
     **values: Any,
 ) -> bytes:
     """Renders a template of a package, which may use those of this package too.
@@ -36,6 +37,7 @@ def render(
             style sheet itself and needs no other file.
         scripts: File names in ASSETS.
         styles: Further style sheets there, beside the one of all pages.
+        asks: Whether the page may send requests to the server that it comes from.
     """
     style = "" if top is not None else Markup(_source("style.css"))
     values |= {
@@ -45,7 +47,7 @@ def render(
         "styles": styles,
         "top": top or "",
     }
-    values |= {"policy": _policy(top is not None)}
+    values |= {"policy": _policy(top is not None, asks)}
     return _environment(package).get_template(template).render(values).encode("utf-8", errors="replace")
 
 
@@ -76,13 +78,15 @@ def _environment(package: str) -> jinja2.Environment:
     return environment
 
 
-def _policy(has_assets: bool) -> str:
-    """Returns the content security policy of a page. It forbids network access, and all scripts and styles but ours."""
+def _policy(has_assets: bool, asks: bool) -> str:
+    """Returns the content security policy of a page. It forbids network access, but for `asks` to its own server, and all
+    scripts and styles but ours."""
     style = "'self'" if has_assets else f"'sha256-{_digest(_source('style.css'))}'"
     images, scripts = ("'self' data:", "'self'") if has_assets else ("data:", "'none'")
+    requests = "connect-src 'self'; " if asks else ""
     return (
         f"default-src 'none'; img-src {images}; style-src {style}; script-src {scripts}; "
-        "base-uri 'none'; form-action 'none'"
+        f"{requests}base-uri 'none'; form-action 'none'"
     )
 
 
