@@ -30,8 +30,10 @@ from openmaia.runs.lease import held
 from openmaia.runs.records import dumps
 from openmaia.runs.run import Run
 
-EVERY = 1.0
-"""Seconds between two readings of the orders."""
+EVERY = 2.0
+"""Seconds between two readings of the orders by the driver."""
+_WAITING = 10.0
+"""Seconds between two readings by a paused investigation on an object store, where a reading costs money."""
 
 _FOLDER = "control"
 _PAUSE, _STOP, _RETRY = f"{_FOLDER}/pause.json", f"{_FOLDER}/stop.json", f"{_FOLDER}/retry"
@@ -219,7 +221,7 @@ def _user() -> str:
 def wait_while_paused(run: Run) -> None:
     """Returns when the run is not paused."""
     while read_orders(run).pause is not None:
-        time.sleep(EVERY)
+        time.sleep(EVERY if run.investigations.local else _WAITING)
 
 
 @contextmanager

@@ -51,7 +51,7 @@ def press(tab: Tab, text: str) -> None:
 
 
 def says(tab: Tab, text: str) -> None:
-    tab.wait(f"document.body.innerText.includes({json.dumps(text)})")
+    tab.wait(f"document.body?.innerText.includes({json.dumps(text)})")
 
 
 def test_run_is_paused_from_the_page_and_a_running_unit_is_followed_turn_by_turn(tmp_path: Path):

@@ -139,7 +139,9 @@ def test_retry_of_a_running_unit_is_refused(run: Run):
 
 
 def test_run_of_an_agent_outside_takes_no_orders(tmp_path: Path):
-    made = Run.create(load(["name=own", "units=all", "target.name=net", "backbone.kind=external", f"paths.runs={tmp_path}"]))
+    made = Run.create(
+        load(["name=own", "units=all", "target.name=net", "backbone.kind=external", f"paths.runs={tmp_path}"])
+    )
     with held(made.investigations):
         for arguments in (["pause"], ["stop"]):
             assert "takes no orders" in refused("ctl", made.files.root, *arguments)
