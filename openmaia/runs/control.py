@@ -90,7 +90,7 @@ def read_orders(run: Run) -> RunOrders:
             if (order := _read(files, name, size)) is None:
                 continue  # it was taken back in the meantime
         except StoreError as error:
-            refused.append(f"{files.path(name)} is no order, and is left alone: {error.message}")
+            refused.append(printable(f"{files.path(name)} is no order, and is left alone: {error.message}"))
             continue
         if investigation is None:
             found[name] = order
@@ -228,7 +228,7 @@ def wait_while_paused(run: Run) -> None:
 def obeyed(run: Run, say: Callable[[str], None]) -> Generator[None]:
     """Context manager for the driver of a run, in which an order to stop acts as Ctrl-C does.
 
-    `say` receives what is ordered, also from another thread. RunOrders to pause or to stop that an earlier driver has left
+    `say` receives what is ordered, also from another thread. Orders to pause or to stop that an earlier driver has left
     are deleted: a run that was paused and died goes on when it is started again.
     """
     left = read_orders(run)

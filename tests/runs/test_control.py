@@ -98,6 +98,7 @@ def test_retry_without_a_driver_waits_for_the_next_one_and_keeps_all_that_was_st
     before = names(run)
     assert "next `openmaia run`" in said(run, "retry", "layer4=7") and "retried/" in said(run, "retry", "layer4/3")
     assert names(run) == before, "the run that goes on obeys, not the command"
+    assert "again by `openmaia run`, 2: layer4/3, layer4/7" in " ".join(output("show", run.files.root).split())
     take_retries(run, lambda line: None)
     assert names(run) == set() and run.pending() == PLAN
     moved = {name.split("/", 2)[2] for name in run.files.names("retried")}

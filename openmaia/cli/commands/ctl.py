@@ -58,5 +58,7 @@ def ctl(
         case Action.RETRY:
             investigation = control.find_investigation(run, unit)
             control.retry(run, investigation)
-            when = "now" if run.is_driven() else "by the next `openmaia run` with its config, as none executes it now"
-            print(f"{investigation.name} is investigated again {when}; its record moves to retried/")
+            now = "by the command that executes the run, or, if that ends before, " if run.is_driven() else ""
+            print(
+                f"{investigation.name} is investigated again {now}by the next `openmaia run`; its record moves to retried/"
+            )
