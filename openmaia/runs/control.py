@@ -16,7 +16,7 @@ from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from datetime import datetime
-from typing import Any
+from typing import Any, cast
 
 from openmaia.core.documents import parse_json
 from openmaia.core.errors import StoreError, UsageError
@@ -128,7 +128,8 @@ def _read(files: Files, name: str, size: int) -> RunOrder | None:
         raise StoreError(f"its values have wrong types ({problem})")
     if not 0 <= values["time"] < _LATEST:
         raise StoreError("its time is none")
-    return RunOrder(by=values["by"], time=values["time"])
+    found = cast(dict[str, Any], values)
+    return RunOrder(by=found["by"], time=found["time"])
 
 
 # -- to give orders -----------------------------------------------------------------------------------------------------

@@ -77,12 +77,8 @@ def test_run_is_paused_from_the_page_and_a_running_unit_is_followed_turn_by_turn
             tab.run("document.querySelector('#turn-1').open = true")
             assert findings(tab, source) == []
             made.journal(going).append(turns("stripes")[2])
-            tab.wait("document.querySelectorAll('details.turn').length === 3")
-            assert tab.run("[...document.querySelectorAll('details.turn')].map((one) => one.open)") == [
-                True,
-                False,
-                False,
-            ]
+            opened = "[...document.querySelectorAll('details.turn')].map((one) => one.open).join()"
+            tab.wait(f"{opened} === 'true,false,false'")
 
             config = dataclasses.replace(load(["name=tiny", "units=all", "target.name=net"]))
             made.publish(record(going.unit, config, text="striped things"))

@@ -25,7 +25,7 @@ def ctl(
         str, typer.Argument(metavar="UNIT", help="For retry: such as layer4=122; layer4=122#1 is its replicate 1.")
     ] = "",
 ) -> None:
-    """Pauses, resumes or stops a run that goes on, or repeats one of its units.
+    """Pauses, resumes or stops a run, or repeats a unit.
 
     It works from any machine that can write to the run directory. pause: turns that run end, no other begins, and models
     stay loaded. resume: they go on. stop: the run ends as with Ctrl-C. retry UNIT: a finished or failed unit is
