@@ -5,6 +5,7 @@ import traceback
 from collections.abc import Callable, Generator
 from contextlib import closing
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from openmaia.agent.context import InvestigationContext, InvestigationOptions
@@ -17,12 +18,15 @@ from openmaia.core.messages import Chat, Reply
 from openmaia.core.secrets import redacted
 from openmaia.core.services import Services
 from openmaia.core.units import Unit
+from openmaia.runs.control import wait_while_paused
 from openmaia.runs.journal import Journal, NoJournal
 from openmaia.runs.records import Record, Turn
 from openmaia.runs.run import InvestigationId, Run
 from openmaia.runs.summary import summary
 
 TurnObserver = Callable[[Turn], None]
+TurnGate = Callable[[], None]
+"""Called before each turn, which begins when it returns."""
 Dialogue = Generator[Chat, Reply | None, Record]
 """What `converse` returns."""
 
@@ -36,6 +40,7 @@ def investigate(
     replicate: int = 0,
     journal: Journal | None = None,
     observer: TurnObserver = lambda turn: None,
+    gate: TurnGate = lambda: None,
 ) -> Record:
     """Lets an agent run experiments on a unit until it answers or reaches a limit, then confirms its answer. An answer
     that fails goes back to the agent, at most `StoppingRule.rounds` times.
@@ -44,6 +49,7 @@ def investigate(
         replicate: Counts from 0. Each replicate has a seed of its own.
         journal: If it holds turns already, the investigation continues after them.
         observer: Called with each new completed turn, an answer after its test. Not with those of the journal.
+        gate: The time that it takes counts for no limit.
 
     Raises:
         ServiceError: A service failed, or the budget of the run is spent (OutOfBudget). The journal holds the completed
@@ -51,7 +57,9 @@ def investigate(
         SandboxError: The sandbox failed. The journal holds the completed turns.
     """
     backbone = PatientBackbone(backbone=services.backbone, minutes=options.outage_minutes)
-    dialogue = converse(unit, task, services, options, replicate=replicate, journal=journal, observer=observer)
+    dialogue = converse(
+        unit, task, services, options, replicate=replicate, journal=journal, observer=observer, gate=gate
+    )
     with closing(dialogue):
         reply: Reply | None = None
         while True:
@@ -71,6 +79,7 @@ def converse(
     replicate: int = 0,
     journal: Journal | None = None,
     observer: TurnObserver = lambda turn: None,
+    gate: TurnGate = lambda: None,
 ) -> Dialogue:
     """The investigation of `investigate`, turned inside out: yields what the agent is asked, is sent its replies, and
     returns the record. `services.backbone` answers only what tools ask about images.
@@ -95,21 +104,22 @@ def converse(
         run_seed=seed(options.run_seed, "explore", f"replicate {replicate}", 0) if replicate else options.run_seed,
     )
     try:
-        return (yield from _conduct(Investigation(context, replicate, journal), observer))
+        return (yield from _conduct(Investigation(context, replicate, journal), observer, gate))
     # Experiments whose variables cannot be restored have lost their meaning, and a repetition costs less than a failed
     # unit.
     except ReplayDiverged as divergence:
         journal.clear()
         notes = (f"restarted from the first turn: {divergence.message}",)
-        return (yield from _conduct(Investigation(context, replicate, journal, notes), observer))
+        return (yield from _conduct(Investigation(context, replicate, journal, notes), observer, gate))
 
 
-def _conduct(investigation: Investigation, observer: TurnObserver) -> Dialogue:
+def _conduct(investigation: Investigation, observer: TurnObserver, gate: TurnGate) -> Dialogue:
     ledger = investigation.context.services.ledger
     with investigation:
         investigation.resume()
         investigation.confirm()  # the journal may end with an answer
         while not investigation.ended:
+            gate()
             investigation.ask_for_money()
             started, spent_before = time.monotonic(), ledger.spent()
             reply = yield investigation.request()
@@ -141,7 +151,7 @@ def investigate_and_publish(
     run: Run,
     observer: TurnObserver = lambda turn: None,
 ) -> InvestigationResult:
-    """Investigates a unit and saves the record in the run. Never raises: an error is stored as the cause of the
+    """Investigates a unit and saves the record in the run, with no turn while that is paused. Never raises: an error is stored as the cause of the
     failure, and the investigation stays pending. The end of the budget is no failure.
     """
     try:
@@ -153,6 +163,7 @@ def investigate_and_publish(
             replicate=investigation.replicate,
             journal=run.journal(investigation),
             observer=observer,
+            gate=partial(wait_while_paused, run),
         )
         run.publish(record)
         return InvestigationResult(investigation=investigation, summary=summary(record))

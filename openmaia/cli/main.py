@@ -10,6 +10,7 @@ from openmaia.cli.commands.benchmark import benchmark
 from openmaia.cli.commands.common import fail, stoppable
 from openmaia.cli.commands.config import config
 from openmaia.cli.commands.configs import configs, demo
+from openmaia.cli.commands.ctl import ctl
 from openmaia.cli.commands.doctor import doctor
 from openmaia.cli.commands.evaluate import evaluate
 from openmaia.cli.commands.exports import export
@@ -53,7 +54,7 @@ _VERBS: dict[str, dict[str, Callable[..., None] | typer.Typer]] = {
         "benchmark": benchmark,
         "study": study,
     },
-    "Look at results": {"show": show, "view": view, "report": report},
+    "Look at results": {"show": show, "view": view, "report": report, "ctl": ctl},
     "Prepare": {"configs": configs, "config": config, "doctor": doctor},
     "Exchange files": {"import": import_files, "export": export},
     "Use clusters": {"submit": submit, "pools": pools},

@@ -5,7 +5,7 @@ Its memory does not grow with the number of units: it reads the plan as workers 
 
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from itertools import islice
 from uuid import uuid4
@@ -21,6 +21,7 @@ from openmaia.distributed.failures import DEAD, last_line
 from openmaia.distributed.worker import SweepContext, UnitWorker
 from openmaia.distributed.workers import FinishedItem, Item, Worker, WorkerPool, WorkStep
 from openmaia.evaluation.analysis.agreement import Agreement
+from openmaia.runs.control import EVERY, RunOrder, read_orders, take_retry
 from openmaia.runs.run import InvestigationId
 
 # So many probably have a common cause, such as a model that can no longer be loaded, which would fail all others, too.
@@ -56,6 +57,7 @@ class Scheduler:
         untested: The sweeps whose descriptions are tested, by index, each with the finished investigations that have no
             test yet.
         on_tested: Called after each test with the index of its sweep and, if the test failed, the reason.
+        on_retried: Called with the index of its sweep when an investigation that has ended is done again, as ordered.
         investigates: Whether pending investigations are run.
         worker_class: The class that runs in the worker processes.
         examiner_class: The class that runs in the processes of the examiners.
@@ -68,23 +70,29 @@ class Scheduler:
         observer: Observer = lambda running: None,
         untested: Mapping[int, Iterable[InvestigationId]] | None = None,
         on_tested: Callable[[int, str], None] = lambda number, problem: None,
+        on_retried: Callable[[int], None] = lambda number: None,
         *,
         investigates: bool = True,
         worker_class: type = UnitWorker,
         examiner_class: type = Examiner,
     ):
         self._retries, self._width = config.retries, config.ray.investigations
-        self._sweeps, self._observer, self._on_tested = sweeps, observer, on_tested
+        self._sweeps, self._observer, self._on_tested, self._on_retried = sweeps, observer, on_tested, on_retried
         self._tested = frozenset(untested or ())
+        pending = {number: sweep.run.iter_pending() for number, sweep in enumerate(sweeps) if investigates}
         self._fresh = {
-            WorkStep.TEST: _take_turns(
+            WorkStep.TEST: _FreshItems(
                 {number: iter(left) for number, left in (untested or {}).items()}, WorkStep.TEST
             ),
-            WorkStep.INVESTIGATE: _take_turns(
-                {number: sweep.run.iter_pending() for number, sweep in enumerate(sweeps) if investigates},
-                WorkStep.INVESTIGATE,
-            ),
+            WorkStep.INVESTIGATE: _FreshItems(pending, WorkStep.INVESTIGATE),
         }
+        self._investigates, self._looked = investigates, float("-inf")
+        self._paused: frozenset[int] = frozenset()
+        """The sweeps of which nothing may begin, by index."""
+        self._retried: set[tuple[int, InvestigationId]] = set()
+        """What was queued because an order asked for it, and must not be queued as pending too."""
+        self._given_up: set[tuple[int, InvestigationId]] = set()
+        """Failed investigations that are not repeated, unless an order asks for it."""
         self._running: dict[str, tuple[Item, float]] = {}
         """By caller, with the start in seconds since the epoch."""
         self._observed = 0.0
@@ -112,12 +120,14 @@ class Scheduler:
                 investigations stay pending.
         """
         try:
+            self._obey()
             while self._fill():
-                for worker, item in self._workers.assignable():
+                for worker, item in self._workers.assignable(self._is_paused):
                     self._assign(worker, item)
                 self._observe()
                 for finished in self._workers.finished():
                     yield from self._settle(finished)
+                self._obey()
         finally:
             self._workers.stop()
             for caller, (item, _) in self._running.items():  # else a pool that lives on keeps their leases
@@ -148,18 +158,51 @@ class Scheduler:
         """Ends the examiners."""
         self._examiners.stop()
 
+    def _obey(self) -> None:
+        """Reads the orders of all runs, unless that was done a moment ago, and queues again what they ask for."""
+        if time.monotonic() < self._looked + EVERY:
+            return
+        orders = [read_orders(sweep.run) for sweep in self._sweeps]
+        self._paused = frozenset(number for number, one in enumerate(orders) if one.pause is not None)
+        for number, one in enumerate(orders if self._investigates else ()):
+            for investigation, order in one.retries.items():
+                if not self._is_under_way(number, investigation):  # else it is done when that has ended
+                    self._retry(number, investigation, order)
+        self._looked = time.monotonic()
+
+    def _retry(self, number: int, investigation: InvestigationId, order: RunOrder) -> None:
+        run, key = self._sweeps[number].run, (number, investigation)
+        had_ended = run.is_done(investigation) or key in self._given_up
+        if take_retry(run, investigation, order) and had_ended:  # else it is still in the plan's turn
+            self._given_up.discard(key)
+            self._retried.add(key)
+            self._workers.submit(Item(number, investigation))
+            self._on_retried(number)
+
+    def _is_under_way(self, number: int, investigation: InvestigationId) -> bool:
+        items = [*(item for item, _ in self._running.values()), *self._workers.queue]
+        return any((item.sweep, item.investigation) == (number, investigation) for item in items)
+
+    def _is_paused(self, item: Item) -> bool:
+        return item.sweep in self._paused
+
     def _fill(self) -> bool:
-        """Queues new items up to the limits of concurrent ones. Returns whether any is queued or running."""
+        """Queues new items up to the limits of concurrent ones. Returns whether any is queued or running, or waits for
+        the end of a pause.
+        """
         for step, fresh in self._fresh.items():
             room = self._width - self._count(step)
             if step is WorkStep.INVESTIGATE:  # else descriptions would pile up if tests take longer
                 room = min(room, 2 * self._width - self._count(WorkStep.TEST))
-            for item in islice(filter(self._is_paid, fresh), max(room, 0)):
+            for item in islice(filter(self._is_due, fresh.take(self._paused)), max(room, 0)):
                 self._workers.submit(item)
-        return any(self._count(step) for step in WorkStep)
+        is_waiting = any(fresh.has(self._paused) for fresh in self._fresh.values())
+        return is_waiting or any(self._count(step) for step in WorkStep)
 
-    def _is_paid(self, item: Item) -> bool:
-        """Returns whether the budget permits an item. If not, it stays pending."""
+    def _is_due(self, item: Item) -> bool:
+        """Returns whether an item was not queued by an order, and the budget permits it. If not, it stays pending."""
+        if (item.sweep, item.investigation) in self._retried:
+            return False
         purse = self._sweeps[item.sweep].pools.purse
         if item.step is WorkStep.TEST or purse is None or (item.sweep not in self.unpaid and purse.may_begin()):
             return True
@@ -219,6 +262,8 @@ class Scheduler:
         elif result.summary is None and item.tries < self._retries:
             self._repeat(finished)
         else:
+            if result.summary is None:
+                self._given_up.add((item.sweep, item.investigation))
             yield item.sweep, result
             if result.summary is not None and item.sweep in self._tested:
                 self._workers.submit(replace(item, step=WorkStep.TEST, tries=0))
@@ -286,12 +331,26 @@ def _result(sweep: SweepContext, finished: FinishedItem) -> InvestigationResult 
     return InvestigationResult(investigation=investigation, summary=None, cause=message)
 
 
-def _take_turns(sources: Mapping[int, Iterator[InvestigationId]], step: WorkStep) -> Iterator[Item]:
-    # Round-robin between the sweeps, so that the pools of all targets stay busy.
-    left = deque(sources.items())
-    while left:
-        number, source = left.popleft()
-        investigation = next(source, None)
-        if investigation is not None:
-            yield Item(number, investigation, step)
-            left.append((number, source))
+class _FreshItems:
+    """Items that were not queued yet, round-robin between the sweeps, so that the pools of all targets stay busy."""
+
+    def __init__(self, sources: Mapping[int, Iterator[InvestigationId]], step: WorkStep):
+        self._left, self._step = deque(sources.items()), step
+
+    def has(self, sweeps: Set[int]) -> bool:
+        """Returns whether one of these sweeps is not known to have no more items."""
+        return any(number in sweeps for number, _ in self._left)
+
+    def take(self, paused: Set[int]) -> Iterator[Item]:
+        """Yields the items of the sweeps that are not paused."""
+        skipped = 0
+        while skipped < len(self._left):
+            number, source = self._left.popleft()
+            if number in paused:
+                self._left.append((number, source))
+                skipped += 1
+                continue
+            investigation, skipped = next(source, None), 0
+            if investigation is not None:
+                self._left.append((number, source))
+                yield Item(number, investigation, self._step)

@@ -38,6 +38,7 @@ from openmaia.evaluation.run import compare_claims, needs_models, score_run, une
 from openmaia.exemplars.bank import MeasuredBank
 from openmaia.exemplars.store import ExemplarStore
 from openmaia.reporting.tracking import start
+from openmaia.runs.control import obeyed, take_retries
 from openmaia.runs.lease import held
 from openmaia.runs.progress import ProgressFile
 from openmaia.runs.purse import RunPurse
@@ -180,12 +181,15 @@ def run_sweeps(
     """
     testing = testing or PREDICTIVE
     runs = [Run.create(config) for config in configs]
+    for run in runs:
+        take_retries(run, view.say)
     unpaid: set[str] = set()
     incomplete = [at for at, run in enumerate(runs) if not is_complete(run, testing)]
     if incomplete:
         with ExitStack() as leases:
             for at in incomplete:
                 leases.enter_context(held(runs[at].investigations))
+                leases.enter_context(obeyed(runs[at], view.say))
             sweeps = [
                 Sweep(
                     config=configs[at],
@@ -314,8 +318,14 @@ def carry_out(sweeps: Sequence[Sweep], view: Progress, testing: Testing, *, inve
             sweep.view.say(f"not tested: {problem}")
         sweep.view.progress(sweep.stage("evaluation"), counts[0], counts[1])
 
+    def on_retried(number: int) -> None:
+        sweeps[number].done -= 1
+        view.progress("investigations", sum(one.done for one in sweeps), total, "one is investigated again")
+
     contexts = [sweep.context() for sweep in sweeps]
-    scheduler = Scheduler(sweeps[0].config, contexts, observe, untested, on_tested, investigates=investigates)
+    scheduler = Scheduler(
+        sweeps[0].config, contexts, observe, untested, on_tested, on_retried, investigates=investigates
+    )
     try:
         if investigates and all(sweep.done == sweep.total for sweep in sweeps):
             _release_pools(sweeps, testing)

@@ -7,7 +7,7 @@ other nodes.
 import queue
 import time
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -128,15 +128,24 @@ class WorkerPool:
         """Queues an item. A suspect runs alone in a process."""
         (self._suspects if is_suspect else self._waiting[item.step]).append(item)
 
-    def assignable(self) -> Iterator[tuple[Worker, Item]]:
-        """Starts or ends workers as the queues require, then removes from the queues what they can take now, and yields it.
+    @property
+    def queue(self) -> list[Item]:
+        """The items that are not assigned to a worker yet."""
+        return [*self._suspects, *(item for waiting in self._waiting.values() for item in waiting)]
+
+    def assignable(self, is_held: Callable[[Item], bool]) -> Iterator[tuple[Worker, Item]]:
+        """Starts or ends workers as the queues require, then removes from the queues what they can take now, and yields
+        it. Items that are held stay in their queue.
 
         The caller must pass each pair to `assign` before it takes the next one.
         """
         self._scale()
         for queued, isolated in ((self._suspects, True), *((waiting, False) for waiting in self._waiting.values())):
-            while queued and (worker := self._most_free(queued[0].step, isolated=isolated)):
-                yield worker, queued.popleft()
+            for item in [each for each in queued if not is_held(each)]:
+                if (worker := self._most_free(item.step, isolated=isolated)) is None:
+                    break
+                queued.remove(item)
+                yield worker, item
 
     def assign(self, worker: Worker, item: Item, name: str, caller: str, *arguments: Any) -> None:
         """Starts an item on a worker. `name` is that of the call in Ray's dashboard, `caller` the unique one of this attempt,

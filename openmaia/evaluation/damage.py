@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from openmaia.core.errors import StoreError
 from openmaia.evaluation.storage import check_header
 from openmaia.runs import tables
+from openmaia.runs.aside import move_tests
 from openmaia.runs.further import further_evaluations
 from openmaia.runs.ids import InvestigationId
 from openmaia.runs.parquet import check_record
@@ -87,7 +88,7 @@ def set_aside(run: Run, damaged: Sequence[DamagedFile]) -> None:
             run.investigations.move(each.name, f"{DAMAGED}/{each.name}")
             run.journal(each.investigation).clear()
             for tested in (run, *further_evaluations(run)):
-                _move_tests(tested, each.investigation)
+                move_tests(tested, each.investigation, DAMAGED)
         else:
             # The first random word of a layer stands for all: without it, they are measured again.
             names = {each.name, *_first_word(each)}
@@ -99,12 +100,3 @@ def _first_word(damaged: DamagedFile) -> set[str]:
     first = replace(damaged.investigation, replicate=0)
     is_word = damaged.name.startswith(f"{RANDOM_WORDS}/")
     return {f"{RANDOM_WORDS}/{first.path}.parquet"} if is_word else set()
-
-
-def _move_tests(run: Run, investigation: InvestigationId) -> None:
-    for folder in TEST_FOLDERS:
-        name = f"{folder}/{investigation.path}.parquet"
-        if folder == RANDOM_WORDS:  # these trials are those of a layer
-            continue
-        if run.files.exists(name):
-            run.files.move(name, f"{DAMAGED}/{name}")

@@ -290,6 +290,10 @@ class Run(RunResults):
             InvestigationId.of_paths(name.rsplit("/", 1)[0] for name in self.investigations.names("journal"))
         )
 
+    def turns_of(self, investigation: InvestigationId) -> int:
+        """Returns the number of turns in the journal of an investigation."""
+        return len(self.investigations.names(f"journal/{investigation.path}"))
+
     def running(self) -> set[InvestigationId]:
         """Returns the investigations that have completed a turn and have neither finished nor failed, also interrupted
         ones."""

@@ -7,6 +7,7 @@ from enum import StrEnum
 from typing import Any
 
 from openmaia.runs import progress
+from openmaia.runs.control import RunOrder, read_orders
 from openmaia.runs.ids import InvestigationId
 from openmaia.runs.records import Stop
 from openmaia.runs.run import Run
@@ -63,10 +64,14 @@ class RunCounts:
     planned: int
     per_second: float | None
     """Number of investigations that end per second. None without a driver."""
+    paused: RunOrder | None
+    """None if it is not paused, or has no driver."""
 
     @property
     def seconds_left(self) -> float | None:
-        """Estimated time until all investigations have ended, without evaluation. None if unknown."""
+        """Estimated time until all investigations have ended, without evaluation. None if unknown, or while it is paused."""
+        if self.paused:
+            return None
         return (self.pending + len(self.running)) / self.per_second if self.per_second else None
 
     @property
@@ -80,7 +85,8 @@ class RunCounts:
         parts = [f"{self.done} of {self.planned} done", f"{len(self.running)} running", f"{self.pending} waiting"]
         parts += [f"{self.failed} failed"] if self.failed else []
         left = "" if self.is_finished or self.seconds_left is None else f"; {time_left(self.seconds_left)}"
-        return ", ".join([*parts, f"{self.evaluated} tested"]) + left
+        paused = f"; paused since {self.paused.words}" if self.paused else ""
+        return ", ".join([*parts, f"{self.evaluated} tested"]) + left + paused
 
 
 def time_left(seconds: float) -> str:
@@ -102,6 +108,7 @@ def counts(run: Run) -> RunCounts:
         evaluated=len(run.files.names("evaluation")),
         planned=planned,
         per_second=driver.per_second if driver else None,
+        paused=read_orders(run).pause if run.is_driven() else None,
     )
 
 
@@ -172,6 +179,7 @@ def state(run: Run, scores: Sequence[str] = ()) -> dict[str, Any]:
         "evaluated": len(run.evaluated()),
         "per_second": current.per_second,
         "seconds_left": current.seconds_left,
+        "paused": None if current.paused is None else {"since": current.paused.time, "by": current.paused.by},
         "units": [
             _row(each, one) | {name: stored.get(each, {}).get(name) for name in scores}
             for each, one in states(run).items()

@@ -75,11 +75,11 @@ cost something."""
 
 
 def live_application(
-    run: Run, laboratory: Laboratory, embed: TextEmbedding | None = None, token: str = ""
+    run: Run, laboratory: Laboratory, embed: TextEmbedding | None = None, token: str = "", *, control: bool = False
 ) -> Starlette:
     """Returns the ASGI application that serves the report of a run, with boxes for pictures and prompts. See `application`."""
     box = LiveBox(said=laboratory.said, draws=laboratory.draws, layers=frozenset(laboratory.effects.layers))
-    return application([run], embed, token, live=box, routes=_routes(laboratory))
+    return application([run], embed, token, live=box, routes=_routes(laboratory), control=control)
 
 
 def _routes(laboratory: Laboratory) -> list[Route]:

@@ -34,13 +34,15 @@ def run(pictures: Path, tmp_path: Path, exemplars_folder: Path) -> Investigate:
         generator: Generator | None = None,
         backbone: Callable[[Backbone], Backbone] = lambda own: own,
         observer: Callable[[Turn], None] = lambda turn: None,
+        gate: Callable[[], None] = lambda: None,
         **options: Any,
     ) -> Record:
         config = configured(pictures, exemplars_folder, tmp_path, replies, tuple(overrides))
         services = investigations.services(config, exemplars.make(config, [UNIT.layer]))
         services = replace(services, generator=generator or services.generator, backbone=backbone(services.backbone))
         settings = replace(investigations.options(config), **options)
-        return investigate(unit, load_task(config.task.name), services, settings, journal=journal, observer=observer)
+        task = load_task(config.task.name)
+        return investigate(unit, task, services, settings, journal=journal, observer=observer, gate=gate)
 
     return go
 

@@ -34,6 +34,19 @@ def test_answer_ends_it(run: Investigate):
     assert said(record, 0) == "1\n"
 
 
+def test_gate_is_passed_before_each_turn_and_its_time_is_no_time_of_a_turn(run: Investigate):
+    passed: list[float] = []
+
+    def gate() -> None:
+        time.sleep(1.0)
+        passed.append(time.monotonic())
+
+    began = time.monotonic()
+    record = run(code("print(1)"), ANSWER, gate=gate)
+    assert len(passed) == len(record.turns) == 2
+    assert time.monotonic() - began - record.seconds > 2.0
+
+
 def test_lone_surrogate_in_a_reply_is_stored_as_a_question_mark(run: Investigate):
     record = run(code("print('\ud83d')"), ANSWER.replace("red things", "red \ud800things"))
     assert record.stop is Stop.ANSWER and record.description == "red ?things" and said(record, 0) == "?\n"

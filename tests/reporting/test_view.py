@@ -15,8 +15,10 @@ from openmaia.config.loading import load
 from openmaia.core.errors import StoreError
 from openmaia.reporting.browser import write_report
 from openmaia.reporting.browser.serve import application
-from openmaia.runs.run import Run
-from tests.reporting.making import HOSTILE, Page, record, run
+from openmaia.runs.control import read_orders
+from openmaia.runs.lease import held
+from openmaia.runs.run import InvestigationId, Run
+from tests.reporting.making import HOSTILE, Page, record, run, turns
 
 
 @pytest.fixture
@@ -178,3 +180,124 @@ def test_command_prints_an_address_with_a_token_that_opens_it(made: Run):
             assert httpx2.get(found[1] + found[2]).status_code == 200
         finally:
             process.terminate()
+
+
+# -- a unit that is investigated -------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def begun(made: Run) -> InvestigationId:
+    """One that has completed two turns."""
+    investigation = next(each for each in made.pending() if each.unit.index == 4)
+    for each in turns(HOSTILE)[:2]:
+        made.journal(investigation).append(each)
+    return investigation
+
+
+def test_page_of_a_running_unit_tells_its_turns_and_becomes_that_of_the_finished_one(
+    begun: InvestigationId, made: Run, client: TestClient
+):
+    address = f"/units/{begun.path}.html"
+    page = Page(client.get(address).text)
+    (body,) = [attributes for tag, attributes in page.elements if tag == "body"]
+    assert (body["data-going"], body["data-state"], body["data-turns"]) == ("1", "running", "2")
+    assert "Being investigated" in page.text and "Drew 1 image" in page.text and "not tested" not in page.text
+    assert len([each for each in page.all("details") if each.get("class") == "turn"]) == 2
+    assert all("owned" not in attributes.get("onerror", "") for _, attributes in page.elements)
+    counted = client.get(f"/data/turns/units/{begun.path}.json").json()
+    assert counted == {"state": "running", "turns": 2}
+    made.journal(begun).append(turns("x")[2])
+    assert client.get(f"/data/turns/units/{begun.path}.json").json() == {"state": "running", "turns": 3}
+    config = dataclasses.replace(load(["name=tiny", "units=all", "target.name=net"]))
+    made.publish(record(begun.unit, config, text="striped things"))
+    assert client.get(f"/data/turns/units/{begun.path}.json").json() == {"state": "answer", "turns": 0}
+    after = Page(client.get(address).text)
+    assert "striped things" in after.text and "Being investigated" not in after.text
+
+
+def test_page_of_a_failed_unit_says_why_and_what_it_did(begun: InvestigationId, made: Run, client: TestClient):
+    made.fail(begun, f"ServiceError: no room {HOSTILE}")
+    page = Page(client.get(f"/units/{begun.path}.html").text)
+    assert "The investigation failed" in page.text and "no room" in page.text and "Drew 1 image" in page.text
+    assert client.get("/data/turns/units/net/layer4/99-0.json").status_code == 404
+
+
+def test_report_that_is_written_has_no_page_of_a_running_unit(begun: InvestigationId, made: Run):
+    write_report([made])
+    assert made.files.exists("report/units/net/layer4/0-0.html")
+    assert not made.files.exists(f"report/units/{begun.path}.html")
+
+
+# -- orders ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def commanding(made: Run) -> Iterator[TestClient]:
+    with TestClient(application([made], token=TOKEN, control=True), base_url="http://127.0.0.1") as opened:
+        opened.get(f"/?token={TOKEN}", headers=BROWSER)
+        yield opened
+
+
+def order(action: str = "pause", unit: str = "", run: str = "tiny") -> dict[str, str]:
+    return {"run": run, "action": action, "unit": unit}
+
+
+def test_pages_give_orders_only_if_the_server_was_started_so(commanding: TestClient, guarded: TestClient, made: Run):
+    page = commanding.get("/")
+    assert 'id="orders"' in page.text and "connect-src" in page.text
+    assert 'id="again"' in commanding.get("/units/net/layer4/0-0.html").text
+    guarded.get(f"/?token={TOKEN}", headers=BROWSER)
+    assert 'id="orders"' not in guarded.get("/").text
+    assert 'id="again"' not in guarded.get("/units/net/layer4/0-0.html").text
+    assert guarded.post("/control", json=order()).status_code == 405
+    with pytest.raises(ValueError, match="token"):
+        application([made], control=True)
+
+
+def test_orders_reach_the_run(commanding: TestClient, made: Run):
+    with held(made.investigations):
+        assert commanding.post("/control", json=order()).json() == {}
+        paused = read_orders(made).pause
+        assert paused is not None and paused.words in commanding.get("/data/live.js").text
+        assert commanding.post("/control", json=order("resume")).status_code == 200
+        assert commanding.post("/control", json=order("stop")).status_code == 200
+        assert commanding.post("/control", json=order("retry", "layer4/0")).status_code == 200
+        orders = read_orders(made)
+    assert orders.pause is None and orders.stop is not None
+    assert [each.name for each in orders.retries] == ["layer4/0"]
+
+
+def test_order_that_cannot_be_obeyed_is_refused_with_the_reason(commanding: TestClient):
+    answer = commanding.post("/control", json=order())
+    assert answer.status_code == 409 and "no command executes" in answer.json()["error"]
+    for wrong in (order("retry"), order("retry", "layer4/99"), order("rm"), order("pause", "layer4/0"), order(run="x")):
+        assert commanding.post("/control", json=wrong).status_code == 409
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({"origin": "http://attacker.example"}, 403),
+        ({"origin": "http://127.0.0.1:9999"}, 403),
+        ({"origin": "null"}, 403),
+        ({"sec-fetch-site": "cross-site"}, 403),
+        ({"sec-fetch-site": "same-site"}, 403),
+        ({"content-type": "text/plain"}, 415),
+        ({"host": "attacker.example"}, 400),
+        ({"cookie": ""}, 403),
+    ],
+)
+def test_order_of_another_site_is_refused(commanding: TestClient, made: Run, headers: dict[str, str], status: int):
+    with held(made.investigations):
+        if "cookie" in headers:
+            commanding.cookies.clear()
+        answer = commanding.post("/control", json=order(), headers={"origin": "http://127.0.0.1"} | headers)
+        assert answer.status_code == status
+        assert read_orders(made).pause is None
+
+
+def test_request_that_is_no_order_is_refused(commanding: TestClient):
+    kind = {"content-type": "application/json"}
+    for body in (b"", b"{", b"[]", b"7", b'{"run": "tiny"}', b'{"run": 1, "action": "pause", "unit": ""}', b"[" * 1900):
+        assert commanding.post("/control", content=body, headers=kind).status_code == 400, body
+    assert commanding.post("/control", content=b" " * 3000, headers=kind).status_code == 413

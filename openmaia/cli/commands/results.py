@@ -97,11 +97,17 @@ def view(
         bool,
         typer.Option("--live", help="Load the network of the run, for pictures and prompts of yours on its pages."),
     ] = False,
+    control: Annotated[
+        bool,
+        typer.Option(
+            "--control", help="Let the pages pause, resume and stop the runs, and repeat units (openmaia ctl)."
+        ),
+    ] = False,
 ) -> None:
     """Shows runs in the browser, and follows running sweeps.
 
-    It starts a server on this machine and writes nothing. Other users of the machine can reach its port. So the address
-    that is printed holds a token, without which nothing is shown.
+    It starts a server on this machine and writes nothing, except orders to the runs with --control. Other users of the
+    machine can reach its port. So the address that is printed holds a token, without which nothing is shown.
 
     With --live, it loads what the config of one run names, as openmaia run does, with code of the user: the network, and
     the generator if it needs no server and its weights are here.
@@ -111,6 +117,8 @@ def view(
     openmaia view runs/demo
 
     openmaia view runs/demo --live
+
+    openmaia view runs/demo --control
     """
     import secrets
     import socket
@@ -122,7 +130,7 @@ def view(
     from openmaia.runs.run import Run
 
     token, opened, embed = secrets.token_urlsafe(24), [Run.open(path) for path in runs], text_embedding(embedding)
-    served = _live(opened, embed, token) if live else application(opened, embed, token)
+    served = _live(opened, embed, token, control) if live else application(opened, embed, token, control=control)
     with socket.socket() as listener:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
@@ -135,7 +143,7 @@ def view(
         uvicorn.Server(uvicorn.Config(served, log_level="warning", access_log=False, ws="none")).run(sockets=[listener])
 
 
-def _live(runs: "Sequence[Run]", embed: "TextEmbedding | None", token: str) -> "Starlette":
+def _live(runs: "Sequence[Run]", embed: "TextEmbedding | None", token: str, control: bool) -> "Starlette":
     """Loads the models of a run and returns the application with its boxes for pictures and prompts."""
     from openmaia.core.errors import UsageError
     from openmaia.serving.laboratory import Laboratory
@@ -146,4 +154,4 @@ def _live(runs: "Sequence[Run]", embed: "TextEmbedding | None", token: str) -> "
     print("live: loading the models of the run", flush=True)
     laboratory = Laboratory.open(runs[0])
     print(f"live: {printable(laboratory.said)}", flush=True)
-    return live_application(runs[0], laboratory, embed, token)
+    return live_application(runs[0], laboratory, embed, token, control=control)

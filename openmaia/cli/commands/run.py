@@ -103,7 +103,9 @@ def investigate(
     from openmaia.cli.terminal.output import Terminal, say
     from openmaia.config.loading import given_keys, load, refuse_unused_by, to_dict
     from openmaia.evaluation.analysis.verdict import write_summary
+    from openmaia.runs.control import obeyed, take_retries
     from openmaia.runs.files import safe
+    from openmaia.runs.lease import held
     from openmaia.runs.run import InvestigationId, Run
 
     settings = load([*config, f"units={unit}"])
@@ -118,6 +120,7 @@ def investigate(
     settings.name = safe(f"{settings.name}-{str(chosen).partition('/')[2].replace('/', '-') or 'network'}")
     record_run = Run.create(settings)
     record_run.set_plan([chosen], settings.replicates)
+    take_retries(record_run, say)
     investigation = InvestigationId(unit=chosen, replicate=0)
     view = ConversationView(record_run.files)
     if record_run.is_done(investigation):
@@ -125,19 +128,20 @@ def investigate(
         say(f"investigated before; remove {record_run.files.root} to repeat it, or give another name=…")
         print_report([record_run.files.root])
         return
-    with Terminal() as terminal:
-        terminal.say("loading images and the other models")
-        single = prepare(settings, unit, terminal.say, partial(terminal.progress, "exemplars"), target=target)
-    single.services.ledger.terms = purse(record_run, settings).terms(str(chosen))
-    view.show_all(record_run.journal(investigation).turns())
-    result = investigate_and_publish(
-        investigation,
-        single.task,
-        single.services,
-        replace(single.options, config=to_dict(settings)),
-        record_run,
-        observer=view.show,
-    )
+    with held(record_run.investigations), obeyed(record_run, say):
+        with Terminal() as terminal:
+            terminal.say("loading images and the other models")
+            single = prepare(settings, unit, terminal.say, partial(terminal.progress, "exemplars"), target=target)
+        single.services.ledger.terms = purse(record_run, settings).terms(str(chosen))
+        view.show_all(record_run.journal(investigation).turns())
+        result = investigate_and_publish(
+            investigation,
+            single.task,
+            single.services,
+            replace(single.options, config=to_dict(settings)),
+            record_run,
+            observer=view.show,
+        )
     if result.is_unpaid:
         print_left(settings)
         raise SystemExit(UNPAID)

@@ -44,7 +44,7 @@ def _running(run: Run) -> list[RunningInvestigation]:
     driver = progress.read(run)
     now = driver.now if driver else 0.0
     began = sorted(driver.running.items(), key=lambda item: item[1]) if driver else []
-    turns = [len(run.files.names(f"journal/{investigation.path}")) for investigation, _ in began[:_SHOWN]]
+    turns = [run.turns_of(investigation) for investigation, _ in began[:_SHOWN]]
     turns += [0] * (len(began) - len(turns))
     return [
         RunningInvestigation(investigation=investigation, turn=turn + 1, seconds=now - since)

@@ -32,6 +32,7 @@ from openmaia.evaluation.truth import read_truth
 from openmaia.exemplars.store import ExemplarStore
 from openmaia.reporting.tables import UnitRow, make_rows, name_runs
 from openmaia.runs.claimed import with_claim_runs
+from openmaia.runs.control import read_orders
 from openmaia.runs.further import further_evaluations
 from openmaia.runs.run import Run
 from openmaia.runs.state import RunCounts, RunningInvestigation, counts
@@ -59,6 +60,9 @@ def show_state(run: Run, resamples: int) -> None:
     """
     state = counts(run)
     console.print(_state(run, state), highlight=False)
+    if marked := read_orders(run).retries:
+        names = ", ".join(each.name for each in islice(marked, _SHOWN_RUNNING))
+        say(f"marked to be investigated again by `openmaia run`, {len(marked)}: {names}")
     target = run.config()["target"]
     if remark := stored_remark(target, "target"):
         say(f"{target['name']}: {remark}", dim=True)

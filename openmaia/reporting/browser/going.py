@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from openmaia.reporting.browser.data import make_call
-from openmaia.runs.run import Run
-from openmaia.runs.state import RunCounts, counts, time_left
+from openmaia.runs.run import InvestigationId, Run
+from openmaia.runs.state import RunCounts, counts, states, time_left
 
 _SHOWN = 12
 """Largest number of running investigations that are listed."""
@@ -21,8 +21,8 @@ def make_live_file(places: ReportedRuns) -> bytes:
     """Returns live.js: counts of runs that have not ended, their running investigations, and the version of the state."""
     states = [counts(run) for run, *_ in places]
     going = [
-        _describe(state, name, folder)
-        for state, (_, name, folder) in zip(states, places, strict=True)
+        _describe(state, name, folder, run.is_driven())
+        for state, (run, name, folder) in zip(states, places, strict=True)
         if not state.is_finished
     ]
     return make_call("receiveLive", json.dumps({"version": hash_state(states), "runs": going}))
@@ -34,7 +34,13 @@ def hash_state(states: Sequence[RunCounts]) -> str:
     return hashlib.sha256(json.dumps(state).encode()).hexdigest()[:16]
 
 
-def _describe(state: RunCounts, name: str, folder: str) -> dict[str, Any]:
+def make_turn_file(run: Run, investigation: InvestigationId) -> bytes:
+    """Returns, as JSON, the state of an investigation and the number of its completed turns that have no record yet."""
+    state = states(run, [investigation])[investigation].state
+    return json.dumps({"state": state.value, "turns": run.turns_of(investigation)}).encode()
+
+
+def _describe(state: RunCounts, name: str, folder: str, is_driven: bool) -> dict[str, Any]:
     return {
         "name": name,
         "planned": state.planned,
@@ -42,6 +48,8 @@ def _describe(state: RunCounts, name: str, folder: str) -> dict[str, Any]:
         "waiting": state.pending,
         "failed": state.failed,
         "tested": state.evaluated,
+        "paused": "" if state.paused is None else state.paused.words,
+        "driven": is_driven,
         "left": "" if state.seconds_left is None else time_left(state.seconds_left),
         "count": len(state.running),
         "running": [

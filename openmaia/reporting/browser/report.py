@@ -2,6 +2,7 @@
 
 import urllib.parse
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,9 @@ from openmaia.reporting.tables import UnitRow, make_rows, name_runs
 from openmaia.runs.files import safe
 from openmaia.runs.run import EVALUATION, Run
 from openmaia.runs.snapshot import Snapshot
+from openmaia.runs.state import Unfinished
 
+_BEGUN = (Unfinished.RUNNING, Unfinished.FAILED)
 _SCRIPTS = ("dataTables.min.js", "units.js", "wall.js", "table.js", "side.js", "index.js")
 
 
@@ -28,24 +31,31 @@ class Report:
     """The report of runs, which shows their state at the time of construction. Raises ValueError if there are no runs.
 
     It links to pages of `openmaia.recipes` in the directory of the first run. With `live`, a server renders it, and the
-    index is updated while the runs continue. With `box`, it answers questions about pictures, too.
+    index is updated while the runs continue, and units that are investigated have pages, too. With `control`, pages can
+    give orders to the runs; with `box`, they answer questions about pictures.
     """
 
-    def __init__(self, runs: Sequence[Run], *, live: bool = False, box: LiveBox | None = None):
+    def __init__(self, runs: Sequence[Run], *, live: bool = False, control: bool = False, box: LiveBox | None = None):
         if not runs:
             raise ValueError("no run was given; give at least one to report on")
         self.runs = list(_folders([Snapshot.of_run(run) for run in runs]))
-        self.live, self.box = live, box
+        self.live, self.control, self.box = live, control, box
         self.sources = {name: RunSources(run) for run, name, _ in self.runs}
         self.summaries = [summarize_run(run, name, make_rows(run, name, folder)) for run, name, folder in self.runs]
 
     @cached_property
     def pages(self) -> dict[str, UnitPage]:
-        """The page of each finished investigation by its path, relative to report/."""
+        """The page of each finished investigation by its path, relative to report/. With `live`, also of those that have
+        begun."""
         made: dict[str, UnitPage] = {}
         for (run, *_), one in zip(self.runs, self.summaries, strict=True):
             count = sum(len(each.rows) for each in self.summaries)
             made |= {page.row.page: page for page in _pages(run, self.sources[one.name], one, count, self.box)}
+            for row in (row for row in one.rows if self.live and row.stop in _BEGUN):
+                page = UnitPage(run=run, sources=self.sources[one.name], row=row, near=(None, None), near_file="")
+                made[row.page] = page
+        if self.live:
+            made = {path: replace(page, is_served=True, has_control=self.control) for path, page in made.items()}
         return made
 
     @cached_property
@@ -83,10 +93,11 @@ class Report:
         return render(
             "index.html.j2",
             top="",
-            scripts=(*_SCRIPTS, *(("live.js",) if self.box else ())),
+            scripts=(*_SCRIPTS, *(("live.js",) if self.box else ()), *(("control.js",) if self.control else ())),
             styles=("wall.css", "live.css"),
-            asks=self.box is not None,
+            asks=self.control or self.box is not None,
             box=self.box,
+            control=self.control,
             summaries=self.summaries,
             targets=sorted({target for one in self.summaries for target in one.targets}),
             layers=sorted({layer for each in layers for layer in each}),

@@ -17,17 +17,21 @@ from openmaia.models.text_embedding import TextEmbedding
 from openmaia.reporting.browser.access import TokenAccess
 from openmaia.reporting.browser.agents import make_chart_files
 from openmaia.reporting.browser.data import make_data_files
-from openmaia.reporting.browser.going import hash_state, make_live_file
+from openmaia.reporting.browser.going import hash_state, make_live_file, make_turn_file
+from openmaia.reporting.browser.orders import make_control_route
 from openmaia.reporting.browser.pages import ASSETS, LiveBox, read_assets
 from openmaia.reporting.browser.papers import make_papers_files
 from openmaia.reporting.browser.report import Report
 from openmaia.reporting.browser.similar import SimilarUnits
 from openmaia.reporting.browser.unit.page import render_unit
+from openmaia.reporting.tables import name_runs
 from openmaia.runs.run import Run
 from openmaia.runs.state import counts
 
 _HOSTS = ("127.0.0.1", "localhost")
 """The host names under which the server answers. Others are refused, as a protection against DNS rebinding."""
+_TURNS = "data/turns/"
+"""Folder of what `make_turn_file` says of each investigation."""
 _VIEW_BYTES = 12_000_000
 _EMPTY = bytes.fromhex("52494646240000005745425056503820180000003001009d012a0100010002003425a400037000fefb940000")
 """A WebP image of one pixel, served in place of a missing tile."""
@@ -44,8 +48,15 @@ HEADERS = {
 class LiveSite:
     """Makes the files of a report when they are requested, from the state of the runs at that time."""
 
-    def __init__(self, runs: Sequence[Run], embed: TextEmbedding | None = None, box: LiveBox | None = None):
-        self._runs, self._embed, self._box = runs, embed, box
+    def __init__(
+        self,
+        runs: Sequence[Run],
+        embed: TextEmbedding | None = None,
+        *,
+        control: bool = False,
+        box: LiveBox | None = None,
+    ):
+        self._runs, self._embed, self._control, self._box = runs, embed, control, box
         self._lock = threading.Lock()
         self._version: str = ""
         self._files: dict[str, Callable[[], bytes]] = {}
@@ -58,9 +69,11 @@ class LiveSite:
         if path == "data/live.js":
             named = zip(self._runs, self._report.runs, strict=True)  # The runs of the report do not change any more.
             return make_live_file([(run, name, folder) for run, (_, name, folder) in named])
-        if path in ("", "index.html", "data/table.js"):
+        if path in ("", "index.html", "data/table.js") or path.startswith(_TURNS) or self._may_change(path):
             self._refresh()
         report = self._report
+        if path.startswith(_TURNS):
+            return self._turns(f"{path.removeprefix(_TURNS).removesuffix('.json')}.html")
         if path in report.pages:
             return render_unit(report.pages[path], _VIEW_BYTES).html
         if path in report.tiles:
@@ -74,12 +87,23 @@ class LiveSite:
             return made()
         return self._figure(path) if path.startswith("papers") or "figures/" in path else None
 
+    def _may_change(self, path: str) -> bool:
+        """Returns whether a path may be that of a unit that has begun, or ended, since the last refresh."""
+        page = self._report.pages.get(path)
+        is_page = path.startswith(("units/", "runs/")) and path.endswith(".html")
+        return is_page and (page is None or not page.row.header)
+
+    def _turns(self, path: str) -> bytes | None:
+        page, named = self._report.pages.get(path), zip(self._runs, self._report.runs, strict=True)
+        run = next((run for run, (_, name, _) in named if page and name == page.row.run), None)
+        return make_turn_file(run, page.row.investigation) if page and run else None
+
     def _refresh(self) -> None:
         with self._lock:
             version = hash_state(list(map(counts, self._runs)))
             if version == self._version:
                 return
-            report = Report(self._runs, live=True, box=self._box)
+            report = Report(self._runs, live=True, control=self._control, box=self._box)
             tiles = {tile.row.page: tile.is_likely for tile in report.tiles.values()}
             tables = dict(make_data_files(report.summaries, version, lambda row: tiles[row.page], self._embed))
             fixed = {f"data/{name}": data for name, data in tables.items()}
@@ -115,16 +139,19 @@ def application(
     embed: TextEmbedding | None = None,
     token: str = "",
     *,
+    control: bool = False,
     live: LiveBox | None = None,
     routes: Sequence[Route] = (),
 ) -> Starlette:
-    """Returns the ASGI application that serves the report of runs. It only reads. Raises ValueError if there are no
-    runs.
+    """Returns the ASGI application that serves the report of runs. It only reads, unless its pages have `control`: then
+    they give orders to the drivers of the runs. Raises ValueError if there are no runs, or for `control` without `token`.
 
     Without `token` everybody who reaches the server may read, see `TokenAccess`. With `live`, pages have a box for pictures
     and prompts, and `routes` answer its requests.
     """
-    site = LiveSite(runs, embed, live)
+    if control and not token:
+        raise ValueError("pages that give orders need a token")
+    site = LiveSite(runs, embed, control=control, box=live)
 
     def answer(request: Request) -> Response:
         path: str = request.path_params["path"]
@@ -137,7 +164,8 @@ def application(
         kind = mimetypes.guess_type(path or "index.html")[0] or "application/octet-stream"
         return Response(data, 200, HEADERS, kind)
 
+    orders = [make_control_route(list(name_runs(runs)), HEADERS)] if control else []
     pages = Route("/{path:path}", answer, methods=["GET"])
     middleware = [Middleware(TrustedHostMiddleware, allowed_hosts=list(_HOSTS))]
     middleware += [Middleware(TokenAccess, token=token, headers=HEADERS)] if token else []
-    return Starlette(routes=[*routes, pages], middleware=middleware)
+    return Starlette(routes=[*orders, *routes, pages], middleware=middleware)

@@ -156,10 +156,12 @@ function drawGoing() {
   const runs = openmaia.live?.runs ?? [], failures = causes();
   const section = byId("going"), title = byId("going-on");
   section.hidden = !runs.length && !failures.length;
-  const words = runs.map((run) => `${runs.length > 1 ? `${run.name}: ` : ""}${run.done.toLocaleString("en")} of ${run.planned.toLocaleString("en")} units done`);
-  title.textContent = runs.length ? words.join("; ") : "";
+  const words = runs.map((run) => `${runs.length > 1 ? `${run.name}: ` : ""}${run.done.toLocaleString("en")} of ${run.planned.toLocaleString("en")} units done${run.paused ? `, paused since ${run.paused}` : ""}`);
+  const text = runs.length ? words.join("; ") : "", isOpen = section.querySelector("details.failures")?.open;
+  if (title.textContent !== text) title.textContent = text; // It is read aloud when it changes.
   title.hidden = !runs.length;
   section.replaceChildren(title, ...runs.flatMap(progress), ...(failures.length ? [failed(failures)] : []));
+  if (isOpen) section.querySelector("details.failures").open = true;
 }
 
 function progress(run) {
@@ -180,11 +182,16 @@ function running(run) {
     const time = seconds === null ? "" : ` · ${seconds < 60 ? `${Math.round(seconds)} s` : `${Math.floor(seconds / 60)} min ${Math.round(seconds % 60)} s`}`;
     const image = element("img", { src: `${stem}.webp`, alt: "", decoding: "async" });
     image.addEventListener("error", () => image.remove()); // Not every unit has images.
-    return element("li", {}, element("span", { class: "one" }, image), element("span", { class: "hostile" }, name, element("small", {}, `turn ${turn}${time}`)));
+    return element("li", {}, element("span", { class: "one" }, image), element("span", { class: "hostile" }, begun(name, stem), element("small", {}, `turn ${turn}${time}`)));
   });
   const rest = run.count - run.running.length;
   if (rest > 0) items.push(element("li", {}, `and ${rest} more`));
   return element("ul", { class: "now", "aria-label": "Running" }, ...items);
+}
+
+// The name of a unit that has begun, which has a page where a server renders it.
+function begun(name, stem) {
+  return document.body.dataset.live ? element("a", { href: `${stem}.html` }, name) : name;
 }
 
 // The units that failed by their cause, the most frequent cause first.
@@ -193,7 +200,7 @@ function causes() {
   for (let row = 0; row < openmaia.table.size; row += 1) {
     if (verdict.values[row] !== at) continue;
     const cause = openmaia.texts[row]?.cause.split("\n")[0] ?? "";
-    if (cause) found.set(cause, [...(found.get(cause) ?? []), openmaia.name(row)]);
+    if (cause) found.set(cause, [...(found.get(cause) ?? []), begun(openmaia.name(row), openmaia.stem(row))]);
   }
   return [...found].sort((a, b) => b[1].length - a[1].length).slice(0, 20);
 }
@@ -202,7 +209,7 @@ function failed(found) {
   const count = found.reduce((sum, [, names]) => sum + names.length, 0);
   const items = found.map(([cause, names]) => {
     const rest = names.length > 6 ? ` and ${names.length - 6} more` : "";
-    return element("li", { class: "hostile" }, cause, element("small", {}, `${names.slice(0, 6).join(", ")}${rest}`));
+    return element("li", { class: "hostile" }, cause, element("small", {}, ...names.slice(0, 6).flatMap((name, at) => (at ? [", ", name] : [name])), rest));
   });
   return element("details", { class: "failures" }, element("summary", {}, `${count.toLocaleString("en")} failed`), element("ul", {}, ...items), element("p", { class: "hint" }, "The next run of the same command repeats them."));
 }

@@ -33,7 +33,7 @@ openmaia.receiveTexts = (shard, json) => {
   openmaia.tell("texts");
 };
 
-openmaia.receiveLive = (json) => { openmaia.live = JSON.parse(json); };
+openmaia.receiveLive = (json) => { openmaia.live = JSON.parse(json); openmaia.tell("live"); };
 
 openmaia.tell = (what) => openmaia.listeners.forEach((listener) => listener(what));
 

@@ -22,6 +22,7 @@ from openmaia.reporting.image_models import image_model
 from openmaia.reporting.tables import UnitRow
 from openmaia.runs.records import Record, Stop
 from openmaia.runs.run import Run
+from openmaia.runs.summary import summary
 
 Neighbours = tuple[tuple[str, str] | None, tuple[str, str] | None]
 """Address and title of the previous and of the next page of the layer; None if there is none."""
@@ -41,6 +42,10 @@ class UnitPage:
     """The data file with similar descriptions; empty if there is none."""
     box: LiveBox | None = None
     """None on a page that can ask no network."""
+    is_served: bool = False
+    """Whether a server renders it, which the page asks for new turns while the unit is investigated."""
+    has_control: bool = False
+    """Whether the unit can be investigated again from it."""
 
     @property
     def top(self) -> str:
@@ -67,15 +72,39 @@ def render_unit(page: UnitPage, allowance: int) -> RenderedUnit:
     `allowance` is the maximum size of all images in bytes.
     """
     try:
-        record = page.run.record(page.row.investigation)
-        return RenderedUnit(html=_html(page, record, allowance))
+        # Counted before they are read: the page then misses none that is added meanwhile.
+        stored = 0 if page.row.header else page.run.turns_of(page.row.investigation)
+        record = page.run.record(page.row.investigation) if page.row.header else _read_unfinished(page)
+        return RenderedUnit(html=_html(page, record, stored, allowance))
     except (StoreError, *_UNSHOWABLE) as error:
         reason = error.message if isinstance(error, StoreError) else f"its values do not fit together ({error!r})"
         html = render("damaged.html.j2", row=page.row, damage=reason, top=page.top)
         return RenderedUnit(html=html, damage=f"cannot be shown: {reason}")
 
 
-def _html(page: UnitPage, record: Record, allowance: int) -> bytes:
+def _read_unfinished(page: UnitPage) -> Record:
+    """Returns what is known of an investigation without a record, as one: its completed turns are in its journal."""
+    run, investigation = page.run, page.row.investigation
+    config = run.config()
+    backbone = config["backbone"]
+    return Record(
+        unit=investigation.unit,
+        replicate=investigation.replicate,
+        stop=Stop.STOPPED,
+        cause=page.row.cause,
+        description="",
+        labels=(),
+        backbone=str(backbone.get("model") or backbone["kind"]),
+        task=str(config["task"]["name"]),
+        sandbox="",
+        prompts=(),
+        turns=tuple(run.journal(investigation).turns()),
+        config=config,
+        started=0.0,
+    )
+
+
+def _html(page: UnitPage, record: Record, stored: int, allowance: int) -> bytes:
     pictures = PagePictures(allowance)
     viewer = Viewer(record.images, Captions.of(record), pictures)
     # The order decides which images fit, and which are large: those that the page shows first come first.
@@ -90,12 +119,16 @@ def _html(page: UnitPage, record: Record, allowance: int) -> bytes:
         "unit.html.j2",
         top=page.top,
         styles=("unit.css", "live.css"),
-        scripts=("unit.js", "live.js") if page.box else ("unit.js",),
-        asks=page.box is not None,
+        scripts=("unit.js", *(("live.js",) if page.box else ()), *(("control.js",) if page.is_served else ())),
+        asks=page.is_served or page.box is not None,
         box=page.box,
+        is_served=page.is_served,
+        stored_turns=stored,
+        has_control=page.has_control,
+        is_going=not page.row.header,
         row=page.row,
         record=record,
-        costs=costs([page.row.header]),
+        costs=costs([page.row.header or summary(record)]),
         dataset=dataset,
         view=make_axis(dataset, tested, verdict, others),
         sentence=say_verdict(verdict),
@@ -125,7 +158,7 @@ def _read_evaluation(page: UnitPage, pictures: PagePictures) -> tuple[Evaluation
 
 
 def _last_words(record: Record) -> str:
-    if record.stop is Stop.ANSWER or not record.turns:
+    if record.stop in (Stop.ANSWER, Stop.STOPPED) or not record.turns:
         return ""
     text = record.turns[-1].reply.strip()
     if record.stop is Stop.ABSTAIN and len(text.splitlines()) == 1:  # the form of an abstention says nothing
