@@ -92,6 +92,18 @@ class ExemplarTeam:
         compute_alone(store, missing, lambda left: self._compute(left, progress), self._say)
         return store
 
+    def drives(self, layers: Sequence[str]) -> Effects:
+        """As `compute_drives` of `openmaia.exemplars.compute`, by one worker."""
+
+        def keep(missing: list[str]) -> None:
+            if not self._gpus:
+                self._use_gpus()
+            for sentence in self._lead("keep_drives", missing):
+                self._say(sentence)
+
+        compute_alone(self._lead("open_store"), partial(self._lead, "without_drives", layers), keep, self._say)
+        return self._lead("effects_with_drives", layers)
+
     def end(self) -> None:
         """Ends all workers."""
         for worker in self._workers:
