@@ -41,11 +41,12 @@ def drives(
     config: Config,
     layers: Sequence[str],
     say: Callable[[str], None],
+    progress: ProgressCallback,
     target: "targets.ReadableTarget",
     dataset: ImageDataset,
 ) -> Effects:
     """Computes what the units of layers raise, after their exemplars, unless it is stored. Returns the target's effects with it."""
-    return compute_drives(worker(config, say, target, dataset), layers, say=say)
+    return compute_drives(worker(config, say, target, dataset), layers, progress, say)
 
 
 def bank(

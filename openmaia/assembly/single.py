@@ -99,7 +99,7 @@ def prepare(
     if config.task.effects:
         _check_effects(target, layers)
     store = exemplars.make(config, layers, say, progress, target, dataset)
-    effects = exemplars.drives(config, layers, say, target, dataset) if config.task.effects else None
+    effects = exemplars.drives(config, layers, say, progress, target, dataset) if config.task.effects else None
     services = investigations.services(
         config, store, measured=target, agent=backbone, drawing=generator, editing=editor
     )

@@ -21,7 +21,7 @@ from openmaia.distributed.cluster.resources import of_exemplars
 from openmaia.distributed.failures import DEAD
 from openmaia.distributed.pools import kept
 from openmaia.distributed.pools.replica import hide_gpus
-from openmaia.exemplars.compute import PORTION_GPU, ExemplarWorker, ProgressCallback, compute_alone
+from openmaia.exemplars.compute import PORTION_GPU, ExemplarWorker, ProgressCallback, attributing, compute_alone
 from openmaia.exemplars.passes import Summaries, add
 from openmaia.exemplars.store import ExemplarStore
 
@@ -96,6 +96,7 @@ class ExemplarTeam:
         """As `compute_drives` of `openmaia.exemplars.compute`, by one worker."""
 
         def keep(missing: list[str]) -> None:
+            self._say(attributing(missing))
             if not self._gpus:
                 self._use_gpus()
             for sentence in self._lead("keep_drives", missing):

@@ -123,11 +123,17 @@ def compute_drives(
     exemplars. Returns the effects of the target with what is stored then."""
 
     def keep(missing: list[str]) -> None:
+        say(attributing(missing))
         for sentence in worker.keep_drives(missing, progress):
             say(sentence)
 
     compute_alone(worker.store, lambda: worker.without_drives(layers), keep, say)
     return worker.effects_with_drives(layers)
+
+
+def attributing(layers: Sequence[str]) -> str:
+    """Returns a sentence about what `ExemplarWorker.keep_drives` computes, which may take minutes."""
+    return f"computing which classes the units of {', '.join(layers)} raise, once"
 
 
 def compute_alone(

@@ -8,6 +8,7 @@ The sample of the dataset is fixed by the store: images that are top exemplars o
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -37,7 +38,7 @@ class KeptDrives:
 
     def __init__(self, store: ExemplarStore, target: Classifier):
         self._store, self._target, self._effects = store, target, target.effects()
-        self._samples: dict[str, list[EncodedImage]] = {}
+        self._stamps: dict[str, str] = {}
 
     def missing(self, layers: Sequence[str]) -> list[str]:
         """Returns those of the layers whose units can be changed, and of which nothing valid is stored."""
@@ -80,23 +81,26 @@ class KeptDrives:
             rises = np.array([row["rises"] for row in rows], dtype=np.float64)
         except (StoreError, TypeError, ValueError):
             return None
-        count, known = len(self._effects.classes), len(self._store.units(layer))
-        shape = known, min(DRIVEN, count)
-        is_whole = classes.shape == rises.shape == shape and bool(((classes >= 0) & (classes < count)).all())
-        return Drives(classes=classes, rises=rises, images=len(self._sample(layer))) if is_whole else None
+        count, shape = len(self._effects.classes), (len(rows), min(DRIVEN, len(self._effects.classes)))
+        is_whole = [row["unit"] for row in rows] == list(range(len(rows))) and classes.shape == rises.shape == shape
+        is_whole = is_whole and bool(((classes >= 0) & (classes < count)).all())
+        images: Any = header.get("images")
+        return Drives(classes=classes, rises=rises, images=images) if is_whole and isinstance(images, int) else None
 
     def _stamp(self, layer: str) -> str:
-        own = self._effects
-        facts = [_VERSION, self._store.manifest(), layer, len(own.classes), own.heads, own.exclude]
-        digests = [each.digest for each in self._sample(layer)]
-        return hashlib.sha256(dumps([*facts, digests]).encode()).hexdigest()
+        if layer not in self._stamps:
+            own, digests = self._effects, [each.digest for each in self._sample(layer)]
+            facts = [_VERSION, self._store.manifest(), layer, len(own.classes), own.heads, own.exclude, digests]
+            self._stamps[layer] = hashlib.sha256(dumps(facts).encode()).hexdigest()
+        return self._stamps[layer]
 
     def _sample(self, layer: str) -> list[EncodedImage]:
-        if layer not in self._samples:
-            count = min(max(_PASSES // len(self._effects.classes), _FEWEST), _MOST)
-            numbers = covering(self._store.top_pictures(layer), count)
-            self._samples[layer] = list(self._store.pictures(layer, numbers).values())
-        return self._samples[layer]
+        """Raises UsageError if the units have no exemplars."""
+        count = min(max(_PASSES // len(self._effects.classes), _FEWEST), _MOST)
+        numbers = covering(self._store.top_pictures(layer), count)
+        if not numbers:
+            raise UsageError("its units have no exemplars")
+        return list(self._store.pictures(layer, numbers).values())
 
 
 def covering(top: Mapping[int, Sequence[int]], count: int) -> list[int]:

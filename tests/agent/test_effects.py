@@ -22,9 +22,11 @@ from openmaia.core.errors import ToolError, UsageError
 from openmaia.core.services import Effects, Services, UnitExemplars
 from openmaia.core.units import OUTPUT, Scope, Unit
 from openmaia.models.targets.hooked import NetworkTarget
+from openmaia.models.targets.meaning import OutputMeaning
+from openmaia.models.targets.preprocess import TargetNetwork
 from tests.conftest import REPOSITORY
 from tests.helpers.dissecting import dissect
-from tests.helpers.planted_edges import PlantedEdges, colour_fields, network
+from tests.helpers.planted_edges import PREPROCESS, PlantedEdges, colour_fields, network
 
 UNIT = Unit(target="t", layer="units", index=7)
 DATASET = colour_fields(40)
@@ -136,6 +138,17 @@ def test_each_head_has_its_own_average():
     assert changes[:10].sum() == pytest.approx(0, abs=1e-9)
     assert changes[10:].sum() == pytest.approx(0, abs=1e-9)
     assert np.abs(changes).max() > 0.01
+
+
+def test_changes_of_classes_that_do_not_exclude_each_other_are_not_compared():
+    made = TargetNetwork(module=PlantedEdges().eval(), preprocess=PREPROCESS, output=OutputMeaning.SIGMOID)
+    reader, compared = NetworkTarget("t", made, ["units"]), NetworkTarget("t", network(), ["units"])
+    images = colour_fields(2)
+    changes = class_changes(reader, reader.effects(), UNIT, images, 0.0, 0.0)
+    assert abs(changes.mean()) > 1e-3
+    assert changes - changes.mean() == pytest.approx(
+        class_changes(compared, compared.effects(), UNIT, images, 0.0, 0.0), abs=1e-6
+    )
 
 
 @pytest.mark.parametrize(

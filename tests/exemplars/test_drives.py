@@ -63,6 +63,14 @@ def test_drives_of_something_else_are_computed_again(store: ExemplarStore, targe
         assert KeptDrives(store, target).missing(["units"]) == ["units"]
 
 
+def test_layer_whose_drives_cannot_be_computed_is_said(tmp_path: Path, target: NetworkTarget):
+    empty = ExemplarStore.at(str(tmp_path), "t", "none")
+    empty.claim({})
+    kept = KeptDrives(empty, target)
+    assert kept.keep(["units"]) == ["system.drives() has no answer about units: its units have no exemplars"]
+    assert kept.effects(["units"]).drives == {}
+
+
 def test_sample_covers_as_many_units_as_it_can():
     top = {0: (5, 1), 1: (5, 2), 2: (3, 9), 3: (9, 4)}
     assert covering(top, 2) == [5, 9]

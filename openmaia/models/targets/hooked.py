@@ -266,8 +266,7 @@ class NetworkTarget:
                 raise UsageError(f"{each.unit}: the layer has the units 0 to {units - 1}")
         images = {id(each.image): each.image for each in interventions}
         with service_errors("the target network"), torch.inference_mode():
-            seen = self._recent.each(lambda image: self.view(image.pixels)[0], list(images.values()))
-            views = dict(zip(images, seen, strict=True))
+            views = {at: view for at, (view, _) in zip(images, self._recent.views(list(images.values())), strict=True)}
             found: dict[int, torch.Tensor] = {}
             for layer, read in dict.fromkeys((each.unit.layer, each.read) for each in interventions):
                 own = [at for at, each in enumerate(interventions) if (each.unit.layer, each.read) == (layer, read)]
