@@ -13,7 +13,7 @@ from openmaia.core.errors import UsageError
 from openmaia.core.services import DRIVEN, Drives
 from openmaia.models.targets.dictionary import Dictionary, spread
 from openmaia.models.targets.interventions import UnitSpace
-from openmaia.models.targets.meaning import Classes
+from openmaia.models.targets.meaning import ClassOutput
 
 # Rises (classes x units) that are summed at once, and values of the decoder that are gathered at once: 128 MiB each.
 _CELLS, _GATHERED = 2**24, 2**25
@@ -32,7 +32,7 @@ class Pass:
     images: int
 
 
-def class_scores(classes: Classes, heads: Sequence[int], output: torch.Tensor) -> torch.Tensor:
+def class_scores(classes: ClassOutput, heads: Sequence[int], output: torch.Tensor) -> torch.Tensor:
     """Returns the logits of a network's output, less their mean over the classes of the head if these exclude each other.
     Shapes (images, classes)."""
     with torch.enable_grad():

@@ -31,7 +31,7 @@ from openmaia.models.targets.directions import SUFFIX, Directions, read_directio
 from openmaia.models.targets.forward import Forward, input_batches
 from openmaia.models.targets.interventions import UnitSpace
 from openmaia.models.targets.maps import AxisOrder, OutputLayout, Tokens, arrange, take_tokens
-from openmaia.models.targets.meaning import Classes, OutputMeaning, activations, check, understand
+from openmaia.models.targets.meaning import ClassOutput, OutputMeaning, activations, check, understand
 from openmaia.models.targets.places import noise
 from openmaia.models.targets.precision import Precision, check_precision
 from openmaia.models.targets.preprocess import TargetNetwork
@@ -108,7 +108,7 @@ class NetworkTarget:
             if layer not in named or layer in directions or layer in dictionaries
         )
         self._changeable: dict[tuple[str, bool], bool] = {}
-        self._classes: Classes | None = None
+        self._classes: ClassOutput | None = None
         used_device = torch.device(device) if device else default_device()
         self._device = used_device
         # On a CPU one by one: it is faster (34 ms per image, against 53 ms in batches of 8, measured with
@@ -212,7 +212,7 @@ class NetworkTarget:
                     if is_layer:
                         self._forward(blank)
                     else:
-                        self._classes = Classes.of(self._read_meaning(), self._forward.output(blank))
+                        self._classes = ClassOutput.of(self._read_meaning(), self._forward.output(blank))
                 self._changeable[key] = is_layer or self._classes is not None
             except UsageError:
                 self._changeable[key] = False

@@ -124,7 +124,7 @@ def activations(meaning: OutputMeaning, output: torch.Tensor) -> torch.Tensor:
 
 
 @dataclass(frozen=True, slots=True)
-class Classes:
+class ClassOutput:
     """The classes of a network, and how its output, shape (images, classes), is read."""
 
     meaning: OutputMeaning
@@ -133,7 +133,7 @@ class Classes:
     count: int
 
     @classmethod
-    def of(cls, meaning: OutputMeaning, output: torch.Tensor) -> "Classes | None":
+    def of(cls, meaning: OutputMeaning, output: torch.Tensor) -> "ClassOutput | None":
         """Returns the classes that an output for some images shows; None if it has none."""
         if output.ndim != 2 or meaning is OutputMeaning.VALUES:
             return None
