@@ -35,6 +35,7 @@ class DoingView:
 
     @property
     def is_empty(self) -> bool:
+        """Whether nothing was measured."""
         return self.ablated is None and self.named is None and not self.steered
 
 
