@@ -90,7 +90,7 @@ def one(name: str, count: int, repeats: int) -> tuple[dict[str, float], list[flo
         took["one unit, new images"], read = timed(lambda probes=probes: target.probe(probes), count)
         took["one unit, measured before"], _ = timed(lambda probes=probes: target.probe(probes), count)
         target.can_intervene(layer)
-        again = [Intervention(unit=unit, image=image) for image in others]
+        again = [Intervention(unit=unit, image=image) for image in images(count, 1000 + repeat)]
         took["one unit scaled, new images"], _ = timed(lambda again=again: target.intervene(again), count)
         took["one unit scaled"], scaled = timed(lambda changes=changes: target.intervene(changes), count)
         best = {key: min(best.get(key, value), value) for key, value in took.items()}
