@@ -4,7 +4,7 @@
     python -m measure.benchmarks.measurements compare commit=301252ff
 
 Milliseconds per image are CPU time of the process on a CPU, and time by the clock on a GPU. `plain` is the network alone, on
-inputs that are on its device. Bytes are those of the arrays that a caller gets: on a GPU, what leaves it. `compare` measures an
+inputs that are on its device, and `reading` what decodes an image and makes an input of it. Bytes are those of the arrays that a caller gets: on a GPU, what leaves it. `compare` measures an
 earlier commit, too, in a process of its own, and how far both differ.
 """
 
@@ -30,6 +30,7 @@ from openmaia.models.targets.preprocess import TargetNetwork
 
 NETWORKS: Mapping[str, tuple[str, str, list[str], str]] = {
     "resnet18": ("resnet18", "untrained", ["layer1", "layer2", "layer3", "layer4", OUTPUT], "layer4"),
+    "efficientnet_lite0": ("efficientnet_lite0", "", ["_blocks.2", "_blocks.10", "_conv_head", OUTPUT], "_blocks.10"),
     "scenes_resnet": ("openmaia.offline.networks:scenes_resnet", "", ["stage2", "stage3", "stage4", OUTPUT], "stage3"),
 }
 """Name, weights, layers, and the layer of the unit."""
@@ -76,13 +77,21 @@ def one(name: str, count: int, repeats: int) -> tuple[dict[str, float], list[flo
         new = images(count, repeat)
         probes = [Probe(unit=unit, image=image) for image in new]
         changes = [Intervention(unit=unit, image=image) for image in images(count, repeat)]
-        batch = torch.stack([made.preprocess.tensor(made.preprocess.view(image.pixels)[0]) for image in new])
+        others = images(count, 1000 + repeat)
+        reading, batch = timed(
+            lambda others=others: torch.stack(
+                [made.preprocess.tensor(made.preprocess.view(image.pixels)[0]) for image in others]
+            ),
+            count,
+        )
         with torch.inference_mode():
             parts = [part.to(device) for part in batch.split(target._probed)]
-            took = {"plain": timed(lambda parts=parts: [plain(part) for part in parts], count)[0]}
+            took = {"plain": timed(lambda parts=parts: [plain(part) for part in parts], count)[0], "reading": reading}
         took["one unit, new images"], read = timed(lambda probes=probes: target.probe(probes), count)
         took["one unit, measured before"], _ = timed(lambda probes=probes: target.probe(probes), count)
         target.can_intervene(layer)
+        again = [Intervention(unit=unit, image=image) for image in images(count, 1000 + repeat)]
+        took["one unit scaled, new images"], _ = timed(lambda again=again: target.intervene(again), count)
         took["one unit scaled"], scaled = timed(lambda changes=changes: target.intervene(changes), count)
         best = {key: min(best.get(key, value), value) for key, value in took.items()}
         values += [each.value for each in read] + [float(each) for answer in scaled for each in answer[:8]]
@@ -91,8 +100,13 @@ def one(name: str, count: int, repeats: int) -> tuple[dict[str, float], list[flo
     whole = sum(each.nbytes for each in responses.values())
     figures = {f"{key}, ms per image": value for key, value in best.items()}
     figures |= {"bytes per image": float(np.mean(sizes)), "bytes of all layers per image": float(whole)}
-    scaled_over = {each: best["one unit scaled"] / best[each] for each in ("plain", "one unit, new images")}
-    return figures | {f"one unit scaled, over {each}": value for each, value in scaled_over.items()}, values
+    best["plain with reading"] = best["plain"] + best["reading"]
+    over = (
+        ("one unit scaled", "plain"),
+        ("one unit scaled, new images", "plain"),
+        ("one unit scaled, new images", "plain with reading"),
+    )
+    return figures | {f"{one} over {other}": best[one] / best[other] for one, other in over}, values
 
 
 def measure(smoke: bool) -> dict[str, Any]:

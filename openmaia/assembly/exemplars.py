@@ -6,10 +6,10 @@ from functools import partial
 
 from openmaia.assembly import datasets, targets
 from openmaia.config.schema import Config
-from openmaia.core.services import Generator
+from openmaia.core.services import Effects, Generator
 from openmaia.datasets.library import ImageDataset
 from openmaia.exemplars.bank import MeasuredBank, keep_bank, measured_config
-from openmaia.exemplars.compute import ExemplarWorker, ProgressCallback, compute_exemplars
+from openmaia.exemplars.compute import ExemplarWorker, ProgressCallback, compute_drives, compute_exemplars
 from openmaia.exemplars.store import ExemplarStore
 
 
@@ -35,6 +35,18 @@ def make(
     made = worker(config, say, target, dataset)
     say(made.remark())
     return compute_exemplars(made, layers, progress, say)
+
+
+def drives(
+    config: Config,
+    layers: Sequence[str],
+    say: Callable[[str], None],
+    progress: ProgressCallback,
+    target: "targets.ReadableTarget",
+    dataset: ImageDataset,
+) -> Effects:
+    """Computes what the units of layers raise, after their exemplars, unless it is stored. Returns the target's effects with it."""
+    return compute_drives(worker(config, say, target, dataset), layers, progress, say)
 
 
 def bank(

@@ -65,11 +65,8 @@ def select_unit(spec: str, info: TargetInfo, scope: Scope = Scope.UNIT) -> Unit:
     return units[0]
 
 
-def _effects(config: Config, target: "targets.ReadableTarget", layers: Sequence[str]) -> Effects | None:
-    if not config.task.effects:
-        return None
-    found = target.effects() if isinstance(target, Classifier) else Effects(layers=(), classes=())
-    return checked_effects(found, layers)
+def _check_effects(target: "targets.ReadableTarget", layers: Sequence[str]) -> None:
+    checked_effects(target.effects() if isinstance(target, Classifier) else Effects(layers=(), classes=()), layers)
 
 
 def prepare(
@@ -99,7 +96,10 @@ def prepare(
         say(f"{info.name}, {sentence}")
     dataset = dataset or datasets.image_dataset(config, say)
     layers = list(info.layers) if unit.scope is Scope.NETWORK else [unit.layer]
+    if config.task.effects:
+        _check_effects(target, layers)
     store = exemplars.make(config, layers, say, progress, target, dataset)
+    effects = exemplars.drives(config, layers, say, progress, target, dataset) if config.task.effects else None
     services = investigations.services(
         config, store, measured=target, agent=backbone, drawing=generator, editing=editor
     )
@@ -109,9 +109,7 @@ def prepare(
         unit=unit,
         task=task,
         services=replace(services, bank=bank),
-        options=replace(
-            investigations.options(config), preprocessing=info.preprocessing, effects=_effects(config, target, layers)
-        ),
+        options=replace(investigations.options(config), preprocessing=info.preprocessing, effects=effects),
         store=store,
         dataset=dataset,
     )

@@ -5,7 +5,7 @@ of the agent, and the service may batch them further. Results have the order of 
 repeated, because its randomness depends only on the seed that it contains.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Literal, Protocol, runtime_checkable
 
@@ -78,8 +78,26 @@ class Intervention:
     """The seed of a random direction of the layer: the change is made along it, with the norm that it has along the unit's
     own. A control. None: along the unit's own."""
     read: str = LOG_PROBABILITIES
-    """LOG_PROBABILITIES of classes that exclude each other, LOGITS of a classifier, or a layer, whose units' activations
-    are read. A layer before that of the unit does not change."""
+    """LOG_PROBABILITIES or LOGITS of a classifier's classes, or a layer, whose units' activations are read. A layer before that
+    of the unit does not change."""
+
+
+DRIVEN = 10
+"""Classes of `Drives` for each unit."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Drives:
+    """The classes that the units of a layer raise most on some images: the sum over positions of the unit's response times the
+    gradient of the class's logit, as a mean over the images. To first order, the logit falls by it if the unit is ablated.
+    Where classes exclude each other, logits are compared with the mean over the classes of the head."""
+
+    classes: npt.NDArray[np.int64]
+    """Indices, (units, at most DRIVEN), the most raised first."""
+    rises: npt.NDArray[np.float64]
+    """Of the same shape. May be 0, negative, or not finite."""
+    images: int
+    """The number of images."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,6 +110,10 @@ class Effects:
     """Names of the classes by index. Classes without names are called by their index, such as `class 7`."""
     heads: tuple[int, ...] = ()
     """See `TargetInfo.heads`."""
+    exclude: bool = True
+    """Whether classes (of one head) exclude each other. If not, the probability of each is a sigmoid."""
+    drives: Mapping[str, Drives] = field(default_factory=dict[str, Drives], compare=False)
+    """By layer, on a sample of the dataset. Without the layers of which they are unknown."""
 
 
 class Changeable(Protocol):
@@ -107,7 +129,17 @@ class Classifier(Changeable, Protocol):
     """A target that may have classes."""
 
     def effects(self) -> Effects:
-        """Returns which effects can be measured. Without layers: its outputs are no classes that exclude each other."""
+        """Returns which effects can be measured. Without layers: its outputs are no classes."""
+        ...
+
+    def attribute(
+        self, layer: str, images: Sequence[EncodedImage], progress: Callable[[int, int], None] = ...
+    ) -> Drives:
+        """Returns what the units of a layer raise. `progress` gets the number of backward passes so far, and that of all.
+
+        Raises:
+            UsageError: The units cannot be changed, or the network does not compute gradients.
+        """
         ...
 
 

@@ -21,7 +21,7 @@ from openmaia.distributed.cluster.resources import of_exemplars
 from openmaia.distributed.failures import DEAD
 from openmaia.distributed.pools import kept
 from openmaia.distributed.pools.replica import hide_gpus
-from openmaia.exemplars.compute import PORTION_GPU, ExemplarWorker, ProgressCallback, compute_alone
+from openmaia.exemplars.compute import PORTION_GPU, ExemplarWorker, ProgressCallback, attributing, compute_alone
 from openmaia.exemplars.passes import Summaries, add
 from openmaia.exemplars.store import ExemplarStore
 
@@ -91,6 +91,19 @@ class ExemplarTeam:
         missing = partial(self._lead, "missing", layers)
         compute_alone(store, missing, lambda left: self._compute(left, progress), self._say)
         return store
+
+    def drives(self, layers: Sequence[str]) -> Effects:
+        """As `compute_drives` of `openmaia.exemplars.compute`, by one worker."""
+
+        def keep(missing: list[str]) -> None:
+            self._say(attributing(missing))
+            if not self._gpus:
+                self._use_gpus()
+            for sentence in self._lead("keep_drives", missing):
+                self._say(sentence)
+
+        compute_alone(self._lead("open_store"), partial(self._lead, "without_drives", layers), keep, self._say)
+        return self._lead("effects_with_drives", layers)
 
     def end(self) -> None:
         """Ends all workers."""

@@ -115,10 +115,12 @@ class Sweep:
                 self.view.say(f"{info.name}, {sentence}")
             layers = self.plan(info)
             if self.config.task.effects and layers:
-                self.effects = checked_effects(workers.effects(), layers)
+                checked_effects(workers.effects(), layers)
             for remark in workers.remarks():
                 self.view.say(remark)
             self.store = workers.compute(layers, partial(self.view.progress, self.stage("exemplars")))
+            if self.config.task.effects and layers:
+                self.effects = workers.drives(layers)
         if layers:
             self.bank = make_bank(
                 self.config, self.assembly, list(info.layers), self.view.say, self._progress, self.purse

@@ -1,7 +1,8 @@
 """Measures whether a classifier uses a unit for what its description says, by ablating the unit in the forward pass.
 
 The effect of a unit on an image is the Kullback-Leibler divergence sum p (log p - log q) in nats, where p are the class
-probabilities of the unchanged network, and q those with the unit ablated (its response set to 0 at all positions). A
+probabilities of the unchanged network, and q those with the unit ablated (its response set to 0 at all positions). Of classes
+that do not exclude each other, it is the sum over classes of the divergence of (p, 1 - p) from (q, 1 - q). A
 description is faithful as far as the effect is larger on positive than on neutral images; the AUC says how often it is.
 As a control, the AUC is also computed with the images of other units' descriptions. After an activation function such
 as ReLU, 0 is the response of a unit to images that do not excite it. In other layers 0 has no special meaning, and
@@ -17,7 +18,7 @@ import numpy as np
 from scipy import special
 
 from openmaia.core.images import EncodedImage
-from openmaia.core.services import Intervention
+from openmaia.core.services import Changeable, Classifier, Intervention
 from openmaia.core.units import Unit
 from openmaia.evaluation.analysis import bootstrap
 from openmaia.evaluation.analysis.bootstrap import BootstrapEstimate, ClusteredValues, Interval
@@ -38,16 +39,8 @@ _SMALLEST_FALL = 0.001
 """Classes are named if the ablation lowers their probability by this much on average."""
 
 
-class AblatableNetwork(Protocol):
-    """A network in which units can be changed in the forward pass."""
-
-    def can_intervene(self, layer: str) -> bool:
-        """Returns whether this can be done with the units of a layer."""
-        ...
-
-    def intervene(self, interventions: Sequence[Intervention]) -> list[FloatArray]:
-        """Returns the log class probabilities, (classes,), for each intervention."""
-        ...
+class AblatableNetwork(Classifier, Protocol):
+    """A classifier that may have names for its classes."""
 
     @property
     def class_names(self) -> Sequence[str]:
@@ -112,15 +105,15 @@ def measure_faithfulness(
 ) -> Faithfulness:
     """Ablates the unit of each tested description, and measures the effects on the images of its trial.
 
-    A description is left out if `target.can_intervene` is False for its layer, or if its trial is damaged. `progress`
+    A description is left out if the units of its layer cannot be changed, or if its trial is damaged. `progress`
     gets the number of descriptions that are done and that of all.
     """
     stored = StoredTrials(run)
     described = {trial.claim.investigation: trial.claim for trial in stored if trial.outcome == "tested"}
-    scalable = {layer for layer in {each.unit.layer for each in described.values()} if target.can_intervene(layer)}
-    tested = {key: claim for key, claim in described.items() if claim.unit.layer in scalable}
+    effects = target.effects()
+    tested = {key: claim for key, claim in described.items() if claim.unit.layer in effects.layers}
     partners = Partners(tested.values(), stored.sharing)
-    unchanged: dict[str, FloatArray] = {}
+    ablating = _Ablating(target, effects.exclude, {})
     units: list[UnitFaithfulness] = []
     estimates: list[tuple[BootstrapEstimate, BootstrapEstimate | None]] = []
     for done, claim in enumerate(tested.values(), start=1):
@@ -129,8 +122,8 @@ def measure_faithfulness(
         if trial is None:
             progress(done, len(tested))
             continue
-        own = _groups(trial, claim.unit, target, unchanged)
-        rest = [_groups(each, claim.unit, target, unchanged) for each in partner_trials if each is not None]
+        own = ablating.groups(trial, claim.unit)
+        rest = [ablating.groups(each, claim.unit) for each in partner_trials if each is not None]
         if (estimated := _auc(claim, own, resamples)) is not None:
             controls = [found for each in rest if (found := _auc(claim, each, resamples)) is not None]
             control = bootstrap.average(controls, str(claim.unit)) if controls else None
@@ -156,32 +149,42 @@ class _Group:
     """With the unit ablated."""
 
 
-def _groups(
-    trial: Trial, unit: Unit, target: AblatableNetwork, unchanged: dict[str, FloatArray]
-) -> tuple[_Group, _Group]:
-    """Ablates a unit on the images of a trial. `unchanged` caches the outputs without ablation by digest."""
-    positive, neutral = (
-        _group([trial.stimuli[row] for row in trial.rows(role, verified=True)], unit, target, unchanged)
-        for role in ("positive", "neutral")
-    )
-    return positive, neutral
+@dataclass(frozen=True, slots=True)
+class _Ablating:
+    """Ablates units on images."""
 
+    target: Changeable
+    exclude: bool
+    """`Effects.exclude`."""
+    unchanged: dict[str, FloatArray]
+    """Log-probabilities without ablation by `Stimulus.digest`."""
 
-def _group(
-    stimuli: Sequence[Stimulus], unit: Unit, target: AblatableNetwork, unchanged: dict[str, FloatArray]
-) -> _Group:
-    images = [EncodedImage(data=stimulus.data) for stimulus in stimuli]
-    new = {s.digest: image for s, image in zip(stimuli, images, strict=True) if s.digest not in unchanged}
-    outputs = target.intervene([Intervention(unit=unit, image=image, scale=1.0) for image in new.values()])
-    unchanged |= dict(zip(new, outputs, strict=True))
-    ablated = target.intervene([Intervention(unit=unit, image=image) for image in images])
-    before = [unchanged[stimulus.digest] for stimulus in stimuli]
-    effects = [float(special.rel_entr(np.exp(p), np.exp(q)).sum()) for p, q in zip(before, ablated, strict=True)]
-    return _Group(
-        effects=ClusteredValues.of(effects, [stimulus.cluster for stimulus in stimuli]),
-        before=np.exp(before).mean(axis=0) if before else np.zeros(0),
-        after=np.exp(ablated).mean(axis=0) if ablated else np.zeros(0),
-    )
+    def groups(self, trial: Trial, unit: Unit) -> tuple[_Group, _Group]:
+        """Those of the positive and the neutral images of a trial."""
+        positive, neutral = (
+            self._group([trial.stimuli[row] for row in trial.rows(role, verified=True)], unit)
+            for role in ("positive", "neutral")
+        )
+        return positive, neutral
+
+    def _group(self, stimuli: Sequence[Stimulus], unit: Unit) -> _Group:
+        images = [EncodedImage(data=stimulus.data) for stimulus in stimuli]
+        new = {s.digest: image for s, image in zip(stimuli, images, strict=True) if s.digest not in self.unchanged}
+        outputs = self.target.intervene([Intervention(unit=unit, image=image, scale=1.0) for image in new.values()])
+        self.unchanged.update(zip(new, outputs, strict=True))
+        ablated = self.target.intervene([Intervention(unit=unit, image=image) for image in images])
+        before = [self.unchanged[stimulus.digest] for stimulus in stimuli]
+        effects = [self._divergence(np.exp(p), np.exp(q)) for p, q in zip(before, ablated, strict=True)]
+        return _Group(
+            effects=ClusteredValues.of(effects, [stimulus.cluster for stimulus in stimuli]),
+            before=np.exp(before).mean(axis=0) if before else np.zeros(0),
+            after=np.exp(ablated).mean(axis=0) if ablated else np.zeros(0),
+        )
+
+    def _divergence(self, p: FloatArray, q: FloatArray) -> float:
+        # Rounded probabilities may exceed 1.
+        others = 0.0 if self.exclude else special.rel_entr((1 - p).clip(0), (1 - q).clip(0)).sum()
+        return float(special.rel_entr(p, q).sum() + others)
 
 
 def _auc(claim: Claim, groups: tuple[_Group, _Group], resamples: int) -> BootstrapEstimate | None:

@@ -100,4 +100,9 @@ def read_steering(run: Run) -> Steering | None:
         for row in stored["units"]
     )
     trial = InvestigationId(unit=Unit(**stored["trial"]["unit"]), replicate=stored["trial"]["replicate"])
-    return Steering(trial=trial, images=tuple(stored["images"]), units=units)
+    found = Steering(trial=trial, images=tuple(stored["images"]), units=units)
+    return found if all(_is_whole(each.said, len(found.images)) for each in units) else None
+
+
+def _is_whole(said: tuple[tuple[Said, ...], ...], images: int) -> bool:
+    return len(said) == images and all(len(image) == len(FACTORS) and all(image) for image in said)

@@ -6,6 +6,7 @@ activation maps. Several workers may share a pass. A pass that ended is not repe
 
 import hashlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cached_property
 from itertools import islice
 
 import numpy as np
@@ -18,6 +19,7 @@ from openmaia.core.services import Classifier, Effects
 from openmaia.core.units import TargetInfo
 from openmaia.datasets.library import DatasetImage, ImageDataset
 from openmaia.exemplars import passes
+from openmaia.exemplars.drives import KeptDrives
 from openmaia.exemplars.loading import PROCESSES, ImageLoader, LoadedImage
 from openmaia.exemplars.store import ExemplarStore
 from openmaia.exemplars.work import Work
@@ -111,6 +113,29 @@ def compute_exemplars(
     return worker.store
 
 
+def compute_drives(
+    worker: "ExemplarWorker",
+    layers: Sequence[str],
+    progress: ProgressCallback = lambda done, total: None,
+    say: Callable[[str], None] = lambda line: None,
+) -> Effects:
+    """Computes, in this process, what the units of those layers raise of which the worker's store does not have it, after their
+    exemplars. Returns the effects of the target with what is stored then."""
+
+    def keep(missing: list[str]) -> None:
+        say(attributing(missing))
+        for sentence in worker.keep_drives(missing, progress):
+            say(sentence)
+
+    compute_alone(worker.store, lambda: worker.without_drives(layers), keep, say)
+    return worker.effects_with_drives(layers)
+
+
+def attributing(layers: Sequence[str]) -> str:
+    """Returns a sentence about what `ExemplarWorker.keep_drives` computes, which may take minutes."""
+    return f"computing which classes the units of {', '.join(layers)} raise, once"
+
+
 def compute_alone(
     store: ExemplarStore,
     missing: Callable[[], list[str]],
@@ -169,6 +194,23 @@ class ExemplarWorker:
     def effects(self) -> Effects:
         """Returns which effects of the target's units can be measured: none unless it is a classifier."""
         return self._reader.effects() if isinstance(self._reader, Classifier) else Effects(layers=(), classes=())
+
+    def without_drives(self, layers: Sequence[str]) -> list[str]:
+        """As `KeptDrives.missing`."""
+        return self._drives.missing(layers)
+
+    def keep_drives(self, layers: Sequence[str], progress: ProgressCallback = lambda done, total: None) -> list[str]:
+        """As `KeptDrives.keep`."""
+        return self._drives.keep(layers, progress)
+
+    def effects_with_drives(self, layers: Sequence[str]) -> Effects:
+        """As `KeptDrives.effects`."""
+        return self._drives.effects(layers)
+
+    @cached_property
+    def _drives(self) -> KeptDrives:
+        assert isinstance(self._reader, Classifier), "asked only of a target that has effects"
+        return KeptDrives(self.store, self._reader)
 
     def open_store(self) -> ExemplarStore:
         """Returns the store, for callers in other processes."""

@@ -3,6 +3,7 @@
     <root>/<target>/<dataset>/manifest.json          the network, images and parameters that the exemplars depend on
                               <layer>.units.parquet  one row per unit: threshold, quantiles, distribution of activations
                               <layer>.rows.parquet   one row per (unit, kind, rank): activation, image number, map
+                              <layer>.drives.parquet what the units raise, if it was asked (see drives.py)
                               <pictures>.arrow       the images as a whole, each stored once
 
 The units file of a layer is written last: a layer is complete if this file exists.
@@ -203,6 +204,11 @@ class ExemplarStore:
                 top[row["unit"]].append(row["picture"])
         return {unit: tuple(numbers) for unit, numbers in top.items()}
 
+    def pictures(self, layer: str, numbers: Sequence[int]) -> dict[int, EncodedImage]:
+        """Returns images of a layer that has exemplars, by number. Raises StoreError if a file is damaged or lacks one."""
+        name = f"{safe(layer)}.rows.parquet"
+        return image_table.read(self.files, self._pictures_file(name, tables.header(self.files, name)), numbers)
+
     def size(self) -> int:
         """Returns the size of the exemplars in bytes, without subfolders such as those of contact sheets."""
         return sum(size for name, size in self.files.sizes("").items() if "/" not in name)
@@ -267,14 +273,19 @@ class ExemplarStore:
             raise StoreError(f"{self.files.root} holds no exemplars of {unit}")
         name = f"{stem}.rows.parquet"
         rows, header = tables.select(self.files, name, "unit", unit.index, ROW_SCHEMA)
-        pictures: Any = header.get("pictures")
-        if not isinstance(pictures, str) or "/" in pictures:
-            raise StoreError(f"{self.files.path(name)} names no file with its images")
         try:
-            shown = image_table.read(self.files, pictures, sorted({row["picture"] for row in rows}))
+            shown = image_table.read(
+                self.files, self._pictures_file(name, header), sorted({row["picture"] for row in rows})
+            )
             return _unit(unit, found[0], rows, shown)
         except (LookupError, TypeError, ValueError, OverflowError) as error:
             raise StoreError(f"{self.files.path(name)} is damaged: {error!r}; compute the exemplars again") from error
+
+    def _pictures_file(self, name: str, header: Mapping[str, Any]) -> str:
+        pictures: Any = header.get("pictures")
+        if not isinstance(pictures, str) or "/" in pictures:
+            raise StoreError(f"{self.files.path(name)} names no file with its images")
+        return pictures
 
 
 def pack_units(units: Iterable[UnitExemplars], pictures_file: str) -> bytes:

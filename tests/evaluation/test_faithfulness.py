@@ -27,6 +27,7 @@ from openmaia.evaluation.services import EvaluationDesign, EvaluationServices
 from openmaia.evaluation.storage import StoredTrials
 from openmaia.evaluation.trials import Trial
 from openmaia.models.targets.hooked import NetworkTarget
+from openmaia.models.targets.meaning import OutputMeaning
 from openmaia.models.targets.preprocess import Preprocess, TargetNetwork
 from openmaia.runs.run import InvestigationId, Run
 from tests.evaluation.test_run import make_run
@@ -95,6 +96,19 @@ def test_effect_is_the_divergence_of_the_probabilities(run: Run, target: Network
     found = measure_faithfulness(run, target, 50).units[0]
     assert (found.effect, found.neutral) == pytest.approx((np.mean(own), np.mean(neutral)), rel=1e-3)
     assert found.auc.mean == pytest.approx(measure("auc", own, neutral))
+
+
+def test_classes_with_sigmoids_diverge_each_by_itself(run: Run):
+    trial = StoredTrials(run).read(InvestigationId(unit=RED, replicate=0), images=True)
+    network = TargetNetwork(module=Colours().eval(), preprocess=PREPROCESS, output=OutputMeaning.SIGMOID)
+    found = measure_faithfulness(run, NetworkTarget("t", network, ["colours"]), 50).units[0]
+    expected: list[float] = []
+    for row in trial.rows("positive", verified=True):
+        tensor = PREPROCESS.tensor(PREPROCESS.view(EncodedImage(data=trial.stimuli[row].data).pixels)[0]).double()
+        red = float(((1.5 * torch.eye(3) - 0.5).double() @ tensor.flatten(1)).relu().mean(1)[0])
+        p = 1 / (1 + np.exp(-10 * red))
+        expected.append(p * np.log(p / 0.5) + (1 - p) * np.log((1 - p) / 0.5))
+    assert found.effect == pytest.approx(np.mean(expected), rel=1e-3)
 
 
 def test_stored_faithfulness_is_read_and_shown(run: Run, target: NetworkTarget, capsys: pytest.CaptureFixture[str]):

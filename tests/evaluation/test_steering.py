@@ -1,5 +1,6 @@
 """What the network says while units are weakened and strengthened."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -58,6 +59,10 @@ def test_stored_steering_is_read_again(run: Run, target: NetworkTarget):
     assert read_steering(run) == found
     for damaged in (b"[]", b"{", b'{"units": [{}]}', run.files.read(STEERING_FILE).replace(b'"said"', b'"sad"')):  # pyright: ignore[reportOptionalMemberAccess]
         run.files.write(STEERING_FILE, damaged)
+        assert read_steering(run) is None
+    first = found.units[0]
+    for said in (first.said[1:], ((), *first.said[1:]), (((), *first.said[0][1:]), *first.said[1:])):
+        write_steering(run, replace(found, units=(replace(first, said=said),)))
         assert read_steering(run) is None
 
 

@@ -13,8 +13,10 @@ from openmaia.evaluation.analysis.bootstrap import Interval
 from openmaia.evaluation.analysis.verdict import ControlScore, UnitVerdict, Verdict
 from openmaia.evaluation.claims import Claim
 from openmaia.evaluation.compared import Evaluation
+from openmaia.evaluation.effects import EffectTests, UnitEffect, write_effects
 from openmaia.evaluation.faithfulness import ClassEffect, Faithfulness, UnitFaithfulness, write_faithfulness
-from openmaia.evaluation.storage import to_parquet
+from openmaia.evaluation.steering import SteeredUnit, Steering, read_steering, write_steering
+from openmaia.evaluation.storage import StoredTrials, to_parquet
 from openmaia.evaluation.trials import Stimulus, Trial
 from openmaia.reporting.browser import write_report
 from openmaia.reporting.browser.unit.axis import Axis, count_pairs
@@ -151,19 +153,61 @@ def test_edited_images_are_no_images_of_what_the_prompt_named(tmp_path: Path):
     assert ([each.id for each in found.images], found.others, found.others_mean) == (["c"], 1, 1.0)
 
 
-def test_classes_before_and_after_are_shown_once_they_are_measured(tmp_path: Path):
+NONE = Interval(mean=float("nan"), low=float("nan"), high=float("nan"))
+SURE = Interval(mean=0.91, low=0.8, high=1.0)
+
+
+def measure_doing(made: Run, supported: bool = True) -> None:
+    """Stores effects of the first unit, and what the network says while it is multiplied."""
+    first = min(made.done())
+    own = UnitFaithfulness(
+        unit=first.unit, replicate=0, labels=("a",), effect=1.0, neutral=0.1, auc=SURE, other=NONE, difference=NONE,
+        classes=(ClassEffect(HOSTILE, 0.83, 0.41),),
+    )  # fmt: skip
+    write_faithfulness(made, Faithfulness(units=(own,), auc=SURE, other=NONE, difference=NONE))
+    half = Interval(mean=0.52, low=0.4, high=0.6)
+    named = UnitEffect(
+        unit=first.unit, replicate=0, named=("zebra", HOSTILE), auc=SURE, random=half, difference=SURE, p=0.01, q=0.02,
+        supported=supported,
+    )  # fmt: skip
+    share = (1.0, 0.8, 1.0)
+    write_effects(
+        made, EffectTests(units=(named,), auc=SURE, random=half, difference=SURE, supported=share, shuffled=None)
+    )
+    neutral = [each for each in StoredTrials(made).read(first, images=True).stimuli if each.role == "neutral"][:4]
+    said = ((("okapi", 0.31), ("horse", 0.2)), (("horse", 0.4), ("okapi", 0.3)), (("zebra", 0.77), (HOSTILE, 0.2)))
+    steered = SteeredUnit(unit=first.unit, said=(said,) * len(neutral))
+    write_steering(made, Steering(trial=first, images=tuple(each.digest for each in neutral), units=(steered,)))
+
+
+def test_what_the_unit_does_is_shown_once_it_is_measured(tmp_path: Path):
     made = make_tested(tmp_path)
     assert "openmaia evaluate RUN --faithfulness" in page_of(made)
-    none = Interval(mean=float("nan"), low=float("nan"), high=float("nan"))
-    sure = Interval(mean=0.91, low=0.8, high=1.0)
-    measured = UnitFaithfulness(
-        unit=min(made.done()).unit, replicate=0, labels=("a",), effect=1.0, neutral=0.1, auc=sure, other=none,
-        difference=none, classes=(ClassEffect(HOSTILE, 0.83, 0.41),),
-    )  # fmt: skip
-    write_faithfulness(made, Faithfulness(units=(measured,), auc=sure, other=none, difference=none))
+    measure_doing(made)
     html = page_of(made)
+    assert "--faithfulness" not in html
     assert "83 → 41 %" in html and "in 91 of 100 pairs" in html
+    assert "Supported</b> The answer says that it raises" in html and "along random directions in 52" in html
+    table = html[html.index('<table class="steered">') : html.index("</table>", html.index('<table class="steered">'))]
+    assert table.count("<img") == 4
+    assert [table.count(f'<th scope="row">{name}</th>') for name in ("off", "as it is", "4 times")] == [
+        1,
+        1,
+        1,
+    ]
+    assert table.count('class="changed"') == 8 and "77 %" in table
     assert "<script>document" not in html
+    measure_doing(made, supported=False)
+    assert "Not supported</b>" in page_of(made)
+
+
+def test_lost_pictures_of_steering_cost_no_page(tmp_path: Path):
+    made = make_tested(tmp_path)
+    measure_doing(made)
+    found = read_steering(made)
+    assert found is not None
+    write_steering(made, dataclasses.replace(found, images=("0" * 64,) * 4))
+    assert page_of(made).count("not kept on this page") >= 4
 
 
 def score(key: str, auc: float, low: float, high: float) -> ControlScore:
@@ -223,8 +267,9 @@ def tab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tab]:
 
 @pytest.fixture(scope="module")
 def address(tmp_path_factory: pytest.TempPathFactory) -> str:
-    index = write_report([make_tested(tmp_path_factory.mktemp("unit"))])
-    return next(index.parent.rglob("0-0.html")).as_uri()
+    made = make_tested(tmp_path_factory.mktemp("unit"))
+    measure_doing(made)
+    return next(write_report([made]).parent.rglob("0-0.html")).as_uri()
 
 
 def readout(tab: Tab) -> Sequence[str]:

@@ -52,7 +52,7 @@ class System:
         """Changes the unit inside of the network, and shows how the network's answer changes: what the unit does.
 
         Returns a list of pairs (class, change), the largest first: by how much more than the average class this class becomes
-        likely (its logit, averaged over the images). images: a list of images; texts in it are drawn first.
+        likely (its logit, averaged over the images; not compared where several classes may be right). images: a list of images; texts in it are drawn first.
         set: the value of the unit everywhere in the image, 0 if nothing is given, or "mean" for its mean over the dataset.
         add: what is added to the unit's own value instead.
 
@@ -63,8 +63,8 @@ class System:
         return [(name, change) for name, change in self._call("effect", wired, _plain(set), _plain(add), *self._unit)]
 
     def drives(self) -> list[Any]:
-        """Returns the classes that the unit raises most on images of the dataset: a list of pairs (class, rise). A rise is by
-        how much the class falls if the unit is set to 0, see `system.effect`."""
+        """Returns the classes that the unit raises most on images of the dataset: a list of pairs (class, rise). A rise is an
+        estimate, from gradients, of how much the class falls if the unit is set to 0, see `system.effect`."""
         return [(name, rise) for name, rise in self._call("drives", *self._unit)]
 
     @also_named(image_list="images")

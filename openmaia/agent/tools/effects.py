@@ -1,8 +1,8 @@
 """What `system.effect` and `system.drives` answer: what a unit does to the classes of the network.
 
-The change of class c is the mean over images of d(c) minus its mean over all classes (of the same head), where d(c) is the
-difference that the intervention makes to log p(c). That is the difference of the logit of c, compared with the average class:
-another class that gains probability because this one loses it does not appear.
+The change of class c is the mean over images of the difference that the intervention makes to its logit. Where the classes (of a
+head) exclude each other, it is compared with the mean over them: another class that gains probability because this one loses it
+does not appear.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -16,7 +16,7 @@ import numpy.typing as npt
 from openmaia.agent.tools.arguments import abbreviate
 from openmaia.core.errors import ToolError, UsageError
 from openmaia.core.images import EncodedImage
-from openmaia.core.services import Changeable, Effects, Intervention, UnitExemplars
+from openmaia.core.services import LOGITS, Changeable, Effects, Intervention, UnitExemplars
 from openmaia.core.tools import EFFECTS
 from openmaia.core.units import Unit
 
@@ -38,7 +38,11 @@ def answers() -> Mapping[str, Callable[..., Any]]:
 def checked_effects(effects: Effects, layers: Sequence[str]) -> Effects:
     """Returns the effects. Raises UsageError if the units of none of the layers can be changed."""
     if set(layers).isdisjoint(effects.layers):
-        can = f"those of {', '.join(effects.layers)} can" if effects.layers else "the target has no such layer"
+        can = (
+            f"those of {', '.join(effects.layers)} can"
+            if effects.layers
+            else "no layer of the target can; if its outputs are classes, target.output=softmax or sigmoid says so"
+        )
         raise UsageError(
             f"task.effects=true: units of {', '.join(layers)} cannot be changed, which takes a layer of a classifier below its "
             f"output and a module whose output is one tensor; {can}. Leave it out, or select other units"
@@ -64,12 +68,15 @@ def find_classes(text: str, classes: Sequence[str]) -> tuple[tuple[str, ...], tu
 def image_changes(
     target: Changeable, effects: Effects, images: Sequence[EncodedImage], change: Callable[[EncodedImage], Intervention]
 ) -> npt.NDArray[np.float64]:
-    """Returns d(c) minus its mean over the classes of the head (see above), shape (images, classes), for the intervention that
-    `change` returns for each image. Raises ServiceError."""
-    asked = [change(image) for image in images]
+    """Returns the change (see above) of each class on each image, shape (images, classes), by the intervention that `change`
+    returns for it. Raises ServiceError."""
+    asked = [replace(change(image), read=LOGITS) for image in images]
     found = np.stack(target.intervene([replace(each, scale=1.0, add=0.0) for each in asked] + asked))
-    differences = np.split(found[len(images) :] - found[: len(images)], np.cumsum(effects.heads)[:-1], axis=1)
-    return np.concatenate([each - each.mean(axis=1, keepdims=True) for each in differences], axis=1)
+    differences = found[len(images) :] - found[: len(images)]
+    if not effects.exclude:
+        return differences
+    by_head = np.split(differences, np.cumsum(effects.heads)[:-1], axis=1)
+    return np.concatenate([each - each.mean(axis=1, keepdims=True) for each in by_head], axis=1)
 
 
 def class_changes(
@@ -105,20 +112,25 @@ def _effect(
         )
     taken = [toolbox.take(image, "original") for image in given]
     changes = _changes(toolbox, unit, taken, scale, add)
-    return _named(toolbox, changes, np.argsort(-np.abs(changes), kind="stable"))
+    order: list[int] = np.argsort(-np.abs(changes), kind="stable")[:_SHOWN].tolist()
+    return _named(toolbox, {at: float(changes[at]) for at in order})
 
 
 def _drives(toolbox: "Toolbox", layer: Any = None, index: Any = None) -> list[list[Any]]:
-    """Raises ToolError if the unit may not be queried or changed, or has no exemplars."""
+    """Raises ToolError if the unit may not be queried or changed, or what it raises is unknown."""
     unit = _unit(toolbox, layer, index)
-    exemplars = toolbox.subjects.exemplars(unit)
-    chosen = [each.image for kind in ("top", "random") for each in exemplars.of_kind(kind)]
-    images = list({each.digest: each for each in chosen}.values())[: toolbox.context.options.images_per_call]
-    if not images:
-        raise ToolError("drives: no images of the dataset are stored for this unit; use system.effect(images)")
-    rises = -_changes(toolbox, unit, images, 0.0, 0.0)
-    order = np.argsort(-rises, kind="stable")
-    return _named(toolbox, rises, order[rises[order] > 0])
+    drives = _effects(toolbox).drives.get(unit.layer)
+    if drives is None:
+        raise ToolError(f"drives: it is unknown what units of {unit.layer} raise; use system.effect(images)")
+    rises = drives.rises[unit.index]
+    if not np.isfinite(rises).all():
+        raise ToolError("the network's output is not finite for some images of the dataset")
+    if not rises.any():
+        raise ToolError(
+            f"drives: the unit changes no class on {drives.images} images of the dataset; use system.effect(images)"
+        )
+    values = dict(zip(drives.classes[unit.index].tolist(), rises.tolist(), strict=True))
+    return _named(toolbox, {at: rise for at, rise in values.items() if rise > 0})
 
 
 def _effects(toolbox: "Toolbox") -> Effects:
@@ -141,9 +153,9 @@ def _unit(toolbox: "Toolbox", layer: Any, index: Any) -> Unit:
     return unit
 
 
-def _named(toolbox: "Toolbox", values: npt.NDArray[np.float64], order: npt.NDArray[np.int64]) -> list[list[Any]]:
+def _named(toolbox: "Toolbox", values: Mapping[int, float]) -> list[list[Any]]:
     classes = _effects(toolbox).classes
-    return [[classes[at], float(f"{values[at]:.4g}")] for at in order[:_SHOWN].tolist()]
+    return [[classes[at], float(f"{value:.4g}")] for at, value in values.items()]
 
 
 def _number(name: str, value: Any) -> float:

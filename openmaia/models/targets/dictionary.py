@@ -20,6 +20,9 @@ Normalisation = Literal["none", "layer_norm", "constant_norm_rescale"]
 # Values of features that are computed at a time, in double precision: 128 MiB.
 _CELLS = 2**24
 
+# Columns of which the maximum is taken first, where the k largest are looked for.
+_GROUP = 16
+
 _EPSILON = 1e-5  # of SAELens's layer_norm, added to the standard deviation
 
 
@@ -119,7 +122,7 @@ def _active(values: torch.Tensor, threshold: torch.Tensor, k: int) -> tuple[torc
     """Returns rows, columns and values of what is above the thresholds, for values of shape (positions, features)."""
     # Written so that NaN counts as active: units with one are reported.
     if k:
-        largest, feature = values.topk(k)
+        largest, feature = _largest(values, k)
         row, rank = torch.nonzero(~(largest <= threshold[feature]), as_tuple=True)
         return row, feature[row, rank], largest[row, rank]
     # Most features are active nowhere: a maximum over positions is a third of the time of a search for those that are.
@@ -127,6 +130,22 @@ def _active(values: torch.Tensor, threshold: torch.Tensor, k: int) -> tuple[torc
     some = values[:, columns]
     row, column = torch.nonzero(~(some <= threshold[columns]), as_tuple=True)
     return row, columns[column], some[row, column]
+
+
+def _largest(values: torch.Tensor, k: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """Returns the k largest values of each row of (rows, columns) and their columns, both of shape (rows, k)."""
+    columns = values.shape[1]
+    whole = columns - columns % _GROUP
+    if whole < 4 * k * _GROUP:
+        return values.topk(k)
+    # They are in the k groups of columns whose maxima are largest: a maximum takes a fraction of the time of a search.
+    groups = values[:, :whole].unflatten(1, (-1, _GROUP)).amax(dim=2).topk(k, sorted=False).indices
+    columns_of = torch.arange(_GROUP, device=values.device)
+    at = (groups[:, :, None] * _GROUP + columns_of).flatten(1)
+    rest = torch.arange(whole, columns, device=values.device).expand(len(values), -1)
+    at = torch.cat([at, rest], dim=1)
+    largest, place = values.gather(1, at).topk(k)
+    return largest, at.gather(1, place)
 
 
 def _normalised(channels: torch.Tensor, normalisation: Normalisation) -> torch.Tensor:

@@ -93,13 +93,40 @@ class Forward:
             UsageError: In a pass: the output of the layer is no tensor, so that it cannot be replaced.
         """
 
-        def replace(_module: nn.Module, _inputs: Any, output: Any) -> torch.Tensor:
-            if not isinstance(output, torch.Tensor):
-                raise UsageError(f"units of {layer} cannot be changed: its output is a {type(output).__name__}")
+        def changed(output: torch.Tensor) -> torch.Tensor:
             # The output is copied because it may share its memory with what other modules read.
             values = output.clone()
             change(values.movedim(self._entries[layer].axis, 0))
             return values
+
+        with self._replacing(layer, changed):
+            yield
+
+    def differentiable(self, layer: str, batch: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """Returns the output of a layer, shape (images, …) of the type that it has, and that of the network, float32 of shape
+        (images, …), of which autograd computes gradients with respect to the first.
+
+        Raises:
+            UsageError: The output of the layer is no tensor, or that of the network is not understood.
+            ServiceError: The batch needs more memory than the GPU has.
+        """
+        axis, kept = self._entries[layer].axis, list[torch.Tensor]()
+
+        def followed(output: torch.Tensor) -> torch.Tensor:
+            kept.append(output.movedim(axis, 0).detach().clone().requires_grad_())
+            return kept[-1].movedim(0, axis).clone()  # later modules may change it in place, which no leaf permits
+
+        with service_errors("the target network"), self._running(self._precision, has_gradients=True):
+            with self._replacing(layer, followed):
+                output = self._module(batch.to(self._device, self._dtype))
+            return kept[-1], take(output, self._entry_of_output(), len(batch), OUTPUT).float()
+
+    @contextmanager
+    def _replacing(self, layer: str, replacement: Callable[[torch.Tensor], torch.Tensor]) -> Generator[None]:
+        def replace(_module: nn.Module, _inputs: Any, output: Any) -> torch.Tensor:
+            if not isinstance(output, torch.Tensor):
+                raise UsageError(f"units of {layer} cannot be changed: its output is a {type(output).__name__}")
+            return replacement(output)
 
         hook = self._modules[self._layers[layer]].register_forward_hook(replace)
         try:
@@ -147,9 +174,13 @@ class Forward:
         return said + ([f"{layer}: the images are on axis {entry.axis} of its output"] if entry.axis else [])
 
     def _output(self, output: Any, images: int, device: torch.device = CPU) -> torch.Tensor:
+        self._entry_of_output()
+        return self._taken(output, images, OUTPUT, device)
+
+    def _entry_of_output(self) -> Entry:
         if OUTPUT not in self._entries:
             raise self._unreadable or UsageError("the output of the network is not known before `examine`")
-        return self._taken(output, images, OUTPUT, device)
+        return self._entries[OUTPUT]
 
     def _taken(self, output: Any, images: int, layer: str, device: torch.device = CPU) -> torch.Tensor:
         # A copy, because a later layer may modify it in place.
@@ -270,8 +301,9 @@ class Forward:
         return {layer: tuple(values.shape[1:]) for layer, values in outputs.items()}, refusal
 
     @contextmanager
-    def _running(self, precision: Precision = "float32") -> Generator[None]:
-        with torch.inference_mode(), uncompiled(), computing_in(precision, self._device):
+    def _running(self, precision: Precision = "float32", *, has_gradients: bool = False) -> Generator[None]:
+        mode = torch.enable_grad if has_gradients else torch.no_grad
+        with torch.inference_mode(not has_gradients), mode(), uncompiled(), computing_in(precision, self._device):
             yield
 
     def _pass(

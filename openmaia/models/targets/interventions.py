@@ -37,7 +37,7 @@ class UnitSpace:
         """
 
         def change(values: torch.Tensor) -> None:
-            view = self._view(values, size)
+            view = self.view(values, size)
             if view.untyped_storage().data_ptr() != values.untyped_storage().data_ptr():
                 raise UsageError(f"units of {self.layer} cannot be changed: its output cannot be changed in place")
             before = self._responses(view, asked)
@@ -48,8 +48,8 @@ class UnitSpace:
 
         return change
 
-    def _view(self, values: torch.Tensor, size: tuple[int, int]) -> torch.Tensor:
-        """(images, channels, positions…), which shares the memory of a layer's output."""
+    def view(self, values: torch.Tensor, size: tuple[int, int]) -> torch.Tensor:
+        """Returns a layer's output, or a gradient of the same shape, as (images, channels, positions…), in its memory."""
         if isinstance(self.own, Dictionary):
             if self.tokens != "patches":
                 return take_tokens(values, self.layout, self.tokens, size, self.layer)
@@ -95,13 +95,13 @@ class UnitSpace:
         height, width = maps.shape[1:]
         for at, each in enumerate(asked):
             if each.positions is None:
-                self._view(marks, size)[at] = 1
+                self.view(marks, size)[at] = 1
                 continue
             for row, column in each.positions:
                 if not (0 <= row < height and 0 <= column < width):
                     raise UsageError(f"{each.unit} has a map of {height} x {width}, and no position ({row}, {column})")
                 maps[at, row, column] = 1
-        return self._view(marks, size)[:, 0] > 0
+        return self.view(marks, size)[:, 0] > 0
 
 
 def _turned(vector: torch.Tensor, asked: Intervention) -> torch.Tensor:

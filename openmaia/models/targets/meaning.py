@@ -2,6 +2,7 @@
 
 from collections import deque
 from collections.abc import Sequence
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
@@ -37,6 +38,9 @@ _LOGITS = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Bilinear)
 
 # Of the sum of a row that consists of probabilities. Half precision has 3 digits.
 _TOLERANCE = 1e-3
+
+# Probabilities below it count as this one, whose logarithm is finite.
+_LEAST = 1e-30
 
 
 def understand(outputs: torch.Tensor, last: Sequence[tuple[nn.Module, torch.Tensor]]) -> tuple[OutputMeaning, str]:
@@ -119,19 +123,45 @@ def activations(meaning: OutputMeaning, output: torch.Tensor) -> torch.Tensor:
             return output
 
 
-def class_logarithms(meaning: OutputMeaning, output: torch.Tensor, *, is_checked: bool = False) -> torch.Tensor | None:
-    """Returns the log-probabilities of exclusive classes, float64, for an output of shape (images, classes); None if it is
-    something else.
+@dataclass(frozen=True, slots=True)
+class ClassOutput:
+    """The classes of a network, and how its output, shape (images, classes), is read."""
 
-    With `is_checked`, probabilities are known to sum to 1, so that rounded sums and NaN are no reason for None.
-    """
-    if output.ndim != 2 or output.shape[1] < 2:
-        return None
-    if meaning is OutputMeaning.SOFTMAX:
-        return torch.log_softmax(output.double(), dim=1)
-    if meaning is OutputMeaning.PROBABILITIES and (is_checked or _sum_to_one(output)):
-        return output.double().clamp_min(1e-30).log()
-    return None
+    meaning: OutputMeaning
+    exclude: bool
+    """Whether they exclude each other, so that their probabilities sum to 1. If not, each has a sigmoid of its own."""
+    count: int
+
+    @classmethod
+    def of(cls, meaning: OutputMeaning, output: torch.Tensor) -> "ClassOutput | None":
+        """Returns the classes that an output for some images shows; None if it has none."""
+        if output.ndim != 2 or meaning is OutputMeaning.VALUES:
+            return None
+        count = output.shape[1]
+        if meaning is OutputMeaning.SOFTMAX and count == 1:
+            return None
+        exclude = meaning is OutputMeaning.SOFTMAX or (
+            meaning is OutputMeaning.PROBABILITIES and count > 1 and _sum_to_one(output)
+        )
+        return cls(meaning, exclude, count)
+
+    def logarithms(self, output: torch.Tensor) -> torch.Tensor:
+        """Returns the log-probabilities, float64."""
+        match self.meaning:
+            case OutputMeaning.SOFTMAX:
+                return torch.log_softmax(output.double(), dim=1)
+            case OutputMeaning.SIGMOID:
+                return torch.nn.functional.logsigmoid(output.double())
+            case _:
+                return output.double().clamp_min(_LEAST).log()
+
+    def logits(self, output: torch.Tensor) -> torch.Tensor:
+        """Returns the logits, float64. Those of probabilities are log p where classes exclude each other, and else
+        log p - log(1 - p)."""
+        if self.meaning in (OutputMeaning.SOFTMAX, OutputMeaning.SIGMOID):
+            return output.double()
+        logarithms = self.logarithms(output)
+        return logarithms if self.exclude else logarithms - (1 - output.double()).clamp_min(_LEAST).log()
 
 
 class LastModules:

@@ -10,7 +10,7 @@ import torch
 from cachetools import LRUCache
 
 from openmaia.core.errors import ServiceError
-from openmaia.core.images import EncodedImage, ViewBox
+from openmaia.core.images import EncodedImage, Pixels, ViewBox
 from openmaia.models.targets.forward import input_batches
 from openmaia.models.targets.preprocess import Preprocessing
 
@@ -18,6 +18,9 @@ T = TypeVar("T")
 
 CACHE_BYTES = 384 * 2**20
 """Agents often measure the same images for many units."""
+
+VIEW_BYTES = 64 * 2**20
+"""Of what the network receives of images. Units are mostly changed on images that were measured before."""
 
 _THREADS = min(os.cpu_count() or 1, 8)
 """Decoding releases the interpreter lock, but what else is done to an image does not: more threads are slower."""
@@ -56,6 +59,7 @@ class RecentResponses:
         """
         self._preprocess, self._run, self._device, self._batch = preprocess, run, device, batch
         self._kept = LRUCache[str, Measured](CACHE_BYTES, getsizeof=lambda measured: measured.nbytes)
+        self._views = LRUCache[str, tuple[Pixels, ViewBox]](VIEW_BYTES, getsizeof=lambda seen: seen[0].nbytes)
 
     @property
     def nbytes(self) -> int:
@@ -74,7 +78,7 @@ class RecentResponses:
         return [measured for digest in digests if (measured := found[digest])]
 
     def _measure(self, images: Sequence[EncodedImage]) -> list[Measured]:
-        seen = self.each(lambda image: self._preprocess.view(image.pixels), images)
+        seen = self.views(images)
         measured: dict[int, Measured] = {}
         for indices, batch in input_batches(self._preprocess, [view for view, _ in seen], self._device, self._batch):
             try:
@@ -91,6 +95,18 @@ class RecentResponses:
                 }
                 measured[i] = Measured(responses=own, box=seen[i][1])
         return [measured[i] for i in range(len(images))]
+
+    def views(self, images: Sequence[EncodedImage]) -> list[tuple[Pixels, ViewBox]]:
+        """Returns what the network receives of each image, and the part of the image that this shows."""
+        digests = self.each(lambda image: image.digest, images)
+        found = {digest: self._views.get(digest) for digest in digests}
+        new = {digest: image for digest, image in zip(digests, images, strict=True) if found[digest] is None}
+        seen = self.each(lambda image: self._preprocess.view(image.pixels), list(new.values()))
+        for digest, each in zip(new, seen, strict=True):
+            found[digest] = each
+            if each[0].nbytes <= self._views.maxsize:
+                self._views[digest] = each
+        return [each for digest in digests if (each := found[digest])]
 
     def each(self, function: Callable[[EncodedImage], T], images: Sequence[EncodedImage]) -> list[T]:
         """Calls a function with each image, in threads where several images share a pass."""

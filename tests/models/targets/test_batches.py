@@ -9,6 +9,7 @@ from PIL import Image
 from torch import nn
 
 from openmaia.core.errors import HostDead, ServiceError
+from openmaia.core.images import EncodedImage
 from openmaia.core.services import LayerProbe, Probe
 from openmaia.core.units import Unit
 from openmaia.exemplars.passes import run_batches
@@ -78,6 +79,16 @@ def test_map_of_a_probe_can_be_changed_without_harm():
     assert np.array_equal(again.map, expected)
     assert reader.probe([probe])[0].value == again.value
     assert len(module.passes) == 1
+
+
+def test_equal_images_are_resized_once():
+    reader, _ = counting(batch=1)
+    images = [noise(0, 40, 40), noise(1, 40, 40), EncodedImage.of(noise(0, 40, 40).pixels)]
+    (first, box), (other, _), (again, same_box) = reader._recent.views(images)
+    assert again is first and same_box == box
+    assert not np.array_equal(other, first)
+    assert np.array_equal(reader.view(images[0].pixels)[0], first)
+    assert reader._recent.views(images[:1])[0][0] is first
 
 
 def test_memory_that_a_probe_lacks_is_taken_from_what_is_kept():

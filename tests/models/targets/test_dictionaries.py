@@ -3,6 +3,7 @@
 import json
 import pickle
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -83,6 +84,22 @@ def test_decoder_reconstructs_as_the_library(name: str):
     if name in ("saelens-topk-rescaled", "learned-AutoEncoder"):
         assert torch.allclose(dictionary.decoder.norm(dim=1), torch.ones(12), atol=1e-5)
     assert torch.allclose(base, base[0].expand_as(base), atol=1e-4)
+
+
+@pytest.mark.parametrize("features", [1600, 1613])
+def test_k_largest_of_many_features_are_those_of_a_whole_search(features: int):
+    made = torch.Generator().manual_seed(4)
+    encoder = torch.randn(features, 5, generator=made, dtype=torch.float64)
+    zeros = torch.zeros(features, dtype=torch.float64)
+    dictionary = replace(read(MADE / "saelens-topk"), encoder=encoder, bias=zeros, threshold=zeros, k=9)
+    given = torch.randn(2, 5, 3, 3, generator=made)
+    given[1, :, 0, 0] = float("nan")
+    values = torch.einsum("fc,ichw->ifhw", encoder, given.double())
+    largest = values[0].topk(9, dim=0)
+    expected = torch.zeros(features, 3, 3, dtype=torch.float64).scatter(0, largest.indices, largest.values)
+    found = dense(dictionary.all(given))
+    assert torch.allclose(found[0], expected.float(), rtol=1e-6)
+    assert int(found[1, :, 0, 0].isnan().sum()) == 9
 
 
 def test_topk_leaves_k_features():

@@ -2,7 +2,7 @@
 
 from collections import OrderedDict, namedtuple
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,7 @@ from PIL import Image
 from torch import nn
 
 from openmaia.core.errors import UsageError
-from openmaia.core.services import Intervention, LayerProbe, Probe
+from openmaia.core.services import LOG_PROBABILITIES, LOGITS, Intervention, LayerProbe, Probe
 from openmaia.core.units import OUTPUT, Unit
 from openmaia.models.targets.hooked import NetworkTarget
 from openmaia.models.targets.meaning import OutputMeaning
@@ -127,8 +127,20 @@ def test_unclear_output_is_refused():
         reader(Headed(4, lambda z: z**3))
 
 
-def test_units_of_a_network_with_sigmoids_are_not_ablated():
-    assert not reader(Headed(4, torch.sigmoid), "conv").can_intervene("conv")
+def test_classes_with_sigmoids_are_read_each_by_itself():
+    unit = Unit(target="net", layer="conv", index=2)
+    probabilities, logits = (
+        reader(Headed(4, torch.sigmoid), "conv", output=OutputMeaning.PROBABILITIES),
+        reader(Headed(4), "conv", output=OutputMeaning.SIGMOID),
+    )
+    assert not probabilities.effects().exclude and not logits.effects().exclude
+    for read, expected in ((LOG_PROBABILITIES, nn.functional.logsigmoid), (LOGITS, lambda z: z)):
+        change = Intervention(unit=unit, image=IMAGE, scale=0.5, read=read)
+        found = [each.intervene([change])[0] for each in (probabilities, logits)]
+        assert found[0] == pytest.approx(found[1], rel=1e-3, abs=1e-5)
+        raw = torch.from_numpy(logits.intervene([replace(change, read=LOGITS)])[0])
+        assert found[1] == pytest.approx(expected(raw).numpy())
+    assert reader(Headed(1), "conv", output=OutputMeaning.SIGMOID).effects().classes == ("class 0",)
 
 
 def test_ablation_reads_probabilities_as_they_are():

@@ -12,9 +12,10 @@ from openmaia.reporting.browser.unit.captions import Captions
 from openmaia.reporting.browser.unit.claims import make_claim_views, show_exemplars
 from openmaia.reporting.browser.unit.conversation import make_turn_views
 from openmaia.reporting.browser.unit.dataset import read_dataset, show_levels
+from openmaia.reporting.browser.unit.doing import make_doing_view
 from openmaia.reporting.browser.unit.evidence import make_evidence_view
 from openmaia.reporting.browser.unit.observation import Viewer
-from openmaia.reporting.browser.unit.pictures import PagePictures
+from openmaia.reporting.browser.unit.pictures import SMALL, PagePictures
 from openmaia.reporting.browser.unit.saying import say_verdict
 from openmaia.reporting.browser.unit.scored import EvaluationView, make_evaluation_view
 from openmaia.reporting.browser.unit.shared import RunSources
@@ -113,7 +114,6 @@ def _html(page: UnitPage, record: Record, stored: int, allowance: int) -> bytes:
     dataset = show_levels(dataset, pictures)
     verdict = page.row.verdict
     others = list(read_others(page.sources, page.row.investigation, pictures)) if verdict.controls else []
-    effects = page.sources.effects.get(page.row.investigation)
     generator: Any = record.config.get("generator")
     return render(
         "unit.html.j2",
@@ -135,7 +135,7 @@ def _html(page: UnitPage, record: Record, stored: int, allowance: int) -> bytes:
         pairs=count_pairs,
         once=pictures.once,
         control_names={control.name: name_control(key) for key, control in all_controls().items()},
-        effects=effects,
+        doing=make_doing_view(page.sources, page.row.investigation, pictures, SMALL),
         evaluation=tested,
         evaluation_damage=damage,
         claims=make_claim_views(record, tested, viewer.captions),

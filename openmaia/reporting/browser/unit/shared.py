@@ -6,7 +6,9 @@ from functools import cached_property
 from openmaia.core.errors import StoreError
 from openmaia.core.services import UnitExemplars
 from openmaia.core.units import Unit
+from openmaia.evaluation.effects import EFFECTS_FILE, UnitEffect, read_effects
 from openmaia.evaluation.faithfulness import FAITHFULNESS_FILE, UnitFaithfulness, read_faithfulness
+from openmaia.evaluation.steering import STEERING_FILE, Said, Steering, read_steering
 from openmaia.evaluation.storage import StoredTrials
 from openmaia.evaluation.trials import Trial
 from openmaia.reporting.browser.stores import RunExemplars, find_exemplars
@@ -58,11 +60,37 @@ class RunSources:
             {InvestigationId(unit=each.unit, replicate=each.replicate): each for each in found.units} if found else {}
         )
 
+    @cached_property
+    def named_effects(self) -> dict[InvestigationId, UnitEffect]:
+        """The tests of effects that answers name; empty if none was tested."""
+        found = read_effects(self._run)
+        return (
+            {InvestigationId(unit=each.unit, replicate=each.replicate): each for each in found.units} if found else {}
+        )
+
+    @cached_property
+    def _steering(self) -> Steering | None:
+        return read_steering(self._run)
+
+    @cached_property
+    def steered(self) -> dict[Unit, tuple[tuple[Said, ...], ...]]:
+        """`SteeredUnit.said` of each unit; empty if it was not measured."""
+        return {each.unit: each.said for each in self._steering.units} if self._steering else {}
+
+    @cached_property
+    def steered_images(self) -> tuple[tuple[str, bytes], ...]:
+        """The digest and the file of each image of `steered`; the file is empty if it is lost."""
+        if (found := self._steering) is None:
+            return ()
+        trial = self.trials.readable(found.trial, images=True)
+        kept = {} if trial is None else {each.digest: each.data for each in trial.stimuli}
+        return tuple((digest, kept.get(digest, b"")) for digest in found.images)
+
     def read_times(self, layer: str) -> list[int]:
         """Returns the modification times in nanoseconds of the files that pages of a layer are made from; 0 for a missing
         one."""
         store, own = self.stored.store, self._run.files.local
         root = store.files.local if store else None
         paths = [root / f"{safe(layer)}.{name}.parquet" for name in ("units", "rows")] if root else []
-        paths += [own / FAITHFULNESS_FILE] if own else []
+        paths += [own / name for name in (FAITHFULNESS_FILE, EFFECTS_FILE, STEERING_FILE)] if own else []
         return [path.stat().st_mtime_ns if path.exists() else 0 for path in paths]
