@@ -16,9 +16,9 @@ from openmaia.evaluation.compared import Evaluation
 from openmaia.evaluation.faithfulness import ClassEffect, Faithfulness, UnitFaithfulness, write_faithfulness
 from openmaia.evaluation.storage import to_parquet
 from openmaia.evaluation.trials import Stimulus, Trial
-from openmaia.reporting.browser import write_report
 from openmaia.reporting.browser.unit.axis import Axis, count_pairs
 from openmaia.reporting.browser.unit.saying import say_verdict
+from openmaia.reporting.browser.write import write_report
 from openmaia.runs.run import Run
 from tests.helpers.chromium import CHROMIUM, Tab, browser
 from tests.helpers.samples import store_evaluation
