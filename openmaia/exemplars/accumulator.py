@@ -10,7 +10,7 @@ import torch
 
 from openmaia.exemplars.histogram import BINS, HALF, LOWEST, STEPS, ZERO
 from openmaia.exemplars.sparse import Responses, SparseResponses
-from openmaia.exemplars.summary import LAST, NONE, Summary
+from openmaia.exemplars.summary import LAST_IMAGE, NO_IMAGE, Summary
 
 _POSITIONS = 49
 """Largest number of positions per activation map that are counted. They are evenly spaced, and their offset depends on the
@@ -75,7 +75,7 @@ class Accumulator:
         self._sums = zeros(5, units, dtype=torch.float64)
         self._broken = zeros(units, dtype=torch.bool)
         self._highest = self._lowest = zeros(units, 0, dtype=torch.int64)
-        self._first = torch.full((units * BINS,), NONE, dtype=torch.int64, device=device)
+        self._first = torch.full((units * BINS,), NO_IMAGE, dtype=torch.int64, device=device)
         self._sampled: list[tuple[list[int], torch.Tensor]] = []
         self._seen = self._positions_seen = 0
         # Nothing is copied from the device before `total`, so that the network does not wait.
@@ -132,7 +132,7 @@ class Accumulator:
         # With the number of the image in the low bits, one `topk` finds values with their images. Of equal activations,
         # which are frequent where units are silent, the image with the smaller number is the more extreme one.
         codes = find_codes(highest) << 32
-        top = torch.cat([self._highest, codes | (LAST - on_device)], dim=1)
+        top = torch.cat([self._highest, codes | (LAST_IMAGE - on_device)], dim=1)
         bottom = torch.cat([self._lowest, codes | on_device], dim=1)
         k = min(self._k, top.shape[1])
         self._highest = top.topk(k, dim=1).values
@@ -160,7 +160,7 @@ class Accumulator:
             at = _bins(first, own * self._inverse[part])
             counts.scatter_add_(0, at, torch.ones((), dtype=torch.int32, device=at.device).expand(len(at)))
             if images is not None:
-                codes = (images << 32) | (find_codes(own) & LAST)
+                codes = (images << 32) | (find_codes(own) & LAST_IMAGE)
                 self._first.scatter_reduce_(0, at, codes.reshape(-1), "amin")
             sums[:, part] += _sums(own, with_positive=len(sums) == 3)
 

@@ -1,4 +1,4 @@
-"""What every process knows that takes part in a computation of exemplars, also one that holds no network: it needs no torch."""
+"""What processes without a network need of the computation of exemplars: the driver of a sweep imports this and no torch."""
 
 from collections.abc import Callable
 
@@ -6,7 +6,7 @@ from openmaia.exemplars.store import ExemplarStore
 from openmaia.runs.lease import held
 
 PORTION_GPU = 4096
-"""Number of images of one portion where images of equal shape share a batch: those that wait for others are processed after so
+"""Number of images of a portion where images of equal shape share a batch: those that wait for others are processed after so
 many."""
 
 ProgressCallback = Callable[[int, int], None]

@@ -10,9 +10,11 @@ import numpy.typing as npt
 
 from openmaia.exemplars import histogram
 
-LAST = 2**32 - 1
+LAST_IMAGE = 2**32 - 1
+"""Largest number of an image."""
 
-NONE = 2**63 - 1
+NO_IMAGE = 2**63 - 1
+"""Stands for a bin without an image in `Summary.first`."""
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
@@ -27,7 +29,7 @@ class Summary:
     scales: npt.NDArray[np.float32]
     """Histogram scales, shape (units,)."""
     positions: histogram.Counts
-    """Histograms of the values at counted positions (see _POSITIONS)."""
+    """Histograms of the values at counted positions (see `accumulator`)."""
     maxima: histogram.Counts
     """Histograms of the activations on images."""
     sums: Floats
@@ -38,13 +40,13 @@ class Summary:
     positions_seen: int
     """Number of counted positions per unit, over all images."""
     highest: Ints
-    """The highest activations in descending order, shape (units, at most k): `accumulator.find_codes` in the high 32 bits, and LAST minus
-    the number of the image in the low ones."""
+    """The highest activations in descending order, shape (units, at most k): `accumulator.find_codes` in the high 32 bits, and
+    LAST_IMAGE minus the number of the image in the low ones."""
     lowest: Ints
     """The lowest activations in ascending order, with the numbers of the images in the low bits."""
     first: Ints
     """For each bin of `maxima`, of all images in it, that with the smallest number, which is as good as random. The number is
-    in the high 32 bits, `accumulator.find_codes` of the activation in the low ones; NONE without an image."""
+    in the high 32 bits, `accumulator.find_codes` of the activation in the low ones; NO_IMAGE without an image."""
     broken: npt.NDArray[np.bool_]
     """Whether a unit had a value that was NaN or infinite, shape (units,)."""
     sampled: dict[int, npt.NDArray[np.float32]]
@@ -69,17 +71,17 @@ class Summary:
     @property
     def top(self) -> tuple[Floats, Ints]:
         """The highest activations, rounded, and the numbers of their images, both of shape (units, at most k)."""
-        return _values(self.highest >> 32), LAST - (self.highest & LAST)
+        return _values(self.highest >> 32), LAST_IMAGE - (self.highest & LAST_IMAGE)
 
     @property
     def bottom(self) -> tuple[Floats, Ints]:
         """The lowest activations, rounded, and the numbers of their images, both of shape (units, at most k)."""
-        return _values(self.lowest >> 32), self.lowest & LAST
+        return _values(self.lowest >> 32), self.lowest & LAST_IMAGE
 
     def level_images(self, unit: int) -> tuple[Floats, Ints]:
         """Returns activations of a unit, rounded, and the numbers of their images: one from each filled bin."""
-        codes = self.first[unit][self.first[unit] != NONE]
-        return _values(codes & LAST), codes >> 32
+        codes = self.first[unit][self.first[unit] != NO_IMAGE]
+        return _values(codes & LAST_IMAGE), codes >> 32
 
 
 Summaries = dict[str, Summary]
