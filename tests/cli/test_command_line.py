@@ -150,6 +150,7 @@ LIGHT = "import sys; {what}; heavy = {{{names}}} & set(sys.modules); assert not 
             "import openmaia.api.runs, openmaia.cli.terminal.live",
             "'torch', 'sklearn', 'jinja2', 'openmaia.reporting.browser.write'",
         ),
+        ("import openmaia.offline.networks", "'torch'"),
         ("import openmaia.assembly.generators", "'torch', 'scipy', 'openmaia.agent.loop'"),
         ("import openmaia.config.loading, openmaia.core.services", "'ray', 'torch', 'transformers', 'wandb', 'scipy'"),
         ("import openmaia.cli.main", "'ray', 'torch', 'numpy', 'pyarrow', 'omegaconf', 'rich.progress'"),
