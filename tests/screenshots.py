@@ -14,7 +14,7 @@ from pathlib import Path
 
 from PIL import Image
 
-from openmaia.reporting.browser import write_report
+from openmaia.reporting.browser.write import write_report
 from openmaia.runs.run import Run
 from tests.conftest import REPOSITORY
 from tests.helpers.chromium import Tab, browser

@@ -17,7 +17,7 @@ import numpy as np
 from sklearn.metrics import roc_auc_score, roc_curve
 
 from measure.science import setting
-from openmaia.agent import investigate
+from openmaia.agent.loop import investigate
 from openmaia.agent.tasks.task import load
 from openmaia.assembly import investigations
 from openmaia.config.studies import BiasConfig

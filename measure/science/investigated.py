@@ -9,7 +9,7 @@ import numpy as np
 
 from measure.science import setting
 from measure.science.baselines import Means, picture_order
-from openmaia.agent import investigate
+from openmaia.agent.loop import investigate
 from openmaia.agent.tasks.task import load as load_task
 from openmaia.assembly import datasets, investigations
 from openmaia.core.images import EncodedImage, flatten

@@ -26,7 +26,7 @@ from openmaia.runs.snapshot import Snapshot
 if TYPE_CHECKING:
     from openmaia.assembly.models import Models
     from openmaia.distributed.assembly import Progress
-    from openmaia.exemplars.compute import ProgressCallback
+    from openmaia.exemplars.shared import ProgressCallback
     from openmaia.models.targets.preprocess import Preprocess
 
 UnitName = str | tuple[str, int] | Unit

@@ -15,7 +15,8 @@ from openmaia.core.components import target_class
 from openmaia.core.services import Backbone
 from openmaia.datasets.library import ImageDataset
 from openmaia.datasets.memory import MemoryImages
-from openmaia.exemplars.compute import ProgressCallback, list_images
+from openmaia.exemplars.compute import list_images
+from openmaia.exemplars.shared import ProgressCallback
 from openmaia.models.targets.network import PYTHON_PREFIX, NetworkConfig, declared, given_preprocess, passed
 
 if TYPE_CHECKING:

@@ -9,7 +9,8 @@ from openmaia.config.schema import Config
 from openmaia.core.services import Effects, Generator
 from openmaia.datasets.library import ImageDataset
 from openmaia.exemplars.bank import MeasuredBank, keep_bank, measured_config
-from openmaia.exemplars.compute import ExemplarWorker, ProgressCallback, compute_drives, compute_exemplars
+from openmaia.exemplars.compute import ExemplarWorker, compute_drives, compute_exemplars
+from openmaia.exemplars.shared import ProgressCallback
 from openmaia.exemplars.store import ExemplarStore
 
 

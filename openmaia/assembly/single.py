@@ -19,7 +19,7 @@ from openmaia.exemplars.store import ExemplarStore
 
 if TYPE_CHECKING:
     from openmaia.evaluation.compared import Evaluation
-    from openmaia.exemplars.compute import ProgressCallback
+    from openmaia.exemplars.shared import ProgressCallback
     from openmaia.runs.records import Record
 
 

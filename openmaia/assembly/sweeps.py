@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from openmaia.assembly.models import Models
     from openmaia.distributed.assembly import Progress
     from openmaia.distributed.sweep import Sweep, SweepOutcome
-    from openmaia.exemplars.compute import ProgressCallback
+    from openmaia.exemplars.shared import ProgressCallback
     from openmaia.exemplars.store import ExemplarStore
 
 

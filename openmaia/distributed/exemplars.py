@@ -6,7 +6,7 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import ray
@@ -21,9 +21,12 @@ from openmaia.distributed.cluster.resources import of_exemplars
 from openmaia.distributed.failures import DEAD
 from openmaia.distributed.pools import kept
 from openmaia.distributed.pools.replica import hide_gpus
-from openmaia.exemplars.compute import PORTION_GPU, ExemplarWorker, ProgressCallback, attributing, compute_alone
-from openmaia.exemplars.passes import Summaries, add
+from openmaia.exemplars.shared import PORTION_GPU, ProgressCallback, attributing, compute_alone
 from openmaia.exemplars.store import ExemplarStore
+from openmaia.exemplars.summary import Summaries, add
+
+if TYPE_CHECKING:
+    from openmaia.exemplars.compute import ExemplarWorker
 
 _MAX_CPU_WORKERS = 8
 """Largest number of workers without GPUs if `ray.exemplar_workers` is 0. Each holds a copy of the network."""
@@ -238,7 +241,7 @@ class _TeamMember:
     config: Config
     assembly: Assembly
     gpus: float
-    _worker: ExemplarWorker | None = field(default=None)
+    _worker: "ExemplarWorker | None" = field(default=None)
 
     def __repr__(self) -> str:
         return "exemplars"
@@ -249,6 +252,9 @@ class _TeamMember:
     def call(self, method: str, *arguments: Any) -> Any:
         """Calls a method of the `ExemplarWorker` and returns its result."""
         if self._worker is None:
+            # The driver, which has this class as well, does without torch.
+            from openmaia.exemplars.compute import ExemplarWorker
+
             if not self.gpus:
                 hide_gpus()
             target = self.assembly.host("target", self.config)

@@ -21,22 +21,17 @@ from openmaia.datasets.library import DatasetImage, ImageDataset
 from openmaia.exemplars import passes
 from openmaia.exemplars.drives import KeptDrives
 from openmaia.exemplars.loading import PROCESSES, ImageLoader, LoadedImage
+from openmaia.exemplars.shared import PORTION_GPU, ProgressCallback, attributing, compute_alone
 from openmaia.exemplars.store import ExemplarStore
+from openmaia.exemplars.summary import Summaries
 from openmaia.exemplars.work import Work
-from openmaia.runs.lease import held
 
 _PORTION = 256
 """Number of images that the second pass holds until it writes them."""
 
-PORTION_GPU = 4096
-"""The same where images of equal shape share a batch: those that wait for others are processed after so many."""
-
 _EXCITING = 95
 """Percentile of the activations on all images below which the weakest of a unit's top exemplars are said to excite it
 little. With 15 exemplars, 300 images reach it."""
-
-ProgressCallback = Callable[[int, int], None]
-"""Called with the number of processed images and the total. Each image counts twice, once in each pass."""
 
 
 def list_images(config: Config, dataset: ImageDataset) -> list[DatasetImage]:
@@ -131,28 +126,6 @@ def compute_drives(
     return worker.effects_with_drives(layers)
 
 
-def attributing(layers: Sequence[str]) -> str:
-    """Returns a sentence about what `ExemplarWorker.keep_drives` computes, which may take minutes."""
-    return f"computing which classes the units of {', '.join(layers)} raise, once"
-
-
-def compute_alone(
-    store: ExemplarStore,
-    missing: Callable[[], list[str]],
-    compute: Callable[[list[str]], None],
-    say: Callable[[str], None],
-) -> None:
-    """Calls `compute` with the layers that a store lacks, under the store's lease.
-
-    While another process computes for the store, this function waits. It then computes what is still missing.
-    """
-    if missing():
-        with held(store.files, say):
-            # The other process may have computed some of them.
-            if left := missing():
-                compute(left)
-
-
 class ExemplarWorker:
     """Computes exemplars with a target. Several workers can share the calls of `first`, and those of `second`.
 
@@ -239,7 +212,7 @@ class ExemplarWorker:
 
     def first(
         self, scales: passes.Scales, numbers: Sequence[int], progress: Callable[[int], None] = lambda images: None
-    ) -> passes.Summaries:
+    ) -> Summaries:
         """Makes the first pass over the images with these numbers, and returns the statistics of the layers of `scales`.
 
         `progress` is called with the number of images so far.
@@ -252,7 +225,7 @@ class ExemplarWorker:
         progress(len(numbers))
         return first.summaries()
 
-    def choose(self, summaries: passes.Summaries) -> passes.Places:
+    def choose(self, summaries: Summaries) -> passes.Places:
         """Selects the images of each unit from the statistics over all images. This ends the first pass."""
         places = passes.list_places({layer: passes.choose(found, self._order) for layer, found in summaries.items()})
         info, quantile = self._reader.info(), self._config.exemplars.quantile

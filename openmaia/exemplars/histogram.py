@@ -10,16 +10,15 @@ from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
-import torch
 
 _OCTAVES = 16
 """Number of factors of two of magnitude that a histogram covers."""
 
-_STEPS = 64
+STEPS = 64
 """Number of bins per octave."""
 
-_LOWEST = -11
-"""Base-2 logarithm of the smallest scaled magnitude that is distinguished from zero. Those above 2**(_LOWEST + _OCTAVES) are
+LOWEST = -11
+"""Base-2 logarithm of the smallest scaled magnitude that is distinguished from zero. Those above 2**(LOWEST + _OCTAVES) are
 counted in the outermost bin."""
 
 _QUIETEST = 2.0**-12
@@ -27,14 +26,12 @@ _QUIETEST = 2.0**-12
 the sample: a class may have a probability of 1e-9 on all images of the sample and of 1 on a later one, far above the
 largest magnitude that its histogram would distinguish."""
 
-_HALF = _OCTAVES * _STEPS
+HALF = _OCTAVES * STEPS
 """Number of bins for values of one sign."""
 
-BINS = 2 * _HALF
-ZERO = _HALF
+BINS = 2 * HALF
+ZERO = HALF
 """Index of the bin of zeros."""
-_SHIFT = 23 - _STEPS.bit_length() + 1
-_BASE = (127 + _LOWEST) * _STEPS
 
 _BLOCK = 1024
 """Number of units whose quantiles are estimated at a time."""
@@ -43,14 +40,6 @@ Counts = npt.NDArray[np.int32]
 """Shape (units, BINS). The first bin holds the most negative values."""
 
 Values = npt.NDArray[np.float64]
-
-
-def find_bins(values: torch.Tensor) -> torch.Tensor:
-    """Returns the index of the bin (int32) of each float32 activation that was divided by the scale of its unit."""
-    bits = values.contiguous().view(torch.int32)
-    code = (bits & 0x7FFFFFFF).bitwise_right_shift_(_SHIFT).sub_(_BASE).clamp_(0, _HALF - 1)
-    # For negative values, bits >> 31 is -1, and x ^ -1 is -1 - x: their bins are numbered in reverse, below _HALF.
-    return code.bitwise_xor_(bits >> 31).add_(_HALF)
 
 
 def choose_scales(largest: Values) -> npt.NDArray[np.float32]:
@@ -68,8 +57,8 @@ def choose_scales(largest: Values) -> npt.NDArray[np.float32]:
 
 def list_edges() -> Values:
     """Returns the edges of the bins in ascending order, for scaled activations, shape (BINS + 1,)."""
-    code = np.arange(1, _HALF + 1)
-    upper = np.exp2(_LOWEST + code // _STEPS) * (1 + (code % _STEPS) / _STEPS)
+    code = np.arange(1, HALF + 1)
+    upper = np.exp2(LOWEST + code // STEPS) * (1 + (code % STEPS) / STEPS)
     return np.concatenate([-upper[::-1], [0.0], upper])
 
 
@@ -137,4 +126,4 @@ def _estimate(
 
 def bound_error(value: Values, scales: npt.NDArray[np.float32]) -> Values:
     """Returns the largest possible error of estimated quantiles, shape (units,): the width of their bins."""
-    return np.maximum(np.abs(value) / _STEPS, np.exp2(_LOWEST) * scales * (1 + 1 / _STEPS))
+    return np.maximum(np.abs(value) / STEPS, np.exp2(LOWEST) * scales * (1 + 1 / STEPS))

@@ -28,10 +28,11 @@ from openmaia.core.services import (
 )
 from openmaia.core.units import OUTPUT, TargetInfo, Unit
 from openmaia.exemplars import histogram
+from openmaia.exemplars.accumulator import Accumulator, NumberedImages, find_bins
 from openmaia.exemplars.loading import LoadedImage
 from openmaia.exemplars.sparse import Responses, SparseResponses
 from openmaia.exemplars.store import KINDS
-from openmaia.exemplars.summary import Accumulator, Floats, Ints, NumberedImages, Summary, round_values
+from openmaia.exemplars.summary import Floats, Ints, Summaries, Summary, round_values
 
 SCALED_ON = 32
 """Number of images in the sample on which the histogram scales are measured."""
@@ -188,19 +189,10 @@ class FirstPass:
                         self._layers[layer] = Accumulator(scale, self._k, self._sample, device)
                     self._layers[layer].take(numbered, found[layer])
 
-    def summaries(self) -> "Summaries":
+    def summaries(self) -> Summaries:
         """Returns the statistics over all images so far, of which there must be some."""
         with torch.inference_mode():
             return {layer: accumulator.total() for layer, accumulator in self._layers.items()}
-
-
-Summaries = dict[str, Summary]
-"""Statistics by layer."""
-
-
-def add(one: Summaries, other: Summaries) -> Summaries:
-    """Returns the statistics over two sets of images."""
-    return {layer: one[layer] + other[layer] for layer in one}
 
 
 def _device(responses: Responses) -> torch.device:
@@ -240,7 +232,7 @@ def _levels(summary: Summary) -> tuple[Floats, Ints]:
         scaled = torch.from_numpy((own / summary.scales[unit]).astype(np.float32))
         # By the middle of the bin, as the images of a level are counted.
         middles = histogram.find_middles(
-            histogram.find_bins(scaled).numpy().astype(np.int64), float(summary.scales[unit]), low, high
+            find_bins(scaled).numpy().astype(np.int64), float(summary.scales[unit]), low, high
         )
         levels = find_levels(middles, low, high)
         for at in np.argsort(-ids):

@@ -27,7 +27,7 @@ from openmaia.runs.run import InvestigationId, Run
 
 if TYPE_CHECKING:
     from openmaia.assembly.single import SingleUnit
-    from openmaia.exemplars.compute import ProgressCallback
+    from openmaia.exemplars.shared import ProgressCallback
 
 MAX_REPLY = 1_000_000
 """Characters of a reply."""

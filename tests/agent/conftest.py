@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from openmaia.agent import investigate
+from openmaia.agent.loop import investigate
 from openmaia.agent.tasks.task import load as load_task
 from openmaia.assembly import exemplars, investigations
 from openmaia.core.errors import ServiceError

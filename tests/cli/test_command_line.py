@@ -141,7 +141,17 @@ LIGHT = "import sys; {what}; heavy = {{{names}}} & set(sys.modules); assert not 
 @pytest.mark.parametrize(
     ("what", "names"),
     [
-        ("import openmaia.agent", "'ray', 'torch', 'transformers', 'wandb'"),
+        ("import openmaia.agent.loop", "'ray', 'torch', 'transformers', 'wandb'"),
+        (
+            "import openmaia.assembly.sweeps, openmaia.distributed.sweep",
+            "'torch', 'transformers', 'wandb', 'matplotlib'",
+        ),
+        (
+            "import openmaia.api.runs, openmaia.cli.terminal.live",
+            "'torch', 'sklearn', 'jinja2', 'openmaia.reporting.browser.write'",
+        ),
+        ("import openmaia.offline.networks", "'torch'"),
+        ("import openmaia.assembly.generators", "'torch', 'scipy', 'openmaia.agent.loop'"),
         ("import openmaia.config.loading, openmaia.core.services", "'ray', 'torch', 'transformers', 'wandb', 'scipy'"),
         ("import openmaia.cli.main", "'ray', 'torch', 'numpy', 'pyarrow', 'omegaconf', 'rich.progress'"),
         ("import openmaia", "'ray', 'torch', 'numpy', 'pyarrow', 'omegaconf'"),

@@ -17,7 +17,7 @@ from openmaia.cli.terminal.runs import show_conduct, show_state
 from openmaia.config.loading import load
 from openmaia.core.errors import UsageError
 from openmaia.core.messages import AnswerFormat
-from openmaia.reporting.browser import write_report
+from openmaia.reporting.browser.write import write_report
 from openmaia.reporting.figures.table import DataTable
 from openmaia.reporting.trace import write_trace
 from openmaia.reporting.tracking.rows import make_cells, make_point

@@ -23,7 +23,7 @@ from openmaia.evaluation.run import evaluate_run, untested_claims
 from openmaia.evaluation.services import EvaluationDesign, EvaluationServices
 from openmaia.evaluation.storage import StoredTrials
 from openmaia.evaluation.truth import read_truth
-from openmaia.reporting.browser import write_report
+from openmaia.reporting.browser.write import write_report
 from openmaia.runs import tables
 from openmaia.runs.records import Record
 from openmaia.runs.results import SIGNIFICANCE

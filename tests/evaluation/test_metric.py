@@ -12,7 +12,7 @@ from openmaia.evaluation import metrics
 from openmaia.evaluation.analysis.sanity import judged_metrics, warning
 from openmaia.evaluation.analysis.verdict import run_verdicts, score_columns, write_summary
 from openmaia.evaluation.metric import all_metrics
-from openmaia.reporting.browser import write_report
+from openmaia.reporting.browser.write import write_report
 from openmaia.reporting.tracking.rows import make_cells, table_columns
 from openmaia.runs import tables
 from openmaia.runs.run import Run

@@ -22,7 +22,8 @@ from openmaia.core.images import EncodedImage
 from openmaia.core.services import QUANTILES
 from openmaia.core.units import Unit
 from openmaia.exemplars import histogram, passes
-from openmaia.exemplars.summary import round_values
+from openmaia.exemplars.accumulator import find_bins
+from openmaia.exemplars.summary import add, round_values
 from openmaia.models.targets.hooked import NetworkTarget
 from openmaia.models.targets.preprocess import TargetNetwork, published
 from tests.conftest import REPOSITORY
@@ -133,7 +134,7 @@ def test_a_quantile_of_counted_values_is_off_by_at_most_a_bin():
     values = np.random.default_rng(0).normal(size=(3, 5001)) * np.array([[1e-3], [1.0], [1e4]])
     scales = histogram.choose_scales(np.abs(values).max(axis=1) / 3)
     counts = np.zeros((3, histogram.BINS), dtype=np.int32)
-    at = histogram.find_bins(torch.from_numpy((values / scales[:, None]).astype(np.float32))).numpy()
+    at = find_bins(torch.from_numpy((values / scales[:, None]).astype(np.float32))).numpy()
     for unit in range(3):
         np.add.at(counts[unit], at[unit], 1)
     for q in (0.0, 0.001, 0.3, 0.5, 0.9, 0.99, 0.999, 1.0):
@@ -153,7 +154,7 @@ def test_quantiles_of_a_unit_that_the_sample_did_not_show_end_at_its_extremes():
     values = np.concatenate([np.zeros(950), np.random.default_rng(0).uniform(100, 500, 50)])[None]
     scales = np.ones(1, dtype=np.float32)
     counts = np.zeros((1, histogram.BINS), dtype=np.int32)
-    np.add.at(counts[0], histogram.find_bins(torch.from_numpy(values[0].astype(np.float32))).numpy(), 1)
+    np.add.at(counts[0], find_bins(torch.from_numpy(values[0].astype(np.float32))).numpy(), 1)
     found = histogram.estimate_quantiles(counts, scales, values.min(axis=1), values.max(axis=1), [0.99])[0]
     assert found[0] == pytest.approx(np.quantile(values, 0.99), rel=0.2)
     assert histogram.estimate_quantiles(counts, scales, np.array([-np.inf]), values.max(axis=1), [0.5])[
@@ -170,7 +171,7 @@ def test_any_number_of_workers_in_any_order_gives_the_same(folder: Path, referen
     shares = np.array_split(np.arange(team[0].count()), 7)
     random.Random(0).shuffle(shares)
     found = [team[turn % 5].first(scales, share.tolist()) for turn, share in enumerate(shares)]
-    places = team[1].choose(reduce(passes.add, found))
+    places = team[1].choose(reduce(add, found))
     resumed = team[2].resume(LAYERS)
     assert resumed is not None and np.array_equal(resumed, places)
     shares = np.array_split(np.unique(places["number"]), 4)[::-1]

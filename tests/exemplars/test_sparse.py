@@ -11,6 +11,7 @@ from openmaia.core.images import EncodedImage, Pixels, ViewBox, whole
 from openmaia.core.units import TargetInfo
 from openmaia.exemplars import passes
 from openmaia.exemplars.sparse import Responses, SparseResponses
+from openmaia.exemplars.summary import Summaries
 from openmaia.models.targets.hooked import NetworkTarget
 from openmaia.models.targets.preprocess import TargetNetwork
 from tests.helpers.dissecting import first, kept, ordered
@@ -60,7 +61,7 @@ def pictures() -> list[EncodedImage]:
     return [EncodedImage.of(np.asarray(sample_image(seed, (40, 40)))) for seed in range(PICTURES)]
 
 
-def assert_equal(one: passes.Summaries, other: passes.Summaries) -> None:
+def assert_equal(one: Summaries, other: Summaries) -> None:
     for layer, mine in one.items():
         theirs = other[layer]
         for name in ("scales", "positions", "maxima", "highest", "lowest", "broken"):

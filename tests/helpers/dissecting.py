@@ -8,8 +8,9 @@ from openmaia.core.images import EncodedImage
 from openmaia.core.services import Exemplar, UnitExemplars
 from openmaia.core.units import Unit
 from openmaia.exemplars import passes
-from openmaia.exemplars.passes import Chosen, FirstPass, Order, Readable, Summaries
+from openmaia.exemplars.passes import Chosen, FirstPass, Order, Readable
 from openmaia.exemplars.store import KINDS
+from openmaia.exemplars.summary import Summaries, add
 from tests.helpers.looking import loaded
 
 
@@ -61,7 +62,7 @@ def first(
         worker = FirstPass(target, order, scales, k)
         worker.take(loaded(target, number, pictures[number]) for number in share)
         found.append(worker.summaries())
-    return reduce(passes.add, found)
+    return reduce(add, found)
 
 
 def kept(

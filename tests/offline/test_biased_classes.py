@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from openmaia.agent import investigate
+from openmaia.agent.loop import investigate
 from openmaia.agent.tasks.task import load
 from openmaia.assembly import investigations
 from openmaia.assembly.exemplars import make

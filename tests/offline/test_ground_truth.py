@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from openmaia.agent import investigate
+from openmaia.agent.loop import investigate
 from openmaia.agent.tasks.task import load as load_task
 from openmaia.assembly import investigations, targets
 from openmaia.assembly.exemplars import make

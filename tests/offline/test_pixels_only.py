@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from openmaia.agent import investigate
+from openmaia.agent.loop import investigate
 from openmaia.agent.tasks.task import load as load_task
 from openmaia.assembly import datasets, investigations, targets
 from openmaia.assembly.exemplars import make

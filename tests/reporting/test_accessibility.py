@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from openmaia.reporting.browser import write_report
+from openmaia.reporting.browser.write import write_report
 from tests.helpers.chromium import CHROMIUM, Tab, browser
 from tests.prepare import CACHE
 from tests.reporting.making import run

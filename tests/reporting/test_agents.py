@@ -11,7 +11,7 @@ import pytest
 from openmaia.analysis.agents import compute_statistics
 from openmaia.config.loading import load
 from openmaia.core.units import Unit
-from openmaia.reporting.browser import write_report
+from openmaia.reporting.browser.write import write_report
 from openmaia.runs.summary import summary
 from tests.reporting.making import HOSTILE, Page, record, run, turn
 

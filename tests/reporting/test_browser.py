@@ -12,7 +12,7 @@ from openmaia.core.units import Unit
 from openmaia.recipes.choices.answers import read_answers, score_answers
 from openmaia.recipes.choices.page import render_page
 from openmaia.recipes.choices.questions import choice_pairs, make_blind
-from openmaia.reporting.browser import write_report
+from openmaia.reporting.browser.write import write_report
 from openmaia.runs.records import Stop
 from tests.helpers.chromium import CHROMIUM, Tab, browser
 from tests.reporting.making import HOSTILE, record, run

@@ -4,7 +4,7 @@ import dataclasses
 from pathlib import Path
 
 from openmaia.config.loading import load
-from openmaia.reporting.browser import write_report
+from openmaia.reporting.browser.write import write_report
 from openmaia.runs.evidence import (
     CheckState,
     Confirmation,

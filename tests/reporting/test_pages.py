@@ -14,10 +14,10 @@ from openmaia.agent.tasks.grammar import parse
 from openmaia.evaluation.analysis.sanity import TESTS, measured_results, warning
 from openmaia.evaluation.analysis.verdict import run_verdicts
 from openmaia.evaluation.metric import all_metrics
-from openmaia.reporting.browser import write_report
 from openmaia.reporting.browser.rows import RunSummary, summarize_run
 from openmaia.reporting.browser.unit.observation import DISPLAYED
 from openmaia.reporting.browser.unit.pictures import DATA_URI_PREFIX, PagePictures
+from openmaia.reporting.browser.write import write_report
 from openmaia.reporting.tables import make_rows
 from openmaia.runs.records import GivenImage
 from openmaia.runs.run import Run

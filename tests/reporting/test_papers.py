@@ -11,7 +11,7 @@ import pytest
 from openmaia.config.loading import load
 from openmaia.core.units import Unit
 from openmaia.evaluation.analysis.sanity import warning
-from openmaia.reporting.browser import write_report
+from openmaia.reporting.browser.write import write_report
 from openmaia.reporting.figures.papers import (
     AVERAGE,
     PaperFigure,

@@ -11,8 +11,8 @@ import yaml
 from PIL import Image
 
 from openmaia.core.units import Unit
-from openmaia.reporting.browser import write_report
 from openmaia.reporting.browser.tiles import TILE_SIDE
+from openmaia.reporting.browser.write import write_report
 from openmaia.runs.files import safe
 from openmaia.runs.run import Run
 from tests.reporting.making import Page, run, table

@@ -18,9 +18,9 @@ from openmaia.evaluation.faithfulness import ClassEffect, Faithfulness, UnitFait
 from openmaia.evaluation.steering import SteeredUnit, Steering, read_steering, write_steering
 from openmaia.evaluation.storage import StoredTrials, to_parquet
 from openmaia.evaluation.trials import Stimulus, Trial
-from openmaia.reporting.browser import write_report
 from openmaia.reporting.browser.unit.axis import Axis, count_pairs
 from openmaia.reporting.browser.unit.saying import say_verdict
+from openmaia.reporting.browser.write import write_report
 from openmaia.runs.run import Run
 from tests.helpers.chromium import CHROMIUM, Tab, browser
 from tests.helpers.samples import store_evaluation

@@ -13,8 +13,8 @@ from starlette.testclient import TestClient
 
 from openmaia.config.loading import load
 from openmaia.core.errors import StoreError
-from openmaia.reporting.browser import write_report
 from openmaia.reporting.browser.serve import application
+from openmaia.reporting.browser.write import write_report
 from openmaia.runs.control import read_orders
 from openmaia.runs.lease import held
 from openmaia.runs.run import InvestigationId, Run

@@ -26,9 +26,9 @@ from openmaia.config.loading import restore
 from openmaia.core.errors import UsageError
 from openmaia.core.images import EncodedImage, compute_mask
 from openmaia.core.services import GeneratedImage, Generation, Intervention, LayerProbe, Probe
-from openmaia.reporting.browser import write_report
 from openmaia.reporting.browser.serve import application
 from openmaia.reporting.browser.stores import find_exemplars
+from openmaia.reporting.browser.write import write_report
 from openmaia.runs.run import Run
 from openmaia.serving.laboratory import MAX_PIXELS, SCALES, Laboratory
 from openmaia.serving.live import MAX_BYTES, MAX_WAITING, MAX_WAITING_EACH, live_application

@@ -95,7 +95,7 @@ def print_left(config: "Config") -> None:
 
 def print_report(paths: Sequence[str], embedding: str = "") -> None:
     """Writes the report about runs into the directory of the first one, and prints its path."""
-    from openmaia.reporting.browser import write_report
+    from openmaia.reporting.browser.write import write_report
     from openmaia.runs.run import Run
 
     runs = [Run.open(path) for path in paths]

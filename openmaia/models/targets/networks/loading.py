@@ -11,7 +11,7 @@ import torch
 from openmaia.core.errors import UsageError
 from openmaia.core.images import Pixels
 from openmaia.core.importing import import_object
-from openmaia.models.targets.network import UNTRAINED
+from openmaia.models.targets.network import LIBRARIES, UNTRAINED
 from openmaia.models.targets.networks.checkpoint import load_checkpoint
 from openmaia.models.targets.networks.efficientnet import EFFICIENTNETS, load_efficientnet
 from openmaia.models.targets.networks.untrained import forget
@@ -25,8 +25,6 @@ from openmaia.models.targets.preprocess import (
 from openmaia.models.targets.state import check_state
 
 NOTHING_GIVEN = GivenPreprocess()
-
-LIBRARIES = ("torchvision", "timm", "hf")
 
 
 def load(
