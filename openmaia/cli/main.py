@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from openmaia.cli.commands.ask import ask
 from openmaia.cli.commands.common import fail, stoppable
 from openmaia.cli.commands.config import config
 from openmaia.cli.commands.configs import configs, demo
@@ -51,7 +52,7 @@ _VERBS: dict[str, dict[str, Callable[..., None] | typer.Typer]] = {
         "evaluate": evaluate,
         "study": study,
     },
-    "Look at results": {"show": show, "view": view, "report": report},
+    "Look at results": {"show": show, "view": view, "report": report, "ask": ask},
     "Prepare": {"configs": configs, "config": config, "doctor": doctor},
     "Exchange files": {"import": import_files, "export": export},
     "Use clusters": {"submit": submit, "pools": pools},

@@ -92,6 +92,12 @@ def table_columns() -> dict[str, DataColumn]:
     }  # fmt: skip
 
 
+def search_fields() -> dict[str, str]:
+    """Returns the column behind each field that a search may have a condition on, by the name of the field."""
+    names = [*table_columns(), "concept", "layer", "run", "index", "replicate"]
+    return {name: name for name in names} | {"score": "worst"}
+
+
 def make_data_files(
     summaries: Sequence[RunSummary],
     version: str,
@@ -139,6 +145,7 @@ def _table(
         "places": [dict(zip(("run", "target", "layer", "folder"), place, strict=True)) for place in places],
         "columns": columns,
         "order": [*own_columns, "concept"],
+        "fields": search_fields(),
         "shard": SHARD,
         "shards": -(-len(rows) // SHARD),
     }
