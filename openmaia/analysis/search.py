@@ -7,13 +7,15 @@ is none of its things.
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
+from openmaia.analysis.concepts import find_concepts
 from openmaia.analysis.likeness import vectorize
 from openmaia.core.components import ALIASES, stored
 from openmaia.evaluation.claims import STOP_WORDS
@@ -39,9 +41,12 @@ QUESTION_WORDS = STOP_WORDS | frozenset(
 )
 """Words of a question that name nothing, unless it has no others."""
 
-_DENIALS = frozenset("without not no except excluding never but".split())
+DENIALS = frozenset("without not no except excluding never but".split())
+"""Words after which a text names what it does not mean, up to the next mark of punctuation."""
 _LONGEST = 6
 """Words of a phrase that is looked for in a lexicon, at most."""
+_READ = 5000
+"""Characters of a text that are read."""
 _WORD = re.compile(r"\w+|[,;.:!?]")
 
 
@@ -94,8 +99,25 @@ def run_lexicon(config: Mapping[str, Any]) -> Lexicon:
     return {stem(phrase): names for phrase, names in words.items()}
 
 
-def _read(text: str, lexicon: Lexicon) -> Iterator[tuple[str, _Thing]]:
-    words = _WORD.findall(text.casefold())
+def find_lexicon(texts: Iterable[str], embed: TextEmbedding | None) -> dict[str, frozenset[str]]:
+    """Returns the words of texts that have the meaning of another one, for where no question can be embedded. Words are alike
+    as labels of one concept are. Empty without `embed`."""
+    if embed is None:
+        return {}
+    words = list(dict.fromkeys(word for text in texts for word in _WORD.findall(text.casefold()) if word.isalpha()))
+    words = [word for word in words if word not in QUESTION_WORDS]
+    found = find_concepts([[word] for word in words], embed)
+    sizes = Counter(found.positions)
+    return {
+        stem(word): frozenset([found.names[at]])
+        for word, at in zip(words, found.positions, strict=True)
+        if at is not None and sizes[at] > 1
+    }
+
+
+def read_things(text: str, lexicon: Lexicon) -> Iterator[tuple[str, frozenset[str]]]:
+    """Yields the words of a text that name something, each or each phrase of a lexicon with its names."""
+    words = _WORD.findall(text[:_READ].casefold())
     at, is_denied = 0, False
     while at < len(words):
         if words[at] in ",;.:!?":
@@ -105,18 +127,27 @@ def _read(text: str, lexicon: Lexicon) -> Iterator[tuple[str, _Thing]]:
             phrase = " ".join(words[at : at + length])
             if (meant := lexicon.get(stem(phrase))) is not None or length == 1:
                 break
-        is_denied = is_denied or phrase in _DENIALS
+        is_denied = is_denied or phrase in DENIALS
         if not is_denied and (meant or phrase not in STOP_WORDS):
             yield phrase, meant or frozenset([stem(phrase)])
         at += length
 
 
 class TextSearch:
-    """A question about texts. With `embed` it is asked by meaning, else by words, with those of `lexicon`."""
+    """A question about texts. With `embed` it is asked by meaning, else by words, with those of `lexicon`.
 
-    def __init__(self, question: str, lexicon: Lexicon | None = None, embed: TextEmbedding | None = None):
-        self._lexicon, self._embed = lexicon or {}, embed
-        found = list(_read(question, self._lexicon))
+    `covered` is LEAST_COVERED but for measurements.
+    """
+
+    def __init__(
+        self,
+        question: str,
+        lexicon: Lexicon | None = None,
+        embed: TextEmbedding | None = None,
+        covered: float = LEAST_COVERED,
+    ):
+        self._lexicon, self._embed, self._covered = lexicon or {}, embed, covered
+        found = list(read_things(question, self._lexicon))
         asked = [each for each in found if each[0] not in QUESTION_WORDS] or found[-1:]
         self.asked = " ".join(dict.fromkeys(words for words, _ in asked))
         """What the question asks for. Empty if it has no word."""
@@ -136,14 +167,10 @@ class TextSearch:
         matched = [[match for text in several if (match := found.get(text))] for several in texts]
         return [min(several, key=lambda each: each.order, default=None) for several in matched]
 
-    def answers(self, text: str) -> bool:
-        """Returns whether a text answers the question by words."""
-        return self._by_words(text) is not None
-
     def _by_words(self, text: str) -> TextMatch | None:
-        own = {thing for _, thing in _read(text, self._lexicon)}
+        own = {thing for _, thing in read_things(text, self._lexicon)}
         covered = sum(any(asked & thing for thing in own) for asked in self._things) / max(len(self._things), 1)
-        if not covered or covered < LEAST_COVERED:
+        if not covered or covered < self._covered:
             return None
         focus = sum(any(asked & thing for asked in self._things) for thing in own) / len(own)
         return TextMatch(text=text, score=covered, focus=focus)

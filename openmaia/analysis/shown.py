@@ -31,13 +31,16 @@ class BankEvidence:
         return f"{self.shown} of {self.of} best bank images (base {self.base:.2f})"
 
 
-def find_shown(search: TextSearch, prompts: Sequence[str], tops: Sequence[Sequence[str]]) -> list[BankEvidence | None]:
+def find_shown(
+    search: TextSearch, prompts: Sequence[str], tops: Sequence[Sequence[str]], least: float = LEAST_SHOWN
+) -> list[BankEvidence | None]:
     """Returns the evidence for each unit; None where there is none.
 
     Args:
         search: The question.
         prompts: Those of all images of the bank.
         tops: For each unit the prompts of the images that excite it most.
+        least: LEAST_SHOWN but for measurements.
     """
     from scipy import stats  # which takes a second, and few runs have a bank
 
@@ -48,7 +51,7 @@ def find_shown(search: TextSearch, prompts: Sequence[str], tops: Sequence[Sequen
     p = [float(stats.hypergeom.sf(x - 1, total, count, len(top))) for x, top in zip(shown, tops, strict=True)]
     return [
         BankEvidence(shown=x, of=len(top), base=count / total, q=q)
-        if x and x >= LEAST_SHOWN * len(top) and q <= LEVEL
+        if x and x >= least * len(top) and q <= LEVEL
         else None
         for x, top, q in zip(shown, tops, adjust_p_values(p), strict=True)
     ]

@@ -3,18 +3,19 @@
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from openmaia.analysis.reasons import PredictionReasons, find_reasons
 from openmaia.analysis.responding import PictureResponse, rank_units
-from openmaia.analysis.search import TextMatch, TextSearch, run_lexicon
+from openmaia.analysis.search import QUESTION_WORDS, TextMatch, TextSearch, run_lexicon
 from openmaia.analysis.shown import BankEvidence, find_shown
 from openmaia.assembly import backbones, datasets, targets
 from openmaia.config.loading import restore
 from openmaia.core.components import of_config
-from openmaia.core.errors import StoreError, UsageError
+from openmaia.core.errors import OpenMaiaError, StoreError, UsageError
 from openmaia.core.images import EncodedImage, decode
 from openmaia.core.paths import user_path
 from openmaia.core.services import UnitExemplars
@@ -134,6 +135,7 @@ class RunQuestions:
         self._run, self._embed = Snapshot.of_run(run), embed
         self._rows = make_rows(self._run, run.name)
         self._target: Any = None
+        self._tops: dict[Unit, list[str]] = {}
 
     @property
     def layers(self) -> tuple[str, ...]:
@@ -155,6 +157,8 @@ class RunQuestions:
         """
         query = read_query(question)
         words, layers = self._divide(query.words)
+        if (layers or query.conditions) and {*re.findall(r"\w+", words.casefold())} <= QUESTION_WORDS:
+            words = ""  # "units of layer4"
         rows = [row for row in query.select(self._rows, self._embed) if not layers or row.unit.layer in layers]
         search = TextSearch(words, run_lexicon(self._run.config()), self._embed)
         if not (search.asked or pictures or query.conditions or query.without or layers):
@@ -164,7 +168,7 @@ class RunQuestions:
         else:
             found, sources = self._find(search, rows)
             if pictures:
-                found = self._join(found, self._responding(rows, pictures))
+                found = _join(found, rows, self._responding(rows, pictures))
                 sources.append(f"activations on {len(pictures)} picture{'s' if len(pictures) > 1 else ''}")
         return RunAnswer(
             question=question,
@@ -245,9 +249,10 @@ class RunQuestions:
             [*(row.header.get("labels") or ()), row.header.get("description") or "", row.class_name] for row in rows
         ]
         matches = search.find(said)
-        found, sources = [None] * len(rows), [f"labels and descriptions, by {search.by}"]
+        nothing: list[None] = [None] * len(rows)
+        sources = [f"labels and descriptions, by {search.by}"]
         tops, note = self._bank_tops(rows)
-        shown: Sequence[BankEvidence | None] = found
+        shown: Sequence[BankEvidence | None] = nothing
         prompts: Sequence[tuple[str, ...]] = [()] * len(rows)
         if tops is not None:
             everything, own = tops
@@ -266,37 +271,41 @@ class RunQuestions:
     def _bank_tops(self, rows: Sequence[UnitRow]) -> tuple[tuple[list[str], list[list[str]]] | None, str]:
         """Returns the prompts of all images of the run's bank, and those of each unit's most exciting ones. None and why if
         there are none."""
+        try:
+            if self._bank is None:
+                return None, ""
+            return ([each.prompt for each in self._bank.kept.values()], [self._top(row.unit) for row in rows]), ""
+        except (OpenMaiaError, OSError) as error:
+            return None, f"not the bank of the run, which cannot be read ({first_line(str(error), 200)})"
+
+    @cached_property
+    def _bank(self) -> MeasuredBank | None:
+        """None if the run has none. Raises StoreError if it is not kept any more, or is damaged."""
         stored = self._run.config()
         if not stored["bank"]["images"]:
-            return None, ""
+            return None
         config = restore(stored, self._run.files.root)
         config = replace(config, paths=replace(config.paths, exemplars=exemplars_root(self._run, stored["paths"])))
-        try:
-            bank = find_bank(config, lambda: datasets.image_dataset(config))
-            if bank is None:
-                raise StoreError("it is not kept any more")
-            measured = MeasuredBank.of(bank, _store(measured_config(config, bank)))
-            tops = [[image.prompt for image in measured.read(row.unit) if image.exemplar.kind == "top"] for row in rows]
-        except (StoreError, OSError) as error:
-            return None, f"not the bank of the run, which cannot be read ({first_line(str(error), 200)})"
-        return ([each.prompt for each in bank.images], tops), ""
+        bank = find_bank(config, lambda: datasets.image_dataset(config))
+        if bank is None:
+            raise StoreError("it is not kept any more")
+        return MeasuredBank.of(bank, _store(measured_config(config, bank)))
+
+    def _top(self, unit: Unit) -> list[str]:
+        if self._bank is not None and unit not in self._tops:
+            self._tops[unit] = [each.prompt for each in self._bank.read(unit) if each.exemplar.kind == "top"]
+        return self._tops[unit]
 
     # -- pictures ---------------------------------------------------------------------------------------------------------
 
     def _responding(self, rows: Sequence[UnitRow], pictures: Sequence[str]) -> dict[Unit, tuple[PictureResponse, ...]]:
         images = [_read_picture(each) for each in pictures]
+        if not rows:
+            return {}
         known = self._statistics(list(dict.fromkeys(row.unit for row in rows)))
         ranked = [{each.unit: each for each in rank_units(self._loaded(), image, known)} for image in images]
         found = {unit: tuple(several[unit] for several in ranked) for unit in ranked[0]}
         return {unit: several for unit, several in found.items() if all(x.percent >= LEAST_PERCENT for x in several)}
-
-    def _join(
-        self, found: Sequence[CitedUnit], responding: Mapping[Unit, tuple[PictureResponse, ...]]
-    ) -> list[CitedUnit]:
-        joined = [replace(each, responses=responding.get(each.row.unit, ())) for each in found]
-        named = {each.row.unit for each in found}
-        others = [row for row in self._rows if row.unit in responding and row.unit not in named]
-        return [*joined, *(CitedUnit(row=row, responses=responding[row.unit]) for row in others)]
 
     def _statistics(self, units: Sequence[Unit]) -> dict[Unit, UnitExemplars]:
         """Raises UsageError if no unit has exemplars."""
@@ -317,6 +326,15 @@ class RunQuestions:
         if self._target is None:
             self._target = targets.target(restore(self._run.config(), self._run.files.root))
         return self._target
+
+
+def _join(
+    found: Sequence[CitedUnit], rows: Sequence[UnitRow], responding: Mapping[Unit, tuple[PictureResponse, ...]]
+) -> list[CitedUnit]:
+    joined = [replace(each, responses=responding.get(each.row.unit, ())) for each in found]
+    named = {each.row.investigation for each in found}
+    others = [row for row in rows if row.unit in responding and row.investigation not in named]
+    return [*joined, *(CitedUnit(row=row, responses=responding[row.unit]) for row in others)]
 
 
 def _read_picture(path: str) -> EncodedImage:

@@ -59,7 +59,7 @@ def read_query(text: str) -> UnitQuery:
         UsageError: A condition has an unknown field; the message names the nearest. Or it compares a word with a number.
     """
     words, without, conditions = list[str](), list[str](), list[tuple[str, str, str, bool]]()
-    for minus, quoted, plain in _TOKEN.findall(text):
+    for minus, quoted, plain in _TOKEN.findall(re.sub(r"\?\s*$", "", text)):
         condition = _condition(plain) if plain else None
         if condition:
             conditions.append((*condition, bool(minus)))

@@ -6,6 +6,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from openmaia.analysis.search import Lexicon, run_lexicon
 from openmaia.evaluation.analysis.sanity import TESTS, judged_metrics, measured_results, warning
 from openmaia.evaluation.metric import all_metrics
 from openmaia.reporting.browser.agents import AgentCharts, draw_agent_charts
@@ -21,7 +22,7 @@ from openmaia.runs.files import safe
 from openmaia.runs.run import EVALUATION, Run
 from openmaia.runs.snapshot import Snapshot
 
-_SCRIPTS = ("dataTables.min.js", "units.js", "wall.js", "table.js", "side.js", "index.js")
+_SCRIPTS = ("dataTables.min.js", "units.js", "meaning.js", "wall.js", "table.js", "side.js", "index.js")
 
 
 class Report:
@@ -55,6 +56,11 @@ class Report:
         for (run, *_), one in zip(self.runs, self.summaries, strict=True):
             made |= make_tiles(run, one.rows, self.sources[one.name].stored)
         return made
+
+    @cached_property
+    def lexicon(self) -> Lexicon:
+        """The words of the rules of all runs."""
+        return {phrase: names for run, *_ in self.runs for phrase, names in run_lexicon(run.config()).items()}
 
     @cached_property
     def charts(self) -> dict[str, AgentCharts]:

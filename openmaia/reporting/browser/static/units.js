@@ -71,14 +71,17 @@ const COMPARISONS = {
   ">": (a, b) => a > b, "<": (a, b) => a < b, ">=": (a, b) => a >= b, "<=": (a, b) => a <= b, "=": (a, b) => a === b,
 };
 
-// Splits `stripes "on grass" auc>0.8 verdict:undecided -blue` into tests of rows. A word is searched in names and texts.
+// Splits `stripes "on grass" auc>0.8 verdict:undecided -blue` into tests of rows. A word is searched in names and texts,
+// by its meaning, too, where the words of the run are known (meaning.js).
 openmaia.parse = (query) => {
-  const tests = [];
-  for (const [, minus, quoted, plain] of query.matchAll(/(-?)(?:"([^"]*)"?|(\S+))/g)) {
+  const tests = [], isQuestion = /\?\s*$/.test(query), words = [];
+  for (const [, minus, quoted, plain] of query.replace(/\?\s*$/, "").matchAll(/(-?)(?:"([^"]*)"?|(\S+))/g)) {
     const test = quoted === undefined ? tokenTest(plain) : null;
     if (test) tests.push({ name: `${minus}test ${plain}`, test: minus && !test.problem ? (row) => !test(row) : test, problem: test.problem });
+    else if (isQuestion && !minus) words.push(quoted ?? plain);
     else if (quoted ?? plain) tests.push(wordTest((quoted ?? plain).toLowerCase(), Boolean(minus)));
   }
+  if (words.length) tests.push({ name: `question ${words.join(" ")}`, ...openmaia.question(words) });
   return tests;
 };
 
@@ -103,7 +106,7 @@ function excludedBy(tests) {
 
 function wordTest(word, isMinus) {
   if (isMinus) return { name: `-word ${word}`, test: (row) => !(openmaia.texts[row]?.search.includes(word) ?? false) };
-  return { name: `word ${word}`, shorter: `word ${word.slice(0, -1)}`, test: (row) => openmaia.texts[row]?.search.includes(word) ?? false };
+  return { name: `word ${word}`, shorter: openmaia.hasMeaning(word) ? "" : `word ${word.slice(0, -1)}`, test: openmaia.meansWord(word) };
 }
 
 // Names in queries have underscores for spaces.
@@ -206,7 +209,8 @@ openmaia.select = (query, name, isDescending) => {
     if (!excluded[row]) rows.push(row);
   }
   for (const row of missing) if (!excluded[row]) rows.push(row);
-  return rows;
+  const focus = openmaia.parse(query).find((test) => test.focus)?.focus;
+  return focus ? rows.map((row) => [focus(row), row]).sort(([a], [b]) => b - a).map(([, row]) => row) : rows;
 };
 
 // -- CSV ------------------------------------------------------------------------------------------------------------
