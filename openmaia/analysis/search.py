@@ -78,7 +78,7 @@ def _stem(word: str) -> str:
     if word.endswith("ies"):
         return f"{word[:-3]}y"
     word = word.removesuffix("s")
-    return word.removesuffix("e") if len(word) > 4 else word
+    return word.removesuffix("e") if len(word) > 3 else word
 
 
 def run_lexicon(config: Mapping[str, Any]) -> Lexicon:

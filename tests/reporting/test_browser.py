@@ -331,6 +331,7 @@ def scenes(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A report of a run whose generator draws scenes."""
     made = run(tmp_path_factory.mktemp("scenes"), answers=4)
     drawn = made.config() | {"generator": {"kind": "scenes", "size": 64, "without": []}}
+    drawn["evaluate"]["writer"] = {"kind": "scene_rules"}
     made.files.write("config.yaml", json.dumps(drawn).encode())
     return write_report([Run.open(made.files.root)])
 

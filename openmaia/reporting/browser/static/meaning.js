@@ -7,7 +7,7 @@ function stemWord(word) {
   if (word.length <= 3 || /(?:ss|us|is)$/.test(word)) return word;
   if (word.endsWith("ies")) return `${word.slice(0, -3)}y`;
   const singular = word.replace(/s$/, "");
-  return singular.length > 4 ? singular.replace(/e$/, "") : singular;
+  return singular.length > 3 ? singular.replace(/e$/, "") : singular;
 }
 
 openmaia.stem = (phrase) => phrase.split(/\s+/).filter(Boolean).map(stemWord).join(" ");
