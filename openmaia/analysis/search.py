@@ -21,7 +21,7 @@ from openmaia.core.components import ALIASES, stored
 from openmaia.evaluation.claims import STOP_WORDS
 from openmaia.models.text_embedding import TextEmbedding
 
-Lexicon = Mapping[str, frozenset[str]]
+WordNames = Mapping[str, frozenset[str]]
 """What words and phrases in lower case name: synonyms the same, a wider word all that is narrower."""
 
 _Thing = frozenset[str]
@@ -81,7 +81,7 @@ def _stem(word: str) -> str:
     return word.removesuffix("e") if len(word) > 3 else word
 
 
-def run_lexicon(config: Mapping[str, Any]) -> Lexicon:
+def run_lexicon(config: Mapping[str, Any]) -> WordNames:
     """Returns the words of the rules that go with a run's stored config, for a writer or generator with a closed vocabulary.
     Empty if there are none. Nothing of the user is imported."""
     sections = [
@@ -95,7 +95,7 @@ def run_lexicon(config: Mapping[str, Any]) -> Lexicon:
         if found and rules is None and found[0].vocabulary(found[1]) is not None:
             sections.append(stored({"kind": next(iter(ALIASES["writer"]))}, "writer"))
     named = (getattr(each[0], "lexicon", None) for each in sections if each)
-    words: Lexicon = next((each() for each in named if each), {})
+    words: WordNames = next((each() for each in named if each), {})
     return {stem(phrase): names for phrase, names in words.items()}
 
 
@@ -115,7 +115,7 @@ def find_lexicon(texts: Iterable[str], embed: TextEmbedding | None) -> dict[str,
     }
 
 
-def read_things(text: str, lexicon: Lexicon) -> Iterator[tuple[str, frozenset[str]]]:
+def read_things(text: str, lexicon: WordNames) -> Iterator[tuple[str, frozenset[str]]]:
     """Yields the words of a text that name something, each or each phrase of a lexicon with its names."""
     words = _WORD.findall(text[:_READ].casefold())
     at, is_denied = 0, False
@@ -142,7 +142,7 @@ class TextSearch:
     def __init__(
         self,
         question: str,
-        lexicon: Lexicon | None = None,
+        lexicon: WordNames | None = None,
         embed: TextEmbedding | None = None,
         covered: float = LEAST_COVERED,
     ):

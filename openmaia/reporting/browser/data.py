@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from openmaia.analysis.concepts import find_concepts
-from openmaia.analysis.search import DENIALS, LEAST_COVERED, QUESTION_WORDS, Lexicon, find_lexicon
+from openmaia.analysis.search import DENIALS, LEAST_COVERED, QUESTION_WORDS, WordNames, find_lexicon
 from openmaia.evaluation.analysis.verdict import Verdict, all_controls
 from openmaia.evaluation.claims import STOP_WORDS
 from openmaia.evaluation.metric import metrics_shown
@@ -104,7 +104,7 @@ def make_data_files(
     summaries: Sequence[RunSummary],
     version: str,
     has_tile: Callable[[UnitRow], bool],
-    lexicon: Lexicon,
+    lexicon: WordNames,
     embed: TextEmbedding | None = None,
 ) -> Iterator[tuple[str, bytes]]:
     """Yields name and content of each data file.
@@ -157,7 +157,7 @@ def _table(
     }
 
 
-def _language(rows: Sequence[UnitRow], lexicon: Lexicon, embed: TextEmbedding | None) -> dict[str, Any]:
+def _language(rows: Sequence[UnitRow], lexicon: WordNames, embed: TextEmbedding | None) -> dict[str, Any]:
     texts = [text for row in rows for text in (*(row.header.get("labels") or ()), row.header.get("description") or "")]
     words = {phrase: sorted(names) for phrase, names in (find_lexicon(texts, embed) | lexicon).items()}
     lists = {"stop": STOP_WORDS, "asking": QUESTION_WORDS, "denials": DENIALS}

@@ -6,7 +6,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from openmaia.analysis.search import Lexicon, run_lexicon
+from openmaia.analysis.search import WordNames, run_lexicon
 from openmaia.evaluation.analysis.sanity import TESTS, judged_metrics, measured_results, warning
 from openmaia.evaluation.metric import all_metrics
 from openmaia.reporting.browser.agents import AgentCharts, draw_agent_charts
@@ -58,7 +58,7 @@ class Report:
         return made
 
     @cached_property
-    def lexicon(self) -> Lexicon:
+    def lexicon(self) -> WordNames:
         """The words of the rules of all runs."""
         return {phrase: names for run, *_ in self.runs for phrase, names in run_lexicon(run.config()).items()}
 
