@@ -4,6 +4,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from openmaia.api.asking import ask
     from openmaia.api.environment import environment
     from openmaia.api.investigate import investigate
     from openmaia.api.notebook import open
@@ -14,11 +15,12 @@ if TYPE_CHECKING:
     __version__: str
 
 __all__ = [
-    "Environment", "LoadedRun", "Step", "UnitResult", "__version__", "environment", "investigate", "load", "load_models",
+    "Environment", "LoadedRun", "Step", "UnitResult", "__version__", "ask", "environment", "investigate", "load", "load_models",
     "open", "sweep",
 ]  # fmt: skip
 
 _PLACES = {
+    "ask": "openmaia.api.asking",
     "environment": "openmaia.api.environment",
     "Environment": "openmaia.serving.environment",
     "Step": "openmaia.serving.environment",

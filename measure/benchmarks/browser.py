@@ -106,7 +106,9 @@ def _write(report: Report, count: int, root: Path) -> list[UnitRow]:
     one = report.summaries[0]
     made = _many([row for row in one.rows if row.header], count)
     whole = replace(one, rows=tuple(made))
-    files = {f"data/{name}": data for name, data in make_data_files([whole], "", lambda row: count <= WALL)}
+    files = {
+        f"data/{name}": data for name, data in make_data_files([whole], "", lambda row: count <= WALL, report.lexicon)
+    }
     files |= {"data/live.js": make_live_file(report.runs)}
     files |= {f"{ASSETS}/{name}": data for name, data in read_assets().items()} | {"index.html": report.index()}
     for name, data in files.items():

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from openmaia.cli.commands.ask import ask
 from openmaia.cli.commands.benchmark import benchmark
 from openmaia.cli.commands.common import fail, stoppable
 from openmaia.cli.commands.config import config
@@ -54,7 +55,7 @@ _VERBS: dict[str, dict[str, Callable[..., None] | typer.Typer]] = {
         "benchmark": benchmark,
         "study": study,
     },
-    "Look at results": {"show": show, "view": view, "report": report, "ctl": ctl},
+    "Look at results": {"show": show, "view": view, "report": report, "ask": ask, "ctl": ctl},
     "Prepare": {"configs": configs, "config": config, "doctor": doctor},
     "Exchange files": {"import": import_files, "export": export},
     "Use clusters": {"submit": submit, "pools": pools},

@@ -261,12 +261,9 @@ def keep_bank(
     """
     if not config.bank.images:
         return None
-    source: _Drawn | _Photographs = (
-        _Photographs(config, pictures) if config.bank.folder else _Drawn(config, generator, progress)
-    )
+    source = _source(config, generator, pictures, progress)
     facts = source.facts()
-    key = hashlib.sha256(dumps(facts).encode()).hexdigest()[:16]
-    files = Files(config.paths.exemplars).inside(f"{_FOLDER}/{key}")
+    files = _place(config, facts)
 
     def kept(say: Callable[[str], None]) -> ImageBank | None:
         try:
@@ -280,6 +277,29 @@ def keep_bank(
             # Another process may have made it meanwhile.
             found = kept(say) or _make(files, facts, source, say)
     return found
+
+
+def find_bank(config: Config, pictures: Callable[[], ImageDataset]) -> ImageBank | None:
+    """Returns the bank of a config as `keep_bank` keeps it, without making one. Raises StoreError if it is damaged."""
+    if not config.bank.images:
+        return None
+    facts = _source(config, _draw_nothing, pictures, lambda done, total: None).facts()
+    return ImageBank.open(_place(config, facts), facts)
+
+
+def _draw_nothing() -> AbstractContextManager[Generator]:
+    raise AssertionError("nothing is drawn where a bank is only looked for")
+
+
+def _source(
+    config: Config, generator: Opener, pictures: Callable[[], ImageDataset], progress: Callable[[int, int], None]
+) -> "_Drawn | _Photographs":
+    return _Photographs(config, pictures) if config.bank.folder else _Drawn(config, generator, progress)
+
+
+def _place(config: Config, facts: Mapping[str, Any]) -> Files:
+    key = hashlib.sha256(dumps(facts).encode()).hexdigest()[:16]
+    return Files(config.paths.exemplars).inside(f"{_FOLDER}/{key}")
 
 
 def _make(

@@ -26,7 +26,7 @@ from openmaia.datasets.index import IndexEntry
 from openmaia.datasets.library import ImageDataset
 from openmaia.evaluation.claims import Claim
 from openmaia.evaluation.protocol import run_trials
-from openmaia.exemplars.bank import ImageBank, keep_bank
+from openmaia.exemplars.bank import ImageBank, find_bank, keep_bank
 from openmaia.exemplars.bank_prompts import LISTED, list_prompts, list_requests, read_prompts
 from openmaia.runs.files import Files
 from openmaia.runs.records import Did, ExperimentStatus, Record
@@ -83,6 +83,10 @@ def kept(config: Config, say: Printer = lambda line: None) -> ImageBank:
 
 def reused(config: Config) -> ImageBank | None:
     return keep_bank(config, lambda: pytest.fail("drawn again"), lambda: datasets.image_dataset(config))
+
+
+def looked_for(config: Config) -> ImageBank | None:
+    return find_bank(config, lambda: datasets.image_dataset(config))
 
 
 # -- prompts ---------------------------------------------------------------------------------------------------------
@@ -166,7 +170,11 @@ def test_a_bank_is_drawn_once_for_all_targets_and_runs_of_a_generator(tmp_path: 
     bank = kept(with_bank(tmp_path))
     again = reused(with_bank(tmp_path, "seed=3", "target.name=other"))
     assert again is not None and again.images == bank.images and again.files.root == bank.files.root
-    assert kept(with_bank(tmp_path, "generator.size=96")).name != bank.name
+    assert (
+        looked_for(with_bank(tmp_path, "seed=4")) == bank and looked_for(with_bank(tmp_path, "bank.images=0")) is None
+    )
+    assert looked_for(other := with_bank(tmp_path, "generator.size=96")) is None, "looking makes none"
+    assert kept(other).name != bank.name
 
 
 @pytest.mark.parametrize("name", ["images.arrow", "bank.json"])

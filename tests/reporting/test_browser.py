@@ -7,14 +7,19 @@ from pathlib import Path
 
 import pytest
 
+from openmaia.analysis.search import read_things
 from openmaia.config.loading import restore
+from openmaia.core.errors import UsageError
 from openmaia.core.units import Unit
 from openmaia.recipes.choices.answers import read_answers, score_answers
 from openmaia.recipes.choices.page import render_page
 from openmaia.recipes.choices.questions import choice_pairs, make_blind
 from openmaia.reporting.browser.write import write_report
+from openmaia.reporting.query import read_query
 from openmaia.runs.records import Stop
+from openmaia.runs.run import Run
 from tests.helpers.chromium import CHROMIUM, Tab, browser
+from tests.helpers.hostile import TEXTS
 from tests.reporting.making import HOSTILE, record, run
 
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no chromium on this machine: apt-get install chromium")
@@ -314,3 +319,66 @@ def test_forced_choice_by_true_labels_shows_them_as_texts(tmp_path: Path, tab: T
         tab.run("document.getElementById('one').click()")
     assert {question.pair.truth for question in asked} == {hostile, "tails"}
     assert tab.run("document.title") == "Which label fits?"
+
+
+QUESTIONED = "openmaia.texts[1].labels = ['dog']; openmaia.texts[2].labels = ['animal and bus']; openmaia.texts[3].labels = ['boat without dogs'];"
+QUESTIONED += "for (const text of openmaia.texts) { text.description = ''; text.search = text.labels.join(); delete text.things; } openmaia.table.excluded.clear(); 0"
+"""Labels of three units."""
+
+
+@pytest.fixture(scope="module")
+def scenes(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A report of a run whose generator draws scenes."""
+    made = run(tmp_path_factory.mktemp("scenes"), answers=4)
+    drawn = made.config() | {"generator": {"kind": "scenes", "size": 64, "without": []}}
+    drawn["evaluate"]["writer"] = {"kind": "scene_rules"}
+    made.files.write("config.yaml", json.dumps(drawn).encode())
+    return write_report([Run.open(made.files.root)])
+
+
+def test_words_and_questions_find_what_means_the_same(scenes: Path, tab: Tab):
+    tab.open(scenes.as_uri() + "#size=table", READY)
+    tab.run(QUESTIONED)
+    found = "openmaia.select({}, 'unit', false).map(openmaia.name).join()"
+    for query, wanted in {
+        "creatures": "layer4/1,layer4/2",
+        "dogs verdict:failed": "",
+        "which units of layer4 respond to dogs?": "layer4/1,layer4/2",
+        "which units respond to buses?": "layer4/2",
+        "what responds to boats?": "layer4/3",
+        "which units respond to red dogs?": "",
+        "which units respond to dogs -bus verdict:not_tested?": "layer4/1",
+    }.items():
+        assert tab.run(found.format(json.dumps(query))) == wanted, query
+
+
+def test_page_reads_words_as_python_does(scenes: Path, tab: Tab):
+    tab.open(scenes.as_uri(), READY)
+    lexicon = {phrase: frozenset(names) for phrase, names in tab.run("openmaia.table.language.lexicon").items()}
+    assert len(lexicon) > 400
+    for text in (
+        "Which units of layer4 respond to polka dots, at night?", "A boat without night; two CATS on the houses' roofs",
+        "the glasses of an octopus, buses & boxes, berries: ünïcode ☃ striped", *TEXTS.values(),
+    ):  # fmt: skip
+        text = text.encode(errors="replace").decode()
+        read = tab.run(f"openmaia.things({json.dumps(text)})")
+        assert [(phrase, frozenset(names)) for phrase, names in read] == list(read_things(text, lexicon)), text
+
+
+def test_typo_in_a_field_is_named_with_the_nearest(index: Path, tab: Tab):
+    tab.open(index.as_uri() + "#size=table", READY)
+    for query, said in {
+        "verdct:supported": "There is no field verdct; the nearest is verdict. Quotes search for the text itself.",
+        "striped -scor>0.8": "There is no field scor; the nearest is score. Quotes search for the text itself.",
+        "verdict>0.5": "verdict>0.5: ask for verdict in the form verdict:supported",
+        "worst:high": "worst:high: ask for worst in the form worst>0.5",
+    }.items():
+        type_query(tab, query)
+        assert tab.run("[document.getElementById('count').textContent, shown.length]") == [said, 0]
+        with pytest.raises(UsageError) as refused:
+            read_query(query)
+        assert refused.value.message == said, "Python says the same"
+    type_query(tab, '"verdct:supported"')
+    assert tab.run("document.getElementById('count').textContent") == "0 of 33"
+    type_query(tab, "score>=0 verdict:not_supported")
+    assert tab.run("openmaia.problem(state.q)") == ""

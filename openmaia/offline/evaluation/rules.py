@@ -1,6 +1,6 @@
 """The writer `rules`: what a language model writes otherwise is made by rules of the offline vocabulary."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -28,6 +28,16 @@ class Rules(Component):
         from openmaia.offline.evaluation.terms import vocabulary_terms
 
         return vocabulary_terms(text)
+
+    @staticmethod
+    def lexicon() -> Mapping[str, frozenset[str]]:
+        from openmaia.offline.vocabulary.words import GENERAL, WORDS
+
+        return {
+            spelled: frozenset((word.name, *GENERAL.get(word.name, ())))
+            for word in WORDS
+            for spelled in (word.name, *word.aliases)
+        }
 
     @staticmethod
     def contrasts(generator: Any) -> Any:

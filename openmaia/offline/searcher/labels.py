@@ -10,7 +10,7 @@ from openmaia.offline.scenes.graph import Scene
 from openmaia.offline.scenes.kinds import kinds
 from openmaia.offline.scenes.layout import INDOORS, TIMELESS
 from openmaia.offline.scenes.truth import holds
-from openmaia.offline.scenes.words import STRIPES, members, names
+from openmaia.offline.scenes.words import STRIPES, lexicon, members, names
 
 _CONTENT = ("colour", "pattern", "place", "time", "weather", "style", "size", "unknown")  # `Token.what`
 _USUAL = ("clear", "flat")  # what every scene is of which nothing else is said
@@ -38,6 +38,15 @@ def terms(text: str) -> frozenset[str]:
     So "animal" has a term in common with "dog", and "dog" none with "cat".
     """
     return frozenset(name for each in tokens(text)[0] for name in _narrower(each))
+
+
+def content_lexicon() -> Mapping[str, frozenset[str]]:
+    """Returns the names of `terms` for all words and phrases of the grammar that have some."""
+    found = {
+        " ".join(words): frozenset(_narrower(Token(text="", what=what, name=name)))
+        for words, ((what, name), _) in lexicon().items()
+    }
+    return {phrase: names for phrase, names in found.items() if names}
 
 
 def narrower(name: str) -> Sequence[str]:

@@ -1,6 +1,6 @@
 """The writer `scene_rules`."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -28,6 +28,12 @@ class SceneRules(Component):
         from openmaia.offline.searcher.labels import terms
 
         return terms(text)
+
+    @staticmethod
+    def lexicon() -> Mapping[str, frozenset[str]]:
+        from openmaia.offline.searcher.labels import content_lexicon
+
+        return content_lexicon()
 
     @staticmethod
     def contrasts(generator: Any) -> Any:

@@ -11,7 +11,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from openmaia.analysis.concepts import find_concepts
+from openmaia.analysis.search import DENIALS, LEAST_COVERED, QUESTION_WORDS, WordNames, find_lexicon
 from openmaia.evaluation.analysis.verdict import Verdict, all_controls
+from openmaia.evaluation.claims import STOP_WORDS
 from openmaia.evaluation.metric import metrics_shown
 from openmaia.models.text_embedding import TextEmbedding
 from openmaia.reporting.browser.rows import RunSummary
@@ -92,19 +94,29 @@ def table_columns() -> dict[str, DataColumn]:
     }  # fmt: skip
 
 
+def search_fields() -> dict[str, str]:
+    """Returns the column behind each field that a search may have a condition on, by the name of the field."""
+    names = [*table_columns(), "concept", "layer", "run", "index", "replicate"]
+    return {name: name for name in names} | {"score": "worst"}
+
+
 def make_data_files(
     summaries: Sequence[RunSummary],
     version: str,
     has_tile: Callable[[UnitRow], bool],
+    lexicon: WordNames,
     embed: TextEmbedding | None = None,
 ) -> Iterator[tuple[str, bytes]]:
     """Yields name and content of each data file.
 
     While a run continues, the page loads the data again if `version` changes. `has_tile` says whether the file with the
-    images of a row exists. Without `embed`, concepts are found by the words of labels.
+    images of a row exists. `lexicon` says what words mean. Without `embed`, concepts are found by the words of labels.
     """
     rows = [row for summary in summaries for row in summary.rows]
-    yield "table.js", make_call("receive", dumps(_table(rows, version, has_tile, embed)))
+    yield (
+        "table.js",
+        make_call("receive", dumps(_table(rows, version, has_tile, embed) | _language(rows, lexicon, embed))),
+    )
     for shard, first in enumerate(range(0, len(rows), SHARD)):
         texts = [_texts(row) for row in rows[first : first + SHARD]]
         yield f"texts-{shard}.js", make_call(f"receiveTexts({shard}, ", dumps(texts))
@@ -139,8 +151,18 @@ def _table(
         "places": [dict(zip(("run", "target", "layer", "folder"), place, strict=True)) for place in places],
         "columns": columns,
         "order": [*own_columns, "concept"],
+        "fields": search_fields(),
         "shard": SHARD,
         "shards": -(-len(rows) // SHARD),
+    }
+
+
+def _language(rows: Sequence[UnitRow], lexicon: WordNames, embed: TextEmbedding | None) -> dict[str, Any]:
+    texts = [text for row in rows for text in (*(row.header.get("labels") or ()), row.header.get("description") or "")]
+    words = {phrase: sorted(names) for phrase, names in (find_lexicon(texts, embed) | lexicon).items()}
+    lists = {"stop": STOP_WORDS, "asking": QUESTION_WORDS, "denials": DENIALS}
+    return {
+        "language": {"lexicon": words, "covered": LEAST_COVERED} | {name: sorted(each) for name, each in lists.items()}
     }
 
 

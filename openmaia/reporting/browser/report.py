@@ -7,6 +7,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from openmaia.analysis.search import WordNames, run_lexicon
 from openmaia.evaluation.analysis.sanity import TESTS, judged_metrics, measured_results, warning
 from openmaia.evaluation.metric import all_metrics
 from openmaia.reporting.browser.agents import AgentCharts, draw_agent_charts
@@ -24,7 +25,7 @@ from openmaia.runs.snapshot import Snapshot
 from openmaia.runs.state import Unfinished
 
 _BEGUN = (Unfinished.RUNNING, Unfinished.FAILED)
-_SCRIPTS = ("dataTables.min.js", "units.js", "wall.js", "table.js", "side.js", "index.js")
+_SCRIPTS = ("dataTables.min.js", "units.js", "meaning.js", "wall.js", "table.js", "side.js", "index.js")
 
 
 class Report:
@@ -65,6 +66,11 @@ class Report:
         for (run, *_), one in zip(self.runs, self.summaries, strict=True):
             made |= make_tiles(run, one.rows, self.sources[one.name].stored)
         return made
+
+    @cached_property
+    def lexicon(self) -> WordNames:
+        """The words of the rules of all runs."""
+        return {phrase: names for run, *_ in self.runs for phrase, names in run_lexicon(run.config()).items()}
 
     @cached_property
     def charts(self) -> dict[str, AgentCharts]:

@@ -105,7 +105,9 @@ class LiveSite:
                 return
             report = Report(self._runs, live=True, control=self._control, box=self._box)
             tiles = {tile.row.page: tile.is_likely for tile in report.tiles.values()}
-            tables = dict(make_data_files(report.summaries, version, lambda row: tiles[row.page], self._embed))
+            tables = dict(
+                make_data_files(report.summaries, version, lambda row: tiles[row.page], report.lexicon, self._embed)
+            )
             fixed = {f"data/{name}": data for name, data in tables.items()}
             fixed |= {f"{ASSETS}/{name}": data for name, data in read_assets().items()}
             files: dict[str, Callable[[], bytes]] = {name: partial(bytes, data) for name, data in fixed.items()}

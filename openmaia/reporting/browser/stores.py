@@ -37,7 +37,7 @@ def find_exemplars(run: Run) -> RunExemplars:
     target, dataset = config["target"]["name"], config["exemplars"]["dataset"] or config["pictures"]["kind"]
     place = f"{config['paths']['exemplars']}/{safe(target)}/{safe(dataset)}"
     try:
-        store = ExemplarStore.at(_found(run, config["paths"]), target, dataset)
+        store = ExemplarStore.at(exemplars_root(run, config["paths"]), target, dataset)
         if store.is_current():
             return RunExemplars(place, store, frozenset(store.layers()))
     except (StoreError, UsageError, OSError):
@@ -45,7 +45,7 @@ def find_exemplars(run: Run) -> RunExemplars:
     return RunExemplars(place, None, frozenset())
 
 
-def _found(run: Run, paths: Mapping[str, str]) -> str:
+def exemplars_root(run: Run, paths: Mapping[str, str]) -> str:
     """Returns the folder of all exemplars that a run's config names.
 
     A relative path refers to the folder in which the run was started. It is derived from the place of the run

@@ -69,7 +69,7 @@ def write_report(runs: Sequence[Run], embed: TextEmbedding | None = None) -> Pat
         return tiles[f"{row.page.removesuffix('.html')}.webp"][1]
 
     rows = [row for one in summaries for row in one.rows]
-    for name, data in make_data_files(summaries, "", has_tile, embed):
+    for name, data in make_data_files(summaries, "", has_tile, report.lexicon, embed):
         files.write(f"report/data/{name}", data)
     files.write("report/data/live.js", make_live_file(report.runs))
     similar = SimilarUnits(rows, embed, report.sources)

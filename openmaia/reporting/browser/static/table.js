@@ -135,7 +135,7 @@ function choose() {
   shown = openmaia.select(state.q, state.sort.name, state.sort.down);
   const { table: all } = openmaia, isPartial = all.loaded < all.shards && openmaia.parse(state.q).length;
   const rest = isPartial ? `, ${Math.round((100 * all.loaded) / all.shards)} % of the texts are loaded` : "";
-  document.getElementById("count").textContent = `${shown.length.toLocaleString("en")} of ${all.size.toLocaleString("en")}${rest}`;
+  document.getElementById("count").textContent = openmaia.problem(state.q) || `${shown.length.toLocaleString("en")} of ${all.size.toLocaleString("en")}${rest}`;
 }
 
 function redraw(page = 0) {

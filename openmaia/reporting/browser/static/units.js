@@ -71,14 +71,17 @@ const COMPARISONS = {
   ">": (a, b) => a > b, "<": (a, b) => a < b, ">=": (a, b) => a >= b, "<=": (a, b) => a <= b, "=": (a, b) => a === b,
 };
 
-// Splits `stripes "on grass" auc>0.8 verdict:undecided -blue` into tests of rows. A word is searched in names and texts.
+// Splits `stripes "on grass" auc>0.8 verdict:undecided -blue` into tests of rows. A word is searched in names and texts,
+// by its meaning, too, where the words of the run are known (meaning.js).
 openmaia.parse = (query) => {
-  const tests = [];
-  for (const [, minus, quoted, plain] of query.matchAll(/(-?)(?:"([^"]*)"?|(\S+))/g)) {
+  const tests = [], isQuestion = /\?\s*$/.test(query), words = [];
+  for (const [, minus, quoted, plain] of query.replace(/\?\s*$/, "").matchAll(/(-?)(?:"([^"]*)"?|(\S+))/g)) {
     const test = quoted === undefined ? tokenTest(plain) : null;
-    if (test) tests.push({ name: `${minus}test ${plain}`, test: minus ? (row) => !test(row) : test });
+    if (test) tests.push({ name: `${minus}test ${plain}`, test: minus && !test.problem ? (row) => !test(row) : test, problem: test.problem });
+    else if (isQuestion && !minus) words.push(quoted ?? plain);
     else if (quoted ?? plain) tests.push(wordTest((quoted ?? plain).toLowerCase(), Boolean(minus)));
   }
+  if (words.length) tests.push({ name: `question ${words.join(" ")}`, ...openmaia.question(words) });
   return tests;
 };
 
@@ -103,22 +106,50 @@ function excludedBy(tests) {
 
 function wordTest(word, isMinus) {
   if (isMinus) return { name: `-word ${word}`, test: (row) => !(openmaia.texts[row]?.search.includes(word) ?? false) };
-  return { name: `word ${word}`, shorter: `word ${word.slice(0, -1)}`, test: (row) => openmaia.texts[row]?.search.includes(word) ?? false };
+  return { name: `word ${word}`, shorter: openmaia.hasMeaning(word) ? "" : `word ${word.slice(0, -1)}`, test: openmaia.meansWord(word) };
 }
 
 // Names in queries have underscores for spaces.
 openmaia.spell = (text) => text.toLowerCase().replaceAll(/\s+/g, "_");
 
-// The test of a comparison or of a category; null if the token is a word.
+// The test of a comparison or of a category; null if the token is a word. Python reads the same (`reporting/query.py`).
 function tokenTest(token) {
-  const compared = token.match(/^([a-z_ ]+)(>=|<=|>|<|=)(-?[\d.]+(?:e-?\d+)?)$/i);
-  const column = compared && openmaia.table.columns[compared[1].toLowerCase()];
-  if (column && !column.names) {
-    const [compare, limit, values] = [COMPARISONS[compared[2]], Number(compared[3]), column.values];
-    return (row) => compare(values[row], limit);
+  const compared = token.match(/^([a-z_]+)(>=|<=|>|<|=)(-?[\d.]+(?:e-?\d+)?)$/i), named = token.match(/^([a-z_]+):(.+)$/i);
+  if (!compared && !named) return null;
+  const given = (compared ?? named)[1].toLowerCase(), name = Object.hasOwn(openmaia.table.fields, given) ? openmaia.table.fields[given] : "";
+  if (!name) return refusal(`There is no field ${given}; the nearest is ${nearestField(given)}. Quotes search for the text itself.`);
+  const column = openmaia.table.columns[name], isWord = name === "layer" || name === "run" || Boolean(column.names);
+  if (isWord === Boolean(compared)) {
+    return refusal(`${token}: ask for ${given} in the form ${isWord ? `${given}:${openmaia.spell(column?.names?.[0] ?? "NAME")}` : `${given}>0.5`}`);
   }
-  const named = token.match(/^([a-z]+):(.+)$/i);
-  return named ? categoryTest(named[1].toLowerCase(), openmaia.spell(named[2])) : null;
+  if (named) return categoryTest(name, openmaia.spell(named[2]));
+  const [compare, limit, values] = [COMPARISONS[compared[2]], Number(compared[3]), column.values];
+  return (row) => compare(values[row], limit);
+}
+
+// A test that no row passes, because it cannot be understood.
+const refusal = (problem) => Object.assign(() => false, { problem });
+
+// What is wrong with a query, in one line; "" if nothing is.
+openmaia.problem = (query) => openmaia.parse(query).find((test) => test.problem)?.problem ?? "";
+
+function nearestField(given) {
+  const [nearest] = Object.keys(openmaia.table.fields).map((name) => [edits(given, name), name]).sort(([a], [b]) => a - b);
+  return nearest[1];
+}
+
+// How many letters have to be added, left out or replaced to make one word of the other.
+function edits(one, other) {
+  let last = [...other].map((_, at) => at + 1);
+  for (const [row, letter] of [...one].entries()) {
+    const next = [];
+    for (const [at, each] of [...other].entries()) {
+      const diagonal = at ? last[at - 1] : row, before = at ? next[at - 1] : row + 1;
+      next.push(Math.min(diagonal + (letter === each ? 0 : 1), last[at] + 1, before + 1));
+    }
+    last = next;
+  }
+  return last.at(-1) ?? one.length;
 }
 
 function categoryTest(name, wanted) {
@@ -127,7 +158,6 @@ function categoryTest(name, wanted) {
     return (row) => chosen[openmaia.value(row, "place")];
   }
   const column = openmaia.table.columns[name];
-  if (!column?.names) return null;
   const chosen = column.names.map((each) => openmaia.spell(each) === wanted);
   return (row) => chosen[column.values[row]] === true;
 }
@@ -179,7 +209,8 @@ openmaia.select = (query, name, isDescending) => {
     if (!excluded[row]) rows.push(row);
   }
   for (const row of missing) if (!excluded[row]) rows.push(row);
-  return rows;
+  const focus = openmaia.parse(query).find((test) => test.focus)?.focus;
+  return focus ? rows.map((row) => [focus(row), row]).sort(([a], [b]) => b - a).map(([, row]) => row) : rows;
 };
 
 // -- CSV ------------------------------------------------------------------------------------------------------------

@@ -1,0 +1,189 @@
+"""`openmaia ask` and `openmaia.ask`: units with their evidence, in terminal, Python and JSON."""
+
+import json
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+import openmaia
+from openmaia.assembly.asking import RunQuestions, phrase_answer
+from openmaia.cli.terminal.asking import answer_document, show_answer
+from openmaia.config.loading import load
+from openmaia.core.errors import UsageError
+from openmaia.core.units import Unit
+from openmaia.reporting.browser.stores import find_exemplars
+from openmaia.runs.run import Run
+from tests.cli.test_hostile_text import assert_harmless
+from tests.evaluation.scripted_model import answering, model
+from tests.helpers.hostile import TEXTS
+from tests.helpers.living import UNITS, living
+from tests.reporting.making import record
+
+__all__ = ["living"]
+
+SAID = ("striped cat", "boat on the sea", "boat without night", "red vehicle")
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """Four units of layer4 and one of layer3, with drawn scenes as the generator."""
+    folder: Path = tmp_path_factory.mktemp("asked")
+    config = load(
+        [
+            "name=asked",
+            "units=all",
+            "target.name=net",
+            "generator.kind=scenes",
+            "generator.size=64",
+            "evaluate.writer.kind=scene_rules",
+            f"paths.runs={folder}",
+        ]
+    )
+    opened = Run.create(config)
+    units = [Unit(target="net", layer="layer4", index=n) for n in range(4)] + [
+        Unit(target="net", layer="layer3", index=7)
+    ]
+    opened.set_plan(units, 1)
+    for unit, text in zip(units, (*SAID, "boat"), strict=True):
+        answered = record(unit, config, text=text)
+        opened.publish(replace(answered, labels=(text,), description=f"Responds to {text}.", turns=()))
+    return opened
+
+
+def names(answer: object) -> list[str]:
+    return [each.name for each in answer.units]  # type: ignore[attr-defined]
+
+
+def test_units_are_named_with_what_answers(made: Run):
+    answer = openmaia.ask(made.files.root, "which units respond to boats?")
+    assert set(names(answer)) == {"layer3/7", "layer4/1", "layer4/2", "layer4/3"}
+    first = answer.units[0]
+    assert (first.name, first.labels, first.verdict) == ("layer3/7", ("boat",), "not tested")
+    assert first.evidence == ('"boat"',) and answer.asked == "boats"
+    assert answer.sources == ("labels and descriptions, by words and their synonyms",)
+
+
+def test_layers_of_a_question_restrict_it(made: Run):
+    assert names(openmaia.ask(made.files.root, "which units of layer3 respond to ships?")) == ["layer3/7"]
+    assert names(openmaia.ask(made.files.root, "boats in layer4 -night")) == ["layer4/1", "layer4/3"]
+    assert names(openmaia.ask(made.files.root, "which units of layer3?")) == ["layer3/7"]
+    with pytest.raises(UsageError, match="unknown layer 'layer9' of net; did you mean 'layer4'"):
+        openmaia.ask(made.files.root, "which units of layer9 respond to ships?")
+
+
+def test_conditions_restrict_it_and_typos_are_named(made: Run):
+    assert names(openmaia.ask(made.files.root, "boats verdict:supported")) == []
+    assert set(names(openmaia.ask(made.files.root, "boats index>2"))) == {"layer3/7", "layer4/3"}
+    with pytest.raises(UsageError, match="no field verdct; the nearest is verdict"):
+        openmaia.ask(made.files.root, "boats verdct:supported")
+    with pytest.raises(UsageError, match="has no words"):
+        openmaia.ask(made.files.root, " ")
+
+
+def test_nothing_found_is_said(made: Run, capsys: pytest.CaptureFixture[str]):
+    show_answer(openmaia.ask(made.files.root, "which units respond to zebras?"), 20)
+    assert 'None of 5 units answers to "zebras"' in capsys.readouterr().out
+
+
+def test_command_prints_units_and_documents(made: Run):
+    ask = [sys.executable, "-m", "openmaia.cli", "ask", made.files.root]
+    done = subprocess.run([*ask, "boats", "--json"], capture_output=True, text=True, timeout=100)
+    found = json.loads(done.stdout)["units"]
+    assert done.returncode == 0 and {each["unit"] for each in found} == {
+        "net/layer3/7", "net/layer4/1", "net/layer4/2", "net/layer4/3",
+    }  # fmt: skip
+    done = subprocess.run([*ask, "scor>0.8 boats"], capture_output=True, text=True, timeout=100)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == "error: There is no field scor; the nearest is score. Quotes search for the text itself.\n"
+
+
+# -- language models --------------------------------------------------------------------------------------------------
+
+
+def test_model_cites_units_and_others_are_struck(made: Run, capsys: pytest.CaptureFixture[str]):
+    questions = RunQuestions(made)
+    answer = questions.ask("which units of layer4 respond to boats?")
+    spoken = answering("Boats excite [layer4/1], and [layer4/99], layer3/7 and [layer4/0].")
+    said = phrase_answer(answer, model(spoken), questions.layers)
+    assert said.phrased == "Boats excite [layer4/1], and [struck], [struck] and [struck]."
+    assert said.struck == ("layer4/99", "layer3/7", "layer4/0") and said.units == answer.units
+    told = spoken.chats[0].messages[1].text
+    assert "[layer4/1] boat on the sea (not tested)" in told and "layer4/0" not in told
+    show_answer(said, 20)
+    assert "struck, because it is none of the units that were found: layer4/99, layer3/7, layer4/0" in " ".join(
+        capsys.readouterr().out.split()
+    )
+
+
+def test_model_that_cites_nothing_is_asked_again_and_its_text_is_not_shown(made: Run):
+    questions = RunQuestions(made)
+    answer = questions.ask("boats")
+    second = phrase_answer(answer, model(answering("Some units.", "See [layer4/1].")), questions.layers)
+    assert (second.phrased, second.unphrased) == ("See [layer4/1].", "")
+    never = phrase_answer(answer, model(answering("Some units.", "[layer4/77]")), questions.layers)
+    assert never.phrased == "" and "names no unit" in never.unphrased and never.units == answer.units
+    with pytest.raises(UsageError, match=r"--model run: backbone.kind=scripted is no language model"):
+        questions.phrase(answer, "run")
+
+
+@pytest.mark.parametrize("text", TEXTS.values(), ids=TEXTS.keys())
+def test_hostile_texts_of_models_and_questions_are_harmless(made: Run, text: str, capsys: pytest.CaptureFixture[str]):
+    questions = RunQuestions(made)
+    answer = replace(questions.ask("boats"), asked=text)
+    row = answer.units[0].row
+    hostile = replace(row, header=row.header | {"labels": [text], "description": text}, class_name=text)
+    answer = replace(answer, units=(replace(answer.units[0], row=hostile), *answer.units[1:]))
+    said = phrase_answer(answer, model(answering(f"[{answer.units[0].name}] {text} [{text[:20]}]")), questions.layers)
+    show_answer(replace(said, unphrased=text, struck=(text,)), 20)
+    captured = capsys.readouterr()
+    assert captured.out and not captured.err
+    assert_harmless(captured.out)
+    assert json.loads(json.dumps(answer_document(said)))["units"][0]["labels"] == [text]
+
+
+# -- pictures ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def picture(living: Run, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The image of the dataset that excites a unit most."""
+    store = find_exemplars(living).store
+    assert store is not None
+    path: Path = tmp_path_factory.mktemp("picture") / "best.png"
+    path.write_bytes(store.read(UNITS[2]).of_kind("top")[0].image.png)
+    return path
+
+
+def test_picture_names_the_units_that_it_excites(living: Run, picture: Path):
+    answer = openmaia.ask(living.files.root, pictures=[picture])
+    found = {each.row.unit: each for each in answer.units}
+    assert UNITS[2] in found and len(found) < len(UNITS)
+    assert all(each.responses[0].percent >= 99 for each in found.values())
+    assert "excites it more than 99" in found[UNITS[2]].evidence[0]
+    assert answer.sources[-1] == "activations on 1 picture"
+
+
+def test_why_names_units_that_matter(living: Run, picture: Path, capsys: pytest.CaptureFixture[str]):
+    answer = openmaia.ask(living.files.root, why=picture)
+    assert answer.reasons is not None and answer.units
+    assert [each.effect for each in answer.units] == sorted((each.effect or 0 for each in answer.units), reverse=True)
+    show_answer(answer, 2)
+    shown = capsys.readouterr().out
+    assert f"predicted: {answer.reasons.predicted}" in shown and "units of output cannot be ablated" in shown
+    with pytest.raises(UsageError, match="leave out question"):
+        openmaia.ask(living.files.root, "boats", why=picture)
+
+
+def test_file_that_is_no_image_is_refused(living: Run, tmp_path: Path):
+    (tmp_path / "a.png").write_bytes(b"no image")
+    for path, said in ((tmp_path / "a.png", "not a readable image"), (tmp_path / "b.png", "cannot be read")):
+        with pytest.raises(UsageError, match=said):
+            openmaia.ask(living.files.root, pictures=[path])
+
+
+def test_pictures_of_a_run_without_exemplars_are_refused(made: Run, picture: Path):
+    with pytest.raises(UsageError, match="no exemplars of this run"):
+        openmaia.ask(made.files.root, pictures=[picture])
