@@ -120,7 +120,7 @@ async def _read(request: Request) -> LiveRequest:
     except ValueError as error:
         raise RequestRefused(400, "expected a JSON object") from error
     kinds = {name: int if name == "index" else str for name in LiveRequest.__dataclass_fields__}
-    given = cast("dict[str, Any]", found) if isinstance(found, dict) else {"": None}
+    given: dict[str, Any] = cast("dict[str, Any]", found) if isinstance(found, dict) else {"": ""}
     if any(name not in kinds or find_mistyped(value, kinds[name]) is not None for name, value in given.items()):
         raise RequestRefused(
             400, f"expected a JSON object with {', '.join(kinds)}; index is a number, all others are texts"
