@@ -119,6 +119,7 @@ def read_things(text: str, lexicon: WordNames) -> Iterator[tuple[str, frozenset[
     """Yields the words of a text that name something, each or each phrase of a lexicon with its names."""
     words = _WORD.findall(text[:_READ].casefold())
     at, is_denied = 0, False
+    phrase, meant, length = "", None, 1
     while at < len(words):
         if words[at] in ",;.:!?":
             at, is_denied = at + 1, False

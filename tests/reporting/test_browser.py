@@ -321,7 +321,7 @@ def test_forced_choice_by_true_labels_shows_them_as_texts(tmp_path: Path, tab: T
     assert tab.run("document.title") == "Which label fits?"
 
 
-QUESTIONED = "openmaia.texts[1].labels = ['dog']; openmaia.texts[2].labels = ['animal and bus']; openmaia.texts[3].labels = ['boat without dogs'];"
+QUESTIONED = "for (const text of openmaia.texts) text.labels = []; openmaia.texts[1].labels = ['dog']; openmaia.texts[2].labels = ['animal and bus']; openmaia.texts[3].labels = ['boat without dogs'];"
 QUESTIONED += "for (const text of openmaia.texts) { text.description = ''; text.search = text.labels.join(); delete text.things; } openmaia.table.excluded.clear(); 0"
 """Labels of three units."""
 

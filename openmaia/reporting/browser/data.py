@@ -159,7 +159,7 @@ def _table(
 
 def _language(rows: Sequence[UnitRow], lexicon: WordNames, embed: TextEmbedding | None) -> dict[str, Any]:
     texts = [text for row in rows for text in (*(row.header.get("labels") or ()), row.header.get("description") or "")]
-    words = {phrase: sorted(names) for phrase, names in (find_lexicon(texts, embed) | lexicon).items()}
+    words = {phrase: sorted(names) for phrase, names in {**find_lexicon(texts, embed), **lexicon}.items()}
     lists = {"stop": STOP_WORDS, "asking": QUESTION_WORDS, "denials": DENIALS}
     return {
         "language": {"lexicon": words, "covered": LEAST_COVERED} | {name: sorted(each) for name, each in lists.items()}

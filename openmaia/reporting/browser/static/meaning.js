@@ -10,7 +10,7 @@ function stemWord(word) {
   return singular.length > 3 ? singular.replace(/e$/, "") : singular;
 }
 
-openmaia.stem = (phrase) => phrase.split(/\s+/).filter(Boolean).map(stemWord).join(" ");
+openmaia.singular = (phrase) => phrase.split(/\s+/).filter(Boolean).map(stemWord).join(" ");
 
 // The things that a text names, without what it denies ("boat without night"): [phrase, its names].
 openmaia.things = (text) => {
@@ -22,11 +22,11 @@ openmaia.things = (text) => {
     let length = Math.min(PHRASE, words.length - at), phrase = "", names;
     for (; length > 0; length -= 1) {
       phrase = words.slice(at, at + length).join(" ");
-      names = meaning(lexicon, openmaia.stem(phrase));
+      names = meaning(lexicon, openmaia.singular(phrase));
       if (names || length === 1) break;
     }
     isDenied ||= denials.includes(phrase);
-    if (!isDenied && (names || !stop.includes(phrase))) found.push([phrase, names ?? [openmaia.stem(phrase)]]);
+    if (!isDenied && (names || !stop.includes(phrase))) found.push([phrase, names ?? [openmaia.singular(phrase)]]);
     at += length;
   }
   return found;
@@ -35,11 +35,11 @@ openmaia.things = (text) => {
 const meaning = (lexicon, phrase) => (Object.hasOwn(lexicon, phrase) ? lexicon[phrase] : undefined);
 
 // Whether a typed word means more than its letters: a longer word may then match where the shorter one does not.
-openmaia.hasMeaning = (word) => Boolean(meaning(openmaia.table.language.lexicon, openmaia.stem(word)));
+openmaia.hasMeaning = (word) => Boolean(meaning(openmaia.table.language.lexicon, openmaia.singular(word)));
 
 // The test of a word by its letters in names and texts, or by its meaning in a label.
 openmaia.meansWord = (word) => {
-  const names = new Set(meaning(openmaia.table.language.lexicon, openmaia.stem(word)));
+  const names = new Set(meaning(openmaia.table.language.lexicon, openmaia.singular(word)));
   return (row) => {
     const text = openmaia.texts[row];
     return Boolean(text) && (text.search.includes(word) || (names.size > 0 && statements(text).some((each) => each.some((own) => own.some((name) => names.has(name))))));
