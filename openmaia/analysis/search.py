@@ -95,7 +95,8 @@ def run_lexicon(config: Mapping[str, Any]) -> WordNames:
         if found and rules is None and found[0].vocabulary(found[1]) is not None:
             sections.append(stored({"kind": next(iter(ALIASES["writer"]))}, "writer"))
     named = (getattr(each[0], "lexicon", None) for each in sections if each)
-    words: WordNames = next((each() for each in named if each), {})
+    empty: WordNames = {}
+    words: WordNames = next((each() for each in named if each), empty)
     return {stem(phrase): names for phrase, names in words.items()}
 
 

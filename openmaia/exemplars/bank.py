@@ -222,10 +222,10 @@ class MeasuredBank:
         """See `openmaia.core.services.Bank`."""
         exemplars = self.store.read(unit).exemplars
         entries = [(digest, each.prompt) for digest, each in self.kept.items()]
-        return rank_words(entries, exemplars, [_source(each) for each in exemplars], count)
+        return rank_words(entries, exemplars, [_bank_digest(each) for each in exemplars], count)
 
     def _image(self, exemplar: Exemplar) -> BankImage:
-        kept = self.kept.get(_source(exemplar))
+        kept = self.kept.get(_bank_digest(exemplar))
         if kept is None:
             raise StoreError(f"{self.store.files.root} holds an image that is not one of the bank; remove the folder")
         return BankImage(
@@ -233,7 +233,8 @@ class MeasuredBank:
         )
 
 
-def _source(exemplar: Exemplar) -> str:
+def _bank_digest(exemplar: Exemplar) -> str:
+    """Returns the digest of the bank's image."""
     # Exemplars name the image of the dataset as their source, which is here the drawn image itself.
     return next(iter(exemplar.image.sources), "")
 
