@@ -3,6 +3,7 @@
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from difflib import get_close_matches
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -10,12 +11,12 @@ import numpy as np
 
 from openmaia.analysis.reasons import PredictionReasons, find_reasons
 from openmaia.analysis.responding import PictureResponse, rank_units
-from openmaia.analysis.search import QUESTION_WORDS, TextMatch, TextSearch, run_lexicon
+from openmaia.analysis.search import DENIALS, QUESTION_WORDS, TextMatch, TextSearch, run_lexicon
 from openmaia.analysis.shown import BankEvidence, find_shown
 from openmaia.assembly import backbones, datasets, targets
 from openmaia.config.loading import restore
 from openmaia.core.components import of_config
-from openmaia.core.errors import OpenMaiaError, StoreError, UsageError
+from openmaia.core.errors import OpenMaiaError, ServiceError, StoreError, UsageError
 from openmaia.core.images import EncodedImage, decode
 from openmaia.core.paths import user_path
 from openmaia.core.services import UnitExemplars
@@ -47,6 +48,8 @@ OWN_BACKBONE = "run"
 _TOLD = 30
 """Units that a language model is told of, the best ones."""
 _TOLD_TEXT = 200
+_LISTED = re.compile(r"\[[^\[\]]*\]")
+"""What stands in brackets, which may be several units: "[layer4/1, layer4/3]"."""
 _CUES = re.compile(r"(?:of|in|from|layers?)", re.IGNORECASE)
 
 
@@ -159,6 +162,10 @@ class RunQuestions:
         words, layers = self._divide(query.words)
         if (layers or query.conditions) and {*re.findall(r"\w+", words.casefold())} <= QUESTION_WORDS:
             words = ""  # "units of layer4"
+        if {*re.findall(r"\w+", words.casefold())} & DENIALS:
+            raise UsageError(
+                f'{first_line(words, 80)}: a question cannot deny; leave units out with a minus, such as "boats -night"'
+            )
         rows = [row for row in query.select(self._rows, self._embed) if not layers or row.unit.layer in layers]
         search = TextSearch(words, run_lexicon(self._run.config()), self._embed)
         if not (search.asked or pictures or query.conditions or query.without or layers):
@@ -218,7 +225,10 @@ class RunQuestions:
         """
         if not answer.units:
             return answer
-        config = restore(self._run.config(), self._run.files.root, [] if model == OWN_BACKBONE else [model])
+        stored = self._run.config()
+        if model != OWN_BACKBONE:  # the run's address and prices are not those of another model
+            stored = {key: value for key, value in stored.items() if key != "backbone"}
+        config = restore(stored, self._run.files.root, [] if model == OWN_BACKBONE else [model])
         if not of_config(config.backbone).reads_prompts:
             raise UsageError(f"--model {model}: backbone.kind={config.backbone.kind} is no language model")
         speaker = LanguageModel(backbones.backbone(config), backbones.backbone_name(config))
@@ -233,10 +243,14 @@ class RunQuestions:
         for word in text.split():
             plain = word.strip("?,;.!:").casefold()
             is_cued = bool(kept) and _CUES.fullmatch(kept[-1]) is not None
+            joined = f"{kept[-1].casefold()}{plain}" if kept else ""
             has_number = any(letter.isdigit() for letter in plain) and any(letter.isalpha() for letter in plain)
             if plain in known and (is_cued or has_number or not plain.isalpha()):
                 layers.add(known[plain])
-            elif is_cued and has_number:
+            elif plain.isdecimal() and joined in known:  # "of layer 4"
+                layers.add(known[joined])
+                kept.pop()
+            elif is_cued and has_number and get_close_matches(plain, known, 1):
                 raise unknown_layer(first_line(plain, 80), str(self._run.config()["target"]["name"]), list(self.layers))
             else:
                 kept.append(word)
@@ -258,8 +272,12 @@ class RunQuestions:
             everything, own = tops
             shown = find_shown(search, everything, own)
             sources.append(f"prompts and activations of {len(everything):,} images of the bank")
+            seen = list(dict.fromkeys(prompt for each, top in zip(shown, own, strict=True) if each for prompt in top))
+            showing = {
+                prompt for prompt, match in zip(seen, search.find([[each] for each in seen]), strict=True) if match
+            }
             prompts = [
-                tuple(prompt for prompt in top if search.find([[prompt]])[0]) if each else ()
+                tuple(prompt for prompt in top if prompt in showing) if each else ()
                 for each, top in zip(shown, own, strict=True)
             ]
         elif note:
@@ -354,22 +372,22 @@ def _store(config: "Config") -> ExemplarStore:
 
 def phrase_answer(answer: RunAnswer, model: LanguageModel, layers: Sequence[str]) -> RunAnswer:
     """Returns an answer with `phrased` or `unphrased`. `layers` are those of the run, to find what is cited without brackets."""
-    known = {each.name for each in answer.units}
-    lines = [_line(each) for each in answer.units[:_TOLD]]
+    told = answer.units[:_TOLD]
+    known, lines = {each.name for each in told}, [_line(each) for each in told]
     text = fill_template(
         "ask", question=first_line(answer.question), units="\n".join(lines), example=answer.units[0].name
     )
     cited = _citations(layers)
 
     def read(reply: str) -> str:
-        said = " ".join(reply.split())
+        said = _LISTED.sub(lambda each: re.sub(r"\s*[,;]\s*", "], [", each[0]), " ".join(reply.split()))
         if not any(_cited_name(each) in known for each in cited.finditer(said)):
             raise MalformedAnswer(f"it names no unit of the lines in brackets, such as [{answer.units[0].name}]")
         return said
 
     try:
         said = model.ask(Question.of(text), read)
-    except UnansweredQuestion as error:
+    except (UnansweredQuestion, ServiceError) as error:
         return replace(answer, unphrased=error.message)
     struck = [name for each in cited.finditer(said) if (name := _cited_name(each)) not in known]
     phrased = cited.sub(lambda each: each[0] if _cited_name(each) in known else "[struck]", said)

@@ -8,13 +8,16 @@ from pathlib import Path
 
 from openmaia.agent.tasks.task import load as load_task
 from openmaia.assembly import targets
-from openmaia.config.loading import load, refuse_unused_by
+from openmaia.config.loading import given_keys, load, refuse_unused_by
 from openmaia.config.named import find_config, what_to_give
 from openmaia.config.schema import Config
 from openmaia.core.components import target_class
 from openmaia.core.errors import UsageError
 from openmaia.core.selection import select
 from openmaia.core.units import Unit
+
+_OF_ALL = frozenset({"target", "units", "pictures", "evaluate"})
+"""What is the same for all agents, so that their rows can be compared."""
 
 
 def benchmark_configs(agents: Sequence[str], known: str, shared: Sequence[str], count: int) -> dict[str, Config]:
@@ -33,6 +36,11 @@ def benchmark_configs(agents: Sequence[str], known: str, shared: Sequence[str], 
     name, names = source_name(known), [source_name(agent) for agent in agents]
     if twice := sorted({each for each in names if names.count(each) > 1}):
         raise UsageError(f"{', '.join(twice)}: named twice; give each agent once, in a config of its own name")
+    for agent in agents:
+        if theirs := sorted({key.partition(".")[0] for key in given_keys([agent], files=True)} & _OF_ALL):
+            raise UsageError(
+                f"{agent} has {', '.join(theirs)}, which {known} says for all agents; leave it out, or give it with --with"
+            )
     sources = {each: [known, agent, *shared, "replicates=1"] for each, agent in zip(names, agents, strict=True)}
     for each in sources.values():
         refuse_unused_by("openmaia benchmark", each)

@@ -45,11 +45,12 @@ def services(
     `ledger`, with its duration and GPU time."""
     ledger, gpus = UsageLedger(), config.pools
     drawing = drawing or generator(config)
+    edits = gpus.generator if of_config(config.editor).is_shared else gpus.editor
     return Services(
         target=metered(measured or target(config), "target", ledger, gpus.target.num_gpus),
         exemplars=store,
         generator=metered(drawing, "generator", ledger, gpus.generator.num_gpus),
-        editor=metered(editing or editor(config, drawing), "editor", ledger, gpus.editor.num_gpus),
+        editor=metered(editing or editor(config, drawing), "editor", ledger, edits.num_gpus),
         backbone=metered(agent or backbone(config), "backbone", ledger, gpus.backbone.num_gpus),
         ledger=ledger,
     )

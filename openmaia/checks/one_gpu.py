@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Sequence
+from importlib.metadata import version
 from typing import Any
 
 from omegaconf import OmegaConf
@@ -20,21 +21,23 @@ _MACHINE = re.compile(r"one-(\d+)gb")
 """The name of a config for a machine with one GPU of so many GB."""
 
 
-def share_gpu(sources: Sequence[str], configs: Sequence[Config]) -> tuple[list[str], str]:
+def share_gpu(sources: Sequence[str], configs: Sequence[Config], torch: str = "") -> tuple[list[str], str]:
     """Returns overrides that put the models of a run on the only GPU of this machine, and a sentence about them.
 
-    Neither, if there is not one GPU, or if the config has another cluster, several sweeps, a generator of test images of its
+    Neither, if there is not one GPU, if PyTorch is a build for CPUs, or if the config has another cluster, several sweeps, a generator of test images of its
     own, or shares (`pools.….num_gpus`, of which 0 means the CPU).
 
     Args:
         sources: YAML files and key=value overrides.
         configs: What they give.
+        torch: The version of PyTorch. Empty: that of this environment.
     """
     given, config = given_keys(sources, files=True), configs[0]
     has_shares = any(re.fullmatch(r"pools\.\w+\.num_gpus", key) for key in given) or any(
         each.gpus for each in of_pools(configs)
     )
-    if has_shares or len(configs) > 1 or config.evaluate.generator is not None:
+    is_for_cpus = (torch or version("torch")).endswith("+cpu")
+    if is_for_cpus or has_shares or len(configs) > 1 or config.evaluate.generator is not None:
         return [], ""
     gpus = memories(config.ray.address)
     return divide(config, given, gpus[0]) if len(gpus) == 1 else ([], "")
@@ -47,9 +50,13 @@ def divide(config: Config, given: Sequence[str], memory: int) -> tuple[list[str]
     if not users:
         return [], ""
     keys = {f"pools.{role}.{key}": value for role in users for key, value in values["pools"][role].items()}
+    shares: dict[str, float] = {role: values["pools"][role]["num_gpus"] for role in users}
+    if "generator" in shares and of_config(config.editor).is_shared:  # one model with the work of both
+        shares["generator"] = round(shares["generator"] + values["pools"]["editor"]["num_gpus"], 2)
+    keys |= {f"pools.{role}.num_gpus": share for role, share in shares.items()}
     if hasattr(config.backbone, "kv_cache_gb"):
         keys["backbone.kv_cache_gb"] = values["backbone"]["kv_cache_gb"]
-    listed = ", ".join(f"{role} {values['pools'][role]['num_gpus']:g}" for role in users)
+    listed = ", ".join(f"{role} {share:g}" for role, share in shares.items())
     size = f"of {decimal(memory)}" if memory else "of unknown memory"
     return [f"{key}={value}" for key, value in keys.items() if key not in given], (
         f"one GPU {size}, shared as by {name}: {listed}; other shares are given by pools.….num_gpus, 0 for the CPU"

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 from openmaia.config.machine import TEST_GENERATOR
 from openmaia.config.schema import Config
 from openmaia.config.sections import find_components
-from openmaia.core.components import Component, ComponentConfig
+from openmaia.core.components import Component, ComponentConfig, of_config
 from openmaia.core.documents import parse_yaml
 from openmaia.core.errors import UsageError
 from openmaia.core.paths import user_path
@@ -67,6 +67,8 @@ def paid_services(config: Config) -> frozenset[str]:
         prices = [getattr(settings, key) for key in component.price_keys]
         if any(price != 0 for price in prices) or (config.prices.gpu_hour and place.gpus):
             found.add(service or JUDGE)
+    if "generator" in found and of_config(config.editor).is_shared:
+        found.add("editor")
     return frozenset(found)
 
 

@@ -23,6 +23,7 @@ from openmaia.distributed.tracking import TrackedProgress
 from openmaia.evaluation.analysis.verdict import write_summary
 from openmaia.evaluation.run import needs_models
 from openmaia.exemplars.store import ExemplarStore
+from openmaia.runs.control import obeyed
 from openmaia.runs.lease import held
 from openmaia.runs.run import SUMMARY, Run
 
@@ -60,7 +61,7 @@ def evaluate_elsewhere(config: Config, run: Run, assembly: Assembly, view: Progr
         if not run.files.exists(SUMMARY):
             write_summary(run)  # the command before was interrupted just there
         return
-    with held(run.investigations):
+    with held(run.investigations), obeyed(run, view.say):
         sweep = Sweep(config=config, run=run, assembly=assembly, view=TrackedProgress(view))
         unscored = _test(sweep) if needs_models(run, config) else compare_tested([sweep], view)
         unscored.score(view)

@@ -3,6 +3,7 @@
 Its memory does not grow with the number of units: it reads the plan as workers have room, and keeps no results.
 """
 
+import logging
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
@@ -15,7 +16,7 @@ from ray.exceptions import RayTaskError
 from openmaia.agent.loop import InvestigationResult
 from openmaia.config.schema import Config, prompt_writer
 from openmaia.core.components import BackboneConfig
-from openmaia.core.errors import OpenMaiaError, OutOfBudget, ServiceError, ServiceUnavailable, UsageError
+from openmaia.core.errors import OpenMaiaError, OutOfBudget, ServiceError, ServiceUnavailable, StoreError, UsageError
 from openmaia.distributed.examiner import CALLER, Examiner, Examiners
 from openmaia.distributed.failures import DEAD, last_line
 from openmaia.distributed.worker import SweepContext, UnitWorker
@@ -23,6 +24,8 @@ from openmaia.distributed.workers import FinishedItem, Item, Worker, WorkerPool,
 from openmaia.evaluation.analysis.agreement import Agreement
 from openmaia.runs.control import EVERY, RunOrder, read_orders, take_retry
 from openmaia.runs.run import InvestigationId
+
+_LOG = logging.getLogger(__name__)
 
 # So many probably have a common cause, such as a model that can no longer be loaded, which would fail all others, too.
 _FAILURES_IN_A_ROW = 20
@@ -91,6 +94,8 @@ class Scheduler:
         """The sweeps of which nothing may begin, by index."""
         self._retried: set[tuple[int, InvestigationId]] = set()
         """What was queued because an order asked for it, and must not be queued as pending too."""
+        self._refused: set[tuple[int, InvestigationId, RunOrder]] = set()
+        """Orders that could not be obeyed; the next driver tries again."""
         self._given_up: set[tuple[int, InvestigationId]] = set()
         """Failed investigations that are not repeated, unless an order asks for it."""
         self._running: dict[str, tuple[Item, float]] = {}
@@ -163,9 +168,15 @@ class Scheduler:
         if time.monotonic() < self._looked + EVERY:
             return
         orders = [read_orders(sweep.run) for sweep in self._sweeps]
-        self._paused = frozenset(number for number, one in enumerate(orders) if one.pause is not None)
+        self._paused = frozenset(
+            number
+            for number, one in enumerate(orders)
+            if one.pause is not None or (number in self._paused and not one.is_known)
+        )
         for number, one in enumerate(orders if self._investigates else ()):
             for investigation, order in one.retries.items():
+                if (number, investigation, order) in self._refused:
+                    continue
                 if not self._is_under_way(number, investigation):  # else it is done when that has ended
                     self._retry(number, investigation, order)
         self._looked = time.monotonic()
@@ -173,7 +184,13 @@ class Scheduler:
     def _retry(self, number: int, investigation: InvestigationId, order: RunOrder) -> None:
         run, key = self._sweeps[number].run, (number, investigation)
         had_ended = run.is_done(investigation) or key in self._given_up
-        if take_retry(run, investigation, order) and had_ended:  # else it is still in the plan's turn
+        try:
+            is_pending = take_retry(run, investigation, order)
+        except StoreError as error:  # such as files of another user; the other investigations go on
+            self._refused.add((number, investigation, order))
+            _LOG.warning("%s is not investigated again: %s", investigation.name, error.message)
+            return
+        if is_pending and had_ended:  # else it is still in the plan's turn
             self._given_up.discard(key)
             self._retried.add(key)
             self._workers.submit(Item(number, investigation))

@@ -183,7 +183,7 @@ class ExemplarWorker:
     @cached_property
     def _drives(self) -> KeptDrives:
         assert isinstance(self._reader, Classifier), "asked only of a target that has effects"
-        return KeptDrives(self.store, self._reader)
+        return KeptDrives(self.store, self._reader, self._reader.info())
 
     def open_store(self) -> ExemplarStore:
         """Returns the store, for callers in other processes."""

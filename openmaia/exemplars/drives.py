@@ -16,6 +16,7 @@ import pyarrow as pa
 from openmaia.core.errors import StoreError, UsageError
 from openmaia.core.images import EncodedImage
 from openmaia.core.services import DRIVEN, Classifier, Drives, Effects
+from openmaia.core.units import TargetInfo
 from openmaia.exemplars.store import ExemplarStore
 from openmaia.runs import tables
 from openmaia.runs.files import safe
@@ -36,8 +37,8 @@ _COLUMNS = pa.schema([("unit", pa.int32()), ("classes", pa.list_(pa.int64())), (
 class KeptDrives:
     """What the units of a target raise, computed and read where its exemplars are stored."""
 
-    def __init__(self, store: ExemplarStore, target: Classifier):
-        self._store, self._target, self._effects = store, target, target.effects()
+    def __init__(self, store: ExemplarStore, target: Classifier, network: TargetInfo):
+        self._store, self._target, self._network, self._effects = store, target, network, target.effects()
         self._stamps: dict[str, str] = {}
 
     def missing(self, layers: Sequence[str]) -> list[str]:
@@ -90,7 +91,18 @@ class KeptDrives:
     def _stamp(self, layer: str) -> str:
         if layer not in self._stamps:
             own, digests = self._effects, [each.digest for each in self._sample(layer)]
-            facts = [_VERSION, self._store.manifest(), layer, len(own.classes), own.heads, own.exclude, digests]
+            # The manifest of imported exemplars says nothing about the network.
+            network = [self._network.digest, self._network.preprocessing]
+            facts = [
+                _VERSION,
+                self._store.manifest(),
+                network,
+                layer,
+                len(own.classes),
+                own.heads,
+                own.exclude,
+                digests,
+            ]
             self._stamps[layer] = hashlib.sha256(dumps(facts).encode()).hexdigest()
         return self._stamps[layer]
 

@@ -63,6 +63,7 @@ class Importer:
             raise UsageError(f"{folder} is no folder; give one that holds published exemplars, labels or results")
         self._to, self._target, self._dataset, self._method = to, target, dataset, method
         self._labels: dict[tuple[str, str, str, int], Label] = {}
+        self._tasks: dict[str, Path] = {}
         self._report = ImportReport()
 
     def run(self, progress: Callable[[str, int, int], None] = lambda stage, done, total: None) -> ImportReport:
@@ -174,6 +175,8 @@ class Importer:
         if isinstance(data, dict):
             self._check_list(path, cast(dict[str, Any], data))
             return
+        if not isinstance(data, list):
+            raise Refused("is neither a list of units nor one of synthetic units")
         truths = synthetic.read_truths(
             cast(list[Any], data), path.stem, self._target or exemplars.SYNTHETIC, self._name(path)
         )
@@ -182,7 +185,7 @@ class Importer:
 
     def _check_list(self, path: Path, data: dict[str, Any]) -> None:
         counted = count_listed(data, self._target or path.stem)
-        if counted is None:
+        if counted is None or not counted[0]:
             raise Refused("is neither a list of units nor one of synthetic units")
         units, repeated = counted
         self._report.imported.append(f"a list of {units} units of {path.stem}, which needs no copy: units={path}")
@@ -192,6 +195,8 @@ class Importer:
     def _import_prompts(self, folder: Path) -> None:
         for name, files in prompt_packs.read(folder).items():
             task = Files(self._to).inside(f"tasks/{safe(name)}")
+            if (other := self._tasks.setdefault(task.root, folder)) != folder:
+                raise Refused(f"would replace {task.root} of {self._name(other)}; import it alone, with another --to")
             for file, text in files.items():
                 task.write(file, text.encode())
             self._report.imported.append(f"prompts ({self._name(folder)}): task.name={task.root}")

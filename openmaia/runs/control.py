@@ -37,6 +37,8 @@ _WAITING = 10.0
 
 _FOLDER = "control"
 _PAUSE, _STOP, _RETRY = f"{_FOLDER}/pause.json", f"{_FOLDER}/stop.json", f"{_FOLDER}/retry"
+RETRIED = "retried"
+"""Folder of what was stored about investigations before they were repeated, in a folder for each order."""
 _VERSION = 1
 _LARGEST = 2_000
 """Size in bytes from which on a file is no order."""
@@ -72,6 +74,12 @@ class RunOrders:
     """The investigations that are to be done again."""
     refused: tuple[str, ...] = ()
     """Why files of the folder are no orders."""
+    is_known: bool = True
+    """Whether it is known that `pause` is None. If not, an earlier pause may go on."""
+
+
+class _Unread(StoreError):
+    """A file cannot be read now, whatever it holds."""
 
 
 def read_orders(run: Run) -> RunOrders:
@@ -80,15 +88,20 @@ def read_orders(run: Run) -> RunOrders:
     found: dict[str, RunOrder] = {}
     retries: dict[InvestigationId, RunOrder] = {}
     refused: list[str] = []
+    is_known = True
     try:
         sizes = files.sizes(_FOLDER)
     except StoreError as error:
-        return RunOrders(refused=(error.message,))
+        return RunOrders(refused=(printable(error.message),), is_known=False)
     for name, size in sizes.items():
         try:
             investigation = _investigation(name)
             if (order := _read(files, name, size)) is None:
                 continue  # it was taken back in the meantime
+        except _Unread as error:
+            is_known = is_known and name != _PAUSE
+            refused.append(printable(error.message))
+            continue
         except StoreError as error:
             refused.append(printable(f"{files.path(name)} is no order, and is left alone: {error.message}"))
             continue
@@ -96,7 +109,9 @@ def read_orders(run: Run) -> RunOrders:
             found[name] = order
         else:
             retries[investigation] = order
-    return RunOrders(pause=found.get(_PAUSE), stop=found.get(_STOP), retries=retries, refused=tuple(refused))
+    return RunOrders(
+        pause=found.get(_PAUSE), stop=found.get(_STOP), retries=retries, refused=tuple(refused), is_known=is_known
+    )
 
 
 def _investigation(name: str) -> InvestigationId | None:
@@ -116,7 +131,11 @@ def _retry_file(investigation: InvestigationId) -> str:
 def _read(files: Files, name: str, size: int) -> RunOrder | None:
     if size > _LARGEST:
         raise StoreError(f"it has {size:,} bytes")
-    if (data := files.read(name)) is None:
+    try:
+        data = files.read(name)
+    except StoreError as error:
+        raise _Unread(error.message) from error
+    if data is None:
         return None
     try:
         values: Any = parse_json(data)
@@ -221,7 +240,9 @@ def _user() -> str:
 
 def wait_while_paused(run: Run) -> None:
     """Returns when the run is not paused."""
-    while read_orders(run).pause is not None:
+    is_paused = False
+    while (orders := read_orders(run)).pause is not None or (is_paused and not orders.is_known):
+        is_paused = True
         time.sleep(EVERY if run.investigations.local else _WAITING)
 
 
@@ -260,6 +281,8 @@ def _follow(run: Run, say: Callable[[str], None], ended: threading.Event) -> Non
         for reason in set(orders.refused) - refused:
             say(reason)
         refused.update(orders.refused)
+        if not orders.is_known:
+            continue
         if orders.pause is not None and paused is None:
             say(
                 f"{run.name} is paused since {orders.pause.words}: turns that run end, and no other begins. Models stay "
@@ -293,6 +316,6 @@ def take_retry(run: Run, investigation: InvestigationId, order: RunOrder) -> boo
     """
     moved = False
     if investigation in run.plan():
-        moved = set_aside(run, investigation, f"retried/{order.time * 1000:.0f}")
+        moved = set_aside(run, investigation, f"{RETRIED}/{order.time * 1000:.0f}")
     run.investigations.delete(_retry_file(investigation))
     return moved

@@ -7,7 +7,7 @@ from enum import StrEnum
 from typing import Any
 
 from openmaia.runs import progress
-from openmaia.runs.control import RunOrder, read_orders
+from openmaia.runs.control import RETRIED, RunOrder, read_orders
 from openmaia.runs.ids import InvestigationId
 from openmaia.runs.records import Stop
 from openmaia.runs.run import Run
@@ -64,6 +64,8 @@ class RunCounts:
     planned: int
     per_second: float | None
     """Number of investigations that end per second. None without a driver."""
+    repeated: int
+    """Number of times that an investigation was repeated because an order asked for it."""
     paused: RunOrder | None
     """None if it is not paused, or has no driver."""
 
@@ -108,6 +110,7 @@ def counts(run: Run) -> RunCounts:
         evaluated=len(run.files.names("evaluation")),
         planned=planned,
         per_second=driver.per_second if driver else None,
+        repeated=len(run.investigations.folders(RETRIED)),
         paused=read_orders(run).pause if run.is_driven() else None,
     )
 

@@ -71,7 +71,7 @@ class LiveActivation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClassProbabilities:
-    """The probability of a class at each of SCALES, among the classes of its head."""
+    """The probability of a class at each of SCALES: among the classes of its head, where these exclude each other."""
 
     name: str
     probabilities: tuple[float, ...]
@@ -219,7 +219,9 @@ class Laboratory:
             raise UsageError(f"units of {unit.layer} cannot be changed; {can}")
         target = cast(Changeable, self._target)
         asked = [Intervention(unit=unit, image=image, scale=scale) for scale in SCALES]
-        found = _by_head(np.exp(np.stack(target.intervene(asked))), self.effects.heads)
+        found = np.exp(np.stack(target.intervene(asked)))
+        if self.effects.exclude:
+            found = _by_head(found, self.effects.heads)
         if not np.isfinite(found).all():
             raise ServiceError("the network's output is not finite for this picture")
         changes = np.abs(found - found[SCALES.index(1.0)]).max(axis=0)

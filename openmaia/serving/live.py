@@ -21,14 +21,13 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse
 from starlette.routing import Route
 
-from openmaia.core.documents import parse_json
 from openmaia.core.errors import OpenMaiaError, ToolError, UsageError
 from openmaia.core.images import EncodedImage, seen_part
 from openmaia.core.services import find_levels
 from openmaia.core.typed import find_mistyped
 from openmaia.core.units import Unit
 from openmaia.models.text_embedding import TextEmbedding
-from openmaia.reporting.browser.guard import RequestRefused, check_origin, read_body
+from openmaia.reporting.browser.guard import RequestRefused, check_origin, read_json
 from openmaia.reporting.browser.pages import LiveBox
 from openmaia.reporting.browser.serve import HEADERS, application
 from openmaia.reporting.browser.unit.pictures import DATA_URI_PREFIX, trace_frame, trace_map
@@ -114,11 +113,7 @@ def _failed(status: int, message: str) -> JSONResponse:
 
 
 async def _read(request: Request) -> LiveRequest:
-    body = await read_body(request, _MAX_BODY)
-    try:
-        found: Any = parse_json(body)
-    except ValueError as error:
-        raise RequestRefused(400, "expected a JSON object") from error
+    found = await read_json(request, _MAX_BODY, "expected a JSON object")
     kinds = {name: int if name == "index" else str for name in LiveRequest.__dataclass_fields__}
     given: dict[str, Any] = cast("dict[str, Any]", found) if isinstance(found, dict) else {"": ""}
     if any(name not in kinds or find_mistyped(value, kinds[name]) is not None for name, value in given.items()):

@@ -61,6 +61,10 @@ def test_gpus_are_those_that_are_visible(devices: str | None, expected: list[int
     assert visible(LISTED, devices) == [size * 2**20 for size in expected]
 
 
+def test_gpu_without_memory_of_its_own_has_no_known_size():
+    assert visible("0, GPU-aaaa, [N/A]\n", None) == [0]
+
+
 @pytest.mark.parametrize("told", ["", "NVIDIA-SMI has failed\n"])
 def test_other_tables_list_no_gpu(told: str):
     assert visible(told, None) == []
@@ -85,7 +89,7 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> OneGpuMachine:
 
 
 def shared(*sources: str) -> list[str]:
-    return share_gpu([*NETWORK, *sources], [load([*NETWORK, *sources])])[0]
+    return share_gpu([*NETWORK, *sources], [load([*NETWORK, *sources])], torch="2.13.0")[0]
 
 
 def test_only_gpu_of_this_machine_is_shared(machine: OneGpuMachine):
@@ -93,6 +97,18 @@ def test_only_gpu_of_this_machine_is_shared(machine: OneGpuMachine):
     assert shared() == ["pools.target.num_gpus=0.1", "pools.target.max_batch=32"]
     machine.has(LISTED)
     assert shared() == []
+
+
+def test_installation_for_cpus_uses_no_gpu(machine: OneGpuMachine):
+    machine.has("0, GPU-aaaa, 24564\n")
+    assert share_gpu(NETWORK, [load(NETWORK)], torch="2.13.0+cpu") == ([], "")
+
+
+def test_model_that_draws_and_edits_has_the_share_of_both():
+    config = load([*NETWORK, "configs/models/flux2-klein.yaml"])
+    found, sentence = divide(config, (), 86 * 10**9)
+    assert "pools.generator.num_gpus=0.32" in found and "generator 0.32" in sentence
+    assert not any(key.startswith("pools.editor") for key in found)
 
 
 def test_a_config_that_says_where_its_models_are_is_left_as_it_is(machine: OneGpuMachine, tmp_path: Path):
@@ -111,7 +127,7 @@ def test_gpu_that_ray_was_told_of_is_shared():
         "from openmaia.config.loading import load\n"
         "from openmaia.distributed.cluster.preflight import check_room\n"
         f"sources, said = {NETWORK!r}, []\n"
-        "found, sentence = share_gpu(sources, [load(sources)])\n"
+        "found, sentence = share_gpu(sources, [load(sources)], torch='2.13.0')\n"
         "check_room([load(sources)], said.append)\n"
         "check_room([load([*found, *sources])], said.append)\n"
         "print(json.dumps([found, sentence, said]))\n"

@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -85,7 +86,8 @@ def test_everything_below_a_folder_is_imported_or_refused(tmp_path: Path):
 def test_lists_of_units_say_what_they_name(tmp_path: Path):
     folder = tmp_path / "neuron_indices"
     folder.mkdir()
-    lists = {"net": {"a": [1, 2, 1]}, "test": {"test": {"a": [3.0], "b": [4, 5]}}, "no": {"a": ["x"]}}
+    lists: dict[str, Any] = {"net": {"a": [1, 2, 1]}, "test": {"test": {"a": [3.0], "b": [4, 5]}}}
+    lists |= {"no": {"a": ["x"]}, "empty": {}, "none": {"a": []}, "number": 5, "null": None}
     for name, content in lists.items():
         (folder / f"{name}.json").write_text(json.dumps(content))
     report = Importer(str(tmp_path), str(tmp_path / "out")).run()
@@ -94,7 +96,10 @@ def test_lists_of_units_say_what_they_name(tmp_path: Path):
         "a list of 3 units of test",
     ]
     assert report.derived == ["neuron_indices/net.json: 1 units are listed twice, and count once"]
-    assert report.refused == ["neuron_indices/no.json: is neither a list of units nor one of synthetic units"]
+    assert report.refused == [
+        f"neuron_indices/{name}.json: is neither a list of units nor one of synthetic units"
+        for name in ("empty", "no", "none", "null", "number")
+    ]
 
 
 def test_imported_prompts_are_tasks(tmp_path: Path):
@@ -105,6 +110,16 @@ def test_imported_prompts_are_tasks(tmp_path: Path):
     assert (open_.user, bias.user) == ("describe the unit (open)\n", "look for biases\n")
     assert claude.final == open_.final == "answer now\n", "the published code reads final.txt from the folder `open`"
     assert not claude.rule.demands and not claude.rule.confirm
+
+
+def test_prompts_replace_no_others(tmp_path: Path):
+    for place in ("in/prompts", "in/old/prompts"):
+        prompts(tmp_path / place)
+    report = Importer(str(tmp_path / "in"), str(tmp_path / "out")).run()
+    assert [line.partition(":")[0] for line in report.imported] == [
+        f"prompts (old/prompts/{name})" for name in ("claude", "open", "open")
+    ]
+    assert ["would replace" in line for line in report.refused] == [True, True]
 
 
 def test_prompts_without_a_question_are_refused(tmp_path: Path):

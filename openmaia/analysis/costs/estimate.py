@@ -7,7 +7,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from openmaia.analysis.costs.workload import Asked, TimedPool, Workload
+from openmaia.analysis.costs.workload import Asked, TimedPool, Workload, join_edits
 from openmaia.config.schema import Config
 from openmaia.core.components import of_config
 from openmaia.core.errors import UsageError
@@ -97,6 +97,8 @@ def estimate(config: Config, work: Workload, units: int, gpus: int | None) -> Es
     pools: dict[str, TimedPool] = {}
     most: dict[str, float] = {}
     agent = of_config(config.backbone)
+    if of_config(config.editor).is_shared:
+        work = join_edits(work)
     for role, timed in work.timed.items():
         settings, served = getattr(config.pools, role), role == "backbone" and agent.reads_prompts
         batch = agent.concurrency(config.backbone) if served else settings.max_batch

@@ -76,6 +76,27 @@ class Workload:
     """The services whose times come from the built-in table."""
 
 
+def join_edits(work: Workload) -> Workload:
+    """Returns a copy in which the generator has the requests of the editor, too, and the mean times of both; the workload itself if
+    it lacks one of them."""
+    if not {"generator", "editor"} <= work.timed.keys() & work.asked.keys():
+        return work
+    draws, edits = work.asked["generator"], work.asked["editor"]
+    drawing, editing = work.timed["generator"], work.timed["editor"]
+    share = edits.requests / max(draws.requests + edits.requests, 1e-9)
+    both = replace(
+        drawing,
+        fixed=(1 - share) * drawing.fixed + share * editing.fixed,
+        per_item=(1 - share) * drawing.per_item + share * editing.per_item,
+    )
+    joined = Asked(draws.calls + edits.calls, draws.requests + edits.requests)
+    return replace(
+        work,
+        asked={role: joined if role == "generator" else each for role, each in work.asked.items() if role != "editor"},
+        timed={role: both if role == "generator" else each for role, each in work.timed.items() if role != "editor"},
+    )
+
+
 def from_rates(path: str = "", rule: StoppingRule = StoppingRule()) -> Workload:
     """Reads a workload from rates.
 

@@ -50,7 +50,11 @@ def benchmark(
         say(f"agent: {name}")
         with Terminal() as terminal:
             outcomes[name] = run_sweeps([settings], terminal)[0]
-    rows = [_row(known, name, configs[name], each.run) for name, each in outcomes.items() if not each.run.pending()]
+    rows = [
+        _row(known, name, configs[name], each.run)
+        for name, each in outcomes.items()
+        if not (each.is_unpaid or each.run.pending())
+    ]
     show_agents(rows)
     if to and rows:
         print(f"table: {add_rows(to, rows)}")

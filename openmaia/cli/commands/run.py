@@ -35,14 +35,17 @@ def run(
 
     Example: openmaia run configs/demo.yaml seed=1
     """
-    if estimate:
-        estimates.print_estimate(config, rates, gpus, units)
-        return
-    estimates.refuse_without_estimate(rates, gpus, units)
     from openmaia.checks.one_gpu import share_gpu
     from openmaia.config.loading import load_sweeps, refuse_unused_by
     from openmaia.runs.run import Run
 
+    if estimate:
+        shares, sentence = ([], "") if gpus else share_gpu(config, load_sweeps(config))
+        if sentence:
+            print(sentence)
+        estimates.print_estimate([*shares, *config], rates, gpus, units)
+        return
+    estimates.refuse_without_estimate(rates, gpus, units)
     settings = load_sweeps(config)
     refuse_unused_by("openmaia run", config)
     print_left_out(config)

@@ -20,7 +20,8 @@ def show_answer(answer: RunAnswer, most: int) -> None:
         say(f"the model gave no answer that can be used: {first_line(answer.unphrased)}")
     if answer.reasons:
         say(f"predicted: {first_line(answer.reasons.predicted, _TEXT)}, probability {answer.reasons.probability:.2f}")
-    said = f' to "{first_line(answer.asked, _TEXT)}"' if answer.asked else ""
+    also = " or to the pictures" if any(each.responses for each in answer.units) else ""
+    said = f' to "{first_line(answer.asked, _TEXT)}"{also}' if answer.asked else ""
     if answer.reasons:
         said = ": without them the class is less likely"
     count = len(answer.units)

@@ -23,13 +23,16 @@ def memories(address: str) -> list[int]:
 
 
 def visible(said: str, devices: str | None) -> list[int]:
-    """Reads a table of nvidia-smi: index, UUID and memory in MiB of each GPU.
+    """Reads a table of nvidia-smi: index, UUID and memory in MiB of each GPU. Returns bytes; 0 if they are not known.
 
     Args:
         devices: The value of CUDA_VISIBLE_DEVICES; None if it is not set.
     """
     rows = [[cell.strip() for cell in line.split(",")] for line in said.splitlines()]
-    cards = [(index, uuid, int(size) * 2**20) for index, uuid, size in (row for row in rows if len(row) == 3)]
+    cards = [
+        (index, uuid, int(size) * 2**20 if size.isdecimal() else 0)  # "[N/A]" where it shares the main memory
+        for index, uuid, size in (row for row in rows if len(row) == 3)
+    ]
     if devices is None:
         return [size for _, _, size in cards]
     names = [name.strip() for name in devices.split(",") if name.strip()]

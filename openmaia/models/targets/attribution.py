@@ -4,7 +4,8 @@ One backward pass for a class serves all units of the layer, whatever their numb
 it gradient * input; for a unit it is the first order of what ablating it takes from the class.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import torch
@@ -71,21 +72,27 @@ def attribute(
     return Drives(classes=best.T.numpy(), rises=rises.T.double().numpy(), images=images)
 
 
+@contextmanager
+def needing_gradients(layer: str) -> Generator[None]:
+    """Raises UsageError if an operation of the network has no derivative, or does not run where gradients are computed."""
+    try:
+        yield
+    except (torch.OutOfMemoryError, torch.AcceleratorError):
+        raise
+    except RuntimeError as error:
+        said = " ".join(str(error).split())[:200]
+        raise UsageError(f"the network gives no gradients with respect to {layer} ({said})") from error
+
+
 def _summed(one: Pass, space: UnitSpace, units: int, part: range) -> torch.Tensor:
     """What the units add to the scores of some classes, summed over images: float64, (classes, units), on the CPU."""
     weigh = _weighing(space, one.values.detach(), one.size, units)
     found: list[torch.Tensor] = []
     for number in part:
-        try:
+        with needing_gradients(space.layer):
             (gradient,) = torch.autograd.grad(
                 one.scores[:, number].sum(), one.values, retain_graph=True, allow_unused=True
             )
-        except torch.OutOfMemoryError:
-            raise
-        except RuntimeError as error:  # an operation of the network may have no derivative
-            raise UsageError(
-                f"the network gives no gradients with respect to {space.layer} ({' '.join(str(error).split())[:200]})"
-            ) from error
         found.append(torch.zeros(units) if gradient is None else weigh(gradient))
     return torch.stack(found).cpu()
 

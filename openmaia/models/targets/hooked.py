@@ -24,7 +24,7 @@ from openmaia.core.services import (
 from openmaia.core.units import FEATURES, OUTPUT, TargetInfo, Unit, unknown_layer
 from openmaia.exemplars.sparse import Responses, SparseResponses
 from openmaia.models.device import default_device, move_to_device, service_errors
-from openmaia.models.targets.attribution import Pass, attribute, class_scores
+from openmaia.models.targets.attribution import Pass, attribute, class_scores, needing_gradients
 from openmaia.models.targets.dictionary import Dictionary
 from openmaia.models.targets.dictionary_format import read_dictionary
 from openmaia.models.targets.directions import SUFFIX, Directions, read_directions
@@ -233,9 +233,11 @@ class NetworkTarget:
 
         def run(most: int) -> Iterator[Pass]:
             for at, batch in input_batches(preprocess, views, self._device, most):
-                values, output = self._forward.differentiable(source, batch)
+                with needing_gradients(layer):
+                    values, output = self._forward.differentiable(source, batch)
+                    scores = class_scores(classes, heads, output)
                 size = int(batch.shape[2]), int(batch.shape[3])
-                yield Pass(values=values, scores=class_scores(classes, heads, output), size=size, images=len(at))
+                yield Pass(values=values, scores=scores, size=size, images=len(at))
 
         most = self._probed
         while True:

@@ -30,7 +30,9 @@ def make_live_file(places: ReportedRuns) -> bytes:
 
 def hash_state(states: Sequence[RunCounts]) -> str:
     """Returns a hash that changes when an investigation begins or ends."""
-    state = [[one.name, one.planned, one.done, one.failed, one.evaluated, len(one.running)] for one in states]
+    state = [
+        [one.name, one.planned, one.done, one.failed, one.evaluated, one.repeated, len(one.running)] for one in states
+    ]
     return hashlib.sha256(json.dumps(state).encode()).hexdigest()[:16]
 
 

@@ -13,10 +13,9 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse
 from starlette.routing import Route
 
-from openmaia.core.documents import parse_json
 from openmaia.core.errors import OpenMaiaError, UsageError
 from openmaia.core.typed import find_mistyped
-from openmaia.reporting.browser.guard import RequestRefused, check_origin, read_body
+from openmaia.reporting.browser.guard import RequestRefused, check_origin, read_json
 from openmaia.runs import control
 from openmaia.runs.run import Run
 
@@ -60,7 +59,7 @@ def make_control_route(runs: Sequence[tuple[Run, str]], headers: Mapping[str, st
     async def answer(request: Request) -> JSONResponse:
         try:
             check_origin(request)
-            order = _order(await read_body(request, _LARGEST))
+            order = await _read(request)
             await run_in_threadpool(obey, order)  # the lease of a driver elsewhere may have to be watched
         except RequestRefused as error:
             return JSONResponse({"error": str(error)}, error.status, dict(headers))
@@ -73,12 +72,9 @@ def make_control_route(runs: Sequence[tuple[Run, str]], headers: Mapping[str, st
     return Route("/control", answer, methods=["POST"])
 
 
-def _order(body: bytes) -> PageOrder:
-    wrong = RequestRefused(400, "expected a JSON object with the texts run, action and unit")
-    try:
-        values = parse_json(body)
-    except ValueError as error:
-        raise wrong from error
+async def _read(request: Request) -> PageOrder:
+    expected = "expected a JSON object with the texts run, action and unit"
+    values = await read_json(request, _LARGEST, expected)
     if find_mistyped(values, PageOrder) is not None:
-        raise wrong
+        raise RequestRefused(400, expected)
     return PageOrder(**values)

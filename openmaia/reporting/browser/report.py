@@ -53,7 +53,9 @@ class Report:
             count = sum(len(each.rows) for each in self.summaries)
             made |= {page.row.page: page for page in _pages(run, self.sources[one.name], one, count, self.box)}
             for row in (row for row in one.rows if self.live and row.stop in _BEGUN):
-                page = UnitPage(run=run, sources=self.sources[one.name], row=row, near=(None, None), near_file="")
+                page = UnitPage(
+                    run=run, sources=self.sources[one.name], row=row, near=(None, None), near_file="", box=self.box
+                )
                 made[row.page] = page
         if self.live:
             made = {path: replace(page, is_served=True, has_control=self.control) for path, page in made.items()}

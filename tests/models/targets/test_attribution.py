@@ -110,10 +110,24 @@ class InPlace(PlantedEdges):
         return self.fc(torch.relu(self.mix(self.after(self.units(self.colours(x))))).mean((2, 3)))
 
 
+class ThroughNumpy(PlantedEdges):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.from_numpy(super().forward(x).numpy().copy())
+
+
+class ChangedView(PlantedEdges):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        units = self.units(self.colours(x))
+        first, *_ = (mixed := torch.relu(self.mix(units))).split(5, 1)
+        first += 1
+        return self.fc(mixed.mean((2, 3)))
+
+
 def test_network_without_gradients_is_refused_and_a_change_in_place_is_none():
-    made = TargetNetwork(module=Undivided().eval(), preprocess=PREPROCESS)
-    with pytest.raises(UsageError, match="gives no gradients with respect to units"):
-        NetworkTarget("t", made, ["units"]).attribute("units", IMAGES)
+    for module in (Undivided(), ThroughNumpy(), ChangedView()):
+        made = TargetNetwork(module=module.eval(), preprocess=PREPROCESS)
+        with pytest.raises(UsageError, match="gives no gradients with respect to units"):
+            NetworkTarget("t", made, ["units"]).attribute("units", IMAGES)
     others = [
         NetworkTarget("t", TargetNetwork(module=each.eval(), preprocess=PREPROCESS), ["units"]).attribute(
             "units", IMAGES

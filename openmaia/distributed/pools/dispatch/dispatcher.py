@@ -147,7 +147,9 @@ class Dispatcher:
                 self._keep(request, (outcome[0], outcome[1], FREE))
         # What is only unavailable is asked again at once, which is in vain if another request has failed for good.
         worst = next((error for error in errors if not isinstance(error, ServiceUnavailable)), errors[0])
-        raise worst.billed(sum((error.bill for error in errors if error is not worst), bill))
+        # Equal requests of a call may have the same error, which each of them pays.
+        others = sum((error.bill for error in errors), bill)
+        raise worst.billed(Bill(others.dollars - worst.bill.dollars, others.unpriced - worst.bill.unpriced))
 
     def leave(self, callers: list[str]) -> None:
         """Removes the requests, reservations and conversations of callers that have ended or died.
@@ -385,8 +387,11 @@ class Dispatcher:
         cause = error.cause if isinstance(error.cause, OpenMaiaError) else None
         if cause is not None:
             for number, value in cause.answers.items():
-                self._finish(batch[number], value)
+                if number < len(batch):
+                    self._finish(batch[number], value)
             batch = [request for number, request in enumerate(batch) if number not in cause.answers]
+            if not batch:  # a component that raised although it had all answers
+                return
             for request in batch:
                 request.bill += Bill(cause.bill.dollars / len(batch))
             batch[0].bill += Bill(unpriced=cause.bill.unpriced)

@@ -70,7 +70,14 @@ class SyntheticTarget:
         self._detector = GroundingDino(detector, threshold, device)
         self._segmenter = SamSegmenter(segmenter, device) if segmenter else BoxSegmenter()
         self._cache = LRUCache[DetectionKey, ConceptDetection](cached)
-        identity = ("synthetic 1", preset, threshold, self._detector.digest, self._segmenter.digest)
+        # 2: masks of `paper` are dilated.
+        identity = (
+            f"synthetic {2 if preset == 'paper' else 1}",
+            preset,
+            threshold,
+            self._detector.digest,
+            self._segmenter.digest,
+        )
         identity += (sorted(listed.items()),) if listed is not None else ()
         self._info = TargetInfo(
             name=name,

@@ -92,7 +92,7 @@
 
   async function followUnit() {
     const answer = await fetch(`${body.top}data/turns/${body.page.replace(/\.html$/, ".json").split("/").map(encodeURIComponent).join("/")}`).catch(() => null);
-    if (!answer?.ok || document.getElementById("zoom").open) return;
+    if (!answer?.ok || document.getElementById("zoom").open || document.querySelector("#live.waits, #live .answer:not([hidden])")) return;
     const now = await answer.json();
     if (now.state !== body.state || now.turns !== Number(body.turns)) reload();
   }

@@ -181,11 +181,12 @@
     event.preventDefault();
     if (prompt?.value.trim()) inquire("The picture is drawn and measured …", { prompt: prompt.value.trim() });
   });
-  const isOver = (on) => (event) => { event.preventDefault(); box.classList.toggle("over-live", on); };
+  const holdsFile = (event) => event.dataTransfer.types.includes("Files"); // A dragged text belongs to the field of the search.
+  const isOver = (on) => (event) => { if (!holdsFile(event)) return; event.preventDefault(); box.classList.toggle("over-live", on); };
   // Wherever it is dropped, or the browser would open it instead of the page.
   document.addEventListener("dragover", isOver(true));
   document.addEventListener("dragleave", isOver(false));
-  document.addEventListener("drop", (event) => { isOver(false)(event); reveal(); give(event.dataTransfer.files[0]); });
+  document.addEventListener("drop", (event) => { if (!holdsFile(event)) return; isOver(false)(event); reveal(); give(event.dataTransfer.files[0]); });
   document.addEventListener("paste", (event) => {
     const file = [...event.clipboardData.files].find((one) => one.type.startsWith("image/"));
     if (file) { reveal(); give(file); }

@@ -81,7 +81,7 @@ openmaia.parse = (query) => {
     else if (isQuestion && !minus) words.push(quoted ?? plain);
     else if (quoted ?? plain) tests.push(wordTest((quoted ?? plain).toLowerCase(), Boolean(minus)));
   }
-  if (words.length) tests.push({ name: `question ${words.join(" ")}`, ...openmaia.question(words) });
+  if (words.length) tests.push({ name: `question ${words.join(" ")}`, ...openmaia.question(words, tests.some((test) => !test.name.startsWith("-word"))) });
   return tests;
 };
 
