@@ -5,6 +5,7 @@ import re
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from urllib.request import ProxyHandler, build_opener
@@ -48,11 +49,13 @@ def exported() -> Samples:
 
 
 def wait_for(condition: Callable[[Samples], bool], seconds: float = 90.0) -> Samples:
-    until = time.monotonic() + seconds
-    while not condition(found := exported()):
+    until, found = time.monotonic() + seconds, Samples()
+    while True:
+        with suppress(OSError):  # a busy node may answer too late
+            if condition(found := exported()):
+                return found
         assert time.monotonic() < until, found
         time.sleep(0.5)
-    return found
 
 
 def settled(now: Samples) -> bool:
