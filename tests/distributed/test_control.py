@@ -168,6 +168,7 @@ def test_failed_unit_is_repeated_in_the_run_that_goes_on(ray_cluster: None, tmp_
     assert "/failures/" in kept
 
 
+@pytest.mark.nightly
 def test_pause_of_one_of_two_runs_lets_the_other_go_on(ray_cluster: None, tmp_path: Path):
     from openmaia.distributed.pools.run_pools import run_pools
     from openmaia.runs.lease import held

@@ -5,7 +5,6 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, cast
 
 import numpy as np
 import psutil
@@ -15,11 +14,12 @@ pytest.importorskip("vllm")
 
 from openmaia.assembly import ConfigAssembly
 from openmaia.config.loading import load
-from openmaia.config.schema import Config
+from openmaia.config.schema import Config, pool_roles
 from openmaia.core.images import EncodedImage
 from openmaia.core.messages import Chat, Reply, user
 from openmaia.core.services import Edit, Generation
-from openmaia.distributed.pools.handles import PooledBackbone, Pools
+from openmaia.distributed.pools.handles import PooledBackbone, PooledEditor, Pools
+from openmaia.distributed.pools.run_pools import run_generators
 from openmaia.distributed.sweep import run_sweep
 from openmaia.runs.records import Stop
 from tests.distributed.test_same_records import Quiet
@@ -92,15 +92,14 @@ def served(config: Config, ray_cluster: None) -> Iterator[Pools]:
         yield made
 
 
-def test_one_pool_draws_and_edits(served: Pools):
-    assert set(served.addresses) == {"target", "generator", "backbone"}
-    services = served.services(cast(Any, None), "drawing")
-    [drawn] = services.generator.generate([Generation(prompt="a red bus", seed=1)])
-    plain, again, other = services.editor.edit(
-        [Edit(image=drawn.image, instruction=text, seed=1) for text in ("add a dog", "add a dog", "make it blue")]
-    )
+def test_one_pool_draws_and_edits(config: Config, ray_cluster: None):
+    assert pool_roles(config) == ("target", "generator", "backbone")
+    with run_generators([config], ConfigAssembly(), lambda line: None) as [made]:
+        [drawn] = made.generator("drawing").generate([Generation(prompt="a red bus", seed=1)])
+        plain, again, other = PooledEditor(made.addresses["generator"], "editing").edit(
+            [Edit(image=drawn.image, instruction=text, seed=1) for text in ("add a dog", "add a dog", "make it blue")]
+        )
     assert plain.image.digest == again.image.digest != other.image.digest
-    assert services.ledger.spent()["editor"].requests == 3
 
 
 def asked(served: Pools, questions: list[Chat]) -> list[Reply]:
