@@ -5,6 +5,7 @@ can write there can give one, from any host. `pause` and `stop` are for the driv
 left of them. An order to investigate again stays until a driver has obeyed it.
 """
 
+import ctypes
 import getpass
 import os
 import re
@@ -293,9 +294,16 @@ def _follow(run: Run, say: Callable[[str], None], ended: threading.Event) -> Non
         paused = orders.pause
         if orders.stop is not None:
             say(f"{run.name} is stopped, as ordered {orders.stop.words}")
-            # A real signal, which also ends what waits inside of a library.
-            signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+            _interrupt()
             return
+
+
+def _interrupt() -> None:
+    main = threading.main_thread().ident or 0
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # a shell starts background processes so
+        ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(main), ctypes.py_object(KeyboardInterrupt))
+    else:  # a real signal also ends what waits inside of a library
+        signal.pthread_kill(main, signal.SIGINT)
 
 
 def take_retries(run: Run, say: Callable[[str], None]) -> None:

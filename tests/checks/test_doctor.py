@@ -70,7 +70,9 @@ def test_every_shipped_config_is_examined(tmp_path: Path):
     studies = [[path.stem] for path in sorted(folder.glob("*.yaml")) if path.stem not in ("papers", "demo", "prices")]
     overlays = [path.relative_to(folder).with_suffix("").as_posix() for path in sorted(folder.glob("*/*.yaml"))]
     several = ["synthetic", "models/gemma3-27b", "models/flux-dev", "models/kontext-dev", "machine/eight-gpus"]
-    combined = [*studies, *(["synthetic", name] for name in overlays), several]
+    whole = {"known": [], "agents": ["known/scene-graphs"]}
+    overlaid = [[*whole.get(name.partition("/")[0], ["synthetic"]), name] for name in overlays]
+    combined = [*studies, *overlaid, several]
     assert len(studies) > 5 and len(overlays) > 10
     sources = [[str(folder / f"{name}.yaml") for name in names] for names in combined]
     flux = Repository(sizes={"transformer/diffusion_pytorch_model.safetensors": 24 * 10**9}, gated=True)

@@ -102,7 +102,7 @@ def test_displayed_images_are_written_as_files_once(screen: io.StringIO, tmp_pat
         observation = ("0.5\n[image-3, masked]\n", image)
         view.show(experiment(index, "x", code="", calls=(display,), observation=observation))
     [file] = (tmp_path / "pictures").iterdir()
-    assert file.read_bytes() == image.data and file.name.startswith("turn-1-")
+    assert file.read_bytes() == image.png and file.name.startswith("turn-1-") and file.suffix == ".png"
     text = "".join(screen.getvalue().split())
     assert text.count(f"[image-3,masked]{tmp_path}/pictures/{file.name}".replace(" ", "")) == 2
 

@@ -29,7 +29,7 @@ pytestmark = pytest.mark.slow
 MEASURES = """[CODE]:
 ```python
 values, images = system.call_neuron(tools.text2image(["a red square"]))
-print(values, tools.wait(0.4))
+print(values, tools.wait(1.2))
 ```"""
 UNITS = ["name=ordered", "units=mono=0-2", "tools=[tests.helpers.sweeping:wait]", "ray.investigations=2"]
 PATIENCE = 120
@@ -58,7 +58,7 @@ def turns(run: Run) -> Counter[InvestigationId]:
 
 @dataclass
 class Ordered:
-    """What a run did that was paused, resumed, told to repeat its first unit, and stopped when it had."""
+    """What a run did that was paused, resumed, told to repeat its first unit, and stopped while it did."""
 
     run: Run
     paused: Counter[InvestigationId]
@@ -83,7 +83,7 @@ def give_orders(run: Run, found: list[Ordered], view: Heard) -> None:
     first = min(run.done())
     control.retry(run, first)
     until(lambda: first not in run.done())
-    until(lambda: first in run.done())
+    until(lambda: first in run.turns_begun())  # so that the order to stop finds the run under way
     control.stop(run)
     found.append(Ordered(run, paused, later, words, first, view))
 

@@ -1,9 +1,11 @@
 """Orders to the driver of a run: who may give which, what they do to its files, and what others put in their place."""
 
 import json
+import signal
 import time
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner
@@ -75,16 +77,22 @@ def test_pause_of_a_driver_that_died_is_over_for_the_state_and_for_the_next_one(
     assert len(heard) == 1 and "goes on now" in heard[0]
 
 
-def test_stop_interrupts_the_driver_as_ctrl_c_does(run: Run):
+@pytest.mark.parametrize("handler", [signal.default_int_handler, signal.SIG_IGN], ids=["foreground", "background"])
+def test_stop_interrupts_the_driver_as_ctrl_c_does(run: Run, handler: Any):
     heard: list[str] = []
 
     def drive() -> None:
         with held(run.investigations), obeyed(run, heard.append):
             said(run, "stop")
-            time.sleep(20)
+            for _ in range(200):
+                time.sleep(0.1)
 
-    with pytest.raises(KeyboardInterrupt):
-        drive()
+    before = signal.signal(signal.SIGINT, handler)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            drive()
+    finally:
+        signal.signal(signal.SIGINT, before)
     assert "stopped, as ordered" in heard[0]
     assert read_orders(run).stop is None, "the next driver is not stopped by it"
 
