@@ -148,6 +148,7 @@ def test_true_description_wins_on_own_images_only(services: EvaluationServices):
     assert (own["outcome"], own["auc"], own["others"]) == ("tested", 1.0, [3])
     assert own["auc_other"] < 0.8
     assert own["positive"] > 0.9 > 0.1 > own["neutral"]
+    assert own["above_neutral"] == 1.0
 
 
 def test_false_description_scores_low(services: EvaluationServices):
@@ -168,7 +169,7 @@ def test_chance_is_assigned_to_untestable_claim_in_a_column_of_its_own(
     services: EvaluationServices, labels: tuple[str, ...], outcome: str
 ):
     own = scores(services, claim(RED, *labels), claim(GREEN, "red"))[0]
-    assert (own["outcome"], own["auc"], own["auc_all"]) == (outcome, None, 0.5)
+    assert (own["outcome"], own["auc"], own["auc_all"], own["above_neutral"]) == (outcome, None, 0.5, None)
     assert own["auc_other"] == 1.0, "it is still measured on the images of other units"
 
 
@@ -198,7 +199,7 @@ class ConstantTarget(ClosedFormTarget):
 def test_constant_unit_leaves_other_units_unchanged(services: EvaluationServices):
     claims = claim(RED, "red"), claim(GREEN, "green")
     constant, other = scores(replace(services, target=ConstantTarget("t")), *claims)
-    assert (constant["auc"], constant["difference"], constant["d"]) == (0.5, 0.0, None)
+    assert (constant["auc"], constant["difference"], constant["d"], constant["above_neutral"]) == (0.5, 0.0, None, 0.0)
     assert other["auc"] == scores(services, *claims)[1]["auc"]
 
 
