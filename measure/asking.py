@@ -5,8 +5,8 @@
 FOLDER is for the runs, and keeps the bank. The runs hold what the searcher said of units over scene graphs (world/units.csv) and of
 class outputs (world/classes.csv); there is no new investigation. Questions are "which units respond to X?", with each word of the
 grammar as X, by one of its synonyms, and with each phrase of two words that is the truth of a unit. A unit is to be named if a slot
-of its truth is X, wider or narrower. Thresholds were chosen on one half of the questions (`tuning`); the rows that count are those
-of the other half.
+of its truth is X, wider or narrower. Thresholds were set before; one half of the questions (`tuning`) compares
+others, and the rows that count are those of the other half.
 """
 
 import csv
