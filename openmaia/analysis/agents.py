@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from statistics import mean, median
 from typing import Any
 
-from openmaia.evaluation.analysis.bootstrap import Interval, mean_interval
-from openmaia.evaluation.analysis.statistics import wilson
+from openmaia.evaluation.analysis.bootstrap import Interval, mean_interval, share_interval
 from openmaia.evaluation.scores import RESAMPLES
 from openmaia.runs.run import InvestigationId
 
@@ -101,12 +100,7 @@ def count_turns(
 def _usage(summaries: Sequence[RecordSummary]) -> dict[str, Interval]:
     counts = Counter(tool for summary in summaries for tool in summary["tools"])
     ranked = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
-    return {tool: _share(count, len(summaries)) for tool, count in ranked}
-
-
-def _share(hits: int, n: int) -> Interval:
-    low, high = wilson(hits / n, n)
-    return Interval(mean=hits / n, low=low, high=high)
+    return {tool: share_interval(count / len(summaries), len(summaries)) for tool, count in ranked}
 
 
 def _lengths(summaries: Sequence[RecordSummary]) -> tuple[ConversationLength, ...]:

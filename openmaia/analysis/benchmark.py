@@ -5,9 +5,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from openmaia.analysis.costs.totals import costs
-from openmaia.evaluation.analysis.bootstrap import Interval, mean_interval
+from openmaia.evaluation.analysis.bootstrap import Interval, mean_interval, share_interval
 from openmaia.evaluation.analysis.significance import SHUFFLED, supported_shares
-from openmaia.evaluation.analysis.statistics import wilson
 from openmaia.evaluation.analysis.verdict import Verdict, run_verdicts
 from openmaia.evaluation.truth import read_truth, truth_scores
 from openmaia.runs.run import Run
@@ -72,11 +71,7 @@ def score_agent(run: Run, resamples: int) -> Mapping[str, Interval | None]:
 
 
 def _share(hits: Sequence[bool]) -> Interval | None:
-    if not hits:
-        return None
-    share = sum(hits) / len(hits)
-    low, high = wilson(share, len(hits))
-    return Interval(mean=share, low=low, high=high)
+    return share_interval(sum(hits) / len(hits), len(hits)) if hits else None
 
 
 def _costs(headers: Sequence[Mapping[str, Any]], resamples: int) -> dict[str, Interval | None]:

@@ -13,7 +13,6 @@ from openmaia.agent.loop import InvestigationResult
 from openmaia.agent.tasks.task import load
 from openmaia.agent.tools.effects import checked_effects
 from openmaia.config.schema import Config, prompt_writer
-from openmaia.core.components import of_config
 from openmaia.core.errors import OpenMaiaError, OutOfBudget, ServiceError
 from openmaia.core.selection import select
 from openmaia.core.services import Effects
@@ -366,7 +365,7 @@ def _untested(sweeps: Sequence[Sweep]) -> dict[int, list[InvestigationId]]:
 def _release_pools(sweeps: Sequence[Sweep], testing: Testing) -> None:
     # The pools that make and measure test images can take the GPUs of those that the tests do not use.
     pools = sweeps[0].pools  # the sweeps share all of them but the target
-    if not of_config(sweeps[0].config.editor).is_shared:
+    if "editor" in pools.addresses:  # the generator may be the editor, too
         pools.release("editor")
     if sweeps[0].config.evaluate.generator:
         pools.release("generator")

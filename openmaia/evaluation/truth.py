@@ -22,8 +22,7 @@ from openmaia.core.errors import StoreError
 from openmaia.core.typed import find_mistyped
 from openmaia.core.units import OUTPUT, Unit
 from openmaia.evaluation.analysis.agreement import ClaimSimilarity
-from openmaia.evaluation.analysis.bootstrap import Interval, mean_interval
-from openmaia.evaluation.analysis.statistics import wilson
+from openmaia.evaluation.analysis.bootstrap import Interval, mean_interval, share_interval
 from openmaia.evaluation.claims import Claim, read_claims
 from openmaia.evaluation.scores import RESAMPLES
 from openmaia.runs.run import InvestigationId, Run
@@ -134,11 +133,10 @@ def _scores(by: str, matches: Sequence[TruthMatch], resamples: int) -> TruthScor
     exact = float(np.mean([np.mean([each.exact for each in group]) for group in units.values()]))
     precisions = [[each.precision for each in group if each.precision is not None] for group in units.values()]
     recalls = [float(np.mean([each.recall for each in group])) for group in units.values()]
-    low, high = wilson(exact, len(units))
     return TruthScores(
         by=by,
         units=len(units),
-        exact=Interval(mean=exact, low=low, high=high),
+        exact=share_interval(exact, len(units)),
         precision=mean_interval([float(np.mean(each)) for each in precisions if each], resamples),
         recall=mean_interval(recalls, resamples),
         unknown=sum(each.unknown for each in matches),

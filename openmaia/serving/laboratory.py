@@ -1,7 +1,6 @@
 """What `openmaia view RUN --live` asks the network of a run: pictures of the user, prompts, and what a changed unit does."""
 
 import math
-from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -10,6 +9,7 @@ from typing import cast
 
 import numpy as np
 import numpy.typing as npt
+from cachetools import LRUCache
 from rich.filesize import decimal
 
 from openmaia.agent.metering import metered
@@ -90,7 +90,7 @@ class Laboratory:
         self._exemplars = find_exemplars(run)
         self._units = [each.unit for each in run.plan() if each.unit.scope is Scope.UNIT]
         self._statistics: dict[str, dict[Unit, UnitExemplars]] = {}
-        self._images: OrderedDict[str, EncodedImage] = OrderedDict()
+        self._images = LRUCache[str, EncodedImage](_KEPT)
 
     @classmethod
     def open(cls, run: Run) -> "Laboratory":
@@ -172,13 +172,10 @@ class Laboratory:
         """Returns one of the latest images by its digest. Raises UsageError if it is not kept any more."""
         if digest not in self._images:
             raise UsageError("this picture is not kept any more; give it again")
-        return self._keep(self._images[digest])
+        return self._images[digest]
 
     def _keep(self, image: EncodedImage) -> EncodedImage:
         self._images[image.digest] = image
-        self._images.move_to_end(image.digest)
-        while len(self._images) > _KEPT:
-            self._images.popitem(last=False)
         return image
 
     # -- questions -----------------------------------------------------------------------------------------------------

@@ -24,7 +24,7 @@ from functools import lru_cache
 import numpy as np
 from scipy import special, stats
 
-from openmaia.evaluation.analysis.statistics import MEASURES, FloatArray
+from openmaia.evaluation.analysis.statistics import MEASURES, FloatArray, wilson
 
 _LEVEL = 95.0
 """Percent."""
@@ -186,6 +186,12 @@ def percentile_interval(value: float, draws: FloatArray) -> Interval:
     """Returns `value` with the percentile interval of its draws, ignoring NaN."""
     low, high = np.nanpercentile(draws, [(100 - _LEVEL) / 2, (100 + _LEVEL) / 2])
     return Interval(mean=float(value), low=float(low), high=float(high))
+
+
+def share_interval(share: float, n: int) -> Interval:
+    """Returns a share of n units with Wilson's interval."""
+    low, high = wilson(share, n)
+    return Interval(mean=share, low=low, high=high)
 
 
 def interval(estimate: BootstrapEstimate) -> Interval:
