@@ -126,7 +126,7 @@ class Scheduler:
         """
         try:
             self._obey()
-            while self._fill():
+            while self._fill() or self._is_asked_for_more():
                 for worker, item in self._workers.assignable(self._is_paused):
                     self._assign(worker, item)
                 self._observe()
@@ -162,6 +162,12 @@ class Scheduler:
     def stop(self) -> None:
         """Ends the examiners."""
         self._examiners.stop()
+
+    def _is_asked_for_more(self) -> bool:
+        """Returns whether an order that came since the last look asks for more, now that all else is done."""
+        self._looked = float("-inf")
+        self._obey()
+        return self._fill()
 
     def _obey(self) -> None:
         """Reads the orders of all runs, unless that was done a moment ago, and queues again what they ask for."""

@@ -146,8 +146,8 @@ class FailsUntilAsked(UnitWorker):
         run = self.sweeps[number].run
         if investigation.unit.index == 0 and not run.files.exists("ready"):
             raise ServiceError("the model cannot be loaded")
-        if investigation.unit.index:
-            until(lambda: run.files.exists("ready") and not control.read_orders(run).retries)
+        if investigation.unit.index:  # ends before the orders are next read
+            until(lambda: run.files.exists("ready"))
         return UnitWorker.investigate(self, number, investigation, caller)
 
 
@@ -160,8 +160,8 @@ def test_failed_unit_is_repeated_in_the_run_that_goes_on(ray_cluster: None, tmp_
         for _, result in scheduler.results():
             ended.append((result.investigation.unit.index, result.summary is not None))
             if result.summary is None:
-                given.run.files.write("ready", b"")
                 control.retry(given.run, result.investigation)
+                given.run.files.write("ready", b"")
     assert sorted(ended) == [(0, False), (0, True), (1, True)]
     assert repeated == [0] and given.run.failures() == {}
     (kept,) = given.run.files.names("retried")
