@@ -4,12 +4,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, get_args
 
+from openmaia.agent.metering import metered
 from openmaia.agent.patience import PatientBackbone, PatientGenerator
 from openmaia.assembly import backbones, datasets, generators, hosts, targets
 from openmaia.config.schema import Config, prompt_writer, test_generator
 from openmaia.config.sections import site
 from openmaia.core.components import BackboneConfig, build, of_config, target_class
-from openmaia.core.services import Backbone, Exemplars, Generator, Target
+from openmaia.core.services import Backbone, Exemplars, Generator, Target, UsageLedger
 from openmaia.core.units import TargetInfo
 from openmaia.datasets.library import ImageDataset
 from openmaia.evaluation.analysis.agreement import ClaimSimilarity, ModelSimilarity, WordOverlap
@@ -27,15 +28,19 @@ if TYPE_CHECKING:
     from openmaia.models.training import ClassifierTrainer, Trainable
 
 
-def in_process(config: Config) -> EvaluationServices:
-    """Builds all services of tests in this process. Missing exemplars are not computed."""
+def in_process(config: Config, ledger: UsageLedger | None = None) -> EvaluationServices:
+    """Builds all services of tests in this process. Missing exemplars are not computed. `ledger` gets what they cost."""
     store = ExemplarStore.at(
         config.paths.exemplars, config.target.name, config.exemplars.dataset or config.pictures.kind
     )
     dataset = datasets.image_dataset(config) if config.evaluate.pictures else None
-    return evaluation_services(
-        config, hosts.host("test_generator", config), targets.target(config), store=store, dataset=dataset
-    )
+    generator, target = hosts.host("test_generator", config), targets.target(config)
+    own: Backbone | None = None
+    if ledger is not None:
+        gpus, own = config.pools, own_model(config, ledger)
+        generator = metered(generator, "generator", ledger, gpus.generator.num_gpus)
+        target = metered(target, "target", ledger, gpus.target.num_gpus)
+    return evaluation_services(config, generator, target, backbone=own, writer=own, store=store, dataset=dataset)
 
 
 def evaluation_services(
@@ -127,6 +132,15 @@ def language_model(
     loaded = backbones.backbone(config, section) if given is None else given
     patient = PatientBackbone(backbone=loaded, minutes=config.backbone.outage_minutes)
     return LanguageModel(patient, backbones.backbone_name(config, section))
+
+
+def own_model(config: Config, ledger: UsageLedger) -> Backbone | None:
+    """Loads the language model of `language_model` in this process. `ledger` gets what it costs."""
+    chosen = prompt_writer(config)
+    if not isinstance(chosen, BackboneConfig):
+        return None
+    section = "backbone" if chosen is config.backbone else "evaluate.writer"
+    return metered(backbones.backbone(config, section), "backbone", ledger, config.pools.backbone.num_gpus)
 
 
 def _writer(config: Config, model: LanguageModel | None) -> PromptWriter:

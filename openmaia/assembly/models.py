@@ -8,7 +8,7 @@ from typing import Any
 from openmaia.agent.patience import PatientGenerator
 from openmaia.assembly import evaluation, generators, targets
 from openmaia.config.schema import Config
-from openmaia.core.services import Generator, Target
+from openmaia.core.services import Generator, Target, UsageLedger
 from openmaia.evaluation.judging.judges import Judge
 from openmaia.evaluation.language_model import LanguageModel
 
@@ -25,6 +25,8 @@ class Models:
     """The config that names them."""
     pooled: Mapping[str, Any] = field(default_factory=dict[str, Any], repr=False)
     """Handles to pools by the name of the attribute, and that of the backbone. Empty in this process."""
+    ledger: UsageLedger | None = field(default=None, repr=False)
+    """Gets what the language model costs that is loaded in this process."""
 
     @cached_property
     def target(self) -> Target:
@@ -46,7 +48,8 @@ class Models:
     @cached_property
     def language_model(self) -> LanguageModel | None:
         """The language model that writes the prompts of tests. None: rules write them."""
-        return evaluation.language_model(self.config, self.pooled.get("backbone"))
+        own = None if self.ledger is None or self.pooled else evaluation.own_model(self.config, self.ledger)
+        return evaluation.language_model(self.config, self.pooled.get("backbone") or own, own)
 
     @cached_property
     def judge(self) -> Judge | None:

@@ -21,8 +21,8 @@ _COUNTED = 20
 _DOUBLED = 40
 """Requests without a refusal after which the rate is twice the estimate."""
 _AGREES, _KEPT, _HALVED = 0.75, 0.97, 0.5
-"""Shares of the rate at a refusal. A count above the first agrees with it but for what the pause after a refusal lost, and the
-estimate does not fall below the second; otherwise not below the third, as few requests may be far from the truth."""
+"""Shares of the rate at a refusal. A count that is above the first, with one request more, agrees with the rate but for what
+pauses and late requests lost: the estimate does not fall below the second. Otherwise not below the third."""
 _CLOSED_SECONDS = 60.0
 """A server that takes nothing for longer is closed, which says nothing about its rate: most count by the minute."""
 _FIRST_SECONDS = 0.5
@@ -171,9 +171,9 @@ class Throttle:
             self.estimate = _KEPT * self._rate_refused
             return
         seconds = max(self._latest.time - self._basis.time, 1e-3 if self._rate_refused else _FIRST_SECONDS)
-        counted = max(self._latest.taken - self._basis.taken + 1, 1) / seconds
-        kept = _KEPT if counted > _AGREES * self._rate_refused else _HALVED
-        self.estimate = max(counted, kept * self._rate_refused)
+        taken = max(self._latest.taken - self._basis.taken, 0)
+        kept = _KEPT if (taken + 2) / seconds > _AGREES * self._rate_refused else _HALVED
+        self.estimate = max((taken + 1) / seconds, kept * self._rate_refused)
 
     def _oldest(self, now: float) -> float:
         """Seconds since the oldest request under way was sent."""

@@ -1,7 +1,6 @@
 """Requests to a server that limits their rate: how many at once, when again, and that nothing fails."""
 
 import math
-import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor

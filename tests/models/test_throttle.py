@@ -62,4 +62,3 @@ def test_a_refusal_counts_once_for_all_that_were_sent_before_it():
     news = [throttle.refused(int(number), 0.1, None) for number in sent]
     assert news == [True, *[False] * 7]
     assert throttle.level == 4
-
