@@ -55,7 +55,9 @@ def used(says: str, seconds: float) -> tuple[float, int]:
 def by_hand(made: Callable[[], Allowance], saved: int) -> tuple[float, int]:
     """Returns the smallest share that is used, and the largest number of refusals."""
     played = [
-        play(made(), SECONDS, clients=32, latency=latency, says=says) for latency in (0.2, 2, 20) for says in (False, True)
+        play(made(), SECONDS, clients=32, latency=latency, says=says)
+        for latency in (0.2, 2, 20)
+        for says in (False, True)
     ]
     return min(each.answered for each in played) / (SECONDS + saved), max(each.refused for each in played)
 

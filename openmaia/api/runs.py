@@ -227,7 +227,6 @@ def load_models(model: "LoadedRun | Config | str | Path | Sequence[str]", **over
         >>> (response,) = models.target.respond([LayerProbe(layer="stage4", image=made.image)])
         >>> response[66]
     """
-    from openmaia.assembly.investigations import command_ledger
     from openmaia.assembly.models import Models
 
     if isinstance(model, LoadedRun):
@@ -235,8 +234,7 @@ def load_models(model: "LoadedRun | Config | str | Path | Sequence[str]", **over
             raise UsageError(
                 f"{', '.join(overrides)}: the models of a run are those of its config; give the config instead"
             )
-        config = restore(model.run.config(), model.path)
-        return Models(config, ledger=command_ledger(model.run, config))
+        return Models(restore(model.run.config(), model.path), run=model.run)
     return Models(configure(model, "", overrides=overrides, function="openmaia.load_models").config)
 
 

@@ -36,7 +36,9 @@ def described(folder: Path, url: str, writer: Mapping[str, object], **settings: 
     own = {"kind": "openai", "model": "some-writer", "base_url": url, "input_price": 10, "output_price": 100, **writer}
     file = folder / "writer.yaml"
     folder.mkdir(parents=True, exist_ok=True)
-    file.write_text(json.dumps({"evaluate": {"writer": own}, "name": "described", "units": UNITS, **settings}))
+    file.write_text(
+        json.dumps({"evaluate": {"writer": own, "random_words": 0}, "name": "described", "units": UNITS, **settings})
+    )
     config = load([*sources(folder), str(file)])
     target, run = targets.target(config), Run.create(config)
     run.set_plan(select(config.units, target.info()).units, config.replicates)

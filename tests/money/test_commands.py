@@ -37,7 +37,7 @@ def test_an_evaluation_stops_at_the_budget_of_its_run_and_goes_on(server: Server
 
     def evaluate(budget: float) -> None:
         paid = replace(config, budget=budget)
-        evaluate_run(run, in_process(paid, command_ledger(run, paid)), design(paid))
+        evaluate_run(run, in_process(paid, run), design(paid))
 
     with pytest.raises(OutOfBudget, match="budget"):
         evaluate(config.budget)

@@ -166,7 +166,6 @@ def _score(
     paths: Sequence[str], overlays: Sequence[str], name: str, repeat: bool, claims: Sequence[str], *, faithfulness: bool
 ) -> None:
     from openmaia.assembly.evaluation import in_process
-    from openmaia.assembly.investigations import command_ledger
     from openmaia.config.loading import refuse_unused_by
     from openmaia.core.text import printable
     from openmaia.evaluation.damage import foreign_tests
@@ -185,7 +184,7 @@ def _score(
         check_network(run, settings)
     services: EvaluationServices | None = None
     if claims:
-        services = in_process(evaluated[0][1], command_ledger(*evaluated[0]))
+        services = in_process(evaluated[0][1], run=evaluated[0][0])
         evaluated += _claimed(*evaluated[0], claims, services)
     for run, _ in evaluated if repeat else ():
         repeat_damaged(run, records=False)
@@ -194,7 +193,7 @@ def _score(
             print(f"{printable(sentence)}; what the records hold is tested", file=sys.stderr)
     services = _measure_together(evaluated, services)
     for run, settings in evaluated:
-        used = services or in_process(settings, command_ledger(run, settings))
+        used = services or in_process(settings, run)
         if faithfulness:
             check_layers(run, used)
         _score_run(run, settings, used)
@@ -244,7 +243,6 @@ def _measure_together(
         UsageError: The configs of the runs differ in what a shared test needs.
     """
     from openmaia.assembly.evaluation import design, in_process
-    from openmaia.assembly.investigations import command_ledger
     from openmaia.cli.terminal.output import Terminal
     from openmaia.config.loading import differing_keys, to_dict
     from openmaia.evaluation.run import measure_together
@@ -262,7 +260,7 @@ def _measure_together(
                 f"same images, and {', '.join(unequal)} differ; give the same values with --as NAME"
             )
     with Terminal() as terminal:
-        services = services or in_process(first, command_ledger(*evaluated[0]))
+        services = services or in_process(first, evaluated[0][0])
         progress = partial(terminal.progress, "evaluation with shared images")
         measure_together([run for run, _ in evaluated], services, design(first), progress)
     return services
