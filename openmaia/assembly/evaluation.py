@@ -51,7 +51,7 @@ def in_process(config: Config, run: Run | None = None) -> EvaluationServices:
     if not getattr(config.evaluate.writer, "batch", False):
         return evaluation_services(config, generator, target, backbone=own, writer=own, store=store, dataset=dataset)
     lock = threading.Lock()
-    generator, target, read = (one_at_a_time(each, lock) for each in (generator, target, store))
+    generator, target = one_at_a_time(generator, lock), one_at_a_time(target, lock)
     judged = component_judge(config)
     services = evaluation_services(
         config,
@@ -60,7 +60,7 @@ def in_process(config: Config, run: Run | None = None) -> EvaluationServices:
         backbone=own,
         writer=own,
         own_judge=None if judged is None else one_at_a_time(judged, lock),
-        exemplars=read,
+        exemplars=one_at_a_time(store, lock),
         store=store,
         dataset=dataset,
     )

@@ -6,14 +6,14 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeVar, cast
 
 ItemT = TypeVar("ItemT")
-ResultT = TypeVar("ResultT")
-ServiceT = TypeVar("ServiceT")
+OutcomeT = TypeVar("OutcomeT")
+GuardedT = TypeVar("GuardedT")
 
 
-def one_at_a_time(service: ServiceT, lock: threading.Lock) -> ServiceT:
+def one_at_a_time(service: GuardedT, lock: threading.Lock) -> GuardedT:
     """Wraps a service of this process, whose methods must not run at the same time."""
     guarded = _GuardedLocating if hasattr(service, "locate") else _Guarded
-    return cast(ServiceT, guarded(service, lock))
+    return cast(GuardedT, guarded(service, lock))
 
 
 class _Guarded:
@@ -39,8 +39,8 @@ class _GuardedLocating(_Guarded):
 
 
 def each_at_once(
-    work: Callable[[ItemT], ResultT], items: Sequence[ItemT], at_once: int
-) -> Iterator[tuple[ItemT, ResultT]]:
+    work: Callable[[ItemT], OutcomeT], items: Sequence[ItemT], at_once: int
+) -> Iterator[tuple[ItemT, OutcomeT]]:
     """Yields (item, result), as they end. Raises the first exception when the others under way have ended.
 
     The threads are daemons, so that a command that is stopped does not wait for what may take a day.
@@ -49,7 +49,7 @@ def each_at_once(
         yield from ((item, work(item)) for item in items)
         return
     waiting: queue.SimpleQueue[ItemT] = queue.SimpleQueue()
-    ended: queue.SimpleQueue[tuple[ItemT, ResultT | None, BaseException | None]] = queue.SimpleQueue()
+    ended: queue.SimpleQueue[tuple[ItemT, OutcomeT | None, BaseException | None]] = queue.SimpleQueue()
     failed = threading.Event()
     for item in items:
         waiting.put(item)
@@ -76,7 +76,7 @@ def each_at_once(
         except queue.Empty:
             continue
         if error is None:
-            yield item, cast(ResultT, result)
+            yield item, cast(OutcomeT, result)
         first = first or error
     if first is not None:
         raise first

@@ -108,16 +108,16 @@ class Pace:
             number = self._enter(until)
             if number is None:
                 return Failure(status=429, body="it limits the rate, and other requests are before this one")
-            answer: SentT | Failure | None = None
             try:
                 answer = send()
-            finally:
-                if answer is None or (isinstance(answer, Failure) and not answer.is_limited):
-                    self._gate.failed(number)
+            except BaseException:
+                self._gate.failed(number)
+                raise
             if not isinstance(answer, Failure):
                 self._gate.answered(number)
                 return answer
             if not answer.is_limited:
+                self._gate.failed(number)
                 return answer
             self._refuse(number, answer.wait_seconds)
             if not repeats or time.monotonic() + (answer.wait_seconds or 0.0) > until:
@@ -142,8 +142,11 @@ _paces: dict[str, Pace] = {}
 _lock = threading.Lock()
 
 
-def _make_gate(url: str) -> Gate:
+def _own_gate(url: str) -> Gate:
     return OwnGate()
+
+
+_make_gate: Callable[[str], Gate] = _own_gate
 
 
 def share_gates(make: Callable[[str], Gate]) -> None:

@@ -29,7 +29,7 @@ from openmaia.models.pace import CALL_SECONDS, pace_of
 from openmaia.models.server_access import ServerAccess
 from openmaia.models.settling import settle
 
-AnswerT = TypeVar("AnswerT")
+SdkAnswerT = TypeVar("SdkAnswerT")
 
 _LONGEST_PAUSE = 30.0  # seconds before an interrupted request is sent again
 
@@ -173,7 +173,7 @@ class Endpoint(ABC):
             raise
         return answer if isinstance(answer, Failure) else replace(answer, bill=self._bill.total)
 
-    def _asked_of(self, call: Callable[[], AnswerT]) -> AnswerT:
+    def _asked_of(self, call: Callable[[], SdkAnswerT]) -> SdkAnswerT:
         """Calls a method of the client library. Raises what its exceptions mean."""
         try:
             return call()

@@ -4,6 +4,7 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -17,7 +18,7 @@ from openmaia.models.backbones.openai_server import OpenAiBackbone
 from openmaia.runs.files import Files
 from tests.helpers.batching import BatchingServer, SentBatch, batching
 
-PRICES = {"input_price": 10.0, "output_price": 100.0}
+PRICES: dict[str, Any] = {"input_price": 10.0, "output_price": 100.0}
 SINGLE = (11 * 10 + 3 * 100) / 1e6
 """Dollars of a request without a batch."""
 
