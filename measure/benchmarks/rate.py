@@ -1,12 +1,16 @@
-"""How much of the requests that a server allows are used, and how many are refused, in `minutes` of conversations.
+"""How much of the requests that a server allows are used, and how many are refused.
 
-A server allows 60 requests a minute: a bucket that gets one token a second. 24 conversations ask it through one client, each
-again as soon as it has its answer. Three servers: one says in seconds when it takes the next request, one by a date, one
-does not say.
+A server allows 60 requests a minute: a bucket that gets one token a second. 24 conversations ask it through one client for
+`minutes`, each again as soon as it has its answer. Three servers: one says in seconds when it takes the next request, one by
+a date, one does not say.
+
+The other rows are ten minutes by a clock that is moved by hand: servers that count in other ways, say when or do not, and
+answer in 0.2, 2 and 20 s. Each share is the smallest over these, and `refused` the largest number beside 600 that are allowed.
 """
 
 import logging
 import time
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 
 from openmaia.agent.patience import PatientBackbone
@@ -15,8 +19,19 @@ from openmaia.models.backbones.openai_api import OpenAiConfig
 from openmaia.models.backbones.openai_server import OpenAiBackbone
 from tests.helpers.misbehaving import misbehaving
 from tests.helpers.rationing import Ration
+from tests.helpers.throttled import Allowance, Bucket, Sliding, Window, play
 
 CONVERSATIONS = 24
+SECONDS = 600
+
+SERVERS: Mapping[str, tuple[Callable[[], Allowance], int]] = {
+    "one_token": (lambda: Bucket(1), 1),
+    "ten_tokens": (lambda: Bucket(1, holds=10), 10),
+    "sixty_tokens": (lambda: Bucket(1, holds=60), 60),
+    "by_the_minute": (lambda: Window(60), 0),
+    "in_any_minute": (lambda: Sliding(60), 0),
+}
+"""How each counts, and what it takes at first beyond one request a second."""
 
 
 def used(says: str, seconds: float) -> tuple[float, int]:
@@ -37,11 +52,24 @@ def used(says: str, seconds: float) -> tuple[float, int]:
         return sum(at < until for at in ration.answered) / seconds, ration.refused
 
 
+def by_hand(made: Callable[[], Allowance], saved: int) -> tuple[float, int]:
+    """Returns the smallest share that is used, and the largest number of refusals."""
+    played = [
+        play(made(), SECONDS, clients=32, latency=latency, says=says)
+        for latency in (0.2, 2, 20)
+        for says in (False, True)
+    ]
+    return min(each.answered for each in played) / (SECONDS + saved), max(each.refused for each in played)
+
+
 def measure(smoke: bool) -> dict[str, object]:
     logging.disable(logging.WARNING)
     minutes = 0.1 if smoke else 1.0
     found: dict[str, object] = {"minutes": minutes, "conversations": CONVERSATIONS}
     for name, says in (("seconds", "seconds"), ("date", "date"), ("unsaid", "")):
         share, refused = used(says, minutes * 60)
+        found |= {f"{name}_used_share": share, f"{name}_refused": refused}
+    for name, (made, saved) in SERVERS.items():
+        share, refused = by_hand(made, saved)
         found |= {f"{name}_used_share": share, f"{name}_refused": refused}
     return found

@@ -234,7 +234,7 @@ def load_models(model: "LoadedRun | Config | str | Path | Sequence[str]", **over
             raise UsageError(
                 f"{', '.join(overrides)}: the models of a run are those of its config; give the config instead"
             )
-        return Models(restore(model.run.config(), model.path))
+        return Models(restore(model.run.config(), model.path), run=model.run)
     return Models(configure(model, "", overrides=overrides, function="openmaia.load_models").config)
 
 

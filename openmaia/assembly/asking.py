@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from openmaia.agent.metering import metered
 from openmaia.analysis.reasons import PredictionReasons, find_reasons
 from openmaia.analysis.responding import PictureResponse, rank_units
 from openmaia.analysis.search import DENIALS, QUESTION_WORDS, TextMatch, TextSearch, run_lexicon
 from openmaia.analysis.shown import BankEvidence, find_shown
 from openmaia.assembly import backbones, datasets, targets
+from openmaia.assembly.investigations import command_ledger
 from openmaia.config.loading import restore
 from openmaia.core.components import of_config
 from openmaia.core.errors import OpenMaiaError, ServiceError, StoreError, UsageError
@@ -231,7 +233,8 @@ class RunQuestions:
         config = restore(stored, self._run.files.root, [] if model == OWN_BACKBONE else [model])
         if not of_config(config.backbone).reads_prompts:
             raise UsageError(f"--model {model}: backbone.kind={config.backbone.kind} is no language model")
-        speaker = LanguageModel(backbones.backbone(config), backbones.backbone_name(config))
+        asked = metered(backbones.backbone(config), "backbone", command_ledger(self._run, config), 0.0)
+        speaker = LanguageModel(asked, backbones.backbone_name(config))
         return phrase_answer(answer, speaker, self.layers)
 
     # -- words -----------------------------------------------------------------------------------------------------------

@@ -6,11 +6,19 @@ from openmaia.assembly.generators import build_section
 from openmaia.config.schema import Config
 from openmaia.core.components import of_config
 from openmaia.core.services import Backbone
+from openmaia.runs.run import Run
 
 
-def backbone(config: Config, section: str = "backbone") -> Backbone:
-    """Loads the backbone of the section `backbone` or `evaluate.writer`: with a viewer if its key `sees` is "text"."""
+def backbone(config: Config, section: str = "backbone", run: Run | None = None) -> Backbone:
+    """Loads the backbone of the section `backbone` or `evaluate.writer`: with a viewer if its key `sees` is "text".
+
+    `run` keeps its batches, by default that of the config.
+    """
     agent = build_section(config, section)
+    if getattr(attrgetter(section)(config), "batch", False):
+        from openmaia.models.backbones.batches import BatchedBackbone
+
+        agent = BatchedBackbone(agent, (run or Run.of(config)).files)
     if attrgetter(section)(config).sees == "images":
         return agent
     from openmaia.models.backbones.viewer import BackboneWithViewer

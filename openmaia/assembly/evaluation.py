@@ -1,15 +1,18 @@
 """Builds the services of tests, and the trainer of classifiers, from a config."""
 
+import threading
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, get_args
 
+from openmaia.agent.metering import metered
 from openmaia.agent.patience import PatientBackbone, PatientGenerator
 from openmaia.assembly import backbones, datasets, generators, hosts, targets
+from openmaia.assembly.investigations import command_ledger
 from openmaia.config.schema import Config, prompt_writer, test_generator
 from openmaia.config.sections import site
 from openmaia.core.components import BackboneConfig, build, of_config, target_class
-from openmaia.core.services import Backbone, Exemplars, Generator, Target
+from openmaia.core.services import Backbone, Exemplars, Generator, Target, UsageLedger
 from openmaia.core.units import TargetInfo
 from openmaia.datasets.library import ImageDataset
 from openmaia.evaluation.analysis.agreement import ClaimSimilarity, ModelSimilarity, WordOverlap
@@ -19,23 +22,49 @@ from openmaia.evaluation.judging.judges import Judge, ModelJudge
 from openmaia.evaluation.language_model import LanguageModel
 from openmaia.evaluation.prompts import ModelPromptWriter, PromptPreset, PromptWriter, PublishedPromptWriter
 from openmaia.evaluation.services import EvaluationDesign, EvaluationServices
+from openmaia.evaluation.together import one_at_a_time
 from openmaia.evaluation.truth import KnownTruths
 from openmaia.exemplars.bank_prompts import list_prompts
 from openmaia.exemplars.store import ExemplarStore
+from openmaia.runs.run import Run
 
 if TYPE_CHECKING:
     from openmaia.models.training import ClassifierTrainer, Trainable
 
+_BATCHED = 256
+"""Descriptions whose tests run at the same time if a language model answers in batches."""
 
-def in_process(config: Config) -> EvaluationServices:
-    """Builds all services of tests in this process. Missing exemplars are not computed."""
+
+def in_process(config: Config, run: Run | None = None) -> EvaluationServices:
+    """Builds all services of tests in this process. Missing exemplars are not computed. The budget of `run` pays for them."""
     store = ExemplarStore.at(
         config.paths.exemplars, config.target.name, config.exemplars.dataset or config.pictures.kind
     )
     dataset = datasets.image_dataset(config) if config.evaluate.pictures else None
-    return evaluation_services(
-        config, hosts.host("test_generator", config), targets.target(config), store=store, dataset=dataset
+    generator, target = hosts.host("test_generator", config), targets.target(config)
+    own: Backbone | None = None
+    if run is not None:
+        ledger = command_ledger(run, config)
+        gpus, own = config.pools, own_model(config, run, ledger)
+        generator = metered(generator, "generator", ledger, gpus.generator.num_gpus)
+        target = metered(target, "target", ledger, gpus.target.num_gpus)
+    if not getattr(config.evaluate.writer, "batch", False):
+        return evaluation_services(config, generator, target, backbone=own, writer=own, store=store, dataset=dataset)
+    lock = threading.Lock()
+    generator, target = one_at_a_time(generator, lock), one_at_a_time(target, lock)
+    judged = component_judge(config)
+    services = evaluation_services(
+        config,
+        generator,
+        target,
+        backbone=own,
+        writer=own,
+        own_judge=None if judged is None else one_at_a_time(judged, lock),
+        exemplars=one_at_a_time(store, lock),
+        store=store,
+        dataset=dataset,
     )
+    return replace(services, at_once=_BATCHED)
 
 
 def evaluation_services(
@@ -127,6 +156,15 @@ def language_model(
     loaded = backbones.backbone(config, section) if given is None else given
     patient = PatientBackbone(backbone=loaded, minutes=config.backbone.outage_minutes)
     return LanguageModel(patient, backbones.backbone_name(config, section))
+
+
+def own_model(config: Config, run: Run, ledger: UsageLedger) -> Backbone | None:
+    """Loads the language model of `language_model` in this process. `ledger` gets what it costs."""
+    chosen = prompt_writer(config)
+    if not isinstance(chosen, BackboneConfig):
+        return None
+    section = "backbone" if chosen is config.backbone else "evaluate.writer"
+    return metered(backbones.backbone(config, section, run), "backbone", ledger, config.pools.backbone.num_gpus)
 
 
 def _writer(config: Config, model: LanguageModel | None) -> PromptWriter:

@@ -17,7 +17,7 @@ from openmaia.config.schema import Config, prompt_writer, rules
 from openmaia.core.components import of_config
 from openmaia.core.services import Backbone, Editor, Generator, Services, Target, UsageLedger
 from openmaia.exemplars.store import ExemplarStore
-from openmaia.runs.purse import RunBook, RunPurse
+from openmaia.runs.purse import COMMANDS, RunBook, RunPurse
 from openmaia.runs.run import Run
 
 # What the processes of an investigation take of `ray.memory_mb`. The rest may hold its images and calls.
@@ -59,6 +59,14 @@ def services(
 def purse(run: Run, config: Config) -> RunPurse:
     """Returns the purse of a run whose investigations all run in this process."""
     return RunPurse(RunBook(run, config.budget), config.prices.gpu_hour, paid_services(config))
+
+
+def command_ledger(run: Run, config: Config) -> UsageLedger:
+    """Returns the ledger of a command that uses the models of a run in this process, once it has ended: the budget of the run
+    pays. A further evaluation has that of its run."""
+    paying = run if run.source is None else Run(run.source)
+    book = RunBook(paying, config.budget, COMMANDS)
+    return UsageLedger(RunPurse(book, config.prices.gpu_hour, paid_services(config)).terms("command"))
 
 
 def options(config: Config) -> InvestigationOptions:

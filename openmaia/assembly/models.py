@@ -7,10 +7,12 @@ from typing import Any
 
 from openmaia.agent.patience import PatientGenerator
 from openmaia.assembly import evaluation, generators, targets
+from openmaia.assembly.investigations import command_ledger
 from openmaia.config.schema import Config
-from openmaia.core.services import Generator, Target
+from openmaia.core.services import Backbone, Generator, Target
 from openmaia.evaluation.judging.judges import Judge
 from openmaia.evaluation.language_model import LanguageModel
+from openmaia.runs.run import Run
 
 
 @dataclass
@@ -25,6 +27,8 @@ class Models:
     """The config that names them."""
     pooled: Mapping[str, Any] = field(default_factory=dict[str, Any], repr=False)
     """Handles to pools by the name of the attribute, and that of the backbone. Empty in this process."""
+    run: Run | None = field(default=None, repr=False)
+    """Its budget pays for the language model, if that is loaded in this process."""
 
     @cached_property
     def target(self) -> Target:
@@ -46,7 +50,10 @@ class Models:
     @cached_property
     def language_model(self) -> LanguageModel | None:
         """The language model that writes the prompts of tests. None: rules write them."""
-        return evaluation.language_model(self.config, self.pooled.get("backbone"))
+        own: Backbone | None = None
+        if self.run is not None and not self.pooled:
+            own = evaluation.own_model(self.config, self.run, command_ledger(self.run, self.config))
+        return evaluation.language_model(self.config, self.pooled.get("backbone") or own, own)
 
     @cached_property
     def judge(self) -> Judge | None:

@@ -8,7 +8,7 @@ import typer
 
 from openmaia.cli.commands.ask import ask
 from openmaia.cli.commands.benchmark import benchmark
-from openmaia.cli.commands.common import fail, stoppable
+from openmaia.cli.commands.common import UNPAID, fail, stoppable
 from openmaia.cli.commands.config import config
 from openmaia.cli.commands.configs import configs, demo
 from openmaia.cli.commands.ctl import ctl
@@ -25,7 +25,7 @@ from openmaia.cli.commands.studies import study
 from openmaia.cli.commands.submit import submit
 from openmaia.cli.lost_node import end_without_ray
 from openmaia.cli.signals import end_on_signals
-from openmaia.core.errors import OpenMaiaError, UsageError
+from openmaia.core.errors import OpenMaiaError, OutOfBudget, UsageError
 
 app = typer.Typer(
     name="openmaia",
@@ -94,6 +94,8 @@ def main() -> None:
         app()
     except UsageError as error:
         fail(error.message, 2)
+    except OutOfBudget as error:
+        fail(f"{error.message}; what is done is kept, and the same with a larger budget=… continues", UNPAID)
     except OpenMaiaError as error:
         fail(error.message, 1)
 

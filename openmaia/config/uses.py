@@ -189,9 +189,8 @@ _COMMANDS = {
     "openmaia study bias": ("spurious.",),
     "openmaia study spurious": ("bias.",),
     "openmaia study ablate": ("bias.", "spurious."),
-    **dict.fromkeys(
-        ("openmaia evaluate", "openmaia.load_models"), ("ray.", "job.", "retries", "sandbox.", "tracking.", "budget")
-    ),
+    "openmaia evaluate": ("ray.", "job.", "retries", "sandbox.", "tracking."),
+    "openmaia.load_models": ("ray.", "job.", "retries", "sandbox.", "tracking.", "budget"),
     **dict.fromkeys(("openmaia investigate", "openmaia.environment", "openmaia mcp"), _ALONE),
     # Without a run directory there is no sum to compare.
     **dict.fromkeys(("openmaia.investigate", "openmaia.open"), (*_ALONE, "budget")),

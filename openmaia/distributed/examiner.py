@@ -19,6 +19,7 @@ from openmaia.core.messages import Chat, Reply
 from openmaia.core.services import Backbone
 from openmaia.datasets.library import ImageDataset
 from openmaia.distributed.failures import resolve
+from openmaia.distributed.gates import use_shared_gates
 from openmaia.distributed.worker import SweepContext
 from openmaia.evaluation.analysis.agreement import Agreement
 from openmaia.evaluation.analysis.overlap import explored
@@ -90,6 +91,7 @@ class Examiner:
         key = role, str(sweep.run.files.root)
         with self._loading:
             if key not in self._models:
+                use_shared_gates()
                 self._models[key] = sweep.assembly.host(role, sweep.config)
             return self._models[key]
 

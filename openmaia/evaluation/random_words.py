@@ -6,6 +6,7 @@ are generated once for all layers.
 
 import random
 from collections.abc import Collection, Iterator
+from dataclasses import replace
 
 import numpy as np
 
@@ -15,6 +16,7 @@ from openmaia.evaluation.controls import ReferenceData, respond
 from openmaia.evaluation.language_model import UnansweredQuestion
 from openmaia.evaluation.protocol import assemble_trial, write_all
 from openmaia.evaluation.services import EvaluationDesign, EvaluationServices
+from openmaia.evaluation.together import each_at_once
 from openmaia.evaluation.trials import Trial, draw_stimuli, is_drawable
 
 _METHOD = "random words"
@@ -42,11 +44,13 @@ def measure_random_words(
     if not layers or not design.random_words:
         return
     target, ordered, number = services.target.info().name, sorted(layers), 0
-    for label in draw_labels(services.writer.words, _TRIES * design.random_words, design.seed):
+    labels = draw_labels(services.writer.words, _TRIES * design.random_words, design.seed)
+
+    def measure(label: str) -> list[Trial]:
         claims = [
             Claim(
                 unit=Unit(target=target, layer=layer, index=0),
-                replicate=number,
+                replicate=0,
                 method=_METHOD,
                 description=label,
                 labels=(label,),
@@ -55,15 +59,29 @@ def measure_random_words(
         ]
         prompts = write_all(claims[:1], services, design)[0]
         if isinstance(prompts, UnansweredQuestion) or not prompts:
-            continue
+            return []
         stimuli, images = draw_stimuli(prompts, services.generator, services.judge)
         if not is_drawable(stimuli):
-            continue
+            return []
         responses = respond(images, ordered, services.target)
-        for claim in claims:
-            measured = np.asarray(responses[claim.unit.layer])
-            controls = reference.controls(claim, services)
-            yield assemble_trial(claim, stimuli, [*measured], services, design, reference, controls)
-        number += 1
-        if number == design.random_words:
-            return
+        return [
+            assemble_trial(
+                claim,
+                stimuli,
+                [*np.asarray(responses[claim.unit.layer])],
+                services,
+                design,
+                reference,
+                reference.controls(claim, services),
+            )
+            for claim in claims
+        ]
+
+    while labels and number < design.random_words:
+        # As many at the same time as are missing: a further one would be measured in vain.
+        count = min(services.at_once, design.random_words - number)
+        some, labels = labels[:count], labels[count:]
+        measured = dict(each_at_once(measure, some, services.at_once))
+        for trials in (measured[label] for label in some if measured[label]):
+            yield from (replace(trial, claim=replace(trial.claim, replicate=number)) for trial in trials)
+            number += 1

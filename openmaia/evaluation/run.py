@@ -23,6 +23,7 @@ from openmaia.evaluation.protocol import evaluate_investigation, run_trials
 from openmaia.evaluation.random_words import measure_random_words
 from openmaia.evaluation.services import EvaluationDesign, EvaluationServices
 from openmaia.evaluation.storage import StoredTrials, to_parquet
+from openmaia.evaluation.together import each_at_once
 from openmaia.evaluation.truth import KnownTruths, has_truth, match_truth, write_truth
 from openmaia.runs.results import basis
 from openmaia.runs.run import EVALUATION, RANDOM_WORDS, TRIALS, Run
@@ -45,10 +46,14 @@ def evaluate_run(
     if untested or without_words:
         layers = {claim.unit.layer for claim in untested} | without_words
         reference = prepare_run(run, layers, services, design)
-        for done, claim in enumerate(untested, start=len(unevaluated) - len(untested) + 1):
+
+        def test(claim: Claim) -> None:
             drawn = explored(run.drawn_prompts(claim.investigation))
             trial = evaluate_investigation(claim, services, design, reference, drawn)
             run.write_artifact(TRIALS, claim.investigation, trial)
+
+        tested = each_at_once(test, untested, services.at_once)
+        for done, _ in enumerate(tested, start=len(unevaluated) - len(untested) + 1):
             progress(done, len(unevaluated))
     if unevaluated or without_words or (run.evaluated() and not is_current(run)):
         score_run(run, compare_claims(run, services.similarities, services.truths))

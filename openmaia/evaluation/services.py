@@ -39,6 +39,8 @@ class EvaluationServices:
     """See `ReferenceData.scales`."""
     similarities: Sequence[ClaimSimilarity] = ()
     """Compare the claims of replicates, or a label and a known truth."""
+    at_once: int = 1
+    """Descriptions that are tested at the same time, if nothing but batches is waited for."""
     truths: KnownTruths = field(default_factory=dict[Unit, tuple[str, ...]])
 
 

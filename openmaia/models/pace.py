@@ -1,7 +1,6 @@
-"""How many requests a server gets at once: a level that finds itself by what the server refuses with status 429.
+"""When requests are sent to a server, and when again if it refuses them for their rate.
 
-It rises by one with as many answers as the level, and is halved by a refusal: additive increase and multiplicative decrease
-(Chiu and Jain 1989). All models of a process that are on one server share it.
+All that ask one server pass one gate: the models of this process or, where `share_gates` was called, of all processes.
 """
 
 import logging
@@ -9,40 +8,91 @@ import math
 import threading
 import time
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 from openmaia.models.backbones.failures import Failure
-from openmaia.models.backbones.outage import LONGEST_WAIT
+from openmaia.models.throttle import Throttle
 
 SentT = TypeVar("SentT")
 
 CALL_SECONDS = 60.0
 """Seconds for which a request waits within its call. If the server wants more, investigations wait as in an outage."""
 
-_FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 5.0
-"""Seconds between two requests if the server does not say when it takes the next one; doubled with each refusal."""
-
 log = logging.getLogger(__name__)
 
 
-class Pace:
-    """The level of one server. Thread-safe. `url` is for messages."""
+class Gate(Protocol):
+    """Lets requests to one server pass. Thread-safe."""
 
-    def __init__(self, url: str, call_seconds: float = CALL_SECONDS):
-        self._url, self._call_seconds = url, call_seconds
-        self._level = math.inf
-        self._under_way = 0
-        self._not_before = 0.0
-        self._halved = 0.0
-        self._refusals = 0
-        """Since the latest answer."""
+    def enter(self, seconds: float) -> int | None:
+        """Waits until a request may be sent. Returns its number, or None if that takes more than so many seconds."""
+        ...
+
+    def answered(self, number: int) -> None:
+        """Takes note of an answer."""
+        ...
+
+    def failed(self, number: int) -> None:
+        """Takes note of a request that failed for another reason than its rate."""
+        ...
+
+    def refused(self, number: int, wait: float | None) -> bool:
+        """See `Throttle.refused`."""
+        ...
+
+
+class OwnGate:
+    """The gate of one server in this process."""
+
+    def __init__(self) -> None:
+        self._throttle = Throttle()
+        self._door = threading.Lock()
+        """One request watches the throttle, and the others wait behind it."""
         self._changed = threading.Condition()
-        self._own = threading.local()
 
     @property
     def level(self) -> float:
-        """The largest number of requests at once; infinite as long as the server has refused none."""
-        return self._level
+        """See `Throttle.level`."""
+        return self._throttle.level
+
+    def enter(self, seconds: float) -> int | None:
+        until = time.monotonic() + seconds
+        if not self._door.acquire(timeout=max(seconds, 0.0)):
+            return None
+        try:
+            with self._changed:
+                while isinstance(passed := self._throttle.enter(now := time.monotonic()), float):
+                    if now >= until:
+                        return None
+                    self._changed.wait(min(passed, until - now))
+                return passed
+        finally:
+            self._door.release()
+
+    def answered(self, number: int) -> None:
+        with self._changed:
+            self._throttle.answered(number, time.monotonic())
+            self._changed.notify_all()
+
+    def failed(self, number: int) -> None:
+        with self._changed:
+            self._throttle.failed(number)
+            self._changed.notify_all()
+
+    def refused(self, number: int, wait: float | None) -> bool:
+        with self._changed:
+            is_news = self._throttle.refused(number, time.monotonic(), wait)
+            self._changed.notify_all()
+            return is_news
+
+
+class Pace:
+    """The requests of this process to one server. Thread-safe. `url` is for messages."""
+
+    def __init__(self, url: str, gate: Gate | None = None, call_seconds: float = CALL_SECONDS):
+        self._url, self._gate, self._call_seconds = url, gate or OwnGate(), call_seconds
+        self._is_said = False
+        self._own = threading.local()
 
     @property
     def waited(self) -> float:
@@ -50,68 +100,64 @@ class Pace:
         return getattr(self._own, "waited", 0.0)
 
     def call(self, send: Callable[[], SentT | Failure], *, repeats: bool = True) -> SentT | Failure:
-        """Sends a request as soon as the level permits and, if it `repeats`, again while the server refuses it for its rate.
+        """Sends a request as soon as the gate permits and, if it `repeats`, again while the server refuses it for its rate.
         Returns the refusal if it lasts longer than a call may wait.
         """
         until = time.monotonic() + self._call_seconds
         while True:
-            if not self._enter(until):
+            number = self._enter(until)
+            if number is None:
                 return Failure(status=429, body="it limits the rate, and other requests are before this one")
-            sent = time.monotonic()
-            answer: SentT | Failure | None = None
             try:
                 answer = send()
-            finally:
-                self._leave(is_answered=answer is not None and not isinstance(answer, Failure))
-            if not isinstance(answer, Failure) or not answer.is_limited:
+            except BaseException:
+                self._gate.failed(number)
+                raise
+            if not isinstance(answer, Failure):
+                self._gate.answered(number)
                 return answer
-            self._refuse(answer, sent)
+            if not answer.is_limited:
+                self._gate.failed(number)
+                return answer
+            self._refuse(number, answer.wait_seconds)
             if not repeats or time.monotonic() + (answer.wait_seconds or 0.0) > until:
                 return answer
 
-    def _enter(self, until: float) -> bool:
+    def _enter(self, until: float) -> int | None:
         began = time.monotonic()
-        with self._changed:
-            while (now := time.monotonic()) < self._not_before or self._under_way >= max(int(min(self._level, 1e9)), 1):
-                if now >= until:
-                    self._own.waited = self.waited + now - began
-                    return False
-                pause = self._not_before - now if now < self._not_before else until - now
-                self._changed.wait(min(pause, until - now))
-            self._under_way += 1
-            self._own.waited = self.waited + now - began
-            return True
+        try:
+            return self._gate.enter(until - began)
+        finally:
+            self._own.waited = self.waited + time.monotonic() - began
 
-    def _leave(self, *, is_answered: bool) -> None:
-        with self._changed:
-            self._under_way -= 1
-            if is_answered:
-                self._refusals = 0
-                self._level += 1 / self._level
-            self._changed.notify_all()
-
-    def _refuse(self, failure: Failure, sent: float) -> None:
-        with self._changed:
-            now = time.monotonic()
-            # One refusal counts for all requests that were sent before it.
-            if sent >= self._halved:
-                # The refused request itself has left.
-                self._level = max(min(self._level, self._under_way + 1) / 2, 1.0)
-                self._halved = now
-                if not self._refusals:
-                    log.info("%s limits the rate; %d requests at once from now on", self._url, self._level)
-            # A float holds no 2**1024, and a server may refuse for hours.
-            pause = min(_FIRST_PAUSE * 2 ** min(self._refusals, 10), _LONGEST_PAUSE)
-            self._refusals += 1
-            wait = pause if failure.wait_seconds is None else min(failure.wait_seconds, LONGEST_WAIT)
-            self._not_before = max(self._not_before, now + wait)
+    def _refuse(self, number: int, wait: float | None) -> None:
+        if wait is not None and not math.isfinite(wait):
+            wait = None
+        if self._gate.refused(number, wait) and not self._is_said:
+            self._is_said = True
+            log.info("%s limits the rate; requests are spaced from now on", self._url)
 
 
 _paces: dict[str, Pace] = {}
 _lock = threading.Lock()
 
 
+def _own_gate(url: str) -> Gate:
+    return OwnGate()
+
+
+_make_gate: Callable[[str], Gate] = _own_gate
+
+
+def share_gates(make: Callable[[str], Gate]) -> None:
+    """From now on, this process gets the gate of a server, by its address, from `make`."""
+    global _make_gate
+    _make_gate = make
+
+
 def pace_of(url: str, shown: str) -> Pace:
     """Returns the pace of a server in this process. `shown` is its address in messages, without secrets."""
     with _lock:
-        return _paces.setdefault(url, Pace(shown))
+        if url not in _paces:
+            _paces[url] = Pace(shown, _make_gate(url))
+        return _paces[url]

@@ -13,6 +13,9 @@ from openmaia.runs.records import dumps
 from openmaia.runs.run import Run
 
 _FILE = "spent.json"
+COMMANDS = "spent-by-commands.json"
+"""What commands have spent that use a run's models in their own process, possibly beside the run. They have a file of their own,
+so that nobody overwrites the sum of another one."""
 
 
 class Book(Protocol):
@@ -79,6 +82,10 @@ class RunBook:
 
     run: Run
     budget: float
+    file: str = _FILE
+    """The file of the sum; COMMANDS for that of commands. Both count towards the budget."""
+    _elsewhere: float = 0.0
+    """Dollars in the other file when this book was opened."""
     _sum: Bill = field(init=False)
     _reserves: dict[str, float] = field(default_factory=dict[str, float])
     """By caller: what it needs for its last turn."""
@@ -88,7 +95,10 @@ class RunBook:
     _writing: threading.Lock = field(default_factory=threading.Lock)
 
     def __post_init__(self) -> None:
-        self._sum = self._stored = read_spending(self.run)
+        own, commands = _read_own(self.run), _stored(self.run, COMMANDS)
+        is_own = self.file == _FILE
+        self._sum = self._stored = own if is_own else commands
+        self._elsewhere = (commands if is_own else own).dollars
 
     def pay(self, bill: Bill) -> None:
         with self._lock:
@@ -99,19 +109,19 @@ class RunBook:
             if self._stored.dollars >= needed.dollars and self._stored.unpriced >= needed.unpriced:
                 return
             latest = self._sum
-            self.run.files.write(_FILE, dumps(asdict(latest)).encode())
+            self.run.files.write(self.file, dumps(asdict(latest)).encode())
             self._stored = latest
 
     def may_go_on(self, caller: str, reserve: float) -> bool:
         with self._lock:
             if caller:
                 self._reserves[caller] = reserve
-            if self.budget and self._sum.dollars + self._reserved() >= self.budget:
+            if self.budget and self._elsewhere + self._sum.dollars + self._reserved() >= self.budget:
                 self._is_closed = True
             return not self._is_closed
 
     def is_empty(self) -> bool:
-        return self.budget > 0 and self._sum.dollars >= self.budget
+        return self.budget > 0 and self._elsewhere + self._sum.dollars >= self.budget
 
     def leave(self, caller: str) -> None:
         with self._lock:
@@ -126,25 +136,30 @@ class RunBook:
 def stored_spending(run: Run) -> Bill:
     """Returns the sum in the run directory; FREE if there is none, or none that can be read."""
     try:
-        return _stored(run)
+        return own + _stored(run, COMMANDS) if (own := _stored(run, _FILE)) else own
     except StoreError:
         return FREE
 
 
-def _stored(run: Run) -> Bill:
+def _stored(run: Run, file: str) -> Bill:
     try:
-        stored: Any = parse_json(run.files.read(_FILE) or b"null")
+        stored: Any = parse_json(run.files.read(file) or b"null")
     except ValueError:
         return FREE
     return Bill(**stored) if find_mistyped(stored, Bill) is None else FREE
 
 
 def read_spending(run: Run) -> Bill:
-    """Returns what a run has spent, with tests and failed calls; without a stored sum, what records and journals hold.
+    """Returns what a run has spent, with tests, failed calls and commands; without a stored sum, what records and journals
+    hold.
 
     Raises StoreError if the run directory cannot be read: a sum that is taken for 0 would be spent again.
     """
-    if stored := _stored(run):
+    return _read_own(run) + _stored(run, COMMANDS)
+
+
+def _read_own(run: Run) -> Bill:
+    if stored := _stored(run, _FILE):
         return stored
     usages = (usage for header in run.headers() for usage in header["spent"].values())
     recorded = _total(Bill(usage.get("dollars", 0.0), usage.get("unpriced", 0)) for usage in usages)

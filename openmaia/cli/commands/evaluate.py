@@ -184,7 +184,7 @@ def _score(
         check_network(run, settings)
     services: EvaluationServices | None = None
     if claims:
-        services = in_process(evaluated[0][1])
+        services = in_process(evaluated[0][1], run=evaluated[0][0])
         evaluated += _claimed(*evaluated[0], claims, services)
     for run, _ in evaluated if repeat else ():
         repeat_damaged(run, records=False)
@@ -193,7 +193,7 @@ def _score(
             print(f"{printable(sentence)}; what the records hold is tested", file=sys.stderr)
     services = _measure_together(evaluated, services)
     for run, settings in evaluated:
-        used = services or in_process(settings)
+        used = services or in_process(settings, run)
         if faithfulness:
             check_layers(run, used)
         _score_run(run, settings, used)
@@ -260,7 +260,7 @@ def _measure_together(
                 f"same images, and {', '.join(unequal)} differ; give the same values with --as NAME"
             )
     with Terminal() as terminal:
-        services = services or in_process(first)
+        services = services or in_process(first, evaluated[0][0])
         progress = partial(terminal.progress, "evaluation with shared images")
         measure_together([run for run, _ in evaluated], services, design(first), progress)
     return services

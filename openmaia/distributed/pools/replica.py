@@ -19,6 +19,7 @@ from openmaia.config.machine import PoolConfig
 from openmaia.core.errors import HostDead, OpenMaiaError
 from openmaia.core.images import EncodedImage
 from openmaia.core.messages import Chat, waited_for
+from openmaia.distributed.gates import use_shared_gates
 from openmaia.distributed.pools.dispatch.queueing import Stored
 from openmaia.distributed.pools.loading import loading
 from openmaia.distributed.pools.output import OutputReader
@@ -162,6 +163,7 @@ class Replica:
                     hide_gpus()
                 for module in self.imports:
                     import_module(module)
+                use_shared_gates()
                 with loading(self._shared_gpu(), measures=self.measures):
                     self._host = self.make()
 

@@ -1,15 +1,18 @@
 """The client of Anthropic's messages API, with prompt caching."""
 
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property, partial
 from typing import Any
 
 from openmaia.agent.tasks.reasoning import separate
-from openmaia.core.errors import UsageError
+from openmaia.core.errors import ServiceUnavailable, UsageError
 from openmaia.core.messages import Chat, Message, Part, Reply
 from openmaia.core.shipped import install_command
 from openmaia.models.backbones.anthropic_api import Anthropic
+from openmaia.models.backbones.batches import BatchState, Unanswered
 from openmaia.models.backbones.chat_format import ACCEPTED_TEMPERATURE, base64_png, temperature
 from openmaia.models.backbones.endpoint import Endpoint
+from openmaia.models.backbones.failures import Failure
 from openmaia.models.server_access import CONNECT_SECONDS
 
 try:
@@ -19,6 +22,8 @@ except ImportError as error:
         f"kind: anthropic needs Anthropic's package, which cannot be imported here ({error}); "
         f"{install_command('anthropic')}"
     ) from error
+
+CLOCKS_DIFFER = 300.0  # seconds, of this machine and the server
 
 CACHED = {"type": "ephemeral"}  # a breakpoint of the API's prompt cache
 
@@ -48,23 +53,66 @@ class AnthropicBackbone(Endpoint):
         # No top_p, which newer models refuse beside temperature, and no seed, which the API does not have.
         return {"temperature": temperature(self._config.temperature, chat, ACCEPTED_TEMPERATURE)}
 
+    def _body(
+        self, chat: Chat, system: str, turns: list[Message], parameters: dict[str, Any], forms: frozenset[str]
+    ) -> dict[str, Any]:
+        blocks = {"system": [{"type": "text", "text": system, "cache_control": CACHED}]} if system else {}
+        # A single question is never continued, so that writing it to the cache would cost money without any use.
+        conversation = bool(system) or len(turns) > 1
+        messages = _messages(turns, cached=conversation)
+        return {
+            "model": self._config.model,
+            "max_tokens": chat.max_tokens,
+            **blocks,
+            "messages": messages,
+            **parameters,
+        }
+
     def _request(
         self, chat: Chat, system: str, turns: list[Message], parameters: dict[str, Any], forms: frozenset[str]
     ) -> str:
-        system_blocks: Any = anthropic.omit
-        if system:
-            system_blocks = [{"type": "text", "text": system, "cache_control": CACHED}]
-        # A single question is never continued, so that writing it to the cache would cost money without any use.
-        conversation = bool(system) or len(turns) > 1
+        body = self._body(chat, system, turns, parameters, forms)
         # Newer clients have no argument temperature, but the API accepts it.
         answer = self._client.messages.with_raw_response.create(
-            model=self._config.model,
-            max_tokens=chat.max_tokens,
-            system=system_blocks,
-            messages=_messages(turns, cached=conversation),
-            extra_body=parameters,
+            model=body.pop("model"),
+            max_tokens=body.pop("max_tokens"),
+            system=body.pop("system", anthropic.omit),
+            messages=body.pop("messages"),
+            extra_body=body,
         )
         return answer.http_response.text
+
+    def submit_batch(self, name: str, bodies: Mapping[str, dict[str, Any]]) -> str:
+        requests: Any = [{"custom_id": key, "params": body} for key, body in bodies.items()]
+        return self._asked_of(lambda: self._client.messages.batches.create(requests=requests)).id
+
+    def find_batch(self, name: str, requests: Sequence[str], since: float) -> str:
+        # The API keeps no name for a batch. The ids of its requests are in its results, so that it has to have ended.
+        for batch in self._asked_of(lambda: list(self._client.messages.batches.list(limit=100).data)):
+            if batch.created_at.timestamp() < since - CLOCKS_DIFFER:
+                continue
+            if not self.batch_state(batch.id).is_over:
+                raise ServiceUnavailable(
+                    f"{self.access.shown(self._url)} works on the batch {batch.id}, which may be one whose id was lost; "
+                    "it is waited for, so that nothing is paid twice"
+                )
+            if any(key in requests for key, _ in self.batch_answers(batch.id)):
+                return batch.id
+        return ""
+
+    def batch_state(self, batch: str) -> BatchState:
+        found = self._asked_of(lambda: self._client.messages.batches.retrieve(batch))
+        return BatchState(is_over=found.processing_status == "ended")
+
+    def batch_answers(self, batch: str) -> Iterator[tuple[str, str | Failure | Unanswered]]:
+        for line in self._asked_of(lambda: list(self._client.messages.batches.results(batch))):
+            result = line.result
+            if result.type == "succeeded":
+                yield line.custom_id, result.message.model_dump_json()
+            elif result.type == "errored":
+                yield line.custom_id, Failure(status=400, body=result.error.model_dump_json())
+            else:
+                yield line.custom_id, Unanswered.EXPIRED if result.type == "expired" else Unanswered.CANCELLED
 
     def _parse(self, answer: Any, chat: Chat) -> tuple[Reply, str]:
         usage = answer.get("usage") or {}

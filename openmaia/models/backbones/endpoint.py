@@ -5,10 +5,10 @@ import logging
 import threading
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 import httpx2
 
@@ -28,6 +28,8 @@ from openmaia.models.backbones.wordings import Refusal
 from openmaia.models.pace import CALL_SECONDS, pace_of
 from openmaia.models.server_access import ServerAccess
 from openmaia.models.settling import settle
+
+SdkAnswerT = TypeVar("SdkAnswerT")
 
 _LONGEST_PAUSE = 30.0  # seconds before an interrupted request is sent again
 
@@ -118,6 +120,12 @@ class Endpoint(ABC):
         """Returns what is left out of requests if the server rejects it, by its name in the API."""
 
     @abstractmethod
+    def _body(
+        self, chat: Chat, system: str, turns: list[Message], parameters: dict[str, Any], forms: frozenset[str]
+    ) -> dict[str, Any]:
+        """Returns a request. `forms` are those of FOLDED and BRIDGED that the server demands."""
+
+    @abstractmethod
     def _request(
         self, chat: Chat, system: str, turns: list[Message], parameters: dict[str, Any], forms: frozenset[str]
     ) -> str:
@@ -141,6 +149,39 @@ class Endpoint(ABC):
 
     def _learn(self, system: str, turns: Sequence[Message], reply: Reply) -> None:  # noqa: B027 - optional
         """Called after each reply. A subclass may improve its estimate of image tokens with `reply.prompt_tokens`."""
+
+    # -- batches, see `BatchServer` ----------------------------------------------------------------------------------
+
+    @property
+    def batch_model(self) -> str:
+        return f"{self._url} {self._config.model} {self._config.temperature:g}"
+
+    def batch_body(self, chat: Chat) -> dict[str, Any]:
+        """Raises ServiceError if the conversation is too long."""
+        system, turns = alternate(self._fit(chat, self._bounds).messages)
+        parameters = {name: v for name, v in self._parameters(chat).items() if name not in self._refused}
+        body = self._body(chat, system, turns, parameters, self._forms)
+        return {name: value for name, value in body.items() if name not in ("stream", "stream_options")}
+
+    def batch_reply(self, chat: Chat, body: str) -> Reply | Failure:
+        """Raises ServiceError as `reply`."""
+        self._bill.begin()
+        try:
+            answer = self._understood(body, chat, *alternate(chat.messages))
+        except OpenMaiaError as error:
+            error.bill += self._bill.total
+            raise
+        return answer if isinstance(answer, Failure) else replace(answer, bill=self._bill.total)
+
+    def _asked_of(self, call: Callable[[], SdkAnswerT]) -> SdkAnswerT:
+        """Calls a method of the client library. Raises what its exceptions mean."""
+        try:
+            return call()
+        except (self.sdk.APIStatusError, self.sdk.APIConnectionError) as error:
+            failure = client_failure(self.sdk, error, self._config.timeout)
+        except httpx2.TransportError as error:
+            failure = Failure(status=0, body=str(error) or type(error).__name__)
+        raise self.access.error(failure, was_answered=self._outage.answered > 0)
 
     # -- one reply ---------------------------------------------------------------------------------------------------
 

@@ -1,8 +1,9 @@
 """The client of OpenAI's chat completions API and of servers with it (vLLM, llama.cpp, Ollama, …)."""
 
+import json
 import math
 import threading
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import cached_property, partial
 from typing import Any
 
@@ -10,6 +11,7 @@ import openai
 
 from openmaia.core.images import EncodedImage
 from openmaia.core.messages import Chat, Message, Reply, Role
+from openmaia.models.backbones.batches import BatchState, Unanswered
 from openmaia.models.backbones.chat_format import (
     ACCEPTED_TEMPERATURE,
     HIGHEST_TEMPERATURE,
@@ -36,6 +38,9 @@ from openmaia.models.backbones.turn_grammar import turn_grammar
 from openmaia.models.server_access import CONNECT_SECONDS, SEEDS
 
 ACKNOWLEDGED = "I read the output."  # for servers that demand a message between the result of a call and the output
+
+BATCH_URL, BATCH_NAME = "/v1/chat/completions", "openmaia"
+"""Where a batch sends its requests, and the key of its metadata by which it is found again."""
 
 STEP = 0.25
 
@@ -104,9 +109,9 @@ class OpenAiBackbone(Endpoint):
         is_last = parameter in grammars and not (grammars - {parameter}) & set(parameters)
         return f"{self.access.section}.protocol={self._config.protocol}" if is_last or parameter == "tools" else ""
 
-    def _request(
+    def _body(
         self, chat: Chat, system: str, turns: list[Message], parameters: dict[str, Any], forms: frozenset[str]
-    ) -> str:
+    ) -> dict[str, Any]:
         # max_tokens is tried first. OpenAI's newer models reject it with an error, whereas older servers ignore
         # max_completion_tokens without an error and would generate without a limit.
         limit = {} if "max_tokens" in parameters else {"max_completion_tokens": chat.max_tokens}
@@ -120,15 +125,55 @@ class OpenAiBackbone(Endpoint):
         else:
             messages = [openai_message(message) for message in turns]
         messages = [{"role": "system", "content": system}, *messages] if system else messages
-        body = {**parameters, **limit}
+        return {"model": self._config.model, "messages": messages, **parameters, **limit}
+
+    def _request(
+        self, chat: Chat, system: str, turns: list[Message], parameters: dict[str, Any], forms: frozenset[str]
+    ) -> str:
+        body = self._body(chat, system, turns, parameters, forms)
         with self._client.chat.completions.with_streaming_response.create(
-            model=self._config.model,
-            messages=messages,
+            model=body.pop("model"),
+            messages=body.pop("messages"),
             extra_body=body,
         ) as answer:
             sent = [Message(role=Role.SYSTEM, parts=(system,)), *turns]
             stop = STOP if self._config.protocol == "tools" else ""
             return read_stream(answer.iter_bytes(), chat, sent, self._reasoning, stop)
+
+    def submit_batch(self, name: str, bodies: Mapping[str, dict[str, Any]]) -> str:
+        lines = (
+            json.dumps({"custom_id": key, "method": "POST", "url": BATCH_URL, "body": body})
+            for key, body in bodies.items()
+        )
+        file = (f"{name}.jsonl", "\n".join(lines).encode(errors="replace"))
+        sent = self._asked_of(lambda: self._client.files.create(file=file, purpose="batch"))
+        batch = self._asked_of(
+            lambda: self._client.batches.create(
+                input_file_id=sent.id, endpoint=BATCH_URL, completion_window="24h", metadata={BATCH_NAME: name}
+            )
+        )
+        return batch.id
+
+    def find_batch(self, name: str, requests: Sequence[str], since: float) -> str:
+        for batch in self._asked_of(lambda: list(self._client.batches.list(limit=100).data)):
+            if (batch.metadata or {}).get(BATCH_NAME) == name:
+                return batch.id
+        return ""
+
+    def batch_state(self, batch: str) -> BatchState:
+        found = self._asked_of(lambda: self._client.batches.retrieve(batch))
+        if found.status == "failed":
+            errors = [each.message or "" for each in (found.errors.data if found.errors else None) or ()]
+            return BatchState(is_over=True, problem=self.access.shown("; ".join(errors) or "it failed"))
+        return BatchState(is_over=found.status in ("completed", "expired", "cancelled"))
+
+    def batch_answers(self, batch: str) -> Iterator[tuple[str, str | Failure | Unanswered]]:
+        found = self._asked_of(lambda: self._client.batches.retrieve(batch))
+        missing = Unanswered.CANCELLED if found.status == "cancelled" else Unanswered.EXPIRED
+        for file in filter(None, (found.output_file_id, found.error_file_id)):
+            for line in self._asked_of(partial(self._client.files.content, file)).text.splitlines():
+                if read := _batch_line(line, missing):
+                    yield read
 
     def _parse(self, answer: Any, chat: Chat) -> tuple[Reply, str]:
         choice, usage = answer["choices"][0], answer.get("usage") or {}
@@ -182,6 +227,21 @@ class ImageCost:
         with self._lock:
             self._counted += max(counted, 0)
             self._estimated += estimated
+
+
+def _batch_line(line: str, missing: Unanswered) -> tuple[str, str | Failure | Unanswered] | None:
+    """Returns the id and the answer in a line of a file of results; None for a line that is none."""
+    try:
+        found = json.loads(line)
+        key, error, response = str(found["custom_id"]), found.get("error"), found.get("response")
+        if response is None:
+            code = str((error or {}).get("code"))
+            is_late = code in ("batch_expired", "batch_cancelled")
+            return key, missing if is_late else Failure(status=500, body=json.dumps({"error": error}))
+        body, status = json.dumps(response["body"]), int(response["status_code"])
+        return key, body if status == 200 else Failure(status=status, body=body)
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return None
 
 
 def _bridged(messages: list[Any]) -> list[Any]:

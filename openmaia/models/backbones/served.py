@@ -48,6 +48,9 @@ class ChatServerConfig(ServedConfig):
     ANTHROPIC_API_KEY."""
     timeout: float = machine(300.0)
     """Longest silence of a server in seconds: before the first token of a reply, or between two tokens."""
+    batch: bool = machine(False)
+    """Whether requests are sent as batches, which are answered within a day at half the price: for `evaluate.writer`, whose
+    model writes prompts, judges and compares."""
     tries: int = machine(6)
     """Attempts of a request to a server that is overloaded or unreachable, before this counts as an outage."""
     input_price: float | None = machine(None, zero=True)
@@ -62,6 +65,11 @@ class ChatServerConfig(ServedConfig):
 
 class ServedModel(Component):
     """The base of language models."""
+
+    @staticmethod
+    def problems(config: Any, site: Site) -> Iterator[str]:
+        if getattr(config, "batch", False) and site.key != "evaluate.writer":
+            yield f"{site.key}.batch=true: an agent or a viewer cannot wait for a batch; batch is for evaluate.writer"
 
     @staticmethod
     def title(config: Any) -> str:

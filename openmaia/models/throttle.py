@@ -1,0 +1,184 @@
+"""How fast a server may be asked: an estimate of the rate that it allows, and a level of requests at once.
+
+A refusal with status 429 says that the allowance is used up. What the server takes between two refusals is therefore what it
+allowed in that time, within one request. Requests are spaced by the largest rate that agrees with this, which is too fast by
+one request in as many as were counted, so that the next refusal comes soon and makes the count longer. Without a refusal the
+rate grows with the cube of the requests since the last one, slowly at first, as the window of CUBIC does (RFC 9438): the
+allowance may have become larger. The level rises by one with as many answers as the level and is halved by a refusal (Chiu
+and Jain 1989), but not below what the rate needs at the latency of the answers (Little 1961).
+"""
+
+import math
+from collections import deque
+from dataclasses import dataclass, field
+
+from openmaia.models.backbones.outage import LONGEST_WAIT
+
+_FORGOTTEN = 900.0
+"""Seconds after which a request counts as ended: its process may have died."""
+_COUNTED = 20
+"""Requests between the refusals by which the rate is estimated, at least."""
+_DOUBLED = 40
+"""Requests without a refusal after which the rate is twice the estimate."""
+_AGREES, _KEPT, _HALVED = 0.75, 0.97, 0.5
+"""Shares of the rate at a refusal. A count that is above the first, with one request more, agrees with the rate but for what
+pauses and late requests lost: the estimate does not fall below the second. Otherwise not below the third."""
+_CLOSED_SECONDS = 60.0
+"""A server that takes nothing for longer is closed, which says nothing about its rate: most count by the minute."""
+_FIRST_SECONDS = 0.5
+"""By this time at least the first requests are divided, which were sent at once."""
+_FIRST_PAUSE = 0.25
+"""Of the time between two requests. It doubles while the server refuses."""
+_LONGEST_PAUSE = 5.0
+"""Seconds between two requests to a server that is closed and does not say until when."""
+_ROOM = 1.25
+"""Share of the level above what the rate needs, as answers take unequally long."""
+
+
+@dataclass(slots=True)
+class _Mark:
+    """A refusal, or the beginning."""
+
+    time: float
+    taken: int
+
+
+@dataclass(slots=True)
+class Throttle:
+    """The rate and the level of one server. Not thread-safe. All times are seconds of one clock that never goes back."""
+
+    level: float = math.inf
+    """The largest number of requests at once, but for `_needed`; infinite as long as the server has refused none."""
+    estimate: float = math.inf
+    """Requests in a second that the server allows; infinite likewise."""
+    _under_way: dict[int, float] = field(default_factory=dict[int, float])
+    """When each was sent, by number."""
+    _number: int = 0
+    _taken: int = 0
+    """Requests that were sent and not refused so far."""
+    _marks: deque[_Mark] = field(default_factory=deque[_Mark])
+    """Since the first of them more requests were waiting than the rate permitted."""
+    _basis: _Mark | None = None
+    """The mark by which the present estimate was counted."""
+    _rate_refused: float = 0.0
+    """The rate at the latest refusal; 0 if it was infinite."""
+    _latest: _Mark | None = None
+    _spaced: int = 0
+    """Requests since the last refusal that had to wait for the rate or the level."""
+    _is_full: bool = False
+    """Whether a request waits for the level."""
+    _refusals: int = 0
+    """Without a request between them that was taken."""
+    _closed_since: float = 0.0
+    _next: float = 0.0
+    _not_before: float = 0.0
+    _latency: float = 0.0
+
+    @property
+    def rate(self) -> float:
+        """Requests in a second that are sent at most."""
+        return self.estimate * (1 + (self._spaced / _DOUBLED) ** 3)
+
+    def enter(self, now: float) -> int | float:
+        """Returns the number of a request that is sent now, or the seconds (a float) after which to ask again. They are
+        infinite if an answer has to come first.
+        """
+        open_from = max(self._not_before, self._next)
+        if now < open_from:
+            return open_from - now
+        if self._oldest(now) > _FORGOTTEN:
+            self._under_way = {n: sent for n, sent in self._under_way.items() if sent + _FORGOTTEN > now}
+        if len(self._under_way) >= max(self.level // 1, self._needed(now)):
+            self._is_full = True
+            return math.inf
+        interval = 1 / self.rate
+        if now <= open_from + interval or self._is_full:
+            self._spaced += 1
+        elif not math.isinf(self.estimate):
+            self._marks.clear()  # nobody waited, so that the server may have saved some of its allowance
+        self._is_full = False
+        if not self._number:
+            self._marks.append(_Mark(now, 0))
+        self._next = now + interval
+        self._number += 1
+        self._taken += 1
+        self._under_way[self._number] = now
+        return self._number
+
+    def answered(self, number: int, now: float) -> None:
+        """Takes note of an answer."""
+        sent = self._under_way.pop(number, None)
+        if sent is not None:
+            took = now - sent
+            self._latency = took if not self._latency else 0.9 * self._latency + 0.1 * took
+            self.level += 1 / self.level
+
+    def failed(self, number: int) -> None:
+        """Takes note of a request that failed for another reason."""
+        self._under_way.pop(number, None)
+
+    def refused(self, number: int, now: float, wait: float | None) -> bool:
+        """Takes note of a refusal. Returns whether it is news: one counts for all requests that were sent before it.
+
+        `wait`: seconds after which the server takes requests again. None: it does not say.
+        """
+        sent = self._under_way.pop(number, None)
+        if sent is None:
+            return False
+        self._taken -= 1
+        later = [mark for mark in (*self._marks, self._latest) if mark is not None and mark.time > sent]
+        for mark in {id(mark): mark for mark in later}.values():
+            mark.taken -= 1
+        if later:
+            self._count()
+        elif self._latest is not None and self._latest.taken == self._taken:
+            self._stay_closed(now)
+        else:
+            self._slow_down(now)
+        # A float holds no 2**1024, and a server may refuse for hours.
+        pause = _FIRST_PAUSE * 2 ** min(self._refusals - 1, 20) / self.estimate
+        pause = min(pause, max(_LONGEST_PAUSE, 1 / self.estimate))
+        self._not_before = max(self._not_before, now + (pause if wait is None else min(wait, LONGEST_WAIT)))
+        if wait is not None and wait > _CLOSED_SECONDS:
+            self._marks.clear()
+        return not later
+
+    def _stay_closed(self, now: float) -> None:
+        assert self._latest is not None
+        self._refusals += 1
+        if now > self._closed_since + _CLOSED_SECONDS:
+            self._latest.time = now
+            self._marks = deque([self._latest])
+
+    def _slow_down(self, now: float) -> None:
+        self._refusals, self._closed_since = 1, now
+        while len(self._marks) > 1 and self._taken - self._marks[1].taken >= _COUNTED:
+            self._marks.popleft()
+        self._basis = self._marks[0] if self._marks else None
+        self._rate_refused = 0.0 if math.isinf(self.estimate) else self.rate
+        if not self._rate_refused:
+            self._marks.clear()  # at first a server takes what it has saved, too
+        self._latest = _Mark(now, self._taken)
+        self._marks.append(self._latest)
+        self._spaced = 0
+        self._count()
+        # The refused request itself has left.
+        self.level = max(min(self.level, len(self._under_way) + 1) / 2, 1.0)
+
+    def _count(self) -> None:
+        """Estimates the rate by the requests that were taken between the basis and the latest refusal."""
+        if self._basis is None or self._latest is None:
+            self.estimate = _KEPT * self._rate_refused
+            return
+        seconds = max(self._latest.time - self._basis.time, 1e-3 if self._rate_refused else _FIRST_SECONDS)
+        taken = max(self._latest.taken - self._basis.taken, 0)
+        kept = _KEPT if (taken + 2) / seconds > _AGREES * self._rate_refused else _HALVED
+        self.estimate = max((taken + 1) / seconds, kept * self._rate_refused)
+
+    def _oldest(self, now: float) -> float:
+        """Seconds since the oldest request under way was sent."""
+        return now - next(iter(self._under_way.values()), now)
+
+    def _needed(self, now: float) -> int:
+        """Requests at once that the rate needs."""
+        return math.ceil(_ROOM * min(self.rate, 1e6) * max(self._latency, self._oldest(now))) + 1
