@@ -11,7 +11,19 @@ from statistics import mean
 import pandas as pd
 import pytest
 
-from measure.science import classes, coverage, effects, faithfulness, ground_truth, real, rule, sections, truth, wordnet
+from measure.science import (
+    again,
+    classes,
+    coverage,
+    effects,
+    faithfulness,
+    ground_truth,
+    real,
+    rule,
+    sections,
+    truth,
+    wordnet,
+)
 from openmaia.core.units import Unit
 from openmaia.evaluation.analysis.statistics import CHANCE, proportion
 from openmaia.evaluation.analysis.verdict import UnitVerdict, Verdict
@@ -158,3 +170,19 @@ def test_names_of_other_classes_are_counted_by_the_hierarchy():
         pairs.append(found["pairs"])
     text = sections.read(classes.SECTION)
     assert all(f"{one} of the {all_} pairs" in text for one, all_ in zip(near, pairs, strict=True))
+
+
+def test_table_about_repeated_verdicts_by_simulation_agrees_with_its_descriptions():
+    table = pd.read_csv(again.CSV)
+    lines = [line for line in sections.read(again.SECTION).splitlines() if line.startswith("| ")]
+    default = table[table.design == again.DESIGNS[0].name]
+    assert lines[1 : 1 + len(again.DESIGNS)] == again.rows(table)
+    assert lines[-len(again.by_truth(default)) :] == again.by_truth(default)
+
+
+def test_undecided_descriptions_get_all_images_where_a_design_returns_to_them():
+    (design,) = [each for each in again.DESIGNS if each.returns]
+    found = again.twice(design, 0, each=2)
+    for images, verdict in (("images", "verdict"), ("images_2", "verdict_2")):
+        assert (found[found[verdict] == Verdict.UNDECIDED][images] == design.looks[-1]).all()
+    assert found.images.lt(design.looks[-1]).any()
