@@ -6,7 +6,7 @@ hypernym. They were chosen by `measure.science.wordnet` before anything was meas
 """
 
 import csv
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 from itertools import permutations
@@ -18,9 +18,9 @@ from measure.science import sections, setting, wordnet
 from measure.science.real import command
 from measure.science.wordnet import ImageNetClass
 from openmaia.core.units import OUTPUT, Unit
-from openmaia.evaluation.analysis.significance import SHUFFLED, compute_significance
-from openmaia.evaluation.analysis.statistics import proportion, wilson
-from openmaia.evaluation.analysis.verdict import UnitVerdict, Verdict, run_verdicts
+from openmaia.evaluation.analysis.significance import compute_significance
+from openmaia.evaluation.analysis.statistics import proportion
+from openmaia.evaluation.analysis.verdict import TESTED, UnitVerdict, Verdict, run_verdicts
 from openmaia.evaluation.claims import read_claims
 from openmaia.evaluation.storage import StoredTrials
 from openmaia.runs.run import Run
@@ -41,7 +41,7 @@ def measure(smoke: bool) -> dict[str, Any]:
     for name, group in groups.items():
         run = investigated(group[:2] if smoke else group, f"classes-{'named' if name is NAMED else 'kind'}", smoke)
         found[name] = described(run, group)
-        figures[name] = summarised(found[name]) | {"wrong": wrong_names(run)}
+        figures[name] = summarised(found[name]) | {"wrong": wrong_names(run, found[name])}
     if not smoke:
         write_units(found)
         sections.write(SECTION, section(figures))
@@ -109,24 +109,50 @@ def summarised(units: Sequence[Described]) -> dict[str, Any]:
     }
 
 
-def wrong_names(run: Run) -> dict[str, Any] | None:
-    """Gives every unit the description of every other one that shares no label with its own, and returns how many of
-    these are supported, by the rule for its own; None if there is no such pair."""
+def wrong_names(run: Run, units: Sequence[Described]) -> dict[str, Any]:
+    """Gives every unit the description of every other one that shares no label with its own, and counts those that are
+    supported, by the rule for its own: of all pairs, and of those in which no label is right by the hierarchy."""
     stored = StoredTrials(run)
-    claims = [trial.claim for trial in stored if trial.outcome == "tested"]
-    labels = [{label.casefold() for label in claim.statements} for claim in claims]
-    pairs = sum(not one & other for one, other in permutations(labels, 2))
-    shares = compute_significance(
+    passed = compute_significance(
         stored,
         lambda claim: stored.cached(claim.investigation),
         stored.words,
-        wrong=len(claims),
+        wrong=len(units),
         sharing=stored.sharing,
-    ).supported
-    if not pairs or SHUFFLED not in shares:
-        return None
-    share = shares[SHUFFLED][0]
-    return {"pairs": pairs, "supported": [round(value, 4) for value in (share, *wilson(share, pairs))]}
+    ).passed
+    supported = {(claim.unit, other.unit) for claim, other in passed}
+    return counted(given_names(units), supported)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GivenName:
+    """The description of one class given to another, with which it shares no label."""
+
+    to: Described
+    of: Described
+
+    @property
+    def is_near(self) -> bool:
+        """Whether a label names the class, or a kind that includes it: such a description is not wrong."""
+        return any(self.to.of.names_it(each) or self.to.of.includes_it(each) for each in self.of.labels)
+
+
+def given_names(units: Sequence[Described]) -> list[GivenName]:
+    tested = [(each, {label.casefold() for label in each.labels}) for each in units if each.verdict.verdict in TESTED]
+    return [GivenName(to=one, of=other) for (one, own), (other, labels) in permutations(tested, 2) if not own & labels]
+
+
+def counted(given: Sequence[GivenName], supported: Collection[tuple[Unit, Unit]]) -> dict[str, Any]:
+    """`supported` are pairs of the unit that is given a description, and of the unit whose it is."""
+    passed = [(each.to.unit, each.of.unit) in supported for each in given]
+    near = [each.is_near for each in given]
+    return {
+        "pairs": len(given),
+        "supported": proportion(passed),
+        "near": sum(near),
+        "supported_near": sum(one and other for one, other in zip(passed, near, strict=True)),
+        "supported_wrong": proportion([one for one, other in zip(passed, near, strict=True) if not other]),
+    }
 
 
 def write_units(groups: Mapping[str, Sequence[Described]]) -> None:
@@ -156,7 +182,8 @@ A label can only be found if the offline vocabulary has a word for it, which nee
 name for {named} of the 1000 classes. For further ones there is a word for their kind; {kind} of them were drawn by a hash, at most {wordnet.EACH} of each word. *Right*:
 every label is a name of the class, or of a kind that includes it by WordNet's hypernyms; with any other word a label is wrong.
 *Exact*: right, and a name of the class itself is among the labels. Wrong names: every unit is given the descriptions of all others that
-share no label with its own. Each unit is in classes.csv, synonyms and hypernyms are in wordnet.csv.
+share no label with its own; after the semicolon, those of which no label is right by the hierarchy. Each unit is in classes.csv,
+synonyms and hypernyms are in wordnet.csv.
 
 | classes | units | supported and right | … by its exact name | supported and wrong | undecided | not supported | abstained | exact, whatever the verdict | right, whatever the verdict | wrong names that are supported |
 |---|---|---|---|---|---|---|---|---|---|---|
@@ -164,5 +191,9 @@ share no label with its own. Each unit is in classes.csv, synonyms and hypernyms
 """
 
 
-def _of_wrong(given: Mapping[str, Any] | None) -> str:
-    return f"{shown(given['supported'], '.1%')} of {given['pairs']}" if given else ""
+def _of_wrong(given: Mapping[str, Any]) -> str:
+    """All pairs, and those that are wrong by the hierarchy too."""
+    wrong = given["pairs"] - given["near"]
+    return (
+        f"{shown(given['supported'], '.1%')} of {given['pairs']}; {shown(given['supported_wrong'], '.1%')} of {wrong}"
+    )

@@ -51,8 +51,8 @@ TRIALS = 360
 
 @dataclass(frozen=True)
 class SimulatedWriter:
+    words: Sequence[str] = WORDS
     name = "simulated"
-    words = WORDS
 
     def write(self, claim, n, run_seed, explored=frozenset(), written=()) -> list[StimulusPrompt]:
         earlier = prompt_rows(written)

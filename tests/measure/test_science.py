@@ -11,9 +11,22 @@ from statistics import mean
 import pandas as pd
 import pytest
 
-from measure.science import coverage, effects, faithfulness, ground_truth, real, rule, sections, truth
+from measure.science import (
+    again,
+    classes,
+    coverage,
+    effects,
+    faithfulness,
+    ground_truth,
+    real,
+    rule,
+    sections,
+    truth,
+    wordnet,
+)
 from openmaia.core.units import Unit
-from openmaia.evaluation.analysis.statistics import CHANCE
+from openmaia.evaluation.analysis.statistics import CHANCE, proportion
+from openmaia.evaluation.analysis.verdict import UnitVerdict, Verdict
 from tests.conftest import REPOSITORY
 from tests.helpers.planted_edges import PlantedEdges
 
@@ -127,3 +140,49 @@ def test_table_about_the_rule_agrees_with_its_descriptions():
     table = pd.read_csv(rule.CSV, keep_default_na=False)
     shown = [line for line in sections.read(rule.SECTION).splitlines() if line.startswith("| ")][1:]
     assert shown == [rule.row(*key, case) for key, case in table.groupby(["units", "auc"])]
+
+
+def test_names_of_other_classes_are_counted_by_the_hierarchy():
+    """A lion that is called a carnivore is called nothing wrong, and a pair counts as supported once."""
+    of = {each.index: each for each in wordnet.read()}
+    with classes.CSV.open() as file:
+        rows = [row for row in csv.DictReader(file) if row["labels"]]
+    near: list[int] = []
+    pairs: list[int] = []
+    for named in ("1", "0"):
+        units = [
+            classes.Described(
+                of=of[int(row["class"])],
+                unit=Unit(target="efficientnet_lite0", layer="output", index=int(row["class"])),
+                labels=tuple(row["labels"].split("; ")),
+                verdict=UnitVerdict(verdict=Verdict(row["verdict"]), reason=""),
+            )
+            for row in rows
+            if row["named"] == named
+        ]
+        given = classes.given_names(units)
+        passed = {(each.to.unit, each.of.unit) for each in given if each.is_near}
+        found = classes.counted(given, passed)
+        assert found["supported_near"] == found["near"]
+        assert found["supported_wrong"][0] == 0
+        assert found["supported"] == proportion([each.is_near for each in given])
+        near.append(found["near"])
+        pairs.append(found["pairs"])
+    text = sections.read(classes.SECTION)
+    assert all(f"{one} of the {all_} pairs" in text for one, all_ in zip(near, pairs, strict=True))
+
+
+def test_table_about_repeated_verdicts_by_simulation_agrees_with_its_descriptions():
+    table = pd.read_csv(again.CSV)
+    lines = [line for line in sections.read(again.SECTION).splitlines() if line.startswith("| ")]
+    default = table[table.design == again.DESIGNS[0].name]
+    assert lines[1 : 1 + len(again.DESIGNS)] == again.rows(table)
+    assert lines[-len(again.by_truth(default)) :] == again.by_truth(default)
+
+
+def test_undecided_descriptions_get_all_images_where_a_design_returns_to_them():
+    (design,) = [each for each in again.DESIGNS if each.returns]
+    found = again.twice(design, 0, each=2)
+    for images, verdict in (("images", "verdict"), ("images_2", "verdict_2")):
+        assert (found[found[verdict] == Verdict.UNDECIDED][images] == design.looks[-1]).all()
+    assert found.images.lt(design.looks[-1]).any()

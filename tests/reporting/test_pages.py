@@ -12,7 +12,7 @@ import pytest
 
 from openmaia.agent.tasks.grammar import parse
 from openmaia.evaluation.analysis.sanity import TESTS, measured_results, warning
-from openmaia.evaluation.analysis.verdict import run_verdicts
+from openmaia.evaluation.analysis.verdict import Verdict, run_verdicts
 from openmaia.evaluation.metric import all_metrics
 from openmaia.reporting.browser.rows import RunSummary, summarize_run
 from openmaia.reporting.browser.unit.observation import DISPLAYED
@@ -319,3 +319,11 @@ def test_report_says_which_metrics_pass(report: Path):
         title = all_metrics()[name].text
         (row,) = [row.removeprefix(title) for row in rows if row.startswith(title) and row[len(title)] in "pf"]
         assert re.findall("passes|fails", row) == ["passes" if tests[test] else "fails" for test in TESTS]
+
+
+def test_every_verdict_is_explained_beside_the_wall():
+    """No hint says that an undecided description is better than chance: its interval may cross it."""
+    script = (REPOSITORY / "openmaia/reporting/browser/static/side.js").read_text()
+    hints = dict(re.findall(r'([a-z][a-z ]*)"?: "([^"]+)"', script.partition("const HINTS = {")[2].partition("};")[0]))
+    assert hints.keys() == {each.value for each in Verdict}
+    assert "chance" not in hints[Verdict.UNDECIDED]

@@ -45,6 +45,8 @@ class Significance:
     """For each of OWN, SHUFFLED and RANDOM, if there are such descriptions, the share of units whose description is
     supported, and both ends of its Wilson interval over units. The shares of wrong descriptions are means over several
     assignments of descriptions to units."""
+    passed: Sequence[tuple[Claim, Claim]]
+    """The pairs behind the share of SHUFFLED: the claim of a unit, and the one of another unit that is supported for it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,13 +106,19 @@ def compute_significance(
         return judge("answer", scores).verdict is Verdict.SUPPORTED
 
     supported: dict[str, tuple[float, float, float]] = {}
+    passed: list[tuple[Claim, Claim]] = []
     for name, several in assignments.items():
-        shares = [np.mean([is_supported(*each) for each in _adjusted(pairs)]) for pairs in several if pairs]
-        if shares:
-            share = float(np.mean(shares))
-            supported[name] = (share, *wilson(share, len({pair.claim.unit for pair in several[0]})))
+        given = [pairs for pairs in several if pairs]
+        passing = [[pair for pair, q in _adjusted(pairs) if is_supported(pair, q)] for pairs in given]
+        if given:
+            share = float(np.mean([len(some) / len(pairs) for some, pairs in zip(passing, given, strict=True)]))
+            supported[name] = (share, *wilson(share, len({pair.claim.unit for pair in given[0]})))
+        if name == SHUFFLED:
+            both = [(pair.claim, pair.described) for pairs in passing for pair in pairs]
+            passed = [(claim, other) for claim, other in both if isinstance(other, Claim)]
     null = {pair.claim: pair.null for pair in assignments[OWN][0]}
-    return Significance(p={pair.claim: pair.p for pair in assignments[OWN][0]}, q=q, null=null, supported=supported)
+    p = {pair.claim: pair.p for pair in assignments[OWN][0]}
+    return Significance(p=p, q=q, null=null, supported=supported, passed=passed)
 
 
 def _add_layer(trials: Iterable[Trial], words: Sequence[Trial], assignments: _Assignments, sharing: Sharing) -> None:

@@ -2,7 +2,7 @@
 // Beside the wall: verdicts, scores, concepts and layers with their counts. A click writes a condition into the search box, which
 // is the only state.
 const HINTS = {
-  supported: "beats every control", undecided: "better than chance, not safely", "not supported": "no better than a control",
+  supported: "beats every control", undecided: "not certain either way", "not supported": "no better than a control",
   abstained: "the agent found no words", "not tested": "not yet, or it could not be", failed: "the program failed",
 };
 const FIRST = 8; // concepts that are listed at first
