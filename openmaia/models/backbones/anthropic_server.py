@@ -17,7 +17,7 @@ try:
 except ImportError as error:
     raise UsageError(
         f"kind: anthropic needs Anthropic's package, which cannot be imported here ({error}); "
-        f"{install_command('anthropic')}"
+        f"{install_command('api')}"
     ) from error
 
 CACHED = {"type": "ephemeral"}  # a breakpoint of the API's prompt cache
