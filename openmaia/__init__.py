@@ -7,7 +7,7 @@ if TYPE_CHECKING:
     from openmaia.api.asking import ask
     from openmaia.api.environment import environment
     from openmaia.api.investigate import investigate
-    from openmaia.api.notebook import open
+    from openmaia.api.notebook import assign, open
     from openmaia.api.result import UnitResult
     from openmaia.api.runs import LoadedRun, load, load_models, sweep
     from openmaia.serving.environment import Environment, Step
@@ -15,12 +15,13 @@ if TYPE_CHECKING:
     __version__: str
 
 __all__ = [
-    "Environment", "LoadedRun", "Step", "UnitResult", "__version__", "ask", "environment", "investigate", "load", "load_models",
+    "Environment", "LoadedRun", "Step", "UnitResult", "__version__", "ask", "assign", "environment", "investigate", "load", "load_models",
     "open", "sweep",
 ]  # fmt: skip
 
 _PLACES = {
     "ask": "openmaia.api.asking",
+    "assign": "openmaia.api.notebook",
     "environment": "openmaia.api.environment",
     "Environment": "openmaia.serving.environment",
     "Step": "openmaia.serving.environment",

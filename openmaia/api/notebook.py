@@ -1,25 +1,32 @@
-"""`openmaia.open`: a person investigates a unit in a notebook with the tools of the agent, without a sandbox."""
+"""`openmaia.open`: a person investigates a unit in a notebook with the tools of the agent, without a sandbox.
 
+`openmaia.assign` divides units among several people, who open theirs one after the other without seeing any label.
+"""
+
+import sys
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from openmaia.agent.context import InvestigationContext
 from openmaia.agent.experiments import ToolSession, merge_parts
 from openmaia.agent.tools import api
 from openmaia.agent.tools.toolbox import Toolbox
+from openmaia.api.assignments import HUMAN, checked_name, divide, next_unit, write_assignments
 from openmaia.api.html import find_display, render_parts
 from openmaia.api.inputs import configure
 from openmaia.api.progress import PrintedProgress
-from openmaia.api.session import open_unit
+from openmaia.api.session import open_unit, target_info
 from openmaia.assembly.single import SingleUnit
-from openmaia.core.errors import ToolError
+from openmaia.config.schema import Config
+from openmaia.core.errors import ToolError, UsageError
 from openmaia.core.images import EncodedImage
 from openmaia.core.messages import Part
 from openmaia.core.secrets import boundary
+from openmaia.core.selection import select
 from openmaia.runs.records import ExperimentStatus, Record, Stop, Turn
 from openmaia.runs.run import Run
 
@@ -33,9 +40,10 @@ if TYPE_CHECKING:
 @boundary()
 def open(
     model: "NetworkSource",
-    layer: str,
+    layer: str = "",
     unit: int | str | None = None,
     *,
+    person: str = "",
     images: "str | Path | Mapping[str, Any] | IndexedImages | Iterable[Any] | None" = None,
     preprocess: "Transform | Preprocess | Mapping[str, Any] | None" = None,
     **overrides: Any,
@@ -43,7 +51,8 @@ def open(
     """Lets a person investigate one unit in a notebook, with the tools that agents have.
 
     Everything runs in this process, without a sandbox. The object `system` measures the activation of the unit on
-    images. The object `tools` returns exemplars, and generates, edits and displays images. All calls are recorded.
+    images. The object `tools` returns exemplars, and generates, edits and displays images. All calls are recorded. Each
+    cell of a notebook that makes calls is a turn with the cell's code; elsewhere all calls are one turn.
 
     `tools.answer(description, *labels)` ends the investigation, and `tools.close()` ends it without an answer. Both add
     the record to the run `NAME-human` (NAME is the name of the run in the config). Earlier records of the unit are
@@ -52,7 +61,9 @@ def open(
     Args:
         model: As for `openmaia.investigate`.
         layer: The name of the layer, as for `openmaia.investigate`, or the unit as `LAYER=INDEX`, such as `layer4=122`.
+            Empty for the next unit that `openmaia.assign` gave to `person`.
         unit: The index of the unit in the layer. None if `layer` names the unit.
+        person: Who investigates. The record's backbone is then `human: PERSON`.
         images: As for `openmaia.investigate`.
         preprocess: As for `openmaia.investigate`.
         **overrides: Other settings by their config keys, as for `openmaia.investigate`.
@@ -61,7 +72,7 @@ def open(
         The objects `system` and `tools`.
 
     Raises:
-        UsageError: The unit does not exist, or another argument is invalid.
+        UsageError: The unit does not exist, the person has no unit left, or another argument is invalid.
 
     Example:
         >>> system, tools = openmaia.open("configs/demo.yaml", "stage4=66")
@@ -69,18 +80,70 @@ def open(
         >>> tools.display(*seen)
         >>> tools.answer("stringed instruments", "guitar")
     """
+    person = checked_name(person) if person else ""
     spec = layer if unit is None else f"{layer}={unit}"
+    if not spec and not person:
+        raise UsageError("no unit is named; give layer and unit, or the person to whom openmaia.assign gave units")
+    if not spec:
+        spec = next_unit(
+            Run.of(_human(configure(model, "all", overrides=overrides, function="openmaia.open").config)), person
+        )
     inputs = configure(model, spec, images=images, preprocess=preprocess, overrides=overrides, function="openmaia.open")
     view = PrintedProgress()
     with ExitStack() as stack:
         single = stack.enter_context(
             open_unit(inputs, view.say, lambda done, total: view.progress("exemplars", done, total), is_human=True)
         )
-        # The units of a person's run are those of its records, so that every session has the same config.
-        config = replace(single.config, name=f"{single.config.name}-human", units="all")
-        desk = _Desk(single, Run.create(config), stack.pop_all())
+        desk = _Desk(single, Run.create(_human(single.config)), stack.pop_all(), person)
     tools = NotebookTools(desk, list(single.options.user_tools))
     return api.System(tools.call), tools
+
+
+@boundary()
+def assign(
+    model: "NetworkSource",
+    units: str,
+    people: Sequence[str],
+    *,
+    each: int = 1,
+    seed: int = 0,
+    preprocess: "Transform | Preprocess | Mapping[str, Any] | None" = None,
+    **overrides: Any,
+) -> dict[str, list[str]]:
+    """Gives units to people, each of whom opens hers one after the other with `openmaia.open(model, person=NAME)`.
+
+    Nobody sees what others, or agents, say of a unit. The assignments are stored in the run `NAME-human`, and replace
+    earlier ones; units that a person has answered stay done.
+
+    Args:
+        model: As for `openmaia.open`.
+        units: The units, in the syntax of the config key `units`.
+        people: Their names. Everyone gets equally many units, or one more, in an order of their own.
+        each: To how many people each unit is given.
+        seed: Of the order and of who gets what.
+        preprocess: As for `openmaia.open`.
+        **overrides: As for `openmaia.open`.
+
+    Returns:
+        For each person the names of the units, such as `layer4=122`, in their order.
+
+    Raises:
+        UsageError: A name is empty or given twice, `each` exceeds the number of people, or another argument is invalid.
+
+    Example:
+        >>> openmaia.assign("configs/demo.yaml", "stage4=random:20", ["ada", "grace", "mary"], each=2)
+    """
+    inputs = configure(model, units, preprocess=preprocess, overrides=overrides, function="openmaia.open")
+    names = [checked_name(name) for name in people]
+    chosen = select(units, target_info(inputs)).units
+    shares = divide([f"{unit.layer}={unit.index}" for unit in chosen], names, each, seed)
+    write_assignments(Run.of(_human(inputs.config)), shares)
+    return shares
+
+
+def _human(config: Config) -> Config:
+    # The units of a person's run are those of its records, so that every session has the same config.
+    return replace(config, name=f"{config.name}-human", units="all")
 
 
 class NotebookTools(api.Tools):
@@ -125,11 +188,19 @@ class NotebookTools(api.Tools):
         return self._desk.finish(Stop.STOPPED, "", ())
 
 
-class _Desk:
-    """Executes and records the calls of a person, as one turn. `resources` is closed at the end."""
+class _Cell(NamedTuple):
+    """A cell of a notebook."""
 
-    def __init__(self, single: SingleUnit, run: Run, resources: ExitStack):
+    number: int
+    code: str
+
+
+class _Desk:
+    """Executes and records the calls of a person, with a turn for each cell. `resources` is closed at the end."""
+
+    def __init__(self, single: SingleUnit, run: Run, resources: ExitStack, person: str):
         self._single, self._run, self._resources = single, run, resources
+        self._backbone = f"{HUMAN}: {person}" if person else HUMAN
         context = InvestigationContext(
             unit=single.unit,
             task=single.task,
@@ -137,14 +208,21 @@ class _Desk:
             options=single.options,
             run_seed=single.config.seed,
         )
-        self._session = ToolSession(Toolbox(context))
-        self._shown = 0
+        self._toolbox = Toolbox(context)
+        self._turns: list[Turn] = []
+        self._cell = _Cell(0, "")
+        self._begin()
         self._started = time.time()
         self._ended = ""
         """The path of the record."""
 
+    def _begin(self) -> None:
+        self._session, self._shown, self._since = ToolSession(self._toolbox), 0, time.time()
+        self._spent = self._single.services.ledger.spent()
+
     def call(self, name: str, *args: Any) -> Any:
         self._check_open()
+        self._follow(_running_cell())
         try:
             return self._session.serve(name, list(args), {})
         except ToolError as error:
@@ -154,12 +232,20 @@ class _Desk:
             self._shown = len(self._session.parts)
             _show(new, [image.label for image in self._session.calls[-1].given] if new else [])
 
+    def _follow(self, cell: _Cell) -> None:
+        if cell.number != self._cell.number and self._session.calls:
+            self._turns.append(self._turn())
+            self._begin()
+        self._cell = cell
+
     def _check_open(self) -> None:
         if self._ended:
             raise ValueError(f"this investigation has ended with the record {self._ended}; call openmaia.open again")
 
     def finish(self, stop: Stop, description: str, labels: tuple[str, ...]) -> str:
         self._check_open()
+        if self._session.calls or not self._turns:
+            self._turns.append(self._turn())
         record = Record(
             unit=self._single.unit,
             replicate=0,
@@ -167,11 +253,11 @@ class _Desk:
             cause="",
             description=description,
             labels=tuple(label for label in labels if label),
-            backbone="human",
+            backbone=self._backbone,
             task=self._single.task.name,
             sandbox="none (a person)",
             prompts=(),
-            turns=(self._turn(),),
+            turns=tuple(self._turns),
             config=self._single.options.config,
             preprocessing=self._single.options.preprocessing,
             started=self._started,
@@ -181,10 +267,11 @@ class _Desk:
         return self._ended
 
     def _turn(self) -> Turn:
+        known = {digest for turn in self._turns for digest in turn.images}
         return Turn(
-            index=0,
+            index=len(self._turns),
             reply="",
-            code="",
+            code=self._cell.code,
             hypotheses=(),
             forgiven=(),
             status=ExperimentStatus.OK,
@@ -196,10 +283,18 @@ class _Desk:
             generated_tokens=0,
             left_out="",
             backbone_seconds=0.0,
-            experiment_seconds=time.time() - self._started,
-            spent=self._single.services.ledger.spent(),
-            images=self._session.images,
+            experiment_seconds=time.time() - self._since,
+            spent=self._single.services.ledger.since(self._spent),
+            images={digest: image for digest, image in self._session.images.items() if digest not in known},
         )
+
+
+def _running_cell() -> _Cell:
+    """Returns the cell that IPython runs; number 0 without code elsewhere."""
+    shell = sys.modules["IPython"].get_ipython() if "IPython" in sys.modules else None
+    if shell is None:
+        return _Cell(0, "")
+    return _Cell(shell.execution_count, shell.history_manager.input_hist_raw[-1])
 
 
 def _show(parts: list[Part], labels: list[str]) -> None:

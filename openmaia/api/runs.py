@@ -2,7 +2,7 @@
 
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -22,6 +22,7 @@ from openmaia.runs import summary
 from openmaia.runs.records import Record
 from openmaia.runs.run import InvestigationId, Run
 from openmaia.runs.snapshot import Snapshot
+from openmaia.runs.votes import read_votes
 
 if TYPE_CHECKING:
     from openmaia.assembly.models import Models
@@ -95,6 +96,20 @@ class LoadedRun:
             for each, scores in sorted(run.scores().items())
         ]
         return pd.DataFrame(rows)
+
+    def votes(self) -> pd.DataFrame:
+        """Returns a data frame with one row per person and description that they voted on (`openmaia view --votes`).
+
+        Beside those that name the investigation, its columns are `person`, `fit` (`fits`, `fits in part` or `does not
+        fit`), and `correction`, which may be empty. Votes on descriptions that were replaced since then are left out.
+        """
+        columns = ["target", "layer", "index", "replicate", "person", "fit", "correction"]
+        rows = [
+            (*astuple(each.unit), each.replicate, vote.person, vote.fit, vote.correction)
+            for each, votes in read_votes(self.run).by_investigation.items()
+            for vote in votes
+        ]
+        return pd.DataFrame(rows, columns=columns)
 
     def failures(self) -> dict[InvestigationId, str]:
         """Returns the error message of each failed investigation, whose key has the fields `unit` and `replicate`.

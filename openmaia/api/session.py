@@ -13,6 +13,7 @@ from openmaia.assembly.single import SingleUnit, prepare
 from openmaia.config.schema import Config
 from openmaia.core.components import target_class
 from openmaia.core.services import Backbone
+from openmaia.core.units import TargetInfo
 from openmaia.datasets.library import ImageDataset
 from openmaia.datasets.memory import MemoryImages
 from openmaia.exemplars.compute import list_images
@@ -46,8 +47,7 @@ def open_unit(
         stack.enter_context(borrowed.keep_settings())
         if inputs.model is not None:
             stack.enter_context(borrowed.evaluating(inputs.model, say))
-        network = _network(inputs)
-        target = targets.target(config) if network is None else _target(config.target, network)
+        network, target = _loaded(inputs)
         dataset = datasets.image_dataset(config, say) if inputs.images is None else _dataset(inputs.images, say)
         if network is not None and inputs.is_cached_by_content:
             _name_exemplars(config, network, dataset, say, stack)
@@ -56,6 +56,22 @@ def open_unit(
             say(f"backbone: {name}")
         single = prepare(config, inputs.spec, say, progress, target=target, dataset=dataset, backbone=inputs.backbone)
         yield replace(single, options=replace(single.options, backbone=name))
+
+
+def target_info(inputs: Inputs) -> TargetInfo:
+    """Returns what the target says of itself. A module that the caller gave is left as it was. Raises UsageError."""
+    from openmaia.models.targets import borrowed
+
+    with ExitStack() as stack:
+        stack.enter_context(borrowed.keep_settings())
+        if inputs.model is not None:
+            stack.enter_context(borrowed.evaluating(inputs.model, lambda line: None))
+        return _loaded(inputs)[1].info()
+
+
+def _loaded(inputs: Inputs) -> "tuple[TargetNetwork | None, targets.ReadableTarget]":
+    network = _network(inputs)
+    return network, targets.target(inputs.config) if network is None else _target(inputs.config.target, network)
 
 
 def _dataset(images: object, say: Callable[[str], None]) -> ImageDataset:

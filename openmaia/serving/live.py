@@ -10,7 +10,7 @@ import base64
 import binascii
 import threading
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, TypeVar, cast
@@ -74,11 +74,16 @@ cost something."""
 
 
 def live_application(
-    run: Run, laboratory: Laboratory, embed: TextEmbedding | None = None, token: str = "", *, control: bool = False
+    run: Run,
+    laboratory: Laboratory,
+    embed: TextEmbedding | None = None,
+    token: str = "",
+    *,
+    allows: Collection[str] = (),
 ) -> Starlette:
     """Returns the ASGI application that serves the report of a run, with boxes for pictures and prompts. See `application`."""
     box = LiveBox(said=laboratory.said, draws=laboratory.draws, layers=frozenset(laboratory.effects.layers))
-    return application([run], embed, token, live=box, routes=_routes(laboratory), control=control)
+    return application([run], embed, token, live=box, routes=_routes(laboratory), allows=allows)
 
 
 def _routes(laboratory: Laboratory) -> list[Route]:

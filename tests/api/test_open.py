@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from IPython.core.interactiveshell import InteractiveShell
 
 import openmaia
 from openmaia.core.errors import UsageError
@@ -74,3 +75,55 @@ def test_second_session_adds_to_the_run_of_the_first(photos: list[Path], places:
     assert run.record("maps=1").description == "answer 2"
     assert list(run.units().backbone) == ["human"] * 3
     assert run.run.pending() == []
+
+
+def test_every_cell_of_a_notebook_is_a_turn(photos: list[Path], places: dict[str, Any]):
+    """In a real shell of IPython, in this process."""
+    shell = InteractiveShell.instance()
+    try:
+        shell.user_ns |= {
+            "openmaia": openmaia,
+            "model": redness(),
+            "photos": photos,
+            "transform": TRANSFORM,
+            "places": places,
+        }
+        cells = [
+            "system, tools = openmaia.open(model, 'maps', 0, person=' ada ', images=photos, preprocess=transform, **places)",
+            "images = tools.text2image(['a red square'])\nvalues, seen = system.call_neuron(images)",
+            "1 + 1",
+            "values, seen = system.call_neuron(images + tools.text2image(['a blue square']))",
+            "path = tools.answer('red things', 'red')",
+        ]
+        for cell in cells:
+            shell.run_cell(cell, store_history=True, silent=False).raise_error()
+        record = read_record(Path(shell.user_ns["path"]).read_bytes())
+    finally:
+        InteractiveShell.clear_instance()
+    assert record.backbone == "human: ada"
+    assert [(turn.index, turn.code) for turn in record.turns] == [(0, cells[1]), (1, cells[3])]
+    assert [[call.name for call in turn.calls] for turn in record.turns] == [
+        ["text2image", "call_neuron"], ["text2image", "call_neuron"],
+    ]  # fmt: skip
+    assert [len(turn.images) for turn in record.turns] == [1, 1]  # each image once
+    assert all(turn.spent["generator"].requests == 1 for turn in record.turns)
+
+
+def test_people_investigate_the_units_that_they_were_given(photos: list[Path], places: dict[str, Any]):
+    model, given = redness(), {"images": photos, "preprocess": TRANSFORM} | places
+    with pytest.raises(UsageError, match="call openmaia.assign first"):
+        openmaia.open(model, person="ada", **given)
+    shares = openmaia.assign(model, "maps=0,1", ["ada", "grace"], each=2, preprocess=TRANSFORM, **places)
+    assert {name: sorted(units) for name, units in shares.items()} == {
+        name: ["maps=0", "maps=1"] for name in ("ada", "grace")
+    }
+    for unit in shares["ada"]:
+        _, tools = openmaia.open(model, person="ada", **given)
+        record = read_record(Path(tools.close()).read_bytes())
+        assert f"{record.unit.layer}={record.unit.index}" == unit
+    with pytest.raises(UsageError, match="ada has investigated all 2 units"):
+        openmaia.open(model, person="ada", **given)
+    with pytest.raises(UsageError, match="eve has no units; openmaia.assign gave some to ada, grace"):
+        openmaia.open(model, person="eve", **given)
+    with pytest.raises(UsageError, match="no unit is named"):
+        openmaia.open(model, **given)

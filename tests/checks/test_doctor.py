@@ -164,7 +164,7 @@ def test_vllm_has_to_fit_the_kind_of_machine(here: list[str], gpus: int, wrong: 
 
 def test_missing_extras_come_with_their_command():
     [message] = missing(packages(load([*LEAST, "backbone.kind=anthropic", "backbone.model=m"]), []))
-    assert message.startswith("backbone.kind=anthropic needs the package anthropic;") and '".[anthropic]"' in message
+    assert message.startswith("backbone.kind=anthropic needs the package anthropic;") and '".[api]"' in message
     drawing = ["editor.kind=diffusers", "editor.model=org/m", "editor.quantize=nf4"]
     [message] = missing(packages(load([*LEAST, *SERVED, *drawing]), []))
     assert message.startswith("editor.quantize=nf4 needs") and '".[quantized]"' in message
@@ -178,7 +178,7 @@ def test_backbone_without_its_client_library_says_what_to_install():
         "except UsageError as error:\n    print(error.message)"
     )
     said = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
-    assert 'pip install -e ".[anthropic]"' in said
+    assert 'pip install -e ".[api]"' in said
 
 
 def test_packages_beyond_the_requirements_come_with_their_command():

@@ -33,7 +33,7 @@ def served(made: Run) -> Iterator[str]:
     """The address of the pages, with the token."""
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
-        app = application([made], token="secret", control=True)
+        app = application([made], token="secret", allows=["control", "votes"])
         server = uvicorn.Server(uvicorn.Config(app, log_level="warning", ws="none"))
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
         thread.start()

@@ -15,6 +15,7 @@ from openmaia.reporting.browser.write import write_report
 from openmaia.reporting.figures.papers import (
     AVERAGE,
     PaperFigure,
+    figure_2,
     measured,
     name_tool_set,
     paper_figures,
@@ -208,5 +209,20 @@ def test_command_writes_every_figure_in_four_forms(resnet: Run, tmp_path: Path, 
 
     command([resnet.files.root], str(tmp_path / "to"))
     written = {path.name for path in (tmp_path / "to").iterdir()}
-    assert written == {f"{name}.{kind}" for name in NAMES for kind in ("png", "svg", "csv", "tex")}
+    assert written == {f"{name}.{kind}" for name in NAMES for kind in ("png", "svg", "csv", "tex")} | {
+        "figure-2.png",
+        "figure-2.svg",
+    }
     assert str(tmp_path / "to") in capsys.readouterr().out
+
+
+def test_figure_2_has_three_panels_with_the_marks_of_its_parts(made: dict[str, PaperFigure]):
+    parts = [made[name] for name in ("figure-2a", "figure-2b", "figure-2c")]
+    whole = figure_2(parts)
+    assert len(whole.axes) == sum(len(part.figure.axes) for part in parts) and len(whole.legends) == 3
+    assert [text.get_text() for text in whole.texts] == ["a", "b", "c"]
+    labels = [[text.get_text() for text in axes.texts] for axes in whole.axes]
+    assert labels == [[text.get_text() for text in axes.texts] for part in parts for axes in part.figure.axes]
+    width = whole.get_size_inches()[0] / 3
+    for part in parts:
+        assert part.figure.get_size_inches()[0] == pytest.approx(width)

@@ -233,7 +233,7 @@ def test_report_that_is_written_has_no_page_of_a_running_unit(begun: Investigati
 
 @pytest.fixture
 def commanding(made: Run) -> Iterator[TestClient]:
-    with TestClient(application([made], token=TOKEN, control=True), base_url="http://127.0.0.1") as opened:
+    with TestClient(application([made], token=TOKEN, allows=["control"]), base_url="http://127.0.0.1") as opened:
         opened.get(f"/?token={TOKEN}", headers=BROWSER)
         yield opened
 
@@ -251,7 +251,7 @@ def test_pages_give_orders_only_if_the_server_was_started_so(commanding: TestCli
     assert 'id="again"' not in guarded.get("/units/net/layer4/0-0.html").text
     assert guarded.post("/control", json=order()).status_code == 405
     with pytest.raises(ValueError, match="token"):
-        application([made], control=True)
+        application([made], allows=["control"])
 
 
 def test_orders_reach_the_run(commanding: TestClient, made: Run):
@@ -301,3 +301,32 @@ def test_request_that_is_no_order_is_refused(commanding: TestClient):
     for body in (b"", b"{", b"[]", b"7", b'{"run": "tiny"}', b'{"run": 1, "action": "pause", "unit": ""}', b"[" * 1900):
         assert commanding.post("/control", content=body, headers=kind).status_code == 400, body
     assert commanding.post("/control", content=b" " * 3000, headers=kind).status_code == 413
+
+
+# -- votes ------------------------------------------------------------------------------------------------------------
+
+
+def test_pages_take_votes_only_if_the_server_was_started_so(made: Run, guarded: TestClient):
+    ballot = {
+        "run": "tiny",
+        "unit": "layer4=0",
+        "person": "<b>ada</b>",
+        "fit": "does not fit",
+        "correction": "</q><b>x",
+    }
+    page = "/units/net/layer4/0-0.html"
+    with TestClient(application([made], token=TOKEN, allows=["votes"]), base_url="http://127.0.0.1") as voting:
+        assert voting.post("/vote", json=ballot).status_code in (401, 403)
+        voting.get(f"/?token={TOKEN}", headers=BROWSER)
+        assert 'name="fit"' in voting.get(page).text and 'id="again"' not in voting.get(page).text
+        assert voting.post("/vote", json=ballot, headers={"Origin": "http://evil.example"}).status_code == 403
+        assert voting.post("/vote", json=ballot | {"fit": 3}).status_code == 400
+        assert voting.post("/vote", json=ballot | {"unit": "layer4=4"}).status_code == 409
+        assert voting.post("/vote", json=ballot | {"run": "other"}).status_code == 409
+        assert voting.post("/vote", json=ballot).json() == {}
+        assert voting.post("/control", json=order()).status_code == 405
+        shown = voting.get(page).text
+        assert "&lt;/q&gt;&lt;b&gt;x" in shown and "</q><b>x" not in shown and "<b>ada" not in shown
+    guarded.get(f"/?token={TOKEN}", headers=BROWSER)
+    assert guarded.post("/vote", json=ballot).status_code == 405
+    assert "&lt;/q&gt;&lt;b&gt;x" in guarded.get(page).text and 'name="fit"' not in guarded.get(page).text

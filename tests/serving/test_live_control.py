@@ -13,7 +13,7 @@ __all__ = ["living"]
 
 
 def test_pages_that_are_live_and_give_orders_have_both_and_their_requests_are_answered(living: Run):
-    app = live_application(living, Laboratory.open(living), token="t", control=True)
+    app = live_application(living, Laboratory.open(living), token="t", allows=["control"])
     with TestClient(app, base_url="http://127.0.0.1", headers={"authorization": "Bearer t"}) as client:
         index, unit = client.get("/").text, client.get("/units/scenes_resnet/stage4/0-0.html").text
         for html in (index, unit):

@@ -26,21 +26,23 @@ def write_page(runs: Sequence[str], page: Path, truth: str = "") -> None:
         UsageError: The file exists or cannot be written, or the runs give nothing to choose between.
     """
     from openmaia.recipes.choices.page import render_page
-    from openmaia.recipes.choices.questions import choice_pairs, make_blind, write_key
+    from openmaia.recipes.choices.questions import add_checks, choice_pairs, make_blind, write_key
 
     page = user_path(str(page))
     if page.exists():
         raise UsageError(f"{page} exists, and people may be answering it; give another name for the page")
     opened = _opened(runs)
     pairs = choice_pairs(opened, _truths(opened, truth))
-    questions, key = make_blind(pairs)
+    questions, key = add_checks(*make_blind(pairs))
     key_path = write_key(opened[0][0], key)
     try:
         page.parent.mkdir(parents=True, exist_ok=True)
         page.write_bytes(render_page(questions, key.name))
     except OSError as error:
         raise UsageError(f"{page} cannot be written ({error.strerror}); give another place for the page") from error
-    print(f"{len(pairs.pairs)} units, {len(questions)} questions: {page}\nits key, not to be handed out: {key_path}")
+    print(
+        f"{len(pairs.pairs)} units, {len(key.items)} questions and {len(key.checks)} attention checks: {page}\nits key, not to be handed out: {key_path}"
+    )
     for reason, count in pairs.left_out.items():
         print(f"left out: {count} {reason}")
 

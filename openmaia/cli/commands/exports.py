@@ -102,6 +102,36 @@ def _export_descriptions(path: str, to: str, write: "Callable[[Iterable[Record],
 
 @export.command(cls=Command)
 @stoppable()
+def corrections(
+    path: RunPath, to: Annotated[str, typer.Option(help="The table that is written.")] = "corrections.csv"
+) -> None:
+    """Writes the labels with which people corrected descriptions (openmaia view --votes).
+
+    openmaia evaluate RUN --claims TABLE tests them beside the run's own.
+
+    Example: openmaia export corrections runs/demo --to corrections.csv
+    """
+    import csv
+
+    from openmaia.runs.run import Run
+    from openmaia.runs.votes import corrections, read_votes
+
+    if "://" in to:
+        raise UsageError(f"{to} is a URL; give a file of this machine")
+    rows = list(corrections(read_votes(Run.open(path))))
+    if not rows:
+        raise UsageError(
+            f"nobody has corrected a description of {path}; people do on pages of openmaia view {path} --votes"
+        )
+    with user_path(to).open("w", newline="") as file:
+        writer = csv.DictWriter(file, list(rows[0]))
+        writer.writeheader()
+        writer.writerows(rows)
+    print(f"{len(rows)} corrections: {to}")
+
+
+@export.command(cls=Command)
+@stoppable()
 def trace(
     path: RunPath,
     to: Annotated[str, typer.Option(help="The file that is written. Default: RUN/trace.json.")] = "",

@@ -103,10 +103,11 @@ def view(
             "--control", help="Let the pages pause, resume and stop the runs, and repeat units (openmaia ctl)."
         ),
     ] = False,
+    votes: Annotated[bool, typer.Option("--votes", help="Let readers vote on descriptions, and correct them.")] = False,
 ) -> None:
     """Shows runs in the browser, and follows running sweeps.
 
-    It starts a server on this machine and writes nothing, except orders to the runs with --control. Other users of the
+    It starts a server on this machine and writes nothing, except orders to the runs with --control, and votes with --votes. Other users of the
     machine can reach its port. So the address that is printed holds a token, without which nothing is shown.
 
     With --live, it loads what the config of one run names, as openmaia run does, with code of the user: the network, and
@@ -119,6 +120,8 @@ def view(
     openmaia view runs/demo --live
 
     openmaia view runs/demo --control
+
+    openmaia view runs/demo --votes
     """
     import secrets
     import socket
@@ -126,11 +129,13 @@ def view(
     import uvicorn
 
     from openmaia.core.errors import UsageError
+    from openmaia.reporting.browser.pages import CONTROL, VOTES
     from openmaia.reporting.browser.serve import application
     from openmaia.runs.run import Run
 
     token, opened, embed = secrets.token_urlsafe(24), [Run.open(path) for path in runs], text_embedding(embedding)
-    served = _live(opened, embed, token, control) if live else application(opened, embed, token, control=control)
+    allows = [action for action, is_allowed in ((CONTROL, control), (VOTES, votes)) if is_allowed]
+    served = _live(opened, embed, token, allows) if live else application(opened, embed, token, allows=allows)
     with socket.socket() as listener:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
@@ -143,7 +148,7 @@ def view(
         uvicorn.Server(uvicorn.Config(served, log_level="warning", access_log=False, ws="none")).run(sockets=[listener])
 
 
-def _live(runs: "Sequence[Run]", embed: "TextEmbedding | None", token: str, control: bool) -> "Starlette":
+def _live(runs: "Sequence[Run]", embed: "TextEmbedding | None", token: str, allows: list[str]) -> "Starlette":
     """Loads the models of a run and returns the application with its boxes for pictures and prompts."""
     from openmaia.core.errors import UsageError
     from openmaia.serving.laboratory import Laboratory
@@ -154,4 +159,4 @@ def _live(runs: "Sequence[Run]", embed: "TextEmbedding | None", token: str, cont
     print("live: loading the models of the run", flush=True)
     laboratory = Laboratory.open(runs[0])
     print(f"live: {printable(laboratory.said)}", flush=True)
-    return live_application(runs[0], laboratory, embed, token, control=control)
+    return live_application(runs[0], laboratory, embed, token, allows=allows)

@@ -25,6 +25,7 @@ from openmaia.core.components import stored_remark
 from openmaia.core.text import first_line
 from openmaia.core.units import Unit
 from openmaia.evaluation.analysis.findings import findings
+from openmaia.evaluation.analysis.raters import krippendorff
 from openmaia.evaluation.analysis.sanity import notes
 from openmaia.evaluation.analysis.summary import run_scores
 from openmaia.evaluation.analysis.verdict import UnitVerdict, Verdict, run_verdicts
@@ -36,6 +37,7 @@ from openmaia.runs.control import read_orders
 from openmaia.runs.further import further_evaluations
 from openmaia.runs.run import Run
 from openmaia.runs.state import RunCounts, RunningInvestigation, counts
+from openmaia.runs.votes import Fit, read_votes
 
 SECONDS = 2.0
 """Seconds between two readings of a run directory that is watched."""
@@ -78,8 +80,26 @@ def show_state(run: Run, resamples: int) -> None:
     show_truth(together)
     if len(together) > 1:
         show_methods(together, resamples)
+    show_votes(run)
     for further in further_evaluations(run):
         say(f"further evaluation: openmaia show {shlex.quote(further.files.root)}")
+
+
+def show_votes(run: Run) -> None:
+    """Prints what people say of the descriptions; nothing if nobody has voted."""
+    votes = read_votes(run)
+    cast = [vote.fit for each in votes.by_investigation.values() for vote in each]
+    if cast:
+        people = {vote.person for each in votes.by_investigation.values() for vote in each}
+        counted = ", ".join(f"{cast.count(fit)} {fit}" for fit in Fit)
+        alpha = krippendorff([vote.fit for vote in each] for each in votes.by_investigation.values())
+        agreement = "" if alpha is None else f"; agreement between people (Krippendorff's alpha) {alpha:.2f}"
+        who = f"{len(people)} {'person' if len(people) == 1 else 'people'}"
+        say(f"votes of {who} on {len(votes.by_investigation)} descriptions: {counted}{agreement}")
+    if votes.outdated:
+        say(f"votes on descriptions that were replaced since then, not counted: {votes.outdated}", dim=True)
+    for reason in votes.refused[:_SHOWN_RUNNING]:
+        say(f"warning: {reason}")
 
 
 def show_conduct(name: str, conduct: AgentConduct) -> None:

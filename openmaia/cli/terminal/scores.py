@@ -318,6 +318,10 @@ def show_choice(score: "ChoiceScore", model: str = "") -> None:
         f"{score.answered} of {score.questions} questions answered; the label shown first was chosen {score.first:.0%} of "
         f"the time{alike}"
     )
+    if score.alpha is not None:
+        say(f"agreement between them (Krippendorff's alpha): {score.alpha:.2f}")
+    if score.inattentive:
+        say(f"left out, because they failed the attention checks: {', '.join(score.inattentive)}")
     choices = published("choices")
     printed = ", ".join(f"{each['preferred']} over {each['over']} {float(each['share']):g}" for each in choices)
     if model:

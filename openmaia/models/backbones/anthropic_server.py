@@ -20,7 +20,7 @@ try:
 except ImportError as error:
     raise UsageError(
         f"kind: anthropic needs Anthropic's package, which cannot be imported here ({error}); "
-        f"{install_command('anthropic')}"
+        f"{install_command('api')}"
     ) from error
 
 CLOCKS_DIFFER = 300.0  # seconds, of this machine and the server

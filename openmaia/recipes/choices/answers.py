@@ -11,9 +11,11 @@ from openmaia.api.runs import LoadedRun
 from openmaia.core.documents import parse_json
 from openmaia.core.errors import UsageError
 from openmaia.core.images import EncodedImage
+from openmaia.core.text import printable
 from openmaia.core.units import Unit
 from openmaia.evaluation.analysis import bootstrap
 from openmaia.evaluation.analysis.bootstrap import ClusteredValues, Interval
+from openmaia.evaluation.analysis.raters import krippendorff
 from openmaia.evaluation.analysis.statistics import wilson
 from openmaia.evaluation.language_model import (
     LanguageModel,
@@ -27,6 +29,9 @@ from openmaia.runs.run import Run
 
 _MAX_BYTES = 4_000_000
 """Of a file of answers."""
+
+_PASSED = 0.8
+"""Share of the attention checks that a participant answered and has to have right."""
 
 _CHOICE = re.compile(r"^\W*(?:answer\W+|label\W+)?([12])\b\W*$", re.IGNORECASE)
 
@@ -64,6 +69,10 @@ class ChoiceScore:
     None without any."""
     first: float
     """Share of choices of the text shown first."""
+    alpha: float | None
+    """How far participants agree on the questions that several of them answered (`krippendorff`)."""
+    inattentive: tuple[str, ...]
+    """Participants who failed attention checks. Their answers are in no other field."""
 
 
 def language_model(run: Run) -> LanguageModel:
@@ -132,7 +141,7 @@ def read_answers(data: bytes, name: str) -> ChoiceAnswers:
     for question, choice in chosen.items():
         if type(choice) is not int or choice not in (1, 2):
             raise UsageError(f"{name} answers question {question[:40]!r} with {str(choice)[:40]!r}; expected 1 or 2")
-    return ChoiceAnswers(page=page, who=who.strip()[:80] or name, chosen=cast(dict[str, int], chosen))
+    return ChoiceAnswers(page=page, who=printable(who).strip()[:80] or name, chosen=cast(dict[str, int], chosen))
 
 
 ChoicesByUnit = Mapping[Unit, Sequence[tuple[str, int, int]]]
@@ -142,6 +151,8 @@ ChoicesByUnit = Mapping[Unit, Sequence[tuple[str, int, int]]]
 def score_answers(answers: Sequence[ChoiceAnswers], key: AnswerKey, resamples: int, seed: int = 0) -> ChoiceScore:
     """Computes how often the texts of the first of two methods were preferred, from all answers to one page.
 
+    Participants who failed attention checks are left out.
+
     Raises UsageError if no question is answered, an answer belongs to another page, or two of `answers` come from the
     same participant.
     """
@@ -149,29 +160,45 @@ def score_answers(answers: Sequence[ChoiceAnswers], key: AnswerKey, resamples: i
     twice = sorted({name for name in participants if participants.count(name) > 1})
     if twice:
         raise UsageError(f"{' and '.join(twice)} answered more than once; give one file for each person")
+    inattentive = tuple(each.who for each in answers if not _is_attentive(each, key))
+    answers = [each for each in answers if each.who not in inattentive]
+    if not answers:
+        raise UsageError(f"{' and '.join(inattentive)} failed the attention checks, and nobody else has answered")
     by_unit: defaultdict[Unit, list[tuple[str, int, int]]] = defaultdict(list)
+    by_question: defaultdict[str, list[int]] = defaultdict(list)
     for each in answers:
         for question, choice in each.chosen.items():
             source = key.items.get(question)
+            if question in key.checks and each.page == key.name:
+                continue
             if source is None or each.page != key.name:
                 raise UsageError(
                     f"{each.who} answered a question {question[:40]!r} that page {key.name} does not ask; give the answers "
                     "to that page alone"
                 )
-            by_unit[source.unit].append((each.who, source.replicate, (choice - 1) ^ source.first))
+            method = (choice - 1) ^ source.first
+            by_unit[source.unit].append((each.who, source.replicate, method))
+            by_question[question].append(method)
     if not by_unit:
         raise UsageError(f"nobody has answered anything on page {key.name} yet; give files with answers in them")
-    choices = [choice for each in answers for choice in each.chosen.values()]
+    choices = [choice for each in answers for name, choice in each.chosen.items() if name in key.items]
     return ChoiceScore(
         methods=key.methods,
         share=_share(by_unit, resamples, seed),
         units=len(by_unit),
         answered=len(choices),
         questions=len(key.items) * len(answers),
-        participants=participants,
+        participants=tuple(each.who for each in answers),
         consistent=_consistent(by_unit),
         first=choices.count(1) / len(choices),
+        alpha=krippendorff(by_question.values()),
+        inattentive=inattentive,
     )
+
+
+def _is_attentive(answers: ChoiceAnswers, key: AnswerKey) -> bool:
+    given = [answers.chosen[name] == right for name, right in key.checks.items() if name in answers.chosen]
+    return not given or sum(given) >= _PASSED * len(given)
 
 
 def _share(by_unit: ChoicesByUnit, resamples: int, seed: int) -> Interval:

@@ -7,7 +7,7 @@ import json
 import secrets
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from PIL import Image
@@ -26,6 +26,9 @@ _IMAGE_SIZE = 192
 """Pixels of the longer side of an exemplar on a page."""
 
 OWN_UNIT, FOREIGN = "own", "of another unit"
+CHECK = "Choose this one. It is no label: it checks that you read both."
+_FEWEST_CHECKS, _BETWEEN_CHECKS = 3, 10
+"""Number of attention checks of a page for people: one for each _BETWEEN_CHECKS questions, and at least _FEWEST_CHECKS."""
 _UNSEEN = "their records show no exemplars, or are damaged"
 
 
@@ -86,6 +89,8 @@ class AnswerKey:
     """`QuestionSource.first` is an index into them."""
     items: Mapping[str, QuestionSource]
     """By the name of the question."""
+    checks: Mapping[str, int] = field(default_factory=dict[str, int])
+    """The right answer (1 or 2) to each attention check, by the name of the question."""
 
 
 def choice_pairs(runs: Sequence[tuple[Run, str]], truths: Mapping[tuple[str, int], str] | None = None) -> ChoicePairs:
@@ -183,9 +188,22 @@ def make_blind(found: ChoicePairs) -> tuple[list[ChoiceQuestion], AnswerKey]:
     return questions, AnswerKey(name=secrets.token_hex(8), methods=found.methods, items=items)
 
 
+def add_checks(questions: Sequence[ChoiceQuestion], key: AnswerKey) -> tuple[list[ChoiceQuestion], AnswerKey]:
+    """Adds questions at random places in which one text is CHECK, and their answers to the key."""
+    random = secrets.SystemRandom()
+    mixed, checks = list(questions), dict[str, int]()
+    for _ in range(max(_FEWEST_CHECKS, len(questions) // _BETWEEN_CHECKS)):
+        pair, right, name = random.choice(questions).pair, random.randrange(2), secrets.token_hex(8)
+        texts = (CHECK, pair.texts[0]) if right == 0 else (pair.texts[0], CHECK)
+        mixed.insert(random.randrange(len(mixed) + 1), ChoiceQuestion(name=name, pair=pair, texts=texts))
+        checks[name] = right + 1
+    return mixed, replace(key, checks=checks)
+
+
 def write_key(run: Run, key: AnswerKey) -> str:
     """Stores the answer key of a page in the run directory. Returns the path of its file."""
-    document = {"methods": key.methods, "items": {name: asdict(item) for name, item in key.items.items()}}
+    items = {name: asdict(item) for name, item in key.items.items()}
+    document = {"methods": key.methods, "items": items, "checks": key.checks}
     run.files.write(_path(key.name), json.dumps(document).encode())
     return run.files.path(_path(key.name))
 
@@ -199,9 +217,10 @@ def read_key(run: Run, name: str) -> AnswerKey | None:
         document: dict[str, Any] = parse_json(data)
         one, other = document["methods"]
         items = {at: QuestionSource(**item | {"unit": Unit(**item["unit"])}) for at, item in document["items"].items()}
+        checks = {str(at): int(right) for at, right in document["checks"].items()}
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise StoreError(f"{run.files.path(_path(name))} is damaged: {error!r}") from error
-    return AnswerKey(name=name, methods=(one, other), items=items)
+    return AnswerKey(name=name, methods=(one, other), items=items, checks=checks)
 
 
 def _path(name: str) -> str:

@@ -6,7 +6,8 @@ started the server may do. Nothing else is written, and a request names no file.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, TypeVar
 
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
@@ -18,6 +19,11 @@ from openmaia.core.typed import find_mistyped
 from openmaia.reporting.browser.guard import RequestRefused, check_origin, read_json
 from openmaia.runs import control
 from openmaia.runs.run import Run
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+_Order = TypeVar("_Order", bound="DataclassInstance")
 
 _LARGEST = 2_000
 """Size of a request in bytes."""
@@ -46,9 +52,7 @@ def make_control_route(runs: Sequence[tuple[Run, str]], headers: Mapping[str, st
     named = {name: run for run, name in runs}
 
     def obey(order: PageOrder) -> None:
-        run = named.get(order.run)
-        if run is None:
-            raise UsageError("this server does not show such a run")
+        run = find_run(named, order.run)
         if order.action == "retry":
             control.retry(run, control.find_investigation(run, order.unit))
         elif order.action in _ACTIONS and not order.unit:
@@ -56,11 +60,33 @@ def make_control_route(runs: Sequence[tuple[Run, str]], headers: Mapping[str, st
         else:
             raise UsageError(f"expected pause, resume or stop without a unit, or retry with one; given {order.action}")
 
+    return make_order_route("/control", PageOrder, obey, headers)
+
+
+def find_run(named: Mapping[str, Run], name: str) -> Run:
+    """Returns the run of a name in the report. Raises UsageError."""
+    run = named.get(name)
+    if run is None:
+        raise UsageError("this server does not show such a run")
+    return run
+
+
+def make_order_route(
+    address: str, kind: type[_Order], obey: Callable[[_Order], None], headers: Mapping[str, str]
+) -> Route:
+    """Returns a route that takes JSON objects with the fields of a dataclass and does what they say.
+
+    The answer has the status 200, or another one and the key `error`.
+    """
+    expected = f"expected a JSON object with the texts {', '.join(field.name for field in fields(kind))}"
+
     async def answer(request: Request) -> JSONResponse:
         try:
             check_origin(request)
-            order = await _read(request)
-            await run_in_threadpool(obey, order)  # the lease of a driver elsewhere may have to be watched
+            values = await read_json(request, _LARGEST, expected)
+            if find_mistyped(values, kind) is not None:
+                raise RequestRefused(400, expected)
+            await run_in_threadpool(obey, kind(**values))  # the lease of a driver elsewhere may have to be watched
         except RequestRefused as error:
             return JSONResponse({"error": str(error)}, error.status, dict(headers))
         except UsageError as error:
@@ -69,12 +95,4 @@ def make_control_route(runs: Sequence[tuple[Run, str]], headers: Mapping[str, st
             return JSONResponse({"error": error.message}, 500, dict(headers))
         return JSONResponse({}, 200, dict(headers))
 
-    return Route("/control", answer, methods=["POST"])
-
-
-async def _read(request: Request) -> PageOrder:
-    expected = "expected a JSON object with the texts run, action and unit"
-    values = await read_json(request, _LARGEST, expected)
-    if find_mistyped(values, PageOrder) is not None:
-        raise RequestRefused(400, expected)
-    return PageOrder(**values)
+    return Route(address, answer, methods=["POST"])

@@ -21,6 +21,10 @@ APPLICATIONS = "applications"
 ASSETS = "assets"
 
 
+CONTROL, VOTES = "control", "votes"
+"""What pages that a server renders may let their readers do: give orders to the drivers of runs, and vote on descriptions."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LiveBox:
     """What the box for pictures and prompts on the pages of `openmaia view --live` offers."""

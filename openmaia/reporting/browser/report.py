@@ -1,7 +1,7 @@
 """The pages and data files of a report about one or several runs, each rendered when it is asked for."""
 
 import urllib.parse
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
@@ -12,7 +12,7 @@ from openmaia.evaluation.analysis.sanity import TESTS, judged_metrics, measured_
 from openmaia.evaluation.metric import all_metrics
 from openmaia.reporting.browser.agents import AgentCharts, draw_agent_charts
 from openmaia.reporting.browser.compare import render_comparison
-from openmaia.reporting.browser.pages import APPLICATIONS, LiveBox, render
+from openmaia.reporting.browser.pages import APPLICATIONS, CONTROL, LiveBox, render
 from openmaia.reporting.browser.rows import RunSummary, summarize_run
 from openmaia.reporting.browser.similar import name_similar_file
 from openmaia.reporting.browser.tiles import Tile, make_tiles
@@ -32,15 +32,17 @@ class Report:
     """The report of runs, which shows their state at the time of construction. Raises ValueError if there are no runs.
 
     It links to pages of `openmaia.recipes` in the directory of the first run. With `live`, a server renders it, and the
-    index is updated while the runs continue, and units that are investigated have pages, too. With `control`, pages can
-    give orders to the runs; with `box`, they answer questions about pictures.
+    index is updated while the runs continue, and units that are investigated have pages, too. `allows`
+    says what readers may do (CONTROL, VOTES); with `box`, pages answer questions about pictures.
     """
 
-    def __init__(self, runs: Sequence[Run], *, live: bool = False, control: bool = False, box: LiveBox | None = None):
+    def __init__(
+        self, runs: Sequence[Run], *, live: bool = False, allows: Collection[str] = (), box: LiveBox | None = None
+    ):
         if not runs:
             raise ValueError("no run was given; give at least one to report on")
         self.runs = list(_folders([Snapshot.of_run(run) for run in runs]))
-        self.live, self.control, self.box = live, control, box
+        self.live, self.allows, self.box = live, allows, box
         self.sources = {name: RunSources(run) for run, name, _ in self.runs}
         self.summaries = [summarize_run(run, name, make_rows(run, name, folder)) for run, name, folder in self.runs]
 
@@ -58,7 +60,7 @@ class Report:
                 )
                 made[row.page] = page
         if self.live:
-            made = {path: replace(page, is_served=True, has_control=self.control) for path, page in made.items()}
+            made = {path: replace(page, is_served=True, allows=self.allows) for path, page in made.items()}
         return made
 
     @cached_property
@@ -101,11 +103,15 @@ class Report:
         return render(
             "index.html.j2",
             top="",
-            scripts=(*_SCRIPTS, *(("live.js",) if self.box else ()), *(("control.js",) if self.control else ())),
+            scripts=(
+                *_SCRIPTS,
+                *(("live.js",) if self.box else ()),
+                *(("control.js",) if CONTROL in self.allows else ()),
+            ),
             styles=("wall.css", "live.css"),
-            asks=self.control or self.box is not None,
+            asks=CONTROL in self.allows or self.box is not None,
             box=self.box,
-            control=self.control,
+            control=CONTROL in self.allows,
             summaries=self.summaries,
             targets=sorted({target for one in self.summaries for target in one.targets}),
             layers=sorted({layer for each in layers for layer in each}),

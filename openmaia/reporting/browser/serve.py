@@ -2,7 +2,7 @@
 
 import mimetypes
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import partial
 
 from starlette.applications import Starlette
@@ -16,10 +16,11 @@ from openmaia.core.errors import OpenMaiaError
 from openmaia.models.text_embedding import TextEmbedding
 from openmaia.reporting.browser.access import TokenAccess
 from openmaia.reporting.browser.agents import make_chart_files
+from openmaia.reporting.browser.ballots import make_vote_route
 from openmaia.reporting.browser.data import make_data_files
 from openmaia.reporting.browser.going import hash_state, make_live_file, make_turn_file
 from openmaia.reporting.browser.orders import make_control_route
-from openmaia.reporting.browser.pages import ASSETS, LiveBox, read_assets
+from openmaia.reporting.browser.pages import ASSETS, CONTROL, VOTES, LiveBox, read_assets
 from openmaia.reporting.browser.papers import make_papers_files
 from openmaia.reporting.browser.report import Report
 from openmaia.reporting.browser.similar import SimilarUnits
@@ -53,10 +54,10 @@ class LiveSite:
         runs: Sequence[Run],
         embed: TextEmbedding | None = None,
         *,
-        control: bool = False,
+        allows: Collection[str] = (),
         box: LiveBox | None = None,
     ):
-        self._runs, self._embed, self._control, self._box = runs, embed, control, box
+        self._runs, self._embed, self._allows, self._box = runs, embed, allows, box
         self._lock = threading.Lock()
         self._version: str = ""
         self._files: dict[str, Callable[[], bytes]] = {}
@@ -103,7 +104,7 @@ class LiveSite:
             version = hash_state(list(map(counts, self._runs)))
             if version == self._version:
                 return
-            report = Report(self._runs, live=True, control=self._control, box=self._box)
+            report = Report(self._runs, live=True, allows=self._allows, box=self._box)
             tiles = {tile.row.page: tile.is_likely for tile in report.tiles.values()}
             tables = dict(
                 make_data_files(report.summaries, version, lambda row: tiles[row.page], report.lexicon, self._embed)
@@ -141,19 +142,19 @@ def application(
     embed: TextEmbedding | None = None,
     token: str = "",
     *,
-    control: bool = False,
+    allows: Collection[str] = (),
     live: LiveBox | None = None,
     routes: Sequence[Route] = (),
 ) -> Starlette:
-    """Returns the ASGI application that serves the report of runs. It only reads, unless its pages have `control`: then
-    they give orders to the drivers of the runs. Raises ValueError if there are no runs, or for `control` without `token`.
+    """Returns the ASGI application that serves the report of runs. It only reads, unless `allows` says what
+    readers may do (CONTROL, VOTES). Raises ValueError if there are no runs, or if something is allowed without `token`.
 
     Without `token` everybody who reaches the server may read, see `TokenAccess`. With `live`, pages have a box for pictures
     and prompts, and `routes` answer its requests.
     """
-    if control and not token:
+    if allows and not token:
         raise ValueError("pages that give orders need a token")
-    site = LiveSite(runs, embed, control=control, box=live)
+    site = LiveSite(runs, embed, allows=allows, box=live)
 
     def answer(request: Request) -> Response:
         path: str = request.path_params["path"]
@@ -166,7 +167,8 @@ def application(
         kind = mimetypes.guess_type(path or "index.html")[0] or "application/octet-stream"
         return Response(data, 200, HEADERS, kind)
 
-    orders = [make_control_route(list(name_runs(runs)), HEADERS)] if control else []
+    takers = {CONTROL: make_control_route, VOTES: make_vote_route}
+    orders = [takers[action](list(name_runs(runs)), HEADERS) for action in allows]
     pages = Route("/{path:path}", answer, methods=["GET"])
     middleware = [Middleware(TrustedHostMiddleware, allowed_hosts=list(_HOSTS))]
     middleware += [Middleware(TokenAccess, token=token, headers=HEADERS)] if token else []

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from openmaia.evaluation.analysis.comparison import RunComparison, compare_runs, compared_measures
 from openmaia.evaluation.analysis.sanity import warning
 from openmaia.evaluation.truth import read_truth, truth_scores
-from openmaia.reporting.figures.papers import MeasuredRun, PaperFigure, measured, paper_figures
+from openmaia.reporting.figures.papers import MeasuredRun, PaperFigure, figure_2, measured, paper_figures
+from openmaia.reporting.figures.style import png, svg
 from openmaia.reporting.figures.table import DataTable
 from openmaia.runs.run import Run
 
@@ -42,6 +43,10 @@ class BesidePapers:
         """Yields name and content of each file: SVG, CSV, LaTeX and, with `is_png`, PNG."""
         for figure in self.figures:
             yield from figure.documents(is_png=is_png)
+        whole = figure_2(self.figures)
+        yield "figure-2.svg", svg(whole, "Figure 2: activations, tools and turns").encode()
+        if is_png:
+            yield "figure-2.png", png(whole)
         differences = {"differences": _difference_table(self.comparisons)} if self.comparisons else {}
         for name, table in {**differences, **self.truths}.items():
             yield f"{name}.csv", table.csv()

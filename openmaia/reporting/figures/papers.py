@@ -8,7 +8,7 @@ import csv
 import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from importlib.resources import files
 from itertools import groupby
@@ -23,7 +23,7 @@ from openmaia.evaluation.analysis.ablation import ToolSetResult
 from openmaia.evaluation.analysis.bootstrap import Interval
 from openmaia.evaluation.analysis.sanity import warning
 from openmaia.evaluation.analysis.summary import LayerActivations, MeanActivations, run_scores
-from openmaia.reporting.figures.row_chart import ChartRow, RowMark, bar_key, point_key, row_chart
+from openmaia.reporting.figures.row_chart import ChartRow, RowChart, RowMark, bar_key, draw_beside, point_key
 from openmaia.reporting.figures.style import NEUTRAL, POSITIVE, RUNS, png, svg
 from openmaia.reporting.figures.table import DataTable, TableCell
 from openmaia.reporting.image_models import image_model, name_image_model
@@ -138,8 +138,13 @@ class PaperFigure:
     name: str
     """The name of its files without suffix."""
     title: str
-    figure: Figure
+    chart: RowChart
     table: DataTable
+
+    @cached_property
+    def figure(self) -> Figure:
+        """The figure, drawn."""
+        return draw_beside([self.chart])
 
     @cached_property
     def svg(self) -> Markup:
@@ -174,6 +179,11 @@ def paper_figures(runs: Sequence[MeasuredRun]) -> tuple[PaperFigure, ...]:
         _activations("table-a3", f"Table A3: {what}, per layer", runs, layers, by_layer),
         _activations("table-a5", f"Table A5: {what}, by the agent's tools", runs, tools, published("ablation"), experts),
     )  # fmt: skip
+
+
+def figure_2(figures: Sequence[PaperFigure]) -> Figure:
+    """Draws figures 2a to 2c, the first three of `paper_figures`, as one figure of three panels, as the paper does."""
+    return draw_beside([replace(each.chart, letter=letter) for each, letter in zip(figures[:3], "abc", strict=True)])
 
 
 def _our_line(run: MeasuredRun, layer: str, means: MeanActivations, name: str) -> dict[str, Any]:
@@ -235,7 +245,7 @@ def _activations(
     )
     rows = tuple(tuple(line.values()) for line in lines)
     table = DataTable(caption=title, columns=_COLUMNS, rows=rows, notes=tuple(filter(None, notes)))
-    return PaperFigure(name=name, title=title, figure=row_chart(list(panels.values()), legend), table=table)
+    return PaperFigure(name=name, title=title, chart=RowChart(panels=list(panels.values()), legend=legend), table=table)
 
 
 def _level_row(line: dict[str, Any]) -> ChartRow:
@@ -279,8 +289,8 @@ def _usage(runs: Sequence[MeasuredRun]) -> PaperFigure:
     columns = ("source", "backbone", "run", "tool", "share", "share_low", "share_high", "investigations")
     table = DataTable(caption=title, columns=columns, rows=rows, notes=(note,))
     legend, ticks = [bar_key(RUNS[0], False, _OUR_BARS)], (0, 0.2, 0.4, 0.6, 0.8, 1)
-    chart = row_chart([panel], legend, step=22, is_bars=True, ticks=ticks, tick_format="{:.0%}")
-    return PaperFigure(name="figure-2b", title=title, figure=chart, table=table)
+    chart = RowChart(panels=[panel], legend=legend, step=22, is_bars=True, ticks=ticks, tick_format="{:.0%}")
+    return PaperFigure(name="figure-2b", title=title, chart=chart, table=table)
 
 
 def _lengths(runs: Sequence[MeasuredRun]) -> PaperFigure:
@@ -302,8 +312,8 @@ def _lengths(runs: Sequence[MeasuredRun]) -> PaperFigure:
     columns = ("source", "backbone", "run", "bound", "turns", "turns_low", "turns_high", "investigations", "printed_in")
     table = DataTable(caption=title, columns=columns, rows=tuple(rows), notes=(note,))
     legend = [bar_key(RUNS[0], False, _OUR_BARS), bar_key(NEUTRAL, True, 'paper (published; "about" or "more than")')]
-    chart = row_chart([panel], legend, step=22, is_bars=True)
-    return PaperFigure(name="figure-2c", title=title, figure=chart, table=table)
+    chart = RowChart(panels=[panel], legend=legend, step=22, is_bars=True)
+    return PaperFigure(name="figure-2c", title=title, chart=chart, table=table)
 
 
 def ablation_csv(results: Sequence[ToolSetResult], network: str) -> bytes:

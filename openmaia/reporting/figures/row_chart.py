@@ -66,38 +66,66 @@ class ChartRow:
         return [end for mark in self.marks for end in (mark.value, *(mark.interval or ()))] + list(self.spread or ())
 
 
-@styled()
-def row_chart(
-    panels: Sequence[Sequence[ChartRow]],
-    legend: Sequence[Artist],
-    *,
-    step: float = 20.0,
-    is_bars: bool = False,
-    is_from_zero: bool = True,
-    ticks: Sequence[float] = (),
-    tick_format: str = "{:g}",
-) -> Figure:
-    """Draws panels of rows below each other, each with its own axis.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RowChart:
+    """Panels of rows below each other, each with its own axis."""
 
-    `legend` has results of `point_key` or `bar_key`, and `step` is the height of a row in points. Without `ticks`, each
-    panel gets round ones that cover its numbers.
-    """
-    height = _TOP + sum(step * len(rows) + _FOOT for rows in panels)
-    figure, top = style.new_figure(_WIDTH, height), _TOP
-    for rows in panels:
+    panels: Sequence[Sequence[ChartRow]]
+    legend: Sequence[Artist]
+    """Results of `point_key` or `bar_key`."""
+    step: float = 20.0
+    """Height of a row in points."""
+    is_bars: bool = False
+    is_from_zero: bool = True
+    ticks: Sequence[float] = ()
+    """Empty for round ones that cover the numbers of each panel."""
+    tick_format: str = "{:g}"
+    letter: str = ""
+    """Stands before the legend."""
+
+    @property
+    def height(self) -> float:
+        """In points."""
+        return _TOP + sum(self.step * len(rows) + _FOOT for rows in self.panels)
+
+
+def row_chart(panels: Sequence[Sequence[ChartRow]], legend: Sequence[Artist], **options: Any) -> Figure:
+    """Draws one chart; `options` are the other fields of `RowChart`."""
+    return draw_beside([RowChart(panels=panels, legend=legend, **options)])
+
+
+@styled()
+def draw_beside(charts: Sequence[RowChart]) -> Figure:
+    """Draws charts side by side."""
+    width, height = _WIDTH * len(charts), max(chart.height for chart in charts)
+    figure = style.new_figure(width, height)
+    for number, chart in enumerate(charts):
+        _draw(figure, chart, _WIDTH * number, width, height)
+    return figure
+
+
+def _draw(figure: Figure, chart: RowChart, x: float, width: float, height: float) -> None:
+    """Draws a chart at `x` points in a figure of this size."""
+    top, step = _TOP, chart.step
+    for rows in chart.panels:
         bottom = top + step * len(rows)
-        axes = style.add_axes(figure, _LEFT, top, _RIGHT, height - bottom)
+        axes = style.add_axes(figure, x + _LEFT, top, width - x - _WIDTH + _RIGHT, height - bottom)
         top = bottom + _FOOT
-        shown = list(ticks) or _round_ticks([0.0] * is_from_zero + [number for row in rows for number in row.numbers])
+        numbers = [0.0] * chart.is_from_zero + [number for row in rows for number in row.numbers]
+        shown = list(chart.ticks) or _round_ticks(numbers)
         axes.set(xlim=(shown[0], shown[-1]), ylim=(max(len(rows), 1), 0), yticks=[])
-        axes.set_xticks(shown, [tick_format.format(tick).replace("-", "−") for tick in shown])
+        axes.set_xticks(shown, [chart.tick_format.format(tick).replace("-", "−") for tick in shown])
         axes.grid(axis="x", clip_on=False)
         for number, row in enumerate(rows):
-            _write(figure, axes, row, number + 0.5, 8 / step)
-            (_draw_bars if is_bars else _draw_points)(axes, row, number + 0.5)
-    place = (_MARGIN / _WIDTH, 1 - 9 / height)
-    figure.legend(handles=list(legend), loc="upper left", ncols=max(len(legend), 1), bbox_to_anchor=place, borderpad=0)
-    return figure
+            _write(figure, axes, row, number + 0.5, 8 / step, x, width)
+            (_draw_bars if chart.is_bars else _draw_points)(axes, row, number + 0.5)
+    left = x + _MARGIN
+    if chart.letter:
+        figure.text(left / width, 1 - 9 / height, chart.letter, weight="bold", va="top")
+        left = x + _INDENT
+    place = (left / width, 1 - 9 / height)
+    columns = max(len(chart.legend), 1)
+    figure.legend(handles=list(chart.legend), loc="upper left", ncols=columns, bbox_to_anchor=place, borderpad=0)
 
 
 def point_key(colour: str, is_published: bool, label: str) -> Line2D:
@@ -144,11 +172,13 @@ def _draw_interval(axes: Axes, mark: RowMark, y: float, colour: str, width: floa
         axes.errorbar(mark.value, y, xerr=error, fmt="none", ecolor=colour, elinewidth=width, capsize=3, capthick=1.4)
 
 
-def _write(figure: Figure, axes: Axes, row: ChartRow, y: float, offset: float) -> None:
+def _write(figure: Figure, axes: Axes, row: ChartRow, y: float, offset: float, x: float, width: float) -> None:
     place = blended_transform_factory(figure.transFigure, axes.transData)
-    left = (_MARGIN if row.is_heading else _INDENT) / _WIDTH
+    left = (x + (_MARGIN if row.is_heading else _INDENT)) / width
     colour = SOFT if row.is_published else INK
-    axes.text(1 - _MARGIN / _WIDTH, y, printable(row.text), transform=place, va="center", ha="right", color=colour)
+    axes.text(
+        (x + _WIDTH - _MARGIN) / width, y, printable(row.text), transform=place, va="center", ha="right", color=colour
+    )
     y = y - offset if row.note else y
     axes.text(left, y, _shortened(row.label), transform=place, va="center", color=colour, weight="bold" if row.is_heading else "normal")  # fmt: skip
     axes.text(left, y + 2 * offset, printable(row.note), transform=place, va="center", color=SOFT)

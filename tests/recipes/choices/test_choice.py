@@ -28,11 +28,13 @@ from openmaia.recipes.choices.answers import (
 )
 from openmaia.recipes.choices.page import render_page
 from openmaia.recipes.choices.questions import (
+    CHECK,
     FOREIGN,
     OWN_UNIT,
     AnswerKey,
     ChoicePairs,
     QuestionSource,
+    add_checks,
     choice_pairs,
     make_blind,
     read_key,
@@ -135,7 +137,7 @@ def test_true_labels_are_written_to_a_page_by_the_command(tmp_path: Path, capsys
     run = made(tmp_path / "runs", ["dogs", "cats"])
     (tmp_path / "true.csv").write_text(TRUE_LABELS)
     command([run.files.root], page=tmp_path / "page.html", truth=str(tmp_path / "true.csv"))
-    assert "2 units, 4 questions" in capsys.readouterr().out
+    assert "2 units, 4 questions and 3 attention checks" in capsys.readouterr().out
     assert "canines" in (tmp_path / "page.html").read_text()
     with pytest.raises(UsageError, match="give --2afc-page or --2afc-judge with it"):
         command([run.files.root], truth=str(tmp_path / "true.csv"))
@@ -196,9 +198,9 @@ def test_key_is_stored_apart_from_page(tmp_path: Path, capsys: pytest.CaptureFix
     write_page([run.files.root], tmp_path / "hand-out" / "page.html")
     assert [path.name for path in (tmp_path / "hand-out").iterdir()] == ["page.html"]
     assert "not to be handed out" in capsys.readouterr().out
-    _, key = make_blind(choice_pairs([(run, "x")]))
+    _, key = add_checks(*make_blind(choice_pairs([(run, "x")])))
     write_key(run, key)
-    assert read_key(run, key.name) == key
+    assert len(key.checks) == 3 and read_key(run, key.name) == key
     assert read_key(run, "../../config") is None
     with pytest.raises(UsageError, match="exists, and people may be answering it"):
         write_page([run.files.root], tmp_path / "hand-out" / "page.html")
@@ -302,6 +304,48 @@ def test_answer_files_are_scored_by_page_key(tmp_path: Path, capsys: pytest.Capt
     file.write_text(json.dumps({"page": "0" * 16, "person": "ann", "answers": right}))
     with pytest.raises(UsageError, match="made no page '0000"):
         score_files([run.files.root], [file])
+
+
+# -- attention ---------------------------------------------------------------------------------------------------------------
+
+
+def test_checks_hide_among_questions(found: ChoicePairs):
+    questions, key = make_blind(found)
+    mixed, checked = add_checks(questions, key)
+    assert [one for one in mixed if one.name in key.items] == questions and checked.items == key.items
+    for name, right in checked.checks.items():
+        (one,) = [one for one in mixed if one.name == name]
+        assert one.texts[right - 1] == CHECK and one.texts[2 - right] in one.pair.texts
+    assert len(checked.checks) == 3
+    items = json.loads(render_page(mixed, key.name).decode().split('id="questions">')[1].split("</script>")[0])["items"]
+    assert {frozenset(item) for item in items} == {frozenset({"name", "pictures", "truth", "texts"})}
+    many = dataclasses.replace(found, pairs=found.pairs * 20)
+    assert len(add_checks(*make_blind(many))[1].checks) == 12
+
+
+def test_who_fails_the_checks_is_left_out_and_named(capsys: pytest.CaptureFixture[str]):
+    checked = dataclasses.replace(key(2), checks={f"c{n}": 1 + n % 2 for n in range(5)})
+    right = dict(checked.checks)
+    careful, slip = said({"f0": 1, "s0": 2} | right), said({"f1": 1} | right | {"c0": 2}, "bob")
+    careless = said({"f0": 2, "s0": 1} | right | {"c0": 2, "c1": 1}, "eve")
+    found = score_answers([careful, slip, careless], checked, RESAMPLES)
+    assert (found.participants, found.inattentive) == (("ann", "bob"), ("eve",))
+    assert (found.share.mean, found.answered, found.questions, found.first) == (1.0, 3, 8, pytest.approx(2 / 3))
+    show_choice(found)
+    assert "left out, because they failed the attention checks: eve" in " ".join(capsys.readouterr().out.split())
+    with pytest.raises(UsageError, match="eve failed the attention checks"):
+        score_answers([careless], checked, RESAMPLES)
+    assert score_answers([said({"f0": 1}, "dan")], checked, RESAMPLES).inattentive == ()  # stopped before any check
+
+
+def test_people_agree_by_krippendorffs_alpha(capsys: pytest.CaptureFixture[str]):
+    """Ann and Bob agree on two of four questions, and choose both methods as often: alpha is 1 - 7 x 4 / 32."""
+    ann, bob = said({"f0": 1, "s0": 2, "f1": 2, "s1": 1}), said({"f0": 1, "s0": 1, "f1": 2, "s1": 2}, "bob")
+    found = score_answers([ann, bob], key(2), RESAMPLES)
+    assert found.alpha == pytest.approx(1 - 7 * 4 / 32)
+    show_choice(found)
+    assert "Krippendorff's alpha): 0.12" in " ".join(capsys.readouterr().out.split())
+    assert score_answers([ann], key(2), RESAMPLES).alpha is None
 
 
 # -- a model ---------------------------------------------------------------------------------------------------------------

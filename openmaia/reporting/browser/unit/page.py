@@ -1,12 +1,13 @@
 """Renders the page of an investigation."""
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any, cast
 
 from openmaia.analysis.costs.totals import costs
 from openmaia.core.errors import StoreError
 from openmaia.evaluation.analysis.verdict import all_controls
-from openmaia.reporting.browser.pages import LiveBox, render
+from openmaia.reporting.browser.pages import CONTROL, VOTES, LiveBox, render
 from openmaia.reporting.browser.unit.axis import count_pairs, make_axis, name_control, read_others
 from openmaia.reporting.browser.unit.captions import Captions
 from openmaia.reporting.browser.unit.claims import make_claim_views, show_exemplars
@@ -24,6 +25,7 @@ from openmaia.reporting.tables import UnitRow
 from openmaia.runs.records import Record, Stop
 from openmaia.runs.run import Run
 from openmaia.runs.summary import summary
+from openmaia.runs.votes import Fit, read_votes
 
 Neighbours = tuple[tuple[str, str] | None, tuple[str, str] | None]
 """Address and title of the previous and of the next page of the layer; None if there is none."""
@@ -45,8 +47,8 @@ class UnitPage:
     """None on a page that can ask no network."""
     is_served: bool = False
     """Whether a server renders it, which the page asks for new turns while the unit is investigated."""
-    has_control: bool = False
-    """Whether the unit can be investigated again from it."""
+    allows: Collection[str] = ()
+    """What its readers may do: CONTROL, VOTES."""
 
     @property
     def top(self) -> str:
@@ -119,12 +121,20 @@ def _html(page: UnitPage, record: Record, stored: int, allowance: int) -> bytes:
         "unit.html.j2",
         top=page.top,
         styles=("unit.css", "live.css"),
-        scripts=("unit.js", *(("live.js",) if page.box else ()), *(("control.js",) if page.is_served else ())),
+        scripts=(
+            "unit.js",
+            *(("live.js",) if page.box else ()),
+            *(("control.js",) if page.is_served else ()),
+            *(("votes.js",) if VOTES in page.allows else ()),
+        ),
         asks=page.is_served or page.box is not None,
         box=page.box,
         is_served=page.is_served,
         stored_turns=stored,
-        has_control=page.has_control,
+        has_control=CONTROL in page.allows,
+        can_vote=VOTES in page.allows,
+        votes=read_votes(page.run, page.row.investigation) if page.row.header else None,
+        fits=list(Fit),
         is_going=not page.row.header,
         row=page.row,
         record=record,
