@@ -23,7 +23,7 @@ What agents find out about `scenes_resnet`, a network that learned drawn scenes 
 graphs, whose truth is known. `python -m measure.world` measures all, with the config of `make demo`. Units, network and rule were
 fixed before. Network, viewer and tests share one generator of images: every figure holds within this world.
 
-All but the spurious features are figures of today's agent. The minutes of hidden units, class outputs and shortcuts are those of a
+The minutes of hidden units, class outputs and shortcuts are those of a
 machine that had much other work.
 """
 
@@ -233,8 +233,6 @@ def _spurious(figures: Mapping[str, Any]) -> str:
         f"| `{name}` | {each['units']} | {each['agent'].get('spurious', 0)} | {each['agent'].get('selective', 0)} | "
         f"{each['agent'].get('undecided', 0) + each['agent'].get('failed', 0)} | {each['probe'].get('spurious', 0)} | "
         f"{each['agree']} |"
-        if "not asked" not in each["agent"]
-        else f"| `{name}` | {each['units']} | not asked | not asked | | {each['probe'].get('spurious', 0)} | |"
         for name, each in networks.items()
     ]
     rows = [
@@ -259,11 +257,13 @@ Accuracy on test images by the units on which the last layer is fitted; of rando
 |---|{"---|" * len(networks)}
 {chr(10).join(rows)}
 
-Of the 20 units of `scenes_shortcut` that the agent calls spurious, 6 are highest at dusk, of the 10 others none. But a classifier of
-these 10 is no better than the original model, and worse than nearly all of as many random units: here the selection does not help. 12 of the 20
-depend most on the place, which neither the training nor the test of the classifier varies. The probe, which knows the classes and the
-times, is right a little more often; the features tell the classes apart where a balanced set says which ones. Of `scenes_resnet` the
-agent was not asked about any unit: what its rows show is the classifier's features alone, with one thread beside other work.
+With the milder shortcut the selection helps: 15 units of `scenes_mild` are right in 62 % of the images, as many random ones in 34 % (28 to 41),
+all in 36 %. Of the 15 that the agent calls spurious, 10 are highest at dusk, of the others none. Where boats and dusk were never apart it does
+not help: of `scenes_shortcut` the agent calls 20 units spurious, 6 of them highest at dusk, of the 10 others none, but a classifier of these
+10 is no better than the original model, and worse than nearly all of as many random units. In the control, `scenes_resnet`, the agent
+calls 10 units spurious, of which the probe calls none so, and 3 are highest at dusk, of the 20 others 9; its selection is within the range of random ones.
+Of the units that it calls spurious, most depend more on the place than on the time (5 and 4, 12 and 8, 10 and 5, in the order of the table), though
+neither the training nor the test of the classifier varies the place. The probe knows the classes and the times.
 """
 
 
