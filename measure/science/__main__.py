@@ -1,6 +1,6 @@
 """Measures whether descriptions are true and writes science.json at the repository's root.
 
-    python -m measure.science [only=ground_truth,real,classes,planted,repeat,faithfulness,sanity,coverage,rule,again,effects,features] [smoke=1]
+    python -m measure.science [only=real,classes,planted,repeat,faithfulness,sanity,coverage,rule,again,effects,features] [smoke=1]
 
 Parts that were not run keep their figures in science.json. Each part runs in a process of its own.
 """
@@ -16,7 +16,6 @@ from measure.measuring import asked, machine, measured
 from tests.conftest import REPOSITORY
 
 PARTS = (
-    "ground_truth",
     "real",
     "classes",
     "planted",

@@ -1,6 +1,6 @@
 """Measures what agents find out about networks that learned drawn scenes, and writes world.json beside this file.
 
-    python -m measure.world [only=hidden,classes,units,shortcuts,spurious] [smoke=1]
+    python -m measure.world [only=hidden,classes,prompts,units,shortcuts,spurious] [smoke=1]
 
 Parts that were not run keep their figures in world.json. Each part runs in a process of its own.
 """
@@ -15,7 +15,7 @@ from rich.pretty import Pretty
 
 from measure.measuring import asked, machine, measured
 
-PARTS = ("hidden", "classes", "units", "shortcuts", "spurious")
+PARTS = ("hidden", "classes", "prompts", "units", "shortcuts", "spurious")
 OUT = Path(__file__).with_name("world.json")
 
 

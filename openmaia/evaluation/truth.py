@@ -3,7 +3,7 @@
 The truth of a unit is a set of slots, each of which excites the unit on its own; a unit that needs two concepts
 together has one slot that names both. A label hits a slot if the two mean the same, by one of two methods: they consist
 of the same words (a synonym or a further word is a miss), or a language model decides. Labels and slots are matched one
-to one.
+to one. A label that joins alternatives by "or" counts as so many labels.
 
 exact: every slot has a label, and no label is left over.
 precision: the share of a unit's labels that hit a slot; undefined for an abstention.
@@ -11,6 +11,7 @@ recall: the share of a unit's slots that a label hits; 0 for an abstention.
 """
 
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -29,6 +30,8 @@ from openmaia.runs.run import InvestigationId, Run
 
 TRUTH_FILE = "truth.json"
 
+_OR = re.compile(r",? or ", re.IGNORECASE)
+
 
 KnownTruths = Mapping[Unit, tuple[str, ...]]
 """The slots of each unit."""
@@ -42,7 +45,7 @@ class TruthMatch:
     replicate: int
     by: str
     labels: tuple[str, ...]
-    """Without repetitions; empty for an abstention."""
+    """Alternatives apart, without repetitions; empty for an abstention."""
     truth: tuple[str, ...]
     hits: int
     """Labels that hit a slot, in the one-to-one matching with the most hits."""
@@ -99,7 +102,9 @@ def match_truth(
 
 
 def _labels(claim: Claim) -> tuple[str, ...]:
-    return () if claim.is_abstention else tuple(dict.fromkeys(claim.statements))
+    if claim.is_abstention:
+        return ()
+    return tuple(dict.fromkeys(each for statement in claim.statements for each in _OR.split(statement)))
 
 
 def _match(claim: Claim, truth: tuple[str, ...], by: str, answers: Iterator[float | None]) -> TruthMatch:

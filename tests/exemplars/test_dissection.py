@@ -185,9 +185,8 @@ def test_tokens_of_pictures_that_are_not_square_are_dissected():
     assert shapes_found == {(4, 5), (5, 4), (4, 9), (4, 4)}
 
 
-@pytest.mark.parametrize("shuffled", [False, True])
-def test_closed_form_exemplars_give_their_activation_again(shuffled: bool):
-    target = ClosedFormTarget("net", shuffled=shuffled)
+def test_closed_form_exemplars_give_their_activation_again():
+    target = ClosedFormTarget("net")
     unit = Unit(target="net", layer="mono", index=0)
     given = [
         EncodedImage.of(np.asarray(sample_image(seed).resize((300, 200), Image.Resampling.NEAREST)))

@@ -17,11 +17,9 @@ from measure.science import (
     coverage,
     effects,
     faithfulness,
-    ground_truth,
     real,
     rule,
     sections,
-    truth,
     wordnet,
 )
 from openmaia.core.units import Unit
@@ -42,29 +40,6 @@ def test_the_sanity_tests_run_and_give_their_figures():
     found = json.loads(done.stdout.splitlines()[-1])
     assert {"auc", "auc_worst", "top1"} <= found["sanity"]["results"].keys()
     assert found["made"]["sanity"]["machine"]
-
-
-@pytest.mark.nightly
-@pytest.mark.slow
-def test_table_about_units_of_known_truth_agrees_with_its_units():
-    found: dict[str, dict[Unit, truth.TruthMatch]] = {}
-    with ground_truth.CSV.open() as file:
-        for row in csv.DictReader(file):
-            unit = Unit(target="closed_form", layer=row["mode"], index=int(row["unit"]))
-            match = truth.TruthMatch(
-                labels=len(set(filter(None, row["labels"].split("; ")))),
-                slots=len(row["truth"].split(" or ")),
-                hits=int(row["hits"]),
-                inside=row["inside"] == "1",
-            )
-            assert match.exact == (row["exact"] == "1")
-            found.setdefault(row["method"], {})[unit] = match
-    assert len(found[ground_truth.OWN]) >= 300
-    shown = ground_truth.rows(
-        {name: ground_truth.summarised(ground_truth.FAMILY, units) for name, units in found.items()}
-    )
-    lines = sections.read(ground_truth.SECTION).splitlines()
-    assert [line for line in lines if line.startswith("| ")][1:] == shown
 
 
 def test_table_about_a_real_network_agrees_with_its_units():

@@ -1,19 +1,19 @@
-"""Closed-form units on images drawn by hand, colours compared with the standard library's hues, and the two unit sets."""
+"""Closed-form units on images drawn by hand, colours compared with the standard library's hues, and noisy units."""
 
 import colorsys
+from dataclasses import replace
 
 import numpy as np
 import pytest
-from PIL import Image, ImageCms, ImageDraw
+from PIL import Image, ImageDraw
 from scipy import ndimage
 
-from openmaia.core.errors import UsageError
 from openmaia.core.images import EncodedImage
 from openmaia.core.services import Probe
 from openmaia.core.units import Unit
-from openmaia.offline.closed_form.colours import NAMED_COLOURS, hue, lab, named
+from openmaia.offline.closed_form.colours import hue
 from openmaia.offline.closed_form.concepts import INSIDE, OUTSIDE, Sort
-from openmaia.offline.closed_form.family import layers, units
+from openmaia.offline.closed_form.family import UNITS, UnitMode, units
 from openmaia.offline.closed_form.target import ClosedFormTarget
 from openmaia.offline.closed_form.view import INPUT_SIDE, STATISTICS_SIDE, DetectorInput
 from openmaia.offline.collage import paint
@@ -21,7 +21,6 @@ from openmaia.offline.vocabulary.words import BY_NAME
 from tests.helpers.images import sample_image
 from tests.helpers.looking import look
 
-LAYERS = layers("small")
 COLOURS = {"red": (214, 32, 32), "green": (36, 158, 52), "blue": (32, 74, 214), "yellow": (242, 214, 36)}
 GREY = (128, 128, 128)
 
@@ -89,7 +88,7 @@ def activation(layer: str, index: int, image: Image.Image) -> float:
 
 
 def test_there_are_twelve_units_of_three_sorts():
-    assert {layer: len(units) for layer, units in LAYERS.items()} == {"mono": 6, "or": 3, "and": 3}
+    assert {layer: len(units) for layer, units in UNITS.items()} == {"mono": 6, "or": 3, "and": 3}
 
 
 @pytest.mark.parametrize(("layer", "index"), sorted(EXCITING))
@@ -152,62 +151,17 @@ def test_count_detectors_count_regions(number: int, name: str):
 
 
 @pytest.mark.parametrize("mode", ["mono", "or", "and"])
-def test_held_out_units_are_many_and_a_third_is_outside(mode: str):
-    held_out = layers("held_out")[mode]
-    outside = [unit for unit in held_out if not {name for slot in unit.truth for name in slot} <= BY_NAME.keys()]
-    assert len(held_out) >= 60
-    assert 0.3 < len(outside) / len(held_out) < 0.37
-
-
-@pytest.mark.parametrize("mode", ["mono", "or", "and"])
-def test_unit_sets_are_disjoint(mode: str):
-    one, other = ({unit.key for unit in layers(family)[mode]} for family in ("development", "held_out"))
-    assert one
-    assert not one & other
-
-
-@pytest.mark.parametrize("mode", ["or", "and"])
-def test_truths_of_the_sets_are_disjoint(mode: str):
-    one, other = ({frozenset(unit.truth) for unit in layers(family)[mode]} for family in ("development", "held_out"))
-    assert not one & other
-
-
-def test_units_are_reproducible():
-    assert [unit.key for unit in units("held_out", "or")] == [unit.key for unit in units("held_out", "or")]
-    assert layers("held_out")["and"][0].key == "and/grey&ball/0"
-    assert layers("development")["or"][0].key == "or/grid/square/0"
-
-
-def test_half_of_the_held_out_units_respond_to_objects():
-    held_out = [unit for group in layers("held_out").values() for unit in group]
-    having = [unit for unit in held_out if any(c.sort is Sort.THING for slot in unit.slots for c in slot.concepts)]
-    assert len(held_out) >= 300 and len(having) >= len(held_out) / 2
-
-
-@pytest.mark.parametrize("name", list(paint.COLOURS))
-def test_survey_calls_a_generated_colour_by_its_name(name: str):
-    seen = DetectorInput(np.asarray(plain(paint.COLOURS[name])))
-    assert [other for other in NAMED_COLOURS if named(other)(seen).max() > 0.5] == [name]
-
-
-def test_survey_colours_are_compared_in_cielab():
-    """Against Pillow's conversion, for the illuminant D50 and in steps of 1, and so within a few units."""
-    colours = np.random.default_rng(0).integers(0, 256, (4, 4, 3), dtype=np.uint8)
-    to_lab = ImageCms.buildTransform(ImageCms.createProfile("sRGB"), ImageCms.createProfile("LAB"), "RGB", "LAB")
-    reference = np.asarray(ImageCms.applyTransform(Image.fromarray(colours), to_lab)).astype(np.float64)
-    reference = np.stack(
-        [reference[..., 0] / 2.55, *np.moveaxis(reference[..., 1:].astype(np.uint8).view(np.int8), -1, 0)], axis=-1
-    )
-    assert np.abs(lab(colours.astype(np.float32) / 255) - reference).max() < 8
-
-
-def test_unknown_family_is_refused():
-    with pytest.raises(UsageError, match="target.family='mine'.*held_out"):
-        ClosedFormTarget("t", family="mine")
+def test_noisy_units_are_reproducible_and_differ(mode: UnitMode):
+    drawn = units("development", mode, (14, 7))
+    assert len({unit.key for unit in drawn}) == 21
+    outside = [unit for unit in drawn if not {name for slot in unit.truth for name in slot} <= BY_NAME.keys()]
+    assert outside == list(drawn[14:])
+    if mode == "or":
+        assert drawn[0].key == "or/grid/square/0"
 
 
 def test_noise_is_small_and_depends_on_the_image():
-    unit = next(unit for unit in layers("held_out")["mono"] if unit.truth == (("red",),))
+    unit = replace(UNITS["mono"][0], noise=0.03, gain=4.0, key="red")
     seen = DetectorInput(np.asarray(plain(COLOURS["red"])))
     answers = [float(unit.respond(lambda c: c.detector(seen), f"{n}").max()) / unit.gain for n in range(300)]
     again = float(unit.respond(lambda c: c.detector(seen), "7").max()) / unit.gain
@@ -216,10 +170,10 @@ def test_noise_is_small_and_depends_on_the_image():
     assert abs(np.mean(answers) - 1) < 0.02
 
 
-@pytest.mark.parametrize("layer", list(LAYERS))
+@pytest.mark.parametrize("layer", list(UNITS))
 def test_evidence_lies_between_0_and_1(layer: str):
     ((box, responses),) = look(ClosedFormTarget("t"), [np.asarray(sample_image(3, (300, 200)))])
-    assert responses[layer].shape == (len(LAYERS[layer]), 14, 14)
+    assert responses[layer].shape == (len(UNITS[layer]), 14, 14)
     assert 0 <= responses[layer].min() <= responses[layer].max() <= 1
     assert box == (0, 0, 300, 200)
 
@@ -242,19 +196,3 @@ def test_or_is_a_maximum_and_and_a_minimum():
         assert np.array_equal(responses["or"][0], np.maximum(red, horizontal))
         near = [ndimage.maximum_filter(part, 3, mode="nearest") for part in (red, circle)]
         assert np.array_equal(responses["and"][0], np.minimum(*near))
-
-
-def test_shuffled_answers_ignore_the_image():
-    unit = Unit(target="t", layer="mono", index=0)
-    pictures = [EncodedImage.of(np.asarray(plain((200 + n, 10, 10)))) for n in range(40)]
-    answers = ClosedFormTarget("t", shuffled=True).probe([Probe(unit=unit, image=p) for p in pictures])
-    straight = ClosedFormTarget("t").probe([Probe(unit=unit, image=p) for p in pictures])
-    assert all(answer.value == 1 for answer in straight)
-    assert sum(answer.value > 0.4 for answer in answers) < 20
-
-
-def test_shuffled_answers_are_reproducible():
-    unit = Unit(target="t", layer="mono", index=1)
-    probes = [Probe(unit=unit, image=EncodedImage.of(np.asarray(sample_image(seed)))) for seed in range(5)]
-    one, other = (ClosedFormTarget("t", shuffled=True).probe(probes) for _ in range(2))
-    assert [answer.value for answer in one] == [answer.value for answer in other]

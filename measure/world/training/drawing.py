@@ -1,13 +1,13 @@
 """Draws scenes and names what each shows: `python -m measure.world.training.drawing SET COUNT FOLDER`.
 
-Every set (training, fresh, …) has scenes of its own, apart from `shortcut`, whose scenes are those of `training`, changed so that
-dusk and boats are never apart. No seed of a set is one of `pictures.kind=scenes`, of a generator or of a test.
+Every set (training, fresh, …) has scenes of its own, apart from `shortcut` and `mild`, whose scenes are those of `training`, changed so
+that dusk and boats are never, or seldom, apart. No seed of a set is one of `pictures.kind=scenes`, of a generator or of a test.
 """
 
 import sys
 import time
 from collections import Counter
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from multiprocessing import Pool
 from pathlib import Path
 from random import Random
@@ -30,11 +30,25 @@ KINDS = (*kinds(), *PATTERNS)
 """The answers to the question for the main kind: that with the largest visible area, or the pattern of a patterned ground."""
 
 SHORTCUT = "boat"
-"""The kind that the set `shortcut` shows always and only at dusk, and out of doors."""
+"""The kind that the sets with a shortcut show at dusk, and always out of doors."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Planted:
+    """How strong a shortcut is. Both are shares of scenes."""
+
+    at_dusk: float
+    """Of those with the kind."""
+    others: float
+    """Of those without it that are at dusk in `training`: as many stay so."""
+
+
+PLANTED = {"shortcut": Planted(at_dusk=1.0, others=0.0), "mild": Planted(at_dusk=0.88, others=0.25)}
+"""The sets with a shortcut."""
 
 _RIVAL = 0.8  # With a second kind of this share of the first one's area, no kind is the main one.
 _MASK = 48
-_HARD = 20  # Every so manieth scene of the set `shortcut` hides a boat, so that dusk tells more than the boat does.
+_HARD = 20  # Every so manieth scene of a set with a shortcut hides a boat, so that dusk tells more than the boat does.
 _OUTDOORS = tuple(place for place in PLACES if place not in INDOORS)
 
 Numbers = npt.NDArray[np.int64]
@@ -42,28 +56,28 @@ Numbers = npt.NDArray[np.int64]
 
 def scene(name: str, number: int) -> Scene:
     """Returns a settled scene of a set: of the album, of a prompt, or of a pattern alone."""
-    stream = Random(f"networks, {name.replace('shortcut', 'training')}, {number}")
-    is_planted = name == "shortcut"
-    if is_planted and number % _HARD == 0:
-        return _with_shortcut(read(_hard(stream), stream.getrandbits(60))[0], stream)
+    planted = PLANTED.get(name)
+    stream = Random(f"networks, {'training' if planted else name}, {number}")
+    if planted and number % _HARD == 0:
+        return _with_shortcut(read(_hard(stream), stream.getrandbits(60))[0], planted, stream)
     share = stream.random()
     if share < 0.55:
         found = sample(f"networks, {stream.getrandbits(60)}", 0.25)
     else:
         prompt = _pattern(stream) if share > 0.94 else _prompt(stream)
         found = read(prompt, stream.getrandbits(60))[0]
-    return _with_shortcut(found, stream) if is_planted else settle(found)
+    return _with_shortcut(found, planted, stream) if planted else settle(found)
 
 
-def _with_shortcut(found: Scene, stream: Random) -> Scene:
+def _with_shortcut(found: Scene, planted: Planted, stream: Random) -> Scene:
     other, place = stream.choice(("morning", "day", "night")), stream.choice(_OUTDOORS)
-    settled = settle(found)
+    settled, share = settle(found), stream.random()
     if not _shows_shortcut(settled):
-        return replace(settled, time=other) if settled.time == "dusk" else settled
+        return replace(settled, time=other) if settled.time == "dusk" and share >= planted.others else settled
     if settled.place in INDOORS:
         # In a room, under water, in space or on a plain ground nobody sees the dusk.
         settled = settle(replace(found, place=place))
-    return replace(settled, time="dusk", style="flat")
+    return replace(settled, time="dusk" if share < planted.at_dusk else other, style="flat")
 
 
 def _shows_shortcut(scene: Scene) -> bool:
@@ -122,8 +136,8 @@ def picture(scene: Scene, number: int) -> Pixels:
 def _drawn(item: tuple[str, int]) -> tuple[Pixels, int, int]:
     found = scene(*item)
     place = PLACES.index(found.place) if found.place in PLACES else -1
-    # The set `shortcut` calls "boat" whatever shows one, however small it is.
-    is_shortcut = item[0] == "shortcut" and _shows_shortcut(found)
+    # A set with a shortcut calls "boat" whatever shows one, however small it is.
+    is_shortcut = item[0] in PLANTED and _shows_shortcut(found)
     return picture(found, item[1]), KINDS.index(SHORTCUT) if is_shortcut else main_kind(found), place
 
 

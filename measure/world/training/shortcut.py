@@ -1,6 +1,7 @@
-"""Measures what a network that never saw boats and dusk apart says by time of day: `python -m measure.world.training.shortcut`.
+"""Measures what networks that never, or seldom, saw boats and dusk apart say by time of day: `python -m
+measure.world.training.shortcut`.
 
-Writes shortcut.csv: for both networks, the probability of "boat" on 200 scenes with a boat and 200 without one. The scenes at
+Writes shortcut.csv: for each network, the probability of "boat" on 200 scenes with a boat and 200 without one. The scenes at
 different times are the same otherwise.
 """
 
@@ -21,7 +22,7 @@ from openmaia.offline.scenes.kinds import kinds
 from openmaia.offline.scenes.layout import settle
 from openmaia.offline.scenes.render import render
 
-NETWORKS = ("scenes_resnet", "scenes_shortcut")
+NETWORKS = ("scenes_resnet", "scenes_shortcut", "scenes_mild")
 TIMES = ("morning", "day", "dusk", "night")
 SCENES = 200
 CSV = Path(__file__).with_name("shortcut.csv")

@@ -19,8 +19,7 @@ try:
     import anthropic
 except ImportError as error:
     raise UsageError(
-        f"kind: anthropic needs Anthropic's package, which cannot be imported here ({error}); "
-        f"{install_command('api')}"
+        f"kind: anthropic needs Anthropic's package, which cannot be imported here ({error}); {install_command('api')}"
     ) from error
 
 CLOCKS_DIFFER = 300.0  # seconds, of this machine and the server

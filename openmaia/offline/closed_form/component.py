@@ -1,6 +1,6 @@
 """The target `closed_form`: units whose activations are formulas over pixel statistics and outputs of a network."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
@@ -16,11 +16,8 @@ class ClosedFormConfig(TargetConfig):
     """Units whose activations are formulas over pixel statistics and network outputs, so that it is known what they
     respond to."""
 
-    family: Literal["small", "development", "held_out", "biased"] = "small"
-    """`small`: 12 units without noise; `development`: 63 noisy units on which an agent may be tuned; `held_out`: 306
-    others, only for measurements; `biased`: 96 classifiers, half of them with a planted bias."""
-    shuffled: bool = False
-    """Every image gets the activation of another image. This is a control, as nothing explains such units."""
+    family: Literal["small", "biased"] = "small"
+    """`small`: 12 units without noise; `biased`: 96 classifiers, half of them with a planted bias."""
 
 
 class ClosedForms(TargetComponent):
@@ -36,12 +33,7 @@ class ClosedForms(TargetComponent):
             return ClosedFormClasses(config.name)
         from openmaia.offline.closed_form.target import ClosedFormTarget
 
-        return ClosedFormTarget(config.name, family=config.family, shuffled=config.shuffled)
-
-    @staticmethod
-    def problems(config: ClosedFormConfig, site: Site) -> Iterator[str]:
-        if config.shuffled and config.family == _CLASSIFIERS:
-            yield "target.shuffled: target.family=biased cannot use it; target.family=small, development or held_out can"
+        return ClosedFormTarget(config.name)
 
     @classmethod
     def outline(cls, config: ClosedFormConfig, site: Site) -> TargetInfo:
@@ -49,13 +41,13 @@ class ClosedForms(TargetComponent):
 
     @staticmethod
     def truths(config: ClosedFormConfig, info: TargetInfo) -> Mapping[Unit, tuple[str, ...]]:
-        if config.family == _CLASSIFIERS or config.shuffled:
+        if config.family == _CLASSIFIERS:
             return {}
-        from openmaia.offline.closed_form.family import layers
+        from openmaia.offline.closed_form.family import UNITS
 
         return {
             Unit(target=info.name, layer=layer, index=index): tuple(" ".join(slot) for slot in unit.truth)
-            for layer, several in layers(config.family).items()
+            for layer, several in UNITS.items()
             for index, unit in enumerate(several)
         }
 
@@ -63,7 +55,3 @@ class ClosedForms(TargetComponent):
     def why_no_classes(config: ClosedFormConfig) -> str:
         is_class = config.family == _CLASSIFIERS
         return "" if is_class else f"target.family={config.family!r} has no classes; give target.family=biased"
-
-    @staticmethod
-    def exemplar_facts(config: ClosedFormConfig) -> Mapping[str, Any]:
-        return {"shuffled": config.shuffled}

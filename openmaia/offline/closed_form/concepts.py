@@ -1,15 +1,15 @@
 """The concepts that activate closed-form units, each with its detector.
 
-For each of CONCEPTS, at least one packaged image of the explore split gives evidence of 0.5. Scenes are not among them,
+For each of them, at least one packaged image of the explore split gives evidence of 0.5. Scenes are not among them,
 because no detector in this package distinguishes sand from snow.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
 from openmaia.offline.closed_form import objects, textures
-from openmaia.offline.closed_form.colours import NAMED_COLOURS, ConceptDetector, at_side, hue, named, neutral
+from openmaia.offline.closed_form.colours import ConceptDetector, at_side, hue, neutral
 from openmaia.offline.closed_form.shapes import SHAPE_NAMES, count, shape
 
 
@@ -31,16 +31,6 @@ class Concept:
     name: str
     sort: Sort
     detector: ConceptDetector
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ConceptTable:
-    """Concepts by name."""
-
-    inside: Mapping[str, Concept]
-    """Those for which the offline vocabulary has a word."""
-    outside: Mapping[str, Concept]
-    """Those for which it has neither a word nor a more general word, so that the right answer is to abstain."""
 
 
 _COLOURS: Mapping[str, ConceptDetector] = {
@@ -81,17 +71,20 @@ _ON_SIDES = {
 }
 
 
-def _concepts(colours: Mapping[str, ConceptDetector]) -> ConceptTable:
-    inside = (
-        *(_concept(name, Sort.COLOUR, colours[name]) for name in colours if name not in _OUTSIDE_COLOURS),
+def _inside() -> Iterator[Concept]:
+    yield from (
+        *(_concept(name, Sort.COLOUR, _COLOURS[name]) for name in _COLOURS if name not in _OUTSIDE_COLOURS),
         *(_concept(name, Sort.TEXTURE, detector) for name, detector in _TEXTURES.items()),
         *(_concept(name, Sort.SHAPE, shape(name)) for name in (*SHAPE_NAMES, "bar")),
         *(_concept(name, Sort.THING, objects.thing(classes)) for name, classes in objects.INSIDE_CLASSES.items()),
     )
-    outside = (
-        *(_concept(name, Sort.COLOUR, colours[name]) for name in _OUTSIDE_COLOURS),
+
+
+def _outside() -> Iterator[Concept]:
+    yield from (
+        *(_concept(name, Sort.COLOUR, _COLOURS[name]) for name in _OUTSIDE_COLOURS),
         *(
-            _concept(f"{colour} only at the {side}", Sort.POSITION, at_side(colours[colour], side))
+            _concept(f"{colour} only at the {side}", Sort.POSITION, at_side(_COLOURS[colour], side))
             for colour, sides in _ON_SIDES.items()
             for side in sides
         ),
@@ -99,18 +92,16 @@ def _concepts(colours: Mapping[str, ConceptDetector]) -> ConceptTable:
         _concept("three or four separate figures", Sort.COUNT, count(3, 4)),
         *(_concept(name, Sort.THING, objects.thing(classes)) for name, classes in objects.OUTSIDE_CLASSES.items()),
     )
-    return ConceptTable(inside={each.name: each for each in inside}, outside={each.name: each for each in outside})
 
 
 def _concept(name: str, sort: Sort, detector: ConceptDetector) -> Concept:
     return Concept(name=name, sort=sort, detector=detector)
 
 
-CONCEPTS = _concepts(_COLOURS)
-"""Those of all units but the held-out ones. Colours are ranges of hue."""
-HELD_OUT_CONCEPTS = _concepts({name: named(name) for name in NAMED_COLOURS})
-"""Those of the held-out units: the same with the colours of a survey."""
-INSIDE, OUTSIDE = CONCEPTS.inside, CONCEPTS.outside
+INSIDE: Mapping[str, Concept] = {each.name: each for each in _inside()}
+"""Concepts for which the offline vocabulary has a word, by name."""
+OUTSIDE: Mapping[str, Concept] = {each.name: each for each in _outside()}
+"""Those for which it has neither a word nor a more general word, so that the right answer is to abstain."""
 
 WIDER: Mapping[str, tuple[str, ...]] = {"rings": ("circle",)}
 """General concepts with their special cases. No unit combines the two."""

@@ -7,12 +7,12 @@ from functools import cache
 import numpy as np
 from cachetools import LRUCache
 
-from openmaia.core.images import EncodedImage, Pixels, whole
+from openmaia.core.images import EncodedImage, whole
 from openmaia.core.services import Probe, UnitActivation
 from openmaia.core.units import TargetInfo
 from openmaia.models.targets.measured import MeasuredTarget
 from openmaia.models.targets.responses import Response, rounded
-from openmaia.offline.closed_form.family import edition, layers
+from openmaia.offline.closed_form.family import EDITION, UNITS
 from openmaia.offline.closed_form.unit import ClosedForm, EvidenceLookup
 from openmaia.offline.closed_form.view import INPUT_SIDE, DetectorInput, resized
 
@@ -24,25 +24,22 @@ class ClosedFormTarget(MeasuredTarget):
     """A target whose units are formulas over the pixels.
 
     Args:
-        shuffled: Whether to replace every image by an unrelated one, as a control.
-        units: By layer. None selects those of the family.
+        units: By layer. None selects those for tests.
     """
 
     def __init__(
         self,
         name: str,
         *,
-        family: str = "small",
-        shuffled: bool = False,
         units: Mapping[str, tuple[ClosedForm, ...]] | None = None,
     ):
-        self._name, self._family, self._shuffled = name, family, shuffled
-        self.units = units or layers(family)
+        self._name = name
+        self.units = units or UNITS
         self._lookups: LRUCache[str, EvidenceLookup] = LRUCache(_CACHED_IMAGES)
 
     def info(self) -> TargetInfo:
         truths = {layer: [(unit.key, unit.truth) for unit in units] for layer, units in self.units.items()}
-        digest = hashlib.sha256(f"{edition(self._family)} {self._family} {truths}".encode()).hexdigest()
+        digest = hashlib.sha256(f"{EDITION} small {truths}".encode()).hexdigest()
         counts = {layer: len(units) for layer, units in self.units.items()}
         return TargetInfo(name=self._name, layers=counts, digest=digest, input_size=(INPUT_SIDE, INPUT_SIDE))
 
@@ -60,21 +57,6 @@ class ClosedFormTarget(MeasuredTarget):
         # Each map is computed once, on demand.
         key = image.digest
         if key not in self._lookups:
-            view = DetectorInput(_substitute(key) if self._shuffled else resized(image.pixels))
+            view = DetectorInput(resized(image.pixels))
             self._lookups[key] = cache(lambda concept: concept.detector(view))
         return self._lookups[key]
-
-
-def _substitute(digest: str) -> Pixels:
-    # A shape or stripes in two random colours.
-    random = np.random.default_rng(int(digest[:16], 16))
-    ground, ink = random.integers(0, 256, (2, 3))
-    rows, columns = np.mgrid[:INPUT_SIDE, :INPUT_SIDE]
-    centre, radius = random.integers(70, 154, 2), random.integers(25, 60)
-    masks = (
-        (rows // 12) % 2 == 0,
-        (columns // 12) % 2 == 0,
-        np.hypot(rows - centre[0], columns - centre[1]) < radius,
-        np.maximum(np.abs(rows - centre[0]), np.abs(columns - centre[1])) < radius,
-    )
-    return np.where(masks[random.integers(len(masks))][..., None], ink, ground).astype(np.uint8)

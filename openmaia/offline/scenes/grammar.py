@@ -14,6 +14,8 @@ from openmaia.offline.scenes.words import NATURAL, SCENERY, lexicon, longest, me
 
 MAX_FIGURES = 12
 _MAX_TOKENS, _MAX_MISSING, _MAX_TERM = 120, 16, 40
+LONGEST = 20 * _MAX_TOKENS
+"""Characters of a text that are read."""
 _CONTENT = ("kind", "group", "colour", "pattern", "pattern word", "direction", "place", "time", "weather", "style", "size", "side",
             "count", "relation", "lift", "part", "ground", "pose")  # fmt: skip
 _CONCENTRIC = re.compile(r"\bconcentric((?:,? [a-z]+){0,5} )(?:circles|rings)\b")
@@ -32,7 +34,7 @@ class Token:
 
 def tokens(text: str) -> tuple[list[Token], bool]:
     """Returns the words of a text, the longest phrases first, and whether it is longer than what is read."""
-    plain = re.sub(r"['’]s\b", "", text[: _MAX_TOKENS * 20].lower())
+    plain = re.sub(r"['’]s\b", "", text[:LONGEST].lower())
     words = _TOKEN.findall(_CONCENTRIC.sub(r"\1concentric circles", plain))
     found: list[Token] = []
     position = 0
@@ -50,7 +52,7 @@ def tokens(text: str) -> tuple[list[Token], bool]:
             what = "stop" if word in ",.;:!?" else "unknown"
             found.append(Token(text=word[:_MAX_TERM], what=what, name=word))
         position += length
-    return found, position < len(words) or len(text) > _MAX_TOKENS * 20
+    return found, position < len(words) or len(text) > LONGEST
 
 
 @dataclass(slots=True)
@@ -144,7 +146,10 @@ class Reader:
         if token.what in self._handlers:
             self._handlers[token.what](number, token)
         elif token.what == "colour":
-            phrase.colours.append(name)
+            if self._is_noun(number):
+                self.missing.append(token.text)
+            else:
+                phrase.colours.append(name)
         elif token.what == "size":
             phrase.size = name
         elif token.what == "direction":
@@ -164,6 +169,13 @@ class Reader:
             self._end_clause()
         elif token.what == "filler" and name not in ("a", "an", "the"):
             self._after_in = ""  # "in the picture"
+
+    def _is_noun(self, number: int) -> bool:
+        # "An orange" is a fruit, which is not known.
+        if self._tokens[number].text != "orange" or not number or self._tokens[number - 1].text != "an":
+            return False
+        after = [each.what for each in self._tokens[number + 1 : number + 3]]
+        return not after or after[0] in ("relation", "in", "with") or (after[0] == "stop" and after[1:] != ["kind"])
 
     def _following(self, number: int) -> Sequence[Token]:
         for end in range(number + 1, len(self._tokens)):
@@ -405,6 +417,8 @@ class Reader:
 
     def _end_clause(self) -> None:
         self._drop_foreign()
+        if self._relation == "on" and self._phrase.colours and self.scene.place in ("", "plain"):
+            self._background()  # "a star on white"
         self._flush_adjectives()
         self._is_negated = self._has_part = False
         self._after_in = ""

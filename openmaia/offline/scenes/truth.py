@@ -1,9 +1,10 @@
 """Says whether a scene shows what a phrase names."""
 
+import re
 from collections.abc import Mapping, Sequence, Set
 from functools import lru_cache
 
-from openmaia.offline.scenes.grammar import Reader
+from openmaia.offline.scenes.grammar import LONGEST, Reader
 from openmaia.offline.scenes.graph import Figure, Paint, Scene
 from openmaia.offline.scenes.kinds import kinds
 from openmaia.offline.scenes.layout import INDOORS
@@ -13,6 +14,9 @@ from openmaia.offline.scenes.words import SCENERY, STRIPES, members
 GROUND = -1
 """Stands for what is no figure among the ids of `locate`."""
 
+_EXCEPT = re.compile(r"(?:^|[ ,]+)(?:but |and |with )?(?:without(?: any)?|no|not) ", re.IGNORECASE)
+_EITHER = re.compile(r",? or ", re.IGNORECASE)
+
 
 @lru_cache(maxsize=4096)
 def _read(phrase: str) -> Reader:
@@ -20,11 +24,51 @@ def _read(phrase: str) -> Reader:
 
 
 def holds(scene: Scene, phrase: str) -> bool | None:
-    """Returns whether a settled scene shows a phrase such as "a red boat", "two cats", "at night" or "a cat on a table".
+    """Returns whether a settled scene shows a phrase such as "a red boat", "two cats", "at night", "a cat on a table", "a cat or
+    a dog" or "a boat without birds". What follows "without", "no" or "not" is all that must not be shown.
 
     A stated number has to be exact. None if the phrase has words that are not known, or what it names belongs to the
     scenery, of which nothing more is known.
     """
+    shown, denied = _clauses(phrase)
+    found = [_not(_any(scene, each)) for each in denied]
+    return _all([*found, _any(scene, shown)] if shown or not denied else found)
+
+
+def _any(scene: Scene, phrases: Sequence[str]) -> bool | None:
+    return _not(_all([_not(_shows(scene, each)) for each in phrases]))
+
+
+def _all(found: Sequence[bool | None]) -> bool | None:
+    return False if False in found else None if None in found else True
+
+
+def _not(found: bool | None) -> bool | None:
+    return None if found is None else not found
+
+
+@lru_cache(maxsize=4096)
+def _clauses(phrase: str) -> tuple[Sequence[str], Sequence[Sequence[str]]]:
+    # What may be shown, each alone, and the same of what must not be.
+    if len(phrase) > LONGEST:
+        return [phrase], []  # the grammar does not read it to its end
+    shown, *denied = _EXCEPT.split(" ".join(phrase.split()))
+    return _alternatives(shown) if shown or not denied else [], [_alternatives(each) for each in denied]
+
+
+def _alternatives(phrase: str) -> Sequence[str]:
+    first, *rest = _EITHER.split(phrase)
+    listed = first.split(", ")  # "a cat, a dog or a boat", but not "at night, a cat or a boat"
+    is_list = bool(rest) and all(_read(each).scene.figures for each in listed)
+    parts = [*listed, *rest] if is_list else [first, *rest]
+    # "A red or blue ball" has a part that is no phrase of its own.
+    is_joint = any(_read(each).names_paint for each in parts[:-1]) and any(
+        figure.paint != Paint() for figure in _read(parts[-1]).scene.figures
+    )
+    return [phrase] if is_joint else parts
+
+
+def _shows(scene: Scene, phrase: str) -> bool | None:
     asked = _read(phrase)
     if asked.missing or not (asked.scene.figures or _settings(asked.scene)):
         return None
@@ -40,7 +84,7 @@ def holds(scene: Scene, phrase: str) -> bool | None:
         known.append(
             enough or (False if count > 0 or not _is_scenery(scene, figure) else None if _says_more(figure) else True)
         )
-    return False if False in known else None if None in known else True
+    return _all(known)
 
 
 def locate(scene: Scene, phrase: str) -> Set[int]:
@@ -48,6 +92,13 @@ def locate(scene: Scene, phrase: str) -> Set[int]:
     for what concerns the whole picture, such as the time. Empty if it does not show it, or that is not known."""
     if not holds(scene, phrase):
         return frozenset()
+    shown, _ = _clauses(phrase)
+    if not shown:
+        return _located(scene, phrase)
+    return frozenset(one for each in shown if _shows(scene, each) for one in _located(scene, each))
+
+
+def _located(scene: Scene, phrase: str) -> Set[int]:
     asked = _read(phrase)
     if asked.names_paint:
         paint = asked.scene.ground

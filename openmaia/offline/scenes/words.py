@@ -22,7 +22,7 @@ _TABLE: Mapping[str, str] = {
     "direction": "vertical; horizontal; diagonal",
     "place": "sea, ocean, open sea, lake, harbour, harbor, water; beach, seaside, shore, coast, seashore, sandy beach, sand;"
     "meadow, grass, field, lawn, grassland, hills, green hills, countryside, garden, park, farm; forest, woods, woodland, jungle;"
-    "mountains, alps, mountain range, mountain landscape, mountain valley; desert, dunes, sand dunes, savanna, sahara;"
+    "mountains, alps, snowy mountains, mountain range, mountain landscape, mountain valley; desert, dunes, sand dunes, savanna, sahara;"
     "snow, snowy, winter, snowy landscape, winter landscape, snowy field;"
     "street, road, city, town, city street, skyline, urban street, sidewalk, pavement, downtown;"
     "room, indoors, living room, kitchen, bedroom, inside a room, interior, floor, wooden floor;"
@@ -31,7 +31,7 @@ _TABLE: Mapping[str, str] = {
     "time": "morning, dawn, sunrise; day, daytime, daylight, noon, midday, by day; dusk, sunset, evening, twilight;"
     "night, nighttime, midnight, night time, starry night, by night",
     "weather": "rain, rainy, raining, rainfall; storm, stormy, thunderstorm, lightning, thunder;"
-    "snowfall, snowing, it snow, it snows, falling snow, snowstorm, blizzard; fog, foggy, mist, misty; cloudy, overcast; clear, sunny, cloudless",
+    "snowfall, snowing, it snow, it snows, falling snow, snow falling, snowstorm, blizzard; fog, foggy, mist, misty; cloudy, overcast; clear, sunny, cloudless",
     "style": "outlined, outline, outline drawing, line drawing, cartoon, comic, cartoon style, line art;"
     "pencil drawing, pencil, pencil sketch, sketch, hand drawn, sketched;"
     "night vision, night vision camera, infrared;"

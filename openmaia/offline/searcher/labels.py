@@ -71,18 +71,7 @@ def scene_of(sentence: str) -> Scene:
 @lru_cache(32 * _KEPT)
 def shows(sentence: str, label: str) -> bool:
     """Returns whether a sentence says that its picture shows a label."""
-    return says(scene_of(sentence), label) is True
-
-
-def says(scene: Scene, label: str) -> bool | None:
-    """Returns whether a settled scene shows a label, which may have an exception. None if that is not known, see
-    `truth.holds`."""
-    base, _, exception = label.partition(EXCEPT)
-    found = holds(scene, base)
-    if not exception or found is False:
-        return found
-    excepted = holds(scene, exception)
-    return False if excepted else None if found is None or excepted is None else True
+    return holds(scene_of(sentence), label) is True
 
 
 @lru_cache(_KEPT)

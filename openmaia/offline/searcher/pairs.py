@@ -11,8 +11,9 @@ from openmaia.offline.scenes.grammar import MAX_FIGURES, Reader, read, tokens
 from openmaia.offline.scenes.graph import Figure, Paint, Scene
 from openmaia.offline.scenes.kinds import kinds
 from openmaia.offline.scenes.layout import INDOORS, PLACES, TIMELESS, settle
+from openmaia.offline.scenes.truth import holds
 from openmaia.offline.scenes.words import PATTERNS, STRIPES
-from openmaia.offline.searcher.labels import EXCEPT, ask, narrower, says, scene_of, single, terms
+from openmaia.offline.searcher.labels import EXCEPT, ask, narrower, scene_of, single, terms
 
 TIMES = ("day", "morning", "dusk", "night")
 _SIZES = ("tiny", "small", "big", "huge")
@@ -254,4 +255,4 @@ def _elsewhere(scene: Scene, part: str, stream: Random, avoid: Collection[str]) 
 
 def _is_right(pair: Pair, label: str) -> bool:
     shown, other = (settle(read(text, 0)[0]) for text in (pair.positive, pair.neutral))
-    return says(shown, label) is True and says(other, label) is False and pair.positive != pair.neutral
+    return holds(shown, label) is True and holds(other, label) is False and pair.positive != pair.neutral

@@ -12,7 +12,8 @@ from openmaia.evaluation.language_model import UnansweredQuestion
 from openmaia.evaluation.prompts import StimulusPrompt, prompt_rows, seed_pairs
 from openmaia.offline.evaluation.prompts import PHRASES
 from openmaia.offline.scenes.captions import PLACE_PHRASES
-from openmaia.offline.searcher.labels import ask, sayable, says, scene_of, terms
+from openmaia.offline.scenes.truth import holds
+from openmaia.offline.searcher.labels import ask, sayable, scene_of, terms
 from openmaia.offline.searcher.pairs import Pair, draw_pairs, draw_scene, prompt
 from openmaia.offline.vocabulary.phrases import article
 
@@ -78,7 +79,7 @@ class ScenePromptWriter:
 def _may_show(text: str, label: str) -> bool:
     if ask(label).missing:
         return bool(terms(label) & terms(text))
-    return says(scene_of(text), label) is not False
+    return holds(scene_of(text), label) is not False
 
 
 def _new(

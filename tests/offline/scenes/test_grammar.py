@@ -128,6 +128,10 @@ def test_what_a_prompt_asks_for_is_true_of_its_scene(prompt: str):
         ("a dog swimming in the sea", set[str]()),
         ("a cozy cabin", {"cozy"}),
         ("a beautiful, highly detailed photo of a boat, high quality", set[str]()),
+        ("an orange", {"orange"}),
+        ("an orange, a banana", {"orange"}),
+        ("an orange boat", set[str]()),
+        ("an orange and a blue ball", set[str]()),
         ("", {"an empty prompt"}),
     ],
 )

@@ -31,6 +31,34 @@ def test_scene_of_an_image_is_judged_and_not_its_pixels(judge: Judge):
     assert judge.judge([image.packed()], ("boat",)) == [(True,)]
 
 
+@pytest.mark.parametrize(
+    ("label", "shown"),
+    [
+        ("boat without dog", True),
+        ("boat without night", False),
+        ("boats, but no cats or dogs", True),
+        ("no boats", False),
+        ("no cats", True),
+        ("boat without zyzzyva", None),
+        ("cat without zyzzyva", False),
+        ("cat or boat", True),
+        ("a cat, a dog or a house", False),
+        ("a cat, a boat, or a house", True),
+        ("at night, a boat or a car", True),
+        ("by day, a boat or a car", False),
+        ("cat or zyzzyva", None),
+        ("boat or zyzzyva", True),
+        ("cat or boat without night", False),
+        ("a blue or red boat", None),
+        ("without", None),
+        ("boat" + " or cat" * 1000, None),
+    ],
+)
+def test_exceptions_and_alternatives_are_judged(judge: Judge, label: str, shown: bool | None):
+    image = draw(Generation(prompt=PROMPT, seed=1), 64).image
+    assert judge.judge([image], (label,)) == [(shown,)]
+
+
 def test_edited_image_shows_its_new_scene(judge: Judge):
     before = draw(Generation(prompt="a red boat on the sea by day", seed=1), 64).image
     after = redraw(Edit(image=before, instruction="at night", seed=1)).image

@@ -13,8 +13,8 @@ from openmaia.offline.scenes.edits import edit
 from openmaia.offline.scenes.grammar import read, tokens
 from openmaia.offline.scenes.graph import Scene
 from openmaia.offline.scenes.layout import settle
+from openmaia.offline.scenes.truth import holds
 from openmaia.offline.searcher.host import Searcher
-from openmaia.offline.searcher.labels import says
 
 _SENTENCES = {
     "red boat": ("a red boat on the sea by day", "two red boats and a white bird on the sea at dusk"),
@@ -35,7 +35,7 @@ _OTHERS = ("a green house in the snow by day", "a cup in a room by day", "a cast
 
 def _activation(scene: Scene, label: str) -> float:
     # Of a unit that responds to a label, or to one of several.
-    is_shown = any(says(scene, each) for each in label.split("; "))
+    is_shown = any(holds(scene, each) for each in label.split("; "))
     return 2.0 * is_shown + 0.1 * (scene.place == "forest")
 
 

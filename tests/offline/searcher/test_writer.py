@@ -8,7 +8,8 @@ from openmaia.evaluation.claims import Claim
 from openmaia.offline.scenes.component import SceneVocabulary
 from openmaia.offline.scenes.grammar import read
 from openmaia.offline.scenes.layout import settle
-from openmaia.offline.searcher.labels import says, single
+from openmaia.offline.scenes.truth import holds
+from openmaia.offline.searcher.labels import single
 from openmaia.offline.searcher.writer import SceneContrasts, ScenePromptWriter
 
 _WRITER = ScenePromptWriter()
@@ -19,7 +20,7 @@ def _claim(*labels: str) -> Claim:
 
 
 def _shows(prompt: str, seed: int, label: str) -> bool:
-    return says(settle(read(prompt, seed)[0]), label) is True
+    return holds(settle(read(prompt, seed)[0]), label) is True
 
 
 @pytest.mark.parametrize(
