@@ -33,6 +33,9 @@ from openmaia.distributed.pools.statistics import PoolStatistics
 _OVERHEAD = 200
 """Approximate size in bytes of a request without its image."""
 
+_LARGE = 2**16
+"""Size in bytes of a call that waits for room before its requests are stored. Others are not worth a call of their own."""
+
 
 @dataclass(frozen=True, slots=True)
 class PoolAddress:
@@ -64,7 +67,7 @@ class BatchedHandle:
         dispatcher, count = self.address.dispatcher, len(requests)
         size = sum(_size(request) for request in requests)
         keys = [self._key(request) for request in requests]
-        if not conversations:  # a chat holds only references to its images
+        if size > _LARGE:
             resolve(dispatcher.admit.remote(self.caller, count, size))
         payload = [ray.put(list(requests))]
         call = dispatcher.submit.options(name=f"{self.caller}: {method}")
