@@ -31,6 +31,7 @@ from openmaia.analysis.costs.workload import TimedPool
 from openmaia.assembly import ConfigAssembly
 from openmaia.config.loading import load
 from openmaia.config.machine import POOLS, PoolConfig
+from openmaia.config.schema import pools_by_role
 from openmaia.distributed.pools.autoscaling import (
     DOWN_AFTER,
     UP_AFTER,
@@ -164,7 +165,9 @@ def sweep(size: Miniature, *, elastic: bool) -> dict[str, Any]:
         ray.init(address="local", num_cpus=2, num_gpus=size.replicas, include_dashboard=False, log_to_driver=False)
         try:
             with _pools(size, elastic=elastic) as managers:
-                pools = Pools({role: PoolAddress(manager.dispatcher) for role, manager in managers.items()})
+                pools = Pools(
+                    {role: PoolAddress(manager.dispatcher) for role, manager in managers.items()}, pools_by_role(config)
+                )
                 store = ExemplarStore.at(config.paths.exemplars, config.target.name, "none")
                 context = SweepContext(config=config, run=run, pools=pools, exemplars=store, assembly=ConfigAssembly())
                 with _measured(managers, size) as figures:
@@ -185,8 +188,7 @@ def _work(context: SweepContext, *, elastic: bool) -> None:
             assert result.summary is not None, result.cause
             left -= 1
             if elastic and not left:
-                context.pools.release("backbone")
-                context.pools.release("editor")
+                context.pools.release_all_but(["target", "test_generator"])
         scheduler.compare([0])
         assert not scheduler.errors
     finally:

@@ -27,6 +27,7 @@ import ray
 from openmaia.agent.loop import InvestigationResult
 from openmaia.assembly import ConfigAssembly
 from openmaia.config.machine import PoolConfig
+from openmaia.config.schema import pools_by_role
 from openmaia.core.images import EncodedImage
 from openmaia.core.messages import Chat, Reply
 from openmaia.core.services import GeneratedImage, Generation, Probe, UnitActivation
@@ -245,7 +246,8 @@ def _jobs(folder: Path, per_target: int, at_once: int) -> Iterator[list[SweepCon
                     config=config,
                     run=planned(config, per_target),
                     pools=Pools(
-                        {"target": PoolAddress(dispatcher=target.dispatcher), "editor": shared["generator"], **shared}
+                        {"target": PoolAddress(dispatcher=target.dispatcher), **shared},
+                        pools_by_role(config) | {"editor": "generator"},
                     ),
                     exemplars=ExemplarStore.at(config.paths.exemplars, config.target.name, "none"),
                     assembly=ConfigAssembly(),

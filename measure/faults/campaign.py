@@ -55,7 +55,7 @@ def undisturbed() -> list[dict[str, Any]]:
     """The records of a sweep that nothing disturbs."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        code = sweep.start(folder).wait(PATIENCE)
+        code = sweep.start(folder, *sweep.ON_THIS_MACHINE).wait(PATIENCE)
         if code:
             raise RuntimeError(f"the undisturbed sweep failed with exit code {code}: {_said(folder)}")
         return sweep.records(str(folder / "runs"))

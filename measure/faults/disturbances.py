@@ -34,7 +34,7 @@ class Place:
     runs: str
     """The folder of the runs."""
     environment: dict[str, str]
-    overrides: Sequence[str] = ()
+    overrides: Sequence[str] = sweep.ON_THIS_MACHINE
     cluster: RayHosts | None = None
     """Hosts on which the sweep runs; its command on h1."""
 
@@ -123,8 +123,12 @@ def on_hosts(folder: Path) -> Iterator[Place]:
     root.mkdir()
     variables = {sweep.LOG: str(folder / "turns.log"), "PYTHONPATH": str(REPOSITORY)}
     with ray_hosts(root, variables) as cluster:
-        overrides = (f"ray.address={cluster.address}", "ray.num_cpus=0")
-        yield Place(runs=str(folder / "runs"), environment=cluster.environment, overrides=overrides, cluster=cluster)
+        yield Place(
+            runs=str(folder / "runs"),
+            environment=cluster.environment,
+            overrides=sweep.on_cluster(cluster.address),
+            cluster=cluster,
+        )
 
 
 @dataclass(frozen=True, kw_only=True)

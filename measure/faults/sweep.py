@@ -18,6 +18,8 @@ LOG = "OPENMAIA_FAULTS_LOG"
 """Environment variable with the file in which each experiment notes its unit and turn."""
 NAME = "disturbed"
 LAYER, UNITS, EXPERIMENTS = "mono", 6, 3
+ON_THIS_MACHINE = ("ray.num_cpus=2",)
+"""The overrides of a sweep that starts Ray for itself."""
 
 
 def note(turn: int) -> None:
@@ -43,7 +45,6 @@ print(values, tools.wait(0.7))
         f"name={NAME}",
         f"units={LAYER}=0-{UNITS - 1}",
         "tools=[tests.helpers.sweeping:wait,measure.faults.sweep:note]",
-        "ray.num_cpus=2",
         "ray.investigations=2",
         "sandbox.seconds=10",
         *(f"pools.{role}.deadline=5" for role in ("target", "generator", "editor", "backbone")),
@@ -51,6 +52,11 @@ print(values, tools.wait(0.7))
         "tracking.mode=offline",
         *overrides,
     ]
+
+
+def on_cluster(address: str) -> tuple[str, ...]:
+    """The overrides of a sweep on a cluster that runs."""
+    return (f"ray.address={address}",)
 
 
 def start(

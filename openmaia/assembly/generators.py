@@ -6,7 +6,7 @@ from typing import Any, cast
 
 from openmaia.agent.vocabulary import Vocabulary
 from openmaia.assembly.datasets import image_dataset
-from openmaia.config.schema import Config
+from openmaia.config.schema import Config, pools_by_role
 from openmaia.config.sections import site
 from openmaia.core.components import GeneratorConfig, build, of_config
 from openmaia.core.services import Editor, Generator
@@ -20,7 +20,7 @@ def build_section(config: Config, section: str) -> Any:
 def generator(config: Config) -> Generator:
     """Loads the generator of a config. It is prepared for editing if it is the editor, too."""
     made = build_section(config, "generator")
-    if of_config(config.editor).is_shared:
+    if pools_by_role(config)["editor"] == "generator":
         made.prepare_edits()
     return made
 
@@ -32,7 +32,8 @@ def test_generator(config: Config) -> Generator:
 
 def editor(config: Config, drawing: Generator) -> Editor:
     """Loads the editor of a config; `drawing` is its generator, which may be the editor, too."""
-    return cast(Editor, drawing) if of_config(config.editor).is_shared else build_section(config, "editor")
+    is_one = pools_by_role(config)["editor"] == "generator"
+    return cast(Editor, drawing) if is_one else build_section(config, "editor")
 
 
 def vocabulary(config: Config) -> Vocabulary | None:

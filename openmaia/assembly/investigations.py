@@ -13,7 +13,7 @@ from openmaia.assembly.generators import editor, generator, vocabulary
 from openmaia.assembly.targets import target
 from openmaia.config.loading import to_dict
 from openmaia.config.prices import paid_services
-from openmaia.config.schema import Config, prompt_writer, rules
+from openmaia.config.schema import Config, pools_by_role, prompt_writer, rules
 from openmaia.core.components import of_config
 from openmaia.core.services import Backbone, Editor, Generator, Services, Target, UsageLedger
 from openmaia.exemplars.store import ExemplarStore
@@ -45,7 +45,7 @@ def services(
     `ledger`, with its duration and GPU time."""
     ledger, gpus = UsageLedger(), config.pools
     drawing = drawing or generator(config)
-    edits = gpus.generator if of_config(config.editor).is_shared else gpus.editor
+    edits = getattr(gpus, pools_by_role(config)["editor"])
     return Services(
         target=metered(measured or target(config), "target", ledger, gpus.target.num_gpus),
         exemplars=store,

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from openmaia import distributed
 from openmaia.assembly import ConfigAssembly
 from openmaia.config.loading import differing_keys, to_dict
+from openmaia.config.machine import TEST_GENERATOR
 from openmaia.config.schema import Config
 from openmaia.runs.run import SUMMARY, Run
 
@@ -84,7 +85,7 @@ def _models(sweep: "Sweep") -> "Models":
 
     pools = sweep.pools.services(sweep.store, "test")
     pooled = {name: getattr(pools, name) for name in ("target", "generator", "backbone")}
-    return Models(sweep.config, pooled | {"test_generator": sweep.pools.test_generator("test")})
+    return Models(sweep.config, pooled | {TEST_GENERATOR: sweep.pools.generator("test", TEST_GENERATOR)})
 
 
 def compute_exemplars(

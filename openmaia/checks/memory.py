@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from rich.filesize import decimal
 
 from openmaia.checks.weights import WeightReport
-from openmaia.config.schema import Config, pool_roles
+from openmaia.config.schema import Config, pool_names
 from openmaia.core.checks import Check, missing, note, ok
 from openmaia.core.components import GpuUse, of_config
 from openmaia.distributed.cluster.resources import NodeResources, of_pools, shortage, unused_gpus
@@ -63,7 +63,7 @@ def replica_memory(
         gpus: The GPUs of this machine. If `ray.address` is another value than "local", the replicas may run elsewhere, and
             the needed memory is reported without a comparison.
     """
-    for role in pool_roles(config):
+    for role in pool_names(config):
         own = [report for report in reports if report.role == role]
         if own and all(report.loaded for report in own):
             parts = [count for report in own for count in report.loaded.values()]

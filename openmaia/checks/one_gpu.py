@@ -11,7 +11,7 @@ from rich.filesize import decimal
 from openmaia.config.loading import given_keys
 from openmaia.config.machine import POOLS
 from openmaia.config.named import shipped_configs
-from openmaia.config.schema import Config
+from openmaia.config.schema import Config, pools_by_role
 from openmaia.config.sections import site
 from openmaia.core.components import TargetComponent, of_config
 from openmaia.distributed.cluster.cards import memories
@@ -50,9 +50,11 @@ def divide(config: Config, given: Sequence[str], memory: int) -> tuple[list[str]
     if not users:
         return [], ""
     keys = {f"pools.{role}.{key}": value for role in users for key, value in values["pools"][role].items()}
-    shares: dict[str, float] = {role: values["pools"][role]["num_gpus"] for role in users}
-    if "generator" in shares and of_config(config.editor).is_shared:  # one model with the work of both
-        shares["generator"] = round(shares["generator"] + values["pools"]["editor"]["num_gpus"], 2)
+    served = pools_by_role(config)  # a model with the work of two roles has the shares of both
+    shares: dict[str, float] = {
+        pool: round(sum(values["pools"][role]["num_gpus"] for role in POOLS if served[role] == pool), 2)
+        for pool in users
+    }
     keys |= {f"pools.{role}.num_gpus": share for role, share in shares.items()}
     if hasattr(config.backbone, "kv_cache_gb"):
         keys["backbone.kv_cache_gb"] = values["backbone"]["kv_cache_gb"]

@@ -11,9 +11,9 @@ from typing import Any, cast
 from urllib.parse import urlsplit
 
 from openmaia.config.machine import TEST_GENERATOR
-from openmaia.config.schema import Config
+from openmaia.config.schema import Config, pools_by_role
 from openmaia.config.sections import find_components
-from openmaia.core.components import Component, ComponentConfig, of_config
+from openmaia.core.components import Component, ComponentConfig
 from openmaia.core.documents import parse_yaml
 from openmaia.core.errors import UsageError
 from openmaia.core.paths import user_path
@@ -63,13 +63,13 @@ def paid_services(config: Config) -> frozenset[str]:
     """Returns the services of investigations and tests that cost something, or whose price is not known."""
     found: set[str] = set()
     for component, settings, place in find_components(config):
-        service = "generator" if place.pool == TEST_GENERATOR else place.pool
         prices = [getattr(settings, key) for key in component.price_keys]
         if any(price != 0 for price in prices) or (config.prices.gpu_hour and place.gpus):
-            found.add(service or JUDGE)
-    if "generator" in found and of_config(config.editor).is_shared:
-        found.add("editor")
-    return frozenset(found)
+            found.add(place.pool or JUDGE)
+    served = {role for role, pool in pools_by_role(config).items() if pool in found}
+    if TEST_GENERATOR in served:  # its calls are charged to the generator
+        served.add("generator")
+    return frozenset(served - {TEST_GENERATOR} | found & {JUDGE})
 
 
 def _fill(component: type[Component], settings: ComponentConfig, file: str) -> None:

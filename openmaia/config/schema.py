@@ -5,6 +5,7 @@ The sections of `config/machine.py` may change on resume; all others say what is
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import Any
 
 from omegaconf import MISSING
 
@@ -28,6 +29,7 @@ from openmaia.core.components import (
     TargetConfig,
     ViewerConfig,
     WriterConfig,
+    component,
     of_config,
     within,
 )
@@ -227,13 +229,30 @@ class Config:
 
 def test_generator(config: Config) -> GeneratorConfig:
     """Returns the generator of test images: `evaluate.generator`, or else `generator`."""
-    return config.evaluate.generator or config.generator
+    return model_of(config, TEST_GENERATOR)
 
 
-def pool_roles(config: Config) -> tuple[str, ...]:
+def pools_by_role(config: Any) -> dict[str, str]:
+    """Returns the name of the pool that serves each role: an editor may stand for the generator, and the generator draws the
+    test images if no other one does.
+
+    Args:
+        config: A `Config`, or a `DictConfig` with its keys.
+    """
+    editing = component("editor", config.editor.kind, "editor").stands_for or "editor"
+    drawing_tests = TEST_GENERATOR if config.evaluate.generator is not None else "generator"
+    return {role: role for role in POOLS} | {"editor": editing, TEST_GENERATOR: drawing_tests}
+
+
+def pool_names(config: Config) -> tuple[str, ...]:
     """Returns the names of the pools that a config needs."""
-    own = tuple(role for role in POOLS if role != "editor" or not of_config(config.editor).is_shared)
-    return (*own, TEST_GENERATOR) if config.evaluate.generator else own
+    return tuple(dict.fromkeys(pools_by_role(config).values()))
+
+
+def model_of(config: Config, role: str) -> Any:
+    """Returns the section of the model that serves a role."""
+    pool = pools_by_role(config)[role]
+    return config.evaluate.generator if pool == TEST_GENERATOR else getattr(config, pool)
 
 
 def prompt_writer(config: Config) -> WriterConfig:

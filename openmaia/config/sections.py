@@ -14,7 +14,7 @@ from typing import Any, get_args, get_type_hints
 from omegaconf import DictConfig, OmegaConf
 
 from openmaia.config.machine import TEST_GENERATOR
-from openmaia.config.schema import Config
+from openmaia.config.schema import Config, pools_by_role
 from openmaia.core.components import (
     ALIASES,
     Component,
@@ -245,16 +245,12 @@ def site(
 ) -> Site:
     """Returns what a component's section does not say. For `pictures` and `say` see `Site`."""
     # A viewer and a writer are in the processes of the backbone, or take its place.
-    pool = {
-        "evaluate.generator": TEST_GENERATOR,
-        "viewer": "backbone",
-        "evaluate.writer": "backbone",
-        "evaluate.judge": "",
-    }.get(key, key)
+    role = {"evaluate.generator": TEST_GENERATOR, "viewer": "backbone", "evaluate.writer": "backbone"}.get(key, key)
+    pool = pools_by_role(config).get(role, "")
     return Site(
         key=key,
         pool=pool,
-        gpus=getattr(config.pools, pool).num_gpus if hasattr(config.pools, pool) else 0.0,
+        gpus=getattr(config.pools, pool).num_gpus if pool else 0.0,
         cache=user_path(config.paths.cache),
         pictures=pictures,
         say=say,

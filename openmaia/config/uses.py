@@ -13,6 +13,7 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf
 
 from openmaia.config.machine import MACHINE_SECTIONS, POOLS, TEST_GENERATOR, PoolConfig
+from openmaia.config.schema import pools_by_role
 from openmaia.config.sections import Kinds, is_viewed, sections
 from openmaia.config.sections import is_machine_key as is_components_machine_key
 from openmaia.core.components import BackboneConfig, Component, component
@@ -164,7 +165,7 @@ USES: tuple[KeyUse, ...] = (
         for role, section in (("generator", "generator"), ("editor", "editor"))
     ),
     KeyUse(("pools.editor.",), "an editor with a model of its own (pools.generator holds this one)", "editor.kind",
-           lambda c: _section(c, "editor") is None or not _component("editor", c.editor).is_shared),
+           lambda c: _section(c, "editor") is None or pools_by_role(c)["editor"] == "editor"),
     KeyUse((f"pools.{TEST_GENERATOR}.",), "evaluate.generator.kind", "evaluate.generator",
            lambda c: c.evaluate.generator is not None),
     _by("ray.num_cpus", "ray.address", "local"),

@@ -277,8 +277,8 @@ class Component:
     """Modules with large libraries that `build` imports. A replica imports them before it waits for its turn to load."""
     is_absent: ClassVar[bool] = False
     """For a viewer or a judge: whether it stands for none."""
-    is_shared: ClassVar[bool] = False
-    """For an editor: whether it stands for the generator, so that it has neither a model nor a pool of its own."""
+    stands_for: ClassVar[str] = ""
+    """The role whose model does the work of this component, which has neither a model nor a pool of its own; empty otherwise."""
     reads_prompts: ClassVar[bool] = True
     """For a backbone: whether it is a language model, which can also write test prompts and judge images."""
     experiments: ClassVar[bool] = True

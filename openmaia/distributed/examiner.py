@@ -13,6 +13,7 @@ import ray
 from ray.exceptions import GetTimeoutError
 
 from openmaia.agent.metering import metered
+from openmaia.config.machine import TEST_GENERATOR
 from openmaia.config.schema import BankConfig
 from openmaia.core.images import EncodedImage
 from openmaia.core.messages import Chat, Reply
@@ -143,7 +144,7 @@ def _services(
 ) -> EvaluationServices:
     own = sweep.pools.services(sweep.exemplars, caller)
     writer = None if writer is None else metered(writer, "backbone", own.ledger, 0.0)
-    generator = sweep.pools.test_generator(caller)
+    generator = sweep.pools.generator(caller, TEST_GENERATOR)
     return sweep.assembly.evaluation(
         sweep.config, generator, own.target, own.backbone, writer, judge, own.exemplars, store, dataset
     )

@@ -12,6 +12,7 @@ from functools import partial
 from openmaia.agent.loop import InvestigationResult
 from openmaia.agent.tasks.task import load
 from openmaia.agent.tools.effects import checked_effects
+from openmaia.config.machine import TEST_GENERATOR
 from openmaia.config.schema import Config, prompt_writer
 from openmaia.core.errors import OpenMaiaError, OutOfBudget, ServiceError
 from openmaia.core.selection import select
@@ -364,13 +365,9 @@ def _untested(sweeps: Sequence[Sweep]) -> dict[int, list[InvestigationId]]:
 
 def _release_pools(sweeps: Sequence[Sweep], testing: Testing) -> None:
     # The pools that make and measure test images can take the GPUs of those that the tests do not use.
-    pools = sweeps[0].pools  # the sweeps share all of them but the target
-    if "editor" in pools.addresses:  # the generator may be the editor, too
-        pools.release("editor")
-    if sweeps[0].config.evaluate.generator:
-        pools.release("generator")
-    if testing.streams and all(prompt_writer(sweep.config) is not sweep.config.backbone for sweep in sweeps):
-        pools.release("backbone")
+    writes = not testing.streams or any(prompt_writer(sweep.config) is sweep.config.backbone for sweep in sweeps)
+    needed = ("target", TEST_GENERATOR, *(["backbone"] if writes else []))
+    sweeps[0].pools.release_all_but(needed)  # the sweeps share all of them but the target
 
 
 def _note(result: InvestigationResult) -> str:

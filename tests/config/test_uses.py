@@ -7,7 +7,8 @@ import pytest
 
 from openmaia.config import uses
 from openmaia.config.loading import config_keys, find_left_out, load, refuse_unused_by, restore, to_dict
-from openmaia.config.schema import Config, pool_roles
+from openmaia.config.schema import Config, model_of, pool_names, pools_by_role
+from openmaia.config.sections import site
 from openmaia.core.errors import UsageError
 from tests.config.test_config import LEAST
 
@@ -190,7 +191,9 @@ def test_machine_files_fit_models_on_servers(machine: str, model: str):
 def test_model_that_draws_and_edits_has_one_pool():
     model, machine = "configs/models/flux2-klein.yaml", "configs/machine/one-80gb.yaml"
     config = load([*LEAST, model, machine])
-    assert "editor" not in pool_roles(config) and config.pools.editor.num_gpus == 0
+    assert "editor" not in pool_names(config) and config.pools.editor.num_gpus == 0
+    assert pools_by_role(config)["editor"] == site(config, "editor").pool == "generator"
+    assert model_of(config, "editor") is model_of(config, "test_generator") is config.generator
     with pytest.raises(UsageError, match=r"pools\.editor\.num_gpus: .*an editor with a model of its own"):
         load([*LEAST, model, "pools.editor.num_gpus=1"])
     with pytest.raises(UsageError, match=r"editor\.kind=generator: generator\.kind=collage does not edit"):

@@ -14,7 +14,7 @@ pytest.importorskip("vllm")
 
 from openmaia.assembly import ConfigAssembly
 from openmaia.config.loading import load
-from openmaia.config.schema import Config, pool_roles
+from openmaia.config.schema import Config, pool_names
 from openmaia.core.images import EncodedImage
 from openmaia.core.messages import Chat, Reply, user
 from openmaia.core.services import Edit, Generation
@@ -93,10 +93,10 @@ def served(config: Config, ray_cluster: None) -> Iterator[Pools]:
 
 
 def test_one_pool_draws_and_edits(config: Config, ray_cluster: None):
-    assert pool_roles(config) == ("target", "generator", "backbone")
+    assert pool_names(config) == ("target", "generator", "backbone")
     with run_generators([config], ConfigAssembly(), lambda line: None) as [made]:
         [drawn] = made.generator("drawing").generate([Generation(prompt="a red bus", seed=1)])
-        plain, again, other = PooledEditor(made.addresses["generator"], "editing").edit(
+        plain, again, other = PooledEditor(made.address("editor"), "editing").edit(
             [Edit(image=drawn.image, instruction=text, seed=1) for text in ("add a dog", "add a dog", "make it blue")]
         )
     assert plain.image.digest == again.image.digest != other.image.digest

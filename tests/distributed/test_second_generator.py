@@ -1,6 +1,7 @@
 """Test images are drawn by another generator than those of the investigations, in this process and through pools."""
 
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -9,7 +10,7 @@ import pytest
 from openmaia.assembly import generators, hosts
 from openmaia.assembly.evaluation import design, in_process
 from openmaia.config.loading import load
-from openmaia.config.schema import Config, pool_roles
+from openmaia.config.schema import Config, pool_names
 from openmaia.core.errors import UsageError
 from openmaia.core.services import GeneratedImage, Generation
 from openmaia.core.units import Unit
@@ -61,7 +62,10 @@ def test_test_images_come_from_the_second_generator(config: Config):
 def test_pools_have_a_second_generator(config: Config, ray_cluster: None):
     with pools(config) as made:
         assert set(made.addresses) == {"target", "generator", "editor", "backbone", "test_generator"}
-        first, second = (handle("x").generate(REQUESTS) for handle in (made.generator, made.test_generator))
+        first, second = (
+            handle("x").generate(REQUESTS)
+            for handle in (made.generator, partial(made.generator, role="test_generator"))
+        )
         assert made.addresses["generator"].cache_identity != made.addresses["test_generator"].cache_identity
     assert distance(first, second) > 5
     assert distance(first, hosts.host("generator", config).generate(REQUESTS)) < 1, "up to rounding within a batch"
@@ -71,7 +75,7 @@ def test_pools_have_a_second_generator(config: Config, ray_cluster: None):
 def test_second_pool_is_planned_only_if_it_is_configured():
     second = ["evaluate.generator.kind=collage", "pools.test_generator.num_gpus=1"]
     one, two = load(BASE), load([*BASE, *second])
-    assert "test_generator" not in pool_roles(one)
+    assert "test_generator" not in pool_names(one)
     assert not of_pools([one])
     assert [request.name for request in of_pools([two])] == ["test_generator"]
     assert pools_name(one) != pools_name(two)

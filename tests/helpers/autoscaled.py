@@ -21,11 +21,10 @@ import ray
 
 import openmaia.distributed  # noqa: F401  settles how Ray starts
 from openmaia.config.machine import PoolConfig
-from openmaia.distributed.failures import resolve
 from openmaia.distributed.pools.autoscaling import ScalingPolicy
 from tests.conftest import RAY
 from tests.helpers.loading import Counted, Load
-from tests.helpers.sleeping import pool
+from tests.helpers.sleeping import node_of, pool
 
 PORT = 6379
 """The nodes of the fake provider look for their head at this port."""
@@ -106,7 +105,7 @@ def main(folder: Path, address: str) -> None:
     ):
         made.wait_for(lambda now: now.replicas == 3, seconds=120)
         time.sleep(3)
-        nodes = {resolve(actor.node.remote(), timeout=60) for actor in made.manager._actors.values()}
+        nodes = set(map(node_of, made.manager._actors.values()))
     found = {"gpus": [before, ray.cluster_resources()["GPU"]], "nodes": len(nodes), "counted": asked.counted()}
     (folder / "found.json").write_text(json.dumps(found))
     ray.shutdown()

@@ -21,12 +21,11 @@ from openmaia.assembly import ConfigAssembly
 from openmaia.config.machine import PoolConfig
 from openmaia.config.schema import Config
 from openmaia.distributed.cluster import preflight
-from openmaia.distributed.failures import resolve
 from openmaia.distributed.pools.autoscaling import ScalingPolicy
 from openmaia.distributed.pools.handles import Pools
 from openmaia.distributed.pools.run_pools import run_pools
 from tests.helpers.loading import Counted, Load
-from tests.helpers.sleeping import Handle, pool
+from tests.helpers.sleeping import Handle, node_of, pool
 from tests.helpers.sweeping import short
 
 GPUS = [f"pools.{role}.num_gpus=1" for role in ("target", "generator", "editor", "backbone")]
@@ -82,8 +81,7 @@ def release(folder: Path) -> dict[str, Any]:
         with asked.on(made.addresses["generator"], callers=12, size=4):
             time.sleep(4)  # it wants to grow and cannot
             before = {role: counts.replicas for role, counts in made.statistics().items()}
-            made.release("backbone")
-            made.release("editor")
+            made.release_all_but(["target", "test_generator"])
             after = _until(made, lambda up: up["generator"] == 4)
         late = Handle(made.addresses["backbone"], "late").ask("double", [10**6])
     return {"before": before, "after": after, "late": late, "counted": asked.counted()}
@@ -106,7 +104,7 @@ def join(cluster: Any, folder: Path) -> dict[str, Any]:
         cluster.add_node(num_cpus=1, num_gpus=8)
         after = made.wait_for(lambda now: now.replicas == 3, seconds=120).replicas
         time.sleep(2)
-        nodes = {resolve(actor.node.remote(), timeout=60) for actor in made.manager._actors.values()}
+        nodes = set(map(node_of, made.manager._actors.values()))
     return {"before": before, "after": after, "nodes": len(nodes), "counted": asked.counted()}
 
 

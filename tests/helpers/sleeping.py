@@ -151,6 +151,10 @@ def pid_of(actor: Any) -> int:
     return ray.get(actor.__ray_call__.remote(lambda self: os.getpid()), timeout=60)
 
 
+def node_of(actor: Any) -> str:
+    return ray.get(actor.__ray_call__.remote(lambda self: ray.get_runtime_context().get_node_id()), timeout=60)
+
+
 @dataclass(frozen=True)
 class Answered:
     """Seconds of the machine's clock at which each call was answered, and how long each had taken."""

@@ -1,8 +1,12 @@
 """The campaign itself: what it calls a repeated turn, and one trial."""
 
+from pathlib import Path
+
 import pytest
 
+from measure.faults import sweep
 from measure.faults.campaign import over_repeated, trial, undisturbed
+from openmaia.config.loading import load
 
 
 @pytest.mark.parametrize(
@@ -21,6 +25,11 @@ from measure.faults.campaign import over_repeated, trial, undisturbed
 def test_each_disturbance_may_repeat_the_turn_in_progress_of_a_unit(turns: str, hits: list[int], is_wrong: bool):
     carried_out = [(name[0], int(name[1])) for name in turns.split()]
     assert bool(over_repeated(carried_out, hits)) == is_wrong
+
+
+@pytest.mark.parametrize("overrides", [sweep.ON_THIS_MACHINE, sweep.on_cluster("10.0.0.1:6379")])
+def test_the_sweep_has_a_valid_config_on_this_machine_and_on_hosts(tmp_path: Path, overrides: tuple[str, ...]):
+    assert load(sweep.command(tmp_path, *overrides)[4:]).name == sweep.NAME
 
 
 @pytest.mark.slow

@@ -99,6 +99,13 @@ def test_only_what_costs_something_is_paid():
     assert paid_services(load([*CLAUDE, *free])) == frozenset()
 
 
+def test_an_editor_that_stands_for_the_generator_is_paid_as_that_one_and_not_as_the_generator_of_tests():
+    tests = ["evaluate.generator.kind=openai", "evaluate.generator.model=gpt-image-1-mini"]
+    one = [*LEAST, "configs/models/flux2-klein.yaml", *tests]
+    assert paid_services(load(one)) == {"generator"}
+    assert paid_services(load([*one, "prices.gpu_hour=2", "pools.generator.num_gpus=1"])) == {"generator", "editor"}
+
+
 def test_each_kind_of_token_has_its_price():
     config = AnthropicConfig(
         kind="anthropic", model="m", input_price=10, cached_price=1, written_price=12, output_price=100

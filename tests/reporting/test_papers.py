@@ -137,6 +137,11 @@ def test_tool_sets_go_by_the_names_of_the_papers_table(without: list[str], expec
     assert name_tool_set(config) == expected
 
 
+def test_tool_set_names_the_generator_if_it_edits():
+    config = {"generator": {"kind": "diffusers", "model": "org/flux2"}, "editor": {"kind": "generator"}}
+    assert name_tool_set(config) == "all tools (flux2; edits by flux2)"
+
+
 def test_network_that_is_not_in_the_papers_says_so(tmp_path: Path):
     found = {figure.name: figure for figure in paper_figures([measured(run(tmp_path), "tiny")])}
     ours = [row for row in rows(found["figure-2a"]) if row["source"] == "ours"]

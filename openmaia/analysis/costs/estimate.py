@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from openmaia.analysis.costs.workload import Asked, TimedPool, Workload, join_edits
-from openmaia.config.schema import Config
+from openmaia.config.schema import Config, pools_by_role
 from openmaia.core.components import of_config
 from openmaia.core.errors import UsageError
 from openmaia.evaluation.services import look_sizes
@@ -97,7 +97,7 @@ def estimate(config: Config, work: Workload, units: int, gpus: int | None) -> Es
     pools: dict[str, TimedPool] = {}
     most: dict[str, float] = {}
     agent = of_config(config.backbone)
-    if of_config(config.editor).is_shared:
+    if pools_by_role(config)["editor"] == "generator":
         work = join_edits(work)
     for role, timed in work.timed.items():
         settings, served = getattr(config.pools, role), role == "backbone" and agent.reads_prompts

@@ -4,7 +4,8 @@ from dataclasses import dataclass
 
 from openmaia.analysis.costs.estimate import Estimate, count_tested_images
 from openmaia.analysis.costs.workload import Workload
-from openmaia.config.schema import Config, prompt_writer, test_generator
+from openmaia.config.machine import TEST_GENERATOR
+from openmaia.config.schema import Config, model_of, prompt_writer
 from openmaia.core.components import BackboneConfig, of_config
 from openmaia.core.messages import Reply
 from openmaia.models.backbones.billing import cost
@@ -39,9 +40,9 @@ def forecast(config: Config, work: Workload, units: int, timed: Estimate | None 
     drawn = {role: work.asked[role].requests for role in ("generator", "editor") if role in work.asked}
     tested = 2 * count_tested_images(config)[-1]
     for role, settings, images in (
-        ("generator", config.generator, drawn.get("generator", 0.0)),
-        ("editor", config.editor, drawn.get("editor", 0.0)),
-        ("test images", test_generator(config), tested),
+        ("generator", model_of(config, "generator"), drawn.get("generator", 0.0)),
+        ("editor", model_of(config, "editor"), drawn.get("editor", 0.0)),
+        ("test images", model_of(config, TEST_GENERATOR), tested),
     ):
         if of_config(settings).price_keys:
             price = getattr(settings, "image_price", None)

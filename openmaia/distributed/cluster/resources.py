@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from openmaia.config.machine import PoolConfig
-from openmaia.config.schema import Config, pool_roles
+from openmaia.config.schema import Config, pool_names
 
 ROUNDING = 1e-6
 """Tolerance in comparisons of fractional resources."""
@@ -56,7 +56,7 @@ def of_pools(configs: Sequence[Config], *, largest: bool = False) -> list[Resour
             which the first config describes.
         largest: Whether to count the largest number of replicas of each pool instead of the initial number.
     """
-    pools = [(role, configs[0]) for role in pool_roles(configs[0])] + [("target", other) for other in configs[1:]]
+    pools = [(role, configs[0]) for role in pool_names(configs[0])] + [("target", other) for other in configs[1:]]
     found = [of_pool(role, config, largest=largest) for role, config in pools]
     return [request for request in found if request.gpus or request.cpus or request.labels]
 

@@ -1,6 +1,6 @@
 """Handles through which an investigation calls pools. Each class implements the protocol of its service."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -8,7 +8,6 @@ import numpy as np
 import numpy.typing as npt
 import ray
 
-from openmaia.config.machine import TEST_GENERATOR
 from openmaia.core.errors import OpenMaiaError
 from openmaia.core.images import EncodedImage
 from openmaia.core.messages import Chat, Reply, is_turn
@@ -33,6 +32,9 @@ from openmaia.distributed.pools.statistics import PoolStatistics
 
 _OVERHEAD = 200
 """Approximate size in bytes of a request without its image."""
+
+_LARGE = 2**16
+"""Size in bytes of a call that waits for room before its requests are stored. Others are not worth a call of their own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +67,7 @@ class BatchedHandle:
         dispatcher, count = self.address.dispatcher, len(requests)
         size = sum(_size(request) for request in requests)
         keys = [self._key(request) for request in requests]
-        if not conversations:  # a chat holds only references to its images
+        if size > _LARGE:
             resolve(dispatcher.admit.remote(self.caller, count, size))
         payload = [ray.put(list(requests))]
         call = dispatcher.submit.options(name=f"{self.caller}: {method}")
@@ -142,7 +144,9 @@ class Pools:
     """The pools that one run uses."""
 
     addresses: Mapping[str, PoolAddress]
-    """By role: "target", "generator", "editor" if it is not the generator, "backbone", and "test_generator" if there is one."""
+    """By the name of the pool."""
+    roles: Mapping[str, str] = field(default_factory=dict[str, str])
+    """The pool of each role (`pools_by_role`). A role that is missing has the pool of its name."""
     kept: bool = False
     """Whether the pools are persistent, so that they also serve other runs."""
     purse: Purse | None = None
@@ -155,24 +159,24 @@ class Pools:
         """Returns all services for one caller, with a new ledger. The name of the caller must be unique."""
         ledger = self._ledger(caller)
         return Services(
-            target=PooledTarget(self.addresses["target"], caller, ledger),
+            target=PooledTarget(self.address("target"), caller, ledger),
             exemplars=exemplars,
-            generator=PooledGenerator(self.addresses["generator"], caller, ledger),
-            editor=PooledEditor(self.addresses.get("editor", self.addresses["generator"]), caller, ledger),
-            backbone=PooledBackbone(self.addresses["backbone"], caller, ledger),
+            generator=PooledGenerator(self.address("generator"), caller, ledger),
+            editor=PooledEditor(self.address("editor"), caller, ledger),
+            backbone=PooledBackbone(self.address("backbone"), caller, ledger),
             ledger=ledger,
         )
 
+    def address(self, role: str) -> PoolAddress:
+        """Returns the pool that serves a role, such as "editor"."""
+        return self.addresses[self.roles.get(role, role)]
+
     def target(self, caller: str) -> PooledTarget:
-        return PooledTarget(self.addresses["target"], caller, self._ledger(caller))
+        return PooledTarget(self.address("target"), caller, self._ledger(caller))
 
-    def test_generator(self, caller: str) -> PooledGenerator:
-        # The generator of test images is that of the investigations if the config names no other.
-        address = self.addresses.get(TEST_GENERATOR, self.addresses["generator"])
-        return PooledGenerator(address, caller, self._ledger(caller))
-
-    def generator(self, caller: str) -> PooledGenerator:
-        return PooledGenerator(self.addresses["generator"], caller, self._ledger(caller))
+    def generator(self, caller: str, role: str = "generator") -> PooledGenerator:
+        """`role`: "generator", or "test_generator" for the images of tests."""
+        return PooledGenerator(self.address(role), caller, self._ledger(caller))
 
     def leave(self, caller: str) -> None:
         """Tells all pools, without waiting, that a caller has ended or died, so that they drop its requests."""
@@ -181,18 +185,20 @@ class Pools:
         if self.purse is not None:
             self.purse.leave(caller)
 
-    def release(self, role: str) -> None:
-        """Ends the idle replicas of a pool that this run no longer needs, so that other pools can use their resources.
+    def release_all_but(self, roles: Iterable[str]) -> None:
+        """Ends the idle replicas of the pools that serve none of these roles, so that other pools can use their resources.
 
         A later request starts a replica again. Does nothing if the pools are persistent.
         """
-        if not self.kept:
-            self.addresses[role].dispatcher.release_replicas.remote()
+        needed = {self.roles.get(role, role) for role in roles}
+        for pool, address in self.addresses.items():
+            if pool not in needed and not self.kept:
+                address.dispatcher.release_replicas.remote()
 
     def statistics(self) -> dict[str, PoolStatistics]:
-        """Returns the statistics of each pool, by role."""
-        asked = {role: address.dispatcher.statistics.remote() for role, address in self.addresses.items()}
-        return {role: resolve(reference) for role, reference in asked.items()}
+        """Returns the statistics by pool."""
+        asked = {pool: address.dispatcher.statistics.remote() for pool, address in self.addresses.items()}
+        return {pool: resolve(reference) for pool, reference in asked.items()}
 
 
 def _size(request: Any) -> int:

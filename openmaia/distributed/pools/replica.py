@@ -145,10 +145,6 @@ class Replica:
     def __repr__(self) -> str:
         return self.name  # shown in Ray's dashboard and logs
 
-    def node(self) -> str:
-        """Returns the id of the Ray node on which this replica runs."""
-        return ray.get_runtime_context().get_node_id()
-
     def process(self) -> str:
         """Returns a random id of this start of the process, as a sign of life. After a restart by Ray it is another."""
         return self._process

@@ -5,10 +5,9 @@ import json
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
-from typing import Any
 
-from openmaia.config.machine import TEST_GENERATOR, DrawingPoolConfig
-from openmaia.config.schema import Config, pool_roles, test_generator
+from openmaia.config.machine import DrawingPoolConfig
+from openmaia.config.schema import Config, model_of, pool_names, pools_by_role
 from openmaia.core.components import identity, of_config
 from openmaia.core.paths import user_path
 from openmaia.distributed.assembly import Assembly
@@ -33,18 +32,22 @@ def run_pools(
     this process dies, Ray ends the replicas. `say` receives a message if replicas wait for resources, and the output of
     models that are loading.
     """
-    shared_roles = [role for role in pool_roles(configs[0]) if role != "target"]
-    wanted = [(role, configs[0]) for role in shared_roles] + [("target", config) for config in configs]
+    shared = [pool for pool in pool_names(configs[0]) if pool != "target"]
+    wanted = [(pool, configs[0]) for pool in shared] + [("target", config) for config in configs]
     with _managed(wanted, assembly, say) as managers:
-        shared = {manager.spec.role: _address(manager) for manager in managers[: len(shared_roles)]}
-        yield [Pools({"target": _address(target), **shared}) for target in managers[len(shared_roles) :]]
+        addresses = {manager.spec.role: _address(manager) for manager in managers[: len(shared)]}
+        roles = pools_by_role(configs[0])
+        yield [Pools({"target": _address(target), **addresses}, roles) for target in managers[len(shared) :]]
 
 
 @contextmanager
 def run_generators(configs: Sequence[Config], assembly: Assembly, say: Callable[[str], None]) -> Iterator[list[Pools]]:
     """Context manager that starts the pool of the generator alone for each config, as `run_pools` starts all."""
     with _managed([("generator", config) for config in configs], assembly, say) as managers:
-        yield [Pools({"generator": _address(manager)}) for manager in managers]
+        yield [
+            Pools({"generator": _address(manager)}, pools_by_role(config))
+            for manager, config in zip(managers, configs, strict=True)
+        ]
 
 
 @contextmanager
@@ -74,7 +77,7 @@ class LoadingTimes:
     def __init__(self, pools: Sequence[tuple[str, Config]], say: Callable[[str], None]):
         self._say = say
         self._file = user_path(pools[0][1].paths.cache) / _LOADING
-        models = [f"{role.removeprefix('test_')} {_model(role, config)}" for role, config in pools]
+        models = [f"{role.removeprefix('test_')} {model_of(config, role)}" for role, config in pools]
         self._keys = [hashlib.sha256(model.encode()).hexdigest()[:16] for model in models]
         several = len(pools) > len({role for role, _ in pools})
         self._names = [
@@ -112,7 +115,7 @@ def make_manager(
         places: Reserved resources for the initial replicas.
         free: See `PoolManager.free_places`; shared by the managers of a run.
     """
-    settings = _model(role, config)
+    settings = model_of(config, role)
     model = of_config(settings)
     spec = PoolSpec(
         role=role,
@@ -137,7 +140,7 @@ def cache_spec(role: str, config: Config) -> CacheSpec | None:
     pool = getattr(config.pools, role)
     if not isinstance(pool, DrawingPoolConfig) or pool.cache_mb == 0:
         return None
-    same = identity(_model(role, config))
+    same = identity(model_of(config, role))
     if same is None:
         return None
     return CacheSpec(
@@ -146,10 +149,6 @@ def cache_spec(role: str, config: Config) -> CacheSpec | None:
         disk_bytes=pool.spill_mb * 2**20,
         folder=str(user_path(config.paths.cache) / "images" / role.removeprefix("test_")),
     )
-
-
-def _model(role: str, config: Config) -> Any:
-    return test_generator(config) if role == TEST_GENERATOR else getattr(config, role)
 
 
 def _address(manager: PoolManager) -> PoolAddress:

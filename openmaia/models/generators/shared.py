@@ -16,7 +16,7 @@ class SharedEditor(Component):
     """Stands for the generator of the config, which is asked in its place."""
 
     Config: ClassVar = SharedEditorConfig
-    is_shared = True
+    stands_for = "generator"
 
     @staticmethod
     def problems(config: Any, site: Site) -> Iterator[str]:

@@ -26,7 +26,7 @@ from openmaia.evaluation.analysis.summary import LayerActivations, MeanActivatio
 from openmaia.reporting.figures.row_chart import ChartRow, RowChart, RowMark, bar_key, draw_beside, point_key
 from openmaia.reporting.figures.style import NEUTRAL, POSITIVE, RUNS, png, svg
 from openmaia.reporting.figures.table import DataTable, TableCell
-from openmaia.reporting.image_models import image_model, name_image_model
+from openmaia.reporting.image_models import image_model, name_editor, name_image_model
 from openmaia.runs.run import Run
 
 AVERAGE = "average"
@@ -119,7 +119,7 @@ def recognize_network(target: Mapping[str, Any]) -> str:
 def name_tool_set(config: Mapping[str, Any]) -> str:
     """Returns a name for the set of tools in a config, which for those of table A5 begins as in `published/ablation.csv`."""
     left_out = set(map(str, config.get("without") or ()))
-    generator, editor = name_image_model(config["generator"]), name_image_model(config["editor"])
+    generator = name_image_model(config["generator"])
     if {"text2image", "edit_images"} <= left_out:
         return "exemplars only"
     if left_out == {"dataset_exemplars", "edit_images"}:
@@ -128,7 +128,7 @@ def name_tool_set(config: Mapping[str, Any]) -> str:
         return f"no editing ({generator})"
     if left_out:
         return f"without {', '.join(sorted(left_out))} ({generator})"
-    return f"all tools ({generator}; edits by {editor})"
+    return f"all tools ({generator}; edits by {name_editor(config)})"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -23,7 +23,7 @@ def test_admission_bounds_requests():
         await control.admit("a", 6, 1)
         (late,) = await waiting(control, ("b", 5, 1))
         assert not late.done() and control.outside == 5
-        control.enter("a", 6, 1)
+        await control.enter("a", 6, 1)
         control.free(6, 1)
         await late
 
@@ -100,7 +100,16 @@ def test_admission_forgets_a_caller_that_left():
     in_a_loop(story())
 
 
-def test_admission_after_a_restart_lets_calls_enter_that_were_admitted_before():
-    control = AdmissionControl(4, 10**9)
-    control.enter("admitted by the dispatcher that died", 9, 9)
-    assert control.inside == (9, 9)
+def test_admission_of_calls_without_a_reservation_waits_for_room():
+    async def story() -> None:
+        control = AdmissionControl(4, 10**9)
+        await control.enter("a", 3, 9)
+        # It was admitted by a dispatcher that died, or was too small to ask before.
+        late = asyncio.create_task(control.enter("b", 2, 9))
+        await asyncio.sleep(0)
+        assert not late.done() and control.outside == 2
+        control.free(3, 9)
+        await late
+        assert control.inside == (2, 9)
+
+    in_a_loop(story())

@@ -78,7 +78,7 @@ class Dispatcher:
         return f"{self._spec.role}-dispatcher"
 
     async def admit(self, caller: str, count: int, size: int) -> None:
-        """Waits until the pool may take `count` requests of `size` bytes in total.
+        """Waits until the pool may take `count` requests of `size` bytes in total, and reserves their room.
 
         If no replica can be loaded, it returns at once, and `submit` raises the error.
         """
@@ -90,7 +90,7 @@ class Dispatcher:
     async def submit(
         self, caller: str, method: str, payload: list[Any], keys: Sequence[str], conversations: Sequence[str], size: int
     ) -> tuple[list[Any], float, Bill]:
-        """Waits for the answers to the requests of one call.
+        """Waits for the answers to the requests of one call, and before that for room unless `admit` has reserved it.
 
         Args:
             caller: The name of the caller, such as an investigation.
@@ -107,7 +107,7 @@ class Dispatcher:
             ServiceError: If a request could not be answered, after all have settled. Its bill is that of the call.
             UsageError: If no replica can be loaded.
         """
-        self._admission.enter(caller, len(keys), size)
+        await self._admission.enter(caller, len(keys), size)
         requests: list[Request] = []
         try:
             # A process on a node that was cut off asks again, although its work has been given to another meanwhile.

@@ -164,10 +164,10 @@ class AffinityRouter:
 
 
 class AdmissionControl:
-    """Limits the requests and bytes in a pool. Callers that exceed the limits wait, first in, first out.
+    """Limits the requests and bytes in a pool. Calls that exceed the limits wait, first in, first out.
 
-    A caller is admitted before it stores its requests in Ray's object store, so that waiting callers use no cluster
-    memory.
+    A caller with many bytes is admitted before it stores its requests in Ray's object store, so that those that wait use no
+    cluster memory.
     """
 
     def __init__(self, max_requests: int, max_bytes: int):
@@ -186,29 +186,18 @@ class AdmissionControl:
 
     async def admit(self, caller: str, count: int, size: int) -> None:
         """Waits until the pool has room for `count` requests of `size` bytes in total, and reserves this room."""
-        self.outside += count
-        try:
-            async with self._turn:
-                while not self._fits(count, size):
-                    self._freed.clear()
-                    await self._freed.wait()
-                self._add(count, size)
-        finally:
-            self.outside -= count
+        await self._take_room(count, size)
         self._reserved.setdefault(caller, []).append((count, size))
 
-    def enter(self, caller: str, count: int, size: int) -> None:
-        """Counts requests that have arrived in the pool. They use up the reservation that `admit` made for the caller.
-
-        Requests without a reservation are accepted as well: the dispatcher that admitted them may have been restarted.
-        """
+    async def enter(self, caller: str, count: int, size: int) -> None:
+        """Counts requests that have arrived. They use up the reservation that `admit` made for the caller, or wait for room."""
         reserved = self._reserved.get(caller, [])
-        if (count, size) in reserved:
-            reserved.remove((count, size))
-        else:
-            self._add(count, size)
+        if (count, size) not in reserved:
+            await self._take_room(count, size)
+            return
+        reserved.remove((count, size))
         if not reserved:
-            self._reserved.pop(caller, None)
+            del self._reserved[caller]
 
     def free(self, count: int, size: int) -> None:
         """Releases the room of requests that have ended."""
@@ -219,6 +208,17 @@ class AdmissionControl:
         """Releases the reservations of a caller."""
         for count, size in self._reserved.pop(caller, ()):
             self.free(count, size)
+
+    async def _take_room(self, count: int, size: int) -> None:
+        self.outside += count
+        try:
+            async with self._turn:
+                while not self._fits(count, size):
+                    self._freed.clear()
+                    await self._freed.wait()
+                self._add(count, size)
+        finally:
+            self.outside -= count
 
     def _add(self, count: int, size: int) -> None:
         self._requests += count
