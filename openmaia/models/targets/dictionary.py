@@ -54,7 +54,7 @@ class Dictionary:
     k: int = 0
     """Only the k largest features at a position are not 0. 0: all may be."""
     rough: torch.Tensor | None = field(init=False, repr=False, default=None)
-    """With `k`, the encoder in single precision, in which a CPU takes half the time to find candidates. None: not used."""
+    """With `k`, the encoder in single precision, in which a CPU finds candidates in less time. None: not used."""
     longest: float = field(init=False, repr=False, default=0.0)
     """With `rough`, the largest norm of a feature in the encoder."""
 
