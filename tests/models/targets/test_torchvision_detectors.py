@@ -38,7 +38,7 @@ def _has_operators() -> bool:
     return True
 
 
-class Backbone(nn.Module):
+class TwoLevels(nn.Module):
     """Two levels of features."""
 
     out_channels = 32
@@ -59,11 +59,16 @@ def detector(kind: str) -> Any:
     sizes: dict[str, Any] = {"min_size": SIDE, "max_size": LONGEST}
     each = AnchorGenerator(((16,), (32,)), ((1.0,),) * 2)
     makes = {
-        "fcos": lambda: FCOS(Backbone(), CLASSES, anchor_generator=each, **kept, **sizes),
-        "retinanet": lambda: RetinaNet(Backbone(), CLASSES, anchor_generator=each, **kept, **sizes),
+        "fcos": lambda: FCOS(TwoLevels(), CLASSES, anchor_generator=each, **kept, **sizes),
+        "retinanet": lambda: RetinaNet(TwoLevels(), CLASSES, anchor_generator=each, **kept, **sizes),
         "ssd": lambda: SSD(_ssd_backbone(), DefaultBoxGenerator([[2], [2]]), (SIDE, SIDE), CLASSES, **kept),
         "faster_rcnn": lambda: FasterRCNN(
-            Backbone(), CLASSES, rpn_anchor_generator=each, box_score_thresh=0.0, box_detections_per_img=10_000, **sizes
+            TwoLevels(),
+            CLASSES,
+            rpn_anchor_generator=each,
+            box_score_thresh=0.0,
+            box_detections_per_img=10_000,
+            **sizes,
         ),
     }
     made = makes[kind]()
@@ -74,7 +79,7 @@ def detector(kind: str) -> Any:
 
 
 def _ssd_backbone() -> nn.Module:
-    made: Any = Backbone()
+    made: Any = TwoLevels()
     made.out_channels = [32, 32]
     return made
 
