@@ -153,17 +153,17 @@ def test_size_and_crop_of_the_user_are_taken():
 
 
 def test_detector_by_name_is_a_target_of_classes():
-    """From a file with the names of the library's own weights, as `target.weights` gives them."""
+    """The normalisation is that of noise, because there is no dataset."""
     config = NetworkConfig(
         kind="network", name="net", network="torchvision:ssdlite320_mobilenet_v3_large@COCO_V1", weights="untrained",
-        layers=["backbone.features.0", OUTPUT],
+        layers=["backbone.features.0", OUTPUT], size=96,
     )  # fmt: skip
     target = build(config, Site(key="target", pictures=lambda: None))
     info = target.info()
     assert info.layers[OUTPUT] == 91
     assert "the largest score of each class among the detector's boxes, without maps" in info.preprocessing
     assert "resized without antialiasing" in info.preprocessing
-    image = noise(1, 320, 320)
+    image = noise(1, 96, 96)
     unit = Unit(target="net", layer=OUTPUT, index=17)
     (score,) = target.probe([Probe(unit=unit, image=image)])
     assert score.map is None
