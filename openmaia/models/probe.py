@@ -79,11 +79,12 @@ def _of_timm(name: str) -> dict[str, Any]:
 def _of_torchvision(name: str) -> dict[str, Any]:
     import torchvision
 
-    from openmaia.models.targets.networks import from_torchvision
+    from openmaia.models.targets.networks import from_torchvision, torchvision_detectors
 
     plain, _, chosen = name.partition("@")
-    if plain not in from_torchvision.names():
-        return {"nearest": difflib.get_close_matches(plain, from_torchvision.names(), n=3, cutoff=0.0)}
+    known = [*from_torchvision.names(), *torchvision_detectors.names()]
+    if plain not in known:
+        return {"nearest": difflib.get_close_matches(plain, known, n=3, cutoff=0.0)}
     offered = torchvision.models.get_model_weights(plain).__members__
     weights = offered.get(chosen or from_torchvision.PUBLISHED_WEIGHTS.get(plain, "DEFAULT"))
     if weights is None:

@@ -123,10 +123,16 @@ def test_network_of_a_hub_is_not_known():
 
 
 @pytest.mark.parametrize(
-    ("name", "layers"), [("resnet18", ("layer1", "layer4", "fc")), ("dino_vits8", ("blocks.1.mlp.fc1",))]
+    ("name", "layers"),
+    [
+        ("resnet18", ("layer1", "layer4", "fc")),
+        ("dino_vits8", ("blocks.1.mlp.fc1",)),
+        ("ssdlite320_mobilenet_v3_large", ("backbone.features.0.1", "output")),
+    ],
 )
 def test_skeleton_has_the_layers_of_the_network(name: str, layers: tuple[str, ...]):
     whole, bare = load_network(name, "untrained"), build_skeleton(name)
+    assert bare is not None
     assert next(bare.module.parameters()).device == torch.device("meta")
     assert layer_names(bare) == layer_names(whole)
     assert survey(bare, layers) == survey(whole, layers)
@@ -134,6 +140,7 @@ def test_skeleton_has_the_layers_of_the_network(name: str, layers: tuple[str, ..
 
 def test_survey_names_layers_and_what_is_none():
     bare = build_skeleton("resnet18")
+    assert bare is not None
     found = survey(bare)
     assert list(found.units)[:2] == ["conv1", "bn1"]
     assert (found.units["layer4"], found.units["fc"], found.units["output"]) == (512, 1000, 1000)

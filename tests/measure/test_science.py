@@ -17,6 +17,7 @@ from measure.science import (
     coverage,
     effects,
     faithfulness,
+    features,
     real,
     rule,
     sections,
@@ -76,6 +77,23 @@ def test_table_about_effects_agrees_with_its_units():
     for by in ("effect", "drives"):
         assert effects.share(found, "unit", by)[0] >= 0.95
         assert effects.share(found, "direction", by)[0] <= 0.05
+
+
+def test_table_about_features_agrees_with_its_features():
+    table = pd.read_csv(features.CSV)
+    tables = sections.read("Features of autoencoders").split("| kind | described |")
+    shown = [
+        line.strip("| ").split(" | ") for line in tables[1].splitlines() if line.startswith(("| TopK", "| JumpReLU"))
+    ]
+    assert [kind.lower() for kind, *_ in shown] == list(dict.fromkeys(table["kind"]))
+    for kind, described, supported, undecided, refuted, auc, *_ in shown:
+        own = table[table["kind"] == kind.lower()]
+        counts = Counter(own["verdict"])
+        assert described == f"{own['description'].notna().sum()} of {len(own)}"
+        assert (int(supported), int(undecided), int(refuted)) == tuple(
+            counts[each] for each in ("supported", "undecided", "not supported")
+        )
+        assert float(auc.split()[0]) == pytest.approx(own["auc"].mean(), abs=0.006)
 
 
 def test_table_about_faithfulness_agrees_with_its_units():

@@ -1,24 +1,31 @@
 """The target `clip`: a CLIP or SigLIP whose output has one unit for each text that the user gives."""
 
+import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from openmaia.core.components import Site
 from openmaia.core.errors import UsageError
 from openmaia.core.paths import user_path
 from openmaia.models.targets.network import NetworkConfig, StudiedNetwork, declared, given_preprocess, named_preset
+from openmaia.models.weights import WeightSource
 
 if TYPE_CHECKING:
     from openmaia.models.targets.preprocess import TargetNetwork
+
+OPEN_CLIP_CONFIG = "open_clip_config.json"
+OPEN_CLIP_WEIGHTS = ("open_clip_model.safetensors", "open_clip_pytorch_model.bin")
+"""Files of open_clip in a folder, the first weights preferred."""
 
 _SHOWN = 12  # prompts of a remark, which stands in titles and tables
 
 
 @dataclass
 class ClipConfig(NetworkConfig):
-    """A CLIP or SigLIP (`target.network=hf:ID`) with texts as classes. The activation of a unit of `output` is the similarity
+    """A CLIP or SigLIP (`target.network=hf:ID`, or `hf:FOLDER` of open_clip) with texts as classes. The activation of a unit of `output` is the similarity
     of the image to a text, as the model scales it; with `target.output=softmax` or `sigmoid` it is a probability."""
 
     prompts: list[str] = field(default_factory=list[str])
@@ -67,6 +74,13 @@ class PromptedClip(StudiedNetwork):
             yield "prompts_file", config.prompts_file, "file"
 
     @staticmethod
+    def weights(config: Any, site: Site) -> Iterator[WeightSource]:
+        for source in StudiedNetwork.weights(config, site):
+            is_own = source.key == "target.network" and open_clip_folder(source.given) is not None
+            names = "|".join(map(re.escape, OPEN_CLIP_WEIGHTS))
+            yield replace(source, pattern=re.compile(f"(?P<part>)(?:{names})")) if is_own else source
+
+    @staticmethod
     def remark(config: Any) -> str:
         texts = [config.template.replace("{}", name) for name in config.prompts]
         said = ", ".join(map(repr, texts[:_SHOWN])) + (
@@ -78,6 +92,13 @@ class PromptedClip(StudiedNetwork):
     @staticmethod
     def published_name(config: Any) -> str:
         return ""  # publications study its image encoder
+
+
+def open_clip_folder(model: str) -> Path | None:
+    """Returns the folder of a model that open_clip saved. None if it is none, or has the form of transformers, too."""
+    folder = user_path(model)
+    is_own = (folder / OPEN_CLIP_CONFIG).is_file() and not (folder / "config.json").is_file()
+    return folder if is_own else None
 
 
 def read_names(config: ClipConfig) -> tuple[str, ...]:

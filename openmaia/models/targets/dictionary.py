@@ -6,7 +6,7 @@ libraries are read by what is in `dictionaries/`.
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import torch
@@ -22,6 +22,8 @@ _CELLS = 2**24
 
 # Columns of which the maximum is taken first, where the k largest are looked for.
 _GROUP = 16
+
+_SPARE = 8  # candidates beyond k, where the k largest are looked for in single precision
 
 _EPSILON = 1e-5  # of SAELens's layer_norm, added to the standard deviation
 
@@ -51,6 +53,15 @@ class Dictionary:
     normalisation: Normalisation = "none"
     k: int = 0
     """Only the k largest features at a position are not 0. 0: all may be."""
+    rough: torch.Tensor | None = field(init=False, repr=False, default=None)
+    """With `k`, the encoder in single precision, in which a CPU finds candidates in less time. None: not used."""
+    longest: float = field(init=False, repr=False, default=0.0)
+    """With `rough`, the largest norm of a feature in the encoder."""
+
+    def __post_init__(self) -> None:
+        if self.k and self.encoder.device.type == "cpu" and len(self.encoder) > 4 * (self.k + _SPARE) * _GROUP:
+            object.__setattr__(self, "rough", self.encoder.float())
+            object.__setattr__(self, "longest", float(self.encoder.norm(dim=1).max()))
 
     @property
     def name(self) -> str:
@@ -91,6 +102,25 @@ class Dictionary:
         """
         return self._encode(responses, slice(None), cells)
 
+    def _largest(self, given: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """Returns the k largest values at each position and their features, both of shape (positions, k), for normalised
+        channels of shape (positions, channels)."""
+        if self.rough is None:
+            return _largest(torch.addmm(self.bias, given, self.encoder.T), self.k)
+        near, candidates = _largest(torch.addmm(self.bias.float(), given.float(), self.rough.T), self.k + _SPARE)
+        exact = torch.einsum("pfc,pc->pf", self.encoder[candidates], given) + self.bias[candidates]
+        largest, place = exact.topk(self.k)
+        feature = candidates.gather(1, place)
+        # By how much a rough value may differ at most (Higham 2002, Accuracy and Stability of Numerical Algorithms, 3.1).
+        size = given.norm(dim=1) * self.longest + self.bias.abs().max()
+        error = (given.shape[1] + 4) * 2.0**-24 * size
+        # Also where one is not a number.
+        unsure = torch.nonzero(~(near[:, self.k - 1] - near[:, -1] > 2 * error))[:, 0]
+        if len(unsure):
+            again = torch.addmm(self.bias, given[unsure], self.encoder.T)
+            largest[unsure], feature[unsure] = _largest(again, self.k)
+        return largest, feature
+
     def _tensors(self) -> dict[str, torch.Tensor]:
         return {"encoder": self.encoder, "bias": self.bias, "threshold": self.threshold}
 
@@ -105,7 +135,10 @@ class Dictionary:
         for first in range(0, len(positions), step):
             # In double precision, for the reason that directions are.
             given = _normalised(positions[first : first + step].to(encoder), self.normalisation)
-            row, feature, values = _active(torch.addmm(bias, given, encoder.T), threshold, self.k)
+            if self.k:
+                row, feature, values = _above(*self._largest(given), threshold)
+            else:
+                row, feature, values = _active(torch.addmm(bias, given, encoder.T), threshold)
             row += first
             ats.append((row // count * len(encoder) + feature) * count + row % count)
             found.append(values)
@@ -118,30 +151,35 @@ class Dictionary:
         )
 
 
-def _active(values: torch.Tensor, threshold: torch.Tensor, k: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+def _active(values: torch.Tensor, threshold: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """Returns rows, columns and values of what is above the thresholds, for values of shape (positions, features)."""
-    # Written so that NaN counts as active: units with one are reported.
-    if k:
-        largest, feature = _largest(values, k)
-        row, rank = torch.nonzero(~(largest <= threshold[feature]), as_tuple=True)
-        return row, feature[row, rank], largest[row, rank]
     # Most features are active nowhere: a maximum over positions is a third of the time of a search for those that are.
+    # Here and below written so that NaN counts as active: units with one are reported.
     columns = torch.nonzero(~(values.amax(dim=0) <= threshold))[:, 0]
     some = values[:, columns]
     row, column = torch.nonzero(~(some <= threshold[columns]), as_tuple=True)
     return row, columns[column], some[row, column]
 
 
+def _above(
+    largest: torch.Tensor, feature: torch.Tensor, threshold: torch.Tensor
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Likewise for the largest values and their columns, both of shape (positions, k)."""
+    row, rank = torch.nonzero(~(largest <= threshold[feature]), as_tuple=True)
+    return row, feature[row, rank], largest[row, rank]
+
+
 def _largest(values: torch.Tensor, k: int) -> tuple[torch.Tensor, torch.Tensor]:
     """Returns the k largest values of each row of (rows, columns) and their columns, both of shape (rows, k)."""
     columns = values.shape[1]
-    whole = columns - columns % _GROUP
-    if whole < 4 * k * _GROUP:
+    count = columns // _GROUP
+    if count < 4 * k:
         return values.topk(k)
-    # They are in the k groups of columns whose maxima are largest: a maximum takes a fraction of the time of a search.
-    groups = values[:, :whole].unflatten(1, (-1, _GROUP)).amax(dim=2).topk(k, sorted=False).indices
-    columns_of = torch.arange(_GROUP, device=values.device)
-    at = (groups[:, :, None] * _GROUP + columns_of).flatten(1)
+    # They are in the k groups of columns whose maxima are largest: a maximum takes a fraction of the time of a search, and
+    # least over columns that lie apart.
+    whole = count * _GROUP
+    groups = values[:, :whole].unflatten(1, (_GROUP, count)).amax(dim=1).topk(k, sorted=False).indices
+    at = (groups[:, :, None] + torch.arange(0, whole, count, device=values.device)).flatten(1)
     rest = torch.arange(whole, columns, device=values.device).expand(len(values), -1)
     at = torch.cat([at, rest], dim=1)
     largest, place = values.gather(1, at).topk(k)

@@ -192,7 +192,7 @@ class NetworkTarget:
         is_named = len(names) == found.count
         return Effects(
             layers=layers,
-            classes=names if is_named else tuple(f"class {n}" for n in range(found.count)),
+            classes=tuple((names[n] if is_named else "") or f"class {n}" for n in range(found.count)),
             heads=self._network.heads if is_named else (),
             exclude=found.exclude,
         )

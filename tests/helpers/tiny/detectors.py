@@ -13,6 +13,10 @@ from transformers import (
     DetrForObjectDetection,
     DetrImageProcessor,
     ResNetConfig,
+    RTDetrConfig,
+    RTDetrForObjectDetection,
+    RTDetrImageProcessor,
+    RTDetrResNetConfig,
     YolosConfig,
     YolosForObjectDetection,
     YolosImageProcessor,
@@ -65,10 +69,36 @@ def _yolos() -> tuple[Any, Any]:
     return YolosForObjectDetection(config), YolosImageProcessor(size=SIZE)
 
 
+def _rt_detr() -> tuple[Any, Any]:
+    backbone = RTDetrResNetConfig(
+        embedding_size=8,
+        hidden_sizes=[8] * 4,
+        depths=[1] * 4,
+        layer_type="basic",
+        out_features=["stage2", "stage3", "stage4"],
+    )
+    config = RTDetrConfig(
+        backbone_config=backbone,
+        encoder_hidden_dim=16,
+        encoder_in_channels=[8] * 3,
+        encoder_attention_heads=2,
+        encoder_ffn_dim=16,
+        d_model=16,
+        decoder_in_channels=[16] * 3,
+        decoder_layers=2,
+        decoder_attention_heads=2,
+        decoder_ffn_dim=16,
+        num_queries=7,
+        id2label=LABELS,
+    )
+    return RTDetrForObjectDetection(config), RTDetrImageProcessor(size={"height": 64, "width": 64})
+
+
 KINDS: Mapping[str, Callable[[], tuple[Any, Any]]] = {
     "detr": _detr,
     "conditional_detr": _conditional,
     "yolos": _yolos,
+    "rt_detr": _rt_detr,
 }
 
 

@@ -9,7 +9,6 @@ from PIL import Image
 from transformers import AutoImageProcessor, AutoModelForObjectDetection
 
 from openmaia.core.components import Site, build
-from openmaia.core.errors import UsageError
 from openmaia.core.services import Probe
 from openmaia.core.units import OUTPUT, Unit
 from openmaia.models.targets.network import NetworkConfig
@@ -32,7 +31,7 @@ def scores(folder: str, pixels: np.ndarray) -> np.ndarray:
     given = AutoImageProcessor.from_pretrained(folder)(Image.fromarray(pixels), return_tensors="pt")
     with torch.no_grad():
         logits = model(given["pixel_values"]).logits[0]
-    each = logits.sigmoid() if model.config.model_type == "conditional_detr" else logits.softmax(1)[:, :-1]
+    each = logits.sigmoid() if model.config.model_type in ("conditional_detr", "rt_detr") else logits.softmax(1)[:, :-1]
     return each.amax(dim=0).numpy()
 
 
@@ -80,8 +79,3 @@ def test_score_of_a_certain_class_is_finite():
 def test_layers_have_the_names_of_the_library(tmp_path: Path):
     network = load(f"hf:{detector('detr', tmp_path)}")
     assert "model.encoder.layers.0" in dict(network.module.named_modules())
-
-
-def test_detector_of_torchvision_is_refused():
-    with pytest.raises(UsageError, match="is a detector of torchvision.*such as hf:facebook/detr-resnet-50"):
-        load("torchvision:retinanet_resnet50_fpn@COCO_V1")

@@ -102,6 +102,18 @@ def test_k_largest_of_many_features_are_those_of_a_whole_search(features: int):
     assert int(found[1, :, 0, 0].isnan().sum()) == 9
 
 
+def test_features_too_close_for_single_precision_are_told_apart():
+    """Pairs of features that differ in the eighth digit, of which one each is among the k largest."""
+    made = torch.Generator().manual_seed(4)
+    half = torch.randn(800, 5, generator=made, dtype=torch.float64)
+    encoder, zeros = torch.cat([half, half * (1 + 1e-8)]), torch.zeros(1600, dtype=torch.float64)
+    dictionary = replace(read(MADE / "saelens-topk"), encoder=encoder, bias=zeros, threshold=zeros, k=9)
+    given = torch.randn(1, 5, 3, 3, generator=made)
+    values = torch.einsum("fc,chw->fhw", encoder, given[0].double())
+    expected = torch.zeros_like(values).scatter(0, values.topk(9, dim=0).indices, 1.0)
+    assert torch.equal(dense(dictionary.all(given))[0] > 0, expected > 0)
+
+
 def test_topk_leaves_k_features():
     features = dense(read(MADE / "saelens-topk").all(torch.randn(1, 5, 30, generator=torch.Generator().manual_seed(3))))
     active = (features > 0).sum(dim=1)

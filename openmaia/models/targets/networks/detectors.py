@@ -29,11 +29,19 @@ def largest_log_odds(logits: torch.Tensor, no_object: int | None) -> torch.Tenso
     """
     if no_object is None:
         return logits.amax(dim=1)
-    # In double precision, in which 1 - p keeps its digits.
-    logarithms = logits.double().log_softmax(dim=2)
-    odds = logarithms - (-logarithms.expm1()).clamp_min(1e-30).log()
     kept = [index for index in range(logits.shape[2]) if index != no_object]
-    return odds[:, :, kept].amax(dim=1).float()
+    return log_odds(logits.double().log_softmax(dim=2))[:, :, kept].amax(dim=1).float()
+
+
+def log_odds(logarithms: torch.Tensor) -> torch.Tensor:
+    """Returns the log-odds of probabilities, given their logarithms in double precision, in which 1 - p keeps its digits."""
+    return logarithms - (-logarithms.expm1()).clamp_min(1e-30).log()
+
+
+def needs_values(module: nn.Module) -> bool:
+    """Returns whether a detector selects boxes by their values before it ends, so that shapes alone do not take it through
+    a pass."""
+    return hasattr(module, "rpn")
 
 
 def score_classes(module: nn.Module, model: str, classes: int) -> None:

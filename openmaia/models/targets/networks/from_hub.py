@@ -92,6 +92,8 @@ def explaining(model: str) -> Generator[None]:
     """Raises UsageError in place of what transformers raises for a model that it cannot load."""
     try:
         yield
+    except UsageError:
+        raise
     except _LOADING_ERRORS as error:
         raise UsageError(
             f"target.network='hf:{model}' cannot be loaded: {str(error)[:400]}. Give an id that the hub has, or a folder "

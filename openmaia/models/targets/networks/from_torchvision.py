@@ -34,11 +34,6 @@ def names() -> list[str]:
     return torchvision.models.list_models(module=torchvision.models)
 
 
-def detectors() -> list[str]:
-    """Returns the names of its detection networks, which `load` does not take."""
-    return torchvision.models.list_models(module=torchvision.models.detection)
-
-
 def load(name: str, pretrained: bool) -> TargetNetwork:
     """Loads a classifier by its name and optionally that of its weights, such as `resnet18@IMAGENET1K_V1`.
 
@@ -50,20 +45,25 @@ def load(name: str, pretrained: bool) -> TargetNetwork:
         UsageError: The weights are unknown or cannot be downloaded.
     """
     plain, _, chosen = name.partition("@")
-    weights = _weights(plain, chosen or PUBLISHED_WEIGHTS.get(plain, "DEFAULT"))
+    weights = named_weights(plain, chosen or PUBLISHED_WEIGHTS.get(plain, "DEFAULT"))
     preprocess = _preprocess(name, weights.transforms())
     if not pretrained:
         return TargetNetwork(module=_architecture(plain, weights), preprocess=preprocess, output=OutputMeaning.SOFTMAX)
+    labels = tuple(weights.meta["categories"])
+    module = downloaded(plain, weights)
+    return TargetNetwork(module=module, preprocess=preprocess, labels=labels, output=OutputMeaning.SOFTMAX)
+
+
+def downloaded(name: str, weights: Any) -> torch.nn.Module:
+    """Returns a model of torchvision with its weights. Raises UsageError if they cannot be downloaded."""
     try:
         with _weights_only():
-            module = torchvision.models.get_model(plain, weights=weights, progress=False)
+            return torchvision.models.get_model(name, weights=weights, progress=False)
     except (OSError, RuntimeError, pickle.UnpicklingError) as error:
         raise UsageError(
             f"target.network={name!r}: its weights cannot be loaded from {weights.url} ({str(error)[:200]}); put that file "
             "on this machine and give it as target.weights"
         ) from error
-    labels = tuple(weights.meta["categories"])
-    return TargetNetwork(module=module, preprocess=preprocess, labels=labels, output=OutputMeaning.SOFTMAX)
 
 
 @contextmanager
@@ -80,7 +80,8 @@ def _weights_only() -> Generator[None]:
             os.environ[name] = before
 
 
-def _weights(name: str, chosen: str) -> Any:
+def named_weights(name: str, chosen: str) -> Any:
+    """Returns the weights of this name that torchvision offers for a model. Raises UsageError if there are none."""
     offered = torchvision.models.get_model_weights(name)
     if chosen not in offered.__members__:
         raise UsageError(

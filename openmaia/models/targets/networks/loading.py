@@ -33,7 +33,7 @@ def load(
     """Loads a network in evaluation mode. Code in a weight file is never run.
 
     Args:
-        name: A torchvision classifier (`resnet18`, `torchvision:vit_b_16`, `torchvision:resnet50@IMAGENET1K_V1`),
+        name: A classifier or detector of torchvision (`resnet18`, `torchvision:vit_b_16`, `resnet50@IMAGENET1K_V1`),
             `dino_vits8`, `clip_rn50`, `timm:NAME`, `hf:ID` (a hub id or a folder), `efficientnet_lite0` to `_lite2`, or
             `package.module:factory` (a function of the user that returns the network).
         weights: Empty for the network's own weights, which may be downloaded; the path of a checkpoint; or UNTRAINED for
@@ -120,18 +120,14 @@ def _network(name: str, pretrained: bool, preset: PreprocessPreset, given: Given
         return from_hub.load(rest, pretrained)
     if is_factory(name):
         return _from_factory(name, preset, given)
-    from openmaia.models.targets.networks import from_torchvision
+    from openmaia.models.targets.networks import from_torchvision, torchvision_detectors
 
-    known = from_torchvision.names()
+    known = from_torchvision.names(), torchvision_detectors.names()
     model = rest if colon else name
-    if model.partition("@")[0] in from_torchvision.detectors():
-        raise UsageError(
-            f"target.network={name!r} is a detector of torchvision, whose class scores OpenMAIA does not read; give one of "
-            "transformers, such as hf:facebook/detr-resnet-50"
-        )
-    if model.partition("@")[0] not in known:
-        raise _unknown(name, known)
-    return from_torchvision.load(model, pretrained)
+    for library_part, own in zip((from_torchvision, torchvision_detectors), known, strict=True):
+        if model.partition("@")[0] in own:
+            return library_part.load(model, pretrained)
+    raise _unknown(name, [*known[0], *known[1]])
 
 
 def _unknown(name: str, torchvision_names: Sequence[str]) -> UsageError:
@@ -139,7 +135,7 @@ def _unknown(name: str, torchvision_names: Sequence[str]) -> UsageError:
     near = difflib.get_close_matches(name.rpartition(":")[2].lower().replace("-", "_"), known, n=3, cutoff=0.0)
     return UsageError(
         f"the network {name!r} is not known; the nearest names are {', '.join(near)}. Expected one of "
-        f"{', '.join(known[:4])}, a classifier of torchvision (resnet152), timm:NAME, hf:ID or package.module:factory"
+        f"{', '.join(known[:4])}, a classifier or detector of torchvision (resnet152), timm:NAME, hf:ID or package.module:factory"
     )
 
 

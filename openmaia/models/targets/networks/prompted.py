@@ -1,6 +1,7 @@
 """CLIP and SigLIP of Hugging Face transformers with given texts as classes, which are encoded once, as a network is loaded."""
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, cast
 
 import torch
@@ -8,11 +9,13 @@ from torch import nn
 from transformers import AutoConfig, AutoImageProcessor, AutoModel, AutoTokenizer
 
 from openmaia.core.errors import UsageError
+from openmaia.models.targets.clip import open_clip_folder
 from openmaia.models.targets.meaning import OutputMeaning
 from openmaia.models.targets.network import UNTRAINED
+from openmaia.models.targets.networks import from_open_clip
 from openmaia.models.targets.networks.checkpoint import load_checkpoint
 from openmaia.models.targets.networks.from_hub import explaining, load_module, read_preprocess
-from openmaia.models.targets.preprocess import TargetNetwork
+from openmaia.models.targets.preprocess import Preprocess, TargetNetwork
 from openmaia.models.targets.state import weights_digest
 
 _KINDS = ("clip", "siglip")
@@ -64,25 +67,18 @@ def load(model: str, weights: str, names: Sequence[str], prompts: Sequence[str])
     Raises:
         UsageError: The model cannot be loaded, is neither a CLIP nor a SigLIP, or a prompt is too long for it.
     """
-    options: dict[str, Any] = {"trust_remote_code": False, "local_files_only": bool(weights)}
     with explaining(model), torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
-        config = AutoConfig.from_pretrained(model, **options)
-        if config.model_type not in _KINDS:
-            raise UsageError(
-                f"target.network='hf:{model}' is of the type {config.model_type!r}, whose texts OpenMAIA cannot compare with "
-                f"images; expected {' or '.join(_KINDS)}"
-            )
-        processor = AutoImageProcessor.from_pretrained(model, **options)
-        tokenizer = AutoTokenizer.from_pretrained(model, **options)
-        module = load_module(AutoModel, model, config, not weights)
+        folder = open_clip_folder(model)
+        module, tokenizer, preprocess = (
+            _of_open_clip(folder, not weights) if folder else _of_transformers(model, not weights)
+        )
     if weights not in ("", UNTRAINED):
         load_checkpoint(module, weights)
     tokens = _tokens(tokenizer, module, prompts)
     network = Prompted(module.eval(), tokens, prompts, _encode(tokenizer, module, prompts))
     listed = ", ".join(f"{prompt!r}" for prompt in prompts)
     bias = f" {network.bias:+.6g}" if network.bias else ""
-    preprocess = read_preprocess(model, processor)
     return TargetNetwork(
         module=network,
         preprocess=preprocess,
@@ -91,6 +87,26 @@ def load(model: str, weights: str, names: Sequence[str], prompts: Sequence[str])
         output=OutputMeaning.VALUES,
         outputs=f"output: {network.scale:.6g} times the cosine similarity to these texts{bias}: {listed}",
     )
+
+
+def _of_transformers(model: str, pretrained: bool) -> tuple[Any, Any, Preprocess]:
+    """Returns the model, its tokenizer and its preprocessing."""
+    options: dict[str, Any] = {"trust_remote_code": False, "local_files_only": not pretrained}
+    config = AutoConfig.from_pretrained(model, **options)
+    if config.model_type not in _KINDS:
+        raise UsageError(
+            f"target.network='hf:{model}' is of the type {config.model_type!r}, whose texts OpenMAIA cannot compare with "
+            f"images; expected {' or '.join(_KINDS)}"
+        )
+    processor = AutoImageProcessor.from_pretrained(model, **options)
+    tokenizer = AutoTokenizer.from_pretrained(model, **options)
+    return load_module(AutoModel, model, config, pretrained), tokenizer, read_preprocess(model, processor)
+
+
+def _of_open_clip(folder: Path, pretrained: bool) -> tuple[Any, Any, Preprocess]:
+    tokenizer: Any = AutoTokenizer.from_pretrained(str(folder), trust_remote_code=False, local_files_only=True)
+    module, preprocess = from_open_clip.read(folder, tokenizer.eos_token_id, pretrained)
+    return module, tokenizer, preprocess
 
 
 def _longest(model: Any) -> int:
