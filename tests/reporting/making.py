@@ -1,5 +1,6 @@
 """Small runs for the tests of this folder, built through the real classes."""
 
+import base64
 import dataclasses
 import io
 import json
@@ -210,19 +211,28 @@ def table(index: Path) -> tuple[dict[str, list[Any]], list[list[Any]]]:
     data = _argument((index.parent / "data/table.js").read_text())
     columns = {name: _named(column) for name, column in data["columns"].items()}
     shards = [(index.parent / f"data/texts-{shard}.js").read_text() for shard in range(data["shards"])]
-    return columns, [row for shard in shards for row in _argument(shard)]
+    return columns, [json.loads(row) for shard in shards for row in _text(shard).split("\n")]
 
 
 def _argument(script: str) -> Any:
-    """The last argument of the call in a data file."""
+    """The JSON in the last argument of the call in a data file."""
+    return json.loads(_text(script))
+
+
+def _text(script: str) -> str:
     found = re.fullmatch(r'openmaia\.\w+\((?:\d+, )?(".*")\);\n', script)
     assert found
-    return json.loads(json.loads(found[1]))
+    return json.loads(found[1])
 
 
 def _named(column: dict[str, Any]) -> list[Any]:
-    names = column.get("names")
-    return [names[value] if names and value is not None else value for value in column["values"]]
+    """The values of a column, with 7 digits; None for NaN."""
+    names, packed = column.get("names"), np.frombuffer(base64.b64decode(column["values"]), f"<{column['type']}")
+    values = [
+        None if value != value else value if isinstance(value, int) else float(f"{value:.7g}")
+        for value in packed.tolist()
+    ]
+    return [names[int(value)] if names and value is not None else value for value in values]
 
 
 class Page(HTMLParser):
