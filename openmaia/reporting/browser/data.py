@@ -118,10 +118,11 @@ def make_data_files(
     images of a row exists. `lexicon` says what words mean. Without `embed`, concepts are found by the words of labels.
     """
     rows = [row for summary in summaries for row in summary.rows]
-    yield (
-        "table.js",
-        make_call("receive", dumps(_table(rows, version, has_tile, embed) | _language(rows, lexicon, embed))),
-    )
+    table = _table(rows, version, has_tile, embed) | _language(rows, lexicon, embed)
+    packed = {name: _pack(column.pop("values")) for name, column in table["columns"].items()}
+    # A call for each column: as parts of one JSON text, all of them would be in memory twice.
+    calls = [make_call(f'receiveValues("{name}", "{kind}", ', text) for name, (kind, text) in packed.items()]
+    yield "table.js", b"".join([*calls, make_call("receive", dumps(table))])
     for shard, first in enumerate(range(0, len(rows), SHARD)):
         texts = [_texts(row) for row in rows[first : first + SHARD]]
         yield f"texts-{shard}.js", make_call(f"receiveTexts({shard}, ", "\n".join(map(dumps, texts)))
@@ -151,8 +152,6 @@ def _table(
         columns[name] = {key: value for key, value in facts.items() if value} | {
             "values": [column.value(row) for row in rows]
         }
-    for each in columns.values():
-        each |= _pack(each["values"])
     return {
         "version": version,
         "places": [dict(zip(("run", "target", "layer", "folder"), place, strict=True)) for place in places],
@@ -168,9 +167,9 @@ _EXACT = 10**7
 """Whole numbers up to this one are exact in 4 bytes, and written with the 7 digits that the page shows of a float."""
 
 
-def _pack(values: Sequence[float | int | None]) -> dict[str, str]:
-    """Returns numbers as the bytes of the smallest array that holds them, little-endian in base64, and its type: u1, u2, u4,
-    f4 or f8. None becomes NaN."""
+def _pack(values: Sequence[float | int | None]) -> tuple[str, str]:
+    """Returns the type of the smallest array that holds numbers (u1, u2, u4, f4 or f8), and its bytes, little-endian in
+    base64. None becomes NaN."""
     whole = [value for value in values if isinstance(value, int)]
     low, high = min(whole, default=0), max(whole, default=0)
     if len(whole) == len(values) and low >= 0 and high < 2**32:
@@ -180,7 +179,7 @@ def _pack(values: Sequence[float | int | None]) -> dict[str, str]:
     packed = array(code, [float("nan") if value is None else value for value in values] if code in "fd" else whole)
     if sys.byteorder == "big":
         packed.byteswap()
-    return {"type": name, "values": base64.b64encode(packed.tobytes()).decode()}
+    return name, base64.b64encode(packed.tobytes()).decode()
 
 
 def _language(rows: Sequence[UnitRow], lexicon: WordNames, embed: TextEmbedding | None) -> dict[str, Any]:

@@ -3,10 +3,15 @@
 // Data files call `openmaia.receive` and `openmaia.receiveTexts`: pages opened from a folder cannot use fetch().
 const openmaia = { table: null, listeners: [] };
 
+// The values of a column come before its other facts.
+const arrived = new Map();
+openmaia.receiveValues = (name, type, values) => arrived.set(name, unpacked(type, values));
+
 openmaia.receive = (json) => {
   const data = JSON.parse(json);
   const columns = {};
-  for (const [name, column] of Object.entries(data.columns)) columns[name] = { ...column, values: unpacked(column) };
+  for (const [name, column] of Object.entries(data.columns)) columns[name] = { ...column, values: arrived.get(name) };
+  arrived.clear();
   const size = columns.place.values.length;
   columns.unit = { values: Uint32Array.from({ length: size }, (_, row) => row) };
   columns.run = { values: columns.place.values };
@@ -19,7 +24,7 @@ openmaia.receive = (json) => {
 const ARRAYS = { u1: Uint8Array, u2: Uint16Array, u4: Uint32Array, f4: Float32Array, f8: Float64Array };
 
 // The array of a column, whose bytes are in base64. NaN is no value.
-function unpacked({ type, values }) {
+function unpacked(type, values) {
   const text = atob(values), bytes = new Uint8Array(text.length);
   for (let at = 0; at < text.length; at += 1) bytes[at] = text.charCodeAt(at);
   return new ARRAYS[type](bytes.buffer);
