@@ -79,6 +79,7 @@ def test_first_screen_shows_sentence_and_labelled_tiles(index: Path, tab: Tab, w
     places = tab.run(PLACES)
     assert places.pop("tiles") >= 3
     assert places == {"sentence": True, "drawn": True, "inside": True, "clipped": False}
+    assert tab.run("document.querySelector('#wall img').getBoundingClientRect().top") < 300
     tab.open(index.as_uri() + "#size=table", READY)
     assert not tab.run("document.documentElement.scrollWidth > innerWidth")
     edges = (
@@ -90,7 +91,7 @@ def test_first_screen_shows_sentence_and_labelled_tiles(index: Path, tab: Tab, w
 def test_table_sorts_filters_and_pages(index: Path, tab: Tab):
     tab.resize(1440)
     tab.open(index.as_uri(), READY)
-    verdicts = tab.run("shown.map((row) => openmaia.value(row, 'verdict'))")
+    verdicts = tab.run("[...shown].map((row) => openmaia.value(row, 'verdict'))")
     assert verdicts == sorted(verdicts), "the best verdicts come first"
     tab.open(index.as_uri() + "#sort=unit&size=table", READY)
     assert names(tab) == [f"layer4/{n}" for n in range(25)]

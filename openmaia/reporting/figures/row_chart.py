@@ -90,7 +90,7 @@ def row_chart(
         top = bottom + _FOOT
         shown = list(ticks) or _round_ticks([0.0] * is_from_zero + [number for row in rows for number in row.numbers])
         axes.set(xlim=(shown[0], shown[-1]), ylim=(max(len(rows), 1), 0), yticks=[])
-        axes.set_xticks(shown, [tick_format.format(tick).replace("-", "−") for tick in shown])
+        axes.set_xticks(shown, [tick_format.format(tick).replace("-", "−").replace("%", " %") for tick in shown])
         axes.grid(axis="x", clip_on=False)
         for number, row in enumerate(rows):
             _write(figure, axes, row, number + 0.5, 8 / step)

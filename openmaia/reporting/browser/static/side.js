@@ -226,5 +226,8 @@ function connectSide() {
     byId("all-concepts").setAttribute("aria-expanded", String(isLong));
     drawSide();
   });
-  if (matchMedia("(max-width: 820px)").matches) byId("side").open = false;
+  // On a telephone pictures come first. What is searched for is seen, though.
+  if (!matchMedia("(max-width: 820px)").matches) return;
+  byId("side").open = Boolean(new URLSearchParams(location.hash.slice(1)).get("q"));
+  for (const one of document.querySelectorAll("details.beyond")) one.open = false;
 }
