@@ -27,9 +27,9 @@ def publish(
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask before it is written or uploaded.")] = False,
     embedding: EmbeddingOption = "",
 ) -> None:
-    """Bundles the report of a run for any static host, or as a Space of the Hugging Face hub.
+    """Bundles the report of a run for a static host or a Space.
 
-    Images are reduced. Paths, addresses and secrets of this machine are taken out, and images whose licence forbids it are
+    A Space is a page of the Hugging Face hub. Images are reduced. Paths, addresses and secrets of this machine are taken out, and images whose licence forbids it are
     left out and named. What it holds and its size are said before anything is written to TO.
 
     Examples:

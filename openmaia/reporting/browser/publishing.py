@@ -41,8 +41,11 @@ class Publication:
     def of_run(cls, run: Run, licence: str = "") -> "Publication":
         """Reads from the config of a run which of its images may be published."""
         config = run.config()
-        drawing = {"generator": config["generator"], "editor": config["editor"] or {}}
-        drawing["test generator"] = config["evaluate"]["generator"] or {}
+        drawing: dict[str, Mapping[str, Any] | None] = {
+            "generator": config["generator"],
+            "editor": config["editor"],
+            "test generator": config["evaluate"]["generator"],
+        }
         withheld: dict[Origin, str] = {}
         if not licence and (reason := _find_reason(config["pictures"], "pictures")):
             withheld[Origin.DATASET] = reason

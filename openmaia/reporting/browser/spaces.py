@@ -1,7 +1,7 @@
 """Makes a published report a Space of the Hugging Face hub, or files for any static host."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -60,7 +60,7 @@ def upload_space(folder: Path, name: str, *, endpoint: str | None = None, token:
 
 
 @contextmanager
-def _hub_errors(name: str) -> Iterator[None]:
+def _hub_errors(name: str) -> Generator[None]:
     from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalTokenNotFoundError, OfflineModeIsEnabled
 
     try:
