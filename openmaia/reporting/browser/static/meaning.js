@@ -61,7 +61,7 @@ openmaia.hasMeaning = (word) => Boolean(meaning(openmaia.table.language.lexicon,
 // The test of a word by its letters in names and texts, or by its meaning in a label.
 openmaia.meansWord = (word) => {
   const names = meaning(openmaia.table.language.lexicon, openmaia.singular(word));
-  return rowTest(() => {
+  return rowTest(`meaning ${word}`, () => {
     const found = rowsWith(word);
     if (names) eachStatement([new Set(names)], (row, hits) => { if (hits.some(Boolean)) found[row] = 1; });
     return found;
@@ -144,7 +144,7 @@ openmaia.question = (words, hasConditions) => {
   }
   const { asking, covered } = openmaia.table.language, found = openmaia.things(kept.join(" "));
   const things = found.filter(([phrase]) => !asking.includes(phrase)), asked = (things.length || chosen.size || hasConditions ? things : found.slice(-1)).map(([, names]) => names);
-  const focused = rowTest(() => findFocus(asked.map((names) => new Set(names)), covered), (focus) => focus ?? 0);
+  const focused = rowTest(`question ${JSON.stringify(asked)}`, () => findFocus(asked.map((names) => new Set(names)), covered), (focus) => focus ?? 0);
   const problem = words.some((word) => openmaia.table.language.denials.includes(word.toLowerCase())) ? 'A question cannot deny; leave units out with a minus, such as "boats -night".' : "";
   return {
     problem,

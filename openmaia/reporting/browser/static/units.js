@@ -15,7 +15,7 @@ openmaia.receive = (json) => {
   const size = columns.place.values.length;
   columns.unit = { values: Uint32Array.from({ length: size }, (_, row) => row) };
   columns.run = { values: columns.place.values };
-  openmaia.table = { ...data, columns, size, orders: new Map(), excluded: new Map(), loaded: 0 };
+  openmaia.table = { ...data, columns, size, orders: new Map(), excluded: new Map(), found: new Map(), loaded: 0 };
   shards.length = 0;
   read.clear();
   openmaia.tell("table");
@@ -53,6 +53,7 @@ openmaia.receiveTexts = (shard, lines) => {
   read.clear();
   openmaia.table.loaded += 1;
   openmaia.table.excluded.clear();
+  openmaia.table.found.clear();
   openmaia.tell("texts");
 };
 
@@ -164,14 +165,24 @@ function excludedBy(tests) {
 }
 
 function wordTest(word, isMinus) {
-  if (isMinus) return { name: `-word ${word}`, test: rowTest(() => rowsWith(word), (found) => !found) };
+  if (isMinus) return { name: `-word ${word}`, test: rowTest(`letters ${word}`, () => rowsWith(word), (found) => !found) };
   return { name: `word ${word}`, shorter: openmaia.hasMeaning(word) ? "" : `word ${word.slice(0, -1)}`, test: openmaia.meansWord(word) };
 }
 
-// A test that finds all rows when the first is asked for. `find` returns a number for each row.
-function rowTest(find, passes = Boolean) {
-  let found;
-  return (row) => passes((found ??= find())[row]);
+// A test that finds all rows when the first is asked for. `find` returns a number for each row, which is kept under `name` until
+// the texts change: drawing the page asks several times.
+function rowTest(name, find, passes = Boolean) {
+  let own;
+  return (row) => passes((own ??= remembered(name, find))[row]);
+}
+
+function remembered(name, find) {
+  const { found } = openmaia.table;
+  if (!found.has(name)) {
+    if (found.size > 20) found.clear();
+    found.set(name, find());
+  }
+  return found.get(name);
 }
 
 // Names in queries have underscores for spaces.
@@ -286,7 +297,10 @@ openmaia.select = (query, name, isDescending) => {
   }
   for (const row of missing) if (!excluded[row]) rows[count++] = row;
   const chosen = rows.subarray(0, count), focus = tests.find((test) => test.focus)?.focus;
-  return focus ? chosen.sort((a, b) => focus(b) - focus(a)) : chosen;
+  if (!focus) return chosen;
+  const shares = new Float32Array(openmaia.table.size);
+  for (const row of chosen) shares[row] = focus(row);
+  return sortedBy(chosen, sortKeys(shares, true));
 };
 
 // -- CSV ------------------------------------------------------------------------------------------------------------
