@@ -69,9 +69,11 @@ def read_dataset(
     try:
         exemplars = sources.exemplars(unit)
     except StoreError as error:
-        shown = () if Origin.DATASET in pictures.withheld else asked()
-        remark = f"The exemplars cannot be read: {error.message}. "
-        remark += "Shown are those that the agent asked for." if shown else "The agent asked for none."
+        remark = f"The exemplars cannot be read: {error.message}."
+        if Origin.DATASET in pictures.withheld:
+            return DatasetView(remark=remark)
+        shown = asked()
+        remark += " Shown are those that the agent asked for." if shown else " The agent asked for none."
         return DatasetView(top=tuple(map(_asked, shown)), remark=remark)
     view = DatasetView(exemplars=exemplars, class_name=exemplars.class_name, remark=_STATES.get(exemplars.state, ""))
     shown = () if Origin.DATASET in pictures.withheld else exemplars.of_kind("top")[:_TOP]
