@@ -2,10 +2,16 @@
 
 The rows are made from the records of a real run, with other numbers of units, other orders of labels and jittered scores:
 `OPENMAIA_BENCH_RUN` names its directory, such as runs/closed-form; without it, a run of small made-up records is used.
+
+    python -m measure.benchmarks.browser runs/demo
+
+measures only what the pages of the run do in Chromium, which takes a minute, and writes browser_page.csv beside this file.
 """
 
+import csv
 import os
 import random
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
@@ -88,6 +94,21 @@ def measure(smoke: bool) -> dict[str, Any]:
             return figures | _opened(tab, root / "index.html") | _scrolled(tab, wall / "index.html")
 
 
+def _main() -> None:
+    """Writes browser_page.csv from the run that the command line names."""
+    report = Report([Run.open(sys.argv[1])])
+    with tempfile.TemporaryDirectory() as folder:
+        big, wall = Path(folder) / "report", Path(folder) / "wall"
+        _write(report, UNITS, big)
+        _write_tiles(report, _write(report, WALL, wall), wall)
+        with browser(Path(folder) / "profile") as tab:
+            figures = _opened(tab, big / "index.html") | _scrolled(tab, wall / "index.html")
+    with (Path(__file__).parent / "browser_page.csv").open("w", newline="") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(("figure", "value"))
+        writer.writerows((name, f"{value:.4g}") for name, value in figures.items())
+
+
 def _served(run: Run) -> dict[str, float]:
     """CPU seconds until `openmaia view` has made all that the first page loads, and then a page of a unit."""
     site, started = _timed(lambda: LiveSite([run]))
@@ -159,16 +180,17 @@ def _scrolled(tab: Tab, index: Path) -> dict[str, float]:
         "wall_fps": found["frames"],
         "wall_worst_ms": found["worst"],
         "wall_pixels": found["pixels"],
-        "wall_memory_mb": _memory(),
+        **{f"wall_{name}": value for name, value in _memory().items()},
         **sizes,
     }
 
 
-def _memory() -> float:
-    """Returns the resident megabytes of the process of the page."""
+def _memory() -> dict[str, float]:
+    """Returns the megabytes of the process of the page: what is its own, and with what it shares with other processes, such as
+    the code of Chromium (about 100)."""
     mine = psutil.Process().children(recursive=True)
-    found = [one.memory_info().rss for one in mine if "--type=renderer" in one.cmdline()]
-    return max(found) / 1e6
+    found = [one.memory_full_info() for one in mine if "--type=renderer" in one.cmdline()]
+    return {"memory_mb": max(one.uss for one in found) / 1e6, "memory_resident_mb": max(one.rss for one in found) / 1e6}
 
 
 def _opened(tab: Tab, index: Path) -> dict[str, Any]:
@@ -179,6 +201,8 @@ def _opened(tab: Tab, index: Path) -> dict[str, Any]:
     opened, used = time.perf_counter() - start, _cpu(tab)
     tab.wait("document.body.dataset.ready === 'texts'")
     whole = time.perf_counter() - start
+    tab.wait("shards.every((shard) => shard.things)")
+    read = time.perf_counter() - start
     type_text = "search().value = '{}'; search().dispatchEvent(new Event('input'))"
     sort = "document.getElementById('sort').value = '{}'; document.getElementById('sort').dispatchEvent(new Event('change'))"
     size = "state.size = '{}'; redraw()"
@@ -186,6 +210,10 @@ def _opened(tab: Tab, index: Path) -> dict[str, Any]:
         "type_letter": type_text.format("r"),
         "type_words": type_text.format("red unit 97 -blue"),
         "type_numbers": type_text.format("auc_other>0.2 turns>1"),
+        "type_synonym": type_text.format("vehicle"),
+        "type_wider_word": type_text.format("animal"),
+        "ask_question": type_text.format("which units respond to boats?"),
+        "ask_common_question": type_text.format("which units respond to animals?"),
         "type_nothing": type_text.format(""),
         "sort_score": sort.format("-worst"),
         "sort_concept": sort.format("concept"),
@@ -205,7 +233,8 @@ def _opened(tab: Tab, index: Path) -> dict[str, Any]:
         "open_s": opened,
         "open_cpu_s": used,
         "texts_s": whole,
-        "memory_mb": _memory(),
+        "words_s": read,
+        **_memory(),
         "focus_stops": int(tab.run(FOCUS)),
         **answers,
     }
@@ -221,3 +250,7 @@ def _timed(work: Callable[[], Result]) -> tuple[Result, float]:
     """Returns the result and the CPU seconds of this process."""
     start = time.process_time()
     return work(), time.process_time() - start
+
+
+if __name__ == "__main__":
+    _main()

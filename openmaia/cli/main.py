@@ -19,6 +19,7 @@ from openmaia.cli.commands.help import Command, Group
 from openmaia.cli.commands.imports import import_files
 from openmaia.cli.commands.mcp import mcp
 from openmaia.cli.commands.pools import pools
+from openmaia.cli.commands.publish import publish
 from openmaia.cli.commands.results import report, show, view
 from openmaia.cli.commands.run import exemplars, investigate, run
 from openmaia.cli.commands.studies import study
@@ -57,7 +58,7 @@ _VERBS: dict[str, dict[str, Callable[..., None] | typer.Typer]] = {
     },
     "Look at results": {"show": show, "view": view, "report": report, "ask": ask, "ctl": ctl},
     "Prepare": {"configs": configs, "config": config, "doctor": doctor},
-    "Exchange files": {"import": import_files, "export": export},
+    "Exchange files": {"import": import_files, "export": export, "publish": publish},
     "Use clusters": {"submit": submit, "pools": pools},
 }
 """All verbs by the heading of --help. Typer puts groups behind commands, so a heading of groups alone comes last."""

@@ -349,6 +349,12 @@ class Component:
         """Returns what readers of results should know, such as that its images cannot be made again."""
         return ""
 
+    @classmethod
+    def withheld(cls, config: Any) -> str:
+        """Returns why images of it may not be published, unless the user states a licence: the end of a sentence about
+        them. Empty if they may."""
+        return "whose licence is not known" if issubclass(cls.Config, PicturesConfig) else ""
+
     @staticmethod
     def concurrency(config: Any) -> int:
         """Returns how many conversations a replica of a backbone answers at once."""

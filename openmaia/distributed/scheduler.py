@@ -59,7 +59,7 @@ class Scheduler:
         observer: Called about once a second with the investigations that are running.
         untested: The sweeps whose descriptions are tested, by index, each with the finished investigations that have no
             test yet.
-        on_tested: Called after each test with the index of its sweep and, if the test failed, the reason.
+        on_tested: Called after each test with the index of its sweep, the investigation and, if the test failed, the reason.
         on_retried: Called with the index of its sweep when an investigation that has ended is done again, as ordered.
         investigates: Whether pending investigations are run.
         worker_class: The class that runs in the worker processes.
@@ -72,7 +72,7 @@ class Scheduler:
         sweeps: Sequence[SweepContext],
         observer: Observer = lambda running: None,
         untested: Mapping[int, Iterable[InvestigationId]] | None = None,
-        on_tested: Callable[[int, str], None] = lambda number, problem: None,
+        on_tested: Callable[[int, InvestigationId, str], None] = lambda number, investigation, problem: None,
         on_retried: Callable[[int], None] = lambda number: None,
         *,
         investigates: bool = True,
@@ -301,7 +301,7 @@ class Scheduler:
         item, unit = finished.item, finished.item.investigation.unit
         try:
             finished.future.result()
-            self._on_tested(item.sweep, "")
+            self._on_tested(item.sweep, item.investigation, "")
         except RayTaskError as error:
             cause = error.cause
             if not isinstance(cause, OpenMaiaError):
@@ -329,7 +329,7 @@ class Scheduler:
         if isinstance(error, (UsageError, ServiceUnavailable)):
             raise error
         self._errors.append((item.sweep, error))
-        self._on_tested(item.sweep, f"{item.investigation.unit}: {error.message}")
+        self._on_tested(item.sweep, item.investigation, f"{item.investigation.unit}: {error.message}")
 
 
 def _result(sweep: SweepContext, finished: FinishedItem) -> InvestigationResult | None:

@@ -306,19 +306,20 @@ def carry_out(sweeps: Sequence[Sweep], view: Progress, testing: Testing, *, inve
         view.progress("investigations", sum(sweep.done for sweep in sweeps), total)
     files = [ProgressFile(sweep.run) for sweep in sweeps if investigates]
     untested = _untested(sweeps) if testing.streams else {}
-    tests = {number: [0, len(left)] for number, left in untested.items()}
-    """Of each tested sweep, how many have ended, and how many are known."""
+    known = {number: set(left) for number, left in untested.items()}
+    """Of each tested sweep, what is or was to be tested. A unit that is investigated again counts once."""
+    tested: dict[int, set[InvestigationId]] = {number: set() for number in untested}
 
     def observe(running: Sequence[ActiveInvestigation]) -> None:
         for number, file in enumerate(files):
             file.write([(one.investigation, one.since) for one in running if one.sweep == number])
 
-    def on_tested(number: int, problem: str) -> None:
-        sweep, counts = sweeps[number], tests[number]
-        counts[0] += 1
+    def on_tested(number: int, investigation: InvestigationId, problem: str) -> None:
+        sweep = sweeps[number]
+        tested[number].add(investigation)
         if problem:
             sweep.view.say(f"not tested: {problem}")
-        sweep.view.progress(sweep.stage("evaluation"), counts[0], counts[1])
+        sweep.view.progress(sweep.stage("evaluation"), len(tested[number]), len(known[number]))
 
     def on_retried(number: int) -> None:
         sweeps[number].done -= 1
@@ -339,8 +340,9 @@ def carry_out(sweeps: Sequence[Sweep], view: Progress, testing: Testing, *, inve
             if sweep.view.tracker is not None:
                 sweep.view.tracker.progress("investigations", sweep.done, sweep.total)
             view.progress("investigations", sum(one.done for one in sweeps), total, _note(result))
-            if result.summary is not None and number in tests:
-                tests[number][1] += 1
+            if result.summary is not None and number in known:
+                known[number].add(result.investigation)
+                tested[number].discard(result.investigation)  # its earlier answer was
             if all(one.done == one.total for one in sweeps):
                 _release_pools(sweeps, testing)
         found = scheduler.compare(number for number in untested if not is_evaluated(sweeps[number].run))

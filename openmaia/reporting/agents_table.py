@@ -150,10 +150,10 @@ def _line(row: AgentRow) -> str:
 
 
 def show_value(interval: Interval | None, form: str) -> str:
-    """Returns a value with its interval, such as "76% (70% to 81%)"; "n/a" if there is none."""
+    """Returns a value with its interval, such as "76 % (70 % to 81 %)"; "n/a" if there is none."""
     if interval is None or math.isnan(interval.mean):
         return "n/a"
-    mean, low, high = (format(value, form) for value in (interval.mean, interval.low, interval.high))
+    mean, low, high = (format(value, form).replace("%", " %") for value in (interval.mean, interval.low, interval.high))
     return mean if mean == low == high else f"{mean} ({low} to {high})"
 
 

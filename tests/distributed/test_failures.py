@@ -177,7 +177,7 @@ def evaluated(
         config,
         sweeps,
         untested=chosen,
-        on_tested=lambda number, problem: problems.append(problem),
+        on_tested=lambda number, investigation, problem: problems.append(problem),
         investigates=investigates,
         worker_class=worker,
         examiner_class=examiner,

@@ -64,7 +64,7 @@ def test_evaluation_reads_the_prompts_of_the_record(
     assert (scores["outcome"], scores["overlap_exact"]) == ("tested", 0.0)
     assert 0 < scores["overlap_words"] < 1
     show_overlap(run)
-    assert "test prompts that the agent drew as well: 0%" in capsys.readouterr().out
+    assert "test prompts that the agent drew as well: 0 %" in capsys.readouterr().out
 
 
 def test_overlap_of_a_run_counts_incomplete_trials():

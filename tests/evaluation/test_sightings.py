@@ -135,8 +135,8 @@ def test_runs_of_other_units_stand_beside_each_other(tmp_path: Path, capsys: pyt
     made = [(run(tmp_path / name, name=name), name) for name in ("trained", "untrained")]
     show_beside(made, 50)
     text = " ".join(capsys.readouterr().out.split())
-    assert "trained 5 0 (0% to 43%) 0 (0% to 43%)" in text
-    assert "trained minus untrained: supported +0% (-43% to +43%), and shown by exemplars +0%" in text
+    assert "trained 5 0 (0 % to 43 %) 0 (0 % to 43 %)" in text
+    assert "trained minus untrained: supported +0 % (-43 % to +43 %), and shown by exemplars +0 %" in text
 
 
 def test_difference_of_shares_is_that_of_newcombe():

@@ -1,5 +1,6 @@
 """Small runs for the tests of this folder, built through the real classes."""
 
+import base64
 import dataclasses
 import io
 import json
@@ -207,22 +208,26 @@ def run(
 
 def table(index: Path) -> tuple[dict[str, list[Any]], list[list[Any]]]:
     """The data of the table beside a report's index: its columns, with names for categories, and its texts."""
-    data = _argument((index.parent / "data/table.js").read_text())
-    columns = {name: _named(column) for name, column in data["columns"].items()}
+    *packed, last = (index.parent / "data/table.js").read_text().splitlines(keepends=True)
+    data = json.loads(_text(last))
+    found = [re.fullmatch(r'openmaia\.receiveValues\("(\w+)", "(\w+)", "(.*)"\);\n', line) for line in packed]
+    arrays = {each[1]: np.frombuffer(base64.b64decode(each[3]), f"<{each[2]}") for each in found if each}
+    columns = {name: _named(column, arrays[name]) for name, column in data["columns"].items()}
     shards = [(index.parent / f"data/texts-{shard}.js").read_text() for shard in range(data["shards"])]
-    return columns, [row for shard in shards for row in _argument(shard)]
+    return columns, [json.loads(row) for shard in shards for row in _text(shard).split("\n")]
 
 
-def _argument(script: str) -> Any:
-    """The last argument of the call in a data file."""
+def _text(script: str) -> str:
     found = re.fullmatch(r'openmaia\.\w+\((?:\d+, )?(".*")\);\n', script)
     assert found
-    return json.loads(json.loads(found[1]))
+    return json.loads(found[1])
 
 
-def _named(column: dict[str, Any]) -> list[Any]:
-    names = column.get("names")
-    return [names[value] if names and value is not None else value for value in column["values"]]
+def _named(column: dict[str, Any], packed: "np.ndarray[Any, Any]") -> list[Any]:
+    """The values of a column, with 7 digits; None for NaN."""
+    names, numbers = column.get("names"), packed.tolist()
+    values = [None if one != one else one if isinstance(one, int) else float(f"{one:.7g}") for one in numbers]
+    return [names[int(value)] if names and value is not None else value for value in values]
 
 
 class Page(HTMLParser):

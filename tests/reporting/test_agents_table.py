@@ -29,7 +29,7 @@ def test_rows_are_added_and_replaced(tmp_path: Path):
     ]
     text = page.read_text()
     assert page == path.with_suffix(".md") and text.index("## classes") < text.index("## scene-graphs")
-    assert "| 100% (80% to 100%) |" in text and "| 50% (25% to 75%) |" in text and "n/a" in text
+    assert "| 100 % (80 % to 100 %) |" in text and "| 50 % (25 % to 75 %) |" in text and "n/a" in text
     assert "a \\| b \\<i\\>" in text, "a name is no markup"
     before = path.read_bytes()
     add_rows(str(path), [])

@@ -288,6 +288,28 @@ def test_first_picture_is_near_the_top_and_the_page_is_short(address: str, tab: 
 
 
 @needs_chromium
+def test_middle_of_a_long_conversation_is_folded_on_a_telephone(tmp_path: Path, tab: Tab):
+    made = make_tested(tmp_path)
+    first = sorted(made.done())[0]
+    stored = made.record(first)
+    made.publish(
+        dataclasses.replace(stored, turns=tuple(dataclasses.replace(stored.turns[n % 3], index=n) for n in range(14)))
+    )
+    page = next(write_report([made]).parent.rglob("0-0.html")).as_uri()
+    seen = "[...document.querySelectorAll('details.turn')].filter((one) => one.checkVisibility()).map((one) => one.id)"
+    tab.resize(390, 844)
+    tab.open(page)
+    assert tab.run(seen) == [f"turn-{n}" for n in (1, 2, 3, 13, 14)]
+    assert tab.run("document.querySelector('.middle > summary').textContent") == "Turns 4 to 12"
+    assert tab.run("document.documentElement.scrollHeight") < 4500
+    tab.open(f"{page}#turn-6")
+    assert tab.run("document.getElementById('turn-6').open") and len(tab.run(seen)) == 14
+    tab.resize(1440, 900)
+    tab.open(page)
+    assert len(tab.run(seen)) == 14 and tab.run("document.documentElement.scrollHeight") < 4500
+
+
+@needs_chromium
 def test_images_stand_at_their_activations(address: str, tab: Tab):
     tab.resize(1440)
     tab.open(address)

@@ -1,5 +1,6 @@
 """`openmaia run`, `openmaia investigate` and `openmaia exemplars`."""
 
+import shlex
 from dataclasses import replace
 from functools import partial
 from typing import Annotated
@@ -128,7 +129,8 @@ def investigate(
     view = ConversationView(record_run.files)
     if record_run.is_done(investigation):
         view.show_all(record_run.record(investigation).turns)
-        say(f"investigated before; remove {record_run.files.root} to repeat it, or give another name=…")
+        order = shlex.join(["openmaia", "ctl", record_run.files.root, "retry", f"{chosen.layer}={chosen.index}"])
+        say(f"investigated before; `{order}`, and then this command again, repeats it; or give another name=…")
         print_report([record_run.files.root])
         return
     with held(record_run.investigations), obeyed(record_run, say):

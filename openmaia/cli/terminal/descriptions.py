@@ -1,6 +1,7 @@
 """Prints how the descriptions of a run were tested."""
 
 from openmaia.cli.terminal.output import say
+from openmaia.core.text import percent
 from openmaia.evaluation.analysis.overlap import run_overlap
 from openmaia.runs.run import Run
 
@@ -14,8 +15,8 @@ def show_overlap(run: Run) -> None:
     if overlap is None:
         return
     say(
-        f"test prompts that the agent drew as well: {overlap.exact:.0%}; words shared with its most similar prompt: "
-        f"{overlap.words:.0%} (mean Jaccard index)"
+        f"test prompts that the agent drew as well: {percent(overlap.exact)}; words shared with its most similar prompt: "
+        f"{percent(overlap.words)} (mean Jaccard index)"
     )
     if overlap.incomplete:
         say(f"{overlap.incomplete} of {overlap.trials} units were tested with fewer prompts: the agent drew the others")

@@ -1,6 +1,7 @@
 """Prints the tests of what answers say of the effects of units."""
 
 from openmaia.cli.terminal.output import format_interval, say, show_table
+from openmaia.core.text import percent
 from openmaia.evaluation.effects import read_effects
 from openmaia.runs.run import Run
 
@@ -25,7 +26,11 @@ def show_effects(run: Run) -> None:
     columns = ("unit", "raises", "AUC", "minus random", "q", "verdict")
     show_table(f"effects of the units of {run.name}", columns, [*cells, ("all", "", *pooled, "", "")], left=2)
     shares = {"supported": found.supported, "answers of other units": found.shuffled}
-    said = [f"{name}: {share[0]:.0%} ({share[1]:.0%} to {share[2]:.0%})" for name, share in shares.items() if share]
+    said = [
+        f"{name}: {percent(share[0])} ({percent(share[1])} to {percent(share[2])})"
+        for name, share in shares.items()
+        if share
+    ]
     say("; ".join(said))
     say(
         "raises: the classes that the answer names; AUC: how often one of them falls more than the other classes that "

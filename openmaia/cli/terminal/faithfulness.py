@@ -1,6 +1,7 @@
 """Prints how ablating units changes the class probabilities of a classifier."""
 
 from openmaia.cli.terminal.output import format_interval, say, show_table
+from openmaia.core.text import percent
 from openmaia.evaluation.faithfulness import read_faithfulness
 from openmaia.runs.run import Run
 
@@ -13,7 +14,7 @@ def show_faithfulness(run: Run) -> None:
     cells = [
         (
             f"{each.unit.layer}/{each.unit.index}",
-            ", ".join(f"{one.name} {one.fall:.1%}" for one in each.classes),
+            ", ".join(f"{one.name} {percent(one.fall, 1)}" for one in each.classes),
             f"{each.effect:.2g}, {each.neutral:.2g}",
             format_interval(each.auc),
             format_interval(each.difference, "+.2f"),

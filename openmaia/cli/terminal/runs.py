@@ -22,7 +22,7 @@ from openmaia.cli.terminal.faithfulness import show_faithfulness
 from openmaia.cli.terminal.output import console, say, show_table
 from openmaia.cli.terminal.scores import show_methods, show_reliability, show_sizes, show_supported, show_truth
 from openmaia.core.components import stored_remark
-from openmaia.core.text import first_line
+from openmaia.core.text import first_line, percent
 from openmaia.core.units import Unit
 from openmaia.evaluation.analysis.findings import findings
 from openmaia.evaluation.analysis.raters import krippendorff
@@ -113,26 +113,33 @@ def show_conduct(name: str, conduct: AgentConduct) -> None:
             conduct.investigations,
             ", ".join(f"{n} {stop}" for stop, n in sorted(conduct.ended.items())),
         ),
-        ("without a measurement", conduct.unmeasured, f"{conduct.unmeasured / investigations:.0%} of investigations"),
+        (
+            "without a measurement",
+            conduct.unmeasured,
+            f"{percent(conduct.unmeasured / investigations)} of investigations",
+        ),
         ("turns", conduct.turns, f"{conduct.turns / investigations:.1f} per investigation"),
-        ("neither experiment nor answer", conduct.empty, f"{conduct.empty / turns:.0%} of turns"),
-        ("repeated itself, cut", conduct.cut, f"{conduct.cut / turns:.0%} of turns"),
-        ("answer beside an experiment", conduct.set_aside, f"{conduct.set_aside / turns:.0%} of turns"),
+        ("neither experiment nor answer", conduct.empty, f"{percent(conduct.empty / turns)} of turns"),
+        ("repeated itself, cut", conduct.cut, f"{percent(conduct.cut / turns)} of turns"),
+        ("answer beside an experiment", conduct.set_aside, f"{percent(conduct.set_aside / turns)} of turns"),
         ("answers sent back", conduct.sent_back, f"{conduct.sent_back / investigations:.1f} per investigation"),
         *((f"failed the loop's own test, then {what}", count, "") for what, count in conduct.rounds.items()),
         ("experiments", conduct.experiments, f"{conduct.experiments / investigations:.1f} per investigation"),
         (
             "repetitions of an earlier one or the example",
             conduct.repeated,
-            f"{conduct.repeated / experiments:.0%} of experiments",
+            f"{percent(conduct.repeated / experiments)} of experiments",
         ),
-        ("tracebacks", conduct.tracebacks, f"{conduct.tracebacks / experiments:.0%} of experiments"),
-        ("stopped by the sandbox", conduct.stopped, f"{conduct.stopped / experiments:.0%} of experiments"),
+        ("tracebacks", conduct.tracebacks, f"{percent(conduct.tracebacks / experiments)} of experiments"),
+        ("stopped by the sandbox", conduct.stopped, f"{percent(conduct.stopped / experiments)} of experiments"),
         ("images sent back", conduct.images, f"{conduct.images / investigations:.1f} per investigation"),
         ("prompt tokens", conduct.prompt_tokens, f"{conduct.prompt_tokens / turns:,.0f} per turn"),
         ("generated tokens", conduct.generated_tokens, f"{conduct.generated_tokens / turns:,.0f} per turn"),
         ("minutes", round(conduct.seconds / 60), f"{conduct.seconds / 60 / investigations:.1f} per investigation"),
-        *((f"forgiven: {what}", count, f"{count / turns:.0%} of turns") for what, count in conduct.forgiven.items()),
+        *(
+            (f"forgiven: {what}", count, f"{percent(count / turns)} of turns")
+            for what, count in conduct.forgiven.items()
+        ),
     ]
     table = Table(title=Text(f"the agents of {name}"), title_justify="left", box=None, padding=(0, 2, 0, 0))
     table.add_column("")

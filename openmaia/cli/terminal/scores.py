@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from openmaia.cli.terminal.output import format_interval, say, show_table
+from openmaia.core.text import percent
 from openmaia.evaluation.analysis.ablation import ToolSetResult
 from openmaia.evaluation.analysis.comparison import (
     PairedDifference,
@@ -77,7 +78,7 @@ def show_supported(run: Run, scores: PooledScores) -> None:
             kind.title,
             format_interval(kind.auc),
             format_interval(kind.auc_all),
-            "{:.0%} ({:.0%} to {:.0%})".format(*kind.supported) if kind.supported else "n/a",
+            "{} ({} to {})".format(*map(percent, kind.supported)) if kind.supported else "n/a",
         )
         for kind in kinds
     ]
@@ -158,7 +159,7 @@ def show_beside(runs: Sequence[tuple[Run, str]], resamples: int) -> None:
         (
             each.name,
             str(each.investigations),
-            *(f"{count} ({low:.0%} to {high:.0%})" for count, (_, low, high) in _counted(each)),
+            *(f"{count} ({percent(low)} to {percent(high)})" for count, (_, low, high) in _counted(each)),
             format_interval(pooled[each.name]["auc_minus_other_all"]) or "n/a",
         )
         for each in shares
@@ -182,7 +183,7 @@ def _counted(each: RunShares) -> list[tuple[int, tuple[float, float, float]]]:
 
 
 def _points(difference: tuple[float, float, float]) -> str:
-    return "{:+.0%} ({:+.0%} to {:+.0%})".format(*difference)
+    return "{} ({} to {})".format(*(percent(each, sign="+") for each in difference))
 
 
 def show_comparison(comparisons: Sequence[RunComparison]) -> None:
@@ -244,7 +245,7 @@ def show_reliability(run: Run) -> None:
         show_table(f"agreement between investigations of {run.name}", ("", *(each.by for each in by)), cells)
     if curves := reliability.selective:
         cells = [
-            (f"{share:.0%} of units", *(format_interval(curve.risks[number][1]) for curve in curves))
+            (f"{percent(share)} of units", *(format_interval(curve.risks[number][1]) for curve in curves))
             for number, share in enumerate(COVERAGES)
         ]
         cells += [
@@ -313,9 +314,11 @@ def show_choice(score: "ChoiceScore", model: str = "") -> None:
         f"two-alternative forced choice {by}: labels {one} over labels {other} {score.share.mean:.2f}, 95 % interval "
         f"{score.share.low:.2f} to {score.share.high:.2f}, over {score.units} units"
     )
-    alike = "" if score.consistent is None else f"; {score.consistent:.0%} of pairs were answered alike in both orders"
+    alike = (
+        "" if score.consistent is None else f"; {percent(score.consistent)} of pairs were answered alike in both orders"
+    )
     say(
-        f"{score.answered} of {score.questions} questions answered; the label shown first was chosen {score.first:.0%} of "
+        f"{score.answered} of {score.questions} questions answered; the label shown first was chosen {percent(score.first)} of "
         f"the time{alike}"
     )
     if score.alpha is not None:

@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from openmaia.core.text import percent
 from openmaia.evaluation.analysis.significance import RANDOM, SHUFFLED, supported_shares
 from openmaia.evaluation.analysis.summary import PooledScores
 from openmaia.evaluation.analysis.verdict import TESTED, UnitVerdict, Verdict
@@ -104,6 +105,6 @@ def _worth(scores: PooledScores | None) -> str:
 def _wrong(run: Run) -> Finding | None:
     shares = supported_shares(run)
     kinds = {SHUFFLED: "other units' descriptions", RANDOM: "random words"}
-    found = [f"{shares[name][0]:.0%} of {text}" for name, text in kinds.items() if name in shares]
+    found = [f"{percent(shares[name][0])} of {text}" for name, text in kinds.items() if name in shares]
     said = f"for comparison, the same rule supports {' and '.join(found)}"
     return Finding(headline=said, sentence=said) if found else None

@@ -64,6 +64,10 @@ class _Collage(Component):
     def remark(config: Any) -> str:
         return "cut-outs, photographs and shapes; no generative model"
 
+    @classmethod
+    def withheld(cls, config: Any) -> str:
+        return "which are made of pictures whose licences have conditions, or are not known"
+
     @staticmethod
     def is_repeatable(config: Any) -> bool:
         # The user may change the images of the dataset, and composing them takes some milliseconds only.

@@ -17,6 +17,10 @@ class PackagedPictures(Component):
     Config: ClassVar = PackagedConfig
 
     @classmethod
+    def withheld(cls, config: Any) -> str:
+        return "which come from packages under the GPL, CC-BY-SA and other licences with conditions"
+
+    @classmethod
     def build(cls, config: PackagedConfig, site: Site) -> Any:
         """The first call downloads the packages."""
         from openmaia.datasets.library import ImageDataset

@@ -49,6 +49,10 @@ class ScenePictures(Component):
     def remark(config: Any) -> str:
         return "drawn scenes; no photographs"
 
+    @classmethod
+    def withheld(cls, config: Any) -> str:
+        return ""  # the program draws them
+
     @staticmethod
     def judge(config: Any) -> JudgeConfig:
         from openmaia.offline.scenes.judge import SceneGraphJudgeConfig

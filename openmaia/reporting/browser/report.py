@@ -13,10 +13,12 @@ from openmaia.evaluation.metric import all_metrics
 from openmaia.reporting.browser.agents import AgentCharts, draw_agent_charts
 from openmaia.reporting.browser.compare import render_comparison
 from openmaia.reporting.browser.pages import APPLICATIONS, CONTROL, LiveBox, render
+from openmaia.reporting.browser.publishing import SIDE, Publication
 from openmaia.reporting.browser.rows import RunSummary, summarize_run
 from openmaia.reporting.browser.similar import name_similar_file
 from openmaia.reporting.browser.tiles import Tile, make_tiles
 from openmaia.reporting.browser.unit.page import Neighbours, UnitPage
+from openmaia.reporting.browser.unit.pictures import Origin
 from openmaia.reporting.browser.unit.shared import RunSources
 from openmaia.reporting.tables import UnitRow, make_rows, name_runs
 from openmaia.runs.files import safe
@@ -33,18 +35,27 @@ class Report:
 
     It links to pages of `openmaia.recipes` in the directory of the first run. With `live`, a server renders it, and the
     index is updated while the runs continue, and units that are investigated have pages, too. `allows`
-    says what readers may do (CONTROL, VOTES); with `box`, pages answer questions about pictures.
+    says what readers may do (CONTROL, VOTES); with `box`, pages answer questions about pictures. With `publication`, it
+    leaves out what must not be published, and pages of recipes.
     """
 
     def __init__(
-        self, runs: Sequence[Run], *, live: bool = False, allows: Collection[str] = (), box: LiveBox | None = None
+        self,
+        runs: Sequence[Run],
+        *,
+        live: bool = False,
+        allows: Collection[str] = (),
+        box: LiveBox | None = None,
+        publication: Publication | None = None,
     ):
         if not runs:
             raise ValueError("no run was given; give at least one to report on")
         self.runs = list(_folders([Snapshot.of_run(run) for run in runs]))
-        self.live, self.allows, self.box = live, allows, box
+        self.live, self.allows, self.box, self.publication = live, allows, box, publication
         self.sources = {name: RunSources(run) for run, name, _ in self.runs}
         self.summaries = [summarize_run(run, name, make_rows(run, name, folder)) for run, name, folder in self.runs]
+        if publication:  # the progress says who gave orders
+            self.summaries = [replace(one, progress="") for one in self.summaries]
 
     @cached_property
     def pages(self) -> dict[str, UnitPage]:
@@ -59,6 +70,9 @@ class Report:
                     run=run, sources=self.sources[one.name], row=row, near=(None, None), near_file="", box=self.box
                 )
                 made[row.page] = page
+        if self.publication:
+            withheld, notes = frozenset(self.publication.withheld), self.publication.notes
+            made = {path: replace(page, withheld=withheld, notes=notes, largest=SIDE) for path, page in made.items()}
         if self.live:
             made = {path: replace(page, is_served=True, allows=self.allows) for path, page in made.items()}
         return made
@@ -67,6 +81,8 @@ class Report:
     def tiles(self) -> dict[str, Tile]:
         """The images of each row on the wall, by the path of their file relative to report/."""
         made: dict[str, Tile] = {}
+        if self.publication and Origin.DATASET in self.publication.withheld:
+            return made
         for (run, *_), one in zip(self.runs, self.summaries, strict=True):
             made |= make_tiles(run, one.rows, self.sources[one.name].stored)
         return made
@@ -88,7 +104,9 @@ class Report:
     def tabs(self) -> list[tuple[str, str]]:
         """Address and title of each page in the navigation, the index first."""
         files = self.runs[0][0].files
-        pages = [name.removeprefix("report/") for name in files.names(f"report/{APPLICATIONS}")]
+        pages = (
+            [] if self.publication else [name.removeprefix("report/") for name in files.names(f"report/{APPLICATIONS}")]
+        )
         applications = [(urllib.parse.quote(page), Path(page).stem.capitalize()) for page in pages if page.endswith(".html")]  # fmt: skip
         own = [("index.html", "Findings"), ("run.html", "Numbers, costs, agents")]
         several = [("compare.html", "Unit by unit")] if len(self.runs) > 1 else []
@@ -115,7 +133,7 @@ class Report:
             summaries=self.summaries,
             targets=sorted({target for one in self.summaries for target in one.targets}),
             layers=sorted({layer for each in layers for layer in each}),
-            missing=[text for text in missing if text],
+            missing=[text for text in (self.publication.notes if self.publication else missing) if text],
             pages=self.tabs,
             live=self.live,
         )

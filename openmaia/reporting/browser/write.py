@@ -20,6 +20,7 @@ from openmaia.reporting.browser.data import make_data_files
 from openmaia.reporting.browser.going import make_live_file
 from openmaia.reporting.browser.pages import ASSETS, hash_templates, read_assets
 from openmaia.reporting.browser.papers import make_papers_files
+from openmaia.reporting.browser.publishing import Cleaner, Publication
 from openmaia.reporting.browser.report import Report, read_times
 from openmaia.reporting.browser.rows import RunSummary
 from openmaia.reporting.browser.similar import SimilarUnits
@@ -32,6 +33,8 @@ from openmaia.runs.run import Run
 
 PAGE_BYTES = 1_200_000
 """Maximum size of all images on a page of a unit. `openmaia view`, which stores no page, allows more."""
+PUBLISHED_BYTES = 500_000
+"""That of a published page."""
 _THREADS = 4
 _NOTES = "report/pages.json"
 """The cache keys. Without it all pages are written again."""
@@ -55,9 +58,30 @@ def write_report(runs: Sequence[Run], embed: TextEmbedding | None = None) -> Pat
 
     Without `embed`, similar descriptions are found by their words. Raises ValueError if there are no runs.
     """
-    report = Report(runs)
     files = runs[0].files
-    written, tiles = _write_pages(files, report)
+    _write_files(files, Report(runs), embed, PAGE_BYTES)
+    return Path(files.path("report/index.html"))
+
+
+def write_publication(run: Run, publication: Publication, folder: Path, embed: TextEmbedding | None = None) -> Path:
+    """Writes the report of a run for everybody into a folder, and returns the folder of its index.
+
+    Images are smaller copies than those of a report on this machine, and what `publication` withholds and `Cleaner` finds is
+    left out.
+    """
+    cleaner, root = Cleaner(run), folder / "report"
+    _write_files(Files(str(folder)), Report([run], publication=publication), embed, PUBLISHED_BYTES)
+    (folder / _NOTES).unlink()
+    for path in root.rglob("*"):
+        if path.is_file() and path.parent != root / ASSETS:
+            data = path.read_bytes()
+            if (clean := cleaner.clean(path.name, data)) != data:
+                path.write_bytes(clean)
+    return root
+
+
+def _write_files(files: Files, report: Report, embed: TextEmbedding | None, allowance: int) -> None:
+    written, tiles = _write_pages(files, report, allowance)
     summaries = [_with_damage(one, written) for one in report.summaries]
     figures = make_papers_files([(run, name) for run, name, _ in report.runs], report.tabs)
     for charts in report.charts.values():
@@ -66,29 +90,28 @@ def write_report(runs: Sequence[Run], embed: TextEmbedding | None = None) -> Pat
         files.write(f"report/{name}", data)
 
     def has_tile(row: UnitRow) -> bool:
-        return tiles[f"{row.page.removesuffix('.html')}.webp"][1]
+        return tiles.get(f"{row.page.removesuffix('.html')}.webp", [None, False])[1]
 
     rows = [row for one in summaries for row in one.rows]
     for name, data in make_data_files(summaries, "", has_tile, report.lexicon, embed):
         files.write(f"report/data/{name}", data)
-    files.write("report/data/live.js", make_live_file(report.runs))
+    files.write("report/data/live.js", make_live_file([] if report.publication else report.runs))
     similar = SimilarUnits(rows, embed, report.sources)
     for name in similar.names:
         files.write(f"report/data/{name}", similar.file(name) or b"")
     files.write("report/run.html", report.run_page())
-    if len(runs) > 1:
+    if len(report.runs) > 1:
         files.write("report/compare.html", report.compare_page())
     files.write("report/index.html", report.index())
-    return Path(files.path("report/index.html"))
 
 
-def _write_pages(files: Files, report: Report) -> tuple[dict[str, WrittenPage], Notes]:
+def _write_pages(files: Files, report: Report, allowance: int) -> tuple[dict[str, WrittenPage], Notes]:
     notes = _notes(files)
     pages = report.pages
     gc.freeze()  # Otherwise each full garbage collection visits the rows of all units.
     try:
         with ThreadPoolExecutor(_THREADS) as pool:
-            results = pool.map(_write_page, repeat(files), pages.values(), repeat(notes))
+            results = pool.map(_write_page, repeat(files), pages.values(), repeat(notes), repeat(allowance))
             written = dict(zip(pages, results, strict=True))
             tiles = list(pool.map(_write_tile, repeat(files), report.tiles.values(), repeat(notes)))
     finally:
@@ -126,11 +149,11 @@ def _write_tile(files: Files, tile: Tile, notes: Notes) -> list[Any]:
     return [key, bool(data)]
 
 
-def _write_page(files: Files, page: UnitPage, notes: Notes) -> WrittenPage:
+def _write_page(files: Files, page: UnitPage, notes: Notes, allowance: int) -> WrittenPage:
     key = _key(page)
     if _is_current(files, page.row.page, key, notes):
         return WrittenPage(note=notes[page.row.page])
-    made = render_unit(page, PAGE_BYTES)
+    made = render_unit(page, allowance)
     files.write(f"report/{page.row.page}", made.html)
     return WrittenPage(note=[] if made.damage else [key], damage=made.damage)
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure
 
-from openmaia.core.text import printable
+from openmaia.core.text import percent, printable
 from openmaia.evaluation.analysis.selective import RiskCoverage
 from openmaia.reporting.figures.style import INK, LINE, NEUTRAL, POSITIVE, SOFT, WORSE, add_axes, new_figure, styled
 
@@ -46,7 +46,7 @@ def draw_share_bars(shares: Mapping[str, float]) -> Figure:
     axes.set_yticks(range(len(ranked)), [_short(name) for name, _ in ranked], color=INK)
     axes.barh(range(len(ranked)), [share for _, share in ranked], height=0.62, color=POSITIVE)
     for row, (_, share) in enumerate(ranked):
-        axes.annotate(f"{share:.0%}", (share, row), (6, 0), textcoords="offset points", va="center", color=SOFT)
+        axes.annotate(percent(share), (share, row), (6, 0), textcoords="offset points", va="center", color=SOFT)
     return figure
 
 
@@ -140,7 +140,7 @@ def draw_risk_coverage(curves: Sequence[RiskCoverage]) -> Figure:
     axes.set(xlim=(0, 1), ylim=(0, top))
     axes.grid(axis="y")
     axes.grid(visible=False, axis="x")
-    axes.set_xticks([share for share, _ in curves[0].risks], [f"{share:.0%}" for share, _ in curves[0].risks])
+    axes.set_xticks([share for share, _ in curves[0].risks], [percent(share) for share, _ in curves[0].risks])
     axes.set_yticks([0, top / 2, top], [f"{risk:.2g}" for risk in (0.0, top / 2, top)])
     axes.axhline(curves[0].random, color=SOFT, linewidth=1, linestyle=(0, (3, 3)))
     for number, curve in enumerate(curves):

@@ -19,6 +19,7 @@ from matplotlib.figure import Figure
 
 from openmaia.analysis.agents import AgentStatistics, compute_statistics, mean_turns
 from openmaia.core.components import TargetComponent, stored
+from openmaia.core.text import percent
 from openmaia.evaluation.analysis.ablation import ToolSetResult
 from openmaia.evaluation.analysis.bootstrap import Interval
 from openmaia.evaluation.analysis.sanity import warning
@@ -275,7 +276,7 @@ def _usage(runs: Sequence[MeasuredRun]) -> PaperFigure:
         for run, colour, usage in usages:
             if share := usage.get(tool):
                 mark = _mark(share.mean, share.low, share.high, colour)
-                panel.append(ChartRow(label=run.agent_label, text=f"{share.mean:.0%}", marks=(mark,)))
+                panel.append(ChartRow(label=run.agent_label, text=percent(share.mean), marks=(mark,)))
     rows = tuple(
         (_OURS, run.backbone, run.name, tool, share.mean, share.low, share.high, run.agents.investigations)
         for run, _, usage in usages

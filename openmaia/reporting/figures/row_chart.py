@@ -114,7 +114,8 @@ def _draw(figure: Figure, chart: RowChart, x: float, width: float, height: float
         numbers = [0.0] * chart.is_from_zero + [number for row in rows for number in row.numbers]
         shown = list(chart.ticks) or _round_ticks(numbers)
         axes.set(xlim=(shown[0], shown[-1]), ylim=(max(len(rows), 1), 0), yticks=[])
-        axes.set_xticks(shown, [chart.tick_format.format(tick).replace("-", "−") for tick in shown])
+        ticks = [chart.tick_format.format(tick).replace("-", "−").replace("%", " %") for tick in shown]
+        axes.set_xticks(shown, ticks)
         axes.grid(axis="x", clip_on=False)
         for number, row in enumerate(rows):
             _write(figure, axes, row, number + 0.5, 8 / step, x, width)

@@ -6,7 +6,7 @@ const NEAR = 500; // units before and after the opened one whose order its page 
 // the page is not high yet when the browser would restore it.
 function rememberOrder(row) {
   const at = shown.indexOf(row);
-  const rows = shown.slice(Math.max(0, at - NEAR), at + NEAR + 1).filter((each) => openmaia.href(each));
+  const rows = [...shown.slice(Math.max(0, at - NEAR), at + NEAR + 1)].filter((each) => openmaia.href(each));
   const order = { address: location.hash, pages: rows.map((each) => [openmaia.href(each), openmaia.name(each)]) };
   history.replaceState({ y: scrollY }, "");
   try { sessionStorage.setItem("openmaia.order", JSON.stringify(order)); } catch { /* Pages then follow the layer. */ }
@@ -74,11 +74,6 @@ async function loadTexts(version = "") {
   for (const shard of order) await openmaia.load(`data/texts-${shard}.js${version}`);
 }
 
-// Sorts by all columns while the page has nothing else to do, so that a click on a heading finds the order.
-function sortAhead([name, ...others] = Object.keys(openmaia.table.columns)) {
-  if (name) (window.requestIdleCallback ?? setTimeout)(() => { openmaia.order(name); sortAhead(others); });
-}
-
 let due = 0;
 function textsArrived() {
   clearTimeout(due);
@@ -94,12 +89,12 @@ async function start() {
   restore();
   if (history.state?.y) scrollTo(0, history.state.y);
   document.body.dataset.ready = "table";
-  sortAhead();
   if (sessionStorage.getItem("openmaia.search")) { sessionStorage.removeItem("openmaia.search"); search().focus(); }
   await loadTexts();
   await openmaia.load("data/live.js");
   drawGoing();
   document.body.dataset.ready = "texts";
+  openmaia.readAhead();
   if (document.body.dataset.live) setInterval(follow, 4000);
 }
 

@@ -144,9 +144,9 @@
     const sign = made("span", { class: css, role: "img", "aria-label": verdict }, mark);
     const tile = made("img", { src: `${openmaia.stem(row)}.webp`, alt: "", loading: "lazy" });
     tile.addEventListener("error", () => tile.remove());
-    const label = made("span", { class: "lab hostile" }, openmaia.texts[row]?.labels.join(", ") || "no description");
+    const label = made("span", { class: "lab hostile" }, openmaia.text(row)?.labels.join(", ") || "no description");
     const strong = `above ${percent(one.percent)} % of its dataset${one.z === null ? "" : `, ${short(one.z)} SD`}`;
-    const parts = [tile, label, made("span", { class: "sub hostile" }, sign, ` ${[openmaia.name(row), openmaia.texts[row]?.title].filter(Boolean).join(" ")}`), made("span", { class: "sub" }, strong)];
+    const parts = [tile, label, made("span", { class: "sub hostile" }, sign, ` ${[openmaia.name(row), openmaia.text(row)?.title].filter(Boolean).join(" ")}`), made("span", { class: "sub" }, strong)];
     const href = openmaia.href(row);
     return made("li", {}, href ? made("a", { href: `${href}#live-${image}` }, ...parts) : made("div", {}, ...parts));
   }

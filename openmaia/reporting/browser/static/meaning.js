@@ -60,21 +60,73 @@ openmaia.hasMeaning = (word) => Boolean(meaning(openmaia.table.language.lexicon,
 
 // The test of a word by its letters in names and texts, or by its meaning in a label.
 openmaia.meansWord = (word) => {
-  const names = new Set(meaning(openmaia.table.language.lexicon, openmaia.singular(word)));
-  // Only texts with the beginning of a phrase of that meaning are read, because reading 100,000 takes seconds.
-  const begins = Object.entries(openmaia.table.language.lexicon).filter(([, own]) => own.some((name) => names.has(name))).map(([phrase]) => phrase.split(" ")[0].replace(/y$/, ""));
-  const may = new RegExp(`(?<![\\p{L}\\p{N}_])(?:${[...new Set(begins)].map((each) => each.replaceAll(/[^\p{L}\p{N}_]/gu, "\\$&")).join("|")})`, "u");
-  return (row) => {
-    const text = openmaia.texts[row];
-    return Boolean(text) && (text.search.includes(word) || (names.size > 0 && may.test(text.search) && statements(text).some((each) => each.some((own) => own.some((name) => names.has(name))))));
-  };
+  const names = meaning(openmaia.table.language.lexicon, openmaia.singular(word));
+  return rowTest(`meaning ${word}`, () => {
+    const found = rowsWith(word);
+    if (names) eachStatement([new Set(names)], (row, hits) => { if (hits.some(Boolean)) found[row] = 1; });
+    return found;
+  });
 };
 
-// The names of the things of each label, and of the description and title.
-function statements(text) {
-  text.things ??= [...text.labels, text.description, text.title].filter(Boolean).map((each) => openmaia.things(each).map(([, names]) => names));
-  return text.things;
+// -- what all texts name --------------------------------------------------------------------------------------------
+
+// The things of all texts that were read, each once. A thing of a text is a position in this list.
+const known = { names: [], positions: new Map() };
+
+function positionOf(names) {
+  const key = names.length === 1 ? names[0] : names; // the list of a phrase of the lexicon is one object
+  let at = known.positions.get(key);
+  if (at === undefined) {
+    at = known.names.push(names) - 1;
+    known.positions.set(key, at);
+  }
+  return at;
 }
+
+// The things of the texts of a shard, one after the other; where each statement ends, which is a label, a description or a title;
+// and where the statements of each row end.
+function thingsOf(shard) {
+  if (shard.things) return shard.things;
+  const things = [], statements = [], rows = new Uint32Array(shard.ends.length);
+  for (let at = 0; at < rows.length; at += 1) {
+    const { labels, description, title } = textAt(shard, at);
+    for (const text of [...labels, description, title]) {
+      if (!text) continue;
+      for (const [, names] of openmaia.things(text)) things.push(positionOf(names));
+      statements.push(things.length);
+    }
+    rows[at] = statements.length;
+  }
+  shard.things = { things: Uint32Array.from(things), statements: Uint32Array.from(statements), rows };
+  return shard.things;
+}
+
+// Calls `visit(row, hits, share)` for each statement: how many of its things have a name in common with each set of names, and the
+// share of its things that have one with any. The array of hits is used again.
+function eachStatement(asked, visit) {
+  const loaded = shards.filter(Boolean).map((shard) => [shard.first, thingsOf(shard)]);
+  const wanted = asked.map((names) => Uint8Array.from(known.names, (own) => Number(own.some((name) => names.has(name)))));
+  const any = Uint8Array.from(known.names, (_, at) => Number(wanted.some((each) => each[at])));
+  const hits = new Uint32Array(asked.length);
+  for (const [first, { things, statements, rows }] of loaded) {
+    for (let row = 0, statement = 0, at = 0; row < rows.length; row += 1) {
+      for (; statement < rows[row]; statement += 1) {
+        const start = at;
+        let shared = 0;
+        for (; at < statements[statement]; at += 1) shared += any[things[at]];
+        if (!shared) continue;
+        hits.fill(0);
+        for (let again = start; again < at; again += 1) for (let each = 0; each < hits.length; each += 1) hits[each] += wanted[each][things[again]];
+        visit(first + row, hits, shared / (at - start));
+      }
+    }
+  }
+}
+
+// Reads what the texts name while the page has nothing else to do, so that the first search finds it.
+openmaia.readAhead = (at = 0) => {
+  if (at < shards.length) (window.requestIdleCallback ?? setTimeout)(() => { if (shards[at]) thingsOf(shards[at]); openmaia.readAhead(at + 1); });
+};
 
 // -- questions ------------------------------------------------------------------------------------------------------
 
@@ -92,13 +144,20 @@ openmaia.question = (words, hasConditions) => {
   }
   const { asking, covered } = openmaia.table.language, found = openmaia.things(kept.join(" "));
   const things = found.filter(([phrase]) => !asking.includes(phrase)), asked = (things.length || chosen.size || hasConditions ? things : found.slice(-1)).map(([, names]) => names);
-  const cover = (label) => asked.filter((names) => label.some((own) => own.some((name) => names.includes(name)))).length / (asked.length || 1);
-  const focus = (label) => label.filter((own) => asked.some((names) => own.some((name) => names.includes(name)))).length / label.length;
-  const answering = (row) => (openmaia.texts[row] ? statements(openmaia.texts[row]).filter((label) => cover(label) > 0 && cover(label) >= covered) : []);
+  const focused = rowTest(`question ${JSON.stringify(asked)}`, () => findFocus(asked.map((names) => new Set(names)), covered), (focus) => focus ?? 0);
   const problem = words.some((word) => openmaia.table.language.denials.includes(word.toLowerCase())) ? 'A question cannot deny; leave units out with a minus, such as "boats -night".' : "";
   return {
     problem,
-    test: (row) => !problem && (!chosen.size || chosen.has(openmaia.place(row).layer.toLowerCase())) && (!asked.length || answering(row).length > 0),
-    focus: (row) => Math.max(0, ...answering(row).map(focus)),
+    test: (row) => !problem && (!chosen.size || chosen.has(openmaia.place(row).layer.toLowerCase())) && (!asked.length || focused(row) > 0),
+    focus: focused,
   };
 };
+
+// For each row the share of its best statement that was asked for, of those that cover what is asked; 0 if none does.
+function findFocus(asked, covered) {
+  const found = new Float32Array(openmaia.table.size);
+  eachStatement(asked, (row, hits, share) => {
+    if (hits.filter(Boolean).length >= covered * hits.length && share > found[row]) found[row] = share;
+  });
+  return found;
+}

@@ -71,7 +71,7 @@ function drawScores() {
   const bins = Array.from({ length: BINS }, () => [0, 0, 0]), least = Number(tokenOf("worst")) || 0;
   for (const row of openmaia.select(withoutToken(state.q, "worst"), "unit", false)) {
     const kind = kinds.indexOf(verdict.names[verdict.values[row]]);
-    if (kind >= 0 && !Number.isNaN(worst.values[row])) bins[Math.min(BINS - 1, Math.floor(worst.values[row] * BINS))][kind] += 1;
+    if (kind >= 0 && !Number.isNaN(worst.values[row])) bins[Math.min(BINS - 1, Math.floor(openmaia.value(row, "worst") * BINS))][kind] += 1;
   }
   const top = Math.max(1, ...bins.map((bin) => bin[0] + bin[1] + bin[2])), parts = [];
   for (const [at, bin] of bins.entries()) {
@@ -199,7 +199,7 @@ function causes() {
   const { verdict } = openmaia.table.columns, at = verdict.names.indexOf("failed"), found = new Map();
   for (let row = 0; row < openmaia.table.size; row += 1) {
     if (verdict.values[row] !== at) continue;
-    const cause = openmaia.texts[row]?.cause.split("\n")[0] ?? "";
+    const cause = openmaia.text(row)?.cause.split("\n")[0] ?? "";
     if (cause) found.set(cause, [...(found.get(cause) ?? []), begun(openmaia.name(row), openmaia.stem(row))]);
   }
   return [...found].sort((a, b) => b[1].length - a[1].length).slice(0, 20);
@@ -226,5 +226,8 @@ function connectSide() {
     byId("all-concepts").setAttribute("aria-expanded", String(isLong));
     drawSide();
   });
-  if (matchMedia("(max-width: 820px)").matches) byId("side").open = false;
+  // On a telephone pictures come first. What is searched for is seen, though.
+  if (!matchMedia("(max-width: 820px)").matches) return;
+  byId("side").open = Boolean(new URLSearchParams(location.hash.slice(1)).get("q"));
+  for (const one of document.querySelectorAll("details.beyond")) one.open = false;
 }

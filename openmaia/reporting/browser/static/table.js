@@ -25,18 +25,18 @@ function element(tag, options = {}, ...children) {
 function verdictChip(row) {
   const verdict = openmaia.word(row, "verdict"), [css, mark] = VERDICTS[verdict];
   const chip = element("span", { class: `verdict ${css}` }, element("span", { "aria-hidden": "true" }, `${mark} `), verdict);
-  if (openmaia.texts[row]?.reason) chip.title = openmaia.texts[row].reason;
+  if (openmaia.text(row)?.reason) chip.title = openmaia.text(row).reason;
   return chip;
 }
 
 function unitName(row) {
-  const name = openmaia.name(row), href = openmaia.href(row), title = openmaia.texts[row]?.title;
+  const name = openmaia.name(row), href = openmaia.href(row), title = openmaia.text(row)?.title;
   const link = href ? element("a", { href, class: "open hostile" }, name) : element("span", { class: "hostile" }, name);
   return title ? element("div", {}, link, " ", element("span", { class: "dim hostile" }, title)) : link;
 }
 
 function description(row) {
-  const text = openmaia.texts[row], cell = element("div", { class: "what" });
+  const text = openmaia.text(row), cell = element("div", { class: "what" });
   if (!text) return element("span", { class: "dim" }, "loading …");
   if (text.labels.length) {
     cell.append(element("div", { class: "labels" }, ...text.labels.map((label) => element("span", { class: "chip" }, label))));
@@ -185,7 +185,7 @@ function makeTable() {
       drawSort();
       state.page = Math.floor(request.start / PAGE);
       writeAddress();
-      const data = shown.slice(request.start, request.start + PAGE).map((row) => ({ row }));
+      const data = [...shown.slice(request.start, request.start + PAGE)].map((row) => ({ row }));
       answer({ draw: request.draw, recordsTotal: openmaia.table.size, recordsFiltered: shown.length, data });
     },
   });

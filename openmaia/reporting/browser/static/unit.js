@@ -136,10 +136,14 @@ for (const group of all("[data-roving]")) rove(group);
 
 const turns = all("details.turn");
 const expand = document.getElementById("expand");
+// Of a long conversation the turns in the middle are one line on a telephone.
+const middle = document.querySelector("details.middle");
+if (middle && innerWidth > 820 && turns.length <= 14) middle.open = true;
 
 function expandAll() {
   const isOpen = !turns.every((turn) => turn.open);
   for (const turn of turns) turn.open = isOpen;
+  if (middle && isOpen) middle.open = true;
   if (!expand) return;
   expand.textContent = isOpen ? "Close all turns" : "Open all turns";
   expand.setAttribute("aria-expanded", String(isOpen));
@@ -171,7 +175,9 @@ for (const turn of turns) {
 
 function openTarget() {
   const target = document.getElementById(location.hash.slice(1));
-  if (target?.matches("details")) target.open = true;
+  if (!target?.matches("details")) return;
+  target.open = true;
+  if (middle?.contains(target) && !middle.open) { middle.open = true; target.scrollIntoView(); }
 }
 
 // -- enlarged images ------------------------------------------------------------------------------------------------

@@ -1,37 +1,90 @@
 "use strict";
 // The units of a report in memory: columns, texts, the query language and the sort orders. It knows nothing of the page.
 // Data files call `openmaia.receive` and `openmaia.receiveTexts`: pages opened from a folder cannot use fetch().
-const openmaia = { table: null, texts: [], listeners: [] };
+const openmaia = { table: null, listeners: [] };
+
+// The values of a column come before its other facts.
+const arrived = new Map();
+openmaia.receiveValues = (name, type, values) => arrived.set(name, unpacked(type, values));
 
 openmaia.receive = (json) => {
   const data = JSON.parse(json);
   const columns = {};
-  for (const [name, column] of Object.entries(data.columns)) columns[name] = { ...column, values: typed(column.values) };
-  columns.unit = { values: columns.place.values.map((_, row) => row) };
+  for (const [name, column] of Object.entries(data.columns)) columns[name] = { ...column, values: arrived.get(name) };
+  arrived.clear();
+  const size = columns.place.values.length;
+  columns.unit = { values: Uint32Array.from({ length: size }, (_, row) => row) };
   columns.run = { values: columns.place.values };
-  openmaia.table = { ...data, columns, size: columns.place.values.length, orders: new Map(), excluded: new Map(), loaded: 0 };
-  openmaia.texts = new Array(openmaia.table.size);
+  openmaia.table = { ...data, columns, size, orders: new Map(), excluded: new Map(), found: new Map(), loaded: 0 };
+  shards.length = 0;
+  read.clear();
   openmaia.tell("table");
 };
 
-// A loop, because Float64Array.from with a function takes ten times as long.
-function typed(values) {
-  const made = new Float64Array(values.length);
-  for (let row = 0; row < made.length; row += 1) made[row] = values[row] ?? NaN;
-  return made;
+const ARRAYS = { u1: Uint8Array, u2: Uint16Array, u4: Uint32Array, f4: Float32Array, f8: Float64Array };
+
+// The array of a column, whose bytes are in base64. NaN is no value.
+function unpacked(type, values) {
+  const text = atob(values), bytes = new Uint8Array(text.length);
+  for (let at = 0; at < text.length; at += 1) bytes[at] = text.charCodeAt(at);
+  return new ARRAYS[type](bytes.buffer);
 }
 
-openmaia.receiveTexts = (shard, json) => {
-  const first = shard * openmaia.table.shard;
-  for (const [at, [labels, description, cause, reason, title]] of JSON.parse(json).entries()) {
-    const row = first + at;
-    const search = [openmaia.name(row), ...labels, description, cause, title].join("\n").toLowerCase();
-    openmaia.texts[row] = { labels, description, cause, reason, title, search };
+// -- texts ----------------------------------------------------------------------------------------------------------
+
+// The texts of the rows as they came, a line for each, and what is searched: names and texts in lower case, with the end of each
+// row. Only the texts of rows that are shown become objects: those of 100,000 would take more memory than all else.
+const shards = [], read = new Map();
+const KEPT = 3000;
+
+openmaia.receiveTexts = (shard, lines) => {
+  const { shard: count, size } = openmaia.table, first = shard * count, rows = Math.min(count, size - first);
+  const starts = new Uint32Array(rows + 1), ends = new Uint32Array(rows), pieces = [];
+  for (let at = 0, length = 0; at < rows; at += 1) {
+    const end = lines.indexOf("\n", starts[at]);
+    starts[at + 1] = (end < 0 ? lines.length : end) + 1;
+    const [labels, description, cause, , title] = JSON.parse(lines.slice(starts[at], starts[at + 1] - 1));
+    const text = [openmaia.name(first + at), ...labels, description, cause, title].join("\n").toLowerCase();
+    pieces.push(text);
+    length += text.length + 1;
+    ends[at] = length;
   }
+  shards[shard] = { first, lines, starts, ends, search: `${pieces.join("\n")}\n` };
+  read.clear();
   openmaia.table.loaded += 1;
   openmaia.table.excluded.clear();
+  openmaia.table.found.clear();
   openmaia.tell("texts");
 };
+
+// The texts of a row; undefined while they are not loaded.
+openmaia.text = (row) => {
+  if (!read.has(row)) {
+    const shard = shards[Math.floor(row / openmaia.table.shard)];
+    if (!shard) return undefined;
+    if (read.size >= KEPT) read.clear();
+    read.set(row, textAt(shard, row - shard.first));
+  }
+  return read.get(row);
+};
+
+function textAt({ lines, starts }, at) {
+  const [labels, description, cause, reason, title] = JSON.parse(lines.slice(starts[at], starts[at + 1] - 1));
+  return { labels, description, cause, reason, title };
+}
+
+// The rows whose names or texts have these letters, as 1.
+function rowsWith(letters) {
+  const found = new Uint8Array(openmaia.table.size);
+  for (const { first, ends, search } of shards.filter(Boolean)) {
+    let row = 0;
+    for (let at = search.indexOf(letters); at >= 0 && row < ends.length; at = search.indexOf(letters, ends[row])) {
+      while (ends[row] <= at) row += 1;
+      found[first + row] = 1;
+    }
+  }
+  return found;
+}
 
 openmaia.receiveLive = (json) => { openmaia.live = JSON.parse(json); openmaia.tell("live"); };
 
@@ -47,10 +100,17 @@ openmaia.load = (address) =>
     document.head.append(script);
   });
 
-openmaia.value = (row, name) => openmaia.table.columns[name].values[row];
+// A number of 4 bytes has 7 digits.
+openmaia.value = (row, name) => {
+  const { values } = openmaia.table.columns[name];
+  return values instanceof Float32Array ? Number(values[row].toPrecision(7)) : values[row];
+};
 
 // The name of a category, such as the verdict; "" if the column has no value.
-openmaia.word = (row, name) => openmaia.table.columns[name].names[openmaia.value(row, name)] ?? "";
+openmaia.word = (row, name) => {
+  const { names, values } = openmaia.table.columns[name];
+  return names[values[row]] ?? "";
+};
 
 openmaia.place = (row) => openmaia.table.places[openmaia.value(row, "place")];
 
@@ -105,8 +165,24 @@ function excludedBy(tests) {
 }
 
 function wordTest(word, isMinus) {
-  if (isMinus) return { name: `-word ${word}`, test: (row) => !(openmaia.texts[row]?.search.includes(word) ?? false) };
+  if (isMinus) return { name: `-word ${word}`, test: rowTest(`letters ${word}`, () => rowsWith(word), (found) => !found) };
   return { name: `word ${word}`, shorter: openmaia.hasMeaning(word) ? "" : `word ${word.slice(0, -1)}`, test: openmaia.meansWord(word) };
+}
+
+// A test that finds all rows when the first is asked for. `find` returns a number for each row, which is kept under `name` until
+// the texts change: drawing the page asks several times.
+function rowTest(name, find, passes = Boolean) {
+  let own;
+  return (row) => passes((own ??= remembered(name, find))[row]);
+}
+
+function remembered(name, find) {
+  const { found } = openmaia.table;
+  if (!found.has(name)) {
+    if (found.size > 20) found.clear();
+    found.set(name, find());
+  }
+  return found.get(name);
 }
 
 // Names in queries have underscores for spaces.
@@ -123,7 +199,8 @@ function tokenTest(token) {
     return refusal(`${token}: ask for ${given} in the form ${isWord ? `${given}:${openmaia.spell(column?.names?.[0] ?? "NAME")}` : `${given}>0.5`}`);
   }
   if (named) return categoryTest(name, openmaia.spell(named[2]));
-  const [compare, limit, values] = [COMPARISONS[compared[2]], Number(compared[3]), column.values];
+  const { values } = column, compare = COMPARISONS[compared[2]];
+  const limit = values instanceof Float32Array ? Math.fround(Number(compared[3])) : Number(compared[3]);
   return (row) => compare(values[row], limit);
 }
 
@@ -164,53 +241,66 @@ function categoryTest(name, wanted) {
 
 // -- order ----------------------------------------------------------------------------------------------------------
 
-// All rows in ascending order of a column, those without a value last, and the number of those with one.
+// All rows in ascending order of a column, and the number of those with a value, which come first. In a group of a column of
+// groups the best verdict comes first, and of equal ones the most certain, as in the terminal. The state parts those that run from
+// those that wait.
 openmaia.order = (name) => {
   const { orders, columns, size } = openmaia.table;
   if (!orders.has(name)) {
-    const { values } = columns[name];
-    const known = [], missing = [];
-    for (let row = 0; row < size; row += 1) (Number.isNaN(values[row]) ? missing : known).push(row);
-    orders.set(name, { sorted: GROUPING.has(name) ? bestFirst(known, values) : ascending(known, values, size), missing });
+    const { values } = columns[name], { verdict, low, stop } = columns;
+    const keys = GROUPING.has(name) ? [sortKeys(stop.values), sortKeys(low.values, true), sortKeys(verdict.values), sortKeys(values)] : [sortKeys(values)];
+    let rows = Uint32Array.from({ length: size }, (_, row) => row), known = size;
+    for (const each of keys) rows = sortedBy(rows, each);
+    while (known > 0 && Number.isNaN(values[rows[known - 1]])) known -= 1;
+    orders.set(name, { sorted: rows.subarray(0, known), missing: rows.subarray(known) });
   }
   return orders.get(name);
 };
 
 const GROUPING = new Set(["verdict", "concept"]);
 
-// Rows by a column of groups. In a group the best verdict comes first, and of equal ones the most certain, as in the terminal.
-// The state parts those that run from those that wait.
-function bestFirst(rows, groups) {
-  const { verdict, low, stop } = openmaia.table.columns;
-  return Uint32Array.from(rows).sort((a, b) => groups[a] - groups[b] || verdict.values[a] - verdict.values[b]
-    || low.values[b] - low.values[a] || stop.values[a] - stop.values[b] || a - b);
+// Whole numbers of 32 bits in the order of numbers, NaN last. Of a float its bits: those of a negative one are turned, and the sign
+// of a positive one is set.
+function sortKeys(values, isDown = false) {
+  if (!(values instanceof Float32Array || values instanceof Float64Array)) return Uint32Array.from(values);
+  const floats = Float32Array.from(values), keys = new Uint32Array(floats.buffer);
+  for (let at = 0; at < keys.length; at += 1) {
+    if (Number.isNaN(floats[at])) { keys[at] = 0xffffffff; continue; }
+    const up = keys[at] & 0x80000000 ? ~keys[at] >>> 0 : keys[at] | 0x80000000;
+    keys[at] = isDown ? ~up : up;
+  }
+  return keys;
 }
 
-// Rows in ascending order of their values, and of their numbers where values are equal. Small whole numbers, such as the ranks
-// of labels, are counted instead of compared.
-function ascending(rows, values, size) {
-  if (!rows.every((row) => values[row] >= 0 && values[row] < size && Number.isInteger(values[row]))) {
-    return Uint32Array.from(rows).sort((a, b) => values[a] - values[b] || a - b);
+// Rows in ascending order of their keys, and in their present order where these are equal. Counts the lower and then the upper 16
+// bits: comparing would take ten times as long.
+function sortedBy(rows, keys) {
+  let from = rows;
+  for (const shift of [0, 16]) {
+    const places = new Uint32Array(65537), to = new Uint32Array(rows.length);
+    for (let at = 0; at < from.length; at += 1) places[((keys[from[at]] >>> shift) & 0xffff) + 1] += 1;
+    for (let key = 1; key < places.length; key += 1) places[key] += places[key - 1];
+    for (let at = 0; at < from.length; at += 1) to[places[(keys[from[at]] >>> shift) & 0xffff]++] = from[at];
+    from = to;
   }
-  const places = new Uint32Array(size + 1), sorted = new Uint32Array(rows.length);
-  for (const row of rows) places[values[row] + 1] += 1;
-  for (let value = 1; value < size; value += 1) places[value] += places[value - 1];
-  for (const row of rows) sorted[places[values[row]]++] = row;
-  return sorted;
+  return from;
 }
 
 // The numbers of the rows that match the query, sorted. Rows without a value come last, whichever way the others go.
 openmaia.select = (query, name, isDescending) => {
-  const { sorted, missing } = openmaia.order(name);
-  const excluded = excludedBy(openmaia.parse(query));
-  const rows = [];
+  const { sorted, missing } = openmaia.order(name), tests = openmaia.parse(query), excluded = excludedBy(tests);
+  const rows = new Uint32Array(openmaia.table.size);
+  let count = 0;
   for (let at = 0; at < sorted.length; at += 1) {
     const row = sorted[isDescending ? sorted.length - 1 - at : at];
-    if (!excluded[row]) rows.push(row);
+    if (!excluded[row]) rows[count++] = row;
   }
-  for (const row of missing) if (!excluded[row]) rows.push(row);
-  const focus = openmaia.parse(query).find((test) => test.focus)?.focus;
-  return focus ? rows.map((row) => [focus(row), row]).sort(([a], [b]) => b - a).map(([, row]) => row) : rows;
+  for (const row of missing) if (!excluded[row]) rows[count++] = row;
+  const chosen = rows.subarray(0, count), focus = tests.find((test) => test.focus)?.focus;
+  if (!focus) return chosen;
+  const shares = new Float32Array(openmaia.table.size);
+  for (const row of chosen) shares[row] = focus(row);
+  return sortedBy(chosen, sortKeys(shares, true));
 };
 
 // -- CSV ------------------------------------------------------------------------------------------------------------
@@ -227,7 +317,7 @@ openmaia.csv = (rows) => {
   const names = openmaia.table.order.filter((name) => columns[name].title);
   const lines = [["run", "target", "layer", "index", "replicate", "labels", "description", ...names]];
   for (const row of rows) {
-    const place = openmaia.place(row), text = openmaia.texts[row] ?? { labels: [], description: "" };
+    const place = openmaia.place(row), text = openmaia.text(row) ?? { labels: [], description: "" };
     const values = names.map((name) => (columns[name].names ? openmaia.word(row, name) : openmaia.value(row, name)));
     lines.push([
       place.run, place.target, place.layer, openmaia.value(row, "index"), openmaia.value(row, "replicate"),

@@ -108,13 +108,13 @@ function heading({ name, count }) {
 }
 
 function tiles({ from, to }) {
-  return element("div", { class: "line" }, ...wall.rows.slice(from, to).map(tile));
+  return element("div", { class: "line" }, ...[...wall.rows.slice(from, to)].map(tile));
 }
 
 // -- tiles ----------------------------------------------------------------------------------------------------------
 
 function tile(row) {
-  const href = openmaia.href(row), text = openmaia.texts[row], name = openmaia.name(row);
+  const href = openmaia.href(row), text = openmaia.text(row), name = openmaia.name(row);
   const verdict = openmaia.word(row, "verdict"), [css, mark] = VERDICTS[verdict], group = verdictGroup(row);
   const labels = (text?.labels ?? []).join(", "), nothing = { failed: text?.cause.split("\n")[0], abstained: "no description" }[verdict] || "";
   const won = openmaia.value(row, "worst"), pairs = Number.isNaN(won) ? "" : String(countPairs(won));

@@ -9,7 +9,7 @@ from openmaia.core.services import LEVELS
 from openmaia.evaluation.analysis.verdict import ControlScore, UnitVerdict, all_controls
 from openmaia.evaluation.trials import EXEMPLARS, Trial
 from openmaia.reporting.browser.unit.dataset import DatasetView, Level
-from openmaia.reporting.browser.unit.pictures import SMALL, PagePictures, Picture
+from openmaia.reporting.browser.unit.pictures import SMALL, Origin, PagePictures, Picture
 from openmaia.reporting.browser.unit.scored import EvaluationView, ScoredImage
 from openmaia.reporting.browser.unit.shared import RunSources
 from openmaia.runs.run import InvestigationId
@@ -197,7 +197,7 @@ def _of_other(trial: Trial, unit: int, pictures: PagePictures) -> Iterator[Score
     for row in trial.rows("positive", verified=True):
         one = trial.stimuli[row]
         yield ScoredImage(
-            picture=pictures.picture(one.digest, one.data, side=SMALL),
+            picture=pictures.picture(one.digest, one.data, side=SMALL, origin=Origin.DRAWN),
             label=one.label,
             prompt=one.prompt,
             verdict="",

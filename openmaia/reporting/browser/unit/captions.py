@@ -30,6 +30,16 @@ class Captions:
                     captions.measured.add(entry.of)
         return captions
 
+    def is_drawn(self, entry: ImageEntry) -> bool:
+        """Returns whether only the generator and the editor made the image of an entry. False if that is unknown."""
+        for _ in range(len(self.entries) + 1):  # a damaged record may name images in a circle
+            if entry.did in (Did.DREW, Did.COPIED) or (entry.did is Did.BASE and entry.prompt and not entry.of):
+                return True
+            if entry.did not in (Did.MEASURED, Did.BASE, Did.EDITED) or entry.of not in self.entries:
+                return False
+            entry = self.entries[entry.of]
+        return False
+
     def _text(self, entry: ImageEntry, rank: int) -> str:
         match entry.did:
             case Did.EXEMPLAR:

@@ -8,7 +8,7 @@ from openmaia.core.images import seen_part
 from openmaia.core.services import LEVELS, Exemplar, UnitExemplars
 from openmaia.core.units import Unit
 from openmaia.reporting.browser.unit.observation import ImageView
-from openmaia.reporting.browser.unit.pictures import SMALL, PagePictures, Picture, trace_frame, trace_map
+from openmaia.reporting.browser.unit.pictures import SMALL, Origin, PagePictures, Picture, trace_frame, trace_map
 from openmaia.reporting.browser.unit.shared import RunSources
 
 _TOP = 9
@@ -69,12 +69,15 @@ def read_dataset(
     try:
         exemplars = sources.exemplars(unit)
     except StoreError as error:
+        remark = f"The exemplars cannot be read: {error.message}."
+        if Origin.DATASET in pictures.withheld:
+            return DatasetView(remark=remark)
         shown = asked()
-        remark = f"The exemplars cannot be read: {error.message}. "
-        remark += "Shown are those that the agent asked for." if shown else "The agent asked for none."
+        remark += " Shown are those that the agent asked for." if shown else " The agent asked for none."
         return DatasetView(top=tuple(map(_asked, shown)), remark=remark)
     view = DatasetView(exemplars=exemplars, class_name=exemplars.class_name, remark=_STATES.get(exemplars.state, ""))
-    top = tuple(_image(view, each, pictures) for each in exemplars.of_kind("top")[:_TOP])
+    shown = () if Origin.DATASET in pictures.withheld else exemplars.of_kind("top")[:_TOP]
+    top = tuple(_image(view, each, pictures) for each in shown)
     counts = exemplars.count_levels()
     if not counts and not view.remark:
         view = replace(view, remark="How many images have which activation was not measured for these exemplars.")
@@ -89,6 +92,7 @@ def show_levels(view: DatasetView, pictures: PagePictures) -> DatasetView:
         return view
     low, high = float(exemplars.maxima[0]), float(exemplars.maxima[-1])
     step, stored = (high - low) / LEVELS, {each.rank: each for each in exemplars.of_kind("levels")}
+    stored = {} if Origin.DATASET in pictures.withheld else stored
     levels = tuple(
         Level(
             number=number,

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from openmaia.evaluation.effects import UnitEffect
 from openmaia.evaluation.faithfulness import UnitFaithfulness
 from openmaia.evaluation.steering import FACTORS, Said
-from openmaia.reporting.browser.unit.pictures import PagePictures, Picture
+from openmaia.reporting.browser.unit.pictures import Origin, PagePictures, Picture
 from openmaia.reporting.browser.unit.shared import RunSources
 from openmaia.runs.run import InvestigationId
 
@@ -48,7 +48,9 @@ def make_doing_view(
     return DoingView(
         ablated=sources.effects.get(investigation),
         named=sources.named_effects.get(investigation),
-        images=tuple(pictures.picture(digest, data, side=side) for digest, data in sources.steered_images)
+        images=tuple(
+            pictures.picture(digest, data, side=side, origin=Origin.DRAWN) for digest, data in sources.steered_images
+        )
         if said
         else (),
         steered=tuple(

@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 
 from openmaia.agent.evidence.states import HypothesisStanding, find_standings
 from openmaia.analysis.rounds import Round, list_rounds
-from openmaia.reporting.browser.unit.pictures import SMALL, PagePictures
+from openmaia.reporting.browser.unit.pictures import SMALL, Origin, PagePictures
 from openmaia.reporting.browser.unit.scored import ScoredImage
 from openmaia.runs.evidence import Confirmation, ConfirmationSample, Evidence, Fault
 from openmaia.runs.records import Record
@@ -82,7 +82,7 @@ def _pairs(test: Confirmation, pictures: PagePictures) -> ImagePairs:
         percentile = "" if sample.percentile is None else f"percentile {sample.percentile:.0f}"
         image = test.images.get(sample.digest)
         return ScoredImage(
-            picture=pictures.picture(sample.digest, image.data if image else b"", side=SMALL),
+            picture=pictures.picture(sample.digest, image.data if image else b"", side=SMALL, origin=Origin.DRAWN),
             label=sample.label,
             prompt=sample.prompt,
             missing_terms=sample.missing_terms,

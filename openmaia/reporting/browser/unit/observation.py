@@ -6,7 +6,7 @@ from itertools import groupby
 
 from openmaia.core.images import EncodedImage
 from openmaia.reporting.browser.unit.captions import Captions
-from openmaia.reporting.browser.unit.pictures import PagePictures, Picture
+from openmaia.reporting.browser.unit.pictures import Origin, PagePictures, Picture
 from openmaia.runs.records import GivenImage, ImageEntry, ToolCall, Turn
 
 _LINES = 30
@@ -145,7 +145,10 @@ class Viewer:
     def _picture(self, entry: ImageEntry, *, with_mask: bool = True) -> Picture:
         image = self.images.get(entry.original)
         mask, seen = (entry.mask, entry.seen) if with_mask else (None, None)
-        return self.pictures.picture(entry.original, image.data if image else b"", mask, seen, side=_SIDE)
+        origin = Origin.DRAWN if self.captions.is_drawn(entry) else Origin.DATASET
+        return self.pictures.picture(
+            entry.original, image.data if image else b"", mask, seen, side=_SIDE, origin=origin
+        )
 
     def _is_final(self, entry: ImageEntry) -> bool:
         """Returns whether the entry is the last one of its image. A call that measures an image adds a later entry."""

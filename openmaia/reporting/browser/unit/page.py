@@ -16,7 +16,7 @@ from openmaia.reporting.browser.unit.dataset import read_dataset, show_levels
 from openmaia.reporting.browser.unit.doing import make_doing_view
 from openmaia.reporting.browser.unit.evidence import make_evidence_view
 from openmaia.reporting.browser.unit.observation import Viewer
-from openmaia.reporting.browser.unit.pictures import SMALL, PagePictures
+from openmaia.reporting.browser.unit.pictures import SMALL, Origin, PagePictures
 from openmaia.reporting.browser.unit.saying import say_verdict
 from openmaia.reporting.browser.unit.scored import EvaluationView, make_evaluation_view
 from openmaia.reporting.browser.unit.shared import RunSources
@@ -49,6 +49,12 @@ class UnitPage:
     """Whether a server renders it, which the page asks for new turns while the unit is investigated."""
     allows: Collection[str] = ()
     """What its readers may do: CONTROL, VOTES."""
+    withheld: frozenset[Origin] = frozenset()
+    """Which images are not on it."""
+    notes: tuple[str, ...] = ()
+    """Why, a sentence for each."""
+    largest: int = 0
+    """The longest side of its images in pixels; 0 for any."""
 
     @property
     def top(self) -> str:
@@ -108,7 +114,7 @@ def _read_unfinished(page: UnitPage) -> Record:
 
 
 def _html(page: UnitPage, record: Record, stored: int, allowance: int) -> bytes:
-    pictures = PagePictures(allowance)
+    pictures = PagePictures(allowance, page.withheld, page.largest)
     viewer = Viewer(record.images, Captions.of(record), pictures)
     # The order decides which images fit, and which are large: those that the page shows first come first.
     dataset = read_dataset(page.sources, page.row.unit, lambda: show_exemplars(record, viewer), pictures)
@@ -133,13 +139,15 @@ def _html(page: UnitPage, record: Record, stored: int, allowance: int) -> bytes:
         stored_turns=stored,
         has_control=CONTROL in page.allows,
         can_vote=VOTES in page.allows,
-        votes=read_votes(page.run, page.row.investigation) if page.row.header else None,
+        # Those who voted have not agreed to be named in public.
+        votes=read_votes(page.run, page.row.investigation) if page.row.header and not page.largest else None,
         fits=list(Fit),
         is_going=not page.row.header,
         row=page.row,
         record=record,
         costs=costs([page.row.header or summary(record)]),
         dataset=dataset,
+        notes=page.notes,
         view=make_axis(dataset, tested, verdict, others),
         sentence=say_verdict(verdict),
         pairs=count_pairs,

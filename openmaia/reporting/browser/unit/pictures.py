@@ -3,6 +3,7 @@
 import base64
 import io
 from dataclasses import dataclass
+from enum import StrEnum
 from functools import cache
 
 import contourpy
@@ -23,6 +24,15 @@ SMALL = 96
 DATA_URI_PREFIX = "data:image/webp;base64,"
 
 
+class Origin(StrEnum):
+    """Where an image comes from, which decides whether it may be published."""
+
+    DATASET = "dataset"
+    """From the dataset, or made of an image of it, or unknown."""
+    DRAWN = "drawn"
+    """The generator made it from a prompt."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Picture:
     """An image on a page of a report."""
@@ -41,10 +51,11 @@ MISSING = Picture(number=None)
 
 
 class PagePictures:
-    """The images of one page, up to a total size of all data URIs in bytes. Further images are left out."""
+    """The images of one page, up to a total size of all data URIs in bytes. Further images are left out, and those of the
+    origins `withheld`. No copy has a side of more than `largest` pixels, unless that is 0."""
 
-    def __init__(self, allowance: int):
-        self.left, self._number = allowance, 0
+    def __init__(self, allowance: int, withheld: frozenset[Origin] = frozenset(), largest: int = 0):
+        self.left, self._number, self.withheld, self._largest = allowance, 0, withheld, largest
         self._shown: dict[str, tuple[int, tuple[int, int]] | None] = {}
         """Number and size by digest; None for an image that does not fit or is damaged."""
         self._outlines: dict[tuple[str, bytes], str] = {}
@@ -56,9 +67,16 @@ class PagePictures:
         return "" if picture.number is None else self._uris.pop(picture.number, "")
 
     def picture(
-        self, digest: str, data: bytes, mask: bytes | None = None, seen: PixelBox | None = None, *, side: int = 0
+        self,
+        digest: str,
+        data: bytes,
+        mask: bytes | None = None,
+        seen: PixelBox | None = None,
+        *,
+        side: int = 0,
+        origin: Origin = Origin.DATASET,
     ) -> Picture:
-        """Returns an image for the page; MISSING if it was not stored, is damaged, or does not fit.
+        """Returns an image for the page; MISSING if it was not stored, is damaged, withheld, or does not fit.
 
         The page holds a lossy copy, because the stored one would be several times as large.
 
@@ -69,7 +87,7 @@ class PagePictures:
             seen: The part that the network sees; None if this is the whole image or unknown.
             side: Longest side in pixels of the copy, where the page holds none yet. 0: that of the image.
         """
-        if not data:
+        if not data or origin in self.withheld:
             return MISSING
         uri = "" if digest in self._shown else self._embedded(digest, EncodedImage(data=data), side)
         if (shown := self._shown[digest]) is None:
@@ -80,6 +98,7 @@ class PagePictures:
 
     def _embedded(self, digest: str, image: EncodedImage, side: int) -> str:
         self._shown[digest] = None
+        side = side or self._largest
         try:
             copy = _shrink(image, side) if side else image.webp()
             uri = Markup(DATA_URI_PREFIX + base64.b64encode(copy).decode())  # Nothing in it has to be escaped.

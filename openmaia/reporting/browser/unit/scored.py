@@ -8,7 +8,7 @@ from openmaia.core.errors import StoreError
 from openmaia.evaluation.analysis.sanity import judged_metrics, notes
 from openmaia.evaluation.metric import Metric, metrics_shown
 from openmaia.evaluation.storage import check_header
-from openmaia.reporting.browser.unit.pictures import SMALL, PagePictures, Picture
+from openmaia.reporting.browser.unit.pictures import SMALL, Origin, PagePictures, Picture
 from openmaia.runs import tables
 from openmaia.runs.facts import stored_scores
 
@@ -57,7 +57,7 @@ def make_evaluation_view(data: bytes, pictures: PagePictures) -> EvaluationView:
 
     def tested(row: Mapping[str, Any], side: int) -> ScoredImage:
         return ScoredImage(
-            picture=pictures.picture(row["digest"], row["data"] or b"", side=side),
+            picture=pictures.picture(row["digest"], row["data"] or b"", side=side, origin=_origin(row)),
             label=row["label"] or "",
             prompt=row["prompt"] or "",
             missing_terms=tuple(row["missing_terms"] or ()),
@@ -81,6 +81,10 @@ def make_evaluation_view(data: bytes, pictures: PagePictures) -> EvaluationView:
         by_role=by_role,
         failed_checks=tuple(notes([name for name in judged_metrics() if scores.get(name) is not None])),
     )
+
+
+def _origin(row: Mapping[str, Any]) -> Origin:
+    return Origin.DATASET if row["role"] == "random" or not row["prompt"] else Origin.DRAWN
 
 
 def _verdict(row: Mapping[str, Any]) -> str:

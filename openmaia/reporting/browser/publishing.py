@@ -1,0 +1,103 @@
+"""What a published report leaves out: images that must not be published, and what is private about the machine of the run."""
+
+import getpass
+import os
+import re
+import socket
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from openmaia.core.components import stored
+from openmaia.core.secrets import MARK, SHORTEST, redacted
+from openmaia.reporting.browser.unit.pictures import Origin
+from openmaia.runs.run import Run
+
+SIDE = 300
+"""Longest side in pixels of the images on a published page."""
+_UNKNOWN = "whose licence is not known"
+_OF_USER = "which a component of the user makes, whose licence is not known"
+_SECRET = re.compile(r"(?i)token|secret|passw|credential|(?:^|_)key(?:$|_)|api_?key")
+"""Names of environment variables whose values are in nothing that is published."""
+_IMAGE = r"data:[\w/+.-]+;base64,[A-Za-z0-9+/=]+"
+_PATH = r"(?<![\w/<:.~+\\-])~?(?:/[\w.@%+=,-]+){2,}/?"
+_STORE = r"\b(?:s3a?|gcs|gs|abfss?|az|hdfs|file|nfs|sftp|ssh|fsspec\+\w+)://[^\s'\"<>\\]+"
+_HOST = r"\bhttps?://(?:[\w-]+|\d+(?:\.\d+){3}|\[[0-9a-fA-F:]+\])(?=[:/\s'\"<>\\]|$)(?::\d+)?"
+_PRIVATE = re.compile(f"(?P<image>{_IMAGE})|(?P<store>{_STORE})|(?P<host>{_HOST})|(?P<path>{_PATH})")
+_TEXTS = frozenset({".html", ".js", ".csv", ".svg", ".tex", ".md"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Publication:
+    """How a run is published."""
+
+    licence: str = ""
+    """The licence of the dataset's images that the user states; empty if none is."""
+    withheld: Mapping[Origin, str] = field(default_factory=dict[Origin, str])
+    """Why images of each origin are left out, as the end of a sentence about them."""
+
+    @classmethod
+    def of_run(cls, run: Run, licence: str = "") -> "Publication":
+        """Reads from the config of a run which of its images may be published."""
+        config = run.config()
+        drawing: dict[str, Mapping[str, Any] | None] = {
+            "generator": config["generator"],
+            "editor": config["editor"],
+            "test generator": config["evaluate"]["generator"],
+        }
+        withheld: dict[Origin, str] = {}
+        if not licence and (reason := _find_reason(config["pictures"], "pictures")):
+            withheld[Origin.DATASET] = reason
+        drawn = [_find_reason(section, role.removeprefix("test ")) for role, section in drawing.items() if section]
+        if not licence and (reason := next(filter(None, drawn), "")):
+            withheld[Origin.DRAWN] = reason
+        return cls(licence=licence, withheld=withheld)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What is left out and why, a sentence for each."""
+        names = {Origin.DATASET: "images of the dataset", Origin.DRAWN: "generated and edited images"}
+        return tuple(f"Left out: the {names[origin]}, {reason}." for origin, reason in self.withheld.items())
+
+
+def _find_reason(section: Mapping[str, Any], role: str) -> str:
+    found = stored(section, role)
+    if found is None:
+        return _UNKNOWN if role == "pictures" else _OF_USER
+    return found[0].withheld(found[1])
+
+
+class Cleaner:
+    """Takes what is private out of the texts of a published report: paths, addresses of machines and stores, secrets in the
+    environment of this process, and who gave orders."""
+
+    def __init__(self, run: Run):
+        private = {value for name, value in os.environ.items() if _SECRET.search(name) and len(value) >= SHORTEST}
+        self._exact = sorted({*private, *_places(run)}, key=len, reverse=True)
+
+    def clean(self, name: str, data: bytes) -> bytes:
+        """Returns the content of a file without what is private. Images are returned as they are."""
+        if Path(name).suffix not in _TEXTS:
+            return data
+        text = data.decode(errors="replace")
+        for value in self._exact:
+            text = text.replace(value, MARK)
+        return _PRIVATE.sub(_shorten, text).encode()
+
+
+def _places(run: Run) -> Iterator[str]:
+    """Yields the names of this user and machine in orders, and folders that a path alone would not give away."""
+    yield f"{getpass.getuser()}@{socket.gethostname()}"
+    for place in (str(Path.home()), os.getcwd(), run.files.root):
+        if len(Path(place).parts) > 1 and len(place) >= SHORTEST:
+            yield place
+
+
+def _shorten(found: re.Match[str]) -> str:
+    if found["image"]:
+        return found[0]
+    if found["host"]:
+        return f"{found[0].partition('://')[0]}://…"
+    last = redacted(found[0]).rstrip("/").rpartition("/")[2]
+    return f"…/{last}"
