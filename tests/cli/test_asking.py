@@ -21,6 +21,7 @@ from openmaia.core.errors import UsageError
 from openmaia.core.images import EncodedImage
 from openmaia.core.services import Generation
 from openmaia.core.units import Unit
+from openmaia.models.text_embedding import load_text_embedding
 from openmaia.offline.scenes.drawing import draw
 from openmaia.reporting.browser.stores import find_exemplars
 from openmaia.runs.run import Run
@@ -30,6 +31,7 @@ from tests.evaluation.scripted_model import answering, model
 from tests.helpers import minilm
 from tests.helpers.hostile import TEXTS
 from tests.helpers.living import UNITS, living
+from tests.helpers.misbehaving import Act, answer, misbehaving
 from tests.reporting.making import record
 
 __all__ = ["living"]
@@ -112,7 +114,8 @@ def test_command_prints_units_and_documents(made: Run):
 
 def test_real_model_of_sentences_finds_labels_by_meaning(made: Run):
     asked = ("which units of layer4 respond to automobiles?", "which units respond to cats with stripes?", "tax law")
-    found = [openmaia.ask(made.files.root, each, embedding=minilm.folder()) for each in asked]
+    questions = RunQuestions(made, load_text_embedding(minilm.folder()))
+    found = [questions.ask(each) for each in asked]
     assert names(found[0]) == ["layer4/3"] and names(found[1]) == ["layer4/0"] and names(found[2]) == []
     (match,) = [each.match for each in found[0].units]
     assert match is not None and LEAST_COSINE <= match.score < 1 and "red vehicle" in match.text
@@ -146,6 +149,25 @@ def test_model_that_cites_nothing_is_asked_again_and_its_text_is_not_shown(made:
     assert never.phrased == "" and "names no unit" in never.unphrased and never.units == answer.units
     with pytest.raises(UsageError, match=r"--model run: backbone.kind=scripted is no language model"):
         questions.phrase(answer, "run")
+
+
+def test_model_of_a_config_is_asked_over_http_and_units_are_listed_if_it_fails(
+    made: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-0")
+    with misbehaving() as server:
+        file = tmp_path / "speaks.yaml"
+        file.write_text(f"backbone: {{kind: openai, model: small, base_url: {server.base}/v1, tries: 1}}\n")
+        server.otherwise = lambda asked: Act(body=answer(asked, "Boats excite [layer3/7] and [layer4/9]."))
+        said = openmaia.ask(made.files.root, "boats", model=str(file))
+        (asked,) = server.asked
+        assert "[layer3/7] boat (not tested)" in asked.texts()[-1] and asked.body["model"] == "small"
+        assert (said.phrased, said.struck) == ("Boats excite [layer3/7] and [struck].", ("layer4/9",))
+        server.otherwise = lambda asked: Act(status=500, body={"error": {"message": "out of order"}})
+        away = openmaia.ask(made.files.root, "boats", model=str(file))
+    assert away.phrased == "" and "out of order" in away.unphrased and away.units == said.units
+    show_answer(away, 20)
+    assert "layer3/7" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("text", TEXTS.values(), ids=TEXTS.keys())
