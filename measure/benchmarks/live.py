@@ -98,7 +98,8 @@ def latency(count: int) -> dict[str, tuple[float, int]]:
 
 def _activation(target: Target, photo: str) -> float:
     """What `probe` measures on a picture that is shrunk as those of a dataset are."""
-    shown = Image.open(io.BytesIO(base64.b64decode(photo)))
+    # Converted first: of a file that is not decoded yet, Pillow would let the decoder shrink it, which gives other pixels.
+    shown = Image.open(io.BytesIO(base64.b64decode(photo))).convert("RGB")
     shown.thumbnail((LONGEST_SIDE, LONGEST_SIDE))
     unit = Unit(target=target.info().name, layer=OWN["layer"], index=OWN["index"])
     return target.probe([Probe(unit=unit, image=EncodedImage.of(np.asarray(shown)))])[0].value
@@ -146,6 +147,7 @@ def own_units(run: Run) -> dict[str, tuple[float, int]]:
         (verdict is Verdict.SUPPORTED, {name: _place(target, image, known, unit) for name, known in sets.items()})
         for unit, verdict, image in _images(run, verdicts)
     ]
+    assert rows, f"{run.name} has no images of tests"
     for name, chosen in (("", [row for _, row in rows]), ("supported_", [row for is_so, row in rows if is_so])):
         strong = [row for row in chosen if row[""][1] > STRONG]
         if chosen:
