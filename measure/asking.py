@@ -6,7 +6,8 @@ FOLDER is for the runs, and keeps the bank. The runs hold what the searcher said
 class outputs (world/classes.csv); there is no new investigation. Questions are "which units respond to X?", with each word of the
 grammar as X, by one of its synonyms, and with each phrase of two words that is the truth of a unit. A unit is to be named if a slot
 of its truth is X, wider or narrower. Thresholds were set before; one half of the questions (`tuning`) compares
-others, and the rows that count are those of the other half.
+others, and the rows that count are those of the other half. Meaning is that of all-MiniLM-L6-v2, with the threshold that was
+set for similar descriptions before. `other phrasing` asks the same in words that were not known when the program was written.
 """
 
 import csv
@@ -31,18 +32,32 @@ from openmaia.core.components import target_class
 from openmaia.core.units import Unit
 from openmaia.evaluation.analysis.statistics import wilson
 from openmaia.exemplars.bank import MeasuredBank
+from openmaia.models.text_embedding import load_text_embedding
 from openmaia.offline.scene_units.family import share
 from openmaia.offline.scene_units.matching import relation
 from openmaia.offline.scenes.words import names
 from openmaia.offline.searcher.rules import SceneRules
 from openmaia.runs.records import Record, Stop
 from openmaia.runs.run import Run
+from tests.helpers import minilm
 
 WORLD = Path(__file__).parent / "world"
 CSV = Path(__file__).with_name("asking.csv")
 BANK = 1500
 COVERED, SHOWN = (0.5, 1.0), (0.2, 0.4, 0.6, 0.8)
 """Thresholds that were compared on the questions for tuning."""
+
+PHRASINGS = (
+    "is there a neuron tuned to {}?",
+    "{}",
+    "what in the network cares about {}?",
+    "list everything selective for {}",
+    "which channels light up when they are shown {}?",
+    "I am looking for detectors of {}",
+    "where does the model represent {}?",
+    "does anything here prefer {}?",
+)
+"""Written after the list of words that name nothing, which was not changed for them."""
 
 Named = Mapping[str, set[Unit]]
 """The units that are named, by question."""
@@ -153,12 +168,22 @@ def synonym(name: str) -> str:
     return min(same or [name], key=lambda each: share("synonym", name, each))
 
 
+def rephrase(text: str) -> str:
+    """Asks for a thing in one of PHRASINGS, chosen by a hash."""
+    return PHRASINGS[int(share("phrasing", text) * len(PHRASINGS))].format(text)
+
+
 def methods(asked: Asked, questions: Sequence[str], *, is_tuning: bool) -> Iterator[tuple[str, Named]]:
-    ask = RunQuestions(asked.run)
-    yield (
-        "ask",
-        {text: {each.row.unit for each in ask.ask(f"which units respond to {text}?").units} for text in questions},
-    )
+    embed = load_text_embedding(minilm.folder())
+    by_words, by_meaning = RunQuestions(asked.run), RunQuestions(asked.run, embed)
+    for name, ask, phrased in (
+        ("ask", by_words, "which units respond to {}?".format),
+        ("ask, other phrasing", by_words, rephrase),
+        ("ask, by meaning", by_meaning, "which units respond to {}?".format),
+        ("ask, by meaning, other phrasing", by_meaning, rephrase),
+    ):
+        found = {text: ask.ask(phrased(text)).units for text in questions}
+        yield name, {text: {each.row.unit for each in units} for text, units in found.items()}
     said = {Unit(**_place(row)): [*row["labels"], row["description"]] for row in asked.run.headers()}
     units, texts = list(said), list(said.values())
 
@@ -166,6 +191,7 @@ def methods(asked: Asked, questions: Sequence[str], *, is_tuning: bool) -> Itera
         return {text: {unit for unit, found in zip(units, search(text), strict=True) if found} for text in questions}
 
     lexicon = run_lexicon(asked.run.config())
+    yield "labels by meaning", by(lambda text: TextSearch(text, lexicon, embed).find(texts))
     yield "labels by words and synonyms", by(lambda text: TextSearch(text, lexicon).find(texts))
     yield "labels by words", by(lambda text: TextSearch(text).find(texts))
     yield "substring", by(lambda text: [any(text in each.lower() for each in several) for several in texts])

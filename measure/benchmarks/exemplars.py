@@ -24,14 +24,14 @@ from openmaia.assembly import ConfigAssembly, targets
 from openmaia.assembly import exemplars as assembled
 from openmaia.config.loading import load
 from openmaia.config.schema import Config
-from openmaia.core.images import Pixels, flatten, upsample
+from openmaia.core.images import Pixels, upsample
 from openmaia.core.units import Unit
 from openmaia.datasets.library import ImageDataset
 from openmaia.distributed import exemplars as remote
 from openmaia.distributed.cluster.connection import cluster
 from openmaia.exemplars import compute as exemplars
 from openmaia.exemplars import passes
-from openmaia.exemplars.loading import LONGEST_SIDE
+from openmaia.exemplars.pictures import shrink
 from openmaia.exemplars.store import ExemplarStore
 from openmaia.models.targets.hooked import NetworkTarget
 from openmaia.offline.packaged.library import fetch
@@ -100,9 +100,7 @@ def seconds(work: Callable[[], object]) -> float:
 
 def decoded(items: list[exemplars.DatasetImage]) -> Iterator[Pixels]:
     for item in items:
-        image = item.load()
-        image.thumbnail((LONGEST_SIDE, LONGEST_SIDE))
-        yield np.asarray(flatten(image))
+        yield shrink(item.load())
 
 
 def bare(target: NetworkTarget, items: list[exemplars.DatasetImage]) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 from openmaia.analysis.costs.totals import costs
 from openmaia.evaluation.analysis.bootstrap import Interval, mean_interval, share_interval
 from openmaia.evaluation.analysis.significance import SHUFFLED, supported_shares
-from openmaia.evaluation.analysis.verdict import Verdict, run_verdicts
+from openmaia.evaluation.analysis.verdict import TESTED, Verdict, run_verdicts
 from openmaia.evaluation.truth import read_truth, truth_scores
 from openmaia.runs.run import Run
 
@@ -29,7 +29,11 @@ MEASURES = (
     ),
     BenchmarkMeasure(name="precision", title="precision", hint="labels that hit a slot, over units with labels"),
     BenchmarkMeasure(name="recall", title="recall", hint="slots that a label hits; 0 for an abstention"),
-    BenchmarkMeasure(name="supported", title="supported", hint="descriptions that the test supports, of all units"),
+    BenchmarkMeasure(
+        name="supported",
+        title="supported",
+        hint="descriptions that the test supports, of all units: one that could not be tested counts as one that it does not support",
+    ),
     BenchmarkMeasure(name="wrong", title="supported, not exact", hint="the same, of descriptions that are not exact"),
     BenchmarkMeasure(
         name="false_alarms",
@@ -48,23 +52,22 @@ def score_agent(run: Run, resamples: int) -> Mapping[str, Interval | None]:
     """Returns a value for each of MEASURES; None if it is not defined, or not known, such as the price of a call.
 
     The run must be complete. Labels and truth are compared by words. Exemplars, the bank and the test are no costs of the
-    agent.
+    agent. Without any test, it is not known what it supports.
     """
     matches = read_truth(run)
     matches = [each for each in matches if each.by == matches[0].by]
     scores = next(iter(truth_scores(matches, resamples)), None)
     exact = {each.unit for each in matches if each.exact}
     verdicts = {each.unit: verdict.verdict for each, verdict in run_verdicts(run).items()}
-    supported = [verdict is Verdict.SUPPORTED for verdict in verdicts.values()]
+    is_tested = any(verdict in TESTED for verdict in verdicts.values()) or Verdict.NOT_TESTED not in verdicts.values()
+    supported = {unit: verdict is Verdict.SUPPORTED for unit, verdict in verdicts.items() if is_tested}
     alarms = supported_shares(run).get(SHUFFLED)
     return {
         "exact": scores and scores.exact,
         "precision": scores and scores.precision,
         "recall": scores and scores.recall,
-        "supported": _share(supported),
-        "wrong": _share([
-            is_so and unit not in exact for unit, is_so in zip(verdicts, supported, strict=True)
-        ]),
+        "supported": _share([*supported.values()]),
+        "wrong": _share([is_so and unit not in exact for unit, is_so in supported.items()]),
         "false_alarms": Interval(mean=alarms[0], low=alarms[1], high=alarms[2]) if alarms else None,
         **_costs(run.headers(), resamples),
     }  # fmt: skip

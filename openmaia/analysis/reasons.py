@@ -10,7 +10,7 @@ from openmaia.agent.tools.effects import find_classes, image_changes
 from openmaia.analysis.responding import PictureResponse
 from openmaia.core.errors import UsageError
 from openmaia.core.images import EncodedImage
-from openmaia.core.services import Classifier, Intervention, Target
+from openmaia.core.services import Changeable, Intervention, Target, find_effects
 from openmaia.core.text import first_line
 
 MOST = 64
@@ -57,9 +57,9 @@ def find_reasons(
             class.
         ServiceError: The network fails.
     """
-    effects = target.effects() if isinstance(target, Classifier) else None
-    changeable = [each for each in active if effects and each.unit.layer in effects.layers][:MOST]
-    if effects is None or not isinstance(target, Classifier) or not changeable:
+    effects = find_effects(target)
+    changeable = [each for each in active if each.unit.layer in effects.layers][:MOST]
+    if not isinstance(target, Changeable) or not changeable:
         asked = ", ".join(dict.fromkeys(each.unit.layer for each in active)) or "no layer"
         raise UsageError(
             f"why a class is predicted is found by ablating units, which takes a classifier and units below its output; the "

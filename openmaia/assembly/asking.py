@@ -7,8 +7,6 @@ from difflib import get_close_matches
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from openmaia.agent.metering import metered
 from openmaia.analysis.reasons import PredictionReasons, find_reasons
 from openmaia.analysis.responding import PictureResponse, rank_units
@@ -19,7 +17,7 @@ from openmaia.assembly.investigations import command_ledger
 from openmaia.config.loading import restore
 from openmaia.core.components import of_config
 from openmaia.core.errors import OpenMaiaError, ServiceError, StoreError, UsageError
-from openmaia.core.images import EncodedImage, decode
+from openmaia.core.images import EncodedImage
 from openmaia.core.paths import user_path
 from openmaia.core.services import UnitExemplars
 from openmaia.core.text import first_line
@@ -32,6 +30,7 @@ from openmaia.evaluation.language_model import (
     fill_template,
 )
 from openmaia.exemplars.bank import MeasuredBank, find_bank, measured_config
+from openmaia.exemplars.pictures import read_picture
 from openmaia.exemplars.store import ExemplarStore
 from openmaia.reporting.browser.stores import exemplars_root, find_exemplars
 from openmaia.reporting.query import read_query
@@ -331,11 +330,7 @@ class RunQuestions:
     def _statistics(self, units: Sequence[Unit]) -> dict[Unit, UnitExemplars]:
         """Raises UsageError if no unit has exemplars."""
         stored = find_exemplars(self._run)
-        known: dict[Unit, UnitExemplars] = {}
-        for target, layer in dict.fromkeys((unit.target, unit.layer) for unit in units):
-            if stored.store is not None and layer in stored.layers:
-                known |= stored.store.statistics(target, layer)
-        found = {unit: known[unit] for unit in units if unit in known}
+        found = stored.statistics(units)
         if not found:
             raise UsageError(
                 f"a picture is compared with the dataset of each unit, and no exemplars of this run are in {stored.place}; "
@@ -360,11 +355,10 @@ def _join(
 
 def _read_picture(path: str) -> EncodedImage:
     try:
-        return EncodedImage.of(np.asarray(decode(user_path(path).read_bytes())))
+        data = user_path(path).read_bytes()
     except OSError as error:
         raise UsageError(f"{path} cannot be read ({error.strerror}); give an image file") from error
-    except ValueError as error:
-        raise UsageError(f"{path}: {error}; give an image file, such as a PNG or JPEG") from error
+    return read_picture(data, path)
 
 
 def _store(config: "Config") -> ExemplarStore:

@@ -12,7 +12,7 @@ from openmaia.assembly import datasets, exemplars, investigations, targets
 from openmaia.config.schema import Config
 from openmaia.core.errors import UsageError
 from openmaia.core.selection import select
-from openmaia.core.services import Backbone, Classifier, Editor, Effects, Generator, Services
+from openmaia.core.services import Backbone, Editor, Generator, Services, find_effects
 from openmaia.core.units import Scope, TargetInfo, Unit
 from openmaia.datasets.library import ImageDataset
 from openmaia.exemplars.store import ExemplarStore
@@ -66,7 +66,7 @@ def select_unit(spec: str, info: TargetInfo, scope: Scope = Scope.UNIT) -> Unit:
 
 
 def _check_effects(target: "targets.ReadableTarget", layers: Sequence[str]) -> None:
-    checked_effects(target.effects() if isinstance(target, Classifier) else Effects(layers=(), classes=()), layers)
+    checked_effects(find_effects(target), layers)
 
 
 def prepare(

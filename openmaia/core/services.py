@@ -116,8 +116,13 @@ class Effects:
     """By layer, on a sample of the dataset. Without the layers of which they are unknown."""
 
 
+@runtime_checkable
 class Changeable(Protocol):
     """A target of which units can be changed in the forward pass."""
+
+    def effects(self) -> Effects:
+        """Returns which effects can be measured. Without layers: its outputs are no classes."""
+        ...
 
     def intervene(self, interventions: Sequence[Intervention]) -> list[npt.NDArray[np.float64]]:
         """Returns for each intervention what it reads, of shape (classes,) or (units,)."""
@@ -126,11 +131,7 @@ class Changeable(Protocol):
 
 @runtime_checkable
 class Classifier(Changeable, Protocol):
-    """A target that may have classes."""
-
-    def effects(self) -> Effects:
-        """Returns which effects can be measured. Without layers: its outputs are no classes."""
-        ...
+    """A target of which it can be found what its units raise."""
 
     def attribute(
         self, layer: str, images: Sequence[EncodedImage], progress: Callable[[int, int], None] = ...
@@ -157,6 +158,11 @@ class Target(Protocol):
     def respond(self, probes: Sequence[LayerProbe]) -> list[npt.NDArray[np.float64]]:
         """Measures all units of one layer on one image for each request: the `value`s of `probe`, shape (units,)."""
         ...
+
+
+def find_effects(target: object) -> Effects:
+    """Returns which effects of a target's units can be measured: none unless they can be changed."""
+    return target.effects() if isinstance(target, Changeable) else Effects(layers=(), classes=())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -20,6 +20,10 @@ _DEPTHS = (8, 10, 12, 14, 16)
 """Numbers of bits that integers may have. The smallest that holds all values of a dataset is taken."""
 
 
+_ROWS = 256
+"""Rows that are converted at once: with 8 bytes for each sample, a large image would take gigabytes."""
+
+
 class Samples(NamedTuple):
     """Type, such as "uint16", and extreme values of the samples of an image, or of a dataset's images of this type."""
 
@@ -145,6 +149,10 @@ def _scale(extremes: Samples) -> Samples:
 
 def to_eight_bits(values: npt.NDArray[Any], low: float, high: float) -> Image.Image:
     """Returns samples as an image of 8 bits in which `low` is black and `high` is white."""
-    scaled = (values.astype(np.float64) - low) * (255 / (high - low))
-    # Half a thousandth keeps exact multiples whole in spite of rounding errors.
-    return Image.fromarray(np.clip(scaled + 0.0005, 0, 255).astype(np.uint8))
+    made = np.empty(values.shape, np.uint8)
+    for first in range(0, len(values), _ROWS):
+        rows = slice(first, first + _ROWS)
+        scaled = (values[rows].astype(np.float64) - low) * (255 / (high - low))
+        # Half a thousandth keeps exact multiples whole in spite of rounding errors.
+        made[rows] = np.clip(scaled + 0.0005, 0, 255).astype(np.uint8)
+    return Image.fromarray(made)

@@ -13,6 +13,7 @@ from PIL import ExifTags, Image, ImageOps, UnidentifiedImageError
 
 from openmaia.core.images import FORMATS, MAX_PIXELS, digest, flatten
 from openmaia.datasets import depth
+from openmaia.datasets.bombs import SCANS, has_many_scans
 from openmaia.datasets.depth import Samples
 from openmaia.datasets.quiet import silence
 
@@ -78,7 +79,7 @@ class Decoded(NamedTuple):
     """Whether the file has several frames or pages, of which this is the first."""
 
 
-def read(data: bytes, name: str, scales: Iterable[Samples] = ()) -> Decoded:
+def read(data: bytes, name: str, scales: Iterable[Samples] = (), *, most: int = MAX_PIXELS) -> Decoded:
     """Decodes an image.
 
     Args:
@@ -86,6 +87,7 @@ def read(data: bytes, name: str, scales: Iterable[Samples] = ()) -> Decoded:
         name: Name of the image. Data of an unknown format count as a damaged image if the name has the suffix of an
             image, and as no image otherwise.
         scales: The ranges of samples of more than 8 bits in the dataset, see `depth.find_scales`.
+        most: The largest number of pixels.
 
     Raises:
         UnusableImage: The image cannot be used. No other exception is raised for any data.
@@ -93,7 +95,9 @@ def read(data: bytes, name: str, scales: Iterable[Samples] = ()) -> Decoded:
     silence()
     try:
         image = Image.open(io.BytesIO(data), formats=FORMATS)
-        _check_header(name, image)
+        _check_header(name, image, most)
+        if image.format == "JPEG" and has_many_scans(data):
+            raise UnusableImage(f"{name} is corrupt: it has more than {SCANS} scans")
         is_png, has_frames = image.format == "PNG", bool(getattr(image, "is_animated", False))
         upright, samples = _decode(image, name, scales)
     except UnusableImage:
@@ -128,10 +132,10 @@ def check_bytes(name: str, size: int) -> None:
         raise UnusableImage(f"{name} has {size} bytes; at most {MAX_BYTES} bytes are read", reason=SkipReason.TOO_LARGE)
 
 
-def _check_header(name: str, image: Image.Image) -> None:
+def _check_header(name: str, image: Image.Image, most: int) -> None:
     width, height = image.size
-    if width * height > MAX_PIXELS:
-        message = f"{name} has {width} x {height} pixels; at most {MAX_PIXELS} pixels are read"
+    if width * height > most:
+        message = f"{name} has {width} x {height} pixels; at most {most:,} pixels are read"
         raise UnusableImage(message, reason=SkipReason.TOO_LARGE)
     if min(width, height) < _MIN_SIDE:
         message = f"{name} has {width} x {height} pixels; at least {_MIN_SIDE} pixels per side are needed"

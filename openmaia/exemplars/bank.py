@@ -13,7 +13,6 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
-import numpy as np
 import pyarrow as pa
 from PIL import Image
 
@@ -21,7 +20,7 @@ from openmaia.agent.patience import PatientGenerator
 from openmaia.config.schema import Config
 from openmaia.core.components import Component, PicturesConfig, Site, identity, of_config
 from openmaia.core.errors import StoreError, UsageError
-from openmaia.core.images import EncodedImage, flatten
+from openmaia.core.images import EncodedImage
 from openmaia.core.paths import user_path
 from openmaia.core.services import BankImage, BankWord, Exemplar, GeneratedImage, Generation, Generator
 from openmaia.core.text import first_line
@@ -31,6 +30,7 @@ from openmaia.datasets.library import DatasetImage, ImageDataset
 from openmaia.exemplars import image_table
 from openmaia.exemplars.bank_prompts import list_requests
 from openmaia.exemplars.bank_words import rank_words
+from openmaia.exemplars.pictures import shrink
 from openmaia.exemplars.store import ExemplarStore
 from openmaia.runs import tables
 from openmaia.runs.files import Files
@@ -46,9 +46,6 @@ _AT_ONCE = 64
 
 _CAPTION = 300
 """Characters of a caption that are shown."""
-
-_LONGEST_SIDE = 640
-"""As for exemplars."""
 
 Opener = Callable[[], AbstractContextManager[Generator]]
 """Starts the generator of a config, and ends it with the block."""
@@ -405,9 +402,8 @@ class _Photographs:
                 image = item.load()
             except ValueError as error:
                 raise UsageError(f"bank: an image was changed while it was copied ({error}); start again") from error
-            image.thumbnail((_LONGEST_SIDE, _LONGEST_SIDE))
             caption = first_line(item.caption, _CAPTION).strip()
-            yield caption, EncodedImage.of(np.asarray(flatten(image)), [item.digest], item.recipe)
+            yield caption, EncodedImage.of(shrink(image), [item.digest], item.recipe)
 
     def left_out(self) -> Iterator[str]:
         """Yields what was left out, in words."""

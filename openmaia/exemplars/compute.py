@@ -15,7 +15,7 @@ from openmaia.config.schema import Config
 from openmaia.core.components import target_class
 from openmaia.core.errors import UsageError
 from openmaia.core.paths import user_path
-from openmaia.core.services import Classifier, Effects
+from openmaia.core.services import Classifier, Effects, find_effects
 from openmaia.core.units import TargetInfo
 from openmaia.datasets.library import DatasetImage, ImageDataset
 from openmaia.exemplars import passes
@@ -166,7 +166,7 @@ class ExemplarWorker:
 
     def effects(self) -> Effects:
         """Returns which effects of the target's units can be measured: none unless it is a classifier."""
-        return self._reader.effects() if isinstance(self._reader, Classifier) else Effects(layers=(), classes=())
+        return find_effects(self._reader)
 
     def without_drives(self, layers: Sequence[str]) -> list[str]:
         """As `KeptDrives.missing`."""

@@ -9,15 +9,12 @@ from itertools import islice
 
 import numpy as np
 import torch
-from PIL import Image
 from torch.utils.data import DataLoader, Dataset
 
 from openmaia.core.errors import ServiceError, UsageError
-from openmaia.core.images import EncodedImage, Pixels, ViewBox, flatten
+from openmaia.core.images import EncodedImage, Pixels, ViewBox
 from openmaia.datasets.library import DatasetImage
-
-LONGEST_SIDE = 640
-"""Longest side in pixels to which images are shrunk for the network. No supported network has larger inputs."""
+from openmaia.exemplars.pictures import shrink
 
 _THREADS = min(os.cpu_count() or 1, 8)
 """Decoding releases the interpreter lock, but resizing and the network's calls share it: more threads are slower."""
@@ -46,12 +43,6 @@ class LoadedImage:
     """See `EncodedImage.recipe`."""
     kept: EncodedImage | None = None
     """The image encoded for the store. None in the first pass."""
-
-
-def shrink(image: Image.Image) -> Pixels:
-    """Returns the RGB pixels of an image in the size in which it is measured. The image is shrunk in place."""
-    image.thumbnail((LONGEST_SIDE, LONGEST_SIDE))
-    return np.asarray(flatten(image))
 
 
 class ImageLoader:

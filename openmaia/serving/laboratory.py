@@ -1,7 +1,9 @@
 """What `openmaia view RUN --live` asks the network of a run: pictures of the user, prompts, and what a changed unit does."""
 
 import math
+from collections.abc import Generator as Generating
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -17,6 +19,7 @@ from openmaia.agent.tools.arguments import check_texts
 from openmaia.agent.tools.seeds import seed
 from openmaia.analysis.responding import PictureResponse, rank_units
 from openmaia.assembly import generators, targets
+from openmaia.assembly.kept import kept_models
 from openmaia.checks.memory import WORKING, main_memory
 from openmaia.checks.weights import cached, inspect
 from openmaia.config.loading import restore
@@ -27,8 +30,6 @@ from openmaia.core.errors import OpenMaiaError, ServiceError, UsageError
 from openmaia.core.images import EncodedImage
 from openmaia.core.services import (
     Changeable,
-    Classifier,
-    Effects,
     Generation,
     Generator,
     Intervention,
@@ -37,10 +38,10 @@ from openmaia.core.services import (
     UnitActivation,
     UnitExemplars,
     UsageLedger,
+    find_effects,
 )
 from openmaia.core.units import Scope, Unit
-from openmaia.datasets.reading import UnusableImage, read
-from openmaia.exemplars.loading import shrink
+from openmaia.exemplars.pictures import read_picture
 from openmaia.exemplars.store import ExemplarStore
 from openmaia.models.hub import located
 from openmaia.models.weights import WeightSource
@@ -78,19 +79,36 @@ class ClassProbabilities:
 
 
 class Laboratory:
-    """The target of a run, and its generator where it can be loaded, in this process. Calls are not concurrent."""
+    """The target of a run, and its generator where there is one. Calls are not concurrent.
 
-    def __init__(self, run: Run, config: Config, target: Target, generator: Generator | None, why_none: str):
-        ledger, pools = UsageLedger(), config.pools
-        self._config, self._why_none = config, why_none
-        self._target: Target = metered(target, "target", ledger, pools.target.num_gpus)
-        self._generator = generator and metered(generator, "generator", ledger, pools.generator.num_gpus)
-        self.effects = target.effects() if isinstance(target, Classifier) else Effects(layers=(), classes=())
+    `pools` is the name of the pools that hold both. Empty: they are in this process.
+    """
+
+    def __init__(
+        self, run: Run, config: Config, target: Target, generator: Generator | None, why_none: str, pools: str = ""
+    ):
+        ledger, sizes = UsageLedger(), config.pools
+        self._config, self._why_none, self._pools = config, why_none, pools
+        self._target: Target = metered(target, "target", ledger, sizes.target.num_gpus)
+        self._generator = generator and metered(generator, "generator", ledger, sizes.generator.num_gpus)
+        self.effects = find_effects(target)
         self._info = target.info()
         self._exemplars = find_exemplars(run)
         self._units = [each.unit for each in run.plan() if each.unit.scope is Scope.UNIT]
-        self._statistics: dict[str, dict[Unit, UnitExemplars]] = {}
         self._images = LRUCache[str, EncodedImage](_KEPT)
+
+    @classmethod
+    @contextmanager
+    def opened(cls, run: Run) -> Generating["Laboratory"]:
+        """Context manager that uses the pools of a run's config that are kept up, and else loads the models as `open` does."""
+        config = restore(run.config(), run.files.root)
+        with kept_models(config) as kept:
+            if kept is None:
+                yield cls.open(run)
+                return
+            _check_network(kept.target, find_exemplars(run).store)
+            why_none = _why_not_drawn(config)
+            yield cls(run, config, kept.target, None if why_none else kept.generator, why_none, kept.pools)
 
     @classmethod
     def open(cls, run: Run) -> "Laboratory":
@@ -125,9 +143,13 @@ class Laboratory:
         missing = [] if self.draws else [f"not the generator {drawn}: {self._why_none}"]
         if self._exemplars.store is None:
             missing.append(f"no percentages, because no exemplars are in {self._exemplars.place}")
+        address = self._config.ray.address
+        if not self._pools and address != "local":
+            missing.append(f"no pools of this config are kept up on ray.address={address}")
         if not self.effects.layers:
             missing.append("no unit can be changed, because the network has no classes")
-        return "; ".join([f"loaded: {' and '.join(parts)}", *missing])
+        loaded = f"used from the pools {self._pools}" if self._pools else "loaded"
+        return "; ".join([f"{loaded}: {' and '.join(parts)}", *missing])
 
     def unit(self, layer: str, index: int) -> Unit:
         """Returns a unit of the target. Raises UsageError if there is none of this name."""
@@ -142,16 +164,7 @@ class Laboratory:
 
     def read(self, data: bytes) -> EncodedImage:
         """Decodes a picture as an image of a dataset is. Raises UsageError if it is none, damaged, too large or too small."""
-        try:
-            width, height = EncodedImage(data=data).size
-        except Exception:  # no decoder says what it raises for damaged files; `read` finds words for it
-            width = height = 0
-        if width * height > MAX_PIXELS:
-            raise UsageError(f"the picture has {width} x {height} pixels; at most {MAX_PIXELS:,} are read")
-        try:
-            return self._keep(EncodedImage.of(shrink(read(data, "the picture").image)))
-        except UnusableImage as error:
-            raise UsageError(str(error)) from error
+        return self._keep(read_picture(data, "the picture", MAX_PIXELS))
 
     def draw(self, prompt: str) -> tuple[EncodedImage, tuple[str, ...]]:
         """Draws a prompt as the first request of an agent for it, and returns the words that the image lacks, too.
@@ -185,14 +198,13 @@ class Laboratory:
         (response,) = self._target.probe([Probe(unit=unit, image=image)])
         if not math.isfinite(response.value):
             raise ServiceError(f"the activation of {unit} on this picture is not a number")
-        statistics = self._known(unit.layer).get(unit)
+        statistics = self._exemplars.statistics([unit]).get(unit)
         percent = statistics.percent_below(response.value) if statistics else None
         return LiveActivation(response=response, statistics=statistics, percent=percent)
 
     def rank(self, image: EncodedImage) -> list[PictureResponse]:
         """Ranks the units of the run. See `rank_units`."""
-        known = {unit: self._known(unit.layer).get(unit) for unit in self._units}
-        return rank_units(self._target, image, {unit: found for unit, found in known.items() if found})
+        return rank_units(self._target, image, self._exemplars.statistics(self._units))
 
     @property
     def count(self) -> int:
@@ -230,12 +242,6 @@ class Laboratory:
             for at in order[:_CLASSES]
         ]
 
-    def _known(self, layer: str) -> dict[Unit, UnitExemplars]:
-        if layer not in self._statistics:
-            store = self._exemplars.store if layer in self._exemplars.layers else None
-            self._statistics[layer] = store.statistics(self._info.name, layer) if store else {}
-        return self._statistics[layer]
-
 
 def _by_head(probabilities: npt.NDArray[np.float64], heads: Sequence[int]) -> npt.NDArray[np.float64]:
     """Divides the probabilities, shape (rows, classes), by their sum over the classes of each head."""
@@ -254,13 +260,17 @@ def _check_network(target: Target, store: ExemplarStore | None) -> None:
         )
 
 
+def _why_not_drawn(config: Config) -> str:
+    """Says why the generator is not to be used; empty if it is."""
+    is_served = of_config(config.generator, "generator").is_served
+    return "it is on a server, and its images may cost money" if is_served else ""
+
+
 def _why_no_generator(config: Config) -> str:
     """Says why the generator is not to be loaded; empty if it is."""
-    settings = config.generator
-    component = of_config(settings, "generator")
-    if component.is_served:
-        return "it is on a server, and its images may cost money"
-    return next(_lacking(list(component.weights(settings, site(config, "generator")))), "")
+    component = of_config(config.generator, "generator")
+    weights = component.weights(config.generator, site(config, "generator"))
+    return _why_not_drawn(config) or next(_lacking(list(weights)), "")
 
 
 def _lacking(sources: Sequence[WeightSource]) -> Iterator[str]:

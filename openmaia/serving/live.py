@@ -10,14 +10,15 @@ import base64
 import binascii
 import threading
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, TypeVar, cast
 
 import numpy as np
 from starlette.applications import Starlette
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse
 from starlette.routing import Route
 
@@ -40,7 +41,7 @@ MAX_BYTES = 16 << 20
 """Of a picture."""
 _MAX_BODY = MAX_BYTES * 4 // 3 + 10_000
 MAX_WAITING = 16
-"""Requests that are answered or wait."""
+"""Requests that are answered or wait, and as many that are received."""
 MAX_WAITING_EACH = 2
 """… of one visitor: the one that is answered, and the next."""
 _LISTED = 30
@@ -94,11 +95,12 @@ def _routes(laboratory: Laboratory) -> list[Route]:
         async def answer(request: Request) -> JSONResponse:
             try:
                 check_origin(request)
-                asked = await _read(request)
+                with turns.reading():
+                    asked = await _read(request)
                 return JSONResponse(await turns.take(request, asked, work), 200, HEADERS)
             except RequestRefused as error:
                 return _failed(error.status, str(error))
-            except _ClientGone:
+            except (_ClientGone, ClientDisconnect):
                 return _failed(499, "nobody waits for this answer")
             except (UsageError, ToolError) as error:
                 return _failed(400, error.message)
@@ -140,6 +142,18 @@ class _Turns:
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="live")
         self._lock = threading.Lock()
         self._waiting: Counter[str] = Counter()
+        self._read = 0
+
+    @contextmanager
+    def reading(self) -> Generator[None]:
+        """Context manager while a request is received, which may be large and slow."""
+        if self._read >= MAX_WAITING:
+            raise RequestRefused(429, f"{MAX_WAITING} questions are being received; try again later")
+        self._read += 1
+        try:
+            yield
+        finally:
+            self._read -= 1
 
     async def take(self, request: Request, asked: LiveRequest, work: LiveWork) -> dict[str, Any]:
         """Answers a request, unless its client leaves before its turn."""

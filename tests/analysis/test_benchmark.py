@@ -44,6 +44,11 @@ def test_shares_are_those_of_all_units(run: Run):
     assert (found["exact"].low, found["exact"].high) == pytest.approx((0.061, 0.792), abs=1e-3)  # type: ignore[union-attr]
 
 
+def test_without_tests_it_is_not_known_what_they_support(tmp_path: Path):
+    found = score_agent(make_run(tmp_path, {RED: ("red",), STRIPES: ()}), 100)
+    assert found["supported"] is found["wrong"] is None
+
+
 def spending(tmp_path: Path, unit: Unit, **services: ServiceUsage) -> Any:
     return record(
         unit, turns=(turn(spent=services, prompt_tokens=10, generated_tokens=5),), stop=Stop.ABSTAIN, labels=()

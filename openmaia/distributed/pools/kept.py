@@ -129,6 +129,12 @@ def statistics(name: str) -> dict[str, PoolStatistics]:
     return resolve(keeper.statistics.remote()) if keeper is not None else {}
 
 
+def loaded(config: Config) -> Pools | None:
+    """Returns the persistent pools of a config. None if they are not running, or still starting."""
+    keeper = _find(pools_name(config))
+    return resolve(keeper.start.remote()) if keeper is not None and resolve(keeper.statistics.remote()) else None
+
+
 @contextmanager
 def kept_or_own_pools(
     configs: Sequence[Config],

@@ -4,7 +4,7 @@ import hashlib
 import os
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from importlib import import_module
@@ -19,6 +19,7 @@ from openmaia.config.machine import PoolConfig
 from openmaia.core.errors import HostDead, OpenMaiaError
 from openmaia.core.images import EncodedImage
 from openmaia.core.messages import Chat, waited_for
+from openmaia.core.services import find_effects
 from openmaia.distributed.gates import use_shared_gates
 from openmaia.distributed.pools.dispatch.queueing import Stored
 from openmaia.distributed.pools.loading import loading
@@ -26,6 +27,10 @@ from openmaia.distributed.pools.output import OutputReader
 
 _IMAGE_CACHE_BYTES = 256 * 2**20
 """Size in bytes of the image cache of a backbone's replica."""
+
+
+_FACTS: Mapping[str, Callable[[Any], Any]] = {"info": lambda host: host.info(), "effects": find_effects}
+"""What a replica is asked about its model, which is the same for all requests."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -206,7 +211,9 @@ class Replica:
             began, sharing = time.monotonic(), len(self._running)
             try:
                 answers = (
-                    [self._host.info()] * len(requests) if method == "info" else getattr(self._host, method)(requests)
+                    [_FACTS[method](self._host)] * len(requests)
+                    if method in _FACTS
+                    else getattr(self._host, method)(requests)
                 )
             finally:
                 self._running.discard(thread)

@@ -1,10 +1,12 @@
 """Finds the exemplars of a run."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from openmaia.core.errors import StoreError, UsageError
 from openmaia.core.paths import user_path
+from openmaia.core.services import UnitExemplars
+from openmaia.core.units import Unit
 from openmaia.exemplars.store import ExemplarStore
 from openmaia.runs.files import safe
 from openmaia.runs.run import Run
@@ -19,6 +21,21 @@ class RunExemplars:
     store: ExemplarStore | None
     """None if it is missing, damaged, or of another version."""
     layers: frozenset[str]
+    _known: dict[str, Mapping[Unit, UnitExemplars]] = field(default_factory=dict[str, Mapping[Unit, UnitExemplars]])
+    """By layer."""
+
+    def statistics(self, units: Sequence[Unit]) -> dict[Unit, UnitExemplars]:
+        """Returns the units that have exemplars with their statistics, in their order. Layers are read once.
+
+        Raises:
+            StoreError: The store is damaged.
+        """
+        for target, layer in dict.fromkeys((unit.target, unit.layer) for unit in units):
+            if self.store is not None and layer in self.layers and layer not in self._known:
+                self._known[layer] = self.store.statistics(target, layer)
+        nothing: Mapping[Unit, UnitExemplars] = {}
+        found = {unit: self._known.get(unit.layer, nothing).get(unit) for unit in units}
+        return {unit: known for unit, known in found.items() if known is not None}
 
     def missing(self, layers: Sequence[str]) -> str:
         """Says which of the layers have no exemplars here; empty if all have."""

@@ -101,9 +101,10 @@ def test_replies_for_a_caller_that_died_go_to_the_next_attempt(served: tuple[Sle
     assert during.ledger.spent()["backbone"].dollars == 2 * PRICE.dollars
 
 
-def test_images_of_a_batch_are_kept_if_another_one_fails(ray_cluster: None, tmp_path: Path):
+@pytest.mark.parametrize("has_cache", [True, False])
+def test_images_of_a_batch_are_kept_if_another_one_fails(ray_cluster: None, tmp_path: Path, has_cache: bool):
     log = tmp_path / "log"
-    cache = CacheSpec(identity="server", memory_bytes=2**20, disk_bytes=0, folder="")
+    cache = CacheSpec(identity="server", memory_bytes=2**20, disk_bytes=0, folder="") if has_cache else None
     prompts = ["a", "b away", "c slow"]
     with pool(Server(log), PoolConfig(max_batch=4), cache=cache) as made:
         generator = PooledGenerator(made.address, "one")
@@ -113,6 +114,8 @@ def test_images_of_a_batch_are_kept_if_another_one_fails(ray_cluster: None, tmp_
         generator.generate([Generation(prompt=prompt, seed=1) for prompt in prompts])
         assert generator.ledger.spent()["generator"].dollars == 3 * PRICE.dollars
         assert sorted(asked(log)) == ["a", "b away", "b away", "c slow"]
+        generator.generate([Generation(prompt="a", seed=1)])
+        assert asked(log).count("a") == (1 if has_cache else 2), "what was delivered is not kept"
         # Both are asked in a batch, and again alone: four calls of unknown cost, each counted once.
         with pytest.raises(ServiceError, match="broken"):
             generator.generate([Generation(prompt="broken", seed=seed) for seed in range(2)])

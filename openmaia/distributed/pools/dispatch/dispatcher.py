@@ -26,6 +26,7 @@ from ray.exceptions import RayTaskError
 from openmaia.core.errors import HostDead, OpenMaiaError, ServiceError, ServiceUnavailable, UsageError
 from openmaia.core.messages import Reply
 from openmaia.core.money import FREE, Bill, bill_of
+from openmaia.core.services import GeneratedImage
 from openmaia.distributed.failures import DEAD, last_line
 from openmaia.distributed.pools.dispatch.cache import CacheSpec, GenerationCache
 from openmaia.distributed.pools.dispatch.queueing import AdmissionControl, FairQueue, Request, Stored
@@ -42,8 +43,8 @@ _DEATHS_OF_A_CHAT = 3
 _ENDED_CALLERS = 10_000
 """So many callers that have ended, the latest ones, are remembered."""
 
-_UNDELIVERED = 1_000
-"""So many answers that nobody got, the latest ones, are kept."""
+_UNDELIVERED = 128 << 20
+"""Size in bytes of the answers that nobody got, the latest ones, that are kept."""
 
 Settled = tuple[Any, float, Bill]
 """An answer, with the seconds of replicas and the bill for each caller."""
@@ -69,7 +70,7 @@ class Dispatcher:
         self._admission = AdmissionControl(spec.max_waiting, spec.max_waiting_bytes)
         self._cache = GenerationCache(cache) if cache else None
         self._unfinished: dict[str, Request] = {}  # by `Request.key`, as the next one
-        self._undelivered: LRUCache[str, Settled] = LRUCache(_UNDELIVERED)
+        self._undelivered: LRUCache[str, Settled] = LRUCache(_UNDELIVERED, getsizeof=_size)
         self._calls: dict[asyncio.Future[Any], str] = {}  # each with its caller
         self._ended: LRUCache[str, None] = LRUCache(_ENDED_CALLERS)
         self._replicas = ReplicaSet(spec, self._on_ready, self._on_broken)
@@ -239,7 +240,7 @@ class Dispatcher:
 
     def _keep(self, request: Request, answer: Settled) -> None:
         """Keeps an answer that nobody got, unless the cache has it and nobody has to pay for it."""
-        if request.key and (answer[2] or not self._cache):
+        if request.key and (answer[2] or not self._cache) and _size(answer) <= _UNDELIVERED:
             self._undelivered[request.key] = answer
 
     async def _look_up(self, cache: GenerationCache, request: Request) -> None:
@@ -435,3 +436,9 @@ class Dispatcher:
     def _on_broken(self) -> None:
         for request in self._queue.remove(lambda one: True):
             self._fail(request, "unusable", UsageError(self._replicas.broken))
+
+
+def _size(answer: Settled) -> int:
+    """Returns the approximate size of the answer of a language model, or of an image, in bytes."""
+    value = answer[0]
+    return 1_000 + (len(value.image.data) if isinstance(value, GeneratedImage) else len(getattr(value, "text", "")))
