@@ -1,5 +1,6 @@
 """Shared by the end-to-end tests: small runs of the real thing."""
 
+import gc
 import os
 import re
 import socket
@@ -27,6 +28,16 @@ RAY_FILES = pytest.StashKey[set[Path]]()
 """The files with tests on the Ray of `ray_cluster`."""
 LOCAL_RAY = ExitStack()
 """Holds that Ray, from the first test that uses it on."""
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Collects no garbage while modules are imported by the thousand, of which none becomes garbage: half of the time."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
