@@ -40,6 +40,8 @@ lint: setup
 LINT ?= lint
 # That share the tests among them.
 PROCESSES ?= 2
+# What `make test-all` runs. CI adds the tests of the cluster: "not nightly".
+TESTS ?= not cluster and not nightly
 
 # What protects a user from a wrong or a lost result. `make test-all` adds whole sweeps, faults of processes and nodes, and
 # real engines; CI runs that. `make nightly` runs what is too long for CI: further faults, engines and measurements.
@@ -49,7 +51,7 @@ test: $(LINT)
 
 test-all: $(LINT)
 	@$(BIN)/python -m tests.prepare
-	$(BIN)/pytest -m "not cluster and not nightly" -n $(PROCESSES) --dist loadfile --no-loadscope-reorder -rs --durations=40
+	$(BIN)/pytest -m "$(TESTS)" -n $(PROCESSES) --dist loadfile --no-loadscope-reorder -rs --durations=40
 
 nightly: setup
 	@$(BIN)/python -m tests.prepare
@@ -99,12 +101,12 @@ audit: setup
 	@$(PYTHON) -m venv build/audit && build/audit/bin/pip install --quiet --disable-pip-version-check "pip-audit>=2.9,<3"
 	@timeout 300 build/audit/bin/pip-audit --disable-pip --no-deps --require-hashes -r cluster/requirements.lock
 
-# SLURM and hosts in network namespaces: root, and what .ci/run installs. CI runs it beside `make test-all`; what is missing is
-# said, and its tests are skipped.
+# SLURM and hosts in network namespaces: root, and what .ci/run installs. What is missing is said, and its tests are skipped.
+# Two files at once (`loadfile` would leave all of them to one process: tests/conftest.py).
 WORKERS ?= 2
 cluster-test: setup
 	@$(BIN)/python -m tests.prepare
-	$(BIN)/pytest tests/cluster -m "cluster and not nightly" -n $(WORKERS) --dist loadfile -rs --durations=0
+	$(BIN)/pytest tests/cluster -m "cluster and not nightly" -n $(WORKERS) --dist loadscope -rs --durations=0
 
 clean:
 	rm -rf .venv build runs exemplars/*/

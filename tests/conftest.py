@@ -1,5 +1,6 @@
 """Shared by the end-to-end tests: small runs of the real thing."""
 
+import gc
 import os
 import re
 import socket
@@ -7,6 +8,7 @@ import sys
 from collections.abc import Callable, Generator
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,6 +17,7 @@ from openmaia.config.schema import Config
 from tests.prepare import CACHE, packages
 
 REPOSITORY = Path(__file__).parent.parent
+CLUSTER = REPOSITORY / "tests/cluster"
 RAY = str(Path(sys.executable).with_name("ray"))
 
 os.environ.setdefault("RAY_AUTH_MODE", "token")
@@ -27,10 +30,21 @@ LOCAL_RAY = ExitStack()
 """Holds that Ray, from the first test that uses it on."""
 
 
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Files with slow tests first: what takes minutes must not begin when the other process is nearly through.
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Collects no garbage while modules are imported by the thousand, of which none becomes garbage: half of the time."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
 
-    Before them come the files that share a Ray, which ends after the last of them.
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Files with slow tests first: what takes minutes must not begin when the other processes are nearly through.
+
+    Before them come the files that share a Ray, which ends after the last of them, and first of all the tests of the
+    cluster, which one process runs in turn (`pytest_xdist_make_scheduler`).
     A nightly test is marked slow or cluster, too: `make test` runs what is neither.
     """
     marks = {item: {mark.name for mark in item.iter_markers()} for item in items}
@@ -39,7 +53,23 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     slow = {item.path for item in items if item.get_closest_marker("slow")}
     on_ray = {item.path for item in items if "ray_cluster" in getattr(item, "fixturenames", ())}
     config.stash[RAY_FILES] = on_ray
-    items.sort(key=lambda item: (item.path not in on_ray, item.path not in slow))
+    items.sort(key=lambda item: (CLUSTER not in item.path.parents, item.path not in on_ray, item.path not in slow))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """A file to each process, as `--dist loadfile`, except that one process takes all files of the cluster.
+
+    They start daemons of the whole machine, and mostly wait for them.
+    """
+    from xdist.scheduler import LoadFileScheduling
+
+    class ClusterTogether(LoadFileScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            is_cluster = nodeid.startswith(f"{CLUSTER.relative_to(config.rootpath).as_posix()}/")
+            return "cluster" if is_cluster else super()._split_scope(nodeid)
+
+    return ClusterTogether(config, log) if config.getvalue("dist") == "loadfile" else None
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

@@ -123,7 +123,7 @@ def test_reply_is_understood_as_annotated(after: str):
     assert [understood(line["reply"]) for line in lines] == annotated
 
 
-@pytest.mark.parametrize("count", [2_000, pytest.param(20_000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("count", [2_000, pytest.param(20_000, marks=[pytest.mark.slow, pytest.mark.nightly])])
 def test_damaged_reply_never_ends_an_investigation_without_evidence(count: int):
     replies = damaged()
     accepted = [

@@ -71,11 +71,19 @@ class Ordered:
     view: Heard
 
 
+def settled(run: Run) -> Counter[InvestigationId]:
+    """The turns when those that ran at the order have ended: nothing has changed for three seconds."""
+    before = Counter[InvestigationId]()
+    while (now := turns(run)) != before:
+        before = now
+        time.sleep(3.0)
+    return now
+
+
 def give_orders(run: Run, found: list[Ordered], view: Heard) -> None:
-    until(lambda: run.is_driven() and bool(run.turns_begun()))
+    until(lambda: run.is_driven() and len(run.turns_begun()) == 2)
     control.pause(run)
-    time.sleep(2.0)  # turns that run end
-    paused, words = turns(run), counts(run).text
+    paused, words = settled(run), counts(run).text
     time.sleep(3.0)
     later = turns(run)
     control.resume(run)

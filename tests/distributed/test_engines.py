@@ -4,13 +4,12 @@ investigation in which vLLM talks and FLUX.2 klein draws and edits, loaded once.
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
 import psutil
 import pytest
-
-pytest.importorskip("vllm")
 
 from openmaia.assembly import ConfigAssembly
 from openmaia.config.loading import load
@@ -27,7 +26,7 @@ from tests.helpers.run_pools import pools
 from tests.helpers.sweeping import sources
 from tests.helpers.tiny import gemma, today
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(find_spec("vllm") is None, reason="needs vLLM")]
 
 
 @pytest.fixture(scope="module")

@@ -71,7 +71,8 @@ def sources(tmp_path: Path) -> list[str]:
     """Four investigations of some seconds, two at once."""
     overrides = [
         "name=slow",
-        "units=mono=0-3",
+        "units=mono=0-1",
+        "replicates=2",
         "tools=[tests.helpers.sweeping:wait]",
         "ray.num_cpus=2",
         "ray.investigations=2",
@@ -98,7 +99,7 @@ TERMINATED, INTERRUPTED_TWICE = [signal.SIGTERM], [signal.SIGINT, signal.SIGINT]
         pytest.param("s3", TERMINATED, True, id="SIGTERM, object store", marks=pytest.mark.nightly),
     ],
 )
-def test_run_that_is_stopped_then_killed_loses_no_finished_turn_and_can_be_extended(
+def test_run_that_is_stopped_then_killed_loses_no_finished_turn_and_is_extended_and_scored(
     sources: list[str],
     tmp_path: Path,
     request: pytest.FixtureRequest,
@@ -141,16 +142,49 @@ def test_run_that_is_stopped_then_killed_loses_no_finished_turn_and_can_be_exten
     before, killed = finished(run), journals(run)
     assert first in before
 
-    process = start([*sources, "units=mono=0-4"])  # one more than before
+    sources = [*sources, "units=mono=0-2"]  # one more than before
+    process = start(sources)
+    if place == "local":
+        keep_before_scores(process, Path(root), tmp_path / "compared")
     assert process.wait(PATIENCE) == 0
     after = finished(run)
     assert before.items() <= after.items()
     for investigation, took in [*stopped.items(), *killed.items()]:
         assert after[investigation][: len(took)] == took, "the journal's turns were not repeated"
     assert not any(run.record(investigation).notes for investigation in run.done()), "no replay diverged"
-    assert len(after) == len(run.evaluated()) == 5
+    assert len(after) == len(run.evaluated()) == 6
     assert run.pending() == []
     assert not journal()
+    if place == "local":
+        assert_scored_without_ray(sources, run, tmp_path)
+
+
+def keep_before_scores(process: subprocess.Popen[bytes], root: Path, folder: Path) -> None:
+    """Copies the run directory as a kill would leave it when descriptions are compared, and models and Ray end."""
+    wait_for((root / "reliability.json").exists, process)
+    process.send_signal(signal.SIGSTOP)
+    shutil.copytree(root, folder)
+    process.send_signal(signal.SIGCONT)
+
+
+def assert_scored_without_ray(sources: list[str], run: Run, folder: Path) -> None:
+    """A run that was killed before its scores, with and without the comparison, ends as the undisturbed one."""
+    undisturbed = results(run)
+    (folder / "ray").mkdir()
+    root = run.files.local
+    assert root is not None
+    for is_compared in (True, False):
+        shutil.rmtree(root)
+        shutil.copytree(folder / "compared", root)
+        assert len(run.artifacts(TRIALS)) == 6 and not run.evaluated()
+        if not is_compared:
+            (root / "reliability.json").unlink()
+            (root / "truth.json").unlink()
+        said = finish(sources, folder / "ray")
+        assert "all descriptions of slow are tested: neither Ray nor its pools are started" in said
+        assert "starting Ray" not in said and not any((folder / "ray").iterdir())
+        assert results(run) == undisturbed
+        assert read_reliability(run).agreements and read_truth(run)
 
 
 def journals(run: Run) -> dict[InvestigationId, list[tuple[float, float]]]:
@@ -212,30 +246,3 @@ def finish(sources: list[str], folder: Path) -> str:
 def results(run: Run) -> list[object]:
     """What the end of a run computes."""
     return [run.scores(), run_verdicts(run), read_reliability(run), read_truth(run), supported_shares(run)]
-
-
-def test_run_killed_before_its_scores_is_scored_without_ray(tmp_path: Path):
-    given = ["name=tested", "units=mono=0-1", "replicates=2", "ray.num_cpus=2"]
-    sources, root = [*cheap_sources(tmp_path), *given], tmp_path / "runs/tested"
-    process = start(sources)
-    wait_for((root / "reliability.json").exists, process)  # the descriptions are compared, and the models end
-    process.send_signal(signal.SIGSTOP)
-    shutil.copytree(root, tmp_path / "compared")  # what a kill would leave
-    process.send_signal(signal.SIGCONT)
-    assert process.wait(PATIENCE) == 0
-    run = Run.open(str(root))
-    undisturbed = results(run)
-
-    (tmp_path / "ray").mkdir()
-    for is_compared in (True, False):
-        shutil.rmtree(root)
-        shutil.copytree(tmp_path / "compared", root)
-        assert len(run.artifacts(TRIALS)) == 4 and not run.evaluated()
-        if not is_compared:
-            (root / "reliability.json").unlink()
-            (root / "truth.json").unlink()
-        said = finish(sources, tmp_path / "ray")
-        assert "all descriptions of tested are tested: neither Ray nor its pools are started" in said
-        assert "starting Ray" not in said and not any((tmp_path / "ray").iterdir())
-        assert results(run) == undisturbed
-        assert read_reliability(run).agreements and read_truth(run)

@@ -4,8 +4,8 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,7 +20,7 @@ from openmaia.distributed.scheduler import Scheduler
 from openmaia.distributed.worker import SweepContext
 from openmaia.runs.run import InvestigationId
 from tests.conftest import REPOSITORY
-from tests.helpers.run_pools import pools
+from tests.helpers.run_pools import backbone_pool, pools
 from tests.helpers.sweeping import ANSWER, LAYERS, planned, short, sources
 
 pytestmark = pytest.mark.slow
@@ -31,10 +31,12 @@ TOOLS = [
 
 
 @contextmanager
-def job(config: Config, units: int) -> Iterator[SweepContext]:
+def job(
+    config: Config, units: int, started: Callable[[Config], AbstractContextManager[Pools]] = backbone_pool
+) -> Iterator[SweepContext]:
     run = planned(config, units)
     store = exemplars.make(config, list(LAYERS))
-    with pools(config) as made:
+    with started(config) as made:
         yield SweepContext(config=config, run=run, pools=made, exemplars=store, assembly=ConfigAssembly())
 
 
@@ -158,7 +160,7 @@ def test_on_a_cluster_that_has_grown_to_its_end_investigations_leave_room_for_re
     greedy = ["ray.autoscaling=true", "ray.investigations=16", "ray.cpus_per_investigation=0.5"]
     roles = ("target", "generator", "editor", "backbone")
     config = short(tmp_path, *greedy, *(f"pools.{role}.num_cpus=0.25" for role in roles))
-    with job(config, 12) as given:
+    with job(config, 12, pools) as given:
         assert [result.cause for _, result in Scheduler(config, [given]).results()] == [""] * 12
 
 

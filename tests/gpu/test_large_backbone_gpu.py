@@ -18,10 +18,7 @@ import torch
 from openmaia.core.images import EncodedImage
 from openmaia.core.messages import Chat, Message, Reply, assistant, system, user
 from openmaia.models.backbones.vllm.component import VllmBackboneConfig
-
-pytest.importorskip("vllm")
-
-from openmaia.models.backbones.vllm.engine import VllmBackbone
+from tests.helpers.tiny.engine import Engine, start
 from tests.helpers.tiny.gemma import GEMMA_3_27B, build_without_weights
 
 NEEDED = 75 * 2**30
@@ -47,7 +44,7 @@ REPLY = 400
 
 
 @pytest.fixture
-def host(tmp_path: Path) -> Iterator[VllmBackbone]:
+def host(tmp_path: Path) -> Iterator[Engine]:
     arguments = {"load_format": "dummy", "compilation_config": GRAPHS}
     config = VllmBackboneConfig(
         kind="vllm",
@@ -60,7 +57,7 @@ def host(tmp_path: Path) -> Iterator[VllmBackbone]:
         dtype="bfloat16",
         arguments=arguments,
     )
-    host = VllmBackbone(config, gpu_share=1.0)
+    host = start(config, gpu_share=1.0)
     yield host
     host.close()
 
@@ -78,7 +75,7 @@ def second_turn(seed: int) -> tuple[Message, ...]:
     return (assistant("r" * REPLY), user("o" * OUTPUT, *images(EXPERIMENT, 10**6 + seed)))
 
 
-def ask(host: VllmBackbone, chats: Sequence[Chat]) -> tuple[list[Reply], float]:
+def ask(host: Engine, chats: Sequence[Chat]) -> tuple[list[Reply], float]:
     with ThreadPoolExecutor(len(chats)) as threads:
         began = time.perf_counter()
         replies = list(threads.map(lambda chat: host.reply([chat])[0], chats))
@@ -94,7 +91,7 @@ def figures(replies: Sequence[Reply], seconds: float) -> dict[str, float]:
     }
 
 
-def test_conversations_share_the_engine(host: VllmBackbone) -> None:
+def test_conversations_share_the_engine(host: Engine) -> None:
     ask(host, [Chat(conversation="warm", messages=first_turn(0), seed=0, max_tokens=16)])
     table = dict[int, dict[str, dict[str, float]]]()
     for count in CONVERSATIONS:

@@ -18,10 +18,7 @@ import torch
 from openmaia.core.images import EncodedImage
 from openmaia.core.messages import Chat, Reply, assistant, system, user
 from openmaia.models.backbones.vllm.component import VllmBackboneConfig
-
-pytest.importorskip("vllm")
-
-from openmaia.models.backbones.vllm.engine import VllmBackbone
+from tests.helpers.tiny.engine import Engine, start
 from tests.helpers.tiny.gemma import GEMMA_3_4B, build_without_weights
 
 pytestmark = [
@@ -36,7 +33,7 @@ ANSWER = 128
 
 
 @pytest.fixture(scope="module")
-def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[VllmBackbone]:
+def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engine]:
     config = VllmBackboneConfig(
         kind="vllm",
         model=str(build_without_weights(tmp_path_factory.mktemp("gemma"), GEMMA_3_4B)),
@@ -49,7 +46,7 @@ def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[VllmBackbone]:
         memory_fraction=0.85,
         arguments={"load_format": "dummy"},
     )
-    host = VllmBackbone(config, gpu_share=1.0)
+    host = start(config, gpu_share=1.0)
     yield host
     host.close()
     assert [child for child in psutil.Process().children(recursive=True) if "VLLM" in child.name()] == []
@@ -62,7 +59,7 @@ def question(seed: int) -> Chat:
     return Chat(conversation=str(seed), messages=messages, seed=seed, max_tokens=ANSWER)
 
 
-def ask(host: VllmBackbone, concurrent: int, first: int) -> tuple[list[Reply], float]:
+def ask(host: Engine, concurrent: int, first: int) -> tuple[list[Reply], float]:
     chats = [question(first + i) for i in range(concurrent)]
     with ThreadPoolExecutor(concurrent) as threads:
         began = time.perf_counter()
@@ -70,7 +67,7 @@ def ask(host: VllmBackbone, concurrent: int, first: int) -> tuple[list[Reply], f
         return replies, time.perf_counter() - began
 
 
-def test_throughput_grows_with_concurrent_chats(host: VllmBackbone):
+def test_throughput_grows_with_concurrent_chats(host: Engine):
     ask(host, 2, first=0)
     table = list[dict[str, float]]()
     for concurrent in CONCURRENT:
@@ -91,7 +88,7 @@ def test_throughput_grows_with_concurrent_chats(host: VllmBackbone):
     assert per_second[32] > 4 * per_second[1]
 
 
-def test_second_turn_reads_the_prefix_cache(host: VllmBackbone):
+def test_second_turn_reads_the_prefix_cache(host: Engine):
     chat = question(7)
     (first,) = host.reply([chat])
     # The answer is left out: noise is not tokenized again to what it was.

@@ -5,6 +5,7 @@ from contextlib import contextmanager
 from functools import partial
 
 from openmaia.assembly import ConfigAssembly
+from openmaia.config.machine import POOLS
 from openmaia.config.schema import Config
 from openmaia.distributed.pools.handles import Pools
 from openmaia.distributed.pools.run_pools import run_pools
@@ -19,7 +20,21 @@ def pools(config: Config) -> Iterator[Pools]:
 
 @contextmanager
 def target_pool(config: Config) -> Iterator[Pools]:
-    """The pool of the target alone: the models of the others take seconds to load."""
-    make = partial(ConfigAssembly().host, "target", config)
-    with pool(make, config.pools.target, ready=False) as made:
-        yield Pools({"target": made.address})
+    """The pool of the target in the place of all: the models of the others take seconds to load."""
+    with _pool_for_all("target", config) as made:
+        yield made
+
+
+@contextmanager
+def backbone_pool(config: Config) -> Iterator[Pools]:
+    """The pool of the backbone in the place of all, for agents that ask for nothing else."""
+    with _pool_for_all("backbone", config) as made:
+        yield made
+
+
+@contextmanager
+def _pool_for_all(role: str, config: Config) -> Iterator[Pools]:
+    assembly = ConfigAssembly()
+    make = partial(assembly.host, role, config)
+    with pool(make, getattr(config.pools, role), assembly.concurrency(role, config), ready=False) as made:
+        yield Pools(dict.fromkeys(POOLS, made.address))

@@ -27,7 +27,7 @@ from openmaia.runs.run import Run
 from openmaia.runs.summary import summary as header
 from tests.conftest import REPOSITORY
 from tests.helpers import samples
-from tests.helpers.run_pools import pools
+from tests.helpers.run_pools import target_pool
 from tests.helpers.samples import comparable
 from tests.reporting import making
 
@@ -126,7 +126,7 @@ def of(made: Pools, caller: str) -> tuple[Services, UsageLedger]:
 
 @pytest.fixture(scope="module")
 def served(ray_cluster: None) -> Iterator[Pools]:
-    with pools(config("pools.target.min_replicas=2", "pools.target.max_batch=7")) as made:
+    with target_pool(config("pools.target.min_replicas=2", "pools.target.max_batch=7")) as made:
         yield made
 
 

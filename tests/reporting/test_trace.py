@@ -1,8 +1,6 @@
 """The timeline of a run: slices nest and add up to what the records say."""
 
 import json
-import subprocess
-import sys
 from collections import defaultdict
 from pathlib import Path
 from typing import Any
@@ -17,6 +15,7 @@ from openmaia.reporting.trace import make_events
 from openmaia.runs.records import Record
 from openmaia.runs.run import Run
 from tests.helpers import samples, sweeping
+from tests.helpers.commands import output
 
 pytestmark = pytest.mark.slow
 
@@ -41,10 +40,7 @@ def run(ray_cluster: None, tmp_path_factory: pytest.TempPathFactory) -> Run:
 def events(run: Run) -> list[dict[str, Any]]:
     """What the command writes."""
     out = f"{run.files.root}/timeline.json"
-    command = [sys.executable, "-m", "openmaia.cli", "export", "trace", run.files.root, "--to", out]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout == f"trace of 4 investigations: {out}\n"
+    assert output("export", "trace", run.files.root, "--to", out) == f"trace of 4 investigations: {out}\n"
     return json.loads(Path(out).read_text())["traceEvents"]
 
 
@@ -139,6 +135,5 @@ def test_experiment_that_asks_the_backbone_has_one_wait():
 
 def test_run_without_records_has_an_empty_trace(tmp_path: Path):
     made = Run.create(load(["name=x", "units=all", "target.name=net", f"paths.runs={tmp_path}"]))
-    command = [sys.executable, "-m", "openmaia.cli", "export", "trace", made.files.root]
-    assert subprocess.run(command, timeout=120).returncode == 0
+    output("export", "trace", made.files.root)
     assert json.loads((tmp_path / "x/trace.json").read_text())["traceEvents"] == []

@@ -1,6 +1,7 @@
 """The vLLM backbone over a real engine on the CPU, with a tiny Gemma 3 of random weights.
 
-The tests run in the order of this file: the last ones end the engine that all of them share.
+The tests run in the order of this file: the last ones end the engine that all of them share. Like the engine, what else is
+vLLM's is imported when it is used.
 """
 
 import asyncio
@@ -13,30 +14,27 @@ import sys
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from importlib.util import find_spec
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import psutil
 import pytest
+from safetensors.torch import load_file, save_file
+from transformers import AutoProcessor, AutoTokenizer
 
 from openmaia.core.errors import HostDead, ServiceError, UsageError
 from openmaia.core.images import EncodedImage
 from openmaia.core.messages import AnswerFormat, Chat, Message, Reply, assistant, system, user
 from openmaia.models.backbones.vllm.component import VllmBackboneConfig
-
-pytest.importorskip("vllm")
-
-import mistral_common
-from safetensors.torch import load_file, save_file
-from transformers import AutoProcessor, AutoTokenizer
-from vllm.renderers import renderer_from_config
-
-from openmaia.models.backbones.vllm.engine import VllmBackbone
-from openmaia.models.backbones.vllm.prompt import PromptRenderer, prompt_ids
-from openmaia.models.backbones.vllm.start import engine_config
+from tests.helpers.tiny.engine import Engine, start
 from tests.helpers.tiny.gemma import END, build
 
-pytestmark = pytest.mark.slow
+if TYPE_CHECKING:
+    from openmaia.models.backbones.vllm.prompt import PromptRenderer
+
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(find_spec("vllm") is None, reason="needs vLLM")]
 
 CONTEXT = 3072
 IMAGES = 12
@@ -50,10 +48,10 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def backbone(model: Path) -> Iterator[VllmBackbone]:
+def backbone(model: Path) -> Iterator[Engine]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("VLLM_CPU_KVCACHE_SPACE", "1")
-        host = VllmBackbone(configured(model), gpu_share=0.0)
+        host = start(configured(model))
     yield host
     host.close()
 
@@ -98,7 +96,7 @@ def questions() -> list[Chat]:
     ]
 
 
-def test_concurrent_replies_equal_single_ones(backbone: VllmBackbone):
+def test_concurrent_replies_equal_single_ones(backbone: Engine):
     chats = questions()
     with ThreadPoolExecutor(len(chats)) as threads:
         together = list(threads.map(lambda one: backbone.reply([one])[0], chats))
@@ -108,7 +106,7 @@ def test_concurrent_replies_equal_single_ones(backbone: VllmBackbone):
     assert [reply.text for reply in backbone.reply(chats)] == [reply.text for reply in alone]
 
 
-def test_reply_depends_on_seed_text_and_pixels(backbone: VllmBackbone):
+def test_reply_depends_on_seed_text_and_pixels(backbone: Engine):
     base = chat(user("What is this?", image(1)), max_tokens=100)
     others = [
         replace(base, seed=2**63 + 5),
@@ -119,7 +117,7 @@ def test_reply_depends_on_seed_text_and_pixels(backbone: VllmBackbone):
     assert len({reply.text for reply in backbone.reply([base, *others])}) == 5
 
 
-def test_token_counts_equal_the_processors(backbone: VllmBackbone, model: Path):
+def test_token_counts_equal_the_processors(backbone: Engine, model: Path):
     processor = AutoProcessor.from_pretrained(model)
     for one in questions()[:4]:
         (reply,) = backbone.reply([one])
@@ -139,7 +137,7 @@ def test_token_counts_equal_the_processors(backbone: VllmBackbone, model: Path):
         assert reply.generated_tokens - len(again) in (0, 1)
 
 
-def test_reply_ends_with_the_end_of_turn_token(backbone: VllmBackbone, model: Path):
+def test_reply_ends_with_the_end_of_turn_token(backbone: Engine, model: Path):
     """The model's own config does not say that <end_of_turn> ends an answer; its chat template does."""
     config = json.loads((model / "generation_config.json").read_text())
     tokenizer = AutoTokenizer.from_pretrained(model)
@@ -151,7 +149,7 @@ def test_reply_ends_with_the_end_of_turn_token(backbone: VllmBackbone, model: Pa
         assert reply.generated_tokens == len(tokenizer.encode(reply.text, add_special_tokens=False)) + 1
 
 
-def test_messages_of_one_role_are_joined(backbone: VllmBackbone):
+def test_messages_of_one_role_are_joined(backbone: Engine):
     """The template refuses roles that do not alternate."""
     apart = chat(system("Be brief."), user("One."), user("Two.", image(3)), assistant("a"), assistant("b"), user("Go."))
     joined = chat(system("Be brief."), user("One.\nTwo.", image(3)), assistant("a\nb"), user("Go."))
@@ -159,7 +157,7 @@ def test_messages_of_one_role_are_joined(backbone: VllmBackbone):
     assert (first.text, first.prompt_tokens) == (second.text, second.prompt_tokens)
 
 
-def test_next_turn_reads_the_prefix_cache(backbone: VllmBackbone):
+def test_next_turn_reads_the_prefix_cache(backbone: Engine):
     messages = [system("You study neurons. " * 30), user("Begin.", image(50), "Here it is.")]
     before: Reply | None = None
     for turn in range(5):
@@ -172,7 +170,7 @@ def test_next_turn_reads_the_prefix_cache(backbone: VllmBackbone):
         before = reply
 
 
-def test_cut_conversation_stays_cached(backbone: VllmBackbone):
+def test_cut_conversation_stays_cached(backbone: Engine):
     opening = len("You study neurons. Begin. " * 20)
     messages = [system("You study neurons. " * 20), user("Begin. " * 20)]
     replies = list[Reply]()
@@ -189,7 +187,7 @@ def test_cut_conversation_stays_cached(backbone: VllmBackbone):
             assert after.cached_tokens >= opening // BLOCK * BLOCK
 
 
-def test_prompt_and_reply_fit_the_context(backbone: VllmBackbone):
+def test_prompt_and_reply_fit_the_context(backbone: Engine):
     messages = [system("You study neurons."), user("Begin.")]
     for turn in range(14):
         messages += [assistant(f"Experiment {turn}."), user(f"{turn}: " + "0.123 " * 60, image(turn), "Seen.")]
@@ -201,7 +199,7 @@ def test_prompt_and_reply_fit_the_context(backbone: VllmBackbone):
         backbone.reply([chat(user("0.123 " * 600), max_tokens=40)])
 
 
-def test_tokens_added_by_the_template_are_learned(backbone: VllmBackbone):
+def test_tokens_added_by_the_template_are_learned(backbone: Engine):
     """Its sentence before a system message is not in the count that decides whether a conversation fits."""
     left_out = list[str]()
     for length in range(1000, 1200, 10):
@@ -212,7 +210,7 @@ def test_tokens_added_by_the_template_are_learned(backbone: VllmBackbone):
     assert left_out[0] == "" and left_out[-1] != ""
 
 
-def test_empty_reply_is_an_error(backbone: VllmBackbone):
+def test_empty_reply_is_an_error(backbone: Engine):
     """Of many first tokens some are blanks."""
     empty = list[ServiceError]()
     for seed in range(2000):
@@ -224,11 +222,18 @@ def test_empty_reply_is_an_error(backbone: VllmBackbone):
     assert empty and "empty answer" in empty[0].message and "backbone.model" in empty[0].message
 
 
-def prompts_of(config: VllmBackboneConfig) -> PromptRenderer:
+def prompts_of(config: VllmBackboneConfig) -> "PromptRenderer":
+    from vllm.renderers import renderer_from_config
+
+    from openmaia.models.backbones.vllm.prompt import PromptRenderer
+    from openmaia.models.backbones.vllm.start import engine_config
+
     return asyncio.run(PromptRenderer.measured(renderer_from_config(engine_config(config, gpu_share=0.0))))
 
 
-def rendered(prompts: PromptRenderer, *messages: Message) -> list[int]:
+def rendered(prompts: "PromptRenderer", *messages: Message) -> list[int]:
+    from openmaia.models.backbones.vllm.prompt import prompt_ids
+
     return prompt_ids(asyncio.run(prompts.render(messages, counting=True)))
 
 
@@ -262,6 +267,8 @@ def test_model_without_chat_template_is_refused(model: Path, tmp_path: Path):
 
 def test_mistral_tokenizer_keeps_the_prefix(tmp_path: Path):
     """A Pixtral by its config only, with the tokenizer that Mistral's package ships."""
+    import mistral_common
+
     shutil.copy(Path(mistral_common.__file__).parent / "data" / "tekken_240911.json", tmp_path / "tekken.json")
     (tmp_path / "params.json").write_text(json.dumps(PIXTRAL))
     prompts = prompts_of(configured(tmp_path, config_format="mistral", load_format="dummy", tokenizer_mode="mistral"))
@@ -281,7 +288,7 @@ def damaged(model: Path, folder: Path) -> Path:
 
 def refusal(config: VllmBackboneConfig, gpu_share: float = 0.0) -> str:
     with pytest.raises(UsageError) as caught:
-        VllmBackbone(config, gpu_share)
+        start(config, gpu_share)
     return caught.value.message
 
 
@@ -331,6 +338,8 @@ def test_unknown_architecture_is_refused(model: Path, tmp_path: Path):
 
 
 def test_text_only_model_needs_a_viewer(model: Path, tmp_path: Path):
+    from openmaia.models.backbones.vllm.start import engine_config
+
     folder = damaged(model, tmp_path)
     config = json.loads((folder / "config.json").read_text())["text_config"]
     (folder / "config.json").write_text(json.dumps({**config, "architectures": ["Gemma3ForCausalLM"]}))
@@ -356,7 +365,7 @@ def test_error_of_the_engine_process_is_reported(model: Path, tmp_path: Path):
     assert still_running(set(psutil.Process().children(recursive=True)) - set(before)) == []
 
 
-def test_grammar_constrains_a_turn(backbone: VllmBackbone):
+def test_grammar_constrains_a_turn(backbone: Engine):
     """Random weights would not write a heading of their own accord."""
     question = replace(chat(user("Go."), max_tokens=60), answer=AnswerFormat())
     (reply,) = backbone.reply([question])
@@ -378,7 +387,7 @@ def still_running(processes: Sequence[psutil.Process] | set[psutil.Process]) -> 
     return [one for one in processes if one.is_running() and "resource_tracker" not in " ".join(one.cmdline())]
 
 
-def test_death_of_the_engine_is_host_dead(backbone: VllmBackbone):
+def test_death_of_the_engine_is_host_dead(backbone: Engine):
     processes = engine_processes()
     core = next(one for one in processes if "EngineCor" in one.name())
     with ThreadPoolExecutor(4) as threads:

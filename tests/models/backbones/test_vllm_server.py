@@ -9,6 +9,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
@@ -21,9 +22,11 @@ from openmaia.models.backbones.openai_api import OpenAiConfig
 from openmaia.models.backbones.openai_server import OpenAiBackbone
 from tests.helpers.tiny.gemma import build
 
-pytest.importorskip("vllm")
-
-pytestmark = [pytest.mark.slow, pytest.mark.nightly]
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.nightly,
+    pytest.mark.skipif(find_spec("vllm") is None, reason="needs vLLM"),
+]
 
 CONTEXT = 2048
 STARTING = 240
