@@ -48,16 +48,17 @@ COVERED, SHOWN = (0.5, 1.0), (0.2, 0.4, 0.6, 0.8)
 """Thresholds that were compared on the questions for tuning."""
 
 PHRASINGS = (
-    "is there a neuron tuned to {}?",
-    "{}",
-    "what in the network cares about {}?",
-    "list everything selective for {}",
-    "which channels light up when they are shown {}?",
-    "I am looking for detectors of {}",
-    "where does the model represent {}?",
-    "does anything here prefer {}?",
+    "do you have anything that is sensitive to {}?",
+    "help me locate whatever encodes {}",
+    "{}, please",
+    "tell me who gets excited by {}",
+    "a preference for {}, in any of them?",
+    "which parts of this model have learned {}?",
+    "what picks up {} most?",
+    "could one of them be a {} detector?",
 )
-"""Written after the list of words that name nothing, which was not changed for them."""
+"""Written after the rule that words which nothing has are not asked for, and before it was measured. Eight others, on which recall was
+0.05 and 0.06 without the rule, led to it."""
 
 Named = Mapping[str, set[Unit]]
 """The units that are named, by question."""

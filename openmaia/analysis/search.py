@@ -3,7 +3,8 @@
 By words, a question and each label are lists of things. A thing is a set of names: a word of the run's lexicon stands for all that
 it names, so that "ocean" is "sea" and "animal" has a name in common with "dog"; any other word stands for itself, without its
 plural. A label answers a thing of the question if it has a name in common with it. What a label denies ("boat without night")
-is none of its things.
+is none of its things. A word of the question that neither the lexicon nor any text has is not asked for: people ask in words
+that nobody could list ("what is tuned to boats?").
 """
 
 import re
@@ -151,31 +152,49 @@ class TextSearch:
         self._lexicon, self._embed, self._covered = lexicon or {}, embed, covered
         found = list(read_things(question, self._lexicon))
         asked = [each for each in found if each[0] not in QUESTION_WORDS] or found[-1:]
+        self._asked = asked
         self.asked = " ".join(dict.fromkeys(words for words, _ in asked))
         """What the question asks for. Empty if it has no word."""
-        self._things = list(dict.fromkeys(thing for _, thing in asked))
+        self._things = list(dict.fromkeys((thing, stem(words) in self._lexicon) for words, thing in asked))
 
     @property
     def by(self) -> str:
         """How it is searched, for people."""
         return "meaning" if self._embed else "words and their synonyms" if self._lexicon else "words"
 
-    def find(self, texts: Sequence[Sequence[str]]) -> list[TextMatch | None]:
-        """Returns the best text of each list that answers the question; None if none does."""
+    def find(self, texts: Sequence[Sequence[str]], beside: Iterable[str] = ()) -> list[TextMatch | None]:
+        """Returns the best text of each list that answers the question; None if none does.
+
+        Words that only texts `beside` these have are asked for, too.
+        """
         if not self._things:
             return [None] * len(texts)
         flat = list(dict.fromkeys(text for several in texts for text in several if text.strip()))
-        found = self._by_meaning(flat) if self._embed else dict(zip(flat, map(self._by_words, flat), strict=True))
+        found = self._by_meaning(flat) if self._embed else self._by_words(flat, beside)
         matched = [[match for text in several if (match := found.get(text))] for several in texts]
         return [min(several, key=lambda each: each.order, default=None) for several in matched]
 
-    def _by_words(self, text: str) -> TextMatch | None:
-        own = {thing for _, thing in read_things(text, self._lexicon)}
-        covered = sum(any(asked & thing for thing in own) for asked in self._things) / max(len(self._things), 1)
+    def _by_words(self, texts: Sequence[str], beside: Iterable[str]) -> dict[str, TextMatch | None]:
+        named = {text: {thing for _, thing in read_things(text, self._lexicon)} for text in texts}
+        known = self._names(beside).union(*(thing for own in named.values() for thing in own))
+        wanted = [thing for thing, is_meant in self._things if is_meant or thing & known]
+        return {text: self._match(text, own, wanted) for text, own in named.items()} if wanted else {}
+
+    def _match(self, text: str, own: set[_Thing], wanted: Sequence[_Thing]) -> TextMatch | None:
+        covered = sum(any(asked & thing for thing in own) for asked in wanted) / len(wanted)
         if not covered or covered < self._covered:
             return None
-        focus = sum(any(asked & thing for asked in self._things) for thing in own) / len(own)
+        focus = sum(any(asked & thing for asked in wanted) for thing in own) / len(own)
         return TextMatch(text=text, score=covered, focus=focus)
+
+    def unknown(self, texts: Iterable[str]) -> tuple[str, ...]:
+        """Returns the words of the question that are not asked for by words, because none of these texts has them."""
+        known = self._names(texts)
+        left = (words for words, thing in self._asked if stem(words) not in self._lexicon and not thing & known)
+        return () if self._embed else tuple(dict.fromkeys(left))
+
+    def _names(self, texts: Iterable[str]) -> frozenset[str]:
+        return frozenset[str]().union(*(thing for text in texts for _, thing in read_things(text, self._lexicon)))
 
     def _by_meaning(self, texts: Sequence[str]) -> dict[str, TextMatch]:
         if not texts:

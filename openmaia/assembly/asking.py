@@ -49,6 +49,8 @@ OWN_BACKBONE = "run"
 _TOLD = 30
 """Units that a language model is told of, the best ones."""
 _TOLD_TEXT = 200
+_UNKNOWN = 8
+"""Words that are named, of those that nothing has."""
 _LISTED = re.compile(r"\[[^\[\]]*\]")
 """What stands in brackets, which may be several units: "[layer4/1, layer4/3]"."""
 _CUES = re.compile(r"(?:of|in|from|layers?)", re.IGNORECASE)
@@ -267,6 +269,8 @@ class RunQuestions:
         matches = search.find(said)
         nothing: list[None] = [None] * len(rows)
         sources = [f"labels and descriptions, by {search.by}"]
+        if unknown := search.unknown(text for several in said for text in several):
+            sources.append(f"not {', '.join(unknown[:_UNKNOWN])}, which none of them has")
         tops, note = self._bank_tops(rows)
         shown: Sequence[BankEvidence | None] = nothing
         prompts: Sequence[tuple[str, ...]] = [()] * len(rows)
@@ -275,9 +279,8 @@ class RunQuestions:
             shown = find_shown(search, everything, own)
             sources.append(f"prompts and activations of {len(everything):,} images of the bank")
             seen = list(dict.fromkeys(prompt for each, top in zip(shown, own, strict=True) if each for prompt in top))
-            showing = {
-                prompt for prompt, match in zip(seen, search.find([[each] for each in seen]), strict=True) if match
-            }
+            matched = search.find([[each] for each in seen], everything)
+            showing = {prompt for prompt, match in zip(seen, matched, strict=True) if match}
             prompts = [
                 tuple(prompt for prompt in top if prompt in showing) if each else ()
                 for each, top in zip(shown, own, strict=True)

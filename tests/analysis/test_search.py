@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from openmaia.analysis.search import TextSearch, find_lexicon, run_lexicon, stem
+from openmaia.analysis.search import TextSearch, WordNames, find_lexicon, run_lexicon, stem
 from openmaia.config.loading import load
 from tests.conftest import REPOSITORY
 from tests.helpers.hostile import MEGABYTE, TEXTS
@@ -105,3 +105,33 @@ def test_rules_of_a_vocabulary_are_those_of_its_generator():
     config["backbone"] |= {"kind": "nobody:Agent"}
     assert run_lexicon(config) == scenes
     assert run_lexicon(config | {"generator": {"kind": "nobody:Generator"}}) == {}
+
+
+@pytest.mark.parametrize(
+    "question",
+    [
+        "is there a neuron tuned to boats?",
+        "what in this model is sensitive to boats, please",
+        "I would love a detector that gets excited by a boat",
+        "boats",
+    ],
+)
+@pytest.mark.parametrize("lexicon", [LEXICON, {}])
+def test_words_of_asking_that_no_text_has_are_not_asked_for(question: str, lexicon: WordNames):
+    search = TextSearch(question, lexicon)
+    assert [bool(match) for match in search.find([["a boat"], ["a cat"], []])] == [True, False, False]
+
+
+def test_words_that_nothing_has_are_named_and_alone_find_nothing():
+    search = TextSearch("zebras that gallop by boats", {})
+    assert search.unknown(["a boat", "a cat"]) == ("zebras", "gallop")
+    assert search.find([["a boat"]])[0] is not None
+    assert TextSearch("zebras that gallop", {}).find([["a boat"]]) == [None]
+
+
+def test_word_that_the_lexicon_has_is_asked_for_even_if_no_text_has_it():
+    assert TextSearch("boats and cats", LEXICON | {"cat": frozenset(["cat"])}).find([["a boat"]]) == [None]
+
+
+def test_words_that_texts_beside_have_are_asked_for():
+    assert TextSearch("striped boats", {}).find([["a boat"]], ["a striped cat"]) == [None]

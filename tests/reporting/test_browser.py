@@ -351,6 +351,8 @@ def test_words_and_questions_find_what_means_the_same(scenes: Path, tab: Tab):
         "which units of layer4 respond to dogs?": "layer4/1,layer4/2",
         "which units respond to buses?": "layer4/2",
         "what responds to boats?": "layer4/3",
+        "does a neuron here seem to be tuned to boats?": "layer4/3",
+        "which of them are gyroscopic?": "",
         "which units respond to red dogs?": "",
         "which units respond to dogs -bus verdict:not_tested?": "layer4/1",
     }.items():

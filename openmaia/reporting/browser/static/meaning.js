@@ -143,8 +143,8 @@ openmaia.question = (words, hasConditions) => {
     else kept.push(word);
   }
   const { asking, covered } = openmaia.table.language, found = openmaia.things(kept.join(" "));
-  const things = found.filter(([phrase]) => !asking.includes(phrase)), asked = (things.length || chosen.size || hasConditions ? things : found.slice(-1)).map(([, names]) => names);
-  const focused = rowTest(`question ${JSON.stringify(asked)}`, () => findFocus(asked.map((names) => new Set(names)), covered), (focus) => focus ?? 0);
+  const things = found.filter(([phrase]) => !asking.includes(phrase)), asked = things.length || chosen.size || hasConditions ? things : found.slice(-1);
+  const focused = rowTest(`question ${JSON.stringify(asked)}`, () => findFocus(asked, covered), (focus) => focus ?? 0);
   const problem = words.some((word) => openmaia.table.language.denials.includes(word.toLowerCase())) ? 'A question cannot deny; leave units out with a minus, such as "boats -night".' : "";
   return {
     problem,
@@ -153,10 +153,14 @@ openmaia.question = (words, hasConditions) => {
   };
 };
 
-// For each row the share of its best statement that was asked for, of those that cover what is asked; 0 if none does.
+// For each row the share of its best statement that was asked for, of those that cover what is asked; 0 if none does. A word that
+// neither the lexicon nor any text has is not asked for.
 function findFocus(asked, covered) {
   const found = new Float32Array(openmaia.table.size);
-  eachStatement(asked, (row, hits, share) => {
+  shards.filter(Boolean).forEach(thingsOf);
+  const names = asked.map(([, each]) => new Set(each));
+  const wanted = names.filter((each, at) => openmaia.hasMeaning(asked[at][0]) || known.names.some((own) => own.some((name) => each.has(name))));
+  eachStatement(wanted, (row, hits, share) => {
     if (hits.filter(Boolean).length >= covered * hits.length && share > found[row]) found[row] = share;
   });
   return found;
