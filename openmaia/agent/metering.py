@@ -1,7 +1,7 @@
 """Records what the services of this process cost. Those on Ray are recorded by the handles of their pools."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, TypeVar, cast
 
 from openmaia.core.errors import OpenMaiaError
@@ -23,8 +23,10 @@ class _Metered:
     def __init__(self, service: Any, name: str, ledger: UsageLedger, gpus: float):
         self._service, self._name, self._ledger, self._gpus = service, name, ledger, gpus
 
-    def __getattr__(self, method: str) -> Callable[..., Any]:
-        call = getattr(self._service, method)
+    def __getattr__(self, name: str) -> Any:
+        call = getattr(self._service, name)
+        if not callable(call):  # such as the names of a network's classes
+            return call
 
         def timed(*requests: Sequence[Any]) -> Any:
             started = time.monotonic()

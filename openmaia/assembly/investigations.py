@@ -1,6 +1,7 @@
 """Builds the services, limits and settings of the investigations of a config."""
 
 from typing import Any
+from uuid import uuid4
 
 from openmaia.agent.context import InvestigationOptions
 from openmaia.agent.contrasts import Contrasts
@@ -65,7 +66,7 @@ def command_ledger(run: Run, config: Config) -> UsageLedger:
     """Returns the ledger of a command that uses the models of a run in this process, once it has ended: the budget of the run
     pays. A further evaluation has that of its run."""
     paying = run if run.source is None else Run(run.source)
-    book = RunBook(paying, config.budget, COMMANDS)
+    book = RunBook(paying, config.budget, f"{COMMANDS}/{uuid4().hex}.json")
     return UsageLedger(RunPurse(book, config.prices.gpu_hour, paid_services(config)).terms("command"))
 
 

@@ -7,7 +7,7 @@ from uuid import uuid4
 
 from openmaia import distributed
 from openmaia.config.schema import Config
-from openmaia.core.errors import UsageError
+from openmaia.core.errors import OpenMaiaError
 from openmaia.core.services import Generator, Target
 
 
@@ -34,10 +34,11 @@ def kept_models(config: Config) -> Generating[KeptModels | None]:
 
     with ExitStack() as stack:
         pools = None
-        with suppress(UsageError):
+        with suppress(OpenMaiaError):  # also of pools that are just ending
             stack.enter_context(cluster(config))
             pools = kept.loaded(config)
         if pools is None:
+            stack.close()
             yield None
             return
         caller = f"live-{uuid4().hex[:8]}"

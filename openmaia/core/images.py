@@ -13,6 +13,8 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image
 
+from openmaia.core.bombs import SCANS, has_many_scans
+
 Pixels = npt.NDArray[np.uint8]
 
 Mask = npt.NDArray[np.bool_]
@@ -146,7 +148,8 @@ def digest(pixels: Pixels) -> str:
 
 
 def decode(data: bytes) -> Image.Image:
-    """Decodes one of FORMATS to RGB. Raises ValueError if it is no image, truncated, or larger than MAX_PIXELS."""
+    """Decodes one of FORMATS to RGB. Raises ValueError if it is no image, truncated, larger than MAX_PIXELS, or has too many
+    scans."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", Image.DecompressionBombWarning)
@@ -155,6 +158,8 @@ def decode(data: bytes) -> Image.Image:
                 raise ValueError(
                     f"image of {image.width} x {image.height} pixels; at most {MAX_PIXELS} pixels are read"
                 )
+            if has_many_scans(data):
+                raise ValueError(f"a JPEG of more than {SCANS} scans")
             image.load()
             is_plain = image.mode == "RGB" and image.format in ("PNG", "WEBP") and "transparency" not in image.info
             return image if is_plain else flatten(image)

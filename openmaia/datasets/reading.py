@@ -11,9 +11,9 @@ from typing import NamedTuple
 import numpy as np
 from PIL import ExifTags, Image, ImageOps, UnidentifiedImageError
 
+from openmaia.core.bombs import SCANS, has_many_scans
 from openmaia.core.images import FORMATS, MAX_PIXELS, digest, flatten
 from openmaia.datasets import depth
-from openmaia.datasets.bombs import SCANS, has_many_scans
 from openmaia.datasets.depth import Samples
 from openmaia.datasets.quiet import silence
 
@@ -96,7 +96,7 @@ def read(data: bytes, name: str, scales: Iterable[Samples] = (), *, most: int = 
     try:
         image = Image.open(io.BytesIO(data), formats=FORMATS)
         _check_header(name, image, most)
-        if image.format == "JPEG" and has_many_scans(data):
+        if has_many_scans(data):  # whatever Pillow calls the format, such as MPO
             raise UnusableImage(f"{name} is corrupt: it has more than {SCANS} scans")
         is_png, has_frames = image.format == "PNG", bool(getattr(image, "is_animated", False))
         upright, samples = _decode(image, name, scales)

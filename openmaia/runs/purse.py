@@ -13,9 +13,9 @@ from openmaia.runs.records import dumps
 from openmaia.runs.run import Run
 
 _FILE = "spent.json"
-COMMANDS = "spent-by-commands.json"
-"""What commands have spent that use a run's models in their own process, possibly beside the run. They have a file of their own,
-so that nobody overwrites the sum of another one."""
+COMMANDS = "spent-by-commands"
+"""Folder of what commands have spent that use a run's models in their own process, possibly beside the run. Each has a file of
+its own, so that nobody overwrites the sum of another one."""
 
 
 class Book(Protocol):
@@ -83,9 +83,9 @@ class RunBook:
     run: Run
     budget: float
     file: str = _FILE
-    """The file of the sum; COMMANDS for that of commands. Both count towards the budget."""
+    """The file of the sum; one in COMMANDS for a command. All count towards the budget."""
     _elsewhere: float = 0.0
-    """Dollars in the other file when this book was opened."""
+    """Dollars in the other files when this book was opened."""
     _sum: Bill = field(init=False)
     _reserves: dict[str, float] = field(default_factory=dict[str, float])
     """By caller: what it needs for its last turn."""
@@ -95,10 +95,10 @@ class RunBook:
     _writing: threading.Lock = field(default_factory=threading.Lock)
 
     def __post_init__(self) -> None:
-        own, commands = _read_own(self.run), _stored(self.run, COMMANDS)
+        own, commands = _read_own(self.run), _by_commands(self.run)
         is_own = self.file == _FILE
-        self._sum = self._stored = own if is_own else commands
-        self._elsewhere = (commands if is_own else own).dollars
+        self._sum = self._stored = own if is_own else FREE
+        self._elsewhere = (commands if is_own else own + commands).dollars
 
     def pay(self, bill: Bill) -> None:
         with self._lock:
@@ -136,9 +136,13 @@ class RunBook:
 def stored_spending(run: Run) -> Bill:
     """Returns the sum in the run directory; FREE if there is none, or none that can be read."""
     try:
-        return own + _stored(run, COMMANDS) if (own := _stored(run, _FILE)) else own
+        return own + _by_commands(run) if (own := _stored(run, _FILE)) else own
     except StoreError:
         return FREE
+
+
+def _by_commands(run: Run) -> Bill:
+    return _total(_stored(run, name) for name in run.files.names(COMMANDS))
 
 
 def _stored(run: Run, file: str) -> Bill:
@@ -155,7 +159,7 @@ def read_spending(run: Run) -> Bill:
 
     Raises StoreError if the run directory cannot be read: a sum that is taken for 0 would be spent again.
     """
-    return _read_own(run) + _stored(run, COMMANDS)
+    return _read_own(run) + _by_commands(run)
 
 
 def _read_own(run: Run) -> Bill:

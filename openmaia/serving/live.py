@@ -42,6 +42,8 @@ MAX_BYTES = 16 << 20
 _MAX_BODY = MAX_BYTES * 4 // 3 + 10_000
 MAX_WAITING = 16
 """Requests that are answered or wait, and as many that are received."""
+RECEIVING_SECONDS = 60
+"""Within which a request has to be received."""
 MAX_WAITING_EACH = 2
 """… of one visitor: the one that is answered, and the next."""
 _LISTED = 30
@@ -96,10 +98,13 @@ def _routes(laboratory: Laboratory) -> list[Route]:
             try:
                 check_origin(request)
                 with turns.reading():
-                    asked = await _read(request)
+                    async with asyncio.timeout(RECEIVING_SECONDS):
+                        asked = await _read(request)
                 return JSONResponse(await turns.take(request, asked, work), 200, HEADERS)
             except RequestRefused as error:
                 return _failed(error.status, str(error))
+            except TimeoutError:
+                return _failed(408, f"the question was not received within {RECEIVING_SECONDS} s")
             except (_ClientGone, ClientDisconnect):
                 return _failed(499, "nobody waits for this answer")
             except (UsageError, ToolError) as error:

@@ -2,6 +2,8 @@
 
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -9,11 +11,14 @@ import torch
 from PIL import Image
 from torch import nn
 
+from openmaia.agent.metering import metered
 from openmaia.cli.commands.evaluate import evaluate as command
+from openmaia.cli.commands.faithfulness import ablate, check_layers
 from openmaia.cli.terminal.faithfulness import show_faithfulness
 from openmaia.config.loading import load
 from openmaia.core.errors import UsageError
 from openmaia.core.images import EncodedImage
+from openmaia.core.services import UsageLedger
 from openmaia.core.units import Unit
 from openmaia.evaluation.analysis.statistics import measure
 from openmaia.evaluation.faithfulness import (
@@ -139,3 +144,15 @@ def test_run_without_a_network_is_refused(tmp_path: Path):
 def test_faithfulness_is_not_for_forced_choices(tmp_path: Path):
     with pytest.raises(UsageError, match="--faithfulness is not for the forced choices"):
         command([str(tmp_path)], judge=True, faithfulness=True)
+
+
+def test_units_of_a_target_whose_use_is_recorded_are_ablated(
+    run: Run, target: NetworkTarget, capsys: pytest.CaptureFixture[str]
+):
+    """`openmaia evaluate --faithfulness` records what a run's models cost."""
+    settings = load(["name=x", "units=all", "target.kind=closed_form", "target.name=t"])
+    services: Any = SimpleNamespace(target=metered(target, "target", UsageLedger(), 0.0))
+    check_layers(run, services)
+    ablate(run, settings, services)
+    assert read_faithfulness(run) == measure_faithfulness(run, target, settings.evaluate.bootstrap)
+    assert capsys.readouterr().out

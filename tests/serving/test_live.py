@@ -33,7 +33,7 @@ from openmaia.reporting.browser.write import write_report
 from openmaia.runs.run import Run
 from openmaia.serving.laboratory import MAX_PIXELS, SCALES, Laboratory
 from openmaia.serving.live import MAX_BYTES, MAX_WAITING, MAX_WAITING_EACH, live_application
-from tests.datasets.test_bombs import scans
+from tests.core.test_bombs import scans
 from tests.helpers.chromium import CHROMIUM, browser
 from tests.helpers.commands import refused
 from tests.helpers.living import LAYER, UNITS, living

@@ -1,13 +1,14 @@
 """The ablation of units, and the test of effects that answers name, by `openmaia evaluate --faithfulness`."""
 
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from openmaia.core.errors import UsageError
 
 if TYPE_CHECKING:
     from openmaia.config.schema import Config
     from openmaia.evaluation.services import EvaluationServices
+    from openmaia.models.targets.hooked import NetworkTarget
     from openmaia.runs.run import Run
 
 
@@ -24,11 +25,9 @@ def check_network(run: "Run", settings: "Config") -> None:
 
 def check_layers(run: "Run", services: "EvaluationServices") -> None:
     """Raises UsageError, before anything is tested, if no unit of a run can be ablated."""
-    from openmaia.models.targets.hooked import NetworkTarget
-
-    target = services.target
+    target = cast("NetworkTarget", services.target)  # check_network refuses others; it may be metered
     layers = sorted({investigation.unit.layer for investigation in run.plan()})
-    if isinstance(target, NetworkTarget) and not any(target.can_intervene(layer) for layer in layers):
+    if not set(target.effects().layers).intersection(layers):
         raise UsageError(
             f"{run.files.root}: --faithfulness ablates units of a classifier below its output, in modules whose output is one "
             f"tensor, and {', '.join(layers)} of {target.info().name} are none; leave it out"
@@ -43,10 +42,8 @@ def ablate(run: "Run", settings: "Config", services: "EvaluationServices") -> No
     from openmaia.evaluation.effects import measure_effects, write_effects
     from openmaia.evaluation.faithfulness import measure_faithfulness, write_faithfulness
     from openmaia.evaluation.steering import measure_steering, write_steering
-    from openmaia.models.targets.hooked import NetworkTarget
 
-    target = services.target
-    assert isinstance(target, NetworkTarget)  # check_network refuses other kinds
+    target = cast("NetworkTarget", services.target)  # check_network refuses other kinds; it may be metered
     with Terminal() as terminal:
         progress = partial(terminal.progress, "ablation")
         found = measure_faithfulness(run, target, settings.evaluate.bootstrap, progress)
