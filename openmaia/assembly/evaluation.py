@@ -64,7 +64,8 @@ def in_process(config: Config, run: Run | None = None) -> EvaluationServices:
         store=store,
         dataset=dataset,
     )
-    return replace(services, at_once=_BATCHED)
+    seen = services.pictures_judge
+    return replace(services, at_once=_BATCHED, pictures_judge=None if seen is None else one_at_a_time(seen, lock))
 
 
 def evaluation_services(

@@ -9,6 +9,7 @@ from openmaia.assembly import ConfigAssembly
 from openmaia.config.loading import differing_keys, to_dict
 from openmaia.config.machine import TEST_GENERATOR
 from openmaia.config.schema import Config
+from openmaia.core.errors import UsageError
 from openmaia.runs.run import SUMMARY, Run
 
 if TYPE_CHECKING:
@@ -37,6 +38,11 @@ def _require(configs: Sequence[Config]) -> None:
 
     new, pending = list[Config](), list[Config]()
     for config in configs:
+        if getattr(config.evaluate.writer, "batch", False):
+            raise UsageError(
+                "evaluate.writer.batch=true: the tests of a run that goes on cannot wait for batches; leave it out, and give it to "
+                "openmaia evaluate RUN --as NAME"
+            )
         run = Run.of(config)
         is_planned = run.files.exists("config.yaml") and run.files.exists("plan.json")
         if not is_planned or differing_keys(run.config(), to_dict(config)):

@@ -26,7 +26,7 @@ from openmaia.evaluation.storage import StoredTrials, to_parquet
 from openmaia.evaluation.together import each_at_once
 from openmaia.evaluation.truth import KnownTruths, has_truth, match_truth, write_truth
 from openmaia.runs.results import basis
-from openmaia.runs.run import EVALUATION, RANDOM_WORDS, TRIALS, Run
+from openmaia.runs.run import EVALUATION, RANDOM_WORDS, TRIALS, InvestigationId, Run
 from openmaia.runs.snapshot import Snapshot
 
 
@@ -113,7 +113,8 @@ def measure_together(
     for words in sorted(runs[0].artifacts(RANDOM_WORDS), reverse=True):
         for run in runs[1:]:
             run.write_artifact(RANDOM_WORDS, words, runs[0].artifact(RANDOM_WORDS, words) or b"")
-    for done, investigation in enumerate(wanted, start=1):
+
+    def test(investigation: InvestigationId) -> None:
         members = [number for number, own in enumerate(claims) if investigation in own]
         drawn = frozenset[str]().union(*(explored(runs[n].drawn_prompts(investigation)) for n in members))
         missing = [number for number in members if investigation in untested[number]]
@@ -122,6 +123,8 @@ def measure_together(
         for number, trial in zip(together, trials, strict=True):
             if number in missing:
                 runs[number].write_artifact(TRIALS, investigation, to_parquet(trial))
+
+    for done, _ in enumerate(each_at_once(test, wanted, services.at_once), start=1):
         progress(done, len(wanted))
 
 

@@ -70,13 +70,16 @@ def each_at_once(
     for thread in threads:
         thread.start()
     first: BaseException | None = None
-    while any(thread.is_alive() for thread in threads) or not ended.empty():
-        try:
-            item, result, error = ended.get(timeout=0.2)
-        except queue.Empty:
-            continue
-        if error is None:
-            yield item, cast(OutcomeT, result)
-        first = first or error
+    try:
+        while any(thread.is_alive() for thread in threads) or not ended.empty():
+            try:
+                item, result, error = ended.get(timeout=0.2)
+            except queue.Empty:
+                continue
+            if error is None:
+                yield item, cast(OutcomeT, result)
+            first = first or error
+    finally:
+        failed.set()  # the caller was stopped: nothing further begins
     if first is not None:
         raise first

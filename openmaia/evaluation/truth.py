@@ -91,7 +91,7 @@ def match_truth(
     pairs = [
         (Claim(unit=claim.unit, labels=(label,)), Claim(unit=claim.unit, labels=(slot,)))
         for claim in known
-        for label in _labels(claim)
+        for label in _labels(claim, truths[claim.unit])
         for slot in truths[claim.unit]
     ]
     matches: list[TruthMatch] = []
@@ -101,14 +101,21 @@ def match_truth(
     return matches
 
 
-def _labels(claim: Claim) -> tuple[str, ...]:
+def _labels(claim: Claim, truth: Sequence[str]) -> tuple[str, ...]:
     if claim.is_abstention:
         return ()
-    return tuple(dict.fromkeys(each for statement in claim.statements for each in _OR.split(statement)))
+    several = ([text] if text in truth else _alternatives(text) for text in claim.statements)
+    return tuple(dict.fromkeys(each for alternatives in several for each in alternatives))
+
+
+def _alternatives(label: str) -> list[str]:
+    """Returns what a label names of which each alone is enough. An adjective of several ("a red or blue ball") stays with one."""
+    first, *rest = _OR.split(label)
+    return [*first.removeprefix("either ").split(", "), *rest] if rest else [label]
 
 
 def _match(claim: Claim, truth: tuple[str, ...], by: str, answers: Iterator[float | None]) -> TruthMatch:
-    labels = _labels(claim)
+    labels = _labels(claim, truth)
     given: list[list[float | None]] = [[next(answers) for _ in truth] for _ in labels]
     hits = np.array([[answer == 1 for answer in row] for row in given]).reshape(len(labels), len(truth))
     rows, columns = optimize.linear_sum_assignment(hits, maximize=True)
@@ -175,11 +182,13 @@ def read_truth(run: Run) -> list[TruthMatch]:
         return []
     if find_mistyped(stored, list[TruthMatch]) is not None:
         return []
-    labels = {claim.investigation: _labels(claim) for claim in read_claims(run)} if stored else {}
-    matches = map(_restored, stored)
-    return [
-        each for each in matches if labels.get(InvestigationId(unit=each.unit, replicate=each.replicate)) == each.labels
-    ]
+    claims = {claim.investigation: claim for claim in read_claims(run)} if stored else {}
+    matches = [(_restored(each), claims.get(_investigation(each))) for each in stored]
+    return [each for each, claim in matches if claim is not None and _labels(claim, each.truth) == each.labels]
+
+
+def _investigation(stored: dict[str, Any]) -> InvestigationId:
+    return InvestigationId(unit=Unit(**stored["unit"]), replicate=stored["replicate"])
 
 
 def _restored(stored: dict[str, Any]) -> TruthMatch:

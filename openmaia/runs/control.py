@@ -226,8 +226,13 @@ def _require_driver(run: Run, order: str) -> None:
 
 
 def _write(run: Run, name: str) -> None:
-    order = RunOrder(by=f"{_user()}@{socket.gethostname()}", time=round(time.time(), 3))
+    order = RunOrder(by=giver(), time=round(time.time(), 3))
     run.investigations.write(name, dumps(asdict(order)).encode(errors="replace"))
+
+
+def giver() -> str:
+    """Returns who gives orders here: user@host."""
+    return f"{_user()}@{socket.gethostname()}"
 
 
 def _user() -> str:

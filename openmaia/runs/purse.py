@@ -133,12 +133,12 @@ class RunBook:
         return sum(known) * len(self._reserves) / len(known) if known else 0.0
 
 
-def stored_spending(run: Run) -> Bill:
-    """Returns the sum in the run directory; FREE if there is none, or none that can be read."""
+def stored_spending(run: Run, recorded: Bill = FREE) -> Bill:
+    """Returns the sum in the run directory. `recorded`: what the run itself has spent, if that is not stored or cannot be read."""
     try:
-        return own + _by_commands(run) if (own := _stored(run, _FILE)) else own
+        return (_stored(run, _FILE) or recorded) + _by_commands(run)
     except StoreError:
-        return FREE
+        return recorded
 
 
 def _by_commands(run: Run) -> Bill:

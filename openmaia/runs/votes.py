@@ -2,6 +2,7 @@
 
 import hashlib
 import time
+import unicodedata
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from enum import StrEnum
@@ -16,10 +17,11 @@ from openmaia.runs.records import dumps
 from openmaia.runs.results import basis
 from openmaia.runs.run import Run
 
-_FOLDER = "votes"
+FOLDER = "votes"
 _VERSION = 1
 LONGEST_NAME, LONGEST_LABEL = 80, 200
 """Numbers of characters of a person's name and of a correction."""
+_FORMULA = "=+-@"
 _LARGEST = 4_000
 """Size in bytes from which on a file is no vote."""
 
@@ -60,38 +62,50 @@ class Votes:
     """Why files of the folder are no votes."""
 
 
-def cast_vote(run: Run, investigation: InvestigationId, person: str, fit: str, correction: str = "") -> Vote:
+def cast_vote(
+    run: Run, investigation: InvestigationId, person: str, fit: str, correction: str = "", seen: str = ""
+) -> Vote:
     """Stores a vote, in place of an earlier one of the same person on the same investigation.
 
-    Raises UsageError if the investigation has no record, or a value is not allowed.
+    `seen` is the digest of what the person saw; empty for the present description. Raises UsageError if the investigation has
+    no record, the description was replaced since then, or a value is not allowed.
     """
-    name, better = " ".join(person.split()), " ".join(correction.split())
+    name, better = (" ".join(unicodedata.normalize("NFC", each).split()) for each in (person, correction))
     if not 0 < len(name) <= LONGEST_NAME or printable(name) != name:
         raise UsageError(f"expected a name of 1 to {LONGEST_NAME} characters")
     if len(better) > LONGEST_LABEL or printable(better) != better:
         raise UsageError(f"expected a label of at most {LONGEST_LABEL} characters")
+    if name[:1] in _FORMULA or (better and better[0] in _FORMULA):  # tables of them are opened in spreadsheets
+        raise UsageError(f"a name or a label cannot begin with one of {' '.join(_FORMULA)}")
     if fit not in set(Fit):
         raise UsageError(f"expected one of {', '.join(Fit)}")
     row = run.summary(investigation) if run.is_done(investigation) else None
     if row is None:
         raise UsageError(f"{investigation.name} has no description to vote on")
-    vote = Vote(person=name, fit=fit, correction=better, time=time.time(), basis=basis(row, run.identity()))
+    now = basis(row, run.identity())
+    if seen not in ("", now):
+        raise UsageError("the description was replaced since this page was loaded; load it again")
+    vote = Vote(person=name, fit=fit, correction=better, time=time.time(), basis=now)
     run.investigations.write(_file(investigation, name), dumps(asdict(vote)).encode())
     return vote
 
 
 def _file(investigation: InvestigationId, person: str) -> str:
     # A name may be longer, encoded, than a file's name may be.
-    return f"{_FOLDER}/{investigation.path}/{hashlib.sha256(person.casefold().encode()).hexdigest()[:32]}.json"
+    return f"{FOLDER}/{investigation.path}/{hashlib.sha256(person.casefold().encode()).hexdigest()[:32]}.json"
 
 
 def read_votes(run: Run, investigation: InvestigationId | None = None) -> Votes:
     """Reads the votes of a run, or on one investigation. Never raises for damaged files: they are in `Votes.refused`."""
-    folder = _FOLDER if investigation is None else f"{_FOLDER}/{investigation.path}"
+    folder = FOLDER if investigation is None else f"{FOLDER}/{investigation.path}"
     found: dict[InvestigationId, list[Vote]] = {}
     refused: list[str] = []
     outdated, identity = 0, ""
-    for name in sorted(run.investigations.names(folder)):
+    try:
+        names = sorted(run.investigations.names(folder))
+    except StoreError as error:
+        return Votes(by_investigation={}, outdated=0, refused=(printable(error.message),))
+    for name in names:
         about = InvestigationId.of_path(name.rpartition("/")[0])
         try:
             if about is None:

@@ -44,6 +44,8 @@ def matched(unit: Unit, *labels: str, description: str = "") -> TruthMatch:
         (("red", "green circle", "dog"), False, 2 / 3, 1),
         (("a green circle or red",), True, 1, 1),
         (("red or blue",), False, 0.5, 0.5),
+        (("either a green circle or red",), True, 1, 1),
+        (("a green circle, red or blue",), False, 2 / 3, 1),
     ],
 )
 def test_labels_match_slots_one_to_one(labels: tuple[str, ...], exact: bool, precision: float, recall: float):

@@ -98,6 +98,7 @@ class BatchingServer:
             at = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(batch.created))
             counts = dict.fromkeys(("processing", "succeeded", "errored", "canceled", "expired"), 0)
             is_over = batch.ends != "in_progress"
+            counts["succeeded" if is_over else "processing"] = len(batch.requests)
             return {
                 "id": batch.id,
                 "type": "message_batch",

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import numpy as np
 import pytest
 import yaml
 from typer.testing import CliRunner
@@ -160,6 +161,8 @@ def hub(received: dict[str, bytes], status: int = 200) -> Iterator[str]:
                 for line in map(json.loads, body.splitlines()):
                     if line["key"] == "file":
                         received[line["value"]["path"]] = base64.b64decode(line["value"]["content"])
+                    elif line["key"] == "deletedFile":
+                        received.pop("before " + line["value"]["path"])
                 self._answer(
                     {
                         "commitUrl": f"http://{self.headers['Host']}/spaces/lab/demo/commit/{'c' * 40}",
@@ -170,7 +173,11 @@ def hub(received: dict[str, bytes], status: int = 200) -> Iterator[str]:
                 self._answer({})
 
         def do_GET(self) -> None:
-            self._answer({"sha": "c" * 40, "id": "lab/demo", "siblings": []})
+            if "/tree/" in self.path:
+                there = [name.removeprefix("before ") for name in received if name.startswith("before ")]
+                self._answer([{"type": "file", "path": name, "oid": "d" * 40, "size": 1} for name in there])
+            else:
+                self._answer({"sha": "c" * 40, "id": "lab/demo", "siblings": []})
 
         def _chunks(self) -> bytes:
             body = b""
@@ -196,11 +203,12 @@ def test_space_gets_all_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     (tmp_path / "data").mkdir()
     (tmp_path / "index.html").write_text("<!doctype html>")
     (tmp_path / "data/table.js").write_text("openmaia.receive()")
-    received: dict[str, bytes] = {}
+    received: dict[str, bytes] = {"before units/old.html": b"", "before app.py": b""}
     with hub(received) as address:
         made = upload_space(tmp_path, "lab/demo", endpoint=address, token=SECRET)
     created = json.loads(received.pop("created"))
     assert (created["type"], created["sdk"]) == ("space", "static")
+    assert received.pop("before app.py") == b"", "of files that are not ours nothing is deleted"
     assert received == {"index.html": b"<!doctype html>", "data/table.js": b"openmaia.receive()"}
     assert made == f"{address}/spaces/lab/demo"
 
@@ -210,3 +218,26 @@ def test_hub_that_refuses_is_an_error_and_nothing_counts_as_published(tmp_path: 
         upload_space(tmp_path, "lab/demo", endpoint=address, token=SECRET)
     with pytest.raises(ServiceError, match="was not published"):
         upload_space(tmp_path, "lab/demo", endpoint="http://127.0.0.1:9", token=SECRET)
+
+
+def test_columns_of_numbers_stay_whole(told: Run):
+    """Their base64 may begin with a slash."""
+    cleaner, draw = Cleaner(told), np.random.default_rng(0)
+    for _ in range(300):
+        column = base64.b64encode(draw.standard_normal(200, np.float32).tobytes()).decode()
+        text = f'openmaia.receiveValues("p", "f", "{column}");'.encode()
+        assert cleaner.clean("data/table.js", text) == text
+
+
+@pytest.mark.parametrize(
+    "section",
+    [
+        {"exemplars": {"folder": "/home/anna/patients"}},
+        {"exemplars": {"dataset": "imagenet"}},
+        {"bank": {"folder": "/home/anna/patients", "images": 5}},
+    ],
+)
+def test_images_of_a_folder_are_withheld_wherever_the_config_names_it(told: Run, section: dict[str, dict[str, object]]):
+    config = told.config()
+    made = drawn(told, **SCENES, **{name: config[name] | values for name, values in section.items()})
+    assert Publication.of_run(made).withheld.keys() >= {Origin.DATASET}

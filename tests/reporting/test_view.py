@@ -313,6 +313,7 @@ def test_pages_take_votes_only_if_the_server_was_started_so(made: Run, guarded: 
         "person": "<b>ada</b>",
         "fit": "does not fit",
         "correction": "</q><b>x",
+        "seen": "",
     }
     page = "/units/net/layer4/0-0.html"
     with TestClient(application([made], token=TOKEN, allows=["votes"]), base_url="http://127.0.0.1") as voting:

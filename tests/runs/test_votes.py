@@ -44,6 +44,8 @@ def test_last_vote_of_a_person_counts(made: Run):
         ("ada", "perhaps", "", "one of fits"),
         ("ada", Fit.NO, "y" * 201, "a label"),
         ("ada", Fit.NO, "a\x07b", "a label"),
+        ("ada", Fit.NO, "=cmd|' /C calc'!A0", "cannot begin"),
+        ("@ada", Fit.NO, "", "cannot begin"),
     ],
 )
 def test_votes_are_checked(made: Run, person: str, fit: str, correction: str, why: str):
@@ -100,3 +102,22 @@ def test_votes_are_shown_and_corrections_can_be_tested(made: Run, tmp_path: Path
 def test_export_without_corrections_is_refused(made: Run, tmp_path: Path):
     assert "nobody has corrected" in refused("export", "corrections", made.files.root, "--to", str(tmp_path / "c.csv"))
     assert not (tmp_path / "c.csv").exists()
+
+
+def test_one_name_in_two_encodings_is_one_person(made: Run):
+    cast_vote(made, at(made, 0), "Jos\u00e9", Fit.YES)
+    cast_vote(made, at(made, 0), "Jose\u0301", Fit.NO)
+    cast_vote(made, at(made, 1), "jos\u00e9", Fit.NO)
+    assert [vote.fit for vote in read_votes(made).by_investigation[at(made, 0)]] == ["does not fit"]
+    assert "votes of 1 person on 2 descriptions" in output("show", made.files.root)
+
+
+def test_vote_on_a_page_of_an_earlier_description_is_refused(made: Run):
+    with pytest.raises(UsageError, match="was replaced since this page was loaded"):
+        cast_vote(made, at(made, 0), "ada", Fit.YES, seen="0" * 32)
+
+
+def test_file_in_place_of_the_folder_of_votes_is_named(made: Run):
+    made.files.write("votes", b"x")
+    found = read_votes(made)
+    assert not found.by_investigation

@@ -123,10 +123,13 @@ def corrections(
         raise UsageError(
             f"nobody has corrected a description of {path}; people do on pages of openmaia view {path} --votes"
         )
-    with user_path(to).open("w", newline="") as file:
-        writer = csv.DictWriter(file, list(rows[0]))
-        writer.writeheader()
-        writer.writerows(rows)
+    try:
+        with user_path(to).open("x", newline="", encoding="utf-8") as file:
+            writer = csv.DictWriter(file, list(rows[0]))
+            writer.writeheader()
+            writer.writerows(rows)
+    except OSError as error:
+        raise UsageError(f"{to} cannot be written ({error.strerror}); give another file") from error
     print(f"{len(rows)} corrections: {to}")
 
 

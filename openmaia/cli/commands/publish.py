@@ -60,7 +60,10 @@ def publish(
         if is_space:
             print(f"published: {upload_space(root, name)}")
         else:
-            shutil.copytree(root, folder)
+            try:
+                shutil.copytree(root, folder)
+            except OSError as error:
+                raise UsageError(f"{folder} cannot be written ({error.strerror}); give another folder") from error
             print(f"published: {folder}")
     print_damage(run)
 

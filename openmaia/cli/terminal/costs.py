@@ -34,7 +34,7 @@ def show_costs(run: Run) -> None:
 def show_money(run: Run) -> None:
     """Prints what a run has cost in money in one line, if it has cost anything."""
     total = costs(run.headers())
-    spent = stored_spending(run) or total.bill
+    spent = stored_spending(run, total.bill)
     if not spent:
         return
     by_service = ", ".join(

@@ -90,7 +90,7 @@ def show_votes(run: Run) -> None:
     votes = read_votes(run)
     cast = [vote.fit for each in votes.by_investigation.values() for vote in each]
     if cast:
-        people = {vote.person for each in votes.by_investigation.values() for vote in each}
+        people = {vote.person.casefold() for each in votes.by_investigation.values() for vote in each}
         counted = ", ".join(f"{cast.count(fit)} {fit}" for fit in Fit)
         alpha = krippendorff([vote.fit for vote in each] for each in votes.by_investigation.values())
         agreement = "" if alpha is None else f"; agreement between people (Krippendorff's alpha) {alpha:.2f}"

@@ -1,6 +1,6 @@
 """The client of Anthropic's messages API, with prompt caching."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import cached_property, partial
 from typing import Any
 
@@ -83,12 +83,16 @@ class AnthropicBackbone(Endpoint):
 
     def submit_batch(self, name: str, bodies: Mapping[str, dict[str, Any]]) -> str:
         requests: Any = [{"custom_id": key, "params": body} for key, body in bodies.items()]
-        return self._asked_of(lambda: self._client.messages.batches.create(requests=requests)).id
+        # Without the library's repetitions: each could be a batch of its own.
+        client = self._client.with_options(max_retries=0)
+        return self._asked_of(lambda: client.messages.batches.create(requests=requests)).id
 
-    def find_batch(self, name: str, requests: Sequence[str], since: float) -> str:
+    def find_batch(self, name: str, requests: Sequence[str], since: float, known: Collection[str]) -> str:
         # The API keeps no name for a batch. The ids of its requests are in its results, so that it has to have ended.
         for batch in self._asked_of(lambda: list(self._client.messages.batches.list(limit=100).data)):
-            if batch.created_at.timestamp() < since - CLOCKS_DIFFER:
+            # All counts together are the number of requests, from the beginning on.
+            count = sum(value for _, value in batch.request_counts)
+            if batch.id in known or count != len(requests) or batch.created_at.timestamp() < since - CLOCKS_DIFFER:
                 continue
             if not self.batch_state(batch.id).is_over:
                 raise ServiceUnavailable(

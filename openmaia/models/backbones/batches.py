@@ -8,7 +8,7 @@ import hashlib
 import json
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from enum import Enum
@@ -32,6 +32,15 @@ POLL_SECONDS = 60.0
 """Between two questions for the state of batches, at most. They begin with LINGER_SECONDS and become rarer."""
 MOST_REQUESTS, MOST_BYTES = 10_000, 90_000_000
 """Of a batch. OpenAI takes 50,000 and 200 MB, Anthropic 100,000 and 256 MB."""
+_KEPT = {
+    "text": str,
+    "reasoning": str,
+    "prompt_tokens": int,
+    "cached_tokens": int,
+    "written_tokens": int,
+    "generated_tokens": int,
+}
+"""What is stored of a reply without a batch."""
 TRIES = 3
 """Batches in which a request is sent if they expire before it is answered."""
 
@@ -75,8 +84,9 @@ class BatchServer(Protocol):
         """Sends a batch of requests by their ids. Returns the id of the batch."""
         ...
 
-    def find_batch(self, name: str, requests: Sequence[str], since: float) -> str:
-        """Returns the id of a batch that was perhaps sent after `since`, in seconds since 1970. Empty: it was not."""
+    def find_batch(self, name: str, requests: Sequence[str], since: float, known: Collection[str]) -> str:
+        """Returns the id of a batch that was perhaps sent after `since`, in seconds since 1970. Empty: it was not. `known` are the
+        ids of others."""
         ...
 
     def batch_state(self, batch: str) -> BatchState:
@@ -125,6 +135,8 @@ class _Asked:
     futures: list[Future[Reply]] = field(default_factory=list[Future[Reply]])
     began: float = field(default_factory=time.monotonic)
     tries: int = 0
+    owed: Bill = FREE
+    """For an answer that was of no use."""
 
 
 class BatchedBackbone:
@@ -151,12 +163,16 @@ class BatchedBackbone:
         """The requests of these."""
         self._known: dict[str, str] = {}
         """Bodies of answers, by request."""
+        self._alone: dict[str, Reply] = {}
+        """Replies without a batch, which are paid."""
         self._paid: set[str] = set()
         """Requests whose answers were paid: by an earlier process, or when they were first given."""
         self._worker: threading.Thread | None = None
         self._went_ahead = False
+        self._answered: set[str] = set()
+        """The batches that an earlier process has ended."""
         self._singly = ThreadPoolExecutor(8)
-        for path in store.names(folder):
+        for path in sorted(store.names(folder), key=lambda path: not path.endswith(".answers.json")):
             self._load(path)
 
     def reply(self, chats: Sequence[Chat]) -> list[Reply]:
@@ -179,7 +195,11 @@ class BatchedBackbone:
             if find_mistyped(stored, dict[str, str]) is None:
                 self._known |= stored
                 self._paid |= stored.keys()
-        elif kind == "json" and not self._store.read(f"{self._folder}/{stem}.answers.json"):
+                self._answered.add(stem)
+        elif kind == "alone.json":
+            if isinstance(stored, dict) and all(type(stored.get(name)) is form for name, form in _KEPT.items()):
+                self._alone[stem] = Reply(**{name: stored[name] for name in _KEPT})
+        elif kind == "json" and stem not in self._answered:  # damaged answers are fetched again
             form = {"id": str, "since": float, "requests": list[str]}
             if not isinstance(stored, dict) or any(
                 find_mistyped(stored.get(k), t) is not None for k, t in form.items()
@@ -205,6 +225,9 @@ class BatchedBackbone:
         key, future = request_id(chat, self._server.batch_model), Future[Reply]()
         future.set_running_or_notify_cancel()
         with self._lock:
+            if key in self._alone:
+                future.set_result(self._alone[key])
+                return future
             asked = self._asked.setdefault(key, _Asked(chat))
             asked.futures.append(future)
             if len(asked.futures) == 1 and key not in self._known and key not in self._under_way:
@@ -269,7 +292,11 @@ class BatchedBackbone:
         bodies: dict[str, dict[str, Any]] = {}
         size = 0
         for key in queue:
-            body = self._server.batch_body(self._asked[key].chat)
+            try:
+                body = self._server.batch_body(self._asked[key].chat)
+            except OpenMaiaError as error:  # it is too long, which is no fault of the others
+                self._fail([key], error)
+                continue
             length = len(json.dumps(body))
             if bodies and (len(bodies) >= MOST_REQUESTS or size + length > MOST_BYTES):
                 yield _Batch(uuid4().hex, list(bodies), time.time()), bodies
@@ -280,7 +307,8 @@ class BatchedBackbone:
 
     def _find(self, batch: _Batch) -> bool:
         """Looks for a batch whose id is not known. If it was not sent, its requests wait for another one."""
-        batch.id = self._server.find_batch(batch.name, batch.requests, batch.since)
+        known = {each.id for each in self._open.values()}
+        batch.id = self._server.find_batch(batch.name, batch.requests, batch.since, known)
         if batch.id:
             self._store.write(f"{self._folder}/{batch.name}.json", batch.to_json())
             return True
@@ -327,30 +355,41 @@ class BatchedBackbone:
         if asked is None:
             return  # the server became unavailable meanwhile
         try:
-            self._done(key, self._server.reply([asked.chat])[0])
+            reply = self._server.reply([asked.chat])[0]
+            kept = {name: getattr(reply, name) for name in _KEPT}
+            self._store.write(f"{self._folder}/{key}.alone.json", json.dumps(kept).encode())
+            self._alone[key] = Reply(**kept)
+            self._done(key, reply)
         except OpenMaiaError as error:
             self._fail([key], error)
+        except Exception as error:
+            self._fail([key], ServiceError(f"a request could not be handled: {error!r}"))
 
     def _give(self, key: str, body: str) -> None:
         try:
             reply = self._server.batch_reply(self._asked[key].chat, body)
-        except OpenMaiaError as error:
-            self._fail([key], error)
-            return
-        if isinstance(reply, Failure):
+        except OpenMaiaError as error:  # it is empty or cannot be read, and would be so each time
+            self._asked[key].owed += self._price(key, error.bill)
+            reply = None
+        if not isinstance(reply, Reply):
             del self._known[key]
             self._singly.submit(self._answer_alone, key)
             return
-        bill = FREE if key in self._paid else Bill(reply.bill.dollars * PRICE_SHARE, reply.bill.unpriced)
+        self._done(key, replace(reply, bill=self._price(key, reply.bill)))
+
+    def _price(self, key: str, bill: Bill) -> Bill:
+        if key in self._paid:
+            return FREE
         self._paid.add(key)
-        self._done(key, replace(reply, bill=bill))
+        return Bill(bill.dollars * PRICE_SHARE, bill.unpriced)
 
     def _done(self, key: str, reply: Reply) -> None:
         with self._lock:
             asked = self._asked.pop(key, None)
         for number, future in enumerate(asked.futures if asked else ()):
             waited = time.monotonic() - asked.began if asked else 0.0
-            future.set_result(replace(reply, waited=waited, bill=FREE if number else reply.bill))
+            bill = FREE if number or not asked else reply.bill + asked.owed
+            future.set_result(replace(reply, waited=waited, bill=bill))
 
     def _fail(self, keys: Sequence[str], error: OpenMaiaError) -> None:
         for key in keys:
@@ -360,7 +399,7 @@ class BatchedBackbone:
             for number, future in enumerate(asked.futures if asked else ()):
                 # Each caller adds to its exception.
                 own = type(error)(error.message, detail=error.detail)
-                own.bill = FREE if number else error.bill
+                own.bill = FREE if number or not asked else error.bill + asked.owed
                 future.set_exception(own)
 
 

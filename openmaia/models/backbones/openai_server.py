@@ -148,13 +148,14 @@ class OpenAiBackbone(Endpoint):
         file = (f"{name}.jsonl", "\n".join(lines).encode(errors="replace"))
         sent = self._asked_of(lambda: self._client.files.create(file=file, purpose="batch"))
         batch = self._asked_of(
-            lambda: self._client.batches.create(
+            # Without the library's repetitions: each could be a batch of its own.
+            lambda: self._client.with_options(max_retries=0).batches.create(
                 input_file_id=sent.id, endpoint=BATCH_URL, completion_window="24h", metadata={BATCH_NAME: name}
             )
         )
         return batch.id
 
-    def find_batch(self, name: str, requests: Sequence[str], since: float) -> str:
+    def find_batch(self, name: str, requests: Sequence[str], since: float, known: Collection[str]) -> str:
         for batch in self._asked_of(lambda: list(self._client.batches.list(limit=100).data)):
             if (batch.metadata or {}).get(BATCH_NAME) == name:
                 return batch.id

@@ -23,6 +23,9 @@ _CELLS = 2**24
 # Columns of which the maximum is taken first, where the k largest are looked for.
 _GROUP = 16
 
+# Features for each of the k largest from which on single precision is used.
+_MANY = 256
+
 _SPARE = 8  # candidates beyond k, where the k largest are looked for in single precision
 
 _EPSILON = 1e-5  # of SAELens's layer_norm, added to the standard deviation
@@ -59,7 +62,8 @@ class Dictionary:
     """With `rough`, the largest norm of a feature in the encoder."""
 
     def __post_init__(self) -> None:
-        if self.k and self.encoder.device.type == "cpu" and len(self.encoder) > 4 * (self.k + _SPARE) * _GROUP:
+        # With fewer features, reading the rows of candidates takes longer than the product in double precision.
+        if self.k and self.encoder.device.type == "cpu" and len(self.encoder) > _MANY * (self.k + _SPARE):
             object.__setattr__(self, "rough", self.encoder.float())
             object.__setattr__(self, "longest", float(self.encoder.norm(dim=1).max()))
 
@@ -131,7 +135,9 @@ class Dictionary:
         encoder, bias, threshold = self.encoder[rows], self.bias[rows], self.threshold[rows]
         ats: list[torch.Tensor] = []
         found: list[torch.Tensor] = []
-        step = max(1, cells // len(encoder))
+        # The rows of candidates are in double precision, too.
+        gathered = 0 if self.rough is None else (self.k + _SPARE) * channels
+        step = max(1, cells // max(len(encoder), gathered))
         for first in range(0, len(positions), step):
             # In double precision, for the reason that directions are.
             given = _normalised(positions[first : first + step].to(encoder), self.normalisation)

@@ -31,12 +31,12 @@ def holds(scene: Scene, phrase: str) -> bool | None:
     scenery, of which nothing more is known.
     """
     shown, denied = _clauses(phrase)
-    found = [_not(_any(scene, each)) for each in denied]
+    found = [_not(_any(scene, each, is_denied=True)) for each in denied]
     return _all([*found, _any(scene, shown)] if shown or not denied else found)
 
 
-def _any(scene: Scene, phrases: Sequence[str]) -> bool | None:
-    return _not(_all([_not(_shows(scene, each)) for each in phrases]))
+def _any(scene: Scene, phrases: Sequence[str], *, is_denied: bool = False) -> bool | None:
+    return _not(_all([_not(_shows(scene, each, is_denied=is_denied)) for each in phrases]))
 
 
 def _all(found: Sequence[bool | None]) -> bool | None:
@@ -61,14 +61,22 @@ def _alternatives(phrase: str) -> Sequence[str]:
     listed = first.split(", ")  # "a cat, a dog or a boat", but not "at night, a cat or a boat"
     is_list = bool(rest) and all(_read(each).scene.figures for each in listed)
     parts = [*listed, *rest] if is_list else [first, *rest]
-    # "A red or blue ball" has a part that is no phrase of its own.
+    # "A red or blue ball" and "a boat at night or dusk" have a part that is no phrase of its own.
+    scenes = [_read(each).scene for each in parts]
     is_joint = any(_read(each).names_paint for each in parts[:-1]) and any(
-        figure.paint != Paint() for figure in _read(parts[-1]).scene.figures
+        figure.paint != Paint() for figure in scenes[-1].figures
+    )
+    is_joint = is_joint or any(
+        one.figures
+        and not other.figures
+        and {what for what, _ in _settings(one)} & {what for what, _ in _settings(other)}
+        for number, one in enumerate(scenes)
+        for other in scenes[number + 1 :]
     )
     return [phrase] if is_joint else parts
 
 
-def _shows(scene: Scene, phrase: str) -> bool | None:
+def _shows(scene: Scene, phrase: str, *, is_denied: bool = False) -> bool | None:
     asked = _read(phrase)
     if asked.missing or not (asked.scene.figures or _settings(asked.scene)):
         return None
@@ -80,7 +88,8 @@ def _shows(scene: Scene, phrase: str) -> bool | None:
     known: list[bool | None] = []
     for figure in asked.scene.figures:
         count, number = asked.counts[figure.id], len(found[figure.id])
-        enough = number == count if count > 0 else number >= (2 if count < 0 else 1)
+        # "Without birds": not one.
+        enough = number == count if count > 0 else number >= (2 if count < 0 and not is_denied else 1)
         known.append(
             enough or (False if count > 0 or not _is_scenery(scene, figure) else None if _says_more(figure) else True)
         )

@@ -217,7 +217,7 @@ def read_key(run: Run, name: str) -> AnswerKey | None:
         document: dict[str, Any] = parse_json(data)
         one, other = document["methods"]
         items = {at: QuestionSource(**item | {"unit": Unit(**item["unit"])}) for at, item in document["items"].items()}
-        checks = {str(at): int(right) for at, right in document["checks"].items()}
+        checks = {str(at): int(right) for at, right in document.get("checks", {}).items()}
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise StoreError(f"{run.files.path(_path(name))} is damaged: {error!r}") from error
     return AnswerKey(name=name, methods=(one, other), items=items, checks=checks)

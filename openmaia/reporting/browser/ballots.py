@@ -26,6 +26,8 @@ class Ballot:
     person: str
     fit: str
     correction: str
+    seen: str
+    """The digest of the description on the page (`openmaia.runs.results.basis`)."""
 
 
 def make_vote_route(runs: Sequence[tuple[Run, str]], headers: Mapping[str, str]) -> Route:
@@ -34,6 +36,6 @@ def make_vote_route(runs: Sequence[tuple[Run, str]], headers: Mapping[str, str])
 
     def store(ballot: Ballot) -> None:
         run = find_run(named, ballot.run)
-        cast_vote(run, find_investigation(run, ballot.unit), ballot.person, ballot.fit, ballot.correction)
+        cast_vote(run, find_investigation(run, ballot.unit), ballot.person, ballot.fit, ballot.correction, ballot.seen)
 
     return make_order_route("/vote", Ballot, store, headers)

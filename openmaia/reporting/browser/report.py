@@ -25,6 +25,7 @@ from openmaia.runs.files import safe
 from openmaia.runs.run import EVALUATION, Run
 from openmaia.runs.snapshot import Snapshot
 from openmaia.runs.state import Unfinished
+from openmaia.runs.votes import FOLDER as VOTES_FOLDER
 
 _BEGUN = (Unfinished.RUNNING, Unfinished.FAILED)
 _SCRIPTS = ("dataTables.min.js", "units.js", "meaning.js", "wall.js", "table.js", "side.js", "index.js")
@@ -191,6 +192,7 @@ def read_times(page: UnitPage) -> list[Any]:
         return []
     row = page.row
     stem = f"{safe(row.unit.target)}/{safe(row.unit.layer)}/{row.unit.index}-{row.investigation.replicate}.parquet"
-    paths = (root / "records" / stem, own / EVALUATION / stem)
+    votes = root / VOTES_FOLDER / row.investigation.path
+    paths = (root / "records" / stem, own / EVALUATION / stem, *(sorted(votes.iterdir()) if votes.is_dir() else ()))
     times = [path.stat().st_mtime_ns if path.exists() else 0 for path in paths]
     return times + page.sources.read_times(row.unit.layer)

@@ -16,6 +16,9 @@ from openmaia.runs.run import Run
 HUB = "hf://"
 _NAME = re.compile(r"[\w.-]+/[\w.-]+")
 
+_OURS = ("units/*", "runs/*", "data/*", "assets/*", "papers/*", "figures/*", "*.html")
+"""The files of a publication."""
+
 
 def space_name(address: str) -> str:
     """Returns the name of the Space in `hf://org/name`. Raises UsageError for any other address."""
@@ -55,7 +58,14 @@ def upload_space(folder: Path, name: str, *, endpoint: str | None = None, token:
     api = HfApi(endpoint=endpoint, token=token)
     with _hub_errors(name):
         made = api.create_repo(name, repo_type="space", space_sdk="static", exist_ok=True)
-        api.upload_folder(repo_id=name, repo_type="space", folder_path=folder, commit_message="Published with OpenMAIA")
+        # What an earlier publication held and this one leaves out does not stay, but for the history of the Space.
+        api.upload_folder(
+            repo_id=name,
+            repo_type="space",
+            folder_path=folder,
+            delete_patterns=list(_OURS),
+            commit_message="Published with OpenMAIA",
+        )
     return str(made)
 
 

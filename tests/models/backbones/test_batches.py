@@ -36,14 +36,18 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[BatchingServer]:
         yield started
 
 
-def backbone(server: BatchingServer, kind: str, folder: Path) -> BatchedBackbone:
+def backbone(server: BatchingServer, kind: str, folder: Path, tries: int = 1, **more: Any) -> BatchedBackbone:
     if kind == "openai":
         client = OpenAiBackbone(
-            OpenAiConfig(kind="openai", model="m", base_url=f"{server.base}/v1", batch=True, tries=1, **PRICES)
+            OpenAiConfig(
+                kind="openai", model="m", base_url=f"{server.base}/v1", batch=True, tries=tries, **PRICES, **more
+            )
         )
     else:
         client = AnthropicBackbone(
-            AnthropicConfig(kind="anthropic", model="m", base_url=server.base, batch=True, tries=1, **PRICES)
+            AnthropicConfig(
+                kind="anthropic", model="m", base_url=server.base, batch=True, tries=tries, **PRICES, **more
+            )
         )
     return BatchedBackbone(client, Files(str(folder)), linger=0.1, poll=0.1)
 
@@ -164,3 +168,33 @@ def test_a_damaged_file_of_a_batch_is_said(server: BatchingServer, tmp_path: Pat
     (tmp_path / "batches" / "a.json").write_text('{"id": 3}')
     with pytest.raises(ServiceError, match="a.json is damaged"):
         backbone(server, "openai", tmp_path)
+
+
+def test_a_batch_that_was_taken_without_an_answer_is_not_sent_twice(server: BatchingServer, kind: str, tmp_path: Path):
+    asked = backbone(server, kind, tmp_path, tries=6)
+    ask(asked, 1)  # it goes ahead
+
+    def plan(batch: SentBatch) -> None:
+        server.is_open = len(server.batches) > 0  # the answer to the first one is lost
+
+    server.plan = plan
+    with pytest.raises((ServiceUnavailable, UsageError)):
+        ask(asked, 3, first=10)
+    server.is_open = True
+    assert [reply.text for reply in ask(asked, 3, first=10)] == [f"heard: {n}" for n in range(10, 13)]
+    assert len(server.sent) == 3
+
+
+def test_a_chat_that_is_too_long_fails_alone(server: BatchingServer, kind: str, tmp_path: Path):
+    asked = backbone(server, kind, tmp_path, context_tokens=2000)
+    ask(asked, 1)
+    with ThreadPoolExecutor(3) as threads:
+        waiting = [threads.submit(asked.reply, [chat(text)]) for text in ("a", "long " * 20_000, "b")]
+    assert isinstance(waiting[1].exception(), ServiceError)
+    assert [waiting[n].result()[0].text for n in (0, 2)] == ["heard: a", "heard: b"]
+
+
+def test_a_request_that_went_ahead_is_not_paid_again(server: BatchingServer, kind: str, tmp_path: Path):
+    (first,) = ask(backbone(server, kind, tmp_path), 1)
+    (again,) = ask(backbone(server, kind, tmp_path), 1)
+    assert again.text == first.text and first.bill and not again.bill and len(server.singly) == 1

@@ -86,7 +86,7 @@ def test_decoder_reconstructs_as_the_library(name: str):
     assert torch.allclose(base, base[0].expand_as(base), atol=1e-4)
 
 
-@pytest.mark.parametrize("features", [1600, 1613])
+@pytest.mark.parametrize("features", [1600, 1613, 4800])
 def test_k_largest_of_many_features_are_those_of_a_whole_search(features: int):
     made = torch.Generator().manual_seed(4)
     encoder = torch.randn(features, 5, generator=made, dtype=torch.float64)
@@ -102,12 +102,14 @@ def test_k_largest_of_many_features_are_those_of_a_whole_search(features: int):
     assert int(found[1, :, 0, 0].isnan().sum()) == 9
 
 
-def test_features_too_close_for_single_precision_are_told_apart():
-    """Pairs of features that differ in the eighth digit, of which one each is among the k largest."""
+def test_more_features_than_are_spare_may_be_too_close_for_single_precision():
+    """Groups of thirty features that differ in the tenth digit, of which some are among the k largest."""
     made = torch.Generator().manual_seed(4)
-    half = torch.randn(800, 5, generator=made, dtype=torch.float64)
-    encoder, zeros = torch.cat([half, half * (1 + 1e-8)]), torch.zeros(1600, dtype=torch.float64)
+    some = torch.randn(160, 1, 5, generator=made, dtype=torch.float64)
+    encoder = (some * (1 + 1e-9 * torch.arange(30, dtype=torch.float64)[:, None])).flatten(0, 1)
+    zeros = torch.zeros(len(encoder), dtype=torch.float64)
     dictionary = replace(read(MADE / "saelens-topk"), encoder=encoder, bias=zeros, threshold=zeros, k=9)
+    assert dictionary.rough is not None
     given = torch.randn(1, 5, 3, 3, generator=made)
     values = torch.einsum("fc,chw->fhw", encoder, given[0].double())
     expected = torch.zeros_like(values).scatter(0, values.topk(9, dim=0).indices, 1.0)

@@ -50,6 +50,8 @@ def test_scene_of_an_image_is_judged_and_not_its_pixels(judge: Judge):
         ("boat or zyzzyva", True),
         ("cat or boat without night", False),
         ("a blue or red boat", None),
+        ("a boat at night or dusk", None),
+        ("night or dusk", True),
         ("without", None),
         ("boat" + " or cat" * 1000, None),
     ],
@@ -63,3 +65,9 @@ def test_edited_image_shows_its_new_scene(judge: Judge):
     before = draw(Generation(prompt="a red boat on the sea by day", seed=1), 64).image
     after = redraw(Edit(image=before, instruction="at night", seed=1)).image
     assert judge.judge([before, after], ("at night",)) == [(False,), (True,)]
+
+
+@pytest.mark.parametrize("label", ["a boat without birds", "a boat without a bird", "no birds"])
+def test_denied_plural_is_false_where_one_is_shown(judge: Judge, label: str):
+    image = draw(Generation(prompt="a red boat and a white bird on the sea", seed=1), 64).image
+    assert judge.judge([image], (label, "a bird", "birds")) == [(False, True, False)]

@@ -31,7 +31,7 @@ from openmaia.models.targets.preprocess import Preprocess, TargetNetwork, verify
 # Widths and heights of images whose sides are rounded, and of which the last two are too long for some detectors.
 _SHAPES = ((500, 333), (341, 487), (900, 300), (123, 511))
 
-_LOADING_ERRORS = (OSError, ValueError, RuntimeError, KeyError, SafetensorError, pickle.UnpicklingError)
+_LOADING_ERRORS = (OSError, ValueError, RuntimeError, LookupError, EOFError, SafetensorError, pickle.UnpicklingError)
 
 
 def load(model: str, pretrained: bool) -> TargetNetwork:

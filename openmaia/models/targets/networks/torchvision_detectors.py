@@ -174,7 +174,7 @@ class DetectorPreprocess(Preprocess):
         rows, columns = self.size
         if self.crop is None:
             scale = min(min(self.size) / min(height, width), self.longest / max(height, width))
-            rows, columns = math.floor(height * scale), math.floor(width * scale)
+            rows, columns = max(1, math.floor(height * scale)), max(1, math.floor(width * scale))
         if (rows, columns) == (height, width):
             return pixels, whole(pixels)
         # Pillow would filter.

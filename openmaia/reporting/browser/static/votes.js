@@ -8,7 +8,7 @@
   form.addEventListener("submit", async (event) => {
     event.preventDefault();
     const { person, fit, correction } = form;
-    const vote = { run: place.dataset.run, unit: place.dataset.unit, person: person.value, fit: fit.value, correction: correction.value };
+    const vote = { run: place.dataset.run, unit: place.dataset.unit, person: person.value, fit: fit.value, correction: correction.value, seen: place.dataset.seen };
     try { localStorage.setItem(NAME, person.value); } catch { /* It is asked for again. */ }
     try {
       const request = { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(vote) };

@@ -23,6 +23,7 @@ from openmaia.reporting.browser.unit.shared import RunSources
 from openmaia.reporting.image_models import image_model
 from openmaia.reporting.tables import UnitRow
 from openmaia.runs.records import Record, Stop
+from openmaia.runs.results import basis
 from openmaia.runs.run import Run
 from openmaia.runs.summary import summary
 from openmaia.runs.votes import Fit, read_votes
@@ -142,6 +143,7 @@ def _html(page: UnitPage, record: Record, stored: int, allowance: int) -> bytes:
         # Those who voted have not agreed to be named in public.
         votes=read_votes(page.run, page.row.investigation) if page.row.header and not page.largest else None,
         fits=list(Fit),
+        seen=basis(page.row.header, page.run.identity()) if page.row.header and VOTES in page.allows else "",
         is_going=not page.row.header,
         row=page.row,
         record=record,
