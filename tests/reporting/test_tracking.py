@@ -136,6 +136,7 @@ def test_series_hold_progress_pools_failures_and_agents(tracked: Tracked):
     assert tracked.last("pools/backbone/queue") == 3
     assert tracked.last("failures/ServiceError") == 1
     assert tracked.last("agents/used/text2image") == 1.0
+    assert tracked.last("agents/used/edit_images") == 0
     headers = tracked.run.headers()
     assert tracked.last("agents/experiments_per_unit") == sum(one["experiments"] for one in headers) / len(headers) > 0
 

@@ -21,6 +21,7 @@ from openmaia.analysis.series import Counters, LiveSeries
 from openmaia.config.schema import Config
 from openmaia.core.errors import OpenMaiaError, StoreError, UsageError
 from openmaia.core.paths import user_path
+from openmaia.core.tools import BUILT_IN
 from openmaia.evaluation.analysis.verdict import judge, run_verdicts
 from openmaia.reporting.tracking import rows
 from openmaia.reporting.tracking.wandb_run import WandbRun, end_service, make_plain
@@ -29,6 +30,7 @@ from openmaia.runs.run import InvestigationId, Run
 
 _SCORED = "tracking/scored.json"
 """File with the id of the W&B run, and the paths of the investigations whose scores are points of its history."""
+_TOOLS = (*BUILT_IN, "call_neuron", "display")
 _INTERRUPT_SECONDS = 5.0
 """Longest wait for W&B if the run is interrupted. The process must end within 15 seconds then."""
 _THUMBNAILS = 500
@@ -199,9 +201,9 @@ class Tracker:
 
     def _agents(self) -> dict[str, float]:
         statistics = compute_statistics(list(self._summaries.values()))
-        values: dict[str, float | None] = {
-            f"used/{make_plain(tool)}": share.mean for tool, share in statistics.usage.items()
-        }
+        # Without the zeros, an average over runs would leave out those whose agents never used a tool.
+        values: dict[str, float | None] = {f"used/{tool}": 0.0 for tool in _TOOLS if statistics.investigations}
+        values |= {f"used/{make_plain(tool)}": share.mean for tool, share in statistics.usage.items()}
         values |= {f"length/{length.turns:03d}_turns": length.investigations for length in statistics.lengths}
         values |= {f"{name}_per_unit": mean for name, mean in statistics.conduct.items()}
         values |= {"turns": statistics.turns, "messages": statistics.messages, "converged": statistics.convergence}
