@@ -43,6 +43,8 @@ class AgentStatistics:
     """The number of investigations with labels that never converged."""
     turns: float | None
     """Median; None without investigations."""
+    mean_turns: float | None
+    """As in figure 2 of the OpenMAIA paper; None without investigations."""
     messages: float | None
     """Median; None without investigations."""
     convergence: float | None
@@ -63,6 +65,7 @@ def compute_statistics(summaries: Sequence[RecordSummary]) -> AgentStatistics:
         converged=dict(sorted(Counter(turns).items())),
         unlisted=sum(summary["converged"] is None and bool(summary["labels"]) for summary in summaries),
         turns=_median([summary["turns"] for summary in summaries]),
+        mean_turns=mean(summary["turns"] for summary in summaries) if summaries else None,
         messages=_median([summary["messages"] for summary in summaries]),
         convergence=_median(turns),
         conduct={name: mean(summary[name] for summary in summaries) for name in CONDUCT} if summaries else {},

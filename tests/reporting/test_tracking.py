@@ -6,11 +6,13 @@ import re
 import subprocess
 import sys
 import time
+from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from PIL import Image
 
 from openmaia.agent.loop import InvestigationResult
@@ -19,9 +21,10 @@ from openmaia.config.loading import load
 from openmaia.config.schema import Config
 from openmaia.core.errors import UsageError
 from openmaia.evaluation.analysis.summary import run_scores
-from openmaia.evaluation.analysis.verdict import Verdict
+from openmaia.evaluation.analysis.verdict import TESTED, Verdict, run_verdicts
+from openmaia.evaluation.metric import columns
 from openmaia.reporting.tracking import start
-from openmaia.reporting.tracking.wandb_run import make_plain, read_state
+from openmaia.reporting.tracking.wandb_run import AGENT, make_plain, read_state
 from openmaia.runs.run import InvestigationId, Run
 from tests.helpers import samples
 from tests.reporting.making import HOSTILE, run
@@ -133,6 +136,7 @@ def test_series_hold_progress_pools_failures_and_agents(tracked: Tracked):
     assert tracked.last("pools/backbone/queue") == 3
     assert tracked.last("failures/ServiceError") == 1
     assert tracked.last("agents/used/text2image") == 1.0
+    assert tracked.last("agents/used/edit_images") == 0
     headers = tracked.run.headers()
     assert tracked.last("agents/experiments_per_unit") == sum(one["experiments"] for one in headers) / len(headers) > 0
 
@@ -164,20 +168,47 @@ def test_table_holds_every_unit_with_scores_and_thumbnails(tracked: Tracked):
     assert all(path.is_relative_to(tracked.run.files.path("")) for path in files.values())
 
 
-def test_summary_holds_the_mean_of_each_metric(tracked: Tracked):
-    lines = [json.loads(line) for line in inspected(folders(tracked.run)[-1]).splitlines()]
+def summary(folder: Path) -> dict[str, Any]:
+    """Returns the summary that an offline run sets."""
     told: dict[str, Any] = {}
-    for line in lines:
-        told |= line.get("summary", {}).get("update", {})
+    for line in inspected(folder).splitlines():
+        told |= json.loads(line).get("summary", {}).get("update", {})
+    return told
+
+
+def test_summary_holds_the_mean_of_each_metric(tracked: Tracked):
+    told = summary(folders(tracked.run)[-1])
     scores = run_scores(tracked.run, tracked.run.config()["evaluate"]["bootstrap"])
-    expected = {
-        f"metrics/{name}": {"mean": scores.measures[name].mean, "n": count}
-        for name, count in scores.counts.items()
-        if count
+    expected = {f"metrics/{name}": scores.measures[name].mean for name, count in scores.counts.items() if count}
+    expected |= {f"measured/{name}": float(count) for name, count in scores.counts.items() if count}
+    assert (
+        {"metrics/auc", "metrics/auc_all", "measured/auc_all", "metrics/z_positive"} <= expected.keys() <= told.keys()
+    )
+    for name, value in expected.items():
+        assert told[name] == pytest.approx(value) == tracked.last(name)
+
+
+def test_summary_holds_verdict_counts_and_cost(tracked: Tracked):
+    told = summary(folders(tracked.run)[-1])
+    verdicts = Counter(each.verdict for each in run_verdicts(tracked.run).values())
+    assert {verdict: told[f"verdicts/{verdict.replace(' ', '_')}"] for verdict in Verdict} == {
+        verdict: verdicts[verdict] for verdict in Verdict
     }
-    assert {"metrics/auc", "metrics/auc_all", "metrics/z_positive"} <= expected.keys() <= told.keys()
-    for name, values in expected.items():
-        assert told[name] == pytest.approx(values)
+    assert told["verdicts/all"] == 5 and told["verdicts/tested"] == sum(verdicts[verdict] for verdict in TESTED)
+    assert told["cost/gpu_seconds"] == 0
+    assert tracked.last("agents/mean_turns") == 3
+    assert tracked.last("agents/sent_back_per_unit") == 0
+
+
+def test_each_metric_of_a_unit_is_a_point_told_once(tracked: Tracked):
+    points = {row["score/name"]: row for row in tracked.history if "score/number" in row}
+    scores = tracked.run.scores()
+    assert [row["score/number"] for row in tracked.history if "score/number" in row] == list(range(1, len(scores) + 1))
+    for investigation, values in scores.items():
+        point = points[investigation.name]
+        expected = {f"score/{name}": values[name] for name in columns() if values.get(name) is not None}
+        assert "score/auc_all" in expected
+        assert {name: point[name] for name in expected} == pytest.approx(expected)
 
 
 def test_running_investigations_show_their_turns(tmp_path: Path):
@@ -240,11 +271,14 @@ def test_workspace_is_valid_and_shows_what_was_told(tracked: Tracked):
     from openmaia.reporting.tracking.workspace import make_workspace, to_json
 
     text = to_json(make_workspace(tracked.run))
-    shown = workspaces.Workspace._from_model(internal.View.model_validate_json(text))
-    assert [section.name for section in shown.sections] == ["Agents", "Progress", "Pools", "Units"]
+    shown: Any = workspaces.Workspace._from_model(internal.View.model_validate_json(text))
+    assert [section.name for section in shown.sections] == ["Scores", "Agents", "Progress", "Pools", "Units"]
     told = {key for row in tracked.history for key in row}
-    bars = [metric for panel in shown.sections[0].panels[:2] for metric in panel.metrics]
+    bars = [metric for panel in shown.sections[1].panels[:2] for metric in panel.metrics]
     assert bars
+    scored = {str(getattr(y, "name", y)) for panel in shown.sections[0].panels[-3:] for y in panel.y}
+    assert {"score/auc", "score/z_positive"} <= scored & told
+    assert {str(getattr(bar, "name", bar)) for bar in shown.sections[0].panels[0].metrics} <= told
     assert {str(getattr(bar, "name", bar)) for bar in bars} <= told
     state = read_state(tracked.run)
     assert state and state[0] in text
@@ -258,6 +292,87 @@ def test_dashboard_works_without_an_account(tracked: Tracked, monkeypatch: pytes
     assert done.returncode == 0, done.stderr
     assert "no account" in done.stdout
     assert tracked.run.files.exists("tracking/workspace.json")
+
+
+@pytest.fixture
+def compared(tmp_path: Path) -> list[Run]:
+    """Two runs with offline data of W&B."""
+    made = [run(tmp_path / name, name=name) for name in ("mistral", "gemma")]
+    for each in made:
+        with start(settings(f"name={each.name}"), each, print) as tracker:
+            assert tracker
+    return made
+
+
+def test_comparison_reads_back_from_its_file_and_shows_what_the_offline_runs_hold(
+    compared: list[Run], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+):
+    from wandb_workspaces.workspaces import Workspace, internal
+
+    monkeypatch.delenv("WANDB_API_KEY", raising=False)
+    monkeypatch.setenv("NETRC", str(tmp_path / "none"))
+    file = tmp_path / "both.json"
+    roots = [each.files.root for each in compared]
+    command = [sys.executable, "-m", "openmaia.cli.main", "export", "dashboard", *roots, "--to", str(file)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    shown: Any = Workspace._from_model(internal.View.model_validate_json(file.read_text()))
+    by_backbone, by_run = shown.sections
+    assert (by_backbone.name, by_run.name) == ("Backbones", "Runs")
+    ids = [state[0] for each in compared if (state := read_state(each))]
+    assert shown.runset_settings.filters == f'Metric("ID") in {ids}' and len(set(ids)) == 2
+
+    bars = [panel for panel in by_backbone.panels if type(panel).__name__ == "BarPlot"]
+    drawn = {str(getattr(metric, "name", metric)) for panel in bars for metric in panel.metrics}
+    assert {"metrics/auc", "metrics/positive", "metrics/neutral", "agents/mean_turns", "agents/used/display"} <= drawn
+    assert {str(getattr(panel.groupby, "name", panel.groupby)) for panel in bars} == {AGENT}
+    assert "| Claude Sonnet 4 | more than 10 |" in by_backbone.panels[-1].markdown
+    for each in compared:
+        (folder,) = folders(each)
+        told = {key for point in history(folder) for key in point}
+        assert drawn <= told
+        assert {column.removeprefix("summary:") for column in shown.runset_settings.pinned_columns[2:]} <= told
+        assert config_of(folder)[AGENT] == "scripted (no language model; eyes: efficientnet_lite2)"
+
+
+def config_of(folder: Path) -> dict[str, Any]:
+    """Returns the config that an offline run sets."""
+    told: dict[str, Any] = {}
+    for line in inspected(folder).splitlines():
+        told |= json.loads(line).get("run", {}).get("config", {}).get("update", {})
+    return told
+
+
+def test_comparison_of_what_no_workspace_shows_is_refused(compared: list[Run], tmp_path: Path):
+    from openmaia.reporting.tracking.workspace import make_comparison
+
+    with pytest.raises(UsageError, match="given twice"):
+        make_comparison([compared[0], compared[0]])
+    with pytest.raises(UsageError, match="was not tracked"):
+        make_comparison([compared[0], run(tmp_path / "untracked")])
+    config = yaml.safe_load((Path(compared[1].files.root) / "config.yaml").read_text())
+    config["tracking"]["project"] = "other"
+    compared[1].files.write("config.yaml", yaml.safe_dump(config).encode())
+    with pytest.raises(UsageError, match="several W&B projects .*other"):
+        make_comparison([compared[0], Run.open(compared[1].files.root)])
+
+
+def test_command_of_the_docs_finds_all_offline_data_of_a_resumed_run(tracked: Tracked):
+    """`wandb sync` takes the folders; with `--dry-run` it sends nothing. What it would send is read by the tests above."""
+    page = Path(__file__).parents[2] / "docs/how-to/watching.md"
+    (line,) = [line for line in page.read_text().splitlines() if line.startswith("wandb sync ")]
+    command = (
+        line.split("    #")[0]
+        .replace("runs/demo", tracked.run.files.root)
+        .replace("wandb sync", "wandb sync --dry-run")
+    )
+    program = f"{Path(sys.executable).with_name('wandb')}"
+    done = subprocess.run(
+        command.replace("wandb sync", f"{program} sync", 1), shell=True, capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == 0, done.stderr
+    told = done.stdout + done.stderr
+    assert all(folder.name in told for folder in folders(tracked.run))
 
 
 # -- what happens to W&B stays there ---------------------------------------------------------------------------------

@@ -188,20 +188,32 @@ def figures(
 
 @export.command(cls=Command)
 @stoppable()
-def dashboard(path: RunPath) -> None:
+def dashboard(
+    runs: RunPaths,
+    to: Annotated[str, typer.Option(help="The file of the comparison of several runs. Default: comparison.json.")] = "",
+) -> None:
     """Writes the W&B workspace of a run as JSON, and saves it in W&B.
 
-    The file is in the run directory. It is saved in W&B if you are logged in there.
+    The file of one run is in its run directory. Several runs get one workspace that compares them by backbone. It is
+    saved in W&B if you are logged in there.
 
     Example: openmaia export dashboard runs/demo
     """
-    from openmaia.reporting.tracking.workspace import write_workspace
+    from openmaia.reporting.tracking.workspace import write_comparison, write_workspace
+    from openmaia.runs.files import Files
     from openmaia.runs.run import Run
 
-    run = Run.open(path)
-    written = write_workspace(run)
+    opened = [Run.open(path) for path in runs]
+    if len(opened) == 1:
+        if to:
+            raise UsageError(f"--to {to} is the file of a comparison; give several runs, or leave it out")
+        written = write_workspace(opened[0])
+    else:
+        folder, _, name = (to or "comparison.json").rpartition("/")
+        written = write_comparison(opened, Files(folder or ("/" if to.startswith("/") else ".")), name)
     print(f"workspace: {written.file}")
-    print_damage(run)
+    for run in opened:
+        print_damage(run)
     if written.url:
         print(f"saved to W&B: {written.url}")
     else:

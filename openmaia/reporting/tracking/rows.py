@@ -2,7 +2,8 @@
 
 import base64
 import io
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from PIL import Image
@@ -12,7 +13,7 @@ from openmaia.analysis.costs.totals import costs
 from openmaia.core.money import Bill
 from openmaia.core.text import printable
 from openmaia.evaluation.analysis.summary import mean_scores
-from openmaia.evaluation.analysis.verdict import Verdict, judge
+from openmaia.evaluation.analysis.verdict import TESTED, UnitVerdict, Verdict, judge
 from openmaia.evaluation.metric import columns
 from openmaia.reporting.tracking.wandb_run import make_plain
 from openmaia.runs.records import Record, dumps
@@ -83,14 +84,38 @@ def make_cells(summary: RecordSummary, scores: Mapping[str, Any], image: Any) ->
     return [_text(cell) if isinstance(cell, str) else cell for cell in cells]
 
 
-def make_means(scores: Iterable[Mapping[str, Any]]) -> dict[str, dict[str, float]]:
-    """Returns the mean of each column of metrics that was measured and its number of investigations, by metric name."""
-    return {f"metrics/{name}": {"mean": mean, "n": count} for name, (mean, count) in mean_scores(scores).items()}
+def make_score_point(investigation: InvestigationId, scores: Mapping[str, Any], number: int) -> dict[str, Any]:
+    """Returns the columns of metrics of a unit by metric name. `number`, which counts these points, is the x-axis."""
+    values = {field: scores[field] for field in columns() if scores.get(field) is not None}
+    values |= {"number": number, "name": _text(investigation.name), "target": _text(investigation.unit.target)}
+    return {f"score/{field}": value for field, value in values.items()}
 
 
-def make_cost(spent: Bill) -> dict[str, float]:
-    """Returns what the run has cost, by metric name; nothing if it was free."""
-    return {"cost/dollars": spent.dollars, "cost/calls_of_unknown_cost": spent.unpriced} if spent else {}
+def make_means(scores: Iterable[Mapping[str, Any]]) -> dict[str, float]:
+    """Returns for each column of metrics that was measured `metrics/COLUMN`, the mean, and `measured/COLUMN`, the number of
+    investigations in it.
+    """
+    # Two plain numbers: W&B neither sorts runs by a dictionary nor draws bars of it.
+    means = mean_scores(scores)
+    return {f"metrics/{name}": mean for name, (mean, _) in means.items()} | {
+        f"measured/{name}": count for name, (_, count) in means.items()
+    }
+
+
+def make_verdicts(verdicts: Iterable[UnitVerdict]) -> dict[str, int]:
+    """Returns the number of investigations of the plan with each verdict, also of those with none, by metric name."""
+    counts = Counter(each.verdict for each in verdicts)
+    told = {f"verdicts/{verdict.value.replace(' ', '_')}": counts[verdict] for verdict in Verdict}
+    return told | {"verdicts/tested": sum(counts[verdict] for verdict in TESTED), "verdicts/all": counts.total()}
+
+
+def make_cost(summaries: Sequence[RecordSummary], spent: Bill) -> dict[str, float]:
+    """Returns what the run has cost, by metric name. Money is left out if it was free.
+
+    The GPU-seconds are those of finished investigations, as in `openmaia.analysis.costs.totals.costs`.
+    """
+    money = {"cost/dollars": spent.dollars, "cost/calls_of_unknown_cost": spent.unpriced} if spent else {}
+    return {"cost/gpu_seconds": costs(summaries).gpu_seconds, **money}
 
 
 def make_thumbnail(record: Record) -> Image.Image | None:

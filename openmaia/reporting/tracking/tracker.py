@@ -5,12 +5,13 @@ appends to lists in memory, and a thread passes these on to wandb, which sends t
 """
 
 import hashlib
+import json
 import threading
 import time
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from PIL import Image
 
@@ -20,12 +21,16 @@ from openmaia.analysis.series import Counters, LiveSeries
 from openmaia.config.schema import Config
 from openmaia.core.errors import OpenMaiaError, StoreError, UsageError
 from openmaia.core.paths import user_path
-from openmaia.evaluation.analysis.verdict import judge
+from openmaia.core.tools import BUILT_IN
+from openmaia.evaluation.analysis.verdict import judge, run_verdicts
 from openmaia.reporting.tracking import rows
 from openmaia.reporting.tracking.wandb_run import WandbRun, end_service, make_plain
 from openmaia.runs.purse import stored_spending
 from openmaia.runs.run import InvestigationId, Run
 
+_SCORED = "tracking/scored.json"
+"""File with the id of the W&B run, and the paths of the investigations whose scores are points of its history."""
+_TOOLS = (*BUILT_IN, "call_neuron", "display")
 _INTERRUPT_SECONDS = 5.0
 """Longest wait for W&B if the run is interrupted. The process must end within 15 seconds then."""
 _THUMBNAILS = 500
@@ -154,7 +159,24 @@ class Tracker:
         if self._summaries:
             scores = self._run.scores()
             self._tell_table(scores)
-            self._wandb.summarize(rows.make_means(scores.values()) | rows.make_cost(stored_spending(self._run)))
+            summaries = list(self._summaries.values())
+            values = rows.make_means(scores.values()) | rows.make_verdicts(run_verdicts(self._run).values())
+            values |= rows.make_cost(summaries, stored_spending(self._run))
+            self._wandb.log(values)
+            self._wandb.summarize(values)
+            self._tell_points(scores)
+
+    def _tell_points(self, scores: Mapping[InvestigationId, Mapping[str, Any]]) -> None:
+        """Logs the scores of each unit that has none in the W&B run yet, whose history cannot be changed."""
+        stored: Any = self._run.files.read_json(_SCORED, "remove it")
+        known = cast(dict[str, Any], stored) if isinstance(stored, dict) else {}
+        told: list[str] = list(known["paths"]) if known.get("id") == self._wandb.id else []
+        before = set(told)
+        for investigation, values in scores.items():
+            if investigation.path not in before:
+                told.append(investigation.path)
+                self._wandb.log(rows.make_score_point(investigation, values, len(told)))
+        self._run.files.write(_SCORED, json.dumps({"id": self._wandb.id, "paths": told}).encode())
 
     def _tell_table(self, scores: Mapping[InvestigationId, Mapping[str, Any]]) -> None:
         found = {each: (summary, scores.get(each, {})) for each, summary in self._summaries.items()}
@@ -179,12 +201,13 @@ class Tracker:
 
     def _agents(self) -> dict[str, float]:
         statistics = compute_statistics(list(self._summaries.values()))
-        values: dict[str, float | None] = {
-            f"used/{make_plain(tool)}": share.mean for tool, share in statistics.usage.items()
-        }
+        # Without the zeros, an average over runs would leave out those whose agents never used a tool.
+        values: dict[str, float | None] = {f"used/{tool}": 0.0 for tool in _TOOLS if statistics.investigations}
+        values |= {f"used/{make_plain(tool)}": share.mean for tool, share in statistics.usage.items()}
         values |= {f"length/{length.turns:03d}_turns": length.investigations for length in statistics.lengths}
         values |= {f"{name}_per_unit": mean for name, mean in statistics.conduct.items()}
         values |= {"turns": statistics.turns, "messages": statistics.messages, "converged": statistics.convergence}
+        values["mean_turns"] = statistics.mean_turns
         return {f"agents/{key}": value for key, value in values.items() if value is not None}
 
 

@@ -16,12 +16,15 @@ from PIL import Image
 
 from openmaia.config.loading import to_dict
 from openmaia.config.schema import Config
+from openmaia.core.components import of_config
 from openmaia.core.errors import StoreError, UsageError
 from openmaia.runs.run import Run
 
 STATE = "tracking/wandb.json"
 """File with the id and the first start of the W&B run, which a resumed run continues."""
 INSTALL = "python -m pip install 'wandb>=0.31,<0.32' 'wandb-workspaces>=0.4.13,<0.5'"
+AGENT = "agent"
+"""Key of the W&B config with the name of the backbone, by which runs are grouped."""
 _HIDDEN = ("paths", "tracking", "address", "base_url")
 """Config keys that are not sent to W&B: paths of files, and addresses, which may contain credentials."""
 _START_SECONDS = 60.0
@@ -64,11 +67,11 @@ class WandbRun:
         if tracking.mode == "online" and not wandb.login(prompt=False, verify=False):
             raise UsageError("there is no account")
         self.is_resumed = state is not None
-        run_id, self.began = state or (f"{make_plain(config.name)[:40]}-{uuid.uuid4().hex[:12]}", time.time())
+        self.id, self.began = state or (f"{make_plain(config.name)[:40]}-{uuid.uuid4().hex[:12]}", time.time())
         self._step, self._folder = 0, folder / "wandb"
         self._folder.mkdir(parents=True, exist_ok=True)
         self._run: Any = wandb.init(
-            id=run_id,
+            id=self.id,
             resume="allow",
             reinit="create_new",
             mode="offline" if tracking.mode == "offline" else "online",
@@ -76,7 +79,7 @@ class WandbRun:
             entity=tracking.entity or None,
             name=tracking.name or config.name,
             tags=list(tracking.tags),
-            config=_visible(to_dict(config)),
+            config=_visible(to_dict(config)) | {AGENT: of_config(config.backbone).title(config.backbone)},
             dir=folder,
             settings=wandb.Settings(
                 console="off",
@@ -92,8 +95,9 @@ class WandbRun:
         )
         for part in ("pools", "agents", "failures", "investigations", "turns", "evaluation", "exemplars"):
             self._run.define_metric(f"{part}/*", step_metric="run/hours")
-        self._run.define_metric("unit/*", step_metric="unit/number")
-        run.files.write(STATE, json.dumps({"id": run_id, "began": self.began}).encode())
+        for part in ("unit", "score"):
+            self._run.define_metric(f"{part}/*", step_metric=f"{part}/number")
+        run.files.write(STATE, json.dumps({"id": self.id, "began": self.began}).encode())
 
     def log(self, values: Mapping[str, Any]) -> None:
         """Logs values by metric name."""
