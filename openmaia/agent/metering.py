@@ -1,7 +1,7 @@
 """Records what the services of this process cost. Those on Ray are recorded by the handles of their pools."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar, cast
 
 from openmaia.core.errors import OpenMaiaError
@@ -24,9 +24,10 @@ class _Metered:
         self._service, self._name, self._ledger, self._gpus = service, name, ledger, gpus
 
     def __getattr__(self, name: str) -> Any:
-        call = getattr(self._service, name)
-        if not callable(call):  # such as the names of a network's classes
-            return call
+        found: Any = getattr(self._service, name)
+        if not callable(found):  # such as the names of a network's classes
+            return found
+        call = cast("Callable[..., Any]", found)
 
         def timed(*requests: Sequence[Any]) -> Any:
             started = time.monotonic()

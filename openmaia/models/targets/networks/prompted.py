@@ -106,7 +106,8 @@ def _of_transformers(model: str, pretrained: bool) -> tuple[Any, Any, Preprocess
 def _of_open_clip(folder: Path, pretrained: bool) -> tuple[Any, Any, Preprocess]:
     tokenizer: Any = AutoTokenizer.from_pretrained(str(folder), trust_remote_code=False, local_files_only=True)
     module, preprocess = from_open_clip.read(folder, tokenizer.eos_token_id, pretrained)
-    known = module.config.text_config.vocab_size
+    texts: Any = module.config.text_config
+    known = texts.vocab_size
     if len(tokenizer) != known:
         raise UsageError(
             f"target.network='hf:{folder}': its tokenizer has {len(tokenizer)} tokens and its model {known}; download the whole "
