@@ -241,3 +241,8 @@ def test_images_of_a_folder_are_withheld_wherever_the_config_names_it(told: Run,
     config = told.config()
     made = drawn(told, **SCENES, **{name: config[name] | values for name, values in section.items()})
     assert Publication.of_run(made).withheld.keys() >= {Origin.DATASET}
+
+
+def test_images_that_a_tool_of_the_user_may_bring_in_are_withheld(told: Run):
+    made = drawn(told, **SCENES, tools=["mine:photograph"])
+    assert Origin.DATASET in Publication.of_run(made).withheld

@@ -57,7 +57,8 @@ class Publication:
             "test generator": config["evaluate"]["generator"],
         }
         withheld: dict[Origin, str] = {}
-        if not licence and (reason := _of_dataset(config)):
+        is_brought = bool(config["tools"]) or any(str(row["backbone"]).startswith("human") for row in run.headers())
+        if not licence and (reason := _UNKNOWN if is_brought else _of_dataset(config)):
             withheld[Origin.DATASET] = reason
         drawn = [_find_reason(section, role.removeprefix("test ")) for role, section in drawing.items() if section]
         if not licence and (reason := next(filter(None, drawn), "")):
@@ -72,7 +73,8 @@ class Publication:
 
 
 def _of_dataset(config: Mapping[str, Any]) -> str:
-    """Images of the dataset are also those of `exemplars.folder`, of imported exemplars, and of `bank.folder`."""
+    """Images of the dataset are also those of `exemplars.folder`, of imported exemplars, and of `bank.folder`; and those that people
+    and tools of the user bring in count as such."""
     exemplars, kind = config["exemplars"], config["pictures"]["kind"]
     is_other = exemplars["dataset"] not in ("", kind) and not exemplars["dataset"].startswith(f"{kind}-")
     if is_other or exemplars["folder"] or config["bank"]["folder"]:
