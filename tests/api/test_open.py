@@ -112,18 +112,18 @@ def test_every_cell_of_a_notebook_is_a_turn(photos: list[Path], places: dict[str
 def test_people_investigate_the_units_that_they_were_given(photos: list[Path], places: dict[str, Any]):
     model, given = redness(), {"images": photos, "preprocess": TRANSFORM} | places
     with pytest.raises(UsageError, match="call openmaia.assign first"):
-        openmaia.open(model, person="ada", **given)
-    shares = openmaia.assign(model, "maps=0,1", ["ada", "grace"], each=2, preprocess=TRANSFORM, **places)
+        openmaia.open(model, person="mary", **given)
+    shares = openmaia.assign(model, "maps=0,1", ["mary", "grace"], each=2, preprocess=TRANSFORM, **places)
     assert {name: sorted(units) for name, units in shares.items()} == {
-        name: ["maps=0", "maps=1"] for name in ("ada", "grace")
+        name: ["maps=0", "maps=1"] for name in ("mary", "grace")
     }
-    for unit in shares["ada"]:
-        _, tools = openmaia.open(model, person="ada", **given)
+    for unit in shares["mary"]:
+        _, tools = openmaia.open(model, person="mary", **given)
         record = read_record(Path(tools.close()).read_bytes())
         assert f"{record.unit.layer}={record.unit.index}" == unit
-    with pytest.raises(UsageError, match="ada has investigated all 2 units"):
-        openmaia.open(model, person="ada", **given)
-    with pytest.raises(UsageError, match="eve has no units; openmaia.assign gave some to ada, grace"):
+    with pytest.raises(UsageError, match="mary has investigated all 2 units"):
+        openmaia.open(model, person="mary", **given)
+    with pytest.raises(UsageError, match="eve has no units; openmaia.assign gave some to mary, grace"):
         openmaia.open(model, person="eve", **given)
     with pytest.raises(UsageError, match="no unit is named"):
         openmaia.open(model, **given)

@@ -45,7 +45,7 @@ def test_locked_versions_are_those_that_the_project_allows():
     locked = {canonicalize_name(name): version for name, version in re.findall(r"^([\w.-]+).*?==([^\s;]+)", text, re.M)}
     project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]
     extras = re.findall(r"--extra (\w+)", text)
-    assert {"gpu", "anthropic", "quantized"} <= {*extras}
+    assert {"gpu", "api", "quantized"} <= {*extras}
     for each in [
         *project["dependencies"],
         *(each for extra in extras for each in project["optional-dependencies"][extra]),

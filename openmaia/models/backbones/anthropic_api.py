@@ -35,4 +35,4 @@ class Anthropic(ServedModel):
 
     @staticmethod
     def packages(config: AnthropicConfig, site: Site) -> Iterator[tuple[str, str, str]]:
-        yield f"kind={config.kind}", "anthropic", install_command("anthropic")
+        yield f"kind={config.kind}", "anthropic", install_command("api")

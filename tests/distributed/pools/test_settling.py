@@ -116,7 +116,7 @@ def test_images_of_a_batch_are_kept_if_another_one_fails(ray_cluster: None, tmp_
         assert sorted(asked(log)) == ["a", "b away", "b away", "c slow"]
         generator.generate([Generation(prompt="a", seed=1)])
         assert asked(log).count("a") == (1 if has_cache else 2), "what was delivered is not kept"
-        # Both are asked in a batch, and again alone: four calls of unknown cost, each counted once.
+        # Both are asked in a batch, unless one fails before the other begins, and again alone: each call of unknown cost counts once.
         with pytest.raises(ServiceError, match="broken"):
             generator.generate([Generation(prompt="broken", seed=seed) for seed in range(2)])
-        assert generator.ledger.spent()["generator"].unpriced == 4
+        assert generator.ledger.spent()["generator"].unpriced == asked(log).count("broken") >= 3
