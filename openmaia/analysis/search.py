@@ -153,6 +153,8 @@ class TextSearch:
         found = list(read_things(question, self._lexicon))
         asked = [each for each in found if each[0] not in QUESTION_WORDS] or found[-1:]
         self._asked = asked
+        # The labels and the prompts of a bank are read several times.
+        self._read = lru_cache(None)(self._read_names)
         self.asked = " ".join(dict.fromkeys(words for words, _ in asked))
         """What the question asks for. Empty if it has no word."""
         self._things = list(dict.fromkeys((thing, stem(words) in self._lexicon) for words, thing in asked))
@@ -175,12 +177,12 @@ class TextSearch:
         return [min(several, key=lambda each: each.order, default=None) for several in matched]
 
     def _by_words(self, texts: Sequence[str], beside: Iterable[str]) -> dict[str, TextMatch | None]:
-        named = {text: {thing for _, thing in read_things(text, self._lexicon)} for text in texts}
-        known = self._names(beside).union(*(thing for own in named.values() for thing in own))
+        known = self._names([*texts, *beside])
         wanted = [thing for thing, is_meant in self._things if is_meant or thing & known]
-        return {text: self._match(text, own, wanted) for text, own in named.items()} if wanted else {}
+        return {text: self._match(text, wanted) for text in texts} if wanted else {}
 
-    def _match(self, text: str, own: set[_Thing], wanted: Sequence[_Thing]) -> TextMatch | None:
+    def _match(self, text: str, wanted: Sequence[_Thing]) -> TextMatch | None:
+        own = self._read(text)
         covered = sum(any(asked & thing for thing in own) for asked in wanted) / len(wanted)
         if not covered or covered < self._covered:
             return None
@@ -193,8 +195,11 @@ class TextSearch:
         left = (words for words, thing in self._asked if stem(words) not in self._lexicon and not thing & known)
         return () if self._embed else tuple(dict.fromkeys(left))
 
+    def _read_names(self, text: str) -> frozenset[_Thing]:
+        return frozenset(thing for _, thing in read_things(text, self._lexicon))
+
     def _names(self, texts: Iterable[str]) -> frozenset[str]:
-        return frozenset[str]().union(*(thing for text in texts for _, thing in read_things(text, self._lexicon)))
+        return frozenset[str]().union(*(thing for text in texts for thing in self._read(text)))
 
     def _by_meaning(self, texts: Sequence[str]) -> dict[str, TextMatch]:
         if not texts:

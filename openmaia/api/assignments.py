@@ -9,10 +9,9 @@ from typing import Any
 from openmaia.core.documents import parse_json
 from openmaia.core.errors import StoreError, UsageError
 from openmaia.core.text import printable
+from openmaia.runs.records import HUMAN
 from openmaia.runs.run import Run
 
-HUMAN = "human"
-"""The backbone of records of people; with a name, `human: NAME`."""
 _FILE = "assignments.json"
 _LONGEST = 80
 

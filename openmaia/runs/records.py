@@ -15,6 +15,8 @@ from openmaia.core.services import ServiceUsage
 from openmaia.core.units import Scope, Unit
 from openmaia.runs.evidence import Confirmation, Evidence, FailedTest
 
+HUMAN = "human"
+"""The backbone of records of people; with a name, `human: NAME`."""
 VERSION = 10
 """Records of other versions are refused."""
 

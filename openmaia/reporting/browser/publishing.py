@@ -14,6 +14,7 @@ from openmaia.core.components import stored
 from openmaia.core.secrets import MARK, SHORTEST, redacted
 from openmaia.reporting.browser.unit.pictures import Origin
 from openmaia.runs.control import giver
+from openmaia.runs.records import HUMAN
 from openmaia.runs.run import Run
 from openmaia.runs.votes import read_votes
 
@@ -57,7 +58,7 @@ class Publication:
             "test generator": config["evaluate"]["generator"],
         }
         withheld: dict[Origin, str] = {}
-        is_brought = bool(config["tools"]) or any(str(row["backbone"]).startswith("human") for row in run.headers())
+        is_brought = bool(config["tools"]) or any(str(row["backbone"]).startswith(HUMAN) for row in run.headers())
         if not licence and (reason := _UNKNOWN if is_brought else _of_dataset(config)):
             withheld[Origin.DATASET] = reason
         drawn = [_find_reason(section, role.removeprefix("test ")) for role, section in drawing.items() if section]
@@ -111,7 +112,7 @@ class Cleaner:
 def _places(run: Run) -> Iterator[str]:
     """Yields the names of this user and machine in orders, and folders that a path alone would not give away."""
     yield giver()
-    yield from {name for row in run.headers() if (name := str(row["backbone"])).startswith("human: ")}
+    yield from {name for row in run.headers() if (name := str(row["backbone"])).startswith(f"{HUMAN}: ")}
     cast = (vote for votes in read_votes(run).by_investigation.values() for vote in votes)
     yield from {f"{vote.person}, correcting" for vote in cast}
     for place in (str(Path.home()), os.getcwd(), run.files.root):
