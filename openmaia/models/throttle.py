@@ -67,6 +67,9 @@ class Throttle:
     """Requests since the last refusal that had to wait for the rate or the level."""
     _is_full: bool = False
     """Whether a request waits for the level."""
+    _first_seconds: float = 0.0
+    """Between the first request and the one that was refused first, at least `_FIRST_SECONDS`. A refusal may arrive late, and a
+    server that was closed until then would seem to be slow."""
     _refusals: int = 0
     """Without a request between them that was taken."""
     _closed_since: float = 0.0
@@ -134,7 +137,7 @@ class Throttle:
         elif self._latest is not None and self._latest.taken == self._taken:
             self._stay_closed(now)
         else:
-            self._slow_down(now)
+            self._slow_down(sent, now)
         # A float holds no 2**1024, and a server may refuse for hours.
         pause = _FIRST_PAUSE * 2 ** min(self._refusals - 1, 20) / self.estimate
         pause = min(pause, max(_LONGEST_PAUSE, 1 / self.estimate))
@@ -150,13 +153,14 @@ class Throttle:
             self._latest.time = now
             self._marks = deque([self._latest])
 
-    def _slow_down(self, now: float) -> None:
+    def _slow_down(self, sent: float, now: float) -> None:
         self._refusals, self._closed_since = 1, now
         while len(self._marks) > 1 and self._taken - self._marks[1].taken >= _COUNTED:
             self._marks.popleft()
         self._basis = self._marks[0] if self._marks else None
         self._rate_refused = 0.0 if math.isinf(self.estimate) else self.rate
         if not self._rate_refused:
+            self._first_seconds = max(sent - (self._basis.time if self._basis else sent), _FIRST_SECONDS)
             self._marks.clear()  # at first a server takes what it has saved, too
         self._latest = _Mark(now, self._taken)
         self._marks.append(self._latest)
@@ -170,7 +174,7 @@ class Throttle:
         if self._basis is None or self._latest is None:
             self.estimate = _KEPT * self._rate_refused
             return
-        seconds = max(self._latest.time - self._basis.time, 1e-3 if self._rate_refused else _FIRST_SECONDS)
+        seconds = max(self._latest.time - self._basis.time, 1e-3) if self._rate_refused else self._first_seconds
         taken = max(self._latest.taken - self._basis.taken, 0)
         kept = _KEPT if (taken + 2) / seconds > _AGREES * self._rate_refused else _HALVED
         self.estimate = max((taken + 1) / seconds, kept * self._rate_refused)

@@ -46,6 +46,16 @@ def test_a_server_may_refuse_as_often_as_it_likes():
     assert 0 < throttle.estimate < math.inf
 
 
+@pytest.mark.parametrize("late", [0.1, 10.0, 300.0])
+def test_a_refusal_that_arrives_late_does_not_make_the_server_slow(late: float):
+    throttle = Throttle()
+    numbers = [throttle.enter(0.0) for _ in range(8)]
+    assert all(isinstance(number, int) for number in numbers)
+    for number in numbers:
+        throttle.refused(int(number), late, 1.0)
+    assert throttle.estimate == 2.0, "the server took none of a burst, which says nothing about its rate"
+
+
 @pytest.mark.parametrize("says", ["seconds", "date"])
 def test_all_requests_wait_until_the_time_that_a_refusal_names(server: Server, says: str):
     ration = Ration(per_second=100, holds=100, says=says, closed_until=time.monotonic() + 2.5)
