@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
+import numpy as np
 import torch
 
 from openmaia.core.units import FEATURES
@@ -159,12 +160,13 @@ class Dictionary:
 
 def _active(values: torch.Tensor, threshold: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """Returns rows, columns and values of what is above the thresholds, for values of shape (positions, features)."""
-    # Most features are active nowhere: a maximum over positions is a third of the time of a search for those that are.
     # Here and below written so that NaN counts as active: units with one are reported.
-    columns = torch.nonzero(~(values.amax(dim=0) <= threshold))[:, 0]
-    some = values[:, columns]
-    row, column = torch.nonzero(~(some <= threshold[columns]), as_tuple=True)
-    return row, columns[column], some[row, column]
+    is_active = torch.le(values, threshold).logical_not_().flatten()
+    # NumPy passes over what is false in a third of the time.
+    on_cpu = is_active.device.type == "cpu"
+    at = torch.from_numpy(np.flatnonzero(is_active.numpy())) if on_cpu else torch.nonzero(is_active)[:, 0]
+    columns = values.shape[1]
+    return at // columns, at % columns, values.flatten()[at]
 
 
 def _above(
