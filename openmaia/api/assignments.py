@@ -13,17 +13,6 @@ from openmaia.runs.records import HUMAN
 from openmaia.runs.run import Run
 
 _FILE = "assignments.json"
-_LONGEST = 80
-
-
-def checked_name(name: str) -> str:
-    """Returns a person's name without surrounding blanks. Raises UsageError if it is no name."""
-    given = name.strip()
-    if not given or len(given) > _LONGEST or printable(given) != given:
-        raise UsageError(
-            f"{printable(name)[:_LONGEST]!r} is no name of a person; expected 1 to {_LONGEST} characters in one line"
-        )
-    return given
 
 
 def divide(units: Sequence[str], people: Sequence[str], each: int, seed: int) -> dict[str, list[str]]:

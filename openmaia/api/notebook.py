@@ -15,7 +15,7 @@ from openmaia.agent.context import InvestigationContext
 from openmaia.agent.experiments import ToolSession, merge_parts
 from openmaia.agent.tools import api
 from openmaia.agent.tools.toolbox import Toolbox
-from openmaia.api.assignments import checked_name, divide, next_unit, write_assignments
+from openmaia.api.assignments import divide, next_unit, write_assignments
 from openmaia.api.html import find_display, render_parts
 from openmaia.api.inputs import configure
 from openmaia.api.progress import PrintedProgress
@@ -27,6 +27,7 @@ from openmaia.core.images import EncodedImage
 from openmaia.core.messages import Part
 from openmaia.core.secrets import boundary
 from openmaia.core.selection import select
+from openmaia.runs.people import checked_name
 from openmaia.runs.records import HUMAN, ExperimentStatus, Record, Stop, Turn
 from openmaia.runs.run import Run
 

@@ -2,7 +2,6 @@
 
 import hashlib
 import time
-import unicodedata
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from enum import StrEnum
@@ -13,15 +12,15 @@ from openmaia.core.errors import StoreError, UsageError
 from openmaia.core.text import printable
 from openmaia.core.typed import find_mistyped
 from openmaia.runs.ids import InvestigationId
+from openmaia.runs.people import checked_name, checked_text
 from openmaia.runs.records import dumps
 from openmaia.runs.results import basis
 from openmaia.runs.run import Run
 
 FOLDER = "votes"
 _VERSION = 1
-LONGEST_NAME, LONGEST_LABEL = 80, 200
-"""Numbers of characters of a person's name and of a correction."""
-_FORMULA = "=+-@"
+LONGEST_LABEL = 200
+"""Number of characters of a correction."""
 _LARGEST = 4_000
 """Size in bytes from which on a file is no vote."""
 
@@ -70,13 +69,7 @@ def cast_vote(
     `seen` is the digest of what the person saw; empty for the present description. Raises UsageError if the investigation has
     no record, the description was replaced since then, or a value is not allowed.
     """
-    name, better = (" ".join(unicodedata.normalize("NFC", each).split()) for each in (person, correction))
-    if not 0 < len(name) <= LONGEST_NAME or printable(name) != name:
-        raise UsageError(f"expected a name of 1 to {LONGEST_NAME} characters")
-    if len(better) > LONGEST_LABEL or printable(better) != better:
-        raise UsageError(f"expected a label of at most {LONGEST_LABEL} characters")
-    if name[:1] in _FORMULA or (better and better[0] in _FORMULA):  # tables of them are opened in spreadsheets
-        raise UsageError(f"a name or a label cannot begin with one of {' '.join(_FORMULA)}")
+    name, better = checked_name(person), checked_text(correction, LONGEST_LABEL, "label")
     if fit not in set(Fit):
         raise UsageError(f"expected one of {', '.join(Fit)}")
     row = run.summary(investigation) if run.is_done(investigation) else None

@@ -38,12 +38,12 @@ def test_last_vote_of_a_person_counts(made: Run):
 @pytest.mark.parametrize(
     ("person", "fit", "correction", "why"),
     [
-        ("", Fit.YES, "", "a name"),
-        ("x" * 81, Fit.YES, "", "a name"),
-        ("a\x1b[31mb", Fit.YES, "", "a name"),
+        ("", Fit.YES, "", "no name"),
+        ("x" * 81, Fit.YES, "", "no name"),
+        ("a\x1b[31mb", Fit.YES, "", "no name"),
         ("ada", "perhaps", "", "one of fits"),
-        ("ada", Fit.NO, "y" * 201, "a label"),
-        ("ada", Fit.NO, "a\x07b", "a label"),
+        ("ada", Fit.NO, "y" * 201, "no label"),
+        ("ada", Fit.NO, "a\x07b", "no label"),
         ("ada", Fit.NO, "=cmd|' /C calc'!A0", "cannot begin"),
         ("@ada", Fit.NO, "", "cannot begin"),
     ],

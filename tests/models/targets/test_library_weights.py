@@ -52,6 +52,13 @@ def test_pickle_instead_of_torchvision_weights_is_not_run(torch_home: Path, tmp_
     assert not sprung.exists()
 
 
+@pytest.mark.parametrize("content", [b"", b"x", b"<html>", b"\x80\x02K\x01."])
+def test_damaged_weights_of_torchvision_are_named(torch_home: Path, content: bytes):
+    (torch_home / "resnet18-f37072fd.pth").write_bytes(content)
+    with pytest.raises(UsageError, match="its weights cannot be loaded"):
+        load("resnet18")
+
+
 def test_unreachable_weights_name_the_option(torch_home: Path):
     with pytest.raises(UsageError, match="give it as target.weights"):
         load("resnet18")

@@ -4,7 +4,6 @@ Weights are read from safetensors, or by torch.load with weights_only=True. Code
 (trust_remote_code=False).
 """
 
-import pickle
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -13,7 +12,6 @@ from typing import Any
 import numpy as np
 import torch
 from PIL import Image
-from safetensors import SafetensorError
 from transformers import (
     AutoConfig,
     AutoImageProcessor,
@@ -27,11 +25,10 @@ from openmaia.core.errors import UsageError
 from openmaia.models.targets.meaning import OutputMeaning
 from openmaia.models.targets.networks import detectors
 from openmaia.models.targets.preprocess import Preprocess, TargetNetwork, verify
+from openmaia.models.targets.unreadable import LOADING_ERRORS
 
 # Widths and heights of images whose sides are rounded, and of which the last two are too long for some detectors.
 _SHAPES = ((500, 333), (341, 487), (900, 300), (123, 511))
-
-_LOADING_ERRORS = (OSError, ValueError, RuntimeError, LookupError, EOFError, SafetensorError, pickle.UnpicklingError)
 
 
 def load(model: str, pretrained: bool) -> TargetNetwork:
@@ -94,7 +91,7 @@ def explaining(model: str) -> Generator[None]:
         yield
     except UsageError:
         raise
-    except _LOADING_ERRORS as error:
+    except LOADING_ERRORS as error:
         raise UsageError(
             f"target.network='hf:{model}' cannot be loaded: {str(error)[:400]}. Give an id that the hub has, or a folder "
             "with config.json, preprocessor_config.json and model.safetensors; a gated model needs an accepted licence "

@@ -5,14 +5,12 @@ unpickling. No code in a file is run.
 """
 
 import difflib
-import pickle
 from dataclasses import replace
 from typing import Any
 
 import timm
 import torch
 from PIL import Image
-from safetensors import SafetensorError
 from timm.data.config import resolve_model_data_config
 from timm.data.imagenet_info import ImageNetInfo, infer_imagenet_subset
 from timm.data.transforms_factory import create_transform
@@ -20,6 +18,7 @@ from timm.data.transforms_factory import create_transform
 from openmaia.core.errors import UsageError
 from openmaia.models.targets.meaning import OutputMeaning
 from openmaia.models.targets.preprocess import Preprocess, TargetNetwork, verify
+from openmaia.models.targets.unreadable import LOADING_ERRORS
 
 _RESAMPLING = {
     "nearest": Image.Resampling.NEAREST,
@@ -47,7 +46,7 @@ def load(name: str, pretrained: bool, **arguments: Any) -> TargetNetwork:
         raise UsageError(f"timm has no weights for {name!r}; give a checkpoint as target.weights, or random")
     try:
         module = timm.create_model(name, pretrained=pretrained, **arguments)
-    except (OSError, RuntimeError, ValueError, SafetensorError, pickle.UnpicklingError) as error:
+    except LOADING_ERRORS as error:
         raise UsageError(
             f"target.network='timm:{name}' cannot be loaded: {str(error)[:300]}. If the hub cannot be reached, give a "
             "checkpoint file as target.weights; a gated network needs an accepted licence and HF_TOKEN"

@@ -5,7 +5,6 @@ instead, which fails for such a file.
 """
 
 import os
-import pickle
 from collections.abc import Generator
 from contextlib import contextmanager
 from typing import Any
@@ -18,6 +17,7 @@ from torchvision.transforms import InterpolationMode
 from openmaia.core.errors import UsageError
 from openmaia.models.targets.meaning import OutputMeaning
 from openmaia.models.targets.preprocess import Preprocess, TargetNetwork, verify
+from openmaia.models.targets.unreadable import LOADING_ERRORS
 
 PUBLISHED_WEIGHTS = {"resnet152": "IMAGENET1K_V1"}
 """Those of the published MAIA experiments are our default, although torchvision's default is newer."""
@@ -59,7 +59,7 @@ def downloaded(name: str, weights: Any) -> torch.nn.Module:
     try:
         with _weights_only():
             return torchvision.models.get_model(name, weights=weights, progress=False)
-    except (OSError, RuntimeError, pickle.UnpicklingError) as error:
+    except LOADING_ERRORS as error:
         raise UsageError(
             f"target.network={name!r}: its weights cannot be loaded from {weights.url} ({str(error)[:200]}); put that file "
             "on this machine and give it as target.weights"

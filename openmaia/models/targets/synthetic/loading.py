@@ -4,13 +4,10 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from safetensors import SafetensorError
 from transformers import AutoConfig, PreTrainedModel, ProcessorMixin
 
 from openmaia.core.errors import UsageError
-
-# For unknown ids, gated or damaged files, and a hub that cannot be reached.
-_LOADING_ERRORS = (OSError, ValueError, KeyError, TypeError, RuntimeError, ImportError, SafetensorError, EOFError)
+from openmaia.models.targets.unreadable import LOADING_ERRORS
 
 
 def load(
@@ -35,14 +32,14 @@ def load(
     )
     try:
         architecture = AutoConfig.from_pretrained(given).model_type
-    except _LOADING_ERRORS as error:
+    except LOADING_ERRORS as error:
         raise _unusable(key, given, "cannot be read", advice, error) from error
     if architecture != kind:
         raise UsageError(f"{key}={given!r} is a model of type {architecture!r}; {advice}")
     try:
         loaded, report = model(given, dtype=torch.float32, output_loading_info=True)
         loaded_processor = processor(given)
-    except _LOADING_ERRORS as error:
+    except LOADING_ERRORS as error:
         raise _unusable(key, given, "cannot be loaded", advice, error) from error
     # transformers initialises missing weights at random and does not raise.
     if missing := sorted(report["missing_keys"]):
