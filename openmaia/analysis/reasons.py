@@ -5,12 +5,13 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 
 import numpy as np
+import numpy.typing as npt
 
 from openmaia.agent.tools.effects import find_classes, image_changes
 from openmaia.analysis.responding import PictureResponse
 from openmaia.core.errors import UsageError
 from openmaia.core.images import EncodedImage
-from openmaia.core.services import Changeable, Intervention, Target, find_effects
+from openmaia.core.services import Changeable, Effects, Intervention, Target, find_effects
 from openmaia.core.text import first_line
 
 MOST = 64
@@ -33,6 +34,7 @@ class PredictionReasons:
     predicted: str
     """The class: the most likely one, unless another was asked about."""
     probability: float
+    """Among the classes of its head, where these exclude each other."""
     ablated: int
     """Number of units that were ablated, the most active ones."""
     unchangeable: tuple[str, ...]
@@ -66,7 +68,8 @@ def find_reasons(
             f"run has units of {asked} of {target.info().name}"
         )
     (unchanged,) = target.intervene([Intervention(unit=changeable[0].unit, image=image, scale=1.0)])
-    predicted = _class(wanted, effects.classes) if wanted else int(np.argmax(unchanged))
+    probabilities = class_probabilities(effects, unchanged[None])[0]
+    predicted = _class(wanted, effects.classes) if wanted else int(np.argmax(probabilities))
     units = iter([each.unit for each in changeable])
     changes = image_changes(
         target, effects, [image] * len(changeable), lambda image: Intervention(unit=next(units), image=image)
@@ -76,11 +79,21 @@ def find_reasons(
     ]
     return PredictionReasons(
         predicted=effects.classes[predicted],
-        probability=float(np.exp(unchanged[predicted])),
+        probability=float(probabilities[predicted]),
         ablated=len(changeable),
         unchangeable=tuple(dict.fromkeys(each.unit.layer for each in active if each.unit.layer not in effects.layers)),
         units=tuple(sorted((each for each in found if each.effect > 0), key=lambda each: -each.effect)),
     )
+
+
+def class_probabilities(effects: Effects, outputs: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    """Returns the probabilities of the classes, for what `Changeable.intervene` returns, both of shape (rows, classes): where
+    classes exclude each other, among those of their head."""
+    found = np.exp(outputs)
+    if not effects.exclude:
+        return found
+    parts = np.split(found, np.cumsum(effects.heads)[:-1].astype(int), axis=1)
+    return np.concatenate([each / each.sum(axis=1, keepdims=True) for each in parts], axis=1)
 
 
 def _class(wanted: str, classes: Sequence[str]) -> int:

@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import cast
 
 import numpy as np
-import numpy.typing as npt
 from cachetools import LRUCache
 from rich.filesize import decimal
 
 from openmaia.agent.metering import metered
 from openmaia.agent.tools.arguments import check_texts
 from openmaia.agent.tools.seeds import seed
+from openmaia.analysis.reasons import PredictionReasons, class_probabilities, find_reasons
 from openmaia.analysis.responding import PictureResponse, rank_units
 from openmaia.assembly import generators, targets
 from openmaia.assembly.kept import kept_models
@@ -206,6 +206,10 @@ class Laboratory:
         """Ranks the units of the run. See `rank_units`."""
         return rank_units(self._target, image, self._exemplars.statistics(self._units))
 
+    def why(self, image: EncodedImage) -> PredictionReasons:
+        """Ablates the units of the run that are most active. Raises UsageError and ServiceError as `find_reasons`."""
+        return find_reasons(self._target, image, self.rank(image))
+
     @property
     def count(self) -> int:
         """Number of units of the run."""
@@ -228,9 +232,7 @@ class Laboratory:
             raise UsageError(f"units of {unit.layer} cannot be changed; {can}")
         target = cast(Changeable, self._target)
         asked = [Intervention(unit=unit, image=image, scale=scale) for scale in SCALES]
-        found = np.exp(np.stack(target.intervene(asked)))
-        if self.effects.exclude:
-            found = _by_head(found, self.effects.heads)
+        found = class_probabilities(self.effects, np.stack(target.intervene(asked)))
         if not np.isfinite(found).all():
             raise ServiceError("the network's output is not finite for this picture")
         changes = np.abs(found - found[SCALES.index(1.0)]).max(axis=0)
@@ -241,12 +243,6 @@ class Laboratory:
             ClassProbabilities(name=self.effects.classes[at], probabilities=tuple(found[:, at].tolist()))
             for at in order[:_CLASSES]
         ]
-
-
-def _by_head(probabilities: npt.NDArray[np.float64], heads: Sequence[int]) -> npt.NDArray[np.float64]:
-    """Divides the probabilities, shape (rows, classes), by their sum over the classes of each head."""
-    parts = np.split(probabilities, np.cumsum(heads)[:-1].astype(int), axis=1)
-    return np.concatenate([each / each.sum(axis=1, keepdims=True) for each in parts], axis=1)
 
 
 def _check_network(target: Target, store: ExemplarStore | None) -> None:

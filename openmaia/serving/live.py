@@ -22,6 +22,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse
 from starlette.routing import Route
 
+from openmaia.analysis.responding import PictureResponse
 from openmaia.core.errors import OpenMaiaError, ToolError, UsageError
 from openmaia.core.images import EncodedImage, seen_part
 from openmaia.core.services import find_levels
@@ -91,7 +92,7 @@ def live_application(
 
 def _routes(laboratory: Laboratory) -> list[Route]:
     turns = _Turns()
-    works = {"probe": _Probing, "units": _Ranking, "effect": _Changing}
+    works = {"probe": _Probing, "units": _Ranking, "effect": _Changing, "why": _Reasoning}
 
     def route(name: str, work: LiveWork) -> Route:
         async def answer(request: Request) -> JSONResponse:
@@ -256,17 +257,23 @@ class _Ranking(_Work):
     def __call__(self, asked: LiveRequest, check: Callable[[], None]) -> dict[str, Any]:
         image, said = self._image(asked, check)
         ranked = self.laboratory.rank(image)
-        listed = [
-            {
-                "layer": one.unit.layer,
-                "index": one.unit.index,
-                "activation": one.activation,
-                "percent": one.percent,
-                "z": one.z,
-            }
-            for one in ranked[:_LISTED]
-        ]
+        listed = [_listed(one) for one in ranked[:_LISTED]]
         return said | {"units": listed, "ranked": len(ranked), "count": self.laboratory.count}
+
+
+class _Reasoning(_Work):
+    """Names the units of the run that matter for the predicted class."""
+
+    def __call__(self, asked: LiveRequest, check: Callable[[], None]) -> dict[str, Any]:
+        image, said = self._image(asked, check)
+        reasons = self.laboratory.why(image)
+        return said | {
+            "predicted": reasons.predicted,
+            "probability": reasons.probability,
+            "ablated": reasons.ablated,
+            "unchangeable": list(reasons.unchangeable),
+            "units": [_listed(one.response) | {"effect": one.effect} for one in reasons.units[:_LISTED]],
+        }
 
 
 class _Changing(_Work):
@@ -278,6 +285,16 @@ class _Changing(_Work):
         changed = self.laboratory.change(unit, image)
         classes = [{"name": one.name, "probabilities": one.probabilities} for one in changed]
         return said | {"scales": SCALES, "classes": classes}
+
+
+def _listed(one: PictureResponse) -> dict[str, Any]:
+    return {
+        "layer": one.unit.layer,
+        "index": one.unit.index,
+        "activation": one.activation,
+        "percent": one.percent,
+        "z": one.z,
+    }
 
 
 def _decoded(text: str) -> bytes:

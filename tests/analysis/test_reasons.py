@@ -46,7 +46,9 @@ def test_effects_are_falls_of_the_logit(asked: tuple[NetworkTarget, EncodedImage
         falls = plain - without
         assert each.effect == pytest.approx(falls[at] - falls[head].mean(), rel=1e-3, abs=1e-4)
     assert [each.effect for each in found.units] == sorted((each.effect for each in found.units), reverse=True)
-    assert 0 < found.probability <= 1
+    (outputs,) = target.intervene([Intervention(unit=found.units[0].response.unit, image=image, scale=1.0)])
+    own = np.exp(outputs)[head]
+    assert found.probability == pytest.approx(own.max() / own.sum()), "of the classes of one question, not of all"
 
 
 def test_another_class_can_be_asked_about(asked: tuple[NetworkTarget, EncodedImage, list[PictureResponse]]):

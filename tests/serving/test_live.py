@@ -22,6 +22,7 @@ from starlette.testclient import TestClient
 import openmaia
 from openmaia.analysis.responding import rank_units
 from openmaia.assembly import ConfigAssembly, generators, targets
+from openmaia.assembly.asking import RunQuestions
 from openmaia.config.loading import restore
 from openmaia.core.errors import UsageError
 from openmaia.core.images import EncodedImage, compute_mask
@@ -157,6 +158,19 @@ def test_scaling_a_unit_gives_the_probabilities_of_intervene(client: TestClient,
     own = slice(int(ends[head - 1]) if head else 0, int(ends[head]))
     expected = [float(np.exp(row)[at] / np.exp(row)[own].sum()) for row in logarithms]
     assert found["classes"][0]["probabilities"] == pytest.approx(expected)
+
+
+def test_reasons_of_a_prediction_are_those_of_ask(client: TestClient, living: Run, image: EncodedImage, tmp_path: Path):
+    (tmp_path / "asked.png").write_bytes(image.png)
+    found = client.post("/live/why", json={"picture": coded(image.png)}).json()
+    asked = RunQuestions(living).why(str(tmp_path / "asked.png"))
+    assert asked.reasons is not None and found["units"]
+    assert found["predicted"] == asked.reasons.predicted
+    assert found["probability"] == pytest.approx(asked.reasons.probability)
+    assert [(one["layer"], one["index"]) for one in found["units"]] == [
+        (each.row.unit.layer, each.row.unit.index) for each in asked.units
+    ]
+    assert [one["effect"] for one in found["units"]] == pytest.approx([each.effect for each in asked.units])
 
 
 def test_units_of_the_output_cannot_be_changed(client: TestClient):
@@ -490,6 +504,8 @@ def test_dropped_picture_leads_from_the_first_page_to_a_unit_and_its_classes(
                 tab.wait("document.querySelectorAll('#live .ranked li').length === 10")
                 first = tab.run("document.querySelector('#live .ranked .lab').textContent")
                 assert "<b>what</b>" in first, "hostile labels are text"
+                tab.run("document.querySelector('#live .answer button').click()")
+                tab.wait("document.querySelectorAll('#live .why .ranked li').length > 0")
                 link = f"a[href*='{LAYER}/2-0.html#live-']"
                 assert tab.run(f"Boolean(document.querySelector(`#live {link}`))")
                 tab.open(tab.run(f"document.querySelector(`#live {link}`).href"))

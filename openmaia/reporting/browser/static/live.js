@@ -1,6 +1,6 @@
 "use strict";
 // A picture or a prompt for the network behind `openmaia view --live`: on the page of a unit its activation and what it does to the
-// classes, on the first page the units that respond most. Everything that comes back is set as text.
+// classes, on the first page the units that respond most and those that matter for the predicted class. Everything that comes back is set as text.
 (() => {
   const box = document.getElementById("live"), form = box.querySelector("form.ask");
   const state = box.querySelector(".state"), answer = box.querySelector(".answer");
@@ -137,7 +137,7 @@
     return null;
   }
 
-  function card(one, image) {
+  function card(one, image, words) {
     const row = rowOf(one);
     if (row === null) return "";
     const verdict = openmaia.word(row, "verdict"), [css, mark] = VERDICTS[verdict];
@@ -145,8 +145,7 @@
     const tile = made("img", { src: `${openmaia.stem(row)}.webp`, alt: "", loading: "lazy" });
     tile.addEventListener("error", () => tile.remove());
     const label = made("span", { class: "lab hostile" }, openmaia.text(row)?.labels.join(", ") || "no description");
-    const strong = `above ${percent(one.percent)} % of its dataset${one.z === null ? "" : `, ${short(one.z)} SD`}`;
-    const parts = [tile, label, made("span", { class: "sub hostile" }, sign, ` ${[openmaia.name(row), openmaia.text(row)?.title].filter(Boolean).join(" ")}`), made("span", { class: "sub" }, strong)];
+    const parts = [tile, label, made("span", { class: "sub hostile" }, sign, ` ${[openmaia.name(row), openmaia.text(row)?.title].filter(Boolean).join(" ")}`), made("span", { class: "sub" }, words)];
     const href = openmaia.href(row);
     return made("li", {}, href ? made("a", { href: `${href}#live-${image}` }, ...parts) : made("div", {}, ...parts));
   }
@@ -154,9 +153,27 @@
   function showUnits(found) {
     const left = found.count - found.ranked;
     const how = `Units whose dataset has the fewest images that excite them more; activations of two units cannot be compared. Equal ones by their distance from the unit’s mean in standard deviations (SD).${left ? ` ${left.toLocaleString("en")} of ${found.count.toLocaleString("en")} units are left out, because their dataset is not known or says nothing.` : ""}`;
-    const list = made("ol", { class: "ranked", "aria-label": "Units that respond most" }, ...found.units.slice(0, 10).map((one) => card(one, found.image)));
-    answer.replaceChildren(yours(found), made("div", {}, list, made("p", { class: "hint" }, how)));
+    const strong = (one) => `above ${percent(one.percent)} % of its dataset${one.z === null ? "" : `, ${short(one.z)} SD`}`;
+    const list = made("ol", { class: "ranked", "aria-label": "Units that respond most" }, ...found.units.slice(0, 10).map((one) => card(one, found.image, strong(one))));
+    const side = made("div", {}, list, made("p", { class: "hint" }, how));
+    if (changes) {
+      const button = made("button", { type: "button" }, "Why does the network say what it says?");
+      button.addEventListener("click", () => follow("The units are ablated one by one …", "why", { image: found.image }, (reasons) => button.replaceWith(showReasons(reasons))));
+      side.append(button);
+    }
+    answer.replaceChildren(yours(found), side);
     answer.hidden = false;
+  }
+
+  function showReasons(found) {
+    const says = made("p", { class: "reading" }, "The network says ", made("b", { class: "hostile" }, found.predicted), ` with a probability of ${chance(found.probability)}.`);
+    const left = found.unchangeable.length ? ` Units of ${found.unchangeable.join(", ")} cannot be ablated.` : "";
+    const how = `By how much the class’s logit falls, compared with the average class, without a unit, of the ${found.ablated.toLocaleString("en")} units of this run that are most active on the picture, ablated one by one.${left}`;
+    const fall = (one) => `logit ${short(-one.effect)} without it`;
+    const list = found.units.length
+      ? made("ol", { class: "ranked", "aria-label": "Units that matter for the class" }, ...found.units.slice(0, 10).map((one) => card(one, found.image, fall(one))))
+      : made("p", {}, "No unit of this run lowers the class when it is ablated.");
+    return made("section", { class: "why", "aria-label": "Why the network says so" }, says, list, made("p", { class: "hint hostile" }, how));
   }
 
   // -- what is given -------------------------------------------------------------------------------------------------
