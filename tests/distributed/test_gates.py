@@ -14,6 +14,7 @@ from openmaia.models.backbones.openai_api import OpenAiConfig
 from openmaia.models.backbones.openai_server import OpenAiBackbone
 from tests.helpers.misbehaving import misbehaving
 from tests.helpers.rationing import Ration
+from tests.helpers.sleeping import wait_until
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("ray_cluster")]
 
@@ -34,16 +35,16 @@ def test_a_refusal_of_one_process_holds_up_the_others_and_its_death_does_not(mon
     monkeypatch.setenv("OPENAI_API_KEY", "none")
     remote: Any = ray.remote(Asker)
     with misbehaving() as server:
-        ration = Ration(per_second=100, holds=100, closed_until=time.monotonic() + 600)
+        ration = Ration(per_second=100, holds=100)
         server.otherwise = ration.act
         first, second = (remote.options(num_cpus=0).remote(f"{server.base}/v1") for _ in range(2))
+        ray.get([each.ask.remote() for each in (first, second)], timeout=240)  # until both have started
         ration.closed_until = time.monotonic() + 8
         early = first.ask.remote()
-        while not ration.refused:
-            time.sleep(0.02)
+        wait_until(lambda: ration.refused > 0)
         assert ray.get([early, second.ask.remote()]) == ["yes", "yes"]
         assert ration.refused <= 2, "a date or whole seconds may be early by one request"
-        assert min(ration.answered) >= ration.closed_until
+        assert min(ration.answered[2:]) >= ration.closed_until
         first.die.remote()
         with pytest.raises(ActorDiedError):
             ray.get(first.ask.remote())

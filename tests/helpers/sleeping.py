@@ -36,12 +36,16 @@ def wait_until(condition: Callable[[], bool], seconds: float = 60.0) -> None:
 
 @dataclass(frozen=True)
 class Sleeping:
-    """fixed: seconds per batch, each: seconds per request. Answers a number with its double."""
+    """fixed: seconds per batch, each: seconds per request, until: a file without which no batch ends. Answers a number with its
+    double."""
 
     fixed: float = 0.0
     each: float = 0.0
+    until: str = ""
 
     def double(self, numbers: Sequence[int]) -> list[int]:
+        while self.until and not Path(self.until).exists():
+            time.sleep(0.02)
         if self.fixed or self.each:
             time.sleep(self.fixed + self.each * len(numbers))
         return [2 * number for number in numbers]

@@ -249,10 +249,11 @@ def test_fault_every_chat_is_answered(ray_cluster: None, fault: Callable[[Any], 
         assert [one.result(timeout=180).split()[:2] for one in asked] == [["chat", f"{n}"] for n in range(24)]
 
 
-def test_a_dead_owner_of_requests_harms_no_other_request(ray_cluster: None):
+def test_a_dead_owner_of_requests_harms_no_other_request(ray_cluster: None, tmp_path: Path):
     """The requests of a caller that died before they were read are lost; those in the same batch are answered."""
     (dead,) = callers(1)
-    with pool(Sleeping(fixed=1.0), settings(min_replicas=1, max_batch=64)) as made, ThreadPoolExecutor(2) as threads:
+    service = Sleeping(until=f"{tmp_path}/end")
+    with pool(service, settings(min_replicas=1, max_batch=64)) as made, ThreadPoolExecutor(2) as threads:
         first = threads.submit(made.handle("first").ask, "double", [1])
         made.wait_for(lambda now: now.under_way == 1)
         dead.run.remote(made.address, 1, 3)
@@ -260,6 +261,7 @@ def test_a_dead_owner_of_requests_harms_no_other_request(ray_cluster: None):
         other = threads.submit(made.handle("other").ask, "double", [7])
         made.wait_for(lambda now: now.waiting == 4)
         ray.kill(dead)
+        (tmp_path / "end").touch()
         assert other.result(timeout=60) == [14]
         assert first.result(timeout=60) == [2]
         assert made.statistics().deaths == 0
