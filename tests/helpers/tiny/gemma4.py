@@ -80,7 +80,7 @@ def _config(tokenizer: PreTrainedTokenizerFast, experts: int) -> Gemma4Config:
         "attention_k_eq_v": True,
         "hidden_size_per_layer_input": 0,
         "sliding_window": 512,
-        "max_position_embeddings": 8192,
+        "max_position_embeddings": 16384,
         "initializer_range": 0.12,
         "final_logit_softcapping": 30.0,
         "use_bidirectional_attention": "vision",

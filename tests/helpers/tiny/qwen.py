@@ -84,7 +84,7 @@ def _config(tokenizer: PreTrainedTokenizerFast, experts: int) -> Qwen3_5Config:
         "linear_value_head_dim": 128,
         "linear_num_key_heads": 1,
         "linear_num_value_heads": 2,
-        "max_position_embeddings": 8192,
+        "max_position_embeddings": 16384,
         "initializer_range": 0.12,
         "eos_token_id": tokenizer.eos_token_id,
         "rope_parameters": {

@@ -40,6 +40,7 @@ BUILDERS: dict[str, Callable[[Path], Path]] = {
 }
 ENDS = {"gemma4": gemma4.END, "qwen3.5": qwen.END}
 IMAGES = 4
+CONTEXT = 12288  # a task is long in tokens of one letter
 # On a CPU, the engine reads each prompt in one step, and vLLM's cache of linear layers needs several. The CPU kernel of linear
 # layers wants 16 bits.
 ENGINE = {"gemma4": dict[str, Any](), "qwen3.5": {"enable_prefix_caching": False}}
@@ -61,7 +62,7 @@ def configured(folder: Path, name: str, **settings: Any) -> VllmBackboneConfig:
         model=str(folder),
         temperature=1.0,
         top_p=1.0,
-        context_tokens=2048,
+        context_tokens=CONTEXT,
         images_per_prompt=IMAGES,
         eager=True,
         dtype=DTYPES[family(name)],
