@@ -26,6 +26,7 @@ from openmaia.distributed.pools.manager import manage
 from openmaia.distributed.pools.run_pools import make_manager
 from tests.conftest import REPOSITORY
 from tests.helpers.tiny import gemma
+from tests.helpers.tiny.letters import CHARACTERS
 
 BLOCK = 32
 """Tokens per block of the prefix cache."""
@@ -67,7 +68,7 @@ def converse(backbone: PooledBackbone, number: int, turns: int, *, affinity: boo
         cached += min(reply.cached_tokens, before)
         shared += before
         before = (reply.prompt_tokens + reply.generated_tokens) // BLOCK * BLOCK
-        seen = "".join(random.choice(list(gemma.CHARACTERS), 300))
+        seen = "".join(random.choice(list(CHARACTERS), 300))
         image = EncodedImage.of(random.integers(0, 256, (32, 32, 3), dtype=np.uint8))
         messages += [assistant(reply.text), user(f"Observation {turn}: {seen}", image)]
     return cached, shared

@@ -15,6 +15,9 @@ from typing import Any
 # The names in timm of networks of the MAIA papers.
 RENAMED = {"dino_vits8": "timm:vit_small_patch8_224.dino", "clip_rn50": "timm:resnet50_clip.openai"}
 
+# With a prefix cache, vLLM keeps the state of a linear layer now and at the end of the last full block.
+_STATES = 2
+
 
 def main(network: str = "", model: str = "", tokens: str = "0") -> None:
     """Prints versions and GPUs; the source of a network's checkpoint; the size of a language model's KV cache."""
@@ -94,25 +97,48 @@ def _of_torchvision(name: str) -> dict[str, Any]:
 
 
 def kv_cache_bytes(model: str, tokens: int) -> float:
-    """Estimates a language model's 16-bit KV cache for one conversation, by its config.json. 0 if that cannot be read.
+    """Estimates the memory of one conversation in a language model's 16-bit cache, by its config.json. 0 if that cannot
+    be read.
 
-    A layer caches a key and a value per token and key-value head. Layers with a sliding window cache only the tokens in
-    the window, and layers with linear attention none. Latent attention caches one small vector per token for all heads.
+    A layer caches a key and a value per token and key-value head; Gemma 4's global layers have heads of their own
+    number and width. Layers with a sliding window cache only the tokens in the window, and those that share the cache of
+    another layer none. Latent attention caches one small vector per token for all heads. Gated delta nets (Qwen 3.5) keep
+    a state of one size, whatever the number of tokens.
     """
     from transformers import AutoConfig
 
     try:
         config: Any = AutoConfig.from_pretrained(model, trust_remote_code=False).get_text_config(decoder=True)
-        heads = getattr(config, "num_key_value_heads", None) or config.num_attention_heads
-        width = 2 * heads * (getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads)
-        if latent := getattr(config, "kv_lora_rank", None):
-            width = latent + config.qk_rope_head_dim
-        layers: list[str] = getattr(config, "layer_types", None) or ["full_attention"] * config.num_hidden_layers
+        count = config.num_hidden_layers - (getattr(config, "num_kv_shared_layers", 0) or 0)
+        kinds: list[str] = getattr(config, "layer_types", None) or ["full_attention"] * count
+        # Strict: attributes that differ between layers cannot be read from the config of the whole model.
+        layers = zip(config.per_layer_config[:count], kinds[:count], strict=True)
+        return float(sum(_layer_cache_bytes(layer, kind, tokens) for layer, kind in layers))
     except (OSError, ValueError, KeyError, AttributeError):
         return 0.0
-    window = min(getattr(config, "sliding_window", None) or tokens, tokens)
-    kept = {"full_attention": tokens, "linear_attention": 0}
-    return 2.0 * width * sum(kept.get(layer, window) for layer in layers)
+
+
+def _layer_cache_bytes(layer: Any, kind: str, tokens: int) -> float:
+    if kind == "linear_attention":
+        return _STATES * _delta_net_bytes(layer)
+    heads = getattr(layer, "num_key_value_heads", None) or layer.num_attention_heads
+    width = 2 * heads * (getattr(layer, "head_dim", None) or layer.hidden_size // layer.num_attention_heads)
+    if latent := getattr(layer, "kv_lora_rank", None):
+        width = latent + layer.qk_rope_head_dim
+    window = getattr(layer, "sliding_window", None) if kind != "full_attention" else None
+    return 2.0 * width * min(window or tokens, tokens)
+
+
+def _delta_net_bytes(layer: Any) -> float:
+    """Bytes of a gated delta net's state: the last inputs of its convolution, and a matrix per head. 0 for other kinds of
+    linear attention."""
+    if not hasattr(layer, "linear_num_value_heads"):
+        return 0.0
+    keys = layer.linear_num_key_heads * layer.linear_key_head_dim
+    values = layer.linear_num_value_heads * layer.linear_value_head_dim
+    matrix = 4 if getattr(layer, "mamba_ssm_dtype", "") == "float32" else 2
+    convolution = 2 * (layer.linear_conv_kernel_dim - 1) * (2 * keys + values)
+    return convolution + matrix * values * layer.linear_key_head_dim
 
 
 if __name__ == "__main__":

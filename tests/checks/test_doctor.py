@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -229,6 +230,48 @@ def test_kv_cache_follows_the_windows_of_the_layers(tmp_path: Path):
     (tmp_path / "config.json").write_text(json.dumps({"model_type": "gemma3", "text_config": text}))
     assert probe.kv_cache_bytes(str(tmp_path), 65536) == 8192 * 2 * (10 * 65536 + 52 * 1024) / 2
     assert probe.kv_cache_bytes(str(tmp_path / "nowhere"), 65536) == 0
+
+
+GLOBAL = 2 * 2 * 4 * 512  # bytes of a key and a value of Gemma 4 31B's global layers, 4 heads of 512
+LOCAL = 2 * 2 * 16 * 256  # and of the others, 16 heads of 256
+SHARED = {"num_hidden_layers": 35, "num_key_value_heads": 1, "num_kv_shared_layers": 20, "sliding_window": 512}
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        pytest.param(
+            {"num_hidden_layers": 60, "num_key_value_heads": 16, "num_global_key_value_heads": 4, "attention_k_eq_v": True,
+             "sliding_window": 1024},
+            10 * 65536 * GLOBAL + 50 * 1024 * LOCAL,
+            id="31B",
+        ),
+        # The layers after the 15th read the cache of an earlier one: 12 of 256 and 3 of 512 remain.
+        pytest.param(
+            SHARED | {"layer_types": (["sliding_attention"] * 4 + ["full_attention"]) * 7},
+            2 * 2 * (3 * 512 * 65536 + 12 * 256 * 512),
+            id="E2B",
+        ),
+    ],
+)  # fmt: skip
+def test_cache_of_gemma_4_follows_each_layer(text: dict[str, Any], expected: int, tmp_path: Path):
+    whole = {
+        "model_type": "gemma4",
+        "text_config": {"model_type": "gemma4_text", "head_dim": 256, "global_head_dim": 512, **text},
+    }
+    (tmp_path / "config.json").write_text(json.dumps(whole))
+    assert probe.kv_cache_bytes(str(tmp_path), 65536) == expected
+
+
+def test_cache_of_qwen_3_5_is_mostly_that_of_a_quarter_of_its_layers(tmp_path: Path):
+    """Qwen 3.5 27B: 16 of 64 layers keep 4 heads of 256 for each token; the others a state of one size, kept twice."""
+    text = {"model_type": "qwen3_5_text", "num_hidden_layers": 64, "num_attention_heads": 24, "num_key_value_heads": 4,
+            "head_dim": 256, "linear_num_key_heads": 16, "linear_num_value_heads": 48, "mamba_ssm_dtype": "float32"}  # fmt: skip
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": "qwen3_5", "text_config": text}))
+    state = 48 * 128 * 128 * 4 + 3 * (48 + 2 * 16) * 128 * 2
+    assert probe.kv_cache_bytes(str(tmp_path), 65536) == 16 * 65536 * 2 * 2 * 4 * 256 + 48 * 2 * state
+    longer = probe.kv_cache_bytes(str(tmp_path), 131072) - probe.kv_cache_bytes(str(tmp_path), 65536)
+    assert longer == 16 * 65536 * 2 * 2 * 4 * 256
 
 
 def test_slow_libraries_are_a_note():

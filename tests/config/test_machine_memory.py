@@ -25,21 +25,31 @@ TARGET_BYTES = 0.0602e9 * 4
 
 @dataclass(frozen=True)
 class Attention:
-    """What a token costs in the KV cache."""
+    """What a conversation costs in the cache."""
 
     layers: int
+    """Layers that keep every token."""
     heads: int
-    """Key-value heads."""
+    """Their key-value heads."""
     width: int
     """Of a head."""
     window_layers: int = 0
     """Layers that keep a window of 1024 tokens only."""
+    window_heads: int = 0
+    window_width: int = 0
+    states: float = 0.0
+    """Bytes that do not depend on the number of tokens."""
 
     def cache_bytes(self, tokens: int) -> float:
         """Returns the KV cache of one conversation in 16 bits."""
-        full = self.layers - self.window_layers
-        kept = full * tokens + self.window_layers * min(tokens, 1024)
-        return 2.0 * 2 * self.heads * self.width * kept
+        window = self.window_layers * self.window_heads * self.window_width * min(tokens, 1024)
+        return 4.0 * (self.layers * self.heads * self.width * tokens + window) + self.states
+
+
+def delta_nets(layers: int, heads: int) -> float:
+    """Bytes of two states of Qwen 3.5's linear layers: a matrix of 128 x 128 in 32 bits for each head, and three inputs of a
+    convolution over these heads and 2 x 16 others, in 16 bits."""
+    return 2.0 * layers * 128 * (heads * 128 * 4 + 3 * (heads + 2 * 16) * 2)
 
 
 ATTENTION = {
@@ -47,7 +57,12 @@ ATTENTION = {
     "small-24gb": Attention(36, 8, 128),
     "qwen3-vl-30b-a3b": Attention(48, 4, 128),
     "mistral-small-3.2": Attention(40, 8, 128),
-    "gemma3-27b": Attention(62, 16, 128, window_layers=52),
+    "gemma3-27b": Attention(10, 16, 128, window_layers=52, window_heads=16, window_width=128),
+    "gemma4-31b": Attention(10, 4, 512, window_layers=50, window_heads=16, window_width=256),
+    "gemma4-26b-a4b": Attention(5, 2, 512, window_layers=25, window_heads=8, window_width=256),
+    "qwen3.5-9b": Attention(8, 4, 256, states=delta_nets(24, 32)),
+    "qwen3.5-27b": Attention(16, 4, 256, states=delta_nets(48, 48)),
+    "qwen3.5-35b-a3b": Attention(10, 2, 256, states=delta_nets(30, 32)),
 }
 PARAMETERS = {
     "qwen3-vl-4b": 4.44,
@@ -55,8 +70,14 @@ PARAMETERS = {
     "qwen3-vl-30b-a3b": 31.1,
     "mistral-small-3.2": 24.0,
     "gemma3-27b": 27.4,
+    "gemma4-31b": 31.3,
+    "gemma4-26b-a4b": 25.8,
+    "qwen3.5-9b": 9.41,
+    "qwen3.5-27b": 27.4,
+    "qwen3.5-35b-a3b": 35.1,
 }
-"""Billions of parameters of the backbones, as their makers state them."""
+"""Billions of parameters of the backbones, as their makers state them; those of Gemma 4 and Qwen 3.5 counted in transformers'
+classes of these sizes."""
 DIFFUSION = {
     "sd15": {"unet": 0.860, "text": 0.123, "vae": 0.084},
     "pix2pix": {"unet": 0.860, "text": 0.123, "vae": 0.084},
@@ -83,7 +104,8 @@ def config(*names: str) -> Config:
 
 def backbone_bytes(config: Config, name: str) -> float:
     """Returns what a replica of the backbone needs on its card, with an explicit KV cache or one for one conversation."""
-    weights = PARAMETERS[name] * 1e9 * BYTES[config.backbone.dtype]
+    itemsize = 1 if config.backbone.arguments.get("quantization") == "fp8" else BYTES[config.backbone.dtype]
+    weights = PARAMETERS[name] * 1e9 * itemsize
     conversation = ATTENTION[name].cache_bytes(config.backbone.context_tokens)
     explicit = config.backbone.kv_cache_gb * 2**30
     assert not explicit or explicit >= conversation, "the KV cache holds one conversation"
@@ -121,9 +143,10 @@ def test_models_that_share_a_card_have_an_explicit_kv_cache(machine: str, cards:
     assert sum(getattr(pools, role).num_gpus for role in POOLS) <= cards + 1e-9
 
 
-def test_the_small_backbone_fits_a_card_of_24_gb_that_it_has_to_itself():
-    made = config("models/small-24gb")
-    assert backbone_bytes(made, "small-24gb") <= 24e9 * made.backbone.memory_fraction
+@pytest.mark.parametrize("name", ["small-24gb", "qwen3.5-9b"])
+def test_the_small_backbones_fit_a_card_of_24_gb_that_they_have_to_themselves(name: str):
+    made = config(f"models/{name}")
+    assert backbone_bytes(made, name) <= 24e9 * made.backbone.memory_fraction
 
 
 def test_every_shipped_backbone_is_checked():

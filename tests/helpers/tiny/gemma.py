@@ -1,16 +1,13 @@
 """A Gemma 3 of random weights on disk, small enough for a test: tokenizer, chat template, image processor and model.
 
-Its tokenizer has a token for each printable ASCII character and never merges two, so that a generated text is tokenized
-again to what was generated. Its weights never choose anything but those characters and the end of a turn.
+Its weights never choose anything but printable ASCII characters and the end of a turn.
 """
 
-import string
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
 from safetensors.torch import save_file
-from tokenizers import Tokenizer, decoders, models
 from transformers import (
     Gemma3Config,
     Gemma3ForConditionalGeneration,
@@ -20,6 +17,8 @@ from transformers import (
     PreTrainedTokenizerFast,
     SiglipVisionConfig,
 )
+
+from tests.helpers.tiny.letters import CHARACTERS, letters
 
 TEMPLATE = """{{ bos_token }}{% if messages[0]['role'] == 'system' %}{% set opening = messages[0]['content'] %}\
 {% if opening is not string %}{% set opening = opening[0]['text'] %}{% endif %}\
@@ -39,8 +38,6 @@ Llama's does, it adds a sentence of its own."""
 
 IMAGE_TOKENS = {"boi_token": "<start_of_image>", "eoi_token": "<end_of_image>", "image_token": "<image_soft_token>"}
 SPECIAL = ["<pad>", "<eos>", "<bos>", "<unk>", "<start_of_turn>", "<end_of_turn>", *IMAGE_TOKENS.values()]
-CHARACTERS = string.digits + string.ascii_letters + string.punctuation + " "
-BREAKS = ["\n" * count for count in range(1, 5)]
 END = "<end_of_turn>"
 
 
@@ -133,24 +130,16 @@ def _without_weights(folder: Path, size: Size) -> tuple[Gemma3Processor, Gemma3C
 
 
 def _tokenizer(vocabulary: int) -> PreTrainedTokenizerFast:
-    tokens = [*SPECIAL, *CHARACTERS, *BREAKS]
-    tokens += [f"<unused{i}>" for i in range(vocabulary - len(tokens))]
-    vocab = {token: index for index, token in enumerate(tokens)}
-    tokenizer = Tokenizer(models.BPE(vocab=vocab, merges=[], unk_token="<unk>"))
-    tokenizer.decoder = decoders.Fuse()
-    fast = PreTrainedTokenizerFast(
-        tokenizer_object=tokenizer,
-        chat_template=TEMPLATE,
+    return letters(
+        SPECIAL,
+        TEMPLATE,
+        named=IMAGE_TOKENS,
+        vocabulary=vocabulary,
         bos_token="<bos>",
         eos_token="<eos>",
         pad_token="<pad>",
         unk_token="<unk>",
-        extra_special_tokens=IMAGE_TOKENS,
-        clean_up_tokenization_spaces=False,
     )
-    fast.add_special_tokens({"additional_special_tokens": ["<start_of_turn>", END]}, replace_extra_special_tokens=False)
-    fast.add_tokens(BREAKS)
-    return fast
 
 
 def _config(tokenizer: PreTrainedTokenizerFast, size: Size) -> Gemma3Config:

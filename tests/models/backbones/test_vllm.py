@@ -228,7 +228,8 @@ def prompts_of(config: VllmBackboneConfig) -> "PromptRenderer":
     from openmaia.models.backbones.vllm.prompt import PromptRenderer
     from openmaia.models.backbones.vllm.start import engine_config
 
-    return asyncio.run(PromptRenderer.measured(renderer_from_config(engine_config(config, gpu_share=0.0))))
+    renderer = renderer_from_config(engine_config(config, gpu_share=0.0))
+    return asyncio.run(PromptRenderer.measured(renderer, config.template))
 
 
 def rendered(prompts: "PromptRenderer", *messages: Message) -> list[int]:
@@ -256,6 +257,25 @@ def test_prompt_that_opens_reasoning_is_recognised(model: Path, tmp_path: Path, 
     prompts = prompts_of(configured(folder))
     prompt = asyncio.run(prompts.render([user("What is <think>?")], counting=True))
     assert prompts.opens_reasoning(prompt) is is_open and not prompts.hides_reasoning
+
+
+def test_template_variables_are_given_to_the_template(model: Path, tmp_path: Path):
+    """A prompt may end with an empty thought that earlier turns do not have; the end of a turn is found nevertheless."""
+    folder = damaged(model, tmp_path)
+    with (folder / "chat_template.jinja").open("a") as template:
+        template.write("{% if add_generation_prompt and not thinks %}<think></think>{% endif %}")
+    thinking, answering = (
+        prompts_of(replace(configured(folder), template=variables)) for variables in ({"thinks": True}, {})
+    )
+    assert len(rendered(answering, user("What?"))) == len(rendered(thinking, user("What?"))) + len("<think></think>")
+    end = AutoTokenizer.from_pretrained(folder).convert_tokens_to_ids(END)
+    assert answering.closing == thinking.closing == [end]
+
+
+@pytest.mark.parametrize("name", ["thinking", "add_generation_prompt"])
+def test_unknown_template_variable_is_refused(model: Path, name: str):
+    with pytest.raises(UsageError, match=rf"backbone\.template\.{name}: .* has no such variable"):
+        prompts_of(replace(configured(model), template={name: True}))
 
 
 def test_model_without_chat_template_is_refused(model: Path, tmp_path: Path):

@@ -34,6 +34,9 @@ class VllmBackboneConfig(SampledConfig):
     """Floating-point type of the weights."""
     eager: bool = machine(False)
     """Runs vLLM without CUDA graphs and compilation: it starts faster and answers more slowly."""
+    template: dict[str, Any] = field(default_factory=dict[str, Any])
+    """Variables of the model's chat template by name. `{enable_thinking: false}`: Qwen 3.5 answers without reasoning, which it
+    writes otherwise; `{enable_thinking: true}`: Gemma 4 reasons, which it does not otherwise."""
     arguments: dict[str, Any] = field(default_factory=dict[str, Any])
     """Further arguments of vLLM's engine by name, such as `{quantization: fp8}` or `{tokenizer_mode: mistral}`."""
 

@@ -89,7 +89,7 @@ class VllmBackbone:
 
     async def _start(self, vllm_config: VllmConfig) -> PromptRenderer:
         self._engine = await start(vllm_config, self._config)
-        return await PromptRenderer.measured(self._engine.renderer)
+        return await PromptRenderer.measured(self._engine.renderer, self._config.template)
 
     async def _end(self) -> None:
         if self._engine is not None:

@@ -1,7 +1,9 @@
 """Renders conversations with the chat template of a model in vLLM, and counts their tokens."""
 
 import asyncio
-from collections.abc import Sequence
+import itertools
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from typing import Any, cast
@@ -25,6 +27,9 @@ TAIL = 16  # tokens at the end of a prompt that may hold the opening mark of rea
 # The whole conversation is counted in each turn.
 KNOWN_TEXTS = 16384
 
+# Variables of a chat template that are set here, or by vLLM.
+_OWN = ("add_generation_prompt", "continue_final_message", "tokenize", "chat_template", "messages")
+
 
 class TooLong(Exception):
     """The texts of a prompt do not fit into the context."""
@@ -44,7 +49,7 @@ class PromptRenderer:
     closing: list[int]
     """Id of the special token with which the chat template ends a reply, if there is one."""
 
-    def __init__(self, renderer: BaseRenderer):
+    def __init__(self, renderer: BaseRenderer, template: Mapping[str, Any]):
         """Use `measured`, which also measures the chat template."""
         self._renderer = renderer
         self._tokenizer = renderer.get_tokenizer()
@@ -52,6 +57,7 @@ class PromptRenderer:
         self.hides_reasoning = has_mark(self._tokenizer.all_special_tokens)
         self._chat = ChatParams(
             chat_template_kwargs={
+                **template,
                 "add_generation_prompt": True,
                 "continue_final_message": False,
                 "tokenize": self._mistral,
@@ -65,9 +71,18 @@ class PromptRenderer:
         self.text_tokens = lru_cache(KNOWN_TEXTS)(self._text_tokens)
 
     @classmethod
-    async def measured(cls, renderer: BaseRenderer) -> "PromptRenderer":
-        """Raises UsageError if the model has no chat template."""
-        prompts = cls(renderer)
+    async def measured(cls, renderer: BaseRenderer, template: Mapping[str, Any]) -> "PromptRenderer":
+        """Measures a chat template.
+
+        Args:
+            renderer: That of the model.
+            template: Variables of the chat template.
+
+        Raises:
+            UsageError: The model has no chat template, or its template has none of these variables.
+        """
+        _check_variables(renderer, template)
+        prompts = cls(renderer, template)
         try:
             await prompts._measure()
         except (VLLMError, ValueError) as error:
@@ -135,8 +150,9 @@ class PromptRenderer:
         self._turn = max((len(later) - len(first)) // 2 - len(letter), 0)
         self.opening = max(len(first) - len(letter) - self._turn, 0) + _MARGIN
         # Only the token directly after the reply ends it: some templates write special tokens before the reply as well.
-        reply = [*first, *letter]
-        after = later[len(reply) : len(reply) + 1] if later[: len(reply)] == reply else []
+        # Two replies show where that is, since a prompt may end with an empty thought that an earlier turn does not have.
+        other = await self._ids([user("x"), assistant("y"), user("x")])
+        after = _common_end(later, other)[:1]
         self.closing = [token for token in after if token in self._tokenizer.all_special_ids]
         self._keeps_system = await self._has_system(first, continued=later[: len(first)] == first)
 
@@ -176,6 +192,23 @@ class PromptRenderer:
             url = "data:image/png;base64," + base64_png(part)
             return {"type": "image_url", "image_url": {"url": url}, "uuid": part.digest}
         return {"type": "image_pil", "image_pil": part.pil(), "uuid": part.digest}
+
+
+def _check_variables(renderer: BaseRenderer, template: Mapping[str, Any]) -> None:
+    """Refuses variables that vLLM would leave out, because nothing in the chat template reads them."""
+    text = str(getattr(renderer.get_tokenizer(), "chat_template", None) or "")
+    for name in template:
+        if name in _OWN or not re.search(rf"\b{re.escape(name)}\b", text):
+            raise UsageError(
+                f"backbone.template.{name}: the chat template of backbone.model={renderer.model_config.model!r} has no such "
+                "variable; chat_template.jinja in its folder or on its page shows those it has, often enable_thinking"
+            )
+
+
+def _common_end(first: list[int], second: list[int]) -> list[int]:
+    """Returns the longest end that two lists share."""
+    pairs = zip(reversed(first), reversed(second), strict=False)
+    return [one for one, _ in itertools.takewhile(lambda pair: pair[0] == pair[1], pairs)][::-1]
 
 
 def _sizes(messages: Sequence[Message]) -> dict[tuple[int, ...], EncodedImage]:

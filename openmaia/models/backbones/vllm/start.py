@@ -160,6 +160,9 @@ def _start_error(config: VllmBackboneConfig, text: str) -> UsageError:
         hints.append(
             f"{share} and backbone.context_tokens ({config.context_tokens}) decide whether the memory suffices"
         )
+    if "mamba cache mode" in reason and current_platform.is_cpu():
+        # The prefix cache of linear layers needs prompts in parts, which a CPU does not read, see `_platform`.
+        hints.append("on a CPU, set backbone.arguments.enable_prefix_caching=false for a model with linear layers")
     message = "; ".join([reason, *hints])
     return UsageError(f"backbone.model={config.model!r} cannot be served by vLLM: {message}", detail=text)
 
