@@ -2,6 +2,7 @@
 
 import gc
 import os
+import random
 import re
 import socket
 import sys
@@ -145,6 +146,13 @@ def ray_cluster() -> None:
 
 
 def free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return found.getsockname()[1]
+    """Returns a port that is free, and stays free until it is opened: the kernel gives those from 32768 on to whoever asks
+    for any, and jobs of SLURM take those below 30000."""
+    while True:
+        port = random.SystemRandom().randrange(30_000, 32_700)
+        with socket.socket() as found:
+            try:
+                found.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+            return port

@@ -398,7 +398,7 @@ def test_death_of_the_engine_is_host_dead(backbone: Engine):
     with pytest.raises(HostDead):
         backbone.reply([chat(user("Are you there?"))])
     backbone.close()
-    psutil.wait_procs(processes, timeout=20)
+    psutil.wait_procs(processes, timeout=120)
     assert still_running(processes) == []
     with pytest.raises(HostDead, match="closed"):
         backbone.reply([chat(user("Are you there?"))])
