@@ -15,6 +15,7 @@ import pytest
 
 from openmaia.config.loading import load
 from openmaia.config.schema import Config
+from openmaia.runs.run import Run
 from tests.prepare import CACHE, packages
 
 REPOSITORY = Path(__file__).parent.parent
@@ -27,6 +28,8 @@ os.environ.setdefault("RAY_raylet_start_wait_time_s", "120")  # for busy machine
 
 RAY_FILES = pytest.StashKey[set[Path]]()
 """The files with tests on the Ray of `ray_cluster`."""
+TOGETHER = {"tests/distributed/test_same_records.py": "alone", "tests/offline/test_pixels_only.py": "alone"}
+"""Files that share what one process makes, by the name of the fixture."""
 LOCAL_RAY = ExitStack()
 """Holds that Ray, from the first test that uses it on."""
 
@@ -59,16 +62,18 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """A file to each process, as `--dist loadfile`, except that one process takes all files of the cluster.
+    """A file to each process, as `--dist loadfile`, except that one process takes all files of the cluster, and one those
+    that are TOGETHER.
 
-    They start daemons of the whole machine, and mostly wait for them.
+    Tests of the cluster start daemons of the whole machine, and mostly wait for them.
     """
     from xdist.scheduler import LoadFileScheduling
 
     class ClusterTogether(LoadFileScheduling):
         def _split_scope(self, nodeid: str) -> str:
             is_cluster = nodeid.startswith(f"{CLUSTER.relative_to(config.rootpath).as_posix()}/")
-            return "cluster" if is_cluster else super()._split_scope(nodeid)
+            scope = super()._split_scope(nodeid)
+            return "cluster" if is_cluster else TOGETHER.get(scope, scope)
 
     return ClusterTogether(config, log) if config.getvalue("dist") == "loadfile" else None
 
@@ -133,6 +138,14 @@ def small_sources(settings: list[str], runs: Path) -> list[str]:
         "evaluate.looks=[]",
         "evaluate.random_words=10",
     ]
+
+
+@pytest.fixture(scope="session")
+def alone(settings: list[str], tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """The run of `small`, with its evaluation, in this process. It takes most of a minute: see `TOGETHER`."""
+    from tests.distributed.test_same_records import in_process
+
+    return in_process(load(small_sources(settings, tmp_path_factory.mktemp("alone"))))
 
 
 @pytest.fixture(scope="module")

@@ -63,13 +63,6 @@ def investigated(config: Config) -> tuple[Run, ExemplarStore, Services]:
     return run, store, services
 
 
-@pytest.fixture(scope="module")
-def alone(tmp_path_factory: pytest.TempPathFactory, settings: list[str]) -> Run:
-    from tests.conftest import small_sources
-
-    return in_process(load(small_sources(settings, tmp_path_factory.mktemp("alone"))))
-
-
 def records(run: Run) -> list[Record]:
     return [run.record(investigation) for investigation in sorted(run.done())]
 
