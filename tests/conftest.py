@@ -2,6 +2,7 @@
 
 import gc
 import os
+import random
 import re
 import socket
 import sys
@@ -14,6 +15,7 @@ import pytest
 
 from openmaia.config.loading import load
 from openmaia.config.schema import Config
+from openmaia.runs.run import Run
 from tests.prepare import CACHE, packages
 
 REPOSITORY = Path(__file__).parent.parent
@@ -26,6 +28,8 @@ os.environ.setdefault("RAY_raylet_start_wait_time_s", "120")  # for busy machine
 
 RAY_FILES = pytest.StashKey[set[Path]]()
 """The files with tests on the Ray of `ray_cluster`."""
+TOGETHER = {"tests/distributed/test_same_records.py": "alone", "tests/offline/test_pixels_only.py": "alone"}
+"""Files that share what one process makes, by the name of the fixture."""
 LOCAL_RAY = ExitStack()
 """Holds that Ray, from the first test that uses it on."""
 
@@ -58,16 +62,18 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """A file to each process, as `--dist loadfile`, except that one process takes all files of the cluster.
+    """A file to each process, as `--dist loadfile`, except that one process takes all files of the cluster, and one those
+    that are TOGETHER.
 
-    They start daemons of the whole machine, and mostly wait for them.
+    Tests of the cluster start daemons of the whole machine, and mostly wait for them.
     """
     from xdist.scheduler import LoadFileScheduling
 
     class ClusterTogether(LoadFileScheduling):
         def _split_scope(self, nodeid: str) -> str:
             is_cluster = nodeid.startswith(f"{CLUSTER.relative_to(config.rootpath).as_posix()}/")
-            return "cluster" if is_cluster else super()._split_scope(nodeid)
+            scope = super()._split_scope(nodeid)
+            return "cluster" if is_cluster else TOGETHER.get(scope, scope)
 
     return ClusterTogether(config, log) if config.getvalue("dist") == "loadfile" else None
 
@@ -134,6 +140,14 @@ def small_sources(settings: list[str], runs: Path) -> list[str]:
     ]
 
 
+@pytest.fixture(scope="session")
+def alone(settings: list[str], tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """The run of `small`, with its evaluation, in this process. It takes most of a minute: see `TOGETHER`."""
+    from tests.distributed.test_same_records import in_process
+
+    return in_process(load(small_sources(settings, tmp_path_factory.mktemp("alone"))))
+
+
 @pytest.fixture(scope="module")
 def ray_cluster() -> None:
     """One local Ray for the tests that do not start their own, the same for all files of a process."""
@@ -145,6 +159,13 @@ def ray_cluster() -> None:
 
 
 def free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return found.getsockname()[1]
+    """Returns a port that is free, and stays free until it is opened: the kernel gives those from 32768 on to whoever asks
+    for any, and jobs of SLURM take those below 30000."""
+    while True:
+        port = random.SystemRandom().randrange(30_000, 32_700)
+        with socket.socket() as found:
+            try:
+                found.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+            return port

@@ -56,7 +56,7 @@ def test_server_that_is_not_there_is_missing():
     began = time.monotonic()
     [message] = problems(*VENDOR, "backbone.base_url=http://127.0.0.1:9/v1")
     assert "backbone.base_url=http://127.0.0.1:9/v1 does not answer" in message
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 60
 
 
 @pytest.mark.parametrize("status", [403, 404, 429, 503])

@@ -36,6 +36,7 @@ def check(run: Run) -> None:
     assert all(scores["auc"] is not None for scores in run.scores().values())
 
 
+@pytest.mark.nightly
 def test_run_joins_a_cluster_by_its_address(head: dict[str, str], sweeps: Sweeps):
     sources = sweeps.sources("joined", "units=mono=0", f"ray.address={head['ADDRESS']}")
     done = subprocess.run(

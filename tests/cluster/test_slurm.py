@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from openmaia.runs.run import Run
+from tests.cluster import agent_tools
 from tests.cluster.conftest import Sweep, Sweeps, environment
 from tests.cluster.hosts import lacking, until
 from tests.cluster.minislurm import GPUS, PROGRAMS, Slurm, slurm
@@ -67,26 +68,60 @@ def running(cluster: Slurm, job: int) -> bool:
     return True
 
 
-def test_two_sweeps_at_once_on_the_same_two_nodes(cluster: Slurm, folder: Path, sweeps: Sweeps):
-    """One does all, one has units that fail; each uses both nodes, hands on its exit code and leaves nothing."""
-    good, bad = sweeps.make("good"), sweeps.make("bad", "units=or=0-2", "retries=0", talk="half")
-    good.meeting.hold_after(0)
-    jobs = [submit(cluster, folder, sweep, "--nodes=2") for sweep in (good, bad)]
+def test_two_sweeps_at_once_of_which_one_survives_the_end_of_its_time_and_the_loss_of_a_node(
+    cluster: Slurm, folder: Path, sweeps: Sweeps
+):
+    """On the same two nodes. One has units that fail. The other, whose tools lie in the folder from which it is submitted,
+    is requeued before its time is over, then because of the node, and does all. Each hands on its exit code and leaves
+    nothing."""
+    shutil.copy(agent_tools.__file__, folder / "own_tools.py")
+    good = sweeps.make("good", "tools=[own_tools:visit,own_tools:devour]")
+    bad = sweeps.make("bad", "units=or=0-2", "retries=0", talk="half")
+    good.meeting.hold_after(3)
+    job, other = (submit(cluster, folder, sweep, "--nodes=2") for sweep in (good, bad))
     until(
-        lambda: running(cluster, jobs[0]) and len(set(good.meeting.visits())) == 2, PATIENCE, "both nodes investigate"
+        lambda: running(cluster, job) and len(set(good.meeting.visits())) == 2 and good.done() == 3,
+        PATIENCE,
+        "both nodes investigate, and three units are done",
     )
-    meeting_point = folder / f".ray-{jobs[0]}"
+    meeting_point = folder / f".ray-{job}"
     assert (meeting_point.stat().st_mode & 0o777, (meeting_point / "token").stat().st_mode & 0o777) == (0o700, 0o600)
+    assert ended(cluster, other) == ("FAILED", "1:0")
+    assert len(bad.run.failures()) == 3
+    first = good.written()
+    assert_stopped_and_requeued(cluster, folder, job)
+    good.meeting.hold_after(len(good.meeting.visits()) + 3)  # experiments that were held are begun again
+    until(lambda: running(cluster, job) and good.done() >= 6, PATIENCE, "more units are done")
+    before = good.written()
+    assert first.items() <= before.items(), "what was done was not done again"
+    lost = next(node for node in cluster.nodes if node != cluster.show(job)["BatchHost"])
+    cluster.network.power_off(lost)
+    until(lambda: cluster.show(job)["Restarts"] == "2", PATIENCE, "SLURM notices and requeues the job")
+    cluster.boot(lost)
     good.meeting.go_on()
-    assert ended(cluster, jobs[0]) == ("COMPLETED", "0:0")
-    assert ended(cluster, jobs[1]) == ("FAILED", "1:0")
-    assert_gone(cluster, jobs[1])
+    assert ended(cluster, job) == ("COMPLETED", "0:0")
+    assert before.items() <= good.written().items(), "what was done was not done again"
     assert (good.done(), len(good.run.pending())) == (12, 0)
     assert set(good.meeting.visits()) == set(cluster.nodes)
-    assert len(bad.run.failures()) == 3
+    assert_gone(cluster, job)
     assert not list(folder.glob(".ray-*")), "tokens are gone"
 
 
+def assert_stopped_and_requeued(cluster: Slurm, folder: Path, job: int) -> None:
+    """Leaves the job so little time that the signal of openmaia.sbatch, two minutes before the end, is due."""
+    hours, minutes, _ = map(int, cluster.show(job)["RunTime"].split(":"))
+    cluster.ask("scontrol", "update", f"JobId={job}", f"TimeLimit={60 * hours + minutes + 2}")
+    until(lambda: cluster.show(job)["Restarts"] == "1", PATIENCE, "the job is requeued")
+    cluster.ask("scontrol", "update", f"JobId={job}", "TimeLimit=30")
+    said = (folder / f"openmaia-{job}.out").read_text()
+    assert (
+        "stopped; run the same command again to continue" in said
+        and "ended with code 3" in said
+        and "scancel" not in said
+    )
+
+
+@pytest.mark.nightly
 def test_own_components_in_a_job(cluster: Slurm, folder: Path, sweeps: Sweeps):
     """Those of docs/extending.md, whose files lie in the folder from which the job is submitted."""
     extending.write(folder)
@@ -178,46 +213,6 @@ def test_scancel_ends_the_sweep_orderly_and_leaves_nothing(cluster: Slurm, folde
     assert sweep.run.files.read("driver.json") is None, "the lease is given back"
     assert not list(folder.glob(".ray-*")), "the token is gone"
     assert cluster.show(job)["Restarts"] == "0"
-
-
-def test_a_sweep_is_stopped_requeued_and_resumed_before_its_time_is_over(cluster: Slurm, folder: Path, sweeps: Sweeps):
-    sweep = sweeps.make("limited")
-    sweep.meeting.hold_after(3)
-    job = submit(cluster, folder, sweep, "--nodes=2")
-    until(lambda: running(cluster, job) and sweep.done() == 3, PATIENCE, "three units are done")
-    before = sweep.written()
-    # So little that the signal of openmaia.sbatch, two minutes before the end, is due.
-    hours, minutes, _ = map(int, cluster.show(job)["RunTime"].split(":"))
-    cluster.ask("scontrol", "update", f"JobId={job}", f"TimeLimit={60 * hours + minutes + 2}")
-    until(lambda: cluster.show(job)["Restarts"] == "1", 120, "the job is requeued")
-    cluster.ask("scontrol", "update", f"JobId={job}", "TimeLimit=30")
-    sweep.meeting.go_on()
-    assert ended(cluster, job) == ("COMPLETED", "0:0")
-    assert before.items() <= sweep.written().items(), "what was done was not done again"
-    assert (sweep.done(), len(sweep.run.pending())) == (12, 0)
-    said = (folder / f"openmaia-{job}.out").read_text()
-    assert (
-        "stopped; run the same command again to continue" in said
-        and "ended with code 3" in said
-        and "scancel" not in said
-    )
-
-
-def test_a_sweep_survives_the_loss_of_a_node_by_starting_again(cluster: Slurm, folder: Path, sweeps: Sweeps):
-    sweep = sweeps.make("requeued")
-    sweep.meeting.hold_after(3)
-    job = submit(cluster, folder, sweep, "--nodes=2")
-    until(lambda: running(cluster, job) and sweep.done() == 3, PATIENCE, "three units are done")
-    before = sweep.written()
-    lost = next(node for node in cluster.nodes if node != cluster.show(job)["BatchHost"])
-    cluster.network.power_off(lost)
-    until(lambda: cluster.show(job)["Restarts"] == "1", 120, "SLURM notices and requeues the job")
-    cluster.boot(lost)
-    sweep.meeting.go_on()
-    assert ended(cluster, job) == ("COMPLETED", "0:0")
-    assert before.items() <= sweep.written().items(), "what was done was not done again"
-    assert (sweep.done(), len(sweep.run.pending())) == (12, 0)
-    assert_gone(cluster, job)
 
 
 @pytest.mark.nightly

@@ -292,7 +292,7 @@ def test_what_is_short_is_named(found: dict[str, dict[str, object]], case: str, 
 
 @pytest.mark.slow
 def test_it_waits_for_nodes_before_it_refuses(found: dict[str, dict[str, object]]):
-    assert 2 <= float(str(found["too wide"]["seconds"])) < 20
+    assert float(str(found["too wide"]["seconds"])) >= 2
     assert "waiting up to 2 s" in str(found["too wide"]["said"])
 
 

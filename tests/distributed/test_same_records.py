@@ -25,6 +25,7 @@ from openmaia.runs.run import Run
 from tests.conftest import REPOSITORY
 from tests.helpers.samples import comparable
 from tests.helpers.stored_figures import assert_stored
+from tests.helpers.sweeping import sources
 
 pytestmark = pytest.mark.slow
 
@@ -60,13 +61,6 @@ def investigated(config: Config) -> tuple[Run, ExemplarStore, Services]:
         )
         assert result.summary is not None, result.cause
     return run, store, services
-
-
-@pytest.fixture(scope="module")
-def alone(tmp_path_factory: pytest.TempPathFactory, settings: list[str]) -> Run:
-    from tests.conftest import small_sources
-
-    return in_process(load(small_sources(settings, tmp_path_factory.mktemp("alone"))))
 
 
 def records(run: Run) -> list[Record]:
@@ -129,10 +123,12 @@ def test_no_pixel_of_an_evaluation_comes_from_a_picture_that_the_agent_saw(alone
         assert not seen & used
 
 
-def test_a_replay_of_a_record_on_the_same_unit_gives_the_same_record(alone: Run, small: Callable[..., Config]):
-    record = records(alone)[0]
-    path = alone.record_path(sorted(alone.done())[0])
-    config = small("backbone.kind=replay", f"backbone.record={path}", f"units={record.unit.layer}={record.unit.index}")
-    again = records(investigated(config)[0])[0]
-    assert comparable(again)["turns"] == comparable(record)["turns"]
-    assert again.backbone == "replay"
+def test_a_replay_of_a_record_on_the_same_unit_gives_the_same_record(tmp_path: Path):
+    """Of a unit that is computed, which is measured faster than one of a network."""
+    own = [*sources(tmp_path), "units=mono=0"]
+    run, *_ = investigated(load([*own, "backbone.kind=scripted"]))
+    (record,), (investigation,) = records(run), run.done()
+    replay = [f"backbone.record={run.record_path(investigation)}", f"paths.runs={tmp_path / 'again'}"]
+    (again,) = records(investigated(load([*own, *replay]))[0])
+    assert comparable(again)["turns"] == comparable(record)["turns"] and len(record.turns) > 2
+    assert again.backbone == "replay" != record.backbone

@@ -26,7 +26,7 @@ from tests.helpers.sweeping import ANSWER, LAYERS, planned, short, sources
 pytestmark = pytest.mark.slow
 
 TOOLS = [
-    "tools=[tests.helpers.sweeping:process_id,tests.helpers.sweeping:heavy_modules,tests.helpers.sweeping:end_the_process,tests.helpers.sweeping:wait]"
+    "tools=[tests.helpers.sweeping:process_id,tests.helpers.sweeping:heavy_modules,tests.helpers.sweeping:end_the_process,tests.helpers.sweeping:wait,tests.helpers.sweeping:wait_for_processes]"
 ]
 
 
@@ -46,7 +46,7 @@ def code(text: str) -> str:
 
 LOOKS = """print(tools.heavy_modules())
 print(tools.process_id())
-tools.wait(1.0)"""
+tools.wait_for_processes({folder!r}, 2)"""
 
 
 @dataclass
@@ -64,7 +64,9 @@ class Seen:
 def seen(ray_cluster: None, tmp_path_factory: pytest.TempPathFactory) -> Seen:
     folder = tmp_path_factory.mktemp("seen")
     at_once = ["ray.investigations=4", "ray.investigations_per_process=2"]
-    config = load([*sources(folder, [code(LOOKS), ANSWER]), *TOOLS, *at_once])
+    (folder / "processes").mkdir()
+    looks = code(LOOKS.format(folder=str(folder / "processes")))
+    config = load([*sources(folder, [looks, ANSWER]), *TOOLS, *at_once])
     under_way = list[int]()
     with job(config, 8) as given:
         results = Scheduler(config, [given], lambda running: under_way.append(len(running))).results()
@@ -85,7 +87,7 @@ def test_one_process_runs_several_investigations_at_once(seen: Seen):
 
 
 def test_nothing_is_left_of_the_processes_when_all_is_done(seen: Seen):
-    until = time.monotonic() + 20
+    until = time.monotonic() + 120
     while (left := {each for each in seen.processes if Path(f"/proc/{each}").exists()}) and time.monotonic() < until:
         time.sleep(0.1)
     assert not left

@@ -48,43 +48,37 @@ def main(folder: Path) -> None:
     head = {"num_cpus": 2, "num_gpus": 7, "include_dashboard": False}
     cluster: Any = Cluster(initialize_head=True, head_node_args=head)
     ray.init(address=cluster.address, log_to_driver=False)
-    found = {"short": one_gpu_fewer(folder / "short"), "released": release(folder / "released")}
+    found = seven_gpus(folder / "seven")
     found["joined"] = join(cluster, folder / "joined")
     (folder / "found.json").write_text(json.dumps(found))  # Ray prints about its nodes
     ray.shutdown()
     cluster.shutdown()
 
 
-def one_gpu_fewer(folder: Path) -> dict[str, Any]:
-    """Eight replicas at most, on seven GPUs."""
-    config = short(folder, *GPUS, "pools.target.max_replicas=5", "pools.target.max_batch=4", "ray.memory_mb=1")
+def seven_gpus(folder: Path) -> dict[str, Any]:
+    """Eleven replicas at most, on seven GPUs. A target that wants five takes what is left; a generator that wants four as
+    well gets what a backbone and an editor give back that are no longer needed."""
+    busy = [f"pools.{role}.max_{key}" for role, key in (("target", "replicas=5"), ("generator", "replicas=4"))]
+    batches = [f"pools.{role}.max_batch=4" for role in ("target", "generator")]
+    config = short(folder, *GPUS, *busy, *batches, "ray.memory_mb=1")
     said, asked = list[str](), Load(folder / "log")
     preflight.check_room([config], said.append)
     with run_pools([config], SleepingAssembly(log=str(asked.log))) as (made,):
         started = _until(made, lambda up: min(up.values()) == 1)
         with asked.on(made.addresses["target"], callers=12, size=4):
             _until(made, lambda up: up["target"] == 4)
-            time.sleep(3)
-            grown = made.statistics()["target"].replicas
+            with asked.on(made.addresses["generator"], callers=12, size=4):
+                time.sleep(4)  # both want to grow and cannot
+                before = {role: counts.replicas for role, counts in made.statistics().items()}
+                made.release_all_but(["target", "test_generator"])
+                after = _until(made, lambda up: up["target"] + up["generator"] == 7)
+        late = Handle(made.addresses["backbone"], "late").ask("double", [10**6])
     # "and 4 CPUs" and the like belong to the machine
     said = [line.partition(",")[0] + line[line.index(":") :] for line in said if "max_replicas" in line]
-    return {"said": said, "started": started, "grown": grown, "counted": asked.counted()}
-
-
-def release(folder: Path) -> dict[str, Any]:
-    """Seven GPUs; a generator that wants four, beside a backbone and an editor that are no longer needed."""
-    more = ["pools.generator.max_replicas=4", "pools.generator.max_batch=4", "pools.backbone.min_replicas=2"]
-    config = short(folder, *GPUS, *more, "pools.target.num_gpus=3")
-    asked = Load(folder / "log")
-    with run_pools([config], SleepingAssembly(log=str(asked.log))) as (made,):
-        before = _until(made, lambda up: up["backbone"] == 2 and min(up.values()) == 1)
-        with asked.on(made.addresses["generator"], callers=12, size=4):
-            time.sleep(4)  # it wants to grow and cannot
-            before = {role: counts.replicas for role, counts in made.statistics().items()}
-            made.release_all_but(["target", "test_generator"])
-            after = _until(made, lambda up: up["generator"] == 4)
-        late = Handle(made.addresses["backbone"], "late").ask("double", [10**6])
-    return {"before": before, "after": after, "late": late, "counted": asked.counted()}
+    return {
+        "short": {"said": said, "started": started, "grown": before},
+        "released": {"after": after, "late": late, "counted": asked.counted()},
+    }
 
 
 def join(cluster: Any, folder: Path) -> dict[str, Any]:

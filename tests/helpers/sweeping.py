@@ -126,6 +126,13 @@ def wait_for_node(folder: str) -> None:
         time.sleep(0.1)
 
 
+def wait_for_processes(folder: str, count: int) -> None:
+    """Waits until it was called in so many processes."""
+    (Path(folder) / str(os.getpid())).touch()
+    while len(os.listdir(folder)) < count:
+        time.sleep(0.1)
+
+
 def unit_under_investigation() -> Unit | None:
     """The unit whose investigation calls the tool, None outside of one."""
     frame = sys._getframe()

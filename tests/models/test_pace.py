@@ -87,8 +87,7 @@ def test_the_wait_is_no_work_of_the_model(server: Server):
     ledger = UsageLedger()
     began = time.monotonic()
     metered(backbone(server), "backbone", ledger, 0.0).reply([CHAT])
-    assert time.monotonic() - began > 1.5
-    assert ledger.spent()["backbone"].seconds < 1.0
+    assert time.monotonic() - began - ledger.spent()["backbone"].seconds > 1.0
 
 
 def test_a_server_that_allows_four_requests_a_second_is_used(server: Server):

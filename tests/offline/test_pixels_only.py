@@ -14,13 +14,13 @@ from openmaia.assembly.exemplars import make
 from openmaia.config.schema import Config
 from openmaia.core.images import EncodedImage
 from openmaia.core.messages import Chat, Message, Reply
-from openmaia.core.selection import select
 from openmaia.core.services import Backbone
 from openmaia.datasets.folder import FileSource
 from openmaia.datasets.library import DatasetImage
 from openmaia.exemplars.compute import list_images
 from openmaia.exemplars.pictures import shrink
 from openmaia.exemplars.store import ExemplarStore
+from openmaia.runs.run import Run
 from tests.helpers.dissecting import dissect
 from tests.helpers.samples import comparable
 
@@ -65,17 +65,17 @@ def shown(item: DatasetImage) -> EncodedImage:
     return EncodedImage.of(shrink(item.load()), [item.digest])
 
 
-def test_experimenter_ignores_captions_names_and_recipes(small: Callable[..., Config], tmp_path: Path):
-    config = small("units=_conv_head=66")
+def test_experimenter_ignores_captions_names_and_recipes(alone: Run, small: Callable[..., Config], tmp_path: Path):
+    config = small()
     target = targets.target(config)
-    units = select(config.units, target.info()).units
+    (plain,) = (record for record in map(alone.record, alone.done()) if record.unit.layer == "_conv_head")
     items = list_images(config, datasets.image_dataset(config))
     (tmp_path / "scrambled").mkdir()
     other = scrambled(items, tmp_path / "scrambled")
     found = dissect(
         target,
         [shown(item) for item in other],
-        units,
+        [plain.unit],
         k=config.exemplars.k,
         quantile=0.99,
         identity=lambda p: p.sources[0],
@@ -84,11 +84,10 @@ def test_experimenter_ignores_captions_names_and_recipes(small: Callable[..., Co
     store.claim({})
     store.write("_conv_head", found)
 
-    services = investigations.services(config, make(config, [unit.layer for unit in units]))
+    services = investigations.services(config, make(config, [plain.unit.layer]))
     options, task = investigations.options(config), load_task("description")
-    plain = investigate(units[0], task, services, options)
     backbone = Scrambling(services.backbone)
     changed = dataclasses.replace(services, exemplars=store, backbone=backbone)
-    assert comparable(investigate(units[0], task, changed, options)) == comparable(plain)
+    assert comparable(investigate(plain.unit, task, changed, options)) == comparable(plain)
     assert backbone.images > 45
     assert plain.labels

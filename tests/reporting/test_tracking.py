@@ -219,7 +219,7 @@ def test_running_investigations_show_their_turns(tmp_path: Path):
         assert tracker
         for index in range(4):
             made.journal(waiting).append(samples.turn(index))
-            time.sleep(0.3)
+            time.sleep(1.0)  # many times as long as the tracker waits between two looks
         made.journal(done.investigation).append(samples.turn())
         tracker.ended(done)
         time.sleep(0.5)
@@ -404,8 +404,8 @@ def test_broken_service_is_said_once_and_holds_nothing_up(tmp_path: Path, number
     command = [sys.executable, "-c", BREAKING, str(tmp_path), str(number)]
     environment = {key: value for key, value in os.environ.items() if key != "WANDB_SERVICE"}
     began = time.monotonic()
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, env=environment)
-    assert time.monotonic() - began < 30
+    done = subprocess.run(command, capture_output=True, text=True, timeout=240, env=environment)
+    assert time.monotonic() - began < 120
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("said tracking: ") == 1
     assert done.stdout.splitlines()[-1] == "done"

@@ -163,7 +163,8 @@ def test_broken_builtins_replace_the_process(agent: Agent):
 
 def test_clock_stops_while_a_call_is_served(agent: Agent):
     def slow(name: str, args: list[object], kwargs: dict[str, object]) -> None:
-        time.sleep(3.0)
+        time.sleep(1.0)
 
+    began = time.monotonic()
     outcome = agent.sandbox.run("tools.echo(1)", slow, lambda text: None)
-    assert outcome.status == "ok" and outcome.seconds < 2.5
+    assert outcome.status == "ok" and time.monotonic() - began - outcome.seconds >= 1.0

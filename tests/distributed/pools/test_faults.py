@@ -70,7 +70,8 @@ def test_fault_every_request_is_answered(crowd: list[Any], fault: Callable[[Any]
     with pool(SERVICE, settings(deadline=deadline)) as made:
         found = survive(made, crowd, CALLS, SIZE, fault, after=0.3)
     assert (found.answered, found.wrong) == (3 * CALLS * SIZE, 0)
-    assert found.deaths == deaths
+    # A busy machine may keep a healthy replica from its answer for as long as the short deadline.
+    assert found.deaths >= deaths if fault is hung_replica else found.deaths == deaths
 
 
 def test_dispatcher_restart_loses_no_replica(ray_cluster: None):

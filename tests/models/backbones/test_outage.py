@@ -56,7 +56,7 @@ def test_server_that_is_back_is_used_again(server: Server):
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(30)
+        thread.join(120)
     assert answers == ["heard: What is it?"] * 8
 
 
@@ -65,7 +65,7 @@ def test_outage_is_waited_for_no_longer_than_asked(server: Server):
     began = time.monotonic()
     with pytest.raises(ServiceUnavailable):
         PatientBackbone(backbone=backbone(server), minutes=0.02, pause=0.2).reply([CHAT])
-    assert 0.5 < time.monotonic() - began < 10
+    assert 0.5 < time.monotonic() - began < 60
 
 
 @dataclass

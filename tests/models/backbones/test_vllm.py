@@ -47,11 +47,20 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return build(tmp_path_factory.mktemp("gemma"))
 
 
-@pytest.fixture(scope="module")
-def backbone(model: Path) -> Iterator[Engine]:
+@pytest.fixture(scope="module", autouse=True)
+def one_process() -> Iterator[None]:
+    """An engine of one process, as on one GPU. On a CPU vLLM takes two, of which each imports it for ten seconds;
+    tests/distributed/test_engines.py has both."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("VLLM_CPU_KVCACHE_SPACE", "1")
-        host = start(configured(model))
+        for name, value in (("CPU_KVCACHE_SPACE", "1"), ("ENABLE_V1_MULTIPROCESSING", "0")):
+            patch.setenv(f"VLLM_{name}", value)
+        patch.setenv("OMP_NUM_THREADS", "1")
+        yield
+
+
+@pytest.fixture(scope="module")
+def backbone(model: Path, one_process: None) -> Iterator[Engine]:
+    host = start(configured(model))
     yield host
     host.close()
 
@@ -418,7 +427,7 @@ def test_death_of_the_engine_is_host_dead(backbone: Engine):
     with pytest.raises(HostDead):
         backbone.reply([chat(user("Are you there?"))])
     backbone.close()
-    psutil.wait_procs(processes, timeout=20)
+    psutil.wait_procs(processes, timeout=120)
     assert still_running(processes) == []
     with pytest.raises(HostDead, match="closed"):
         backbone.reply([chat(user("Are you there?"))])

@@ -21,6 +21,7 @@ from tests.helpers.commands import output
 from tests.helpers.samples import noise
 from tests.helpers.tiny import clip
 from tests.helpers.tiny.detectors import detector
+from tests.prepare import CACHE
 
 torch.set_num_threads(1)
 
@@ -40,8 +41,9 @@ def config(folder: str, **keys: Any) -> ClipConfig:
 
 
 def places(folder: Path) -> dict[str, Any]:
-    """Overrides that keep results in a folder."""
-    return {f"paths.{name}": str(folder / name) for name in ("runs", "exemplars", "cache")} | {"exemplars.k": 3}
+    """Overrides that keep results in a folder. The pictures of the demo, which its generator draws with, are there already."""
+    own = {f"paths.{name}": str(folder / name) for name in ("runs", "exemplars")}
+    return own | {"paths.cache": str(CACHE), "exemplars.k": 3}
 
 
 def logits_per_image(
