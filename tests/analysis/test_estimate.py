@@ -11,6 +11,7 @@ import yaml
 from typer.testing import CliRunner
 
 from openmaia.analysis.costs.estimate import Estimate, balance, choose_at_once, estimate
+from openmaia.analysis.costs.rates import image_kb
 from openmaia.analysis.costs.workload import Asked, TimedPool, Workload, from_rates, from_run
 from openmaia.cli.main import app
 from openmaia.config.loading import load
@@ -367,7 +368,16 @@ def test_the_demo_takes_its_cpu_time_on_its_cores(cores: int, seconds: float):
     assert (found.bottleneck, found.seconds) == ("cores", pytest.approx(seconds))
 
 
-def test_other_words_in_the_demo_have_no_rate():
+@pytest.mark.parametrize(
+    ("side", "kilobytes", "words"),
+    [(512, 237.9, "photographs of 512 pixels, m"), (256, 62.7 * (256 / 224) ** 2, "of 224 pixels, scaled to 256, m")],
+)
+def test_an_image_has_the_size_of_the_nearest_that_was_measured(side: int, kilobytes: float, words: str):
+    found, said = image_kb(load([*MODELS, *RESNET, f"generator.size={side}"]))
+    assert found == pytest.approx(kilobytes) and words in said
+
+
+def test_larger_scenes_have_no_rate():
     assert (
         "scenes as generator without a GPU"
         in from_rates(load(["configs/demo.yaml", "generator.size=224"])).unrated["generator"]

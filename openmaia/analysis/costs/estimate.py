@@ -145,7 +145,7 @@ def estimate(config: Config, work: Workload, units: int, gpus: int | None) -> Es
 def count_cores(config: Config) -> int:
     """Returns the number of cores of a run: of this machine, or of the job if Ray is elsewhere."""
     here = config.ray.num_cpus or os.cpu_count() or 1
-    return here if config.ray.address == "local" else config.job.nodes * config.job.cpus
+    return here if config.ray.address in ("local", "auto") else config.job.nodes * config.job.cpus
 
 
 def count_tested_images(config: Config) -> tuple[int, ...]:
