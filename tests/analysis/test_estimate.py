@@ -422,13 +422,7 @@ def test_a_mistake_is_named(tmp_path: Path, arguments: list[str], said: str):
 
 def finished(tmp_path: Path, planned: int, done: int) -> Run:
     """A run of which some units are done, each a little slower than the one before."""
-    sources = [
-        "name=x",
-        "target.name=net",
-        "target.layers=[layer4]",
-        f"paths.runs={tmp_path}/runs",
-        "units=layer4=0-99",
-    ]
+    sources = [*RESNET, f"paths.runs={tmp_path}/runs", "units=layer4=0-99"]
     run = Run.create(load(sources))
     units = [Unit(target="net", layer="layer4", index=index) for index in range(planned)]
     run.set_plan(units, 1)

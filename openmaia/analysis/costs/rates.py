@@ -176,31 +176,18 @@ def _elsewhere(role: str, settings: Any, card: str) -> str:
     """Says on which card nothing was measured, and what of the same model was."""
     if of_config(settings).is_served:
         return ", which is on a server"
-    same = [
-        each
-        for each in _of_role(role)
-        if each["component"]["kind"] == settings.kind
-        and all(
-            getattr(settings, key, None) == each["component"].get(key)
-            for key in ("model", "network")
-            if key in each["component"]
-        )
-    ]
     here = f" on {card.upper()}" if card else " on any card"
-    listed = [
-        " ".join(
-            [
-                *(
-                    f"{key}={value}"
-                    for key, value in each["component"].items()
-                    if getattr(settings, key, None) != value
-                ),
-                f"on {each['card']}",
-            ]
-        )
-        for each in same
-    ]
-    return here + (f" (measured: {'; '.join(listed)})" if listed else "")
+    near = [_difference(settings, each) for each in _of_role(role) if _has(settings, _model(each["component"]))]
+    return here + (f" (measured: {'; '.join(near)})" if near else "")
+
+
+def _model(component: Mapping[str, Any]) -> Mapping[str, Any]:
+    return {key: component[key] for key in ("kind", "model", "network") if key in component}
+
+
+def _difference(settings: Any, entry: Any) -> str:
+    others = [f"{key}={value}" for key, value in entry["component"].items() if getattr(settings, key, None) != value]
+    return " ".join([*others, f"on {entry['card']}"])
 
 
 def _merge(path: str, times: Mapping[str, Any]) -> tuple[Any, Mapping[str, Any]]:
