@@ -143,7 +143,7 @@ def loaded(config: Config, figure: Literal["memory", "download"]) -> Mapping[str
     """
     # An editor that is the generator loads nothing of its own.
     return {
-        role: (_entry(role, settings, "") or {}).get(figure)
+        role: None if (entry := _entry(role, settings, "")) is None else entry.get(figure)
         for role, settings in services_of(config).items()
         if (role == TEST_GENERATOR or pools_by_role(config)[role] == role) and _has_weights(config, role, settings)
     }
