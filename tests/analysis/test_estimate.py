@@ -12,9 +12,11 @@ from typer.testing import CliRunner
 
 from openmaia.analysis.costs.estimate import Estimate, balance, choose_at_once, estimate
 from openmaia.analysis.costs.rates import image_kb
-from openmaia.analysis.costs.workload import Asked, TimedPool, Workload, from_rates, from_run
+from openmaia.analysis.costs.workload import Asked, TimedPool, Workload, count_pending, from_rates, from_run
 from openmaia.cli.main import app
 from openmaia.config.loading import load
+from openmaia.config.sections import site
+from openmaia.core.components import target_class
 from openmaia.core.errors import UsageError
 from openmaia.core.selection import count
 from openmaia.core.services import ServiceUsage
@@ -175,7 +177,7 @@ def test_an_investigation_asks_for_what_the_rates_say(tmp_path: Path):
 
 def test_rounds_cost_a_reply_and_the_images_of_a_test(tmp_path: Path):
     rates = written(tmp_path, RATES)
-    work, plain = rated("evidence.confirm=4", "evidence.rounds=2", path=rates), rated(path=rates)
+    work, plain = rated("task.evidence.confirm=4", "task.evidence.rounds=2", path=rates), rated(path=rates)
     assert work.asked["backbone"] == (5, 5) and work.asked["target"] == (2, 16)
     assert work.asked["generator"] == (3 + 2, 15 + 16) and work.asked["editor"] == plain.asked["editor"]
     assert work.tokens.tolist() == [500, 200, 35] and "all of 2 rounds" in work.source
@@ -392,8 +394,12 @@ def test_times_of_a_file_count_as_known(tmp_path: Path):
     assert "at least" in said and "no duration" not in said
 
 
-def test_all_units_of_a_layer_are_counted_without_its_weights(tmp_path: Path):
-    assert "2048 units, from units=layer4=all" in command(tmp_path, "units=layer4=all", "--estimate")
+def test_all_units_of_a_layer_are_counted_by_its_outline(tmp_path: Path):
+    config = load(["closed-form", f"paths.runs={tmp_path}", "units=mono=all:or=0"])
+    outline = target_class(config.target).outline(config.target, site(config, "target"))
+    assert outline is not None
+    number = outline.layers["mono"] + 1
+    assert count_pending(config) == (number, f"{number} units, from units=mono=all:or=0")
 
 
 def test_an_estimate_that_would_have_to_load_the_target_says_so(tmp_path: Path):
