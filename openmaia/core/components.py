@@ -271,8 +271,6 @@ class Component:
     """For a model on a server: the config keys with its prices that must be known if there is a budget."""
     address: ClassVar[str] = ""
     """For a model on a server: the address of the vendor, used if `base_url` is empty."""
-    is_rated: ClassVar[bool] = False
-    """Whether `openmaia run --estimate` has built-in times for it (`reporting/costs/rates.yaml`)."""
     imports: ClassVar[tuple[str, ...]] = ()
     """Modules with large libraries that `build` imports. A replica imports them before it waits for its turn to load."""
     is_absent: ClassVar[bool] = False

@@ -4,7 +4,7 @@ import difflib
 import hashlib
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
@@ -58,11 +58,12 @@ def select(spec: str, info: TargetInfo, scope: Scope = Scope.UNIT) -> Selection:
     return Selection(units=units, duplicates=len(named) - len(units))
 
 
-def count(spec: str, layers: Sequence[str], target: str) -> int | None:
+def count(spec: str, layers: Mapping[str, int | None], target: str) -> int | None:
     """Counts the units that a specification names, without loading the target. None if the number depends on it.
 
     Args:
-        layers: Those of the config. Empty if it leaves the choice to the target.
+        layers: Those of the config, each with its number of units; None if that is not known. Empty if it leaves the choice
+            to the target.
         target: Its name, below which a JSON file of units may hold its object.
 
     Raises:
@@ -70,13 +71,16 @@ def count(spec: str, layers: Sequence[str], target: str) -> int | None:
     """
     if not layers:
         return None
-    info = TargetInfo(name=target, layers=dict.fromkeys(layers, 10**7), digest="", input_size=(0, 0))
+    sizes = {layer: 10**7 if size is None else size for layer, size in layers.items()}
+    info = TargetInfo(name=target, layers=sizes, digest="", input_size=(0, 0))
     named: set[tuple[str, int | str]] = set()
     random: dict[str, int] = {}
     for layer, part in _parts(spec.strip(), info):
         if part.strip() == "all":
-            return None
-        if drawn := re.fullmatch(r"\s*random:(\d{1,9})\s*", part):
+            if (size := layers.get(layer)) is None:
+                return None
+            named.update((layer, index) for index in range(size))
+        elif drawn := re.fullmatch(r"\s*random:(\d{1,9})\s*", part):
             random[layer] = max(random.get(layer, 0), int(drawn[1]))
         else:
             named.update(_counted(part, layer, info))

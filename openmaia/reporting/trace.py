@@ -8,6 +8,8 @@ ran between the calls. The test of the labels after the answer has no duration i
 
 import json
 from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import Enum
 from typing import Any, BinaryIO
 
 from openmaia.core.services import ServiceUsage
@@ -16,6 +18,28 @@ from openmaia.runs.run import Run
 
 TraceEvent = dict[str, Any]
 """An event of the Trace Event Format: `ph` is `X` for a slice and `M` for a name; `ts` and `dur` are microseconds."""
+
+
+class PartKind(Enum):
+    """What a part of an investigation is."""
+
+    TURN = "turn"
+    REPLY = "reply"
+    EXPERIMENT = "experiment"
+    CALL = "call"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TimelinePart:
+    """A part of an investigation. Times are microseconds, `start` since 1970."""
+
+    kind: PartKind
+    name: str
+    start: int
+    duration: int
+    turn: Turn
+    call: ToolCall | None = None
+    """For a part of the kind CALL."""
 
 
 def write_trace(run: Run, stream: BinaryIO) -> int:
@@ -47,17 +71,35 @@ def make_events(record: Record, process: int, thread: int) -> Iterator[TraceEven
     number = f"{record.unit.index}" + (f" #{record.replicate}" if record.replicate else "")
     yield _name("thread_name", number, process, thread)
     yield _name("thread_name", f"{number}: waits", process, thread + 1)
+    for each in timeline(record):
+        yield _slice(each.name, process, thread, each.start, each.duration, _told(each))
+        if each.kind is PartKind.TURN:
+            yield from _waits(each.turn, process, thread + 1, each.start, _microseconds(each.turn.backbone_seconds))
+
+
+def _told(one: TimelinePart) -> Any:
+    turn = one.turn
+    if one.kind is PartKind.TURN:
+        return {"status": turn.status, "prompt_tokens": turn.prompt_tokens, "generated_tokens": turn.generated_tokens}
+    return {"error": one.call.error} if one.call is not None and one.call.error else None
+
+
+def timeline(record: Record) -> Iterator[TimelinePart]:
+    """Yields the turns of an investigation, each before its parts: the reply, the experiment, and the experiment's calls."""
     start = _microseconds(record.started)
     for turn in record.turns:
         reply, experiment = _microseconds(turn.backbone_seconds), _microseconds(turn.experiment_seconds)
-        told = {"status": turn.status, "prompt_tokens": turn.prompt_tokens, "generated_tokens": turn.generated_tokens}
-        yield _slice(f"turn {turn.index}", process, thread, start, reply + experiment, told)
-        yield _slice("reply", process, thread, start, reply)
+        begun = start + reply
+        yield TimelinePart(
+            kind=PartKind.TURN, name=f"turn {turn.index}", start=start, duration=reply + experiment, turn=turn
+        )
+        yield TimelinePart(kind=PartKind.REPLY, name="reply", start=start, duration=reply, turn=turn)
         if experiment:
-            yield _slice("experiment", process, thread, start + reply, experiment)
-            for begun, duration, call in _call_times(turn, start + reply, experiment):
-                yield _slice(call.name, process, thread, begun, duration, {"error": call.error} if call.error else {})
-        yield from _waits(turn, process, thread + 1, start, reply)
+            yield TimelinePart(kind=PartKind.EXPERIMENT, name="experiment", start=begun, duration=experiment, turn=turn)
+            for at, duration, call in _call_times(turn, begun, experiment):
+                yield TimelinePart(
+                    kind=PartKind.CALL, name=call.name, start=at, duration=duration, turn=turn, call=call
+                )
         start += reply + experiment
 
 

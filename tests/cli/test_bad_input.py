@@ -51,7 +51,7 @@ def test_malformed_command_is_explained(arguments: str, said: str):
     "command",
     [
         *("show", "show --json", "show --agents", "show --watch", "view", "report", "evaluate"),
-        *("export trace", "export figures", "export dashboard"),
+        *("export trace", "export otel", "export figures", "export dashboard"),
     ],
 )
 @pytest.mark.parametrize("kind", ["missing", "empty", "file"])

@@ -14,7 +14,10 @@ import numpy as np
 
 from measure.benchmarks.sweep import IMAGE_BYTES, Sleeper, chat
 from openmaia.agent.loop import InvestigationResult
-from openmaia.analysis.costs.workload import Workload, from_rates, read_rates
+from openmaia.analysis.costs.rates import find_rates
+from openmaia.analysis.costs.workload import Workload, from_rates
+from openmaia.config.loading import load
+from openmaia.config.schema import Config
 from openmaia.core.images import EncodedImage
 from openmaia.core.services import Edit, GeneratedImage, Generation, Probe, Services
 from openmaia.distributed.worker import SweepContext, UnitWorker
@@ -34,18 +37,29 @@ Trace = Sequence[tuple[str, float]]
 """The steps of an investigation in order: (service, requests) for a call, ("", seconds) for work without a service."""
 
 
+LENGTHS = (4, 5, 6, 7, 8, 9, 10, 12, 14)
+WEIGHTS = np.array([0.08, 0.14, 0.2, 0.22, 0.17, 0.1, 0.05, 0.03, 0.01])
+"""Assumed shares of investigations by their number of turns, whose mean is about that of the rates."""
+
+
+@cache
+def config() -> Config:
+    """The models whose times were measured."""
+    models = ["resnet152", "gemma3-27b", "flux-dev", "kontext-dev", "eight-gpus"]
+    return load([*models, "name=traced"])
+
+
 @cache
 def workload() -> Workload:
-    return from_rates()
+    return from_rates(config())
 
 
 @cache
 def traces() -> Sequence[Trace]:
     """2,000 investigations that are drawn from the rates."""
-    rates, _ = read_rates()
-    per_turn, weights = rates["per_turn"], np.array(rates["turns"]["weights"], float)
+    per_turn = find_rates(config()).per_turn
     random = np.random.default_rng(0)
-    lengths = random.choice(rates["turns"]["lengths"], size=2000, p=weights / weights.sum())
+    lengths = random.choice(LENGTHS, size=2000, p=WEIGHTS / WEIGHTS.sum())
 
     def drawn(turns: int) -> Trace:
         steps: list[tuple[str, float]] = []

@@ -4,16 +4,24 @@ Queueing is not counted, so that every sweep takes longer.
 """
 
 import math
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from openmaia.analysis.costs.rates import core_rates
 from openmaia.analysis.costs.workload import Asked, TimedPool, Workload, join_edits
+from openmaia.config.machine import TEST_GENERATOR
 from openmaia.config.schema import Config, pools_by_role
 from openmaia.core.components import of_config
 from openmaia.core.errors import UsageError
 from openmaia.evaluation.services import look_sizes
 
 TimedPools = Mapping[str, TimedPool]
+
+AGENTS = "ray.investigations"
+"""The bound by the agents: the largest if too few investigations run at the same time."""
+CORES = "cores"
+"""The bound by the CPU time of all processes."""
 
 _SLACK = 1e-9
 """Tolerance in sums of GPUs, because fractions of a GPU do not add up exactly."""
@@ -48,6 +56,10 @@ class Estimate:
     alone: float
     """Seconds of one investigation whose calls never wait."""
     services: Mapping[str, PoolWork]
+    cpu_seconds: float
+    """CPU seconds of all processes, for a run without GPUs; 0 if they were not measured."""
+    cores: int
+    """Number of cores that they share."""
     tokens: Sequence[float]
     """Total numbers of prompt tokens (including cached ones), of cached prompt tokens, and of generated tokens."""
 
@@ -57,15 +69,20 @@ class Estimate:
         return self.alone * self.units / self.at_once
 
     @property
+    def bounds(self) -> Mapping[str, float]:
+        """The seconds of each bound: by service, of the agents (AGENTS), and of the cores (CORES)."""
+        services = {service: work.seconds for service, work in self.services.items()}
+        return services | {AGENTS: self.agents_seconds, CORES: self.cpu_seconds / self.cores}
+
+    @property
     def bottleneck(self) -> str:
-        """The service with the largest bound; empty if that of the agents is larger."""
-        largest = max(self.services, key=lambda service: self.services[service].seconds, default="")
-        return largest if largest and self.services[largest].seconds >= self.agents_seconds else ""
+        """The name of the largest bound."""
+        return max(self.bounds, key=lambda name: self.bounds[name])
 
     @property
     def seconds(self) -> float:
         """The largest of all bounds."""
-        return self.services[self.bottleneck].seconds if self.bottleneck else self.agents_seconds
+        return self.bounds[self.bottleneck]
 
     @property
     def gpus(self) -> int:
@@ -108,18 +125,27 @@ def estimate(config: Config, work: Workload, units: int, gpus: int | None) -> Es
             pools[role] = replace(pools[role], replicas=1) if settings.num_gpus else timed
             most[role] = math.inf
     available = (config.job.nodes * config.job.gpus or math.inf) if gpus is None else gpus
-    requests = _requests(work, count_tested_images(config)[-1])
+    requests = _requests(work, count_tested_images(config)[-1], pools_by_role(config)[TEST_GENERATOR])
     if "generator" in requests and not config.bank.folder:
         # Drawn once, whatever the number of units.
         requests["generator"] += config.bank.images / max(units, 1)
+    cpu = core_rates(config) if gpus is None else None
     pools = balance({role: requests[role] * pool.per_request for role, pool in pools.items()}, pools, most, available)
     return Estimate(
         units=units,
         at_once=max(1, min(units, config.ray.investigations)) if gpus is None else choose_at_once(work, pools, units),
         alone=work.experiments + sum(_alone(work.asked[role], pool) for role, pool in pools.items()),
         services={role: PoolWork(pool=pool, requests=units * requests[role]) for role, pool in pools.items()},
+        cpu_seconds=cpu.start + units * cpu.investigation if cpu else 0.0,
+        cores=count_cores(config),
         tokens=list(units * work.tokens),
     )
+
+
+def count_cores(config: Config) -> int:
+    """Returns the number of cores of a run: of this machine, or of the job if Ray is elsewhere."""
+    here = config.ray.num_cpus or os.cpu_count() or 1
+    return here if config.ray.address in ("local", "auto") else config.job.nodes * config.job.cpus
 
 
 def count_tested_images(config: Config) -> tuple[int, ...]:
@@ -127,15 +153,16 @@ def count_tested_images(config: Config) -> tuple[int, ...]:
     return look_sizes(config.evaluate.preset, config.evaluate.n, config.evaluate.looks)
 
 
-def _requests(work: Workload, tested: int) -> dict[str, float]:
+def _requests(work: Workload, tested: int, generator: str) -> dict[str, float]:
     """Returns the requests of one investigation and of the test of its description to each service.
 
     Args:
         work: What an investigation asks of the services.
         tested: The number of positive images, and of neutral images.
+        generator: The pool that generates them.
     """
     # Images are generated once, and measured twice: for the unit, and as controls of another one.
-    tests = {"generator": 2 * tested, "target": 4 * tested}
+    tests = {generator: 2 * tested, "target": 4 * tested}
     return {service: asked.requests + tests.get(service, 0) for service, asked in work.asked.items()}
 
 

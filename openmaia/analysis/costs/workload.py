@@ -1,26 +1,22 @@
 """Determines how investigations use the services, from the records of a run or from rates in a YAML file."""
 
-import importlib.resources
 import math
-import re
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import Any, NamedTuple
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-import yaml
-from omegaconf import OmegaConf
-from omegaconf.errors import OmegaConfBaseException
 
-from openmaia.agent.tasks.task import StoppingRule, evidence_values
+from openmaia.agent.tasks.task import evidence_values
 from openmaia.agent.tasks.task import load as load_task
-from openmaia.config.loading import UNREADABLE, differing_keys, read_yaml, to_dict
-from openmaia.config.machine import POOLS
+from openmaia.analysis.costs.rates import core_rates, find_rates, services_of
+from openmaia.config.loading import differing_keys, to_dict
+from openmaia.config.machine import POOLS, TEST_GENERATOR
 from openmaia.config.schema import Config
-from openmaia.core.components import of_config, target_class
+from openmaia.config.sections import site
+from openmaia.core.components import target_class
 from openmaia.core.errors import UsageError
 from openmaia.core.selection import count
 from openmaia.core.services import ServiceUsage
@@ -72,8 +68,10 @@ class Workload:
     if unknown."""
     source: str
     """The origin of the numbers, in words."""
-    built_in: frozenset[str] = frozenset()
-    """The services whose times come from the built-in table."""
+    sources: Mapping[str, str] = field(default_factory=dict[str, str])
+    """For each service of `timed` with a time of its own, where that was measured, in words."""
+    unrated: Mapping[str, str] = field(default_factory=dict[str, str])
+    """For each service whose time is not known, what is not, in words."""
 
 
 def join_edits(work: Workload) -> Workload:
@@ -97,56 +95,23 @@ def join_edits(work: Workload) -> Workload:
     )
 
 
-def from_rates(path: str = "", rule: StoppingRule = StoppingRule()) -> Workload:
-    """Reads a workload from rates.
+def from_rates(config: Config, path: str = "", card: str = "", *, is_on_gpus: bool = False) -> Workload:
+    """Reads the workload of a config from measured rates (`find_rates`, with its arguments and errors).
 
-    Args:
-        path: A YAML file whose keys replace those of the built-in `rates.yaml`; empty for the latter alone.
-        rule: Its `rounds` are all counted, as if every answer failed. Each takes one reply, and the images of one test.
-
-    Raises:
-        UsageError: The file cannot be read, or contains an unknown key or an invalid value.
+    The rounds of its stopping rule are all counted, as if every answer failed. Each takes one reply, and the images of one
+    test.
     """
-    try:
-        rates, own = read_rates(path)
-        services: Mapping[str, Any] = own.get("services") or {}
-        return replace(_expected(rates, rule), built_in=frozenset(POOLS) - services.keys())
-    except (*UNREADABLE, OmegaConfBaseException) as error:
-        raise UsageError(f"--rates {path} cannot be used: {' '.join(str(error).split())}") from error
-
-
-def read_rates(path: str = "") -> tuple[Any, Any]:
-    """Returns the complete rates, and those that the file itself gives.
-
-    Raises:
-        ValueError: A value is invalid. OSError and errors of YAML and OmegaConf are passed on.
-    """
-    table: Any = OmegaConf.create((importlib.resources.files(__package__ or "") / "rates.yaml").read_text("utf-8"))
-    OmegaConf.set_struct(table, True)
-    own: Any = read_yaml(Path(path))[0] if path else {"about": table.about}
-    if "about" not in own:
-        raise ValueError("about is missing; say where the figures come from")
-    rates: Any = OmegaConf.to_container(OmegaConf.merge(table, own))
-    figures = yaml.safe_dump({name: rates[name] for name in rates if name != "about"})
-    if wrong := re.search(r"^ *(?:\w+:|-) +(?!\d).*", figures, re.MULTILINE):
-        raise ValueError(f"{wrong[0].strip()!r}; expected a number of 0 or more")
-    lengths: list[float] = rates["turns"]["lengths"]
-    weights: list[float] = rates["turns"]["weights"]
-    if len(lengths) != len(weights) or not sum(weights):
-        raise ValueError(f"turns: {len(lengths)} lengths and weights {weights}; expected one for each, not all 0")
-    counts = [call["requests"] for call in rates["per_turn"]["calls"].values()]
-    if any(type(number) is not int for number in counts):
-        raise ValueError(f"requests: {counts}; expected whole numbers")
-    batches = [service["max_batch"] for service in rates["services"].values() if "max_batch" in service]
-    if any(type(number) is not int or number < 1 for number in batches):
-        raise ValueError(f"max_batch: {batches}; expected whole numbers above 0")
-    return rates, own
-
-
-def _expected(rates: Any, rule: StoppingRule) -> Workload:
-    per_turn, rounds = rates["per_turn"], rule.rounds
-    weights = np.array(rates["turns"]["weights"], float)
-    turns = float(np.array(rates["turns"]["lengths"], float) @ weights / weights.sum())
+    rates = find_rates(config, path, card, is_on_gpus=is_on_gpus)
+    if not (path or card or is_on_gpus) and (cores := core_rates(config)):
+        return Workload(
+            asked={service: Asked(*figures) for service, figures in cores.asked.items()},
+            experiments=0.0,
+            tokens=np.array(cores.tokens, float),
+            timed={},
+            source=f"CPU time of all processes, {cores.source}",
+        )
+    rule = load_task(config.task.name).under(evidence_values(config)).rule
+    per_turn, turns, rounds = rates.per_turn, rates.turns, rule.rounds
     asked = {
         service: Asked(turns * call["share"], turns * call["share"] * call["requests"])
         for service, call in per_turn["calls"].items()
@@ -159,12 +124,14 @@ def _expected(rates: Any, rule: StoppingRule) -> Workload:
         asked[service] = Asked(asked[service].calls + calls, asked[service].requests + requests)
     said = f"; with all of {rounds} rounds, which few answers need" if rounds else ""
     return Workload(
-        asked=asked,
+        asked=asked | ({TEST_GENERATOR: Asked(0, 0)} if TEST_GENERATOR in services_of(config) else {}),
         experiments=turns * per_turn["sandbox_seconds"],
         tokens=(turns + rounds)
         * np.array([per_turn["tokens"][name] for name in ("prompt", "cached", "generated")], float),
-        timed={role: TimedPool(**rates["services"][role]) for role in POOLS},
-        source=f"{rates['about']}{said}",
+        timed={role: TimedPool(**times) for role, times in rates.services.items()},
+        source=f"{rates.about}{said}",
+        sources=rates.sources,
+        unrated=rates.unrated,
     )
 
 
@@ -225,57 +192,44 @@ def count_pending(config: Config) -> tuple[int, str]:
     if run is not None and not is_extended and (planned := len(run.plan())):
         left = len(run.pending())
         return left, f"{left} of {planned} investigations are pending in {run.files.root}"
-    named = count(config.units, target_class(config.target).layers(config.target), config.target.name)
-    if named is None:
-        raise UsageError(
-            f"units={config.units!r}: how many units that are is only known once the target is loaded, and an estimate "
-            "loads nothing; give --units NUMBER, or name units of the layers in target.layers, such as units=layer4=0-2047"
-        )
+    named = _count_units(config)
     times = f" times {config.replicates} replicates" if config.replicates > 1 else ""
     wanted, done = named * config.replicates, len(run.done()) if run is not None else 0
     said = f", without {done} that are done" if done else ""
     return max(wanted - done, 0), f"{named} units{times}, from units={config.units[:60]}{said}"
 
 
-def find_workload(config: Config, source: str) -> Workload:
+def _count_units(config: Config) -> int:
+    target = target_class(config.target)
+    named = count(config.units, dict.fromkeys(target.layers(config.target)), config.target.name)
+    if named is None and (outline := target.outline(config.target, site(config, "target"))):
+        named = count(config.units, outline.layers, config.target.name)
+    if named is None:
+        raise UsageError(
+            f"units={config.units!r}: how many units that are is only known once the target is loaded, and an estimate "
+            "loads nothing; give --units NUMBER, or name units of the layers in target.layers, such as units=layer4=0-2047"
+        )
+    return named
+
+
+def find_workload(config: Config, source: str, card: str = "", *, is_on_gpus: bool = False) -> Workload:
     """Reads the workload of a sweep.
 
     Args:
         config: The config of the sweep.
         source: A run directory, whose records are used, or a YAML file with rates. If it is empty, the records of the
             config's own run are used, or the built-in rates if there are no records.
+        card: See `find_rates`, as `is_on_gpus`.
 
     Raises:
         UsageError: The source cannot be used.
     """
     if source and Files(source).read("config.yaml") is not None:
         return from_run(Run.open(source))
-    run = None if source else _begun(config)
+    run = None if source or card else _begun(config)
     if run is not None and run.done():
         return from_run(run)
-    return from_rates(source, load_task(config.task.name).under(evidence_values(config)).rule)
-
-
-def find_unrated(config: Config, work: Workload, *, is_on_gpus: bool) -> list[str]:
-    """Returns the settings of a config that choose components whose service times are not known.
-
-    Args:
-        config: The config of the sweep.
-        work: The workload with the service times.
-        is_on_gpus: Whether all models are put on GPUs, whatever the config says (`--gpus`).
-    """
-    found: list[str] = []
-    for role in (role for role in ("backbone", "generator", "editor", "target") if role in work.built_in):
-        settings, key = getattr(config, role), f"pools.{role}.num_gpus"
-        kind = settings.kind
-        if not of_config(settings).is_rated:
-            found.append(f"{role}.kind={kind}")
-        elif not (is_on_gpus or getattr(config.pools, role).num_gpus):
-            found.append(f"{role}.kind={kind} without a GPU ({key}=0)")
-    other = config.evaluate.generator
-    if "generator" in work.built_in and other and not of_config(other).is_rated:
-        found.append(f"evaluate.generator.kind={other.kind}")
-    return found
+    return from_rates(config, source, card, is_on_gpus=is_on_gpus)
 
 
 def _begun(config: Config) -> Run | None:

@@ -160,6 +160,43 @@ def trace(
 
 @export.command(cls=Command)
 @stoppable()
+def otel(
+    path: RunPath,
+    to: Annotated[
+        str, typer.Option(help="A file, or the URL of an OTLP receiver (http). Default: RUN/otel.jsonl.")
+    ] = "",
+) -> None:
+    """Writes a run's investigations as spans of OpenTelemetry.
+
+    They follow the GenAI conventions, and hold no prompts, replies, code, labels or images. A file is OTLP JSON. What is
+    sent again has the same identifiers.
+
+    Example: openmaia export otel runs/demo --to http://localhost:4318/v1/traces
+    """
+    from openmaia.core.shipped import install_command
+    from openmaia.runs.files import Files
+    from openmaia.runs.run import Run
+
+    try:
+        from openmaia.reporting.spans import to_file, to_server, write_spans
+    except ModuleNotFoundError as error:
+        raise UsageError(f"export otel needs {error.name}; {install_command('otel')}") from error
+    run = Run.open(path)
+    if to.startswith(("http://", "https://")):
+        count = write_spans(run, to_server(to))
+        print(f"spans of {count} investigations were sent")
+        print_damage(run)
+        return
+    folder, _, name = to.rpartition("/")
+    files = Files(folder or ("/" if to.startswith("/") else ".")) if to else run.files
+    with files.writing(name or "otel.jsonl") as stream:
+        count = write_spans(run, to_file(stream))
+    print(f"spans of {count} investigations: {files.path(name or 'otel.jsonl')}")
+    print_damage(run)
+
+
+@export.command(cls=Command)
+@stoppable()
 def figures(
     runs: RunPaths, to: Annotated[str, typer.Option(help="The folder that the files are written to.")] = "figures"
 ) -> None:

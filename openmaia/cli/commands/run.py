@@ -27,6 +27,7 @@ def run(
     rates: estimates.RatesOption = "",
     gpus: estimates.GpusOption = "",
     units: estimates.UnitsOption = "",
+    card: estimates.CardOption = "",
     repeat: RepeatFlag = False,
 ) -> None:
     """Investigates and tests the units of a config, with a report.
@@ -44,9 +45,9 @@ def run(
         shares, sentence = ([], "") if gpus else share_gpu(config, load_sweeps(config))
         if sentence:
             print(sentence)
-        estimates.print_estimate([*shares, *config], rates, gpus, units)
+        estimates.print_estimate([*shares, *config], rates, gpus, units, card)
         return
-    estimates.refuse_without_estimate(rates, gpus, units)
+    estimates.refuse_without_estimate(rates, gpus, units, card)
     settings = load_sweeps(config)
     refuse_unused_by("openmaia run", config)
     print_left_out(config)

@@ -1,9 +1,10 @@
 """Prints the cost of a run, and lower bounds of the cost of a sweep."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
-from openmaia.analysis.costs.estimate import Estimate, PoolWork, count_tested_images
+from openmaia.analysis.costs.estimate import CORES, Estimate, PoolWork, count_tested_images
 from openmaia.analysis.costs.forecast import Forecast
+from openmaia.analysis.costs.needs import Needs
 from openmaia.analysis.costs.totals import ServiceTime, costs
 from openmaia.analysis.costs.workload import Workload
 from openmaia.cli.terminal.output import console, say, show_table
@@ -11,9 +12,6 @@ from openmaia.config.schema import Config
 from openmaia.core.money import Bill
 from openmaia.runs.purse import stored_spending
 from openmaia.runs.run import Run
-
-_AGENTS = "ray.investigations"
-"""Shown as the bottleneck if no pool is one: too few investigations run at the same time."""
 
 
 def show_costs(run: Run) -> None:
@@ -60,10 +58,13 @@ def show_workload(config: Config, work: Workload, units: str) -> None:
     for service, pool in work.timed.items():
         fixed = f"{pool.fixed:.3g} s a batch + " if pool.fixed else ""
         calls, requests = work.asked[service]
+        measured = f" ({work.sources[service]})" if service in work.sources else ""
         say(
-            f"  {service:<10} {fixed}{pool.per_item:.3g} s a request; an investigation asks {calls:.3g} times, in all for "
-            f"{requests:.3g}"
+            f"  {service:<10} {fixed}{pool.per_item:.3g} s a request{measured}; an investigation asks {calls:.3g} times, in "
+            f"all for {requests:.3g}"
         )
+    if not work.timed:
+        return
     images = count_tested_images(config)
     first, last = images[0], images[-1]
     looks = f", as if none were decided before the last look ({first} to {last})" if first < last else ""
@@ -72,15 +73,16 @@ def show_workload(config: Config, work: Workload, units: str) -> None:
         say(f"not included in these tests, as no times are known: {', '.join(unknown)}")
 
 
-def show_unknown(components: Sequence[str], units: str) -> None:
-    """Prints that there is no estimate, because the times of some components are not known.
-
-    `components` are the settings that choose them, and `units` says how the number of units was determined.
-    """
+def show_unknown(work: Workload, units: str) -> None:
+    """Prints that there is no duration, and of which components no times are known. `units` says how their number was
+    determined."""
     say(f"units: {units}")
-    say(f"no duration: no service times are known for {', '.join(components)}")
+    for service, source in work.sources.items():
+        say(f"  {service:<10} {source}")
+    for service, words in work.unrated.items():
+        say(f"  {service:<10} {words}")
     say(
-        "investigate a few units (units=… name=pilot), and take the times from their records: --estimate --rates "
+        "no duration. Investigate a few units (units=… name=pilot), and take the times from their records: --estimate --rates "
         "runs/pilot; or give a file of rates"
     )
 
@@ -96,16 +98,39 @@ def show_forecast(units: int, money: Forecast) -> None:
         say(f"money: not included, as its use is not known before: {', '.join(money.left_out)}")
 
 
+def show_needs(needs: Mapping[int, Needs]) -> None:
+    """Prints what sweeps need of cards and disks, by their number of units. Only the disk depends on it."""
+    one = next(iter(needs.values()))
+    if one.memory:
+        say(f"memory of a replica: {_figures(one.memory, 'GiB')}; a backbone also needs its KV cache")
+    if one.download:
+        say(f"weights on disk: {_figures(one.download, 'GB')}; `openmaia doctor CONFIG` asks what is still to download")
+    runs = ", ".join(f"{_number(each.disk)} GB for {units:,} investigations" for units, each in needs.items())
+    exemplars = "" if one.exemplars is None else f"; exemplars of all units of the layers {_number(one.exemplars)} GB"
+    say(f"disk: {runs} and their tests ({one.disk_source}){exemplars}")
+
+
+def _figures(figures: Mapping[str, float | None], unit: str) -> str:
+    return ", ".join(
+        f"{service} {'not measured' if figure is None else f'{figure:g} {unit}'}" for service, figure in figures.items()
+    )
+
+
 def show_estimates(estimates: Sequence[Estimate]) -> None:
     """Prints a table with a row for each estimate. If there is only one, also prints a table of its pools."""
     columns = ("units", "GPUs", "replicas", "at\nonce", "takes at\nleast", "GPU h\nat least", "bottleneck")
     show_table("", columns, map(_cells, estimates), left=0, whole=columns)
     console.print()
-    say(f"replicas: {'/'.join(estimates[0].services)}. at once: investigations that run at the same time")
-    say(
-        "at least: the bottleneck is busy until the end, and its batches are full. Queueing is not counted, nor are exemplars, "
-        "loading and failures, so that a sweep takes longer"
-    )
+    if estimates[0].services:
+        say(f"replicas: {'/'.join(estimates[0].services)}")
+    say("at once: investigations that run at the same time")
+    if all(each.bottleneck == CORES for each in estimates):
+        say("at least: all cores are busy until the end. Start, exemplars, tests and the report are included")
+    else:
+        say(
+            "at least: the bottleneck is busy until the end, and its batches are full. Queueing is not counted, nor are "
+            "exemplars, loading and failures, so that a sweep takes longer"
+        )
     if len(estimates) == 1:
         _show_pools(estimates[0])
 
@@ -118,7 +143,7 @@ def _cells(one: Estimate) -> list[str]:
         f"{one.at_once:,}",
         _format_duration(one.seconds),
         _number(one.gpus * one.seconds / 3600) if one.gpus else "",
-        one.bottleneck or _AGENTS,
+        one.bottleneck,
     ]
 
 
@@ -137,6 +162,11 @@ def _show_pools(one: Estimate) -> None:
             _format_duration(work.seconds),
         )
 
+    if one.cpu_seconds:
+        cores = _format_duration(one.bounds[CORES])
+        say(f"the cores: {one.cpu_seconds:,.0f} CPU seconds on {one.cores}: at least {cores}")
+    if not one.services:
+        return
     columns = ("pool", "replicas", "requests", "s a request", "replica h", "GPU h", "takes at least")
     show_table("", columns, [cells(service, work) for service, work in one.services.items()])
     say(

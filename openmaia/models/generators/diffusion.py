@@ -58,7 +58,6 @@ class DiffusersEditorConfig(PipelineConfig, EditorConfig):
 
 
 class _Pipeline(Component):
-    is_rated = True
     imports = ("openmaia.models.generators.batching",)
 
     @classmethod

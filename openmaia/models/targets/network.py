@@ -84,7 +84,6 @@ class StudiedNetwork(TargetComponent):
     Config: ClassVar = NetworkConfig
     is_network = True
     imports = ("openmaia.models.targets.hooked",)
-    is_rated = True
 
     @classmethod
     def build(cls, config: NetworkConfig, site: Site) -> Any:

@@ -46,7 +46,6 @@ class Vllm(ServedModel):
 
     Config: ClassVar = VllmBackboneConfig
     imports = ("openmaia.models.backbones.vllm.engine",)
-    is_rated = True
 
     @classmethod
     def build(cls, config: VllmBackboneConfig, site: Site) -> Any:
