@@ -104,15 +104,15 @@ def summary(trials: pd.DataFrame) -> str:
 
 Sweeps of {sweep.UNITS} investigations with {sweep.EXPERIMENTS + 1} turns each, two at once, disturbed at random moments, up to five times a sweep;
 then the same command, until it ends with exit code 0. `make faults` adds sweeps until a disturbance has hit often enough; two ran side by
-side, those whose memory was filled alone. Each is in trials.csv, with date and machine.
+side, those whose memory was filled alone. Each is in trials.csv, with date, machine and commit.
 
 *hit*: there was such a process at that moment; the disk was full; Ray killed a process for want of memory. *complete and equal*: sweeps in which every unit has the record that it has in a sweep
 without a disturbance, times apart, and an evaluation, and in which no turn but one in progress was carried out twice. The agent is
 told that its sandbox died, so that this turn may differ, and with it the numbers of later images. *one command*: the disturbed
 command itself ended with exit code 0.
 
-| disturbance | times | hit | sweeps | complete and equal | one command | turns repeated in a sweep, at most |
-|---|---|---|---|---|---|---|
+| disturbance | times | hit | sweeps | complete and equal | one command | turns repeated in a sweep, at most | commits |
+|---|---|---|---|---|---|---|---|
 {table}
 {"What went wrong:" if listed else "No trial had a problem."}
 
@@ -122,7 +122,8 @@ command itself ended with exit code 0.
 def _line(name: object, group: pd.DataFrame) -> str:
     times = sum(len(str(moments).split()) for moments in group["after_turns"])
     complete, at_once = (group["problem"] == "").sum(), (group["commands"] == 1).sum()
-    return f"| {name} | {times} | {group['hit'].sum()} | {len(group)} | {complete} | {at_once} | {group['repeated'].max()} |\n"
+    figures = (name, times, group["hit"].sum(), len(group), complete, at_once, group["repeated"].max())
+    return f"| {' | '.join(map(str, figures))} | {', '.join(group['commit'].unique())} |\n"
 
 
 if __name__ == "__main__":

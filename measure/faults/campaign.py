@@ -16,7 +16,7 @@ from typing import Any
 
 from measure.faults import sweep
 from measure.faults.disturbances import DISTURBANCES, Disturbed, Place
-from measure.measuring import machine
+from measure.measuring import commit, machine
 from openmaia.runs.run import Run
 
 IMAGE = re.compile(r"image-\d+")
@@ -46,6 +46,7 @@ class Trial:
     """What was lost, or repeated without need; empty if nothing was."""
     date: str = field(default_factory=lambda: date.today().isoformat())
     machine: str = field(default_factory=machine)
+    commit: str = field(default_factory=commit)
 
     def row(self) -> dict[str, Any]:
         return asdict(self)
