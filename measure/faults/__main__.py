@@ -11,7 +11,7 @@ namespaces of it. Its memory is filled, for two seconds at a time.
 import sys
 from collections.abc import Hashable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
-from dataclasses import fields
+from dataclasses import dataclass, fields
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
@@ -47,16 +47,33 @@ def main() -> None:
     rows = pd.read_csv(TRIALS, keep_default_na=False).to_dict("records") if TRIALS.exists() else []
     if again == "yes":
         rows = [row for row in rows if row["disturbance"] not in names]
+    failed: list[str] = []
     for done in _further(names, times, rows):
+        if isinstance(done, NotTried):
+            failed.append(done.disturbance)
+            print(f"{done.disturbance}: not tried: {done.reason}", flush=True)
+            continue
         print(
             f"{done.disturbance}, seed {done.seed}: {done.problem or 'nothing lost'} ({done.seconds:.0f} s)", flush=True
         )
         rows.append(done.row())
         _write(rows)
+    if failed:
+        sys.exit(f"not tried, so that they do not count: {', '.join(failed)}; the same command tries them again")
 
 
-def _further(names: Sequence[str], times: int, rows: Sequence[dict[Hashable, Any]]) -> Iterator[Trial]:
+@dataclass(frozen=True, kw_only=True)
+class NotTried:
+    """A disturbance whose sweep could not be carried out, such as one on hosts that did not start."""
+
+    disturbance: str
+    reason: str
+
+
+def _further(names: Sequence[str], times: int, rows: Sequence[dict[Hashable, Any]]) -> Iterator[Trial | NotTried]:
     """Runs trials until each disturbance has found something `times` times, in at most as many sweeps.
+
+    A disturbance that could not be tried is not begun again; the others go on.
 
     Args:
         names: The disturbances.
@@ -64,13 +81,14 @@ def _further(names: Sequence[str], times: int, rows: Sequence[dict[Hashable, Any
         rows: The trials that count already. The caller appends each new one.
     """
     expected = undisturbed()
+    given_up: set[str] = set()
     running: dict[Future[Trial], tuple[str, int]] = {}
 
     def following() -> tuple[str, int] | None:
         if any(DISTURBANCES[name].is_alone for name, _ in running.values()):
             return None
         for name in names:
-            if DISTURBANCES[name].is_alone and running:
+            if name in given_up or (DISTURBANCES[name].is_alone and running):
                 continue
             own = [row for row in rows if row["disturbance"] == name]
             ahead = [seed for other, seed in running.values() if other == name]
@@ -86,8 +104,12 @@ def _further(names: Sequence[str], times: int, rows: Sequence[dict[Hashable, Any
             if not running:
                 return
             for done in wait(running, return_when=FIRST_COMPLETED).done:
-                del running[done]
-                yield done.result()
+                name, _ = running.pop(done)
+                if error := done.exception():
+                    given_up.add(name)
+                    yield NotTried(disturbance=name, reason=f"{type(error).__name__}: {error}")
+                else:
+                    yield done.result()
 
 
 def _write(rows: list[Any]) -> None:
