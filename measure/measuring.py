@@ -56,13 +56,13 @@ def machine() -> str:
 
 
 def commit() -> str:
-    """The commit of this checkout, with "+" where a file of the program or of the measurement differs from it."""
+    """The commit of this checkout, with "+" where a file of the program differs from it."""
 
     def git(*arguments: str) -> str:
         done = subprocess.run(["git", *arguments], cwd=REPOSITORY, capture_output=True, text=True, check=True)
         return done.stdout.strip()
 
-    changed = git("status", "--porcelain", "--", "openmaia", "ray_jobs", "configs", ":(glob)measure/**/*.py")
+    changed = git("status", "--porcelain", "--", "openmaia", "ray_jobs", "configs")
     return git("rev-parse", "--short=8", "HEAD") + ("+" if changed else "")
 
 

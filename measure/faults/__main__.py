@@ -1,17 +1,21 @@
 """Disturbs sweeps and writes trials.csv and RESULTS.md beside this file.
 
-    python -m measure.faults [only="driver killed,worker killed"] [times=25] [again=yes]
+    python -m measure.faults [only="driver killed,worker killed"] [times=25] [again=yes] [minutes=60]
 
 `times` is the number of disturbances of each kind that find what they disturb. Trials in trials.csv count; `again=yes` measures
-the kinds anew. A sweep is disturbed up to five times and takes one to four minutes; two run side by side. The clock of the machine
+the kinds anew. No sweep begins after so many `minutes`; the same command without `again` goes on. A sweep is disturbed up to
+five times and takes one to four minutes, more where others use the machine; two run side by side. The clock of the machine
 is left alone (processes of the sweep see one that jumps), and so is its network: hosts that are cut off or switched off are
 namespaces of it. Its memory is filled, for two seconds at a time.
 """
 
+import math
 import sys
-from collections.abc import Hashable, Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+import time
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Executor, Future, ProcessPoolExecutor, wait
 from dataclasses import dataclass, fields
+from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
@@ -31,13 +35,13 @@ SIDE_BY_SIDE = 2
 
 def main() -> None:
     given: dict[str, str] = {name: value for name, _, value in (text.partition("=") for text in sys.argv[1:])}
-    times = int(given.pop("times", "25"))
+    times, minutes = int(given.pop("times", "25")), float(given.pop("minutes", "inf"))
     names = [name for name in given.pop("only", "").split(",") if name] or list(DISTURBANCES)
     again = given.pop("again", "no")
     unknown = [*given, *(set(names) - set(DISTURBANCES))]
     if unknown or again not in ("yes", "no"):
         sys.exit(
-            f"unknown: {', '.join(unknown) or f'again={again}'}; expected times=25, again=yes and only= with some of: "
+            f"unknown: {', '.join(unknown) or f'again={again}'}; expected times=25, again=yes, minutes=60 and only= with some of: "
             f"{', '.join(DISTURBANCES)}"
         )
     if any(DISTURBANCES[name].place is on_hosts for name in names) and (reason := lacking()):
@@ -45,21 +49,27 @@ def main() -> None:
     if times < 1:
         sys.exit(f"times={times}; expected 1 or more")
     rows = pd.read_csv(TRIALS, keep_default_na=False).to_dict("records") if TRIALS.exists() else []
-    if again == "yes":
-        rows = [row for row in rows if row["disturbance"] not in names]
+    old = [row for row in rows if again == "yes" and row["disturbance"] in names]
+    rows = [row for row in rows if row not in old]
     failed: list[str] = []
-    for done in _further(names, times, rows):
-        if isinstance(done, NotTried):
-            failed.append(done.disturbance)
-            print(f"{done.disturbance}: not tried: {done.reason}", flush=True)
-            continue
-        print(
-            f"{done.disturbance}, seed {done.seed}: {done.problem or 'nothing lost'} ({done.seconds:.0f} s)", flush=True
-        )
-        rows.append(done.row())
-        _write(rows)
+    until = time.monotonic() + 60 * minutes
+    carry_out = partial(trial, expected=undisturbed())
+    with ProcessPoolExecutor(SIDE_BY_SIDE, mp_context=get_context("spawn")) as processes:
+        for done in further(names, times, rows, carry_out, processes, until):
+            if isinstance(done, NotTried):
+                failed.append(done.disturbance)
+                print(f"{done.disturbance}: not tried: {done.reason}", flush=True)
+                continue
+            print(
+                f"{done.disturbance}, seed {done.seed}: {done.problem or 'nothing lost'} ({done.seconds:.0f} s)",
+                flush=True,
+            )
+            rows.append(done.row())
+            # What is measured anew replaces the old trials of its kind, and no others.
+            old = [row for row in old if row["disturbance"] != done.disturbance]
+            _write(old + rows)
     if failed:
-        sys.exit(f"not tried, so that they do not count: {', '.join(failed)}; the same command tries them again")
+        sys.exit(f"not tried, so that nothing is said of them: {', '.join(failed)}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,7 +80,14 @@ class NotTried:
     reason: str
 
 
-def _further(names: Sequence[str], times: int, rows: Sequence[dict[Hashable, Any]]) -> Iterator[Trial | NotTried]:
+def further(
+    names: Sequence[str],
+    times: int,
+    rows: Sequence[dict[Hashable, Any]],
+    carry_out: Callable[[str, int], Trial],
+    processes: Executor,
+    until: float = math.inf,
+) -> Iterator[Trial | NotTried]:
     """Runs trials until each disturbance has found something `times` times, in at most as many sweeps.
 
     A disturbance that could not be tried is not begun again; the others go on.
@@ -79,13 +96,15 @@ def _further(names: Sequence[str], times: int, rows: Sequence[dict[Hashable, Any
         names: The disturbances.
         times: How often each is to find what it disturbs.
         rows: The trials that count already. The caller appends each new one.
+        carry_out: Carries out the trial of a disturbance with a seed.
+        processes: Where it does so.
+        until: No trial begins at or after this time of the monotonic clock.
     """
-    expected = undisturbed()
     given_up: set[str] = set()
     running: dict[Future[Trial], tuple[str, int]] = {}
 
     def following() -> tuple[str, int] | None:
-        if any(DISTURBANCES[name].is_alone for name, _ in running.values()):
+        if time.monotonic() >= until or any(DISTURBANCES[name].is_alone for name, _ in running.values()):
             return None
         for name in names:
             if name in given_up or (DISTURBANCES[name].is_alone and running):
@@ -97,19 +116,18 @@ def _further(names: Sequence[str], times: int, rows: Sequence[dict[Hashable, Any
                 return name, max([*(row["seed"] for row in own), *ahead], default=-1) + 1
         return None
 
-    with ProcessPoolExecutor(SIDE_BY_SIDE, mp_context=get_context("spawn")) as processes:
-        while True:
-            while len(running) < SIDE_BY_SIDE and (wanted := following()):
-                running[processes.submit(trial, *wanted, expected)] = wanted
-            if not running:
-                return
-            for done in wait(running, return_when=FIRST_COMPLETED).done:
-                name, _ = running.pop(done)
-                if error := done.exception():
-                    given_up.add(name)
-                    yield NotTried(disturbance=name, reason=f"{type(error).__name__}: {error}")
-                else:
-                    yield done.result()
+    while True:
+        while len(running) < SIDE_BY_SIDE and (wanted := following()):
+            running[processes.submit(carry_out, *wanted)] = wanted
+        if not running:
+            return
+        for done in wait(running, return_when=FIRST_COMPLETED).done:
+            name, _ = running.pop(done)
+            if error := done.exception():
+                given_up.add(name)
+                yield NotTried(disturbance=name, reason=f"{type(error).__name__}: {error}")
+            else:
+                yield done.result()
 
 
 def _write(rows: list[Any]) -> None:

@@ -46,7 +46,8 @@ class Trial:
     """What was lost, or repeated without need; empty if nothing was."""
     date: str = field(default_factory=lambda: date.today().isoformat())
     machine: str = field(default_factory=machine)
-    commit: str = field(default_factory=commit)
+    commit: str
+    """At its beginning."""
 
     def row(self) -> dict[str, Any]:
         return asdict(self)
@@ -67,7 +68,7 @@ def trial(name: str, seed: int, expected: list[dict[str, Any]]) -> Trial:
     disturbance = DISTURBANCES[name]
     chance = random.Random(seed * 1_000_003 + zlib.crc32(name.encode()))
     moments = _moments(disturbance.times, chance)
-    began = time.monotonic()
+    began, begun_at = time.monotonic(), commit()
     with (
         tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as temporary,
         disturbance.place(Path(temporary)) as place,
@@ -102,6 +103,7 @@ def trial(name: str, seed: int, expected: list[dict[str, Any]]) -> Trial:
             repeated=len(turns) - len(set(turns)),
             seconds=round(time.monotonic() - began, 1),
             problem=problem or over_repeated(turns, hits),
+            commit=begun_at,
         )
 
 

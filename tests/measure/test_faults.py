@@ -1,11 +1,16 @@
 """The campaign itself: what it calls a repeated turn, and one trial."""
 
+import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
+import pandas as pd
 import pytest
 
 from measure.faults import sweep
-from measure.faults.campaign import over_repeated, trial, undisturbed
+from measure.faults.__main__ import NotTried, further, summary
+from measure.faults.campaign import Trial, over_repeated, trial, undisturbed
 from openmaia.config.loading import load
 
 
@@ -30,6 +35,36 @@ def test_each_disturbance_may_repeat_the_turn_in_progress_of_a_unit(turns: str, 
 @pytest.mark.parametrize("overrides", [sweep.ON_THIS_MACHINE, sweep.on_cluster("10.0.0.1:6379")])
 def test_the_sweep_has_a_valid_config_on_this_machine_and_on_hosts(tmp_path: Path, overrides: tuple[str, ...]):
     assert load(sweep.command(tmp_path, *overrides)[4:]).name == sweep.NAME
+
+
+def some_trial(name: str, seed: int) -> Trial:
+    if name == "host cut off for 15 s":
+        raise RuntimeError("the hosts did not start")
+    return Trial(
+        disturbance=name,
+        seed=seed,
+        after_turns="1 2",
+        hit=2,
+        commands=1,
+        codes="0",
+        repeated=0,
+        seconds=1.0,
+        problem="",
+        commit="abc",
+    )
+
+
+def test_a_disturbance_that_cannot_be_tried_ends_no_other_and_does_not_count():
+    names = ["host cut off for 15 s", "raylet killed"]
+    rows = list[dict[Any, Any]]()
+    failed = list[NotTried]()
+    with ThreadPoolExecutor(2) as processes:
+        for done in further(names, 4, rows, some_trial, processes):
+            failed.append(done) if isinstance(done, NotTried) else rows.append(done.row())
+    assert failed == [NotTried(disturbance=names[0], reason="RuntimeError: the hosts did not start")]
+    assert [(row["disturbance"], row["seed"]) for row in rows] == [("raylet killed", 0), ("raylet killed", 1)]
+    assert not list(further(names, 4, [], some_trial, processes, until=time.monotonic()))
+    assert "| raylet killed | 4 | 4 | 2 | 2 | 2 | 0 | abc |" in summary(pd.DataFrame(rows))
 
 
 @pytest.mark.slow
