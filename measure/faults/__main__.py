@@ -137,7 +137,9 @@ def _write(rows: list[Any]) -> None:
 
 def summary(trials: pd.DataFrame) -> str:
     """The table of RESULTS.md."""
-    table = "".join(_line(name, group) for name, group in trials.groupby("disturbance", sort=False))
+    groups = {name: trials[trials["disturbance"] == name] for name in DISTURBANCES}
+    table = "".join(_line(name, group) for name, group in groups.items() if len(group))
+    untried = ", ".join(name for name, group in groups.items() if not len(group))
     problems = trials[trials["problem"] != ""]
     listed = "".join(f"- {row.disturbance}, seed {row.seed}: {row.problem}\n" for row in problems.itertuples())
     return f"""# What `make faults` found
@@ -149,17 +151,17 @@ side, those whose memory was filled alone. Each is in trials.csv, with date, mac
 *hit*: there was such a process at that moment; the disk was full; Ray killed a process for want of memory. *complete and equal*: sweeps in which every unit has the record that it has in a sweep
 without a disturbance, times apart, and an evaluation, and in which no turn but one in progress was carried out twice. The agent is
 told that its sandbox died, so that this turn may differ, and with it the numbers of later images. *one command*: the disturbed
-command itself ended with exit code 0.
+command itself ended with exit code 0. *commits*: those that the sweeps ran on; `by` one that published them soon after.
 
 | disturbance | times | hit | sweeps | complete and equal | one command | turns repeated in a sweep, at most | commits |
 |---|---|---|---|---|---|---|---|
 {table}
-{"What went wrong:" if listed else "No trial had a problem."}
+{f"Not tried: {untried}." if untried else "Each kind was tried."} {"What went wrong:" if listed else "No trial had a problem."}
 
 {listed}"""
 
 
-def _line(name: object, group: pd.DataFrame) -> str:
+def _line(name: str, group: pd.DataFrame) -> str:
     times = sum(len(str(moments).split()) for moments in group["after_turns"])
     complete, at_once = (group["problem"] == "").sum(), (group["commands"] == 1).sum()
     figures = (name, times, group["hit"].sum(), len(group), complete, at_once, group["repeated"].max())
