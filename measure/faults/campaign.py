@@ -48,6 +48,8 @@ class Trial:
     machine: str = field(default_factory=machine)
     commit: str
     """At its beginning."""
+    causes: str = ""
+    """What commands said that ended with another exit code than 0, each line once."""
 
     def row(self) -> dict[str, Any]:
         return asdict(self)
@@ -104,6 +106,7 @@ def trial(name: str, seed: int, expected: list[dict[str, Any]]) -> Trial:
             seconds=round(time.monotonic() - began, 1),
             problem=problem or over_repeated(turns, hits),
             commit=begun_at,
+            causes=causes((folder / "output.log").read_text(errors="replace"), folder),
         )
 
 
@@ -215,6 +218,12 @@ def over_repeated(turns: Sequence[tuple[str, int]], hits: Sequence[int]) -> str:
         if 0 in causes or len(causes) > len(set(causes)) or any(b[1] < a[1] for a, b in pairwise(own)):
             wrong.append(f"{unit}: {' '.join(str(turn) for _, turn in own)}")
     return f"more than the turn in progress was repeated: {', '.join(wrong)}" if wrong else ""
+
+
+def causes(output: str, folder: Path) -> str:
+    """Returns the lines of commands about errors and failures, each once, without the folder's name."""
+    lines = re.findall(r"^(?:error|failed)\b.*", output.replace(str(folder), "…"), re.MULTILINE)
+    return " / ".join(dict.fromkeys(lines))[:1000]
 
 
 def _said(folder: Path) -> str:

@@ -10,7 +10,7 @@ import pytest
 
 from measure.faults import sweep
 from measure.faults.__main__ import NotTried, further, summary
-from measure.faults.campaign import Trial, over_repeated, trial, undisturbed
+from measure.faults.campaign import Trial, causes, over_repeated, trial, undisturbed
 from openmaia.config.loading import load
 
 
@@ -35,6 +35,11 @@ def test_each_disturbance_may_repeat_the_turn_in_progress_of_a_unit(turns: str, 
 @pytest.mark.parametrize("overrides", [sweep.ON_THIS_MACHINE, sweep.on_cluster("10.0.0.1:6379")])
 def test_the_sweep_has_a_valid_config_on_this_machine_and_on_hosts(tmp_path: Path, overrides: tuple[str, ...]):
     assert load(sweep.command(tmp_path, *overrides)[4:]).name == sweep.NAME
+
+
+def test_causes_are_what_commands_said_about_failures():
+    output = "loading\nerror: /x/runs is full\nfailed 2: late\nerror: /x/runs is full\ndone, 1 failed\n"
+    assert causes(output, Path("/x")) == "error: …/runs is full / failed 2: late"
 
 
 def some_trial(name: str, seed: int) -> Trial:
