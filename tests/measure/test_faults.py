@@ -37,6 +37,13 @@ def test_the_sweep_has_a_valid_config_on_this_machine_and_on_hosts(tmp_path: Pat
     assert load(sweep.command(tmp_path, *overrides)[4:]).name == sweep.NAME
 
 
+def test_a_second_command_leaves_the_files_of_the_first_alone(tmp_path: Path):
+    first = sweep.command(tmp_path)
+    times = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*") if path.is_file()}
+    assert sweep.command(tmp_path) == first
+    assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*") if path.is_file()} == times
+
+
 def test_causes_are_what_commands_said_about_failures():
     output = "loading\nerror: /x/runs is full\nfailed 2: late\nerror: /x/runs is full\ndone, 1 failed\n"
     assert causes(output, Path("/x")) == "error: …/runs is full / failed 2: late"
