@@ -11,6 +11,7 @@ import pytest
 from measure.faults import sweep
 from measure.faults.__main__ import NotTried, further, summary
 from measure.faults.campaign import Trial, causes, over_repeated, trial, undisturbed
+from measure.faults.disturbances import second_problem
 from openmaia.config.loading import load
 
 
@@ -42,6 +43,13 @@ def test_a_second_command_leaves_the_files_of_the_first_alone(tmp_path: Path):
     times = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*") if path.is_file()}
     assert sweep.command(tmp_path) == first
     assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*") if path.is_file()} == times
+
+
+@pytest.mark.parametrize(
+    ("code", "drove", "is_wrong"), [(2, False, False), (0, False, False), (0, True, True), (1, False, True)]
+)
+def test_a_second_command_is_refused_or_finds_the_run_complete(code: int, drove: bool, is_wrong: bool):
+    assert bool(second_problem(code, drove)) == is_wrong
 
 
 def test_causes_are_what_commands_said_about_failures():
