@@ -74,10 +74,10 @@ def _on_object_store(folder: Path) -> Iterator[Place]:
 
 @contextmanager
 def _on_small_disk(folder: Path) -> Iterator[Place]:
-    """A file system of 16 MiB, which needs root."""
+    """A file system of 128 MiB, which needs root. A command is refused where less than half of that is left."""
     disk = folder / "disk"
     disk.mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=16m", "tmpfs", str(disk)], check=True)
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=128m", "tmpfs", str(disk)], check=True)
     try:
         yield Place(runs=str(disk / "runs"), environment={})
     finally:

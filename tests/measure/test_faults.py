@@ -1,5 +1,6 @@
 """The campaign itself: what it calls a repeated turn, and one trial."""
 
+import shutil
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -11,8 +12,10 @@ import pytest
 from measure.faults import sweep
 from measure.faults.__main__ import NotTried, further, summary
 from measure.faults.campaign import Trial, causes, over_repeated, trial, undisturbed
-from measure.faults.disturbances import second_problem
+from measure.faults.disturbances import DISTURBANCES, second_problem
+from openmaia.checks.named import folders
 from openmaia.config.loading import load
+from tests.cluster.hosts import lacking
 
 
 @pytest.mark.parametrize(
@@ -43,6 +46,18 @@ def test_a_second_command_leaves_the_files_of_the_first_alone(tmp_path: Path):
     times = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*") if path.is_file()}
     assert sweep.command(tmp_path) == first
     assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*") if path.is_file()} == times
+
+
+@pytest.mark.skipif(bool(lacking()), reason=lacking())
+def test_a_sweep_on_the_small_disk_is_not_refused_until_the_disk_is_full(tmp_path: Path):
+    disturbance = DISTURBANCES["disk full for 5 s"]
+    with disturbance.place(tmp_path) as place:
+        config = load([*sweep.command(tmp_path, f"paths.runs={place.runs}")[4:]])
+        assert not list(folders(config))
+        (tmp_path / "disk/filler").write_bytes(bytes(shutil.disk_usage(tmp_path / "disk").free - 2**20))
+        assert [each.message for each in folders(config)] == [
+            f"paths.runs={place.runs}: its disk has 1 MiB left, and needs 64; make room, or give another folder"
+        ]
 
 
 @pytest.mark.parametrize(
