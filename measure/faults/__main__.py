@@ -156,7 +156,7 @@ command itself ended with exit code 0. *commits*: those that the sweeps ran on; 
 | disturbance | times | hit | sweeps | complete and equal | one command | turns repeated in a sweep, at most | commits |
 |---|---|---|---|---|---|---|---|
 {table}
-{f"Not tried: {untried}." if untried else "Each kind was tried."} {"What went wrong:" if listed else "No trial had a problem."}
+{f"Not tried: {untried}. " if untried else ""}{"What went wrong:" if listed else "No trial had a problem."}
 
 {listed}"""
 
