@@ -48,7 +48,7 @@ def main() -> None:
         sys.exit(f"hosts cannot be made here: {reason}")
     if times < 1:
         sys.exit(f"times={times}; expected 1 or more")
-    rows = pd.read_csv(TRIALS, keep_default_na=False).to_dict("records") if TRIALS.exists() else []
+    rows: list[Any] = pd.read_csv(TRIALS, keep_default_na=False).to_dict("records") if TRIALS.exists() else []
     old = [row for row in rows if again == "yes" and row["disturbance"] in names]
     rows = [row for row in rows if row not in old]
     failed: list[str] = []
