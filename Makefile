@@ -66,7 +66,7 @@ bench: setup
 
 # Kills parts of running sweeps at random moments: writes measure/faults/trials.csv and RESULTS.md. Hours; root for the full disk and the hosts.
 faults: setup
-	@$(BIN)/python -m measure.faults $(if $(only),only="$(only)") $(if $(times),times=$(times))
+	@$(BIN)/python -m measure.faults $(if $(only),only="$(only)") $(if $(times),times=$(times)) $(if $(again),again=$(again)) $(if $(minutes),minutes=$(minutes))
 
 # Whether descriptions are true: writes science.json, in more than an hour on two cores. `make science only=real` runs one part.
 science: setup

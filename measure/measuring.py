@@ -55,6 +55,17 @@ def machine() -> str:
     return f"{os.cpu_count()} cores, {gib:.0f} GiB, {models[0] if models else platform.machine()}"
 
 
+def commit() -> str:
+    """The commit of this checkout, with "+" where a file of the program differs from it."""
+
+    def git(*arguments: str) -> str:
+        done = subprocess.run(["git", *arguments], cwd=REPOSITORY, capture_output=True, text=True, check=True)
+        return done.stdout.strip()
+
+    changed = git("status", "--porcelain", "--", "openmaia", "ray_jobs", "configs")
+    return git("rev-parse", "--short=8", "HEAD") + ("+" if changed else "")
+
+
 def _cpuinfo() -> list[str]:
     path = Path("/proc/cpuinfo")
     return path.read_text().splitlines() if path.exists() else []

@@ -1,17 +1,21 @@
 """Disturbs sweeps and writes trials.csv and RESULTS.md beside this file.
 
-    python -m measure.faults [only="driver killed,worker killed"] [times=25] [again=yes]
+    python -m measure.faults [only="driver killed,worker killed"] [times=25] [again=yes] [minutes=60]
 
 `times` is the number of disturbances of each kind that find what they disturb. Trials in trials.csv count; `again=yes` measures
-the kinds anew. A sweep is disturbed up to five times and takes one to four minutes; two run side by side. The clock of the machine
+the kinds anew. No sweep begins after so many `minutes`; the same command without `again` goes on. A sweep is disturbed up to
+five times and takes one to four minutes, more where others use the machine; two run side by side. The clock of the machine
 is left alone (processes of the sweep see one that jumps), and so is its network: hosts that are cut off or switched off are
 namespaces of it. Its memory is filled, for two seconds at a time.
 """
 
+import math
 import sys
-from collections.abc import Hashable, Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
-from dataclasses import fields
+import time
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Executor, Future, ProcessPoolExecutor, wait
+from dataclasses import dataclass, fields
+from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
@@ -31,46 +35,79 @@ SIDE_BY_SIDE = 2
 
 def main() -> None:
     given: dict[str, str] = {name: value for name, _, value in (text.partition("=") for text in sys.argv[1:])}
-    times = int(given.pop("times", "25"))
+    times, minutes = int(given.pop("times", "25")), float(given.pop("minutes", "inf"))
     names = [name for name in given.pop("only", "").split(",") if name] or list(DISTURBANCES)
     again = given.pop("again", "no")
     unknown = [*given, *(set(names) - set(DISTURBANCES))]
     if unknown or again not in ("yes", "no"):
         sys.exit(
-            f"unknown: {', '.join(unknown) or f'again={again}'}; expected times=25, again=yes and only= with some of: "
+            f"unknown: {', '.join(unknown) or f'again={again}'}; expected times=25, again=yes, minutes=60 and only= with some of: "
             f"{', '.join(DISTURBANCES)}"
         )
     if any(DISTURBANCES[name].place is on_hosts for name in names) and (reason := lacking()):
         sys.exit(f"hosts cannot be made here: {reason}")
     if times < 1:
         sys.exit(f"times={times}; expected 1 or more")
-    rows = pd.read_csv(TRIALS, keep_default_na=False).to_dict("records") if TRIALS.exists() else []
-    if again == "yes":
-        rows = [row for row in rows if row["disturbance"] not in names]
-    for done in _further(names, times, rows):
-        print(
-            f"{done.disturbance}, seed {done.seed}: {done.problem or 'nothing lost'} ({done.seconds:.0f} s)", flush=True
-        )
-        rows.append(done.row())
-        _write(rows)
+    rows: list[Any] = pd.read_csv(TRIALS, keep_default_na=False).to_dict("records") if TRIALS.exists() else []
+    old = [row for row in rows if again == "yes" and row["disturbance"] in names]
+    rows = [row for row in rows if row not in old]
+    failed: list[str] = []
+    until = time.monotonic() + 60 * minutes
+    carry_out = partial(trial, expected=undisturbed())
+    with ProcessPoolExecutor(SIDE_BY_SIDE, mp_context=get_context("spawn")) as processes:
+        for done in further(names, times, rows, carry_out, processes, until):
+            if isinstance(done, NotTried):
+                failed.append(done.disturbance)
+                print(f"{done.disturbance}: not tried: {done.reason}", flush=True)
+                continue
+            print(
+                f"{done.disturbance}, seed {done.seed}: {done.problem or 'nothing lost'} ({done.seconds:.0f} s)",
+                flush=True,
+            )
+            rows.append(done.row())
+            # What is measured anew replaces the old trials of its kind, and no others.
+            old = [row for row in old if row["disturbance"] != done.disturbance]
+            _write(old + rows)
+    if failed:
+        sys.exit(f"not tried, so that nothing is said of them: {', '.join(failed)}")
 
 
-def _further(names: Sequence[str], times: int, rows: Sequence[dict[Hashable, Any]]) -> Iterator[Trial]:
+@dataclass(frozen=True, kw_only=True)
+class NotTried:
+    """A disturbance whose sweep could not be carried out, such as one on hosts that did not start."""
+
+    disturbance: str
+    reason: str
+
+
+def further(
+    names: Sequence[str],
+    times: int,
+    rows: Sequence[dict[Hashable, Any]],
+    carry_out: Callable[[str, int], Trial],
+    processes: Executor,
+    until: float = math.inf,
+) -> Iterator[Trial | NotTried]:
     """Runs trials until each disturbance has found something `times` times, in at most as many sweeps.
+
+    A disturbance that could not be tried is not begun again; the others go on.
 
     Args:
         names: The disturbances.
         times: How often each is to find what it disturbs.
         rows: The trials that count already. The caller appends each new one.
+        carry_out: Carries out the trial of a disturbance with a seed.
+        processes: Where it does so.
+        until: No trial begins at or after this time of the monotonic clock.
     """
-    expected = undisturbed()
+    given_up: set[str] = set()
     running: dict[Future[Trial], tuple[str, int]] = {}
 
     def following() -> tuple[str, int] | None:
-        if any(DISTURBANCES[name].is_alone for name, _ in running.values()):
+        if time.monotonic() >= until or any(DISTURBANCES[name].is_alone for name, _ in running.values()):
             return None
         for name in names:
-            if DISTURBANCES[name].is_alone and running:
+            if name in given_up or (DISTURBANCES[name].is_alone and running):
                 continue
             own = [row for row in rows if row["disturbance"] == name]
             ahead = [seed for other, seed in running.values() if other == name]
@@ -79,14 +116,17 @@ def _further(names: Sequence[str], times: int, rows: Sequence[dict[Hashable, Any
                 return name, max([*(row["seed"] for row in own), *ahead], default=-1) + 1
         return None
 
-    with ProcessPoolExecutor(SIDE_BY_SIDE, mp_context=get_context("spawn")) as processes:
-        while True:
-            while len(running) < SIDE_BY_SIDE and (wanted := following()):
-                running[processes.submit(trial, *wanted, expected)] = wanted
-            if not running:
-                return
-            for done in wait(running, return_when=FIRST_COMPLETED).done:
-                del running[done]
+    while True:
+        while len(running) < SIDE_BY_SIDE and (wanted := following()):
+            running[processes.submit(carry_out, *wanted)] = wanted
+        if not running:
+            return
+        for done in wait(running, return_when=FIRST_COMPLETED).done:
+            name, _ = running.pop(done)
+            if error := done.exception():
+                given_up.add(name)
+                yield NotTried(disturbance=name, reason=f"{type(error).__name__}: {error}")
+            else:
                 yield done.result()
 
 
@@ -97,32 +137,35 @@ def _write(rows: list[Any]) -> None:
 
 def summary(trials: pd.DataFrame) -> str:
     """The table of RESULTS.md."""
-    table = "".join(_line(name, group) for name, group in trials.groupby("disturbance", sort=False))
+    groups = {name: trials[trials["disturbance"] == name] for name in DISTURBANCES}
+    table = "".join(_line(name, group) for name, group in groups.items() if len(group))
+    untried = ", ".join(name for name, group in groups.items() if not len(group))
     problems = trials[trials["problem"] != ""]
     listed = "".join(f"- {row.disturbance}, seed {row.seed}: {row.problem}\n" for row in problems.itertuples())
     return f"""# What `make faults` found
 
 Sweeps of {sweep.UNITS} investigations with {sweep.EXPERIMENTS + 1} turns each, two at once, disturbed at random moments, up to five times a sweep;
 then the same command, until it ends with exit code 0. `make faults` adds sweeps until a disturbance has hit often enough; two ran side by
-side, those whose memory was filled alone. Each is in trials.csv, with date and machine.
+side, those whose memory was filled alone. Each is in trials.csv, with date, machine and commit.
 
 *hit*: there was such a process at that moment; the disk was full; Ray killed a process for want of memory. *complete and equal*: sweeps in which every unit has the record that it has in a sweep
 without a disturbance, times apart, and an evaluation, and in which no turn but one in progress was carried out twice. The agent is
 told that its sandbox died, so that this turn may differ, and with it the numbers of later images. *one command*: the disturbed
-command itself ended with exit code 0.
+command itself ended with exit code 0. *commits*: those that the sweeps ran on; `by` one that published them soon after.
 
-| disturbance | times | hit | sweeps | complete and equal | one command | turns repeated in a sweep, at most |
-|---|---|---|---|---|---|---|
+| disturbance | times | hit | sweeps | complete and equal | one command | turns repeated in a sweep, at most | commits |
+|---|---|---|---|---|---|---|---|
 {table}
-{"What went wrong:" if listed else "No trial had a problem."}
+{f"Not tried: {untried}. " if untried else ""}{"What went wrong:" if listed else "No trial had a problem."}
 
 {listed}"""
 
 
-def _line(name: object, group: pd.DataFrame) -> str:
+def _line(name: str, group: pd.DataFrame) -> str:
     times = sum(len(str(moments).split()) for moments in group["after_turns"])
     complete, at_once = (group["problem"] == "").sum(), (group["commands"] == 1).sum()
-    return f"| {name} | {times} | {group['hit'].sum()} | {len(group)} | {complete} | {at_once} | {group['repeated'].max()} |\n"
+    figures = (name, times, group["hit"].sum(), len(group), complete, at_once, group["repeated"].max())
+    return f"| {' | '.join(map(str, figures))} | {', '.join(group['commit'].unique())} |\n"
 
 
 if __name__ == "__main__":

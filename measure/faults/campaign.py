@@ -16,7 +16,7 @@ from typing import Any
 
 from measure.faults import sweep
 from measure.faults.disturbances import DISTURBANCES, Disturbed, Place
-from measure.measuring import machine
+from measure.measuring import commit, machine
 from openmaia.runs.run import Run
 
 IMAGE = re.compile(r"image-\d+")
@@ -46,6 +46,10 @@ class Trial:
     """What was lost, or repeated without need; empty if nothing was."""
     date: str = field(default_factory=lambda: date.today().isoformat())
     machine: str = field(default_factory=machine)
+    commit: str
+    """At its beginning."""
+    causes: str = ""
+    """What commands said that ended with another exit code than 0, each line once."""
 
     def row(self) -> dict[str, Any]:
         return asdict(self)
@@ -66,7 +70,7 @@ def trial(name: str, seed: int, expected: list[dict[str, Any]]) -> Trial:
     disturbance = DISTURBANCES[name]
     chance = random.Random(seed * 1_000_003 + zlib.crc32(name.encode()))
     moments = _moments(disturbance.times, chance)
-    began = time.monotonic()
+    began, begun_at = time.monotonic(), commit()
     with (
         tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as temporary,
         disturbance.place(Path(temporary)) as place,
@@ -101,6 +105,8 @@ def trial(name: str, seed: int, expected: list[dict[str, Any]]) -> Trial:
             repeated=len(turns) - len(set(turns)),
             seconds=round(time.monotonic() - began, 1),
             problem=problem or over_repeated(turns, hits),
+            commit=begun_at,
+            causes=causes((folder / "output.log").read_text(errors="replace"), folder),
         )
 
 
@@ -212,6 +218,12 @@ def over_repeated(turns: Sequence[tuple[str, int]], hits: Sequence[int]) -> str:
         if 0 in causes or len(causes) > len(set(causes)) or any(b[1] < a[1] for a, b in pairwise(own)):
             wrong.append(f"{unit}: {' '.join(str(turn) for _, turn in own)}")
     return f"more than the turn in progress was repeated: {', '.join(wrong)}" if wrong else ""
+
+
+def causes(output: str, folder: Path) -> str:
+    """Returns the lines of commands about errors and failures, each once, without the folder's name."""
+    lines = re.findall(r"^(?:error|failed)\b.*", output.replace(str(folder), "…"), re.MULTILINE)
+    return " / ".join(dict.fromkeys(lines))[:1000]
 
 
 def _said(folder: Path) -> str:

@@ -29,19 +29,16 @@ def note(turn: int) -> None:
 
 
 def command(folder: Path, *overrides: str) -> list[str]:
-    """The command that runs the sweep below a folder. Each call with the same folder gives the same command."""
-    replies = [
-        f"""[CODE]:
-```python
-values, images = system.call_neuron(tools.text2image(["a {colour} square", "a {colour} circle"]))
-tools.note({turn})
-print(values, tools.wait(0.7))
-```"""
-        for turn, colour in zip(range(EXPERIMENTS), ("red", "green", "blue"), strict=True)
-    ]
+    """The command that runs the sweep below a folder. Each call with the same folder gives the same command.
+
+    The first call writes its files. A further one leaves them alone: another command may be reading them.
+    """
+    written = folder / "command.json"
+    if not written.exists():
+        written.write_text(json.dumps(_sources(folder)))
     return [
         *(sys.executable, "-m", "openmaia.cli.main", "run"),
-        *sources(folder, [*replies, ANSWER]),
+        *json.loads(written.read_text()),
         f"name={NAME}",
         f"units={LAYER}=0-{UNITS - 1}",
         "tools=[tests.helpers.sweeping:wait,measure.faults.sweep:note]",
@@ -52,6 +49,19 @@ print(values, tools.wait(0.7))
         "tracking.mode=offline",
         *overrides,
     ]
+
+
+def _sources(folder: Path) -> list[str]:
+    replies = [
+        f"""[CODE]:
+```python
+values, images = system.call_neuron(tools.text2image(["a {colour} square", "a {colour} circle"]))
+tools.note({turn})
+print(values, tools.wait(0.7))
+```"""
+        for turn, colour in zip(range(EXPERIMENTS), ("red", "green", "blue"), strict=True)
+    ]
+    return sources(folder, [*replies, ANSWER])
 
 
 def on_cluster(address: str) -> tuple[str, ...]:

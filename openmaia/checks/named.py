@@ -77,7 +77,7 @@ def folders(config: Config) -> Iterator[Check]:
             continue
         disk = shutil.disk_usage(nearest_existing(folder))
         if disk.total and disk.free < _LEAST_FREE:
-            text = f"paths.{key}={path}: its disk has {disk.free // 2**20} MiB left"
+            text = f"paths.{key}={path}: its disk has {disk.free // 2**20} MiB left, and needs {_LEAST_FREE // 2**20}"
             yield missing(f"{text}; make room, or give another folder")
 
 

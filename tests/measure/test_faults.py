@@ -1,12 +1,21 @@
 """The campaign itself: what it calls a repeated turn, and one trial."""
 
+import shutil
+import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
+import pandas as pd
 import pytest
 
 from measure.faults import sweep
-from measure.faults.campaign import over_repeated, trial, undisturbed
+from measure.faults.__main__ import NotTried, further, summary
+from measure.faults.campaign import Trial, causes, over_repeated, trial, undisturbed
+from measure.faults.disturbances import DISTURBANCES, second_problem
+from openmaia.checks.named import folders
 from openmaia.config.loading import load
+from tests.cluster.hosts import lacking
 
 
 @pytest.mark.parametrize(
@@ -30,6 +39,67 @@ def test_each_disturbance_may_repeat_the_turn_in_progress_of_a_unit(turns: str, 
 @pytest.mark.parametrize("overrides", [sweep.ON_THIS_MACHINE, sweep.on_cluster("10.0.0.1:6379")])
 def test_the_sweep_has_a_valid_config_on_this_machine_and_on_hosts(tmp_path: Path, overrides: tuple[str, ...]):
     assert load(sweep.command(tmp_path, *overrides)[4:]).name == sweep.NAME
+
+
+def test_a_second_command_leaves_the_files_of_the_first_alone(tmp_path: Path):
+    first = sweep.command(tmp_path)
+    times = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*") if path.is_file()}
+    assert sweep.command(tmp_path) == first
+    assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*") if path.is_file()} == times
+
+
+@pytest.mark.skipif(bool(lacking()), reason=lacking())
+def test_a_sweep_on_the_small_disk_is_not_refused_until_the_disk_is_full(tmp_path: Path):
+    disturbance = DISTURBANCES["disk full for 5 s"]
+    with disturbance.place(tmp_path) as place:
+        config = load([*sweep.command(tmp_path, f"paths.runs={place.runs}")[4:]])
+        assert not list(folders(config))
+        (tmp_path / "disk/filler").write_bytes(bytes(shutil.disk_usage(tmp_path / "disk").free - 2**20))
+        assert [each.message for each in folders(config)] == [
+            f"paths.runs={place.runs}: its disk has 1 MiB left, and needs 64; make room, or give another folder"
+        ]
+
+
+@pytest.mark.parametrize(
+    ("code", "drove", "is_wrong"), [(2, False, False), (0, False, False), (0, True, True), (1, False, True)]
+)
+def test_a_second_command_is_refused_or_finds_the_run_complete(code: int, drove: bool, is_wrong: bool):
+    assert bool(second_problem(code, drove)) == is_wrong
+
+
+def test_causes_are_what_commands_said_about_failures():
+    output = "loading\nerror: /x/runs is full\nfailed 2: late\nerror: /x/runs is full\ndone, 1 failed\n"
+    assert causes(output, Path("/x")) == "error: …/runs is full / failed 2: late"
+
+
+def some_trial(name: str, seed: int) -> Trial:
+    if name == "host cut off for 15 s":
+        raise RuntimeError("the hosts did not start")
+    return Trial(
+        disturbance=name,
+        seed=seed,
+        after_turns="1 2",
+        hit=2,
+        commands=1,
+        codes="0",
+        repeated=0,
+        seconds=1.0,
+        problem="",
+        commit="abc",
+    )
+
+
+def test_a_disturbance_that_cannot_be_tried_ends_no_other_and_does_not_count():
+    names = ["host cut off for 15 s", "raylet killed"]
+    rows = list[dict[Any, Any]]()
+    failed = list[NotTried]()
+    with ThreadPoolExecutor(2) as processes:
+        for done in further(names, 4, rows, some_trial, processes):
+            failed.append(done) if isinstance(done, NotTried) else rows.append(done.row())
+    assert failed == [NotTried(disturbance=names[0], reason="RuntimeError: the hosts did not start")]
+    assert [(row["disturbance"], row["seed"]) for row in rows] == [("raylet killed", 0), ("raylet killed", 1)]
+    assert not list(further(names, 4, [], some_trial, processes, until=time.monotonic()))
+    assert "| raylet killed | 4 | 4 | 2 | 2 | 2 | 0 | abc |" in summary(pd.DataFrame(rows))
 
 
 @pytest.mark.slow
