@@ -120,7 +120,8 @@ def _prompts(figures: Mapping[str, Any]) -> str:
 what they ask for were wrong and corrected after the first comparison.
 Kinds, numbers, colours, patterns, coloured parts, places, times, weather and styles are compared, sizes and relations are not
 ({figures["machine"]}, {figures["date"]}). *Whole*: of the prompts for which the world has all words, those that are drawn exactly; *as far as the world goes*: of
-all, those of which all that the world has is drawn, and every other word is named. Each prompt is in understood.csv.
+all, those of which all that the world has is drawn, and every other word is named. Each prompt is in understood.csv. "Zigzag lines", which
+the grammar has since then, are from one of these prompts.
 
 {_prompt_table(figures)}
 
