@@ -156,7 +156,8 @@ Units of the half that is only for measurements (`target.half=held_out`), of `ta
 vocabulary lacks ten words ({", ".join(WITHOUT)}): the truths of the layer `outside` are these words, or have no words in the grammar at
 all. There, the right outcome is to abstain, or a description that the test does not support. The agent answers with one term, a phrase of
 two words, a count, two objects together (`and`), two alternatives (`or`), or one term with an exception (`andnot`); it was tuned on
-units of the other half. Each is in units.csv.
+units of the other half. Each is in units.csv. Since then, the agent also finds alternatives that excite a unit unequally; that is not in these
+figures.
 
 {_table(figures)}
 """
