@@ -120,7 +120,8 @@ def _prompts(figures: Mapping[str, Any]) -> str:
 what they ask for were wrong and corrected after the first comparison.
 Kinds, numbers, colours, patterns, coloured parts, places, times, weather and styles are compared, sizes and relations are not
 ({figures["machine"]}, {figures["date"]}). *Whole*: of the prompts for which the world has all words, those that are drawn exactly; *as far as the world goes*: of
-all, those of which all that the world has is drawn, and every other word is named. Each prompt is in understood.csv.
+all, those of which all that the world has is drawn, and every other word is named. Each prompt is in understood.csv. "Zigzag lines", which
+the grammar has since then, are from one of these prompts.
 
 {_prompt_table(figures)}
 
@@ -155,7 +156,8 @@ Units of the half that is only for measurements (`target.half=held_out`), of `ta
 vocabulary lacks ten words ({", ".join(WITHOUT)}): the truths of the layer `outside` are these words, or have no words in the grammar at
 all. There, the right outcome is to abstain, or a description that the test does not support. The agent answers with one term, a phrase of
 two words, a count, two objects together (`and`), two alternatives (`or`), or one term with an exception (`andnot`); it was tuned on
-units of the other half. Each is in units.csv.
+units of the other half. Each is in units.csv. Since then, the agent also finds alternatives that excite a unit unequally; that is not in these
+figures.
 
 {_table(figures)}
 """

@@ -18,6 +18,12 @@ LONGEST = 20 * _MAX_TOKENS
 """Characters of a text that are read."""
 _CONTENT = ("kind", "group", "colour", "pattern", "pattern word", "direction", "place", "time", "weather", "style", "size", "side",
             "count", "relation", "lift", "part", "ground", "pose")  # fmt: skip
+_NOUNS = ("kind", "group", "part", "ground")
+_ADJECTIVES = ("colour", "pattern", "direction", "size", "count")
+_SETTINGS = ("time", "weather", "style")
+# What precedes an unknown noun, and how words end that are none.
+_DETERMINERS, _VERBAL = ("a", "an", "the", "of", "its", "this", "that", "these"), ("ing", "ed", "ly")
+_ENDS = (".", ";", "!", "?")
 _CONCENTRIC = re.compile(r"\bconcentric((?:,? [a-z]+){0,5} )(?:circles|rings)\b")
 _TOKEN = re.compile(r"[a-z]+|\d+|[,.;:!?]|[^\sa-z\d,.;:!?'’-]+")
 
@@ -101,6 +107,7 @@ class Reader:
         self._phrase, self._bare = _Phrase(), list[_Phrase]()
         self._relation, self._subject = "", list[int]()
         self._is_negated = self._has_part = False
+        self._is_noun_foreign = self._is_subject_foreign = False
         self._after_in = ""
         self._counted = list[str]()  # the numbers of each noun that was drawn
         self._natural = list[str]()  # colours that their place has anyway
@@ -133,10 +140,13 @@ class Reader:
     # -- words ---------------------------------------------------------------------------------------------------------
 
     def _read(self, number: int, token: Token) -> None:
-        if token.what in ("and", "with", "in", "relation", "stop"):
+        if token.what in ("and", "with", "in", "relation", "stop") and not self._joins_adjectives(number):
             self._drop_foreign()
             if number and self._tokens[number - 1].what == "unknown":
                 self._relation = ""  # "a cat on a zyzzyva and a dog" has no cat on a dog
+            if token.what in ("and", "relation") or token.text in _ENDS:
+                # "A boat and a zyzzyva beside a tree" has no boat beside a tree.
+                self._is_subject_foreign, self._is_noun_foreign = self._is_noun_foreign, False
         phrase, name = self._phrase, token.name
         if self._is_negated:
             self._excused.add(number)
@@ -150,8 +160,10 @@ class Reader:
                 self.missing.append(token.text)
             else:
                 phrase.colours.append(name)
+                phrase.is_foreign |= self._is_foreign(number)
         elif token.what == "size":
             phrase.size = name
+            phrase.is_foreign |= self._is_foreign(number)
         elif token.what == "direction":
             stripes = any(t.name == "stripes" for t in self._tokens[number + 1 : number + 6])
             phrase.direction = name if stripes else ""
@@ -169,6 +181,7 @@ class Reader:
             self._end_clause()
         elif token.what == "filler" and name not in ("a", "an", "the"):
             self._after_in = ""  # "in the picture"
+            self._is_noun_foreign &= name != "of"  # "rows of bricks"
 
     def _is_noun(self, number: int) -> bool:
         # "An orange" is a fruit, which is not known.
@@ -188,6 +201,25 @@ class Reader:
             self.missing.append(token.text)
         phrase = self._phrase
         phrase.is_foreign = bool(phrase.colours or phrase.pattern or phrase.count or phrase.size)
+        self._is_noun_foreign = self._begins_noun(number)
+
+    def _joins_adjectives(self, number: int) -> bool:
+        # "Black and white stripes".
+        around = [each.what for each in self._tokens[max(number - 1, 0) : number + 2]]
+        return len(around) == 3 and around[1] == "and" and {around[0], around[2]} <= {*_ADJECTIVES}
+
+    def _begins_noun(self, number: int) -> bool:
+        # Whether an unknown word is a noun of its own, and not what a known one does, as in "a boat gently rocking".
+        before = self._tokens[number - 1] if number else Token(text="", what="stop", name="")
+        if before.what in ("stop", "and", "with", "in", "relation", "not"):
+            return not self._tokens[number].text.endswith(_VERBAL)
+        if before.what in ("unknown", *_SETTINGS):
+            return self._is_noun_foreign
+        return before.what in _ADJECTIVES or before.text in _DETERMINERS
+
+    def _is_foreign(self, number: int) -> bool:
+        # Whether what is said at this token is said of an unknown noun before it, as in "a zyzzyva, red".
+        return self._is_noun_foreign and not any(each.what in _NOUNS for each in self._following(number))
 
     def _drop_foreign(self) -> None:
         # "A red zyzzyva and a boat" has no red boat.
@@ -203,6 +235,8 @@ class Reader:
         if token.name == "near" and token.text == "near":
             self._tokens[number] = replace(token, what="relation", name="beside")
             self._begin_relation(number, self._tokens[number])
+        elif self._is_foreign(number):
+            return
         elif self._groups and not any(t.what in ("kind", "group") for t in self._following(number)):
             self._change_last(side=token.name)
         else:
@@ -224,6 +258,7 @@ class Reader:
         if is_negated:
             return
         if token.what == "place" and not is_adjective:
+            self._is_noun_foreign = False
             self._phrase, phrase = _Phrase(), self._phrase
             self._natural += [each for each in phrase.colours if each in NATURAL[token.name]]
         old = getattr(self.scene, token.what)
@@ -247,6 +282,8 @@ class Reader:
     def _lift(self, number: int, token: Token) -> None:
         if token.text == "in the sky" and not (self._groups and self.scene.place):
             self._setting(number, replace(token, what="place", name="sky"))
+        elif self._is_foreign(number):
+            self.missing.append(token.text)
         elif not self._groups:
             self._phrase.is_lifted = True
         elif not self._is_airborne():
@@ -265,6 +302,9 @@ class Reader:
             return  # "bird house", "mountain peak": the last noun says what it is
         phrase, self._phrase = self._phrase, _Phrase()
         bare, self._bare = self._bare, []
+        self._is_noun_foreign = False
+        if self._is_subject_foreign:
+            self._relation, self._is_subject_foreign = "", False
         if self._after_in:
             self.missing.append(f"{self._after_in} {token.text}")
         self._after_in, self._has_part, self._is_ground_last = "", False, False
@@ -345,6 +385,10 @@ class Reader:
         self._figures = [replace(f, **changes) if f.id in last else f for f in self._figures]  # type: ignore[arg-type]
 
     def _part(self, number: int, token: Token) -> None:
+        if self._is_foreign(number):
+            self.missing.append(token.text)
+            self._phrase = _Phrase()
+            return
         following = self._following(number)
         owner = [
             f for f in self._figures if self._groups and f.id in self._groups[-1] and token.name in _kind(f.kind).parts
@@ -369,8 +413,13 @@ class Reader:
         if token.name == "stripes" and phrase.direction:
             name, phrase.direction = f"{phrase.direction} stripes", ""
         phrase.pattern = name
-        comes_noun = any(t.what in ("kind", "group", "part", "ground") for t in self._following(number))
-        if comes_noun:
+        following = {each.what for each in self._following(number)}
+        if following & {*_NOUNS}:
+            return
+        if "unknown" in following and "pattern word" not in following and not token.text.endswith("s"):
+            return  # "a striped zyzzyva": no pattern without it
+        if self._is_foreign(number):
+            self._phrase = _Phrase()  # "a zyzzyva with stripes"
             return
         if self._has_part and self._groups:
             # "a cat with red dots": the dots have the second colour.
@@ -387,6 +436,7 @@ class Reader:
 
     def _background(self, text: str = "") -> None:
         phrase, self._phrase = self._phrase, _Phrase()
+        self._is_noun_foreign = False
         self._excuse_relation()
         is_negated, self._is_negated = self._is_negated, False
         if is_negated or not (phrase.colours or phrase.pattern or text.startswith("back")):

@@ -56,8 +56,19 @@ def _clauses(phrase: str) -> tuple[Sequence[str], Sequence[Sequence[str]]]:
     return _alternatives(shown) if shown or not denied else [], [_alternatives(each) for each in denied]
 
 
+def alternatives(phrase: str) -> Sequence[str]:
+    """Returns the phrases of which each alone is what a phrase names: "a cat" and "a dog" for "a cat or a dog", and the phrase
+    itself if there is no "or". What must not be shown is part of each. An adjective of several ("a red or blue ball") stays with
+    one."""
+    shown, denied = _clauses(phrase)
+    if len(shown) < 2:
+        return [phrase]
+    excepted = "".join(f" without {' or '.join(each)}" for each in denied)
+    return [f"{each}{excepted}" for each in shown]
+
+
 def _alternatives(phrase: str) -> Sequence[str]:
-    first, *rest = _EITHER.split(phrase)
+    first, *rest = _EITHER.split(phrase.removeprefix("either "))
     listed = first.split(", ")  # "a cat, a dog or a boat", but not "at night, a cat or a boat"
     is_list = bool(rest) and all(_read(each).scene.figures for each in listed)
     parts = [*listed, *rest] if is_list else [first, *rest]

@@ -17,8 +17,8 @@ _TABLE: Mapping[str, str] = {
     "diagonal stripes, diagonally striped, diagonal lines; stripes, striped, stripe, stripy, stripey;"
     "dots, dotted, polka dots, polka dot, polka dotted, spots, spotted, dot, speckled;"
     "checks, checked, checkered, chequered, checkerboard, chessboard, checkerboard pattern, checker;"
-    "zigzag, zigzags, zig zag, chevron, chevrons; rings, ringed, concentric circles, concentric rings, bullseye, target;"
-    "bricks, brick, brick wall, brickwork, brick pattern; grid, gridded, mesh, net, lattice, plaid; waves, wavy, wavy lines",
+    "zigzag, zigzags, zig zag, zigzag lines, chevron, chevrons; rings, ringed, concentric circles, concentric rings, bullseye, target;"
+    "bricks, brick, brick wall, brickwork, brick pattern; grid, gridded, grid lines, mesh, net, lattice, plaid; waves, wavy, wavy lines",
     "direction": "vertical; horizontal; diagonal",
     "place": "sea, ocean, open sea, lake, harbour, harbor, water; beach, seaside, shore, coast, seashore, sandy beach, sand;"
     "meadow, grass, field, lawn, grassland, hills, green hills, countryside, garden, park, farm; forest, woods, woodland, jungle;"

@@ -122,7 +122,8 @@ class Searcher:
         if seen.refuted:
             labels, unedited = rounds.next_choice(self._images, seen, one, two)
             return _code(unedited, _edit(self._images.edits(unedited))) if unedited else _answer(labels)
-        kept = search.shortlist(self._images, one, two, seen.telling("screen", "single", "crowd", "pair"))
+        both = search.alternatives(self._images, [*one], seen.values)
+        kept = search.shortlist(self._images, one, two, seen.telling("screen", "single", "crowd", "pair"), both)
         labels = list(dict.fromkeys(label for each in kept for label in each))
         orders = self._images.edits(labels)
         changed = seen.values.get("edit", ())

@@ -14,6 +14,7 @@ from openmaia.offline.scenes.words import STRIPES, lexicon, members, names
 
 _CONTENT = ("colour", "pattern", "place", "time", "weather", "style", "size", "unknown")  # `Token.what`
 _USUAL = ("clear", "flat")  # what every scene is of which nothing else is said
+_JOINING = ("or", "either")  # outside of the grammar, and name nothing
 _KEPT = 4096  # texts
 EXCEPT = " without "
 """Stands in a label before what must not be shown, as in "boat without night"."""
@@ -37,7 +38,7 @@ def terms(text: str) -> frozenset[str]:
 
     So "animal" has a term in common with "dog", and "dog" none with "cat".
     """
-    return frozenset(name for each in tokens(text)[0] for name in _narrower(each))
+    return frozenset(name for each in tokens(text)[0] if each.text not in _JOINING for name in _narrower(each))
 
 
 def content_lexicon() -> Mapping[str, frozenset[str]]:

@@ -22,7 +22,13 @@ def next_choice(images: Images, seen: Findings, one: Scores, two: Scores) -> tup
     # Each round edits the labels that it adds to the shortlist, so that the order of the rounds is that of the values.
     exemplars = seen.telling("screen", "single", "crowd", "pair")
     shortlists = [
-        search.shortlist(images, _without(one, refuted), _without(two, refuted), exemplars)
+        search.shortlist(
+            images,
+            _without(one, refuted),
+            _without(two, refuted),
+            exemplars,
+            search.alternatives(images, [*one], seen.values, refuted),
+        )
         for refuted in accumulate(seen.refuted, Refuted.union, initial=Refuted())
     ]
     listed = dict.fromkeys(label for kept in shortlists for each in kept for label in each)

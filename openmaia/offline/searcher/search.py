@@ -9,6 +9,7 @@ from random import Random
 import numpy as np
 
 from openmaia.offline.searcher.compounds import draw_crowd, likely
+from openmaia.offline.searcher.either import either
 from openmaia.offline.searcher.exceptions import Activations, exceptions
 from openmaia.offline.searcher.findings import ToldExemplar
 from openmaia.offline.searcher.labels import EXCEPT, narrower, sayable, shown, shows, terms
@@ -218,20 +219,33 @@ def _clearly_better(two: Scores, least: float) -> str:
     return pair if pair and safe[pair] > least else ""
 
 
-def shortlist(images: Images, one: Scores, two: Scores, exemplars: Sequence[ToldExemplar]) -> list[tuple[str, ...]]:
+def alternatives(
+    images: Images, one: Sequence[str], values: Mapping[str, Sequence[float]], refuted: Collection[str] = ()
+) -> tuple[str, ...]:
+    """Returns two labels of which each alone excites the unit, if there are such, from the images of the screening and of the
+    single labels `one`."""
+    sentences = [*images.screening(), *images.prompts(one)]
+    return either([each for each in one if each not in refuted], sentences, [*values["screen"], *values["single"]])
+
+
+def shortlist(
+    images: Images, one: Scores, two: Scores, exemplars: Sequence[ToldExemplar], both: tuple[str, ...] = ()
+) -> list[tuple[str, ...]]:
     """Returns what may be claimed, the best first: a label, or two, that excite the unit clearly and that the exemplars show.
 
-    What at least half of the exemplars show comes first, and two that excite the unit alike before one. A compound comes only where it is clearly better
-    than one label.
+    The `alternatives`, `both`, come first if the exemplars show them. Then comes what at least half of the exemplars show, and two
+    that excite the unit alike before one. A compound comes only where it is clearly better than one label.
     """
     clear = _widest(images, [each for each in best(one) if one[each].is_clear], one, exemplars)
-    both = [(a, b) for n, a in enumerate(clear) for b in clear[n + 1 :] if exemplars and _are_apart(images, a, b)]
-    found = {each: _mean(one, each) - _SECOND * (len(each) - 1) for each in [*((each,) for each in clear), *both]}
+    pairs = [(a, b) for n, a in enumerate(clear) for b in clear[n + 1 :] if exemplars and _are_apart(images, a, b)]
+    found = {each: _mean(one, each) - _SECOND * (len(each) - 1) for each in [*((each,) for each in clear), *pairs]}
     ranks = {each: _rank(each, exemplars) for each in found}
     ranked = sorted(
         (each for each in ranks if ranks[each]),
         key=lambda each: (-ranks[each], -_is_even(one, each), -found[each], each),
     )
+    if both and _rank(both, exemplars):
+        ranked = [both, *(each for each in ranked if {*each} != {*both})]
     least = max((one[label].value for label in (ranked[0] if ranked else one)), default=_LEAST)
     claimable = {
         each: score for each, score in two.items() if _is_shown([each], exemplars) or _is_overwhelming(score, one)

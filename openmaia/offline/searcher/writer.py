@@ -1,7 +1,7 @@
 """Test prompts and contrasts for labels in the words of drawn scenes."""
 
 from collections.abc import Collection, Iterator, Sequence
-from itertools import islice, repeat
+from itertools import count, islice, repeat
 from random import Random
 
 from openmaia.agent.contrasts import Contrast
@@ -12,7 +12,7 @@ from openmaia.evaluation.language_model import UnansweredQuestion
 from openmaia.evaluation.prompts import StimulusPrompt, prompt_rows, seed_pairs
 from openmaia.offline.evaluation.prompts import PHRASES
 from openmaia.offline.scenes.captions import PLACE_PHRASES
-from openmaia.offline.scenes.truth import holds
+from openmaia.offline.scenes.truth import alternatives, holds
 from openmaia.offline.searcher.labels import ask, sayable, scene_of, terms
 from openmaia.offline.searcher.pairs import Pair, draw_pairs, draw_scene, prompt
 from openmaia.offline.vocabulary.phrases import article
@@ -42,7 +42,8 @@ class ScenePromptWriter:
         explored: ExploredPrompts = frozenset(),
         written: Sequence[StimulusPrompt] = (),
     ) -> list[StimulusPrompt]:
-        """Writes pairs of scenes that differ in one thing: a neutral prompt lacks one of the words of its label.
+        """Writes pairs of scenes that differ in one thing: a neutral prompt lacks one of the words of its label. The parts of
+        a label such as "a boat or a balloon" have the same number of pairs.
 
         Raises:
             UnansweredQuestion: All prompts that the rules yield are in `explored`.
@@ -52,7 +53,10 @@ class ScenePromptWriter:
         avoid = frozenset[str]().union(*map(terms, labels))
         used = {fold(text) for row in earlier for text in row[1:]}
         streams = [Random(seed(run_seed, "evaluate", f"scenes of {label}", len(earlier))) for label in labels]
-        sources = [_new(*each, explored, used, self._without) for each in zip(labels, repeat(avoid), streams)]
+        sources = [
+            _in_turns(*each, explored, used, self._without, len(earlier) // len(labels))
+            for each in zip(labels, repeat(avoid), streams)
+        ]
         rows: list[tuple[str, str, str]] = []
         for number in range(len(earlier), len(earlier) + n):
             label, pair = labels[number % len(labels)], next(sources[number % len(labels)], None)
@@ -77,9 +81,28 @@ class ScenePromptWriter:
 
 
 def _may_show(text: str, label: str) -> bool:
+    if len(parts := alternatives(label)) > 1:
+        return any(_may_show(text, each) for each in parts)
     if ask(label).missing:
         return bool(terms(label) & terms(text))
     return holds(scene_of(text), label) is not False
+
+
+def _in_turns(
+    label: str,
+    avoid: Collection[str],
+    stream: Random,
+    explored: ExploredPrompts,
+    used: set[str],
+    without: Collection[str],
+    earlier: int = 0,
+) -> Iterator[Pair]:
+    # Pairs of each part of a label, the next after `earlier` pairs of them, while there are some.
+    sources = [_new(each, avoid, stream, explored, used, without) for each in alternatives(label)]
+    for turn in count(earlier):
+        if (pair := next(sources[turn % len(sources)], None)) is None:
+            return
+        yield pair
 
 
 def _new(
@@ -136,7 +159,8 @@ class SceneContrasts:
         no near misses: those change one word."""
         avoid = frozenset[str]().union(*map(terms, labels))
         sources = [
-            _new(label, avoid, Random(f"contrasts of {label}"), frozenset(), set(), self._without) for label in labels
+            _in_turns(label, avoid, Random(f"contrasts of {label}"), frozenset(), set(), self._without)
+            for label in labels
         ]
         found: list[Contrast] = []
         for number in range(max(n, len(labels)) if labels and n else 0):

@@ -139,6 +139,70 @@ def test_what_is_not_drawn_is_named(prompt: str, missing: set[str]):
     assert set(read(prompt, 0)[1]) == missing
 
 
+# With an unknown noun and what is said of it, and the same without both.
+_FOREIGN = {
+    "a {said} zyzzyva": "",
+    "{said} zyzzyvas": "",
+    "two {said} zyzzyvas": "",
+    "a zyzzyva, {said}": "",
+    "a zyzzyva that is {said}": "",
+    "a {said} furry zyzzyva": "",
+    "a photo of a {said} zyzzyva on the sea at dusk": "a photo on the sea at dusk",
+    "a {said} zyzzyva in the desert": "in the desert",
+    "a zyzzyva at night, {said}": "at night",
+    "a {said} zyzzyva on a green background": "a green background",
+    "a {said} zyzzyva and a boat": "a boat",
+    "a {said} zyzzyva, a boat": "a boat",
+    "a zyzzyva, {said}, and a boat": "a boat",
+    "a zyzzyva is {said} and a boat": "a boat",
+    "a boat and a {said} zyzzyva": "a boat",
+    "a boat and a zyzzyva, {said}": "a boat",
+    "a boat and a zyzzyva, {said}, at dusk": "a boat at dusk",
+    "a boat with a {said} zyzzyva": "a boat",
+    "a cat on a {said} zyzzyva": "a cat",
+    "a cat in a {said} zyzzyva": "a cat",
+    "a cat wearing a {said} zyzzyva": "a cat",
+    "a {said} zyzzyva beside a blue boat": "a blue boat",
+    "a blue boat beside a {said} zyzzyva": "a blue boat",
+    "a boat and a {said} zyzzyva beside a tree": "a boat, a tree",
+    "a {said} zyzzyva beside a tree and a boat": "a tree and a boat",
+}
+_SAID = ("red", "striped", "polka dot", "big", "red striped", "checkered", "white and black", "plaid", "brick")
+
+
+@pytest.mark.parametrize("said", _SAID)
+@pytest.mark.parametrize("template", [*_FOREIGN])
+def test_what_is_said_of_an_unknown_noun_is_named_and_not_drawn(template: str, said: str):
+    scene, missing = read(template.format(said=said), 0)
+    assert scene == read(_FOREIGN[template], 0)[0]
+    named = {word for term in missing for word in term.split()}
+    assert {*said.split()} - {"and"} <= named
+    assert named & {"zyzzyva", "zyzzyvas"}
+
+
+@pytest.mark.parametrize(
+    ("prompt", "same", "missing"),
+    [
+        ("a zyzzyva with red stripes", "", {"zyzzyva", "red", "stripes"}),
+        ("a zyzzyva with black and white stripes and a dog", "a dog", {"zyzzyva", "black", "white", "stripes"}),
+        ("a tiger's stripes", "", {"tiger", "stripes"}),
+        ("a boat and a zyzzyva on the left", "a boat", {"zyzzyva", "on the left"}),
+        ("a boat and a zyzzyva flying", "a boat", {"zyzzyva", "flying"}),
+        ("a boat and a zyzzyva with red sails", "a boat", {"zyzzyva", "red", "sails"}),
+        ("a zyzzyva, a striped cat", "a striped cat", {"zyzzyva"}),
+        ("a zyzzyva on a striped background", "a striped background", {"zyzzyva"}),
+        ("a striped furry cat", "a striped cat", {"furry"}),
+        ("a boat gently rocking with red stripes", "a boat with red stripes", {"gently", "rocking"}),
+        ("a striped seamless pattern", "a striped pattern", {"seamless"}),
+        ("rows of bricks", "bricks", {"rows"}),
+        ("a zyzzyva in a meadow, a red boat", "a red boat in a meadow", {"zyzzyva"}),
+    ],
+)
+def test_what_is_said_of_a_known_noun_beside_unknown_words_is_drawn(prompt: str, same: str, missing: set[str]):
+    scene, found = read(prompt, 0)
+    assert (scene, {*found}) == (read(same, 0)[0], missing)
+
+
 _WITHOUT_CONTENT = ("filler", "stop", "and", "with", "in", "not", "it", "all")
 _ADJECTIVES = ("colour", "size", "side", "count")
 _PHRASES = [" ".join(words) for words in lexicon()]

@@ -57,13 +57,15 @@ def _run(code: str, measure: Callable[[Scene], float]) -> str:
     return f"{stage}: {' '.join(f'{value:.5g}' for value in values)}\nhighest: {max(values):.5g} for a prompt"
 
 
-def _investigate(searcher: Searcher, label: str, exemplars: str) -> str:
+def _investigate(
+    searcher: Searcher, label: str, exemplars: str, activation: Callable[[Scene, str], float] = _activation
+) -> str:
     messages: list[Message] = [system(api_text({})), user("Find out what excites the unit.")]
     for _ in range(8):
         text = searcher.reply([Chat(conversation="", messages=messages, seed=0, max_tokens=100)])[0].text
         if "[DESCRIPTION]" in text:
             return text
-        shown = exemplars if "dataset_exemplars" in text else _run(text, lambda scene: _activation(scene, label))
+        shown = exemplars if "dataset_exemplars" in text else _run(text, lambda scene: activation(scene, label))
         messages += [assistant(text), user(shown)]
     raise AssertionError("no answer after eight experiments")
 
@@ -79,6 +81,17 @@ def test_search_finds_what_excites_a_unit(label: str):
     answer = _investigate(Searcher("full"), label, _exemplars(label))
     found = {line.partition("]: ")[2] for line in answer.splitlines() if line.startswith("[LABEL")}
     assert found == {*label.split("; ")}
+
+
+@pytest.mark.parametrize("weak", [0.4, 0.6])
+def test_search_finds_a_weak_alternative_that_exemplars_do_not_show(weak: float):
+    def activation(scene: Scene, label: str) -> float:
+        return max(holds(scene, "night") is True, weak * (holds(scene, label) is True))
+
+    night = [f"top exemplar: 1\n[image-1, masked] {each}." for each in ("a red boat on the sea at night",) * 5]
+    told = "\n".join([*night, *(f"random exemplar: 0\n[image-2, original] {each}." for each in _OTHERS)])
+    answer = _investigate(Searcher("full"), "cup", told, activation)
+    assert answer.splitlines()[1:] == ["[LABEL 1]: night", "[LABEL 2]: cup"]
 
 
 @pytest.mark.parametrize("label", ["boat and dog", "two boats", "pink castle"])

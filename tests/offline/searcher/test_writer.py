@@ -8,7 +8,7 @@ from openmaia.evaluation.claims import Claim
 from openmaia.offline.scenes.component import SceneVocabulary
 from openmaia.offline.scenes.grammar import read
 from openmaia.offline.scenes.layout import settle
-from openmaia.offline.scenes.truth import holds
+from openmaia.offline.scenes.truth import alternatives, holds
 from openmaia.offline.searcher.labels import single
 from openmaia.offline.searcher.writer import SceneContrasts, ScenePromptWriter
 
@@ -53,6 +53,37 @@ def test_twins_of_an_exception_lack_the_label_or_show_the_exception():
     assert 4 < sum(boats) < 16
 
 
+@pytest.mark.parametrize("label", ["a boat or a balloon", "either dusk or a red boat", "a cat, a dog or snow"])
+def test_each_part_of_a_label_has_the_same_share_of_the_prompts(label: str):
+    parts = alternatives(label)
+    prompts = _WRITER.write(_claim(label), 6 * len(parts), 0)
+    positive, neutral = prompts[: 6 * len(parts)], prompts[6 * len(parts) :]
+    shown = [[part for part in parts if _shows(each.prompt, each.seed, part)] for each in positive]
+    assert shown == [[part] for part in parts] * 6
+    assert not any(_shows(each.prompt, each.seed, label) for each in neutral)
+    assert {each.label for each in prompts} == {label}
+    found = SceneContrasts().find([label], [], 6)
+    assert [_shows(found[n].prompt, 0, parts[n % len(parts)]) for n in range(6)] == [True] * 6
+
+
+def test_parts_of_a_label_share_an_odd_number_of_prompts_over_two_looks():
+    claim = _claim("a boat or a balloon")
+    first = _WRITER.write(claim, 5, 0)
+    more = _WRITER.write(claim, 5, 0, written=first)
+    shown = [_shows(each.prompt, each.seed, "boat") for each in (*first[:5], *more[:5])]
+    assert shown.count(True) == 5
+
+
+def test_parts_of_a_label_keep_its_exception():
+    prompts = _WRITER.write(_claim("a boat or a dog without night"), 20, 0)
+    assert all(_shows(each.prompt, each.seed, "a boat or a dog without night") for each in prompts[:20])
+    nights = [each for each in prompts[20:] if _shows(each.prompt, each.seed, "night")]
+    assert {label for each in nights for label in ("boat", "dog") if _shows(each.prompt, each.seed, label)} == {
+        "boat",
+        "dog",
+    }
+
+
 def test_twin_differs_in_one_word():
     prompts = _WRITER.write(_claim("red"), 12, 0)
     for positive, neutral in zip(prompts[:12], prompts[12:], strict=True):
@@ -88,7 +119,16 @@ def test_label_with_an_unknown_word_is_quoted_as_a_whole():
 
 @pytest.mark.parametrize(
     ("label", "related"),
-    [("animal", {0}), ("a dog", {0}), ("a red dog", set[int]()), ("beach", {1}), ("a happy boat", {1}), ("red", {1})],
+    [
+        ("animal", {0}),
+        ("a dog", {0}),
+        ("a red dog", set[int]()),
+        ("beach", {1}),
+        ("a happy boat", {1}),
+        ("red", {1}),
+        ("cat or boat", {1}),
+        ("cat or red dog", set[int]()),
+    ],
 )
 def test_related_prompts_show_the_label(label: str, related: set[int]):
     assert _WRITER.related(_claim(label), ["a black dog in a street", "a red boat on the beach"]) == related
@@ -105,6 +145,8 @@ def test_related_prompts_show_the_label(label: str, related: set[int]):
         ("on the sea", "the ocean", True),
         ("sea at night", "beach", False),
         ("stripes", "vertically striped cup", True),
+        ("a boat or a cup", "dog or cup", True),
+        ("a boat or a cup", "a dog or a cat", False),
     ],
 )
 def test_claims_are_alike_if_they_share_a_word_or_a_wider_one(one: str, other: str, is_like: bool):
