@@ -37,7 +37,7 @@ _COLUMNS = {
 SCHEMA = pa.schema([pa.field(name, kind, nullable=False) for name, kind in _COLUMNS.items()])
 _WITHOUT_IMAGES = ("digest", "prompt", "activations")
 
-Activations = npt.NDArray[np.float32]
+ActivationMatrix = npt.NDArray[np.float32]
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,7 @@ class SharedStore:
         names = _names(self.files, unit.target, unit.layer)
         return {row["digest"] for name in names for row in _rows(self.files, name, ("digest",))}
 
-    def add(self, unit: Unit, images: Sequence[tuple[str, EncodedImage]], activations: Activations) -> None:
+    def add(self, unit: Unit, images: Sequence[tuple[str, EncodedImage]], activations: ActivationMatrix) -> None:
         """Keeps images of a unit's layer, each with its prompt. `activations` has the shape (images, units)."""
         rows = [
             {"digest": image.digest, "prompt": prompt, "activations": values.tobytes()}
@@ -85,7 +85,7 @@ class SharedStore:
                 found |= {each.digest: each for each in _images(self.files, name, missing)}
         return [found[digest] for digest in digests]
 
-    def matrices(self, target: str, layer: str) -> Iterator[Activations]:
+    def matrices(self, target: str, layer: str) -> Iterator[ActivationMatrix]:
         """Yields the activations of each file, shape (images, units), NaN where they are not finite. Without images of
         earlier files, and without damaged files."""
         seen = set[str]()
@@ -115,7 +115,7 @@ def _rows(files: Files, name: str, columns: Sequence[str] | None = _WITHOUT_IMAG
         return rows
 
 
-def _matrix(files: Files, name: str, rows: Sequence[dict[str, Any]]) -> Activations:
+def _matrix(files: Files, name: str, rows: Sequence[dict[str, Any]]) -> ActivationMatrix:
     with _removable(files, name):
         sizes = {len(row["activations"]) for row in rows}
         if len(sizes) != 1 or min(sizes) % 4:
