@@ -109,7 +109,8 @@ def _names(files: Files, target: str, layer: str) -> list[str]:
 
 def _rows(files: Files, name: str, columns: Sequence[str] | None = _WITHOUT_IMAGES) -> list[dict[str, Any]]:
     with _removable(files, name):
-        rows, header = tables.load(files.read(name) or b"", "shared images", columns, SCHEMA)
+        with _opened(files, name) as stream:
+            rows, header = tables.load(stream, "shared images", columns, SCHEMA)
         if header.get("version") != _VERSION:
             raise StoreError(f"shared images of version {str(header.get('version'))[:40]}, not {_VERSION}")
         return rows
@@ -145,6 +146,16 @@ def _images(files: Files, name: str, wanted: Collection[str]) -> Iterator[Encode
                 if _digest(image) != row["digest"]:
                     raise StoreError("shared images of which one is not that of its digest")
             yield image
+
+
+@contextmanager
+def _opened(files: Files, name: str) -> Generator[pa.NativeFile]:
+    try:
+        stream = files.open(name)
+    except OSError as error:
+        raise StoreError(f"shared images that cannot be opened: {error}") from error
+    with stream:
+        yield stream
 
 
 def _digest(image: EncodedImage) -> str:
