@@ -58,7 +58,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
         "reference/config.md": config_reference.render(),
         "reference/cli.md": command_reference.render(),
         "reference/agent-api.md": AGENT_API.format(
-            unit=api_text({}, has_bank=True, has_effects=True),
+            unit=api_text({}, has_bank=True, has_shared=True, has_effects=True),
             layer=api_text({}, Scope.LAYER).partition("\n`tools`")[0],
         ),
     }

@@ -58,6 +58,10 @@ class InvestigationOptions:
     """Images of the bank that the agent sees at the beginning."""
     words: int = 0
     """Words of its prompts that the agent gets as its first hypotheses."""
+    shared: int = 0
+    """Images that are kept of the investigation for others, at most."""
+    looks_up: bool = False
+    """Whether the agent may look up those of others."""
     effects: Effects | None = None
     """None: the agent cannot ask what units do to the classes."""
     contrasts: Contrasts | None = None

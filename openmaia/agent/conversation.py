@@ -12,13 +12,18 @@ from openmaia.agent.vocabulary import describe_vocabulary
 from openmaia.core.errors import UsageError
 from openmaia.core.messages import Message, Part, assistant, system, user
 from openmaia.core.services import Bank, Services
-from openmaia.core.tools import BANK
+from openmaia.core.tools import BANK, SHARED
 from openmaia.core.units import OUTPUT, Scope, Unit
 from openmaia.runs.records import ReplyNote, Turn
 
 _BANK = (
     "Images that were made before you began, the same for all units, are measured already (tools.bank). These excite this "
     "unit most, with what each shows and its activation. They suggest hypotheses; test these with images of your own."
+)
+
+_SHARED = (
+    "Agents that studied other units of this layer have drawn images, which are measured on this unit, too (tools.shared). "
+    "How many there are depends on which investigations ended before you look."
 )
 
 _WORDS = (
@@ -38,11 +43,13 @@ class Conversation:
         self._task, self._options, self._turns, self._stopping = context.task, context.options, turns, stopping
         options, unit = context.options, context.unit
         bank = None if BANK in options.without else context.services.bank
+        shares = context.services.shared is not None and SHARED not in options.without
         description = api_text(
             options.user_tools,
             unit.scope,
             options.without,
             has_bank=bank is not None,
+            has_shared=shares,
             has_effects=options.has_effects(unit),
         )
         if options.vocabulary is not None:
@@ -50,7 +57,10 @@ class Conversation:
         question = self._task.question(unit, lambda: find_class_name(unit, context.services), states=options.states)
         shown = _of_bank(bank, unit, context) if bank and unit.scope is Scope.UNIT else ()
         instructions = self._task.instructions(description, is_whole=not options.without)
-        self.opening = (system(instructions), user(question, *shown))
+        self.opening = (
+            system(instructions),
+            user(question, *shown, *((_SHARED,) if shares and unit.scope is Scope.UNIT else ())),
+        )
         """The instructions and the question."""
 
     def messages(self) -> list[Message]:

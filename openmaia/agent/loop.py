@@ -11,6 +11,7 @@ from typing import Any
 from openmaia.agent.context import InvestigationContext, InvestigationOptions
 from openmaia.agent.investigation import Investigation
 from openmaia.agent.patience import PatientBackbone, PatientEditor, PatientGenerator
+from openmaia.agent.sharing import share
 from openmaia.agent.tasks.task import Task
 from openmaia.agent.tools.seeds import seed
 from openmaia.core.errors import OpenMaiaError, OutOfBudget, ReplayDiverged
@@ -22,6 +23,7 @@ from openmaia.runs.control import wait_while_paused
 from openmaia.runs.journal import Journal, NoJournal
 from openmaia.runs.records import Record, Turn
 from openmaia.runs.run import InvestigationId, Run
+from openmaia.runs.shared import SharedStore
 from openmaia.runs.summary import summary
 
 TurnObserver = Callable[[Turn], None]
@@ -151,9 +153,12 @@ def investigate_and_publish(
     run: Run,
     observer: TurnObserver = lambda turn: None,
 ) -> InvestigationResult:
-    """Investigates a unit and saves the record in the run, with no turn while that is paused. Never raises: an error is stored as the cause of the
-    failure, and the investigation stays pending. The end of the budget is no failure.
+    """Investigates a unit and saves the record in the run, with no turn while that is paused, and before it what its agent shares. Never raises: an
+    error is stored as the cause of the failure, and the investigation stays pending. The end of the budget is no failure.
     """
+    store = SharedStore(run.investigations)
+    if options.looks_up:
+        services = replace(services, shared=store)
     try:
         record = investigate(
             investigation.unit,
@@ -165,6 +170,8 @@ def investigate_and_publish(
             observer=observer,
             gate=partial(wait_while_paused, run),
         )
+        if options.shared:
+            share(record, services.target, store, options.shared)
         run.publish(record)
         return InvestigationResult(investigation=investigation, summary=summary(record))
     except OutOfBudget as error:

@@ -10,7 +10,6 @@ import numpy as np
 import numpy.typing as npt
 from sklearn.feature_extraction.text import TfidfVectorizer  # pyright: ignore[reportMissingTypeStubs, reportUnknownVariableType]
 
-from openmaia.evaluation.trials import Trial
 from openmaia.models.text_embedding import TextEmbedding
 
 NEIGHBOURS = 5
@@ -104,24 +103,27 @@ def find_nearest_by_images(top: Mapping[int, Sequence[int]], units: Sequence[int
     return nearest
 
 
-def find_nearest_by_activations(trials: Iterable[Trial], units: Sequence[int]) -> dict[int, list[tuple[int, float]]]:
+def find_nearest_by_activations(
+    matrices: Iterable[npt.NDArray[np.floating[Any]]], units: Sequence[int]
+) -> dict[int, list[tuple[int, float]]]:
     """Finds units with similar activations.
 
     Args:
-        trials: Trials of one layer, whose images are those on which activations are compared.
+        matrices: The activations of all units of a layer on some images, shape (images, units). One that has another number of
+            units than the first is left out.
         units: The units that are compared.
 
     Returns:
         For each of them at most NEIGHBOURS others with Pearson's correlation, the largest first.
     """
     nearest: dict[int, list[tuple[int, float]]] = {unit: [] for unit in units}
-    matrices = (trial.matrix for trial in trials)
-    if (first := next(matrices, None)) is None:
+    remaining = iter(matrices)
+    if (first := next(remaining, None)) is None:
         return nearest
     # A damaged record may name a unit that the layer does not have.
     known = [unit for unit in units if unit < first.shape[1]]
     count, sums, products = 0, np.zeros(len(known)), np.zeros((len(known), len(known)))
-    for matrix in chain([first], matrices):
+    for matrix in chain([first], (each for each in remaining if each.shape[1] == first.shape[1])):
         values = matrix[:, known].astype(np.float64)
         count, sums, products = count + len(values), sums + values.sum(axis=0), products + values.T @ values
     covariance = products / count - np.outer(sums, sums) / count**2

@@ -150,7 +150,7 @@ def _measured(record: Record, thumbnails: Thumbnails) -> Iterator[GridSection]:
         entry.original: entry
         for call in (call for turn in record.turns for call in turn.calls)
         for entry in call.entries
-        if entry.activation is not None and entry.did not in (Did.EXEMPLAR, Did.BANK)
+        if entry.activation is not None and entry.did not in (Did.EXEMPLAR, Did.BANK, Did.SHARED)
     }
     ranked = sorted(entries.values(), key=lambda entry: -float((entry.activation or {})["value"]))
     lowest = ranked[_HIGHEST:][-_LOWEST:]

@@ -63,6 +63,8 @@ def _check_base(base: Config) -> None:
         )
     if base.without:
         raise UsageError(f"without={base.without}: an ablation leaves tools out itself; leave this key out")
+    if base.shared.look_up:
+        raise UsageError("shared.look_up=true: every tool set would have what other agents drew; leave this key out")
     task = load_task(base.task.name)
     if task.scope is not Scope.UNIT or task.answer.choices:
         raise UsageError(

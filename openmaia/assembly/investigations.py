@@ -95,6 +95,8 @@ def options(config: Config) -> InvestigationOptions:
         without=tuple(config.without),
         shown=config.bank.shown,
         words=config.bank.words,
+        shared=config.shared.images,
+        looks_up=config.shared.look_up,
         contrasts=contrasts(config),
     )
 

@@ -82,6 +82,17 @@ class BankConfig:
 
 
 @dataclass
+class SharedConfig:
+    """`shared`: images that agents draw, measured on all units of the layer and kept beside the run."""
+
+    images: int = within(0, most=100_000)
+    """Largest number of images that are kept of each investigation: of those that it drew, the first ones that no other one
+    has kept before. 0: none."""
+    look_up: bool = False
+    """Whether agents may look them up with `tools.shared`. Then each record depends on which investigations ended before it."""
+
+
+@dataclass
 class EvidenceConfig:
     """`task.evidence`: the evidence that an answer of the agent needs before it is accepted.
 
@@ -204,6 +215,7 @@ class Config:
     pictures: PicturesConfig = field(default_factory=PicturesConfig)
     exemplars: ExemplarsConfig = field(default_factory=ExemplarsConfig)
     bank: BankConfig = field(default_factory=BankConfig)
+    shared: SharedConfig = field(default_factory=SharedConfig)
     generator: GeneratorConfig = field(default_factory=GeneratorConfig)
     editor: EditorConfig = field(default_factory=EditorConfig)
     backbone: BackboneConfig = field(default_factory=BackboneConfig)

@@ -127,7 +127,9 @@ USES: tuple[KeyUse, ...] = (
     # The agent.
     KeyUse(("backbone.outage_minutes",), "a model on a server", "backbone.kind", _waits),
     KeyUse(("bank.",), "a bank (bank.images above 0)", "bank.images", lambda c: c.bank.images > 0, ("bank.images",)),
-    _backbone("backbone.sees without sandbox. limits. bank.", "a backbone that runs experiments", _experiments,
+    KeyUse(("shared.look_up",), "shared images (shared.images above 0)", "shared.images", lambda c: c.shared.images > 0),
+    _backbone("shared.look_up", "a language model, or the replay of one", lambda each: each.tasks is None),
+    _backbone("backbone.sees without sandbox. limits. bank. shared.", "a backbone that runs experiments", _experiments,
               excepted="limits.reply_tokens"),
     _backbone("limits.reply_tokens", "a language model", _is_free),
     _backbone("task.evidence.", "a backbone that runs experiments", _experiments, excepted="task.evidence.confirm"),
@@ -176,7 +178,7 @@ USES: tuple[KeyUse, ...] = (
 
 # What an investigation in one process does not use.
 _ALONE = (
-    *("ray.", "job.", "tracking.", "retries", "replicates", "bias.", "spurious."),
+    *("ray.", "job.", "tracking.", "retries", "replicates", "bias.", "spurious.", "shared."),
     *(
         f"pools.{role}.{key}"
         for role in (*POOLS, TEST_GENERATOR)
@@ -203,7 +205,7 @@ _COMMANDS = {
 _SWEEPS = "openmaia run and openmaia.sweep"
 # What uses the keys in _COMMANDS. The first beginning that fits counts.
 _USERS = {
-    **dict.fromkeys(("ray.", "tracking.", "retries", "replicates", "pools.", "sandbox.", "budget"), _SWEEPS),
+    **dict.fromkeys(("ray.", "tracking.", "retries", "replicates", "pools.", "sandbox.", "budget", "shared."), _SWEEPS),
     **{"bias.": "openmaia study bias", "spurious.": "openmaia study spurious"},
     **{"job.head_": "openmaia submit kuberay", "job.runtime_env.": "openmaia submit ray"},
     "job.": "openmaia submit slurm and openmaia submit kuberay",

@@ -387,6 +387,28 @@ class Bank(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SharedImage:
+    """An image that an agent drew, with the activation of a unit of the layer that it studied."""
+
+    digest: str
+    """Of its pixels."""
+    prompt: str
+    activation: float
+
+
+class Shared(Protocol):
+    """The images that the agents of a run drew in investigations that have ended."""
+
+    def rank(self, unit: Unit) -> Sequence[SharedImage]:
+        """Returns those of a unit's layer, the one that excites the unit most first. Raises StoreError if a file is damaged."""
+        ...
+
+    def images(self, unit: Unit, digests: Sequence[str]) -> list[EncodedImage]:
+        """Returns images that `rank` named for this unit. Raises as `rank`."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ServiceUsage:
     """The use of a service. Time in a queue is not included."""
 
@@ -454,4 +476,6 @@ class Services:
     backbone: Backbone
     bank: Bank | None = None
     """None: the config has no bank."""
+    shared: Shared | None = None
+    """None: agents do not look up what others drew."""
     ledger: UsageLedger = field(default_factory=UsageLedger)

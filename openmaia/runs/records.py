@@ -45,6 +45,8 @@ class Did(StrEnum):
     """It took the image from the dataset."""
     BANK = "bank"
     """It took the image from the bank."""
+    SHARED = "shared"
+    """It took an image that the agent of another investigation drew."""
     DREW = "drew"
     """It generated the image from a prompt."""
     COPIED = "copied"

@@ -64,9 +64,13 @@ def _writer(into: Any, schema: pa.Schema, header: TableRow | None, **options: An
 
 
 def load(
-    data: bytes, name: str = "a file", columns: Sequence[str] | None = None, schema: pa.Schema | None = None
+    data: bytes | pa.NativeFile,
+    name: str = "a file",
+    columns: Sequence[str] | None = None,
+    schema: pa.Schema | None = None,
 ) -> tuple[list[TableRow], TableRow]:
-    """Returns the rows and the header of a Parquet file.
+    """Returns the rows and the header of a Parquet file, which is given as a whole or open. Of an open one, only `columns` are
+    read.
 
     `name` is for messages, and `columns` are those to read (None: all). A file with other columns or types than those
     of `schema` is refused.
@@ -75,7 +79,8 @@ def load(
     """
     try:
         # Threads of pyarrow that still run when the interpreter exits can abort it, and records are small.
-        file: Any = pq.ParquetFile(pa.BufferReader(data), page_checksum_verification=True, pre_buffer=False)
+        source = data if isinstance(data, pa.NativeFile) else pa.BufferReader(data)
+        file: Any = pq.ParquetFile(source, page_checksum_verification=True, pre_buffer=False)
         _check_size(file.metadata)
         if schema is not None:
             _check_schema(file.schema_arrow, _as_read(schema))

@@ -40,7 +40,7 @@ def test_no_row_of_the_table_is_unexplained():
 
 def test_table_names_everything_that_an_experiment_can_call():
     """Every public name of ours that has a published counterpart stands in a row, by the way in which it is called."""
-    ours = {"Network", "responses", "layers", "unit", "bank", "effect", "drives"}
+    ours = {"Network", "responses", "layers", "unit", "bank", "shared", "effect", "drives"}
     for name, kind in (("system", api.System), ("tools", api.Tools)):
         for method in (key for key in vars(kind) if not key.startswith("_") and key not in ours):
             assert any(call.startswith(f"{name}.{method}(") for call, _ in CALLS), f"{name}.{method} is missing"

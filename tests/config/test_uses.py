@@ -58,6 +58,7 @@ USED: dict[str, dict[str, str]] = {
         "pools.editor.": ALL,
     },
     "bank.images=0 9": {"bank.images": ALL, "bank.": "9"},
+    "shared.images=0 9": {"shared.images": ALL, "shared.": "9"},
     "ray.address=local auto": {"ray.num_cpus": "local", "ray.wait_seconds": "auto", "ray.": ALL},
     "tracking.kind=none wandb": {"tracking.kind": ALL, "tracking.": "wandb"},
 }
@@ -65,6 +66,7 @@ USED: dict[str, dict[str, str]] = {
 
 OTHERWISE = {
     "viewer.kind": ["backbone.sees=text"],
+    "shared.images": ["backbone.kind=openai", "backbone.model=m"],
 }
 """What the values of a choice are combined with."""
 

@@ -8,7 +8,7 @@ from itertools import groupby
 from typing import Any
 
 from openmaia.agent.tools import api, values
-from openmaia.core.tools import BANK, BUILT_IN, EFFECTS
+from openmaia.core.tools import BANK, BUILT_IN, EFFECTS, SHARED
 from openmaia.core.units import Scope
 
 _WITHHELD = "Not available in this investigation: "
@@ -20,12 +20,14 @@ def api_text(
     without: Sequence[str] = (),
     *,
     has_bank: bool = False,
+    has_shared: bool = False,
     has_effects: bool = False,
 ) -> str:
     """Returns the description of what the agent's code can call, without withheld tools and every example that calls
     one of them.
     """
-    hidden = (*without, *(() if has_bank else (BANK,)), *(() if has_effects else EFFECTS))
+    lacking = {BANK: has_bank, SHARED: has_shared, **dict.fromkeys(EFFECTS, has_effects)}
+    hidden = (*without, *(name for name, exists in lacking.items() if not exists))
     systems = [api.System] if scope is Scope.UNIT else [api.Network, api.System]
     names = ["system"] if scope is Scope.UNIT else ["system", "unit"]
     sections = [

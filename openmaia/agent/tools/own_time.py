@@ -48,7 +48,8 @@ class OwnTime:
 
     def without(self, services: Services) -> Services:
         """Returns the same services, whose calls are excluded."""
-        names = ["target", "exemplars", "generator", "editor", "backbone", *(["bank"] if services.bank else [])]
+        names = ["target", "exemplars", "generator", "editor", "backbone"]
+        names += [name for name in ("bank", "shared") if getattr(services, name) is not None]
         return replace(services, **{name: cast(Any, _Apart(getattr(services, name), self)) for name in names})
 
 

@@ -18,7 +18,7 @@ from openmaia.core.errors import ToolError
 from openmaia.core.images import EncodedImage, compute_mask, pack_mask, seen_part
 from openmaia.core.messages import Chat, Part, user
 from openmaia.core.services import GeneratedImage, Generation, Probe
-from openmaia.core.tools import BANK
+from openmaia.core.tools import BANK, SHARED
 from openmaia.runs.records import Did, GivenImage
 
 _MAX_ITEMS = 10_000
@@ -66,6 +66,8 @@ class Toolbox:
             self._tools |= {name: partial(answer, self) for name, answer in effects.answers().items()}
         if self.context.services.bank is None:
             del self._tools[BANK]
+        if self.context.services.shared is None:
+            del self._tools[SHARED]
 
     def call(self, name: str, args: Sequence[Any], kwargs: Mapping[str, Any] | None = None) -> tuple[Any, ToolEffect]:
         """Calls a tool and returns its result and its effect. Raises ToolError if there is no such tool or its

@@ -3,6 +3,7 @@
 import zlib
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
 from typing import Any
 
 from openmaia.analysis.likeness import Likeness, find_nearest_by_activations, find_nearest_by_images
@@ -92,7 +93,8 @@ class SimilarUnits:
                 for unit, near in by_images.items()
             },
         )
-        by_activations = find_nearest_by_activations(sources.trials_of(layer[1], layer[2]), units)
+        trials = (trial.matrix for trial in sources.trials_of(layer[1], layer[2]))
+        by_activations = find_nearest_by_activations(chain(trials, sources.shared.matrices(layer[1], layer[2])), units)
         yield (
             "activations",
             {

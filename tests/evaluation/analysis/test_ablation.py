@@ -96,6 +96,12 @@ def test_with_a_bank_it_is_alone_withheld_or_part_of_all_tools():
     [
         (["backbone.kind=replay", "backbone.record=pyproject.toml"], [], "", "gives the same replies whatever"),
         (["without=[edit_images]"], [], "", "leave this key out"),
+        (
+            ["backbone.kind=openai", "backbone.model=m", "shared.images=9", "shared.look_up=true"],
+            [],
+            "",
+            "what other agents drew",
+        ),
         (["task.name=spurious"], [], "", "cannot be compared"),
         ([], [], "full,nothing", "unknown or named twice"),
         ([], [], "full,full", "unknown or named twice"),

@@ -204,7 +204,7 @@ document.addEventListener("click", (event) => {
 // -- units like it ---------------------------------------------------------------------------------------------------
 
 const SIGNS = { supported: ["supported", "✓"], undecided: ["undecided", "~"], "not supported": ["refuted", "✕"], abstained: ["", "–"], "not tested": ["", "?"], failed: ["", "!"] };
-const HINTS = { images: "Units that the same images excite most.", words: "Units with a similar description.", activations: "Units with similar activations on the images of all tests of the layer." };
+const HINTS = { images: "Units that the same images excite most.", words: "Units with a similar description.", activations: "Units with similar activations on the images of all tests of the layer, and on those that agents share." };
 
 function card([href, name, labels, verdict, degree]) {
   const item = document.createElement("li"), link = document.createElement("a"), image = document.createElement("img");

@@ -14,6 +14,7 @@ from openmaia.evaluation.trials import Trial
 from openmaia.reporting.browser.stores import RunExemplars, find_exemplars
 from openmaia.runs.files import safe
 from openmaia.runs.run import InvestigationId, Run
+from openmaia.runs.shared import SharedStore
 
 
 class RunSources:
@@ -40,6 +41,11 @@ class RunSources:
             return self.stored.store.top_pictures(layer) if self.stored.store else {}
         except StoreError:
             return {}
+
+    @property
+    def shared(self) -> SharedStore:
+        """The images that agents drew, with the activations of all units of their layer."""
+        return SharedStore(self._run.investigations)
 
     def trials_of(self, target: str, layer: str) -> Iterator[Trial]:
         """Yields the trials of a layer that have images, without these."""

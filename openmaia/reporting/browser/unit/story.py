@@ -17,6 +17,7 @@ _KINDS = {
     "random": "drawn at random",
     "ladder": "from weak to strong",
 }
+_LOOKED_UP = (Did.EXEMPLAR, Did.BANK, Did.SHARED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,6 +101,8 @@ def _acts(entries: Sequence[ImageEntry]) -> Iterator[str]:
         yield f"Looked at {_images(number)} of the dataset {_KINDS.get(kind, '')}".rstrip()
     if number := count[Did.BANK]:
         yield f"Looked at {_images(number)} of the bank"
+    if number := count[Did.SHARED]:
+        yield f"Looked at {_images(number)} of other agents"
     if number := count[Did.DREW] + count[Did.COPIED]:
         yield f"Drew {_images(number)}"
     if number := count[Did.EDITED]:
@@ -119,7 +122,7 @@ def _measured(entries: Sequence[ImageEntry]) -> list[ImageEntry]:
     The most activating come first.
     """
     known = [entry for entry in entries if entry.activation is not None]
-    own = [entry for entry in known if entry.did not in (Did.EXEMPLAR, Did.BANK)] or known
+    own = [entry for entry in known if entry.did not in _LOOKED_UP] or known
     unique = {entry.original: entry for entry in own}
     return sorted(unique.values(), key=_value, reverse=True)
 
@@ -178,7 +181,7 @@ def _pictures(entries: Sequence[ImageEntry], measured: Sequence[ImageEntry], vie
     changes = _edits(entries, measured)
     if changes:
         chosen = [each for pair in changes[: _PICTURES // 2] for each in pair]
-    elif (measured and measured[0].did in (Did.EXEMPLAR, Did.BANK)) or len(measured) <= _PICTURES:
+    elif (measured and measured[0].did in _LOOKED_UP) or len(measured) <= _PICTURES:
         chosen = list(measured[:_PICTURES])
     else:
         last = len(measured) - 1
