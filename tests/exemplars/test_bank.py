@@ -397,7 +397,7 @@ def test_no_test_image_has_a_prompt_of_the_bank(shared: Path, tmp_path: Path):
 
 
 def test_an_estimate_counts_the_images_of_the_bank_once(tmp_path: Path):
-    work = from_rates(demo(tmp_path))
+    work = from_rates(demo(tmp_path), is_on_gpus=True)
 
     def drawn(units: int, *overrides: str) -> float:
         return estimate(demo(tmp_path, *overrides), work, units, None).services["generator"].requests
