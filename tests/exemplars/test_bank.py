@@ -13,7 +13,6 @@ import pytest
 from openmaia.agent.loop import investigate_and_publish
 from openmaia.agent.tools.api_text import api_text
 from openmaia.analysis.costs.estimate import estimate
-from openmaia.analysis.costs.workload import from_rates
 from openmaia.assembly import datasets, evaluation, generators, targets
 from openmaia.assembly.single import SingleUnit, prepare
 from openmaia.config.loading import load
@@ -34,6 +33,7 @@ from openmaia.runs.run import InvestigationId, Run
 from tests.conftest import REPOSITORY
 from tests.helpers.images import sample_image, save
 from tests.helpers.investigating import ANSWER, code, history
+from tests.helpers.traced import workload
 
 IMAGES = 60
 LOOK = code("for activation, image, prompt in tools.bank(system, top=3, bottom=2, random=1):\n    print(prompt)")
@@ -397,7 +397,7 @@ def test_no_test_image_has_a_prompt_of_the_bank(shared: Path, tmp_path: Path):
 
 
 def test_an_estimate_counts_the_images_of_the_bank_once(tmp_path: Path):
-    work = from_rates(demo(tmp_path), is_on_gpus=True)
+    work = workload()
 
     def drawn(units: int, *overrides: str) -> float:
         return estimate(demo(tmp_path, *overrides), work, units, None).services["generator"].requests
