@@ -18,7 +18,7 @@ from openmaia.core.errors import OpenMaiaError, OutOfBudget, ReplayDiverged
 from openmaia.core.messages import Chat, Reply
 from openmaia.core.secrets import redacted
 from openmaia.core.services import Services
-from openmaia.core.units import Unit
+from openmaia.core.units import Scope, Unit
 from openmaia.runs.control import wait_while_paused
 from openmaia.runs.journal import Journal, NoJournal
 from openmaia.runs.records import Record, Turn
@@ -157,7 +157,7 @@ def investigate_and_publish(
     error is stored as the cause of the failure, and the investigation stays pending. The end of the budget is no failure.
     """
     store = SharedStore(run.investigations)
-    if options.looks_up:
+    if options.looks_up and investigation.unit.scope is not Scope.NETWORK:
         services = replace(services, shared=store)
     try:
         record = investigate(

@@ -15,16 +15,17 @@ _AT_ONCE = 64
 
 
 def share(record: Record, target: Target, store: SharedStore, most: int) -> None:
-    """Keeps the images of a record that the store lacks, at most `most`, the first ones. A repetition changes nothing.
+    """Keeps the first `most` images of a record, without those that the store has. A repetition changes nothing.
 
-    Images of failed tests and of the confirmation are not among them. Raises ServiceError, and StoreError if the store is
-    damaged.
+    Images of failed tests and of the confirmation are not among them. Raises ServiceError, and StoreError if the store cannot
+    be read or written.
     """
     if record.unit.scope is Scope.NETWORK:
         return  # it has no layer
     known = store.digests(record.unit)
-    new = {image.digest: (prompt, image) for prompt, image in list_drawn(record) if image.digest not in known}
-    chosen = [*new.values()][:most]
+    drawn = {image.digest: (prompt, image) for prompt, image in list_drawn(record)}
+    # Cut before those that are known are left out: after a death, a repetition chooses the same ones.
+    chosen = [each for digest, each in [*drawn.items()][:most] if digest not in known]
     if not chosen:
         return
     probes = [LayerProbe(layer=record.unit.layer, image=image) for _, image in chosen]

@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from openmaia.agent.tools.effects import find_classes, image_changes
 from openmaia.analysis.responding import PictureResponse
-from openmaia.core.errors import UsageError
+from openmaia.core.errors import ServiceError, UsageError
 from openmaia.core.images import EncodedImage
 from openmaia.core.services import Changeable, Effects, Intervention, Target, find_effects
 from openmaia.core.text import first_line
@@ -74,6 +74,8 @@ def find_reasons(
     changes = image_changes(
         target, effects, [image] * len(changeable), lambda image: Intervention(unit=next(units), image=image)
     )[:, predicted]
+    if not (np.isfinite(probabilities).all() and np.isfinite(changes).all()):
+        raise ServiceError("the network's output is not finite for this picture")
     found = [
         PictureEffect(response=each, effect=-float(change)) for each, change in zip(changeable, changes, strict=True)
     ]

@@ -86,8 +86,8 @@ class SharedConfig:
     """`shared`: images that agents draw, measured on all units of the layer and kept beside the run."""
 
     images: int = within(0, most=100_000)
-    """Largest number of images that are kept of each investigation: of those that it drew, the first ones that no other one
-    has kept before. 0: none."""
+    """Largest number of images that are kept of each investigation: the first ones that it drew, without those that another
+    one has kept before. 0: none."""
     look_up: bool = False
     """Whether agents may look them up with `tools.shared`. Then each record depends on which investigations ended before it."""
 

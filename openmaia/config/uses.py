@@ -128,6 +128,7 @@ USES: tuple[KeyUse, ...] = (
     KeyUse(("backbone.outage_minutes",), "a model on a server", "backbone.kind", _waits),
     KeyUse(("bank.",), "a bank (bank.images above 0)", "bank.images", lambda c: c.bank.images > 0, ("bank.images",)),
     KeyUse(("shared.look_up",), "shared images (shared.images above 0)", "shared.images", lambda c: c.shared.images > 0),
+    KeyUse(("shared.look_up",), "one investigation of each unit (replicates=1)", "replicates", lambda c: c.replicates == 1),
     _backbone("shared.look_up", "a language model, or the replay of one", lambda each: each.tasks is None),
     _backbone("backbone.sees without sandbox. limits. bank. shared.", "a backbone that runs experiments", _experiments,
               excepted="limits.reply_tokens"),

@@ -7,6 +7,7 @@ overwrites the file of another, a repetition writes the same one, and an image t
 """
 
 import hashlib
+import threading
 from collections.abc import Collection, Generator, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -15,6 +16,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+from cachetools import LRUCache, cached
 
 from openmaia.core.errors import StoreError
 from openmaia.core.images import EncodedImage
@@ -52,9 +54,13 @@ class SharedStore:
     # What was read before, by file: an agent looks several times.
 
     def digests(self, unit: Unit) -> set[str]:
-        """Returns the digests of the images of a unit's layer. Raises StoreError if a file is damaged."""
-        names = _names(self.files, unit.target, unit.layer)
-        return {row["digest"] for name in names for row in _rows(self.files, name, ("digest",))}
+        """Returns the digests of the images of a unit's layer, without those of damaged files: what is kept twice is read
+        once. Raises StoreError if the folder cannot be read."""
+        found = set[str]()
+        for name in _names(self.files, unit.target, unit.layer):
+            with suppress(StoreError):
+                found |= _digests(self.files, name)
+        return found
 
     def add(self, unit: Unit, images: Sequence[tuple[str, EncodedImage]], activations: ActivationMatrix) -> None:
         """Keeps images of a unit's layer, each with its prompt. `activations` has the shape (images, units)."""
@@ -81,15 +87,22 @@ class SharedStore:
         found: dict[str, EncodedImage] = {}
         for name in _names(self.files, unit.target, unit.layer):
             missing = {*digests} - found.keys()
-            if missing & {row["digest"] for row in _rows(self.files, name, ("digest",))}:
+            if missing & _digests(self.files, name):
                 found |= {each.digest: each for each in _images(self.files, name, missing)}
+        if {*digests} - found.keys():
+            folder = self.files.path(_folder(unit.target, unit.layer))
+            raise StoreError(f"{folder}: shared images were removed meanwhile; resume the run")
         return [found[digest] for digest in digests]
 
-    def matrices(self, target: str, layer: str) -> Iterator[ActivationMatrix]:
+    def matrices(self, target: str, layer: str, most: int = 20_000) -> Iterator[ActivationMatrix]:
         """Yields the activations of each file, shape (images, units), NaN where they are not finite. Without images of
-        earlier files, and without damaged files."""
-        seen = set[str]()
-        for name in _names(self.files, target, layer):
+        earlier files, without what is damaged, and none after `most` images."""
+        seen, names = set[str](), list[str]()
+        with suppress(StoreError):
+            names = _names(self.files, target, layer)
+        for name in names:
+            if len(seen) >= most:
+                return
             with suppress(StoreError):
                 rows = _rows(self.files, name)
                 values = _matrix(self.files, name, rows)
@@ -107,6 +120,12 @@ def _names(files: Files, target: str, layer: str) -> list[str]:
     return [name for name in files.names(_folder(target, layer)) if name.endswith(".parquet")]
 
 
+@cached(LRUCache[str, frozenset[str]](100_000), key=lambda files, name: files.path(name), lock=threading.Lock())
+def _digests(files: Files, name: str) -> frozenset[str]:
+    # Each end of an investigation asks for all: a file never changes under its name.
+    return frozenset(row["digest"] for row in _rows(files, name, ("digest",)))
+
+
 def _rows(files: Files, name: str, columns: Sequence[str] | None = _WITHOUT_IMAGES) -> list[dict[str, Any]]:
     with _removable(files, name):
         with _opened(files, name) as stream:
@@ -119,7 +138,7 @@ def _rows(files: Files, name: str, columns: Sequence[str] | None = _WITHOUT_IMAG
 def _matrix(files: Files, name: str, rows: Sequence[dict[str, Any]]) -> ActivationMatrix:
     with _removable(files, name):
         sizes = {len(row["activations"]) for row in rows}
-        if len(sizes) != 1 or min(sizes) % 4:
+        if len(sizes) != 1 or min(sizes) % 4 or not min(sizes):
             raise StoreError("shared images that differ in their number of activations")
         return np.stack([np.frombuffer(row["activations"], np.float32) for row in rows])
 
@@ -139,7 +158,7 @@ def _of_unit(files: Files, name: str, index: int) -> Iterator[SharedImage]:
 
 
 def _images(files: Files, name: str, wanted: Collection[str]) -> Iterator[EncodedImage]:
-    for row in _rows(files, name, None):
+    for row in _rows(files, name, ("digest", "data", "sources", "recipe")):
         if row["digest"] in wanted:
             image = EncodedImage(data=row["data"], sources=tuple(row["sources"]), recipe=row["recipe"])
             with _removable(files, name):

@@ -146,7 +146,28 @@ def test_sharing_again_writes_nothing(both: tuple[Desk, Record, Record]):
     desk, first, _ = both
     before = desk.store.files.names("shared")
     share(first, desk.target, desk.store, 9)
+    share(first, desk.target, desk.store, 1)
     assert desk.store.files.names("shared") == before
+
+
+def test_a_repetition_keeps_the_same_images(both: tuple[Desk, Record, Record], tmp_path: Path):
+    desk, first, _ = both
+    store = SharedStore(Files(str(tmp_path / "again")))
+    for _ in range(3):
+        share(first, desk.target, store, 1)
+    assert len(store.digests(UNIT)) == 1
+
+
+def test_a_damaged_file_ends_no_investigation_that_looks_nothing_up(desk: Desk, tmp_path: Path):
+    Files(str(tmp_path / "damaged")).write(f"shared/{UNIT.target}/{UNIT.layer}/00.parquet", b"PAR1 broken")
+    desk.record(UNIT, DRAW, more=("name=damaged", KEPT))
+    assert len(desk.store.digests(UNIT)) >= 2
+
+
+def test_what_is_removed_meanwhile_is_named(tmp_path: Path):
+    store = SharedStore(Files(str(tmp_path)))
+    with pytest.raises(StoreError, match="were removed meanwhile"):
+        store.images(UNIT, [NEW.digest])
 
 
 def test_a_resumed_investigation_goes_on_from_what_it_saw(desk: Desk, tmp_path: Path):

@@ -15,10 +15,15 @@ if TYPE_CHECKING:
     from openmaia.agent.tools.toolbox import Toolbox
 
 
+_MOST = 100
+"""Images of each kind in an answer: all of them are stored in the record."""
+
+
 def shared(self: Any, system: "System", top: int = 15, bottom: int = 0, random: int = 0) -> Any:
     """Looks up images that were drawn for other units of the layer: a list of (activation of your unit, image, prompt).
 
-    top, bottom, random: how many of those that excite the unit most, least, and of random ones. They cost nothing.
+    top, bottom, random: how many of those that excite the unit most, least, and of random ones, at most 100 each. They cost
+    nothing.
 
     >>> for activation, image, prompt in tools.shared(system, top=10, random=5):
     ...     print(activation, prompt)
@@ -36,8 +41,8 @@ def answer(
     exemplars, service = toolbox.subjects.exemplars(unit), toolbox.context.services.shared
     assert service is not None, "the toolbox has the tool only where it can answer"
     for kind, count in (("top", top), ("bottom", bottom), ("random", random)):
-        if type(count) is not int or count < 0:
-            raise ToolError(f"shared: {kind}={abbreviate(count)}; expected a number of images")
+        if type(count) is not int or not 0 <= count <= _MOST:
+            raise ToolError(f"shared: {kind}={abbreviate(count)}; expected 0 to {_MOST} images")
     ranked = service.rank(unit)
     if max(top, bottom, random) > len(ranked):
         toolbox.tell(f"shared: {len(ranked)} images were drawn for other units so far")
