@@ -68,8 +68,8 @@ class Throttle:
     _is_full: bool = False
     """Whether a request waits for the level."""
     _first_seconds: float = 0.0
-    """Between the first request and the one that was refused first, at least `_FIRST_SECONDS`. A refusal may arrive late, and a
-    server that was closed until then would seem to be slow."""
+    """Between the first request and the last one before the first refusal, at least `_FIRST_SECONDS`. The refusal may arrive
+    late, and a server that was closed until then would seem to be slow."""
     _refusals: int = 0
     """Without a request between them that was taken."""
     _closed_since: float = 0.0
@@ -137,7 +137,7 @@ class Throttle:
         elif self._latest is not None and self._latest.taken == self._taken:
             self._stay_closed(now)
         else:
-            self._slow_down(sent, now)
+            self._slow_down(now)
         # A float holds no 2**1024, and a server may refuse for hours.
         pause = _FIRST_PAUSE * 2 ** min(self._refusals - 1, 20) / self.estimate
         pause = min(pause, max(_LONGEST_PAUSE, 1 / self.estimate))
@@ -153,14 +153,14 @@ class Throttle:
             self._latest.time = now
             self._marks = deque([self._latest])
 
-    def _slow_down(self, sent: float, now: float) -> None:
+    def _slow_down(self, now: float) -> None:
         self._refusals, self._closed_since = 1, now
         while len(self._marks) > 1 and self._taken - self._marks[1].taken >= _COUNTED:
             self._marks.popleft()
         self._basis = self._marks[0] if self._marks else None
         self._rate_refused = 0.0 if math.isinf(self.estimate) else self.rate
         if not self._rate_refused:
-            self._first_seconds = max(sent - (self._basis.time if self._basis else sent), _FIRST_SECONDS)
+            self._first_seconds = max(self._next - (self._basis.time if self._basis else now), _FIRST_SECONDS)
             self._marks.clear()  # at first a server takes what it has saved, too
         self._latest = _Mark(now, self._taken)
         self._marks.append(self._latest)

@@ -56,6 +56,18 @@ def test_a_refusal_that_arrives_late_does_not_make_the_server_slow(late: float):
     assert throttle.estimate == 2.0, "the server took none of a burst, which says nothing about its rate"
 
 
+@pytest.mark.parametrize("late", [5.0, 20.0, 60.0])
+def test_a_late_refusal_among_answers_does_not_make_the_server_fast(late: float):
+    throttle = Throttle()
+    first = throttle.enter(0.0)
+    for place in range(1, int(15 * late)):
+        number = throttle.enter(place / 15)
+        assert isinstance(first, int) and isinstance(number, int)
+        throttle.answered(number, place / 15)
+    throttle.refused(int(first), late, None)
+    assert 15 <= throttle.estimate < 20
+
+
 @pytest.mark.parametrize("says", ["seconds", "date"])
 def test_all_requests_wait_until_the_time_that_a_refusal_names(server: Server, says: str):
     ration = Ration(per_second=100, holds=100, says=says, closed_until=time.monotonic() + 2.5)

@@ -1,6 +1,7 @@
 """What libraries raise for weights that they cannot load."""
 
 import pickle
+import struct
 
 from safetensors import SafetensorError
 
@@ -19,4 +20,5 @@ LOADING_ERRORS = (
     ValueError,
     SafetensorError,
     pickle.UnpicklingError,
+    struct.error,
 )

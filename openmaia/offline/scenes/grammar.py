@@ -24,6 +24,7 @@ _SETTINGS = ("time", "weather", "style")
 # What precedes an unknown noun, and how words end that are none.
 _DETERMINERS, _VERBAL = ("a", "an", "the", "of", "its", "this", "that", "these"), ("ing", "ed", "ly")
 _ENDS = (".", ";", "!", "?")
+_ARTICLES = ("a", "an", "the")
 _CONCENTRIC = re.compile(r"\bconcentric((?:,? [a-z]+){0,5} )(?:circles|rings)\b")
 _TOKEN = re.compile(r"[a-z]+|\d+|[,.;:!?]|[^\sa-z\d,.;:!?'’-]+")
 
@@ -140,6 +141,10 @@ class Reader:
     # -- words ---------------------------------------------------------------------------------------------------------
 
     def _read(self, number: int, token: Token) -> None:
+        if token.text == "near":
+            self._tokens[number] = token = replace(token, what="relation", name="beside")  # no place in the picture
+        if token.text in _ARTICLES and self._phrase.is_foreign:
+            self._drop_foreign()  # "a red zyzzyva or a boat"
         if token.what in ("and", "with", "in", "relation", "stop") and not self._joins_adjectives(number):
             self._drop_foreign()
             if number and self._tokens[number - 1].what == "unknown":
@@ -179,7 +184,7 @@ class Reader:
             self._has_part = True
         elif token.what == "stop":
             self._end_clause()
-        elif token.what == "filler" and name not in ("a", "an", "the"):
+        elif token.what == "filler" and name not in _ARTICLES:
             self._after_in = ""  # "in the picture"
             self._is_noun_foreign &= name != "of"  # "rows of bricks"
 
@@ -200,7 +205,7 @@ class Reader:
         if not self._is_negated:
             self.missing.append(token.text)
         phrase = self._phrase
-        phrase.is_foreign = bool(phrase.colours or phrase.pattern or phrase.count or phrase.size)
+        phrase.is_foreign = phrase != _Phrase(is_foreign=phrase.is_foreign)
         self._is_noun_foreign = self._begins_noun(number)
 
     def _joins_adjectives(self, number: int) -> bool:
@@ -224,6 +229,7 @@ class Reader:
     def _drop_foreign(self) -> None:
         # "A red zyzzyva and a boat" has no red boat.
         if self._phrase.is_foreign:
+            self.missing += ["flying"] if self._phrase.is_lifted else []
             self._phrase, self._relation = _Phrase(), ""
 
     def _count(self, number: int, token: Token) -> None:
@@ -232,12 +238,9 @@ class Reader:
             self._phrase.count = int(token.name)
 
     def _side(self, number: int, token: Token) -> None:
-        if token.name == "near" and token.text == "near":
-            self._tokens[number] = replace(token, what="relation", name="beside")
-            self._begin_relation(number, self._tokens[number])
-        elif self._is_foreign(number):
+        if self._is_foreign(number):
             return
-        elif self._groups and not any(t.what in ("kind", "group") for t in self._following(number)):
+        if self._groups and not any(t.what in ("kind", "group") for t in self._following(number)):
             self._change_last(side=token.name)
         else:
             self._phrase.side = token.name
@@ -413,10 +416,17 @@ class Reader:
         if token.name == "stripes" and phrase.direction:
             name, phrase.direction = f"{phrase.direction} stripes", ""
         phrase.pattern = name
-        following = {each.what for each in self._following(number)}
+        joined = number + 1 if self._joins_adjectives(number + 1) else number  # "a striped and red cat"
+        following = {each.what for each in self._following(joined)}
         if following & {*_NOUNS}:
             return
-        if "unknown" in following and "pattern word" not in following and not token.text.endswith("s"):
+        before = (
+            next((each.text for each in self._tokens[number - 1 :: -1] if each.what not in _ADJECTIVES), "")
+            if number
+            else ""
+        )
+        is_noun = token.text.endswith("s") and before not in ("a", "an")  # "a polka dots dress"
+        if "unknown" in following and "pattern word" not in following and not is_noun:
             return  # "a striped zyzzyva": no pattern without it
         if self._is_foreign(number):
             self._phrase = _Phrase()  # "a zyzzyva with stripes"

@@ -15,7 +15,7 @@ GROUND = -1
 """Stands for what is no figure among the ids of `locate`."""
 
 _EXCEPT = re.compile(r"(?:^|[ ,]+)(?:but |and |with )?(?:without(?: any)?|no|not) ", re.IGNORECASE)
-_EITHER = re.compile(r",? or ", re.IGNORECASE)
+_EITHER, _FIRST = re.compile(r",? or ", re.IGNORECASE), re.compile(r"^either ", re.IGNORECASE)
 
 
 @lru_cache(maxsize=4096)
@@ -68,7 +68,7 @@ def alternatives(phrase: str) -> Sequence[str]:
 
 
 def _alternatives(phrase: str) -> Sequence[str]:
-    first, *rest = _EITHER.split(phrase.removeprefix("either "))
+    first, *rest = _EITHER.split(_FIRST.sub("", phrase))
     listed = first.split(", ")  # "a cat, a dog or a boat", but not "at night, a cat or a boat"
     is_list = bool(rest) and all(_read(each).scene.figures for each in listed)
     parts = [*listed, *rest] if is_list else [first, *rest]

@@ -1,7 +1,7 @@
 """Test prompts and contrasts for labels in the words of drawn scenes."""
 
 from collections.abc import Collection, Iterator, Sequence
-from itertools import count, islice, repeat
+from itertools import count, islice
 from random import Random
 
 from openmaia.agent.contrasts import Contrast
@@ -13,7 +13,7 @@ from openmaia.evaluation.prompts import StimulusPrompt, prompt_rows, seed_pairs
 from openmaia.offline.evaluation.prompts import PHRASES
 from openmaia.offline.scenes.captions import PLACE_PHRASES
 from openmaia.offline.scenes.truth import alternatives, holds
-from openmaia.offline.searcher.labels import ask, sayable, scene_of, terms
+from openmaia.offline.searcher.labels import ask, sayable, scene_of, shows, terms
 from openmaia.offline.searcher.pairs import Pair, draw_pairs, draw_scene, prompt
 from openmaia.offline.vocabulary.phrases import article
 
@@ -54,8 +54,10 @@ class ScenePromptWriter:
         used = {fold(text) for row in earlier for text in row[1:]}
         streams = [Random(seed(run_seed, "evaluate", f"scenes of {label}", len(earlier))) for label in labels]
         sources = [
-            _in_turns(*each, explored, used, self._without, len(earlier) // len(labels))
-            for each in zip(labels, repeat(avoid), streams)
+            _in_turns(
+                label, avoid, stream, explored, used, self._without, labels, sum(row[0] == label for row in earlier)
+            )
+            for label, stream in zip(labels, streams, strict=True)
         ]
         rows: list[tuple[str, str, str]] = []
         for number in range(len(earlier), len(earlier) + n):
@@ -95,10 +97,11 @@ def _in_turns(
     explored: ExploredPrompts,
     used: set[str],
     without: Collection[str],
+    labels: Sequence[str],
     earlier: int = 0,
 ) -> Iterator[Pair]:
     # Pairs of each part of a label, the next after `earlier` pairs of them, while there are some.
-    sources = [_new(each, avoid, stream, explored, used, without) for each in alternatives(label)]
+    sources = [_new(each, avoid, stream, explored, used, without, labels) for each in alternatives(label)]
     for turn in count(earlier):
         if (pair := next(sources[turn % len(sources)], None)) is None:
             return
@@ -112,15 +115,17 @@ def _new(
     explored: ExploredPrompts,
     used: set[str],
     without: Collection[str],
+    labels: Sequence[str],
 ) -> Iterator[Pair]:
-    # Pairs of which the agent drew neither prompt. One is used again only if there is no new one.
+    # Pairs of which the agent drew neither prompt. One is used again only if there is no new one, and likewise one whose neutral prompt
+    # shows another label by its scenery, as a forest shows trees.
     is_known = next(draw_pairs(label, Random(0), avoid, without), None) is not None
     endless = draw_pairs(label, stream, avoid, without) if is_known else _quoted(label, {*avoid, *without}, stream)
     while True:
         usable = (pair for pair in islice(endless, _DRAWS) if explored.isdisjoint(_texts(pair)))
         spare = found = None
         for spare in usable:
-            if used.isdisjoint(_texts(spare)):
+            if used.isdisjoint(_texts(spare)) and not any(shows(spare.neutral, each) for each in labels):
                 found = spare
                 break
         pair = found or spare
@@ -159,7 +164,7 @@ class SceneContrasts:
         no near misses: those change one word."""
         avoid = frozenset[str]().union(*map(terms, labels))
         sources = [
-            _in_turns(label, avoid, Random(f"contrasts of {label}"), frozenset(), set(), self._without)
+            _in_turns(label, avoid, Random(f"contrasts of {label}"), frozenset(), set(), self._without, labels)
             for label in labels
         ]
         found: list[Contrast] = []

@@ -52,7 +52,7 @@ def test_pickle_instead_of_torchvision_weights_is_not_run(torch_home: Path, tmp_
     assert not sprung.exists()
 
 
-@pytest.mark.parametrize("content", [b"", b"x", b"<html>", b"\x80\x02K\x01."])
+@pytest.mark.parametrize("content", [b"", b"x", b"<html>", b"\x80\x02K\x01.", b"\x80\x02X"])
 def test_damaged_weights_of_torchvision_are_named(torch_home: Path, content: bytes):
     (torch_home / "resnet18-f37072fd.pth").write_bytes(content)
     with pytest.raises(UsageError, match="its weights cannot be loaded"):

@@ -166,6 +166,11 @@ _FOREIGN = {
     "a blue boat beside a {said} zyzzyva": "a blue boat",
     "a boat and a {said} zyzzyva beside a tree": "a boat, a tree",
     "a {said} zyzzyva beside a tree and a boat": "a tree and a boat",
+    "a {said} zyzzyva near a tree": "a tree",
+    "two {said} zyzzyvas near a house": "a house",
+    "a boat and a {said} zyzzyva near a tree": "a boat, a tree",
+    "a {said} zyzzyva or a boat": "a boat",
+    "a {said} zyzzyva but a boat": "a boat",
 }
 _SAID = ("red", "striped", "polka dot", "big", "red striped", "checkered", "white and black", "plaid", "brick")
 
@@ -192,6 +197,9 @@ def test_what_is_said_of_an_unknown_noun_is_named_and_not_drawn(template: str, s
         ("a zyzzyva, a striped cat", "a striped cat", {"zyzzyva"}),
         ("a zyzzyva on a striped background", "a striped background", {"zyzzyva"}),
         ("a striped furry cat", "a striped cat", {"furry"}),
+        ("a flying zyzzyva and a boat", "a boat", {"zyzzyva", "flying"}),
+        ("a polka dots zyzzyva", "", {"zyzzyva", "polka dots"}),
+        ("a striped and red cat", "a red striped cat", set()),
         ("a boat gently rocking with red stripes", "a boat with red stripes", {"gently", "rocking"}),
         ("a striped seamless pattern", "a striped pattern", {"seamless"}),
         ("rows of bricks", "bricks", {"rows"}),

@@ -53,7 +53,9 @@ def test_twins_of_an_exception_lack_the_label_or_show_the_exception():
     assert 4 < sum(boats) < 16
 
 
-@pytest.mark.parametrize("label", ["a boat or a balloon", "either dusk or a red boat", "a cat, a dog or snow"])
+@pytest.mark.parametrize(
+    "label", ["a boat or a balloon", "either dusk or a red boat", "Either dusk or a red boat", "a cat, a dog or snow"]
+)
 def test_each_part_of_a_label_has_the_same_share_of_the_prompts(label: str):
     parts = alternatives(label)
     prompts = _WRITER.write(_claim(label), 6 * len(parts), 0)
