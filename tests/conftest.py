@@ -30,6 +30,8 @@ RAY_FILES = pytest.StashKey[set[Path]]()
 """The files with tests on the Ray of `ray_cluster`."""
 TOGETHER = {"tests/distributed/test_same_records.py": "alone", "tests/offline/test_pixels_only.py": "alone"}
 """Files that share what one process makes, by the name of the fixture."""
+GIVEN_PORTS = set[int]()
+"""Those that `free_port` returned in this process."""
 LOCAL_RAY = ExitStack()
 """Holds that Ray, from the first test that uses it on."""
 
@@ -159,13 +161,16 @@ def ray_cluster() -> None:
 
 
 def free_port() -> int:
-    """Returns a port that is free, and stays free until it is opened: the kernel gives those from 32768 on to whoever asks
-    for any, and jobs of SLURM take those below 30000."""
+    """Returns a port that is free, and but for chance stays so until it is opened: those from 32768 on the kernel gives to
+    whoever asks for any."""
     while True:
         port = random.SystemRandom().randrange(30_000, 32_700)
+        if port in GIVEN_PORTS:
+            continue
         with socket.socket() as found:
             try:
                 found.bind(("127.0.0.1", port))
             except OSError:
                 continue
+            GIVEN_PORTS.add(port)
             return port

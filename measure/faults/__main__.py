@@ -3,8 +3,8 @@
     python -m measure.faults [only="driver killed,worker killed"] [times=25] [again=yes] [minutes=60]
 
 `times` is the number of disturbances of each kind that find what they disturb. Trials in trials.csv count; `again=yes` measures
-the kinds anew. No sweep begins after so many `minutes`; the same command without `again` goes on. A sweep is disturbed up to
-five times and takes one to four minutes, more where others use the machine; two run side by side. The clock of the machine
+the kinds anew. No sweep begins after so many `minutes`; the same command without `again` goes on with the kinds that have
+begun, and those that still have old trials alone are named at the end. A sweep is disturbed up to five times and takes one to four minutes, more where others use the machine; two run side by side. The clock of the machine
 is left alone (processes of the sweep see one that jumps), and so is its network: hosts that are cut off or switched off are
 namespaces of it. Its memory is filled, for two seconds at a time.
 """
@@ -68,6 +68,9 @@ def main() -> None:
             # What is measured anew replaces the old trials of its kind, and no others.
             old = [row for row in old if row["disturbance"] != done.disturbance]
             _write(old + rows)
+    if old:
+        left = ",".join(dict.fromkeys(row["disturbance"] for row in old))
+        print(f'not measured anew, so that their old trials count: give only="{left}" again=yes', flush=True)
     if failed:
         sys.exit(f"not tried, so that nothing is said of them: {', '.join(failed)}")
 

@@ -7,9 +7,10 @@ import tempfile
 import time
 import zlib
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import date
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from typing import Any
 from measure.faults import sweep
 from measure.faults.disturbances import DISTURBANCES, Disturbed, Place
 from measure.measuring import commit, machine
+from openmaia.core.errors import OpenMaiaError
 from openmaia.runs.run import Run
 
 IMAGE = re.compile(r"image-\d+")
@@ -94,7 +96,9 @@ def trial(name: str, seed: int, expected: list[dict[str, Any]]) -> Trial:
             commands.process.kill()
             commands.process.wait()
         turns = sweep.carried_out(folder)
-        problem = problem or _problem(place.runs, folder, commands.codes, expected, disturbance.is_observed)
+        problem = problem or readable(
+            partial(_problem, place.runs, folder, commands.codes, expected, disturbance.is_observed)
+        )
         return Trial(
             disturbance=name,
             seed=seed,
@@ -150,6 +154,14 @@ class _Commands:
             return False
         self.process = self._place.start(self._folder)
         return True
+
+
+def readable(problem: Callable[[], str]) -> str:
+    """Returns a problem, or that the run cannot be read: that is a finding, too, and no reason not to count the trial."""
+    try:
+        return problem()
+    except OpenMaiaError as error:
+        return f"the run cannot be read: {error.message}"
 
 
 def _problem(

@@ -76,6 +76,9 @@ def count(spec: str, layers: Mapping[str, int | None], target: str) -> int | Non
     named: set[tuple[str, int | str]] = set()
     random: dict[str, int] = {}
     for layer, part in _parts(spec.strip(), info):
+        # Where a size is missing, the target may add layers, such as layer4/directions.
+        if layer not in layers and None not in layers.values():
+            raise unknown_layer(layer, target, list(layers))
         if part.strip() == "all":
             if (size := layers.get(layer)) is None:
                 return None

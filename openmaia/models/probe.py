@@ -114,7 +114,7 @@ def kv_cache_bytes(model: str, tokens: int) -> float:
         # Strict: attributes that differ between layers cannot be read from the config of the whole model.
         layers = zip(config.per_layer_config[:count], kinds[:count], strict=True)
         return float(sum(_layer_cache_bytes(layer, kind, tokens) for layer, kind in layers))
-    except (OSError, ValueError, KeyError, AttributeError):
+    except (OSError, ValueError, LookupError, AttributeError, TypeError, ArithmeticError):
         return 0.0
 
 

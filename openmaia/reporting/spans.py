@@ -8,6 +8,7 @@ They hold names, times, numbers and tokens: no prompt, reply, code, label, image
 import base64
 import hashlib
 import json
+import os
 from collections.abc import Callable, Sequence
 from importlib.metadata import version
 from typing import Any, BinaryIO
@@ -22,7 +23,7 @@ from opentelemetry.sdk.trace.id_generator import IdGenerator
 from opentelemetry.sdk.trace.sampling import ALWAYS_ON
 from opentelemetry.trace import Span, SpanKind, Status, StatusCode, Tracer, set_span_in_context
 
-from openmaia.core.errors import OpenMaiaError
+from openmaia.core.errors import OpenMaiaError, UsageError
 from openmaia.reporting.trace import PartKind, TimelinePart, timeline
 from openmaia.runs.records import ExperimentStatus, Record
 from openmaia.runs.run import Run
@@ -38,6 +39,8 @@ Deliver = Callable[[Sequence[ReadableSpan]], None]
 
 def write_spans(run: Run, deliver: Deliver) -> int:
     """Delivers the spans of each investigation, and returns their number. One record is in memory at a time."""
+    if os.environ.get("OTEL_SDK_DISABLED", "").strip().lower() == "true":
+        raise UsageError("OTEL_SDK_DISABLED=true leaves no spans to write; unset it for this command")
     ids, finished = _Ids(), InMemorySpanExporter()
     # Sampling by the environment would drop what the user asks to write.
     provider = TracerProvider(

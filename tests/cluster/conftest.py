@@ -40,7 +40,9 @@ class Meeting:
     folder: Path
 
     def hold_after(self, visits: int) -> None:
-        (self.folder / "hold").write_text(str(visits))
+        new = self.folder / "hold.new"
+        new.write_text(str(visits))
+        new.replace(self.folder / "hold")  # tools may read it meanwhile
 
     def clear(self) -> None:
         for path in (self.folder / "visits").iterdir():

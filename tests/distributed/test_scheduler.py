@@ -46,7 +46,7 @@ def code(text: str) -> str:
 
 LOOKS = """print(tools.heavy_modules())
 print(tools.process_id())
-tools.wait_for_processes({folder!r}, 2)"""
+tools.wait_for_processes({folder!r}, 2, 4)"""
 
 
 @dataclass

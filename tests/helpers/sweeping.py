@@ -5,6 +5,7 @@ import os
 import signal
 import sys
 import time
+import uuid
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -126,10 +127,10 @@ def wait_for_node(folder: str) -> None:
         time.sleep(0.1)
 
 
-def wait_for_processes(folder: str, count: int) -> None:
-    """Waits until it was called in so many processes."""
-    (Path(folder) / str(os.getpid())).touch()
-    while len(os.listdir(folder)) < count:
+def wait_for_processes(folder: str, count: int, calls: int) -> None:
+    """Waits until so many calls, in so many processes, have begun."""
+    (Path(folder) / f"{os.getpid()}-{uuid.uuid4().hex}").touch()
+    while len(names := os.listdir(folder)) < calls or len({name.partition("-")[0] for name in names}) < count:
         time.sleep(0.1)
 
 

@@ -11,10 +11,11 @@ import pytest
 
 from measure.faults import sweep
 from measure.faults.__main__ import NotTried, further, summary
-from measure.faults.campaign import Trial, causes, over_repeated, trial, undisturbed
+from measure.faults.campaign import Trial, causes, over_repeated, readable, trial, undisturbed
 from measure.faults.disturbances import DISTURBANCES, second_problem
 from openmaia.checks.named import folders
 from openmaia.config.loading import load
+from openmaia.runs.run import Run
 from tests.cluster.hosts import lacking
 
 
@@ -65,6 +66,11 @@ def test_a_sweep_on_the_small_disk_is_not_refused_until_the_disk_is_full(tmp_pat
 )
 def test_a_second_command_is_refused_or_finds_the_run_complete(code: int, drove: bool, is_wrong: bool):
     assert bool(second_problem(code, drove)) == is_wrong
+
+
+def test_a_run_that_cannot_be_read_is_a_finding(tmp_path: Path):
+    said = readable(lambda: str(Run.open(str(tmp_path / "nothing")).plan()))
+    assert said.startswith("the run cannot be read: ")
 
 
 def test_causes_are_what_commands_said_about_failures():

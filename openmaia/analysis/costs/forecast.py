@@ -46,7 +46,9 @@ def forecast(config: Config, work: Workload, units: int, timed: Estimate | None 
     ):
         if of_config(settings).price_keys:
             price = getattr(settings, "image_price", None)
-            prices[role] = None if price is None else units * images * price
+            # The bank is drawn once, whatever the number of units.
+            bank = config.bank.images if role == "generator" and not config.bank.folder else 0
+            prices[role] = None if price is None else (units * images + bank) * price
     if timed is not None and config.prices.gpu_hour:
         seconds = sum(each.replica_seconds * each.pool.gpus for each in timed.services.values())
         prices["GPUs"] = seconds / 3600 * config.prices.gpu_hour

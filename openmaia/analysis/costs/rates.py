@@ -213,4 +213,11 @@ def _merge(path: str, times: Mapping[str, Any]) -> tuple[Any, Mapping[str, Any]]
     batches = [service["max_batch"] for service in rates["services"].values()]
     if any(type(number) is not int or number < 1 for number in batches):
         raise ValueError(f"max_batch: {batches}; expected whole numbers above 0")
-    return rates, own.get("services") or {}
+    given = own.get("services") or {}
+    if untimed := [
+        role for role, each in given.items() if role not in times and not {"fixed", "per_item"} & each.keys()
+    ]:
+        raise ValueError(
+            f"services.{untimed[0]}: fixed and per_item are missing, and nothing is built in for this model"
+        )
+    return rates, given

@@ -225,6 +225,10 @@ def find_workload(config: Config, source: str, card: str = "", *, is_on_gpus: bo
         UsageError: The source cannot be used.
     """
     if source and Files(source).read("config.yaml") is not None:
+        if card:
+            raise UsageError(
+                f"--card {card} chooses among measured rates, but --rates {source} is a run; leave one out"
+            )
         return from_run(Run.open(source))
     run = None if source or card else _begun(config)
     if run is not None and run.done():

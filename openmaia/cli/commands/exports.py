@@ -187,6 +187,8 @@ def otel(
         print(f"spans of {count} investigations were sent")
         print_damage(run)
         return
+    if to.endswith("/v1/traces") or to.lower().startswith(("grpc:", "http:", "https:")):
+        raise UsageError(f"{to} is neither a file nor the URL of an OTLP receiver; write http://HOST:4318/v1/traces")
     folder, _, name = to.rpartition("/")
     files = Files(folder or ("/" if to.startswith("/") else ".")) if to else run.files
     with files.writing(name or "otel.jsonl") as stream:

@@ -8,7 +8,8 @@ from openmaia.analysis.costs.needs import Needs
 from openmaia.analysis.costs.totals import ServiceTime, costs
 from openmaia.analysis.costs.workload import Workload
 from openmaia.cli.terminal.output import console, say, show_table
-from openmaia.config.schema import Config
+from openmaia.config.machine import TEST_GENERATOR
+from openmaia.config.schema import Config, pools_by_role
 from openmaia.core.money import Bill
 from openmaia.runs.purse import stored_spending
 from openmaia.runs.run import Run
@@ -69,7 +70,9 @@ def show_workload(config: Config, work: Workload, units: str) -> None:
     first, last = images[0], images[-1]
     looks = f", as if none were decided before the last look ({first} to {last})" if first < last else ""
     say(f"included: the test of each description on 2 x {last} images{looks}")
-    if unknown := [service for service in ("generator", "target") if service not in work.timed]:
+    # Records of investigations hold no time of a generator that draws test images only.
+    drawing = pools_by_role(config)[TEST_GENERATOR]
+    if unknown := [service for service in (drawing, "target") if service not in work.timed]:
         say(f"not included in these tests, as no times are known: {', '.join(unknown)}")
 
 

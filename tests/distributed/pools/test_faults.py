@@ -253,6 +253,7 @@ def test_fault_every_chat_is_answered(ray_cluster: None, fault: Callable[[Any], 
 def test_a_dead_owner_of_requests_harms_no_other_request(ray_cluster: None, tmp_path: Path):
     """The requests of a caller that died before they were read are lost; those in the same batch are answered."""
     (dead,) = callers(1)
+    pid = ray.get(dead.pid.remote(), timeout=60)
     service = Sleeping(until=f"{tmp_path}/end")
     with pool(service, settings(min_replicas=1, max_batch=64)) as made, ThreadPoolExecutor(2) as threads:
         first = threads.submit(made.handle("first").ask, "double", [1])
@@ -262,6 +263,7 @@ def test_a_dead_owner_of_requests_harms_no_other_request(ray_cluster: None, tmp_
         other = threads.submit(made.handle("other").ask, "double", [7])
         made.wait_for(lambda now: now.waiting == 4)
         ray.kill(dead)
+        wait_until(lambda: not psutil.pid_exists(pid))
         (tmp_path / "end").touch()
         assert other.result(timeout=60) == [14]
         assert first.result(timeout=60) == [2]

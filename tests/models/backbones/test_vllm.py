@@ -281,7 +281,7 @@ def test_template_variables_are_given_to_the_template(model: Path, tmp_path: Pat
     assert answering.closing == thinking.closing == [end]
 
 
-@pytest.mark.parametrize("name", ["thinking", "add_generation_prompt"])
+@pytest.mark.parametrize("name", ["thinking", "add_generation_prompt", "role", "tools"])
 def test_unknown_template_variable_is_refused(model: Path, name: str):
     with pytest.raises(UsageError, match=rf"backbone\.template\.{name}: .* has no such variable"):
         prompts_of(replace(configured(model), template={name: True}))

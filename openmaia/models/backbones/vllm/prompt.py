@@ -11,6 +11,7 @@ from typing import Any, cast
 from vllm.exceptions import VLLMClientError, VLLMError, VLLMValidationError
 from vllm.inputs import EngineInput
 from vllm.renderers import BaseRenderer, ChatParams
+from vllm.renderers.hf import resolve_chat_template, resolve_chat_template_kwargs
 from vllm.utils.mistral import is_mistral_tokenizer
 
 from openmaia.agent.tasks.reasoning import ends_inside, has_mark
@@ -28,7 +29,15 @@ TAIL = 16  # tokens at the end of a prompt that may hold the opening mark of rea
 KNOWN_TEXTS = 16384
 
 # Variables of a chat template that are set here, or by vLLM.
-_OWN = ("add_generation_prompt", "continue_final_message", "tokenize", "chat_template", "messages")
+_OWN = (
+    "add_generation_prompt",
+    "continue_final_message",
+    "tokenize",
+    "chat_template",
+    "messages",
+    "tools",
+    "documents",
+)
 
 
 class TooLong(Exception):
@@ -196,9 +205,16 @@ class PromptRenderer:
 
 def _check_variables(renderer: BaseRenderer, template: Mapping[str, Any]) -> None:
     """Refuses variables that vLLM would leave out, because nothing in the chat template reads them."""
-    text = str(getattr(renderer.get_tokenizer(), "chat_template", None) or "")
+    tokenizer, model = renderer.get_tokenizer(), renderer.model_config
+    # As vLLM finds it: that of the processor comes before that of the tokenizer.
+    found = (
+        None if is_mistral_tokenizer(tokenizer) else resolve_chat_template(tokenizer, None, None, model_config=model)
+    )
+    text = found or ""
+    read = resolve_chat_template_kwargs(tokenizer, text, dict(template), raise_on_unexpected=False)
     for name in template:
-        if name in _OWN or not re.search(rf"\b{re.escape(name)}\b", text):
+        # vLLM also passes on parameters of its own, which the text need not read.
+        if name in _OWN or name not in read or not re.search(rf"\b{re.escape(name)}\b", text):
             raise UsageError(
                 f"backbone.template.{name}: the chat template of backbone.model={renderer.model_config.model!r} has no such "
                 "variable; chat_template.jinja in its folder or on its page shows those it has, often enable_thinking"
