@@ -203,6 +203,19 @@ def test_a_wrong_rates_file_is_refused_by_naming_the_key(tmp_path: Path, changes
     assert "rates.yaml" in refused.value.message
 
 
+def test_a_rates_file_without_times_makes_no_model_free(tmp_path: Path):
+    path = written(tmp_path, {"about": "mine", "services": {"generator": {"max_batch": 4}}})
+    assert rated(path=path).timed["generator"].fixed == 1.75, "the times that are built in"
+    with pytest.raises(UsageError, match="services.generator: fixed and per_item are missing"):
+        rated("flux2-klein", path=path)
+
+
+def test_the_demo_with_other_tests_or_a_bank_was_not_measured():
+    for other in ("evaluate.n=600", "bank.images=500"):
+        config = load(["configs/demo.yaml", other])
+        assert estimate(config, from_rates(config), 32, None).cpu_seconds == 0
+
+
 def recorded(tmp_path: Path, *turns: object) -> Run:
     """A run of one unit with these turns."""
     run = Run.create(load(["name=one", "target.name=net", "units=layer4=0", f"paths.runs={tmp_path}/runs"]))
@@ -328,6 +341,11 @@ def test_units_of_layers_of_known_size_are_counted(spec: str, expected: int | No
     assert count(spec, {"a": 7, "b": 5}, "net") == expected
 
 
+def test_a_layer_that_does_not_exist_is_named():
+    with pytest.raises(UsageError, match="unknown layer 'c'"):
+        count("c=all", {"a": 7, "b": 5}, "net")
+
+
 # -- the command -----------------------------------------------------------------------------------------------------
 
 
@@ -436,6 +454,12 @@ def finished(tmp_path: Path, planned: int, done: int) -> Run:
         spent = {"backbone": ServiceUsage(requests=1, seconds=1.0 + unit.index)}
         run.publish(samples.record(unit, turns=(samples.turn(spent=spent), samples.turn(1, spent=spent))))
     return run
+
+
+def test_a_card_chooses_no_records(tmp_path: Path):
+    run = finished(tmp_path, planned=4, done=2)
+    with pytest.raises(UsageError, match="--card h100 chooses among measured rates"):
+        command(tmp_path, "units=layer4=0-9", "--estimate", "--card", "h100", "--rates", run.files.root)
 
 
 def test_a_run_with_records_is_estimated_from_them(tmp_path: Path):

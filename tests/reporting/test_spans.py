@@ -13,7 +13,7 @@ from openmaia.core.errors import OpenMaiaError
 from openmaia.runs.records import ExperimentStatus
 from openmaia.runs.run import Run
 from tests.helpers import samples
-from tests.helpers.commands import output
+from tests.helpers.commands import output, refused
 from tests.helpers.http import QuietHandler, serving
 
 pytest.importorskip("opentelemetry.exporter.otlp.proto.http", reason='needs pip install "openmaia[otel]"')
@@ -145,6 +145,11 @@ def test_a_receiver_gets_the_spans(run: Run, spans: list[dict[str, Any]]):
     [resource] = ExportTraceServiceRequest.FromString(bodies[0]).resource_spans
     assert [each.span_id.hex() for each in resource.scope_spans[0].spans] == [each["spanId"] for each in spans]
     assert len(bodies) == 1
+
+
+@pytest.mark.parametrize("to", ["localhost:4318/v1/traces", "grpc://localhost:4317", "HTTP:/localhost"])
+def test_what_is_no_address_of_a_receiver_is_no_file(run: Run, to: str):
+    assert "write http://HOST:4318/v1/traces" in refused("export", "otel", run.files.root, "--to", to)
 
 
 def test_a_receiver_that_refuses_is_an_error(run: Run):
