@@ -120,7 +120,11 @@ def _names(files: Files, target: str, layer: str) -> list[str]:
     return [name for name in files.names(_folder(target, layer)) if name.endswith(".parquet")]
 
 
-@cached(LRUCache[str, frozenset[str]](100_000), key=lambda files, name: files.path(name), lock=threading.Lock())
+def _path(files: Files, name: str) -> str:
+    return files.path(name)
+
+
+@cached(LRUCache[str, frozenset[str]](100_000), key=_path, lock=threading.Lock())
 def _digests(files: Files, name: str) -> frozenset[str]:
     # Each end of an investigation asks for all: a file never changes under its name.
     return frozenset(row["digest"] for row in _rows(files, name, ("digest",)))

@@ -205,7 +205,8 @@ class PromptRenderer:
 
 def _check_variables(renderer: BaseRenderer, template: Mapping[str, Any]) -> None:
     """Refuses variables that vLLM would leave out, because nothing in the chat template reads them."""
-    tokenizer, model = renderer.get_tokenizer(), renderer.model_config
+    tokenizer: Any = renderer.get_tokenizer()
+    model = renderer.model_config
     # As vLLM finds it: that of the processor comes before that of the tokenizer.
     found = (
         None if is_mistral_tokenizer(tokenizer) else resolve_chat_template(tokenizer, None, None, model_config=model)
