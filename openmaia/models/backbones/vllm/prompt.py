@@ -207,12 +207,11 @@ def _check_variables(renderer: BaseRenderer, template: Mapping[str, Any]) -> Non
     """Refuses variables that vLLM would leave out, because nothing in the chat template reads them."""
     tokenizer: Any = renderer.get_tokenizer()
     model = renderer.model_config
-    # As vLLM finds it: that of the processor comes before that of the tokenizer.
-    found = (
-        None if is_mistral_tokenizer(tokenizer) else resolve_chat_template(tokenizer, None, None, model_config=model)
-    )
-    text = found or ""
-    read = resolve_chat_template_kwargs(tokenizer, text, dict(template), raise_on_unexpected=False)
+    text, read = "", dict[str, Any]()
+    if not is_mistral_tokenizer(tokenizer):
+        # As vLLM finds it: that of the processor comes before that of the tokenizer.
+        text = resolve_chat_template(tokenizer, None, None, model_config=model) or ""
+        read = resolve_chat_template_kwargs(tokenizer, text, dict(template), raise_on_unexpected=False)
     for name in template:
         # vLLM also passes on parameters of its own, which the text need not read.
         if name in _OWN or name not in read or not re.search(rf"\b{re.escape(name)}\b", text):
