@@ -213,7 +213,7 @@ def _merge(path: str, times: Mapping[str, Any]) -> tuple[Any, Mapping[str, Any]]
     batches = [service["max_batch"] for service in rates["services"].values()]
     if any(type(number) is not int or number < 1 for number in batches):
         raise ValueError(f"max_batch: {batches}; expected whole numbers above 0")
-    given = own.get("services") or {}
+    given: dict[str, dict[str, Any]] = own.get("services") or {}
     if untimed := [
         role for role, each in given.items() if role not in times and not {"fixed", "per_item"} & each.keys()
     ]:
