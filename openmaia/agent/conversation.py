@@ -12,7 +12,7 @@ from openmaia.agent.vocabulary import describe_vocabulary
 from openmaia.core.errors import UsageError
 from openmaia.core.messages import Message, Part, assistant, system, user
 from openmaia.core.services import Bank, Services
-from openmaia.core.tools import BANK, SHARED
+from openmaia.core.tools import BANK
 from openmaia.core.units import OUTPUT, Scope, Unit
 from openmaia.runs.records import ReplyNote, Turn
 
@@ -43,13 +43,12 @@ class Conversation:
         self._task, self._options, self._turns, self._stopping = context.task, context.options, turns, stopping
         options, unit = context.options, context.unit
         bank = None if BANK in options.without else context.services.bank
-        shares = context.services.shared is not None and SHARED not in options.without
         description = api_text(
             options.user_tools,
             unit.scope,
             options.without,
             has_bank=bank is not None,
-            has_shared=shares,
+            has_shared=context.looks_up,
             has_effects=options.has_effects(unit),
         )
         if options.vocabulary is not None:
@@ -59,7 +58,7 @@ class Conversation:
         instructions = self._task.instructions(description, is_whole=not options.without)
         self.opening = (
             system(instructions),
-            user(question, *shown, *((_SHARED,) if shares and unit.scope is Scope.UNIT else ())),
+            user(question, *shown, *((_SHARED,) if context.looks_up and unit.scope is Scope.UNIT else ())),
         )
         """The instructions and the question."""
 

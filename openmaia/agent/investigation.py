@@ -25,7 +25,6 @@ from openmaia.agent.tools.toolbox import Toolbox
 from openmaia.core.errors import OutOfBudget, ServiceError
 from openmaia.core.messages import Chat, Cut, Reply
 from openmaia.core.services import ServiceUsage
-from openmaia.core.tools import SHARED
 from openmaia.runs.evidence import Confirmation, FailedTest
 from openmaia.runs.journal import Journal
 from openmaia.runs.records import Record, ReplyNote, Stop, Turn
@@ -45,7 +44,7 @@ class Investigation:
         asks about a class, and the unit does not represent one.
         """
         self.context, self.replicate, self.journal, self.notes = context, replicate, journal, notes
-        if context.services.shared is not None and SHARED not in context.options.without:
+        if context.looks_up:
             self.notes += (_DEPENDS,)
         self.unit, self.task, self.options = context.unit, context.task, context.options
         self.turns: list[Turn] = []

@@ -94,8 +94,7 @@ def class_probabilities(effects: Effects, outputs: npt.NDArray[np.float64]) -> n
     found = np.exp(outputs)
     if not effects.exclude:
         return found
-    parts = np.split(found, np.cumsum(effects.heads)[:-1].astype(int), axis=1)
-    return np.concatenate([each / each.sum(axis=1, keepdims=True) for each in parts], axis=1)
+    return np.concatenate([each / each.sum(axis=1, keepdims=True) for each in effects.by_head(found)], axis=1)
 
 
 def _class(wanted: str, classes: Sequence[str]) -> int:

@@ -14,7 +14,7 @@ from openmaia.core.messages import Part
 from openmaia.core.services import Exemplar
 from openmaia.reporting.browser.thumbnails import Thumbnails
 from openmaia.reporting.browser.unit.captions import Captions
-from openmaia.runs.records import Did, Record
+from openmaia.runs.records import LOOKED_UP, Record
 
 if TYPE_CHECKING:
     from openmaia.api.result import UnitResult
@@ -150,7 +150,7 @@ def _measured(record: Record, thumbnails: Thumbnails) -> Iterator[GridSection]:
         entry.original: entry
         for call in (call for turn in record.turns for call in turn.calls)
         for entry in call.entries
-        if entry.activation is not None and entry.did not in (Did.EXEMPLAR, Did.BANK, Did.SHARED)
+        if entry.activation is not None and entry.did not in LOOKED_UP
     }
     ranked = sorted(entries.values(), key=lambda entry: -float((entry.activation or {})["value"]))
     lowest = ranked[_HIGHEST:][-_LOWEST:]

@@ -115,6 +115,10 @@ class Effects:
     drives: Mapping[str, Drives] = field(default_factory=dict[str, Drives], compare=False)
     """By layer, on a sample of the dataset. Without the layers of which they are unknown."""
 
+    def by_head(self, values: npt.NDArray[np.float64]) -> list[npt.NDArray[np.float64]]:
+        """Divides values of shape (rows, classes) into those of each head."""
+        return np.split(values, np.cumsum(self.heads)[:-1].astype(int), axis=1)
+
 
 @runtime_checkable
 class Changeable(Protocol):

@@ -61,6 +61,10 @@ class Did(StrEnum):
     """A tool of the user returned the image."""
 
 
+LOOKED_UP = (Did.EXEMPLAR, Did.BANK, Did.SHARED)
+"""How an agent comes to images that are not its own."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImageEntry:
     """An image to which the agent's code can refer."""

@@ -75,8 +75,7 @@ def image_changes(
     differences = found[len(images) :] - found[: len(images)]
     if not effects.exclude:
         return differences
-    by_head = np.split(differences, np.cumsum(effects.heads)[:-1], axis=1)
-    return np.concatenate([each - each.mean(axis=1, keepdims=True) for each in by_head], axis=1)
+    return np.concatenate([each - each.mean(axis=1, keepdims=True) for each in effects.by_head(differences)], axis=1)
 
 
 def class_changes(

@@ -9,7 +9,7 @@ import base64
 import binascii
 import functools
 import io
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar, cast
 
 ToolCaller = Callable[..., Any]
@@ -183,6 +183,12 @@ def image_of(call: ToolCaller, answer: dict[str, Any]) -> Image:
     """Returns the image that a tool's answer, {"image": id, "activation": fields or None}, names."""
     activation = answer.get("activation")
     return Image(call, answer["image"], None if activation is None else Activation(**activation))
+
+
+def looked_up(call: ToolCaller, answers: Sequence[dict[str, Any]]) -> list[tuple[Activation | None, Image, str]]:
+    """Returns (activation, image, prompt) of each answer that names a prompt, too."""
+    images = [image_of(call, answer) for answer in answers]
+    return [(image.activation, image, answer["prompt"]) for image, answer in zip(images, answers, strict=True)]
 
 
 def received(call: ToolCaller, value: Any) -> Any:

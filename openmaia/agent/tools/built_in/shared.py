@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from openmaia.agent.tools.arguments import abbreviate
 from openmaia.agent.tools.image_registry import describe_activation
-from openmaia.agent.tools.values import image_of
+from openmaia.agent.tools.values import looked_up
 from openmaia.core.errors import ToolError
 from openmaia.core.services import SharedImage
 from openmaia.runs.records import Did
@@ -28,9 +28,7 @@ def shared(self: Any, system: "System", top: int = 15, bottom: int = 0, random: 
     >>> for activation, image, prompt in tools.shared(system, top=10, random=5):
     ...     print(activation, prompt)
     """
-    answers = self._call("shared", top, bottom, random, *getattr(system, "_unit", ()))
-    images = [image_of(self._call, answer) for answer in answers]
-    return [(image.activation, image, answer["prompt"]) for image, answer in zip(images, answers, strict=True)]
+    return looked_up(self._call, self._call("shared", top, bottom, random, *getattr(system, "_unit", ())))
 
 
 def answer(

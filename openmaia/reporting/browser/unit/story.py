@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from openmaia.reporting.browser.pages import short_number
 from openmaia.reporting.browser.unit.observation import ImageView, Viewer
-from openmaia.runs.records import Did, ImageEntry, Stop, Turn
+from openmaia.runs.records import LOOKED_UP, Did, ImageEntry, Stop, Turn
 
 _PICTURES = 5
 _NAMED = 3
@@ -17,7 +17,6 @@ _KINDS = {
     "random": "drawn at random",
     "ladder": "from weak to strong",
 }
-_LOOKED_UP = (Did.EXEMPLAR, Did.BANK, Did.SHARED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,7 +121,7 @@ def _measured(entries: Sequence[ImageEntry]) -> list[ImageEntry]:
     The most activating come first.
     """
     known = [entry for entry in entries if entry.activation is not None]
-    own = [entry for entry in known if entry.did not in _LOOKED_UP] or known
+    own = [entry for entry in known if entry.did not in LOOKED_UP] or known
     unique = {entry.original: entry for entry in own}
     return sorted(unique.values(), key=_value, reverse=True)
 
@@ -181,7 +180,7 @@ def _pictures(entries: Sequence[ImageEntry], measured: Sequence[ImageEntry], vie
     changes = _edits(entries, measured)
     if changes:
         chosen = [each for pair in changes[: _PICTURES // 2] for each in pair]
-    elif (measured and measured[0].did in _LOOKED_UP) or len(measured) <= _PICTURES:
+    elif (measured and measured[0].did in LOOKED_UP) or len(measured) <= _PICTURES:
         chosen = list(measured[:_PICTURES])
     else:
         last = len(measured) - 1
