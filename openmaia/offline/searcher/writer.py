@@ -1,6 +1,7 @@
 """Test prompts and contrasts for labels in the words of drawn scenes."""
 
 from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, field
 from itertools import count, islice
 from random import Random
 
@@ -50,13 +51,11 @@ class ScenePromptWriter:
         """
         earlier = prompt_rows(written)
         labels = claim.statements
-        avoid = frozenset[str]().union(*map(terms, labels))
         used = {fold(text) for row in earlier for text in row[1:]}
+        source = _PairSource(labels=labels, without=self._without, explored=explored, used=used)
         streams = [Random(seed(run_seed, "evaluate", f"scenes of {label}", len(earlier))) for label in labels]
         sources = [
-            _in_turns(
-                label, avoid, stream, explored, used, self._without, labels, sum(row[0] == label for row in earlier)
-            )
+            source.in_turns(label, stream, sum(row[0] == label for row in earlier))
             for label, stream in zip(labels, streams, strict=True)
         ]
         rows: list[tuple[str, str, str]] = []
@@ -90,49 +89,42 @@ def _may_show(text: str, label: str) -> bool:
     return holds(scene_of(text), label) is not False
 
 
-def _in_turns(
-    label: str,
-    avoid: Collection[str],
-    stream: Random,
-    explored: ExploredPrompts,
-    used: set[str],
-    without: Collection[str],
-    labels: Sequence[str],
-    earlier: int = 0,
-) -> Iterator[Pair]:
-    # Pairs of each part of a label, the next after `earlier` pairs of them, while there are some.
-    sources = [_new(each, avoid, stream, explored, used, without, labels) for each in alternatives(label)]
-    for turn in count(earlier):
-        if (pair := next(sources[turn % len(sources)], None)) is None:
-            return
-        yield pair
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _PairSource:
+    """Draws pairs for labels that are tested together."""
 
+    labels: Sequence[str]
+    without: Collection[str]
+    explored: ExploredPrompts = frozenset()
+    used: set[str] = field(default_factory=set[str])
 
-def _new(
-    label: str,
-    avoid: Collection[str],
-    stream: Random,
-    explored: ExploredPrompts,
-    used: set[str],
-    without: Collection[str],
-    labels: Sequence[str],
-) -> Iterator[Pair]:
-    # Pairs of which the agent drew neither prompt. One is used again only if there is no new one, and likewise one whose neutral prompt
-    # shows another label by its scenery, as a forest shows trees.
-    is_known = next(draw_pairs(label, Random(0), avoid, without), None) is not None
-    endless = draw_pairs(label, stream, avoid, without) if is_known else _quoted(label, {*avoid, *without}, stream)
-    while True:
-        usable = (pair for pair in islice(endless, _DRAWS) if explored.isdisjoint(_texts(pair)))
-        spare = found = None
-        for spare in usable:
-            if used.isdisjoint(_texts(spare)) and not any(shows(spare.neutral, each) for each in labels):
-                found = spare
-                break
-        pair = found or spare
-        if pair is None:
-            return
-        used |= _texts(pair)
-        yield pair
+    def in_turns(self, label: str, stream: Random, earlier: int = 0) -> Iterator[Pair]:
+        # Pairs of each part of a label, the next after `earlier` pairs of them, while there are some.
+        sources = [self._new(each, stream) for each in alternatives(label)]
+        for turn in count(earlier):
+            if (pair := next(sources[turn % len(sources)], None)) is None:
+                return
+            yield pair
+
+    def _new(self, label: str, stream: Random) -> Iterator[Pair]:
+        # Pairs of which the agent drew neither prompt. One is used again only if there is no new one, and likewise one whose
+        # neutral prompt shows another label by its scenery, as a forest shows trees.
+        avoid = frozenset[str]().union(*map(terms, self.labels))
+        is_known = next(draw_pairs(label, Random(0), avoid, self.without), None) is not None
+        quoted = {*avoid, *self.without}
+        endless = draw_pairs(label, stream, avoid, self.without) if is_known else _quoted(label, quoted, stream)
+        while True:
+            usable = (pair for pair in islice(endless, _DRAWS) if self.explored.isdisjoint(_texts(pair)))
+            spare = found = None
+            for spare in usable:
+                if self.used.isdisjoint(_texts(spare)) and not any(shows(spare.neutral, each) for each in self.labels):
+                    found = spare
+                    break
+            pair = found or spare
+            if pair is None:
+                return
+            self.used.update(_texts(pair))
+            yield pair
 
 
 def _texts(pair: Pair) -> frozenset[str]:
@@ -162,9 +154,8 @@ class SceneContrasts:
     def find(self, labels: Sequence[str], dropped: Sequence[str], n: int) -> list[Contrast]:
         """Returns n contrasts for the labels in rotation, or one for each label if there are more. Dropped hypotheses are
         no near misses: those change one word."""
-        avoid = frozenset[str]().union(*map(terms, labels))
         sources = [
-            _in_turns(label, avoid, Random(f"contrasts of {label}"), frozenset(), set(), self._without, labels)
+            _PairSource(labels=labels, without=self._without).in_turns(label, Random(f"contrasts of {label}"))
             for label in labels
         ]
         found: list[Contrast] = []
