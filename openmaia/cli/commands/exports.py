@@ -15,6 +15,7 @@ from openmaia.core.paths import user_path
 if TYPE_CHECKING:
     from openmaia.evaluation.trials import Trial
     from openmaia.interop.histories import TestedImage
+    from openmaia.runs.files import Files
     from openmaia.runs.records import Record
 
 export = typer.Typer(
@@ -146,15 +147,13 @@ def trace(
     Example: openmaia export trace runs/demo --to demo.json
     """
     from openmaia.reporting.trace import write_trace
-    from openmaia.runs.files import Files
     from openmaia.runs.run import Run
 
     run = Run.open(path)
-    folder, _, name = to.rpartition("/")
-    files = Files(folder or ("/" if to.startswith("/") else ".")) if to else run.files
-    with files.writing(name or "trace.json") as stream:
+    files, name = _target(to, "trace.json", run.files)
+    with files.writing(name) as stream:
         count = write_trace(run, stream)
-    print(f"trace of {count} investigations: {files.path(name or 'trace.json')}")
+    print(f"trace of {count} investigations: {files.path(name)}")
     print_damage(run)
 
 
@@ -174,7 +173,6 @@ def otel(
     Example: openmaia export otel runs/demo --to http://localhost:4318/v1/traces
     """
     from openmaia.core.shipped import install_command
-    from openmaia.runs.files import Files
     from openmaia.runs.run import Run
 
     try:
@@ -189,11 +187,10 @@ def otel(
         return
     if to.endswith("/v1/traces") or to.lower().startswith(("grpc:", "http:", "https:")):
         raise UsageError(f"{to} is neither a file nor the URL of an OTLP receiver; write http://HOST:4318/v1/traces")
-    folder, _, name = to.rpartition("/")
-    files = Files(folder or ("/" if to.startswith("/") else ".")) if to else run.files
-    with files.writing(name or "otel.jsonl") as stream:
+    files, name = _target(to, "otel.jsonl", run.files)
+    with files.writing(name) as stream:
         count = write_spans(run, to_file(stream))
-    print(f"spans of {count} investigations: {files.path(name or 'otel.jsonl')}")
+    print(f"spans of {count} investigations: {files.path(name)}")
     print_damage(run)
 
 
@@ -239,7 +236,6 @@ def dashboard(
     Example: openmaia export dashboard runs/demo
     """
     from openmaia.reporting.tracking.workspace import write_comparison, write_workspace
-    from openmaia.runs.files import Files
     from openmaia.runs.run import Run
 
     opened = [Run.open(path) for path in runs]
@@ -248,8 +244,7 @@ def dashboard(
             raise UsageError(f"--to {to} is the file of a comparison; give several runs, or leave it out")
         written = write_workspace(opened[0])
     else:
-        folder, _, name = (to or "comparison.json").rpartition("/")
-        written = write_comparison(opened, Files(folder or ("/" if to.startswith("/") else ".")), name)
+        written = write_comparison(opened, *_target(to, "comparison.json"))
     print(f"workspace: {written.file}")
     for run in opened:
         print_damage(run)
@@ -257,6 +252,14 @@ def dashboard(
         print(f"saved to W&B: {written.url}")
     else:
         print("not saved to W&B: no account; log in (wandb login, or WANDB_API_KEY) and run this again")
+
+
+def _target(to: str, usual: str, files: "Files | None" = None) -> "tuple[Files, str]":
+    """Returns where the file `to` is written, and its name; if it is empty, `files` (or the working directory) and the `usual` name."""
+    from openmaia.runs.files import Files
+
+    folder, _, name = to.rpartition("/")
+    return files if files and not to else Files(folder or ("/" if to.startswith("/") else ".")), name or usual
 
 
 def _export_run(path: str, to: Path, progress: Callable[[str, int, int], None]) -> list[str]:

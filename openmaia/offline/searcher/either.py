@@ -5,11 +5,11 @@ from itertools import combinations
 
 import numpy as np
 import numpy.typing as npt
-from scipy.stats import rankdata
 
 from openmaia.core.images import Mask
 from openmaia.offline.searcher.exceptions import Activations
 from openmaia.offline.searcher.labels import shown, shows, terms
+from openmaia.runs.evidence import rank_auc
 
 # AUC of the images that show one label alone, against those that show neither; before the labels are read exactly, it may be less.
 _CLEAR, _LIKELY = 0.95, 0.7
@@ -58,14 +58,11 @@ def _effects(values: Activations, one: Mask, other: Mask, least: float) -> tuple
     # How far the mean of each label alone is above that of neither. Empty if one of them is not so clearly above.
     neither = values[~one & ~other]
     alone = values[one & ~other], values[other & ~one]
-    if min(len(neither), *map(len, alone)) < _FEW or min(_auc(each, neither) for each in alone) < least:
+    if min(len(neither), *map(len, alone)) < _FEW:
+        return ()
+    if any((rank_auc(each.tolist(), neither.tolist()) or 0.0) < least for each in alone):
         return ()
     return tuple(float(each.mean() - neither.mean()) for each in alone)
-
-
-def _auc(high: Activations, low: Activations) -> float:
-    ranks = rankdata(np.concatenate([high, low]))[: len(high)]
-    return float((ranks.mean() - (len(high) + 1) / 2) / len(low))
 
 
 def _explained(values: Activations, groups: npt.NDArray[np.int_] | Mask) -> float:
