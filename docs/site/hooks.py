@@ -6,7 +6,7 @@ from pathlib import Path
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 
-from openmaia.agent.tools.api_text import api_text
+from openmaia.agent.tools.api_text import CONDITIONAL, api_text
 from openmaia.core.units import Scope
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -58,7 +58,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
         "reference/config.md": config_reference.render(),
         "reference/cli.md": command_reference.render(),
         "reference/agent-api.md": AGENT_API.format(
-            unit=api_text({}, has_bank=True, has_shared=True, has_effects=True),
+            unit=api_text({}, available=CONDITIONAL),
             layer=api_text({}, Scope.LAYER).partition("\n`tools`")[0],
         ),
     }

@@ -9,7 +9,6 @@ from openmaia.agent.sandbox import SandboxLimits
 from openmaia.agent.tasks.task import Task
 from openmaia.agent.vocabulary import Vocabulary
 from openmaia.core.services import Effects, Services
-from openmaia.core.tools import SHARED
 from openmaia.core.units import Scope, Unit
 
 
@@ -91,8 +90,3 @@ class InvestigationContext:
     options: InvestigationOptions
     run_seed: int
     """Differs between replicates, unlike `options.run_seed`, from which it is derived."""
-
-    @property
-    def looks_up(self) -> bool:
-        """Whether the agent may look up what others drew."""
-        return self.services.shared is not None and SHARED not in self.options.without

@@ -7,29 +7,14 @@ from openmaia.agent.evidence.hints import find_hint, make_repetition_hint
 from openmaia.agent.evidence.states import describe_standings
 from openmaia.agent.evidence.stopping import Stopping
 from openmaia.agent.tasks.grammar import parse
+from openmaia.agent.tools import built_in, effects
 from openmaia.agent.tools.api_text import api_text
 from openmaia.agent.vocabulary import describe_vocabulary
 from openmaia.core.errors import UsageError
 from openmaia.core.messages import Message, Part, assistant, system, user
-from openmaia.core.services import Bank, Services
-from openmaia.core.tools import BANK
-from openmaia.core.units import OUTPUT, Scope, Unit
+from openmaia.core.services import Services
+from openmaia.core.units import OUTPUT, Unit
 from openmaia.runs.records import ReplyNote, Turn
-
-_BANK = (
-    "Images that were made before you began, the same for all units, are measured already (tools.bank). These excite this "
-    "unit most, with what each shows and its activation. They suggest hypotheses; test these with images of your own."
-)
-
-_SHARED = (
-    "Agents that studied other units of this layer have drawn images, which are measured on this unit, too (tools.shared). "
-    "How many there are depends on which investigations ended before you look."
-)
-
-_WORDS = (
-    "Words of what all those images show, by how well they tell the images that excite this unit from the others. Take them as "
-    "your first hypotheses, and test them like all others:"
-)
 
 
 class Conversation:
@@ -42,24 +27,13 @@ class Conversation:
     def __init__(self, context: InvestigationContext, turns: Sequence[Turn], stopping: Stopping):
         self._task, self._options, self._turns, self._stopping = context.task, context.options, turns, stopping
         options, unit = context.options, context.unit
-        bank = None if BANK in options.without else context.services.bank
-        description = api_text(
-            options.user_tools,
-            unit.scope,
-            options.without,
-            has_bank=bank is not None,
-            has_shared=context.looks_up,
-            has_effects=options.has_effects(unit),
-        )
+        available = {*built_in.available(context), *effects.available(context)}
+        description = api_text(options.user_tools, unit.scope, options.without, available)
         if options.vocabulary is not None:
             description += f"\n\n{describe_vocabulary(options.vocabulary)}"
         question = self._task.question(unit, lambda: find_class_name(unit, context.services), states=options.states)
-        shown = _of_bank(bank, unit, context) if bank and unit.scope is Scope.UNIT else ()
         instructions = self._task.instructions(description, is_whole=not options.without)
-        self.opening = (
-            system(instructions),
-            user(question, *shown, *((_SHARED,) if context.looks_up and unit.scope is Scope.UNIT else ())),
-        )
+        self.opening = (system(instructions), user(question, *built_in.opening(context)))
         """The instructions and the question."""
 
     def messages(self) -> list[Message]:
@@ -105,30 +79,6 @@ class Conversation:
             yield from filter(None, [describe_standings(self._turns[: turn.index + 1])])
         if ReplyNote.SET_ASIDE in turn.notes:
             yield self._task.set_aside
-
-
-def _of_bank(bank: Bank, unit: Unit, context: InvestigationContext) -> Iterator[Part]:
-    """Yields the images of the bank that excite a unit most, each after what it was drawn from, and hypotheses; the best
-    first.
-    """
-    if context.options.shown:
-        yield from _images_of(bank, unit, context)
-    if words := bank.words(unit, context.options.words) if context.options.words else ():
-        yield _WORDS
-        for number, word in enumerate(words, start=1):
-            yield f"{number}. {word.text} (bank, AUC {word.auc:.2f} on {word.images} of {word.of} images)"
-
-
-def _images_of(bank: Bank, unit: Unit, context: InvestigationContext) -> Iterator[Part]:
-    found = [each for each in bank.read(unit) if each.exemplar.kind == "top"][: context.options.shown]
-    statistics = context.services.exemplars.read(unit)
-    yield _BANK
-    for rank, each in enumerate(found, start=1):
-        value = each.exemplar.activation
-        percentile = statistics.percentile(value)
-        yield f"{rank}. {each.prompt}: {value:g}" + ("" if percentile is None else f" (percentile {percentile:.1f})")
-        if context.options.sees_images:
-            yield each.exemplar.image
 
 
 def find_class_name(unit: Unit, services: Services) -> str:

@@ -17,8 +17,7 @@ from openmaia.agent.rounds import find_faults, make_feedback
 from openmaia.agent.sandbox import Json, Sandbox
 from openmaia.agent.tasks.grammar import ParsedReply, parse
 from openmaia.agent.tasks.reasoning import separate
-from openmaia.agent.tools import api, values
-from openmaia.agent.tools.built_in import stubs
+from openmaia.agent.tools import api, built_in, values
 from openmaia.agent.tools.effects import find_classes
 from openmaia.agent.tools.seeds import seed
 from openmaia.agent.tools.toolbox import Toolbox
@@ -29,9 +28,6 @@ from openmaia.runs.evidence import Confirmation, FailedTest
 from openmaia.runs.journal import Journal
 from openmaia.runs.records import Record, ReplyNote, Stop, Turn
 
-_DEPENDS = (
-    "shared.look_up: the agent could look up images of investigations that ended earlier, so the record depends on them"
-)
 _EMPTY_REPLIES = 3
 """Empty replies in a row after which the investigation fails."""
 
@@ -43,9 +39,8 @@ class Investigation:
         """Writes the opening messages and starts the sandbox, without waiting for it. Raises UsageError if the task
         asks about a class, and the unit does not represent one.
         """
-        self.context, self.replicate, self.journal, self.notes = context, replicate, journal, notes
-        if context.looks_up:
-            self.notes += (_DEPENDS,)
+        self.context, self.replicate, self.journal = context, replicate, journal
+        self.notes = (*notes, *built_in.notes(context))
         self.unit, self.task, self.options = context.unit, context.task, context.options
         self.turns: list[Turn] = []
         self._stopping = Stopping(self.unit.scope, self.task, self.options, self.turns)
@@ -266,7 +261,7 @@ class Investigation:
 def read_api_source() -> str:
     """Returns the source of what the agent's code can call, as one module, without imports of this package."""
     own_imports = re.compile(r"^from openmaia\.[\w.]+ import (?:\([^)]*\)|.*)\n", re.MULTILINE)
-    tools = "\n\n".join(inspect.getsource(stub) for stub in stubs().values())
-    listing = "".join(f"{name!r}: {name}, " for name in stubs())
+    tools = "\n\n".join(inspect.getsource(stub) for stub in built_in.stubs().values())
+    listing = "".join(f"{name!r}: {name}, " for name in built_in.stubs())
     made = f"def stubs():\n    return {{{listing}}}\n"
     return "\n\n".join([inspect.getsource(values), tools, made, own_imports.sub("", inspect.getsource(api))])

@@ -108,6 +108,7 @@ class Sweep:
         self.view.say(f"loading {self.config.target.name} for its layers and exemplars")
         with exemplars.team(self.config, self.assembly, self.view.say) as workers:
             info = workers.info()
+            self.run.bind(info)
             self.preprocessing = info.preprocessing
             if info.preprocessing:
                 self.view.say(f"preprocessing of {info.name}: {info.preprocessing}")

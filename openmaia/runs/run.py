@@ -15,7 +15,7 @@ from filelock import FileLock
 from openmaia.config.loading import differing_keys, to_dict, to_yaml
 from openmaia.config.schema import Config
 from openmaia.core.errors import StoreError, UsageError
-from openmaia.core.units import Unit
+from openmaia.core.units import TargetInfo, Unit
 from openmaia.runs import summary, tables
 from openmaia.runs.files import Files, naming, safe
 from openmaia.runs.ids import InvestigationId
@@ -27,6 +27,8 @@ from openmaia.runs.results import EVALUATION, EVALUATIONS, EXTENSIBLE, RANDOM_WO
 
 SUMMARY = "summary.parquet"
 """It is absent while a command works on the run."""
+_NETWORK = "network.json"
+
 TEST_FOLDERS = (EVALUATION, TRIALS, RANDOM_WORDS, "bias")
 """Folders of a run with tests of its descriptions, which depend on the section `evaluate` of the config."""
 
@@ -129,6 +131,27 @@ class Run(RunResults):
         for dropped in self.failed() - planned:
             self.investigations.delete(f"failures/{dropped.path}.json")
             self.journal(dropped).clear()
+
+    def bind(self, info: TargetInfo) -> None:
+        """Notes which network is measured. Call before anything is measured for the run, or tested.
+
+        Raises UsageError if it is not the one of the records, nor of investigations that have begun.
+        """
+        if not info.digest:
+            return  # a target of a user need not have one
+        measured = {"network": info.digest, "preprocessing": info.preprocessing}
+        has_begun = any(self.investigations.names(folder) for folder in ("records", "journal"))
+        with suppress(StoreError):  # a damaged file is written again: runs without one are not refused either
+            noted: Any = self.investigations.read_json(_NETWORK)
+            if noted == measured:
+                return
+            if isinstance(noted, dict) and has_begun:
+                what = "weights" if cast("dict[str, Any]", noted).get("network") != info.digest else "preprocessing"
+                raise UsageError(
+                    f"{self.investigations.root} was measured with another network: the {what} of {info.name} have changed since. "
+                    "Restore them, or give the run another name (name=…)"
+                )
+        self.investigations.write(_NETWORK, dumps(measured).encode())
 
     def plan(self) -> list[InvestigationId]:
         """Returns the planned investigations, finished or not, in the order in which they are started."""

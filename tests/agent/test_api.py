@@ -94,7 +94,7 @@ def test_every_method_of_system_is_in_the_prompt(name: str):
 
 
 def test_prompt_lists_tools_with_parameters():
-    text = api_text({}, has_bank=True, has_shared=True)
+    text = api_text({}, available=("bank", "shared"))
     methods = {name: getattr(api.Tools, name) for name in public(api.Tools)}
     own = {name: method for name, method in methods.items() if method.__name__ == name}
     assert len(own) >= 7
@@ -105,7 +105,7 @@ def test_prompt_lists_tools_with_parameters():
 
 
 def test_every_docstring_is_in_the_prompt():
-    text = " ".join(api_text({}, has_bank=True, has_shared=True).split())
+    text = " ".join(api_text({}, available=("bank", "shared")).split())
     for part in (api.System, api.System.call_neuron, *stubs().values(), api.Tools.display, values.Image):
         assert " ".join((inspect.getdoc(part) or "").split()) in text
 

@@ -339,7 +339,7 @@ def test_without_a_bank_the_agent_has_no_such_tool(shared: Path, tmp_path: Path)
     assert record.turns[0].status is ExperimentStatus.ERROR
     assert "there is no tool 'bank'" in "".join(map(str, record.turns[0].observation))
     assert "bank" not in " ".join(record.prompts)
-    assert "tools.bank" in api_text({}, has_bank=True) and "bank" not in api_text({})
+    assert "tools.bank" in api_text({}, available=("bank",)) and "bank" not in api_text({})
 
 
 def test_a_bank_may_be_withheld(shared: Path, tmp_path: Path):

@@ -12,7 +12,7 @@ import yaml
 from openmaia.config.loading import load, to_dict
 from openmaia.config.schema import Config
 from openmaia.core.errors import StoreError, UsageError
-from openmaia.core.units import Unit
+from openmaia.core.units import TargetInfo, Unit
 from openmaia.evaluation.analysis.verdict import write_summary
 from openmaia.evaluation.claims import Claim
 from openmaia.evaluation.compared import Evaluation
@@ -40,6 +40,34 @@ def run(tmp_path: Path) -> Run:
     made = Run.create(config(tmp_path))
     made.set_plan(UNITS, 1)
     return made
+
+
+# -- network -------------------------------------------------------------------------------------------------------------
+
+INFO = TargetInfo(name="net", layers={"layer4": 12}, digest="aa", input_size=(8, 8), preprocessing="resized to 8")
+
+
+@pytest.mark.parametrize("changed", [{"digest": "bb"}, {"preprocessing": "cropped to 8"}])
+def test_network_cannot_change_under_a_run(run: Run, changed: dict[str, str]):
+    other = replace(INFO, **changed)
+    run.bind(other)  # nothing was measured yet
+    run.bind(INFO)
+    run.publish(record())
+    run.bind(INFO)
+    with pytest.raises(UsageError, match=r"was measured with another network: the (weights|preprocessing) of net"):
+        run.bind(other)
+    run.bind(replace(INFO, digest=""))  # of a target that has none, nothing can be said
+    run.bind(INFO)
+
+
+@pytest.mark.parametrize("damage", [b"{", b"[1]", b"\xff"])
+def test_damaged_note_of_the_network_is_written_again(run: Run, damage: bytes):
+    run.bind(INFO)
+    run.publish(record())
+    run.files.write("network.json", damage)
+    run.bind(INFO)
+    with pytest.raises(UsageError, match="another network"):
+        run.bind(replace(INFO, digest="bb"))
 
 
 # -- config --------------------------------------------------------------------------------------------------------------

@@ -2,14 +2,17 @@
 
 import inspect
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import cache
 from itertools import groupby
 from typing import Any
 
-from openmaia.agent.tools import api, values
-from openmaia.core.tools import BANK, BUILT_IN, EFFECTS, SHARED
+from openmaia.agent.tools import api, built_in, effects, values
+from openmaia.core.tools import BUILT_IN
 from openmaia.core.units import Scope
+
+CONDITIONAL = (*built_in.conditional(), *effects.NAMES)
+"""Tools and methods of `system` that not every investigation has."""
 
 _WITHHELD = "Not available in this investigation: "
 
@@ -18,16 +21,12 @@ def api_text(
     user_tools: Mapping[str, Callable[..., Any]],
     scope: Scope = Scope.UNIT,
     without: Sequence[str] = (),
-    *,
-    has_bank: bool = False,
-    has_shared: bool = False,
-    has_effects: bool = False,
+    available: Collection[str] = (),
 ) -> str:
     """Returns the description of what the agent's code can call, without withheld tools and every example that calls
-    one of them.
+    one of them. Of what not every investigation has (`CONDITIONAL`), it names those that are `available`.
     """
-    lacking = {BANK: has_bank, SHARED: has_shared, **dict.fromkeys(EFFECTS, has_effects)}
-    hidden = (*without, *(name for name, exists in lacking.items() if not exists))
+    hidden = (*without, *(name for name in CONDITIONAL if name not in available))
     systems = [api.System] if scope is Scope.UNIT else [api.Network, api.System]
     names = ["system"] if scope is Scope.UNIT else ["system", "unit"]
     sections = [

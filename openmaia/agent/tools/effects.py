@@ -17,11 +17,14 @@ from openmaia.agent.tools.arguments import abbreviate
 from openmaia.core.errors import ToolError, UsageError
 from openmaia.core.images import EncodedImage
 from openmaia.core.services import LOGITS, Changeable, Effects, Intervention, UnitExemplars
-from openmaia.core.tools import EFFECTS
 from openmaia.core.units import Unit
 
 if TYPE_CHECKING:
+    from openmaia.agent.context import InvestigationContext
     from openmaia.agent.tools.toolbox import Toolbox
+
+NAMES = ("effect", "drives")
+"""Methods of `system` that exist only with `task.effects`."""
 
 _SHOWN = 10
 """Classes in an answer."""
@@ -30,9 +33,11 @@ _LARGEST = 1e6
 """Of the absolute values that a unit may get."""
 
 
-def answers() -> Mapping[str, Callable[..., Any]]:
-    """Returns what answers the calls, by name. The first argument is the `Toolbox`."""
-    return dict(zip(EFFECTS, (_effect, _drives), strict=True))
+def available(context: "InvestigationContext") -> Mapping[str, Callable[..., Any]]:
+    """Returns what answers the calls, by name, where an investigation has effects. The first argument is the `Toolbox`."""
+    if not context.options.has_effects(context.unit):
+        return {}
+    return dict(zip(NAMES, (_effect, _drives), strict=True))
 
 
 def checked_effects(effects: Effects, layers: Sequence[str]) -> Effects:

@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Any, cast
 
 from openmaia.core.services import Services
@@ -48,9 +48,9 @@ class OwnTime:
 
     def without(self, services: Services) -> Services:
         """Returns the same services, whose calls are excluded."""
-        names = ["target", "exemplars", "generator", "editor", "backbone"]
-        names += [name for name in ("bank", "shared") if getattr(services, name) is not None]
-        return replace(services, **{name: cast(Any, _Apart(getattr(services, name), self)) for name in names})
+        called = {each.name: getattr(services, each.name) for each in fields(services) if each.name != "ledger"}
+        apart = {name: _Apart(service, self) for name, service in called.items() if service is not None}
+        return replace(services, **cast(Any, apart))
 
 
 class _Apart:

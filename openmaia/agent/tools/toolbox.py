@@ -18,7 +18,6 @@ from openmaia.core.errors import ToolError
 from openmaia.core.images import EncodedImage, compute_mask, pack_mask, seen_part
 from openmaia.core.messages import Chat, Part, user
 from openmaia.core.services import GeneratedImage, Generation, Probe
-from openmaia.core.tools import BANK, SHARED
 from openmaia.runs.records import Did, GivenImage
 
 _MAX_ITEMS = 10_000
@@ -54,7 +53,6 @@ class Toolbox:
         self._asked: Counter[str] = Counter()
         self._effect = ToolEffect()
         self._tools: dict[str, Callable[..., Any]] = {
-            **{name: partial(answer, self) for name, answer in built_in.answers().items()},
             "layers": self._layers,
             "call_neuron": self._call_neuron,
             "responses": self._responses,
@@ -62,12 +60,8 @@ class Toolbox:
             "pixels": self._pixels,
             "user_tool": self._user_tool,
         }
-        if self.context.options.has_effects(self.context.unit):
-            self._tools |= {name: partial(answer, self) for name, answer in effects.answers().items()}
-        if self.context.services.bank is None:
-            del self._tools[BANK]
-        if self.context.services.shared is None:
-            del self._tools[SHARED]
+        named = {**built_in.available(self.context), **effects.available(self.context)}
+        self._tools |= {name: partial(answer, self) for name, answer in named.items()}
 
     def call(self, name: str, args: Sequence[Any], kwargs: Mapping[str, Any] | None = None) -> tuple[Any, ToolEffect]:
         """Calls a tool and returns its result and its effect. Raises ToolError if there is no such tool or its
@@ -75,7 +69,7 @@ class Toolbox:
         """
         self._effect = ToolEffect()
         tool = self._tools.get(name)
-        if tool is None or name in self.context.options.without:
+        if tool is None:
             raise ToolError(f"there is no tool {abbreviate(name)}")
         if kwargs:
             raise ToolError(f"{name}: unexpected keyword arguments {abbreviate(sorted(kwargs))}")

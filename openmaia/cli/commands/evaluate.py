@@ -194,6 +194,7 @@ def _score(
     services = _measure_together(evaluated, services)
     for run, settings in evaluated:
         used = services or in_process(settings, run)
+        run.bind(used.target.info())
         if faithfulness:
             check_layers(run, used)
         _score_run(run, settings, used)
@@ -261,6 +262,8 @@ def _measure_together(
             )
     with Terminal() as terminal:
         services = services or in_process(first, evaluated[0][0])
+        for run, _ in evaluated:
+            run.bind(services.target.info())
         progress = partial(terminal.progress, "evaluation with shared images")
         measure_together([run for run, _ in evaluated], services, design(first), progress)
     return services

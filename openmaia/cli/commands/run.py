@@ -124,6 +124,7 @@ def investigate(
     chosen = select_unit(unit, target.info(), load_task(settings.task.name).scope)
     settings.name = safe(f"{settings.name}-{str(chosen).partition('/')[2].replace('/', '-') or 'network'}")
     record_run = Run.create(settings)
+    record_run.bind(target.info())
     record_run.set_plan([chosen], settings.replicates)
     take_retries(record_run, say)
     investigation = InvestigationId(unit=chosen, replicate=0)

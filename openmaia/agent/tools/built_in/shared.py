@@ -1,19 +1,29 @@
 """The tool `shared`."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from openmaia.agent.tools.arguments import abbreviate
 from openmaia.agent.tools.image_registry import describe_activation
 from openmaia.agent.tools.values import looked_up
 from openmaia.core.errors import ToolError
+from openmaia.core.messages import Part
 from openmaia.core.services import SharedImage
 from openmaia.runs.records import Did
 
 if TYPE_CHECKING:
+    from openmaia.agent.context import InvestigationContext
     from openmaia.agent.tools.api import System
     from openmaia.agent.tools.toolbox import Toolbox
 
+NOTE = (
+    "shared.look_up: the agent could look up images of investigations that ended earlier, so the record depends on them"
+)
+
+_SAID = (
+    "Agents that studied other units of this layer have drawn images, which are measured on this unit, too (tools.shared). "
+    "How many there are depends on which investigations ended before you look."
+)
 
 _MOST = 100
 """Images of each kind in an answer: all of them are stored in the record."""
@@ -29,6 +39,14 @@ def shared(self: Any, system: "System", top: int = 15, bottom: int = 0, random: 
     ...     print(activation, prompt)
     """
     return looked_up(self._call, self._call("shared", top, bottom, random, *getattr(system, "_unit", ())))
+
+
+def exists(context: "InvestigationContext") -> bool:
+    return context.services.shared is not None
+
+
+def opening(context: "InvestigationContext") -> Iterator[Part]:
+    yield _SAID
 
 
 def answer(
