@@ -23,10 +23,10 @@ _COUNTED = 20
 """Requests between the refusals by which the rate is estimated, at least."""
 _DOUBLED = 40
 """Requests without a refusal after which the rate is twice the estimate."""
-_AGREES, _KEPT, _HALVED = 0.75, 0.97, 0.5
+_AGREES, _KEPT, _HALVED, _FAR = 0.75, 0.97, 0.5, 0.25
 """Shares of the rate at a refusal. A count that is above the first, with one request more, agrees with the rate but for what
-pauses and late requests lost: the estimate does not fall below the second. Otherwise not below the third, and not below its
-square, cube and so on where a server goes on to take a single request between two refusals: the estimate is far too high."""
+pauses and late requests lost: the estimate does not fall below the second. Otherwise not below the third; if the count is below
+the fourth at several refusals in a row, with a single request taken between two, not below its square, cube and so on."""
 _CLOSED_SECONDS = 60.0
 """A server that takes nothing for longer is closed, which says nothing about its rate: most count by the minute."""
 _FIRST_SECONDS = 0.5
@@ -69,7 +69,7 @@ class Throttle:
     """The rate at the latest refusal; 0 if it was infinite."""
     _latest: _Mark | None = None
     _falls: int = 0
-    """Refusals in a row between which a single request was taken."""
+    """Refusals in a row between which a single request was taken, and at which the rate was far above the count."""
     _spaced: int = 0
     """Requests since the last refusal that had to wait for the rate or the level."""
     _is_full: bool = False
@@ -208,6 +208,8 @@ class Throttle:
             return
         seconds = max(self._latest.time - self._basis.time, 1e-3) if self._rate_refused else self._first_seconds
         taken = max(self._latest.taken - self._basis.taken, 0)
+        if (taken + 2) / seconds > _FAR * self._rate_refused:
+            self._falls = 1
         kept = _KEPT if (taken + 2) / seconds > _AGREES * self._rate_refused else _HALVED**self._falls
         self.estimate = max((taken + 1) / seconds, kept * self._rate_refused)
 
