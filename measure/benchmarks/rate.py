@@ -13,6 +13,7 @@ import logging
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 from openmaia.agent.patience import PatientBackbone
 from openmaia.core.messages import Chat, user
@@ -74,9 +75,11 @@ def measure(smoke: bool) -> dict[str, object]:
     for name, says in (("seconds", "seconds"), ("date", "date"), ("unsaid", "")):
         share, refused = used(says, minutes * 60)
         found |= {f"{name}_used_share": share, f"{name}_refused": refused}
-    by_name = {name: (made, dict.fromkeys(LATENCIES, allowed)) for name, (made, allowed) in SERVERS.items()}
+    by_name: dict[str, tuple[Callable[[], Allowance], Mapping[float, float]]] = {
+        name: (made, dict.fromkeys(LATENCIES, allowed)) for name, (made, allowed) in SERVERS.items()
+    }
     for name, places in PLACES.items():
-        by_name[name] = lambda places=places: Slots(places), {s: places * SECONDS / (s + 2 * WAY) for s in (2.0, 20.0)}
+        by_name[name] = partial(Slots, places), {s: places * SECONDS / (s + 2 * WAY) for s in (2.0, 20.0)}
     for name, (made, allowed) in by_name.items():
         share, refused = by_hand(made, allowed)
         found |= {f"{name}_used_share": share, f"{name}_refused": refused}

@@ -2,8 +2,8 @@
 
 Such a server refuses a request whenever its places are taken, and at no other time. One that limits the rate refuses a request
 because of when the others were sent, and takes it later beside just as many. So a server is taken to have places if, of late,
-every refused request met more under way than any request that was taken, and some of the refused ones were not sent soon after
-another.
+every refused request met more under way than any that was taken, if this lasted longer than an answer takes, and some of the
+refused ones were not sent soon after another.
 """
 
 from collections import deque
@@ -81,7 +81,8 @@ class Places:
         count = min(request.beside for request in refused)
         most_taken = max((request.beside for request, is_taken in self._outcomes if is_taken), default=count)
         late = sum(request.gap * count > _SHARE_OF_TURN * latency for request in refused)
-        if most_taken >= count or late < _LATE:
+        lasted = refused[-1].time - refused[0].time
+        if most_taken >= count or late < _LATE or lasted < latency:
             return False
         self.count, self._answers, self._grows = count, 0, False
         return True

@@ -491,6 +491,7 @@ def test_each_component_is_counted_or_said_to_be_unknown(role: str, kind: str):
     config.backbone.sees = "text" if role == "viewer" else config.backbone.sees
     work = from_rates(config)
     words = " ".join(list_uncounted(config, work))
+    assert estimate(config, work, 10, None).units == 10 and find_needs(config, work, 10).disk > 0
     if role in POOLS:
         assert (role in work.timed) != (role in work.unrated)
     else:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from openmaia.analysis.costs.workload import Workload
 from openmaia.config.machine import TEST_GENERATOR
 from openmaia.config.schema import Config, pools_by_role, prompt_writer
-from openmaia.core.components import of_config
+from openmaia.core.components import of_config, target_class
 from openmaia.evaluation.services import look_sizes
 
 
@@ -34,7 +34,7 @@ def count_shared_images(config: Config, work: Workload) -> float:
 
 def count_once(config: Config) -> Mapping[str, float]:
     """Returns the requests to each service that a sweep makes once, whatever the number of units, at most."""
-    reference, layers = count_reference_images(config), max(len(config.target.layers), 1)
+    reference, layers = count_reference_images(config), max(len(target_class(config.target).layers(config.target)), 1)
     once = Counter({pools_by_role(config)[TEST_GENERATOR]: reference})
     once["target"] += layers * (reference + config.evaluate.pictures)
     once["generator"] += count_bank_images(config)
