@@ -31,7 +31,7 @@ class Sent:
 
 
 @dataclass(slots=True)
-class Places:
+class ServerPlaces:
     """The places of one server. Not thread-safe."""
 
     count: int = 0

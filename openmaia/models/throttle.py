@@ -7,7 +7,7 @@ rate grows with the cube of the requests since the last one, slowly at first, as
 allowance may have become larger. The level rises by one with as many answers as the level and is halved by a refusal (Chiu
 and Jain 1989), but not below what the rate needs at the latency of the answers (Little 1961).
 
-A server that limits how many requests it answers at once (`Places`) is asked without spaces, with as many at once.
+A server that limits how many requests it answers at once (`ServerPlaces`) is asked without spaces, with as many at once.
 """
 
 import math
@@ -15,7 +15,7 @@ from collections import deque
 from dataclasses import dataclass, field
 
 from openmaia.models.backbones.outage import LONGEST_WAIT
-from openmaia.models.places import Places, Sent
+from openmaia.models.places import Sent, ServerPlaces
 
 _FORGOTTEN = 900.0
 """Seconds after which a request counts as ended: its process may have died."""
@@ -55,7 +55,7 @@ class Throttle:
     """The largest number of requests at once, but for `_needed`; infinite as long as the server has refused none."""
     estimate: float = math.inf
     """Requests in a second that the server allows; infinite likewise."""
-    places: Places = field(default_factory=Places)
+    places: ServerPlaces = field(default_factory=ServerPlaces)
     _under_way: dict[int, Sent] = field(default_factory=dict[int, Sent])
     """By number, in the order in which they were sent."""
     _number: int = 0
