@@ -4,14 +4,16 @@ A server allows 60 requests a minute: a bucket that gets one token a second. 24 
 `minutes`, each again as soon as it has its answer. Three servers: one says in seconds when it takes the next request, one by
 a date, one does not say.
 
-The other rows are ten minutes by a clock that is moved by hand: servers that count in other ways, say when or do not, and
-answer in 0.2, 2 and 20 s. Each share is the smallest over these, and `refused` the largest number beside 600 that are allowed.
+The other rows are ten minutes by a clock that is moved by hand: servers that count in other ways or limit how many requests
+they answer at once, say when or do not, and answer in 0.2, 2 and 20 s. Each share is the smallest over these, and `refused` the
+largest number. Servers with places do not answer in 0.2 s there: they say "in a second", and are obeyed.
 """
 
 import logging
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 from openmaia.agent.patience import PatientBackbone
 from openmaia.core.messages import Chat, user
@@ -19,19 +21,22 @@ from openmaia.models.backbones.openai_api import OpenAiConfig
 from openmaia.models.backbones.openai_server import OpenAiBackbone
 from tests.helpers.misbehaving import misbehaving
 from tests.helpers.rationing import Ration
-from tests.helpers.throttled import Allowance, Bucket, Sliding, Window, play
+from tests.helpers.throttled import WAY, Allowance, Bucket, Sliding, Slots, Window, play
 
 CONVERSATIONS = 24
 SECONDS = 600
 
+LATENCIES = (0.2, 2.0, 20.0)
 SERVERS: Mapping[str, tuple[Callable[[], Allowance], int]] = {
-    "one_token": (lambda: Bucket(1), 1),
-    "ten_tokens": (lambda: Bucket(1, holds=10), 10),
-    "sixty_tokens": (lambda: Bucket(1, holds=60), 60),
-    "by_the_minute": (lambda: Window(60), 0),
-    "in_any_minute": (lambda: Sliding(60), 0),
+    "one_token": (lambda: Bucket(1), SECONDS + 1),
+    "ten_tokens": (lambda: Bucket(1, holds=10), SECONDS + 10),
+    "sixty_tokens": (lambda: Bucket(1, holds=60), SECONDS + 60),
+    "by_the_minute": (lambda: Window(60), SECONDS),
+    "in_any_minute": (lambda: Sliding(60), SECONDS),
+    "token_in_ten_seconds": (lambda: Bucket(0.1), SECONDS // 10 + 1),
 }
-"""How each counts, and what it takes at first beyond one request a second."""
+"""How each counts, and how many requests it allows."""
+PLACES = {"one_place": 1, "two_places": 2, "eight_places": 8}
 
 
 def used(says: str, seconds: float) -> tuple[float, int]:
@@ -52,14 +57,15 @@ def used(says: str, seconds: float) -> tuple[float, int]:
         return sum(at < until for at in ration.answered) / seconds, ration.refused
 
 
-def by_hand(made: Callable[[], Allowance], saved: int) -> tuple[float, int]:
-    """Returns the smallest share that is used, and the largest number of refusals."""
-    played = [
-        play(made(), SECONDS, clients=32, latency=latency, says=says)
-        for latency in (0.2, 2, 20)
+def by_hand(made: Callable[[], Allowance], allowed: Mapping[float, float]) -> tuple[float, int]:
+    """Returns the smallest share that is used, and the largest number of refusals. `allowed` by latency."""
+    played = {
+        (latency, says): play(made(), SECONDS, clients=32, latency=latency, says=says)
+        for latency in allowed
         for says in (False, True)
-    ]
-    return min(each.answered for each in played) / (SECONDS + saved), max(each.refused for each in played)
+    }
+    share = min(each.answered / allowed[latency] for (latency, _), each in played.items())
+    return share, max(each.refused for each in played.values())
 
 
 def measure(smoke: bool) -> dict[str, object]:
@@ -69,7 +75,12 @@ def measure(smoke: bool) -> dict[str, object]:
     for name, says in (("seconds", "seconds"), ("date", "date"), ("unsaid", "")):
         share, refused = used(says, minutes * 60)
         found |= {f"{name}_used_share": share, f"{name}_refused": refused}
-    for name, (made, saved) in SERVERS.items():
-        share, refused = by_hand(made, saved)
+    by_name: dict[str, tuple[Callable[[], Allowance], Mapping[float, float]]] = {
+        name: (made, dict.fromkeys(LATENCIES, allowed)) for name, (made, allowed) in SERVERS.items()
+    }
+    for name, places in PLACES.items():
+        by_name[name] = partial(Slots, places), {s: places * SECONDS / (s + 2 * WAY) for s in (2.0, 20.0)}
+    for name, (made, allowed) in by_name.items():
+        share, refused = by_hand(made, allowed)
         found |= {f"{name}_used_share": share, f"{name}_refused": refused}
     return found

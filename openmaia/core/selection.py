@@ -67,7 +67,7 @@ def count(spec: str, layers: Mapping[str, int | None], target: str) -> int | Non
         target: Its name, below which a JSON file of units may hold its object.
 
     Raises:
-        UsageError: The specification cannot be read.
+        UsageError: The specification cannot be read, or draws more units of a layer than it is known to have.
     """
     if not layers:
         return None
@@ -84,6 +84,7 @@ def count(spec: str, layers: Mapping[str, int | None], target: str) -> int | Non
                 return None
             named.update((layer, index) for index in range(size))
         elif drawn := re.fullmatch(r"\s*random:(\d{1,9})\s*", part):
+            _check_drawn(int(drawn[1]), layer, info.layers[layer])
             random[layer] = max(random.get(layer, 0), int(drawn[1]))
         else:
             named.update(_counted(part, layer, info))
@@ -249,9 +250,13 @@ def _of_class(name: str, info: TargetInfo) -> list[int]:
     return indices
 
 
-def _draw(n: int, layer: str, size: int, digest: str) -> list[int]:
+def _check_drawn(n: int, layer: str, size: int) -> None:
     if n > size:
         raise UsageError(f"units: random:{n} of layer {layer!r}, which has only {size} units")
+
+
+def _draw(n: int, layer: str, size: int, digest: str) -> list[int]:
+    _check_drawn(n, layer, size)
 
     def key(index: int) -> bytes:
         return hashlib.sha256(f"{digest}/{layer}/{index}".encode()).digest()

@@ -1,4 +1,4 @@
-"""How fast a server may be asked: an estimate of the rate that it allows, and a level of requests at once.
+"""How fast a server may be asked: an estimate of the rate that it allows, a level of requests at once, and its places.
 
 A refusal with status 429 says that the allowance is used up. What the server takes between two refusals is therefore what it
 allowed in that time, within one request. Requests are spaced by the largest rate that agrees with this, which is too fast by
@@ -6,6 +6,8 @@ one request in as many as were counted, so that the next refusal comes soon and 
 rate grows with the cube of the requests since the last one, slowly at first, as the window of CUBIC does (RFC 9438): the
 allowance may have become larger. The level rises by one with as many answers as the level and is halved by a refusal (Chiu
 and Jain 1989), but not below what the rate needs at the latency of the answers (Little 1961).
+
+A server that limits how many requests it answers at once (`ServerPlaces`) is asked without spaces, with as many at once.
 """
 
 import math
@@ -13,6 +15,7 @@ from collections import deque
 from dataclasses import dataclass, field
 
 from openmaia.models.backbones.outage import LONGEST_WAIT
+from openmaia.models.places import Sent, ServerPlaces
 
 _FORGOTTEN = 900.0
 """Seconds after which a request counts as ended: its process may have died."""
@@ -20,9 +23,10 @@ _COUNTED = 20
 """Requests between the refusals by which the rate is estimated, at least."""
 _DOUBLED = 40
 """Requests without a refusal after which the rate is twice the estimate."""
-_AGREES, _KEPT, _HALVED = 0.75, 0.97, 0.5
+_AGREES, _KEPT, _HALVED, _FAR = 0.75, 0.97, 0.5, 0.25
 """Shares of the rate at a refusal. A count that is above the first, with one request more, agrees with the rate but for what
-pauses and late requests lost: the estimate does not fall below the second. Otherwise not below the third."""
+pauses and late requests lost: the estimate does not fall below the second. Otherwise not below the third; if the count is below
+the fourth at several refusals in a row, with a single request taken between two, not below its square, cube and so on."""
 _CLOSED_SECONDS = 60.0
 """A server that takes nothing for longer is closed, which says nothing about its rate: most count by the minute."""
 _FIRST_SECONDS = 0.5
@@ -51,8 +55,9 @@ class Throttle:
     """The largest number of requests at once, but for `_needed`; infinite as long as the server has refused none."""
     estimate: float = math.inf
     """Requests in a second that the server allows; infinite likewise."""
-    _under_way: dict[int, float] = field(default_factory=dict[int, float])
-    """When each was sent, by number."""
+    places: ServerPlaces = field(default_factory=ServerPlaces)
+    _under_way: dict[int, Sent] = field(default_factory=dict[int, Sent])
+    """By number, in the order in which they were sent."""
     _number: int = 0
     _taken: int = 0
     """Requests that were sent and not refused so far."""
@@ -63,6 +68,8 @@ class Throttle:
     _rate_refused: float = 0.0
     """The rate at the latest refusal; 0 if it was infinite."""
     _latest: _Mark | None = None
+    _falls: int = 0
+    """Refusals in a row between which a single request was taken, and at which the rate was far above the count."""
     _spaced: int = 0
     """Requests since the last refusal that had to wait for the rate or the level."""
     _is_full: bool = False
@@ -86,14 +93,14 @@ class Throttle:
         """Returns the number of a request that is sent now, or the seconds (a float) after which to ask again. They are
         infinite if an answer has to come first.
         """
-        open_from = max(self._not_before, self._next)
+        open_from = self._not_before if self.places.count else max(self._not_before, self._next)
         if now < open_from:
             return open_from - now
         if self._oldest(now) > _FORGOTTEN:
-            self._under_way = {n: sent for n, sent in self._under_way.items() if sent + _FORGOTTEN > now}
-        if len(self._under_way) >= max(self.level // 1, self._needed(now)):
+            self._under_way = {n: sent for n, sent in self._under_way.items() if sent.time + _FORGOTTEN > now}
+        if full_for := self._full_for(now):
             self._is_full = True
-            return math.inf
+            return full_for
         interval = 1 / self.rate
         if now <= open_from + interval or self._is_full:
             self._spaced += 1
@@ -105,14 +112,16 @@ class Throttle:
         self._next = now + interval
         self._number += 1
         self._taken += 1
-        self._under_way[self._number] = now
+        self._under_way[self._number] = sent = Sent(now, len(self._under_way), self._gap(now))
+        self.places.sent(sent)
         return self._number
 
     def answered(self, number: int, now: float) -> None:
         """Takes note of an answer."""
         sent = self._under_way.pop(number, None)
         if sent is not None:
-            took = now - sent
+            self.places.took(sent)
+            took = now - sent.time
             self._latency = took if not self._latency else 0.9 * self._latency + 0.1 * took
             self.level += 1 / self.level
 
@@ -129,22 +138,43 @@ class Throttle:
         if sent is None:
             return False
         self._taken -= 1
-        later = [mark for mark in (*self._marks, self._latest) if mark is not None and mark.time > sent]
+        later = [mark for mark in (*self._marks, self._latest) if mark is not None and mark.time > sent.time]
         for mark in {id(mark): mark for mark in later}.values():
             mark.taken -= 1
+        had_places = self.places.count > 0
+        if self.places.explain(sent):
+            self._wait(now, wait or 0.0)
+            return False
+        if had_places:
+            self._space_again(now)
         if later:
             self._count()
         elif self._latest is not None and self._latest.taken == self._taken:
             self._stay_closed(now)
         else:
             self._slow_down(now)
-        # A float holds no 2**1024, and a server may refuse for hours.
-        pause = _FIRST_PAUSE * 2 ** min(self._refusals - 1, 20) / self.estimate
-        pause = min(pause, max(_LONGEST_PAUSE, 1 / self.estimate))
-        self._not_before = max(self._not_before, now + (pause if wait is None else min(wait, LONGEST_WAIT)))
+        if number == self._number:
+            self._next = now  # it has not used the time up that was to pass before the next one
+        self._wait(now, self._pause() if wait is None else wait)
         if wait is not None and wait > _CLOSED_SECONDS:
             self._marks.clear()
+        if self.places.find(self._latency):
+            self._marks = deque([_Mark(now, self._taken)])
         return not later
+
+    def _pause(self) -> float:
+        # A float holds no 2**1024, and a server may refuse for hours.
+        pause = _FIRST_PAUSE * 2 ** min(self._refusals - 1, 20) / self.estimate
+        return min(pause, max(_LONGEST_PAUSE, 1 / self.estimate))
+
+    def _wait(self, now: float, seconds: float) -> None:
+        self._not_before = max(self._not_before, now + min(seconds, LONGEST_WAIT))
+
+    def _space_again(self, now: float) -> None:
+        """Goes on with the rate at which the server took requests while it seemed to have places."""
+        if self._marks:
+            self.estimate = (self._taken - self._marks[0].taken + 1) / max(now - self._marks[0].time, 1.0)
+        self._latest, self._spaced = None, 0
 
     def _stay_closed(self, now: float) -> None:
         assert self._latest is not None
@@ -162,6 +192,8 @@ class Throttle:
         if not self._rate_refused:
             self._first_seconds = max(self._next - (self._basis.time if self._basis else now), _FIRST_SECONDS)
             self._marks.clear()  # at first a server takes what it has saved, too
+        is_far = self._latest is not None and self._taken - self._latest.taken <= 1
+        self._falls = self._falls + 1 if is_far else 1
         self._latest = _Mark(now, self._taken)
         self._marks.append(self._latest)
         self._spaced = 0
@@ -176,12 +208,30 @@ class Throttle:
             return
         seconds = max(self._latest.time - self._basis.time, 1e-3) if self._rate_refused else self._first_seconds
         taken = max(self._latest.taken - self._basis.taken, 0)
-        kept = _KEPT if (taken + 2) / seconds > _AGREES * self._rate_refused else _HALVED
+        if (taken + 2) / seconds > _FAR * self._rate_refused:
+            self._falls = 1
+        kept = _KEPT if (taken + 2) / seconds > _AGREES * self._rate_refused else _HALVED**self._falls
         self.estimate = max((taken + 1) / seconds, kept * self._rate_refused)
 
     def _oldest(self, now: float) -> float:
         """Seconds since the oldest request under way was sent."""
-        return now - next(iter(self._under_way.values()), now)
+        sent = next(iter(self._under_way.values()), None)
+        return 0.0 if sent is None else now - sent.time
+
+    def _gap(self, now: float) -> float:
+        """Seconds since the newest request under way was sent."""
+        sent = next(reversed(self._under_way.values()), None)
+        return math.inf if sent is None else now - sent.time
+
+    def _full_for(self, now: float) -> float:
+        """Seconds until one more may be under way; infinite if an answer has to come first."""
+        beside, places = len(self._under_way), self.places.count
+        if not places:
+            return math.inf if beside >= max(self.level // 1, self._needed(now)) else 0.0
+        if beside < places:
+            return 0.0
+        tried_after = self.places.seconds_to_try(self._latency) if beside == places else None
+        return math.inf if tried_after is None else max(tried_after - self._gap(now), 0.0)
 
     def _needed(self, now: float) -> int:
         """Requests at once that the rate needs."""

@@ -3,6 +3,8 @@
 import itertools
 import re
 from collections.abc import Mapping, Sequence
+from copy import deepcopy
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -10,13 +12,17 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
+from openmaia.analysis.costs.beside import list_uncounted
 from openmaia.analysis.costs.estimate import Estimate, balance, choose_at_once, estimate
+from openmaia.analysis.costs.needs import find_needs
 from openmaia.analysis.costs.rates import image_kb
 from openmaia.analysis.costs.workload import Asked, TimedPool, Workload, count_pending, from_rates, from_run
 from openmaia.cli.main import app
 from openmaia.config.loading import load
+from openmaia.config.machine import POOLS
+from openmaia.config.schema import Config
 from openmaia.config.sections import site
-from openmaia.core.components import target_class
+from openmaia.core.components import ALIASES, ROLES, component, config_class, target_class
 from openmaia.core.errors import UsageError
 from openmaia.core.selection import count
 from openmaia.core.services import ServiceUsage
@@ -154,15 +160,24 @@ def test_a_card_is_found_by_part_of_its_name():
 
 
 def test_another_generator_of_test_images_has_a_pool_of_its_own():
-    """A test of 2 x 60 images, drawn by the second pool."""
+    """A test of 2 x 60 images and what tests draw once, by the second pool."""
     own = [
         f"evaluate.generator.{key}" for key in ("kind=diffusers", "model=black-forest-labs/FLUX.1-dev", "quantize=nf4")
     ]
     own += ["evaluate.generator.steps=25", "evaluate.generator.size=512", "pools.test_generator.num_gpus=1"]
     found = estimate(load([*MODELS, MACHINE, *RESNET, *own]), rated(*own), 10, None)
     one = estimate(load([*MODELS, MACHINE, *RESNET]), rated(), 10, None)
-    assert found.services["test_generator"].requests == 10 * 120
-    assert one.services["generator"].requests - found.services["generator"].requests == pytest.approx(10 * 120)
+    # Once: 60 random words with 2 x 10 images, and 60 unrelated images.
+    assert found.services["test_generator"].requests == pytest.approx(10 * 120 + 1260)
+    assert one.services["generator"].requests - found.services["generator"].requests == pytest.approx(10 * 120 + 1260)
+
+
+def test_images_of_another_size_have_no_rate_of_the_editor():
+    work = rated("generator.size=1024")
+    assert (
+        "FLUX.1-Kontext-dev as editor on any card (measured: generator.size=512 on NVIDIA H200)"
+        in work.unrated["editor"]
+    )
 
 
 def test_an_investigation_asks_for_what_the_rates_say(tmp_path: Path):
@@ -256,18 +271,20 @@ def generating(calls: float, requests: float, *, experiments: float = 0.0, timed
 
 
 def bound(work: Workload, *overrides: str, units: int = 100, gpus: int | None = None) -> Estimate:
-    """With tests of 2 x 5 images, on 2 replicas of half a GPU with batches of 4."""
+    """With tests of 2 x 5 images and no random words, on 2 replicas of half a GPU with batches of 4."""
+    overrides = ("evaluate.random_words=0", *overrides)
     own = ["pools.generator.min_replicas=2", "pools.generator.max_batch=4", "pools.generator.num_gpus=0.5"]
     config = load(["name=x", "target.name=net", "units=a=0", "evaluate.n=5", "evaluate.looks=[]", *own, *overrides])
     return estimate(config, work, units, gpus)
 
 
 def test_a_bound_by_hand():
-    """100 investigations with 6 requests in 2 calls, 10 more to test each; 2 s a request in a full batch, 2 replicas."""
+    """100 investigations with 6 requests in 2 calls, 10 more to test each, and 5 unrelated images once; 2 s a request in a full
+    batch, 2 replicas."""
     found = bound(generating(2, 6, experiments=1.0), "ray.investigations=50")
     work = found.services["generator"]
-    assert (work.requests, work.seconds, work.replica_seconds) == (1600, 1600, 3200)
-    assert (found.seconds, found.bottleneck, found.gpus, found.tokens) == (1600, "generator", 1, [1000, 400, 100])
+    assert (work.requests, work.seconds, work.replica_seconds) == pytest.approx((1605, 1605, 3210))
+    assert (found.bottleneck, found.gpus, found.tokens) == ("generator", 1, [1000, 400, 100])
     assert found.alone == 1 + 2 * (4 + 3) and found.agents_seconds == 15 * 100 / 50
 
 
@@ -341,6 +358,12 @@ def test_units_of_layers_of_known_size_are_counted(spec: str, expected: int | No
     assert count(spec, {"a": 7, "b": 5}, "net") == expected
 
 
+@pytest.mark.parametrize("spec", ["a=random:8", "random:6"])
+def test_more_units_than_a_layer_has_are_refused_as_by_a_run(spec: str):
+    with pytest.raises(UsageError, match=r"random:\d of layer '[ab]', which has only \d units"):
+        count(spec, {"a": 7, "b": 5}, "net")
+
+
 def test_a_layer_that_does_not_exist_is_named():
     with pytest.raises(UsageError, match="unknown layer 'c'"):
         count("c=all", {"a": 7, "b": 5}, "net")
@@ -365,7 +388,8 @@ def test_an_estimate_says_what_it_assumed_and_leaves_no_trace(tmp_path: Path):
     assert "memory of a replica: target 1.6 GiB, generator 11.7 GiB, editor not measured, backbone 51 GiB" in said
     assert "weights on disk: target 0.24 GB, generator 33 GB, editor 33 GB, backbone 55 GB" in said
     assert "lossless images of 238 KB: photographs of 512 pixels, measured 2026-11-29" in said
-    assert "Queueing is not counted, nor are exemplars, loading and failures" in said
+    assert "not counted are queues, loading of models, failures, exemplars (pictures: packages), test prompts" in said
+    assert "exemplars of all units of the layers: not measured" in said
     assert "generator" in said and "the agents:" in said
     assert list(tmp_path.iterdir()) == []
 
@@ -397,6 +421,99 @@ def test_an_image_has_the_size_of_the_nearest_that_was_measured(side: int, kilob
     assert found == pytest.approx(kilobytes) and words in said
 
 
+# -- what costs is counted or said -------------------------------------------------------------------------------------
+
+
+@cache
+def told(*overrides: str) -> tuple[object, ...]:
+    """All that an estimate of ten units says."""
+    config = load([*MODELS, MACHINE, *RESNET, *overrides])
+    work = from_rates(config)
+    return (
+        None if work.unrated else estimate(config, work, 10, None),
+        work.unrated,
+        find_needs(config, work, 10),
+        list_uncounted(config, work),
+    )
+
+
+@pytest.mark.parametrize(
+    "costly",
+    [
+        ["bank.images=500"],
+        ["bank.images=500", "bank.folder=/photographs"],
+        ["shared.images=20"],
+        ["evaluate.n=15"],
+        ["evaluate.looks=[]"],
+        ["evaluate.random_words=5"],
+        ["evaluate.pictures=900"],
+        ["evaluate.detect=0"],
+        ["task.evidence.rounds=2", "task.evidence.confirm=4"],
+        ["ray.investigations=9"],
+        ["sandbox.memory_mb=4096"],
+        ["tools=[mine:tool]"],
+        ["generator.size=1024"],
+        ["generator.steps=4"],
+        ["pools.generator.cache_mb=1024"],
+        ["pools.editor.spill_mb=0"],
+        ["pools.target.num_gpus=0"],
+        ["pools.target.max_batch=2"],
+    ],
+    ids=lambda costly: costly[0],
+)
+def test_an_option_that_costs_changes_what_an_estimate_says(costly: list[str]):
+    assert told(*costly) != told()
+
+
+@cache
+def measured() -> Config:
+    return load([*MODELS, MACHINE, *RESNET])
+
+
+NAMED_BY = {"pictures": "pictures: ", "viewer": "(viewer)", "writer": "(evaluate.writer)", "judge": "(evaluate.judge)"}
+"""What the words for that which is not counted have of a component that has no pool."""
+SECTIONS = {"writer": "evaluate.writer", "judge": "evaluate.judge"}
+FREE = {("viewer", "none"), ("judge", "none"), ("editor", "generator")}
+"""Components that do nothing, or whose work is counted for another one."""
+
+
+@pytest.mark.parametrize(
+    ("role", "kind"), [(role, kind) for role, kinds in ALIASES.items() for kind in kinds if (role, kind) not in FREE]
+)
+def test_each_component_is_counted_or_said_to_be_unknown(role: str, kind: str):
+    config = deepcopy(measured())
+    section = SECTIONS.get(role, role)
+    made = (config_class(component(role, kind, section), role) or ROLES[role])(kind=kind)
+    if role in SECTIONS:
+        setattr(config.evaluate, role, made)
+    else:
+        setattr(config, role, made)
+    config.backbone.sees = "text" if role == "viewer" else config.backbone.sees
+    work = from_rates(config)
+    words = " ".join(list_uncounted(config, work))
+    assert estimate(config, work, 10, None).units == 10 and find_needs(config, work, 10).disk > 0
+    if role in POOLS:
+        assert (role in work.timed) != (role in work.unrated)
+    else:
+        assert NAMED_BY[role] in words
+
+
+def test_the_images_of_a_bank_and_of_a_pool_of_images_are_on_the_disk():
+    config = load([*MODELS, MACHINE, *RESNET, "bank.images=1000", "shared.images=4"])
+    work = from_rates(config)
+    found = find_needs(config, work, 100)
+    plain = find_needs(load([*MODELS, MACHINE, *RESNET]), work, 100)
+    assert found.bank == pytest.approx(1000 * 237.9e-6) and plain.bank == 0
+    assert found.disk - plain.disk == pytest.approx(100 * 4 * 237.9e-6)
+    assert find_needs(load([*MODELS, MACHINE, *RESNET, "bank.images=9", "bank.folder=/x"]), work, 100).bank is None
+
+
+def test_shared_images_are_measured_once_more():
+    config, shared = (load([*MODELS, MACHINE, *RESNET, f"shared.images={most}"]) for most in (0, 20))
+    plain, more = (estimate(each, rated(), 10, None).services["target"].requests for each in (config, shared))
+    assert more - plain == pytest.approx(10 * 20)
+
+
 def test_larger_scenes_have_no_rate():
     assert (
         "scenes as generator without a GPU"
@@ -418,6 +535,11 @@ def test_all_units_of_a_layer_are_counted_by_its_outline(tmp_path: Path):
     assert outline is not None
     number = outline.layers["mono"] + 1
     assert count_pending(config) == (number, f"{number} units, from units=mono=all:or=0")
+
+
+def test_a_layer_has_no_more_random_units_than_it_has(tmp_path: Path):
+    with pytest.raises(UsageError, match="random:999 of layer 'mono', which has only"):
+        count_pending(load(["closed-form", f"paths.runs={tmp_path}", "units=mono=random:999"]))
 
 
 def test_an_estimate_that_would_have_to_load_the_target_says_so(tmp_path: Path):

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from openmaia.models.throttle import Throttle
-from tests.helpers.throttled import Allowance, Bucket, Sliding, Slots, Window, play
+from tests.helpers.throttled import WAY, Allowance, Bucket, Sliding, Slots, Window, play
 
 TEN_MINUTES = 600
 
@@ -29,10 +29,41 @@ def test_sixty_requests_a_minute_are_used(made: Callable[[], Allowance], saved: 
     assert played.refused <= 0.7 * played.answered
 
 
-@pytest.mark.parametrize(("most", "latency"), [(2, 2), (8, 2), (8, 20)])
-def test_the_places_of_a_server_are_used(most: int, latency: float):
-    played = play(Slots(most), TEN_MINUTES, latency=latency)
-    assert played.answered >= 0.7 * most * TEN_MINUTES / latency
+@pytest.mark.parametrize("says", [False, True], ids=["unsaid", "said"])
+@pytest.mark.parametrize("latency", [0.2, 2, 20])
+def test_a_request_in_ten_seconds_is_used(latency: float, says: bool):
+    played = play(Bucket(0.1), TEN_MINUTES, latency=latency, says=says)
+    assert played.answered >= 0.85 * (TEN_MINUTES / 10 + 1)
+    assert played.refused <= played.answered
+
+
+@pytest.mark.parametrize("says", [False, True], ids=["unsaid", "said"])
+@pytest.mark.parametrize("latency", [2, 20])
+@pytest.mark.parametrize("most", [1, 2, 8])
+def test_the_places_of_a_server_are_used(most: int, latency: float, says: bool):
+    played = play(Slots(most), TEN_MINUTES, latency=latency, says=says)
+    assert played.answered >= 0.85 * most * TEN_MINUTES / (latency + 2 * WAY)
+    assert played.throttle.places.count in (most, most + 1)  # one more, if it was free by chance when it was tried
+
+
+@pytest.mark.parametrize(("before", "then"), [(2, 8), (8, 2)])
+def test_places_follow_the_server(before: int, then: int):
+    server = Slots(before)
+    change = (TEN_MINUTES, lambda: setattr(server, "most", then))
+    played = play(server, 2 * TEN_MINUTES, latency=2, change=change)
+    assert played.answered >= 0.85 * (before + then) * TEN_MINUTES / (2 + 2 * WAY)
+    assert played.throttle.places.count in (then, then + 1)
+
+
+def test_a_server_with_places_that_is_closed_is_spaced_and_then_used_again():
+    played = play(Slots(2), 2 * TEN_MINUTES, latency=2, closed=(100, 700))
+    assert played.answered >= 0.85 * 2 * TEN_MINUTES / (2 + 2 * WAY)
+    assert played.refused < 300
+
+
+@pytest.mark.parametrize("latency", [0.2, 2, 20])
+def test_a_server_that_limits_the_rate_is_not_taken_to_have_places(latency: float):
+    assert play(Bucket(1), TEN_MINUTES, clients=32, latency=latency).throttle.places.count == 0
 
 
 @pytest.mark.parametrize("says", [False, True], ids=["unsaid", "said"])

@@ -8,13 +8,12 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from openmaia.analysis.costs.rates import core_rates
+from openmaia.analysis.costs.beside import count_each, count_once, count_tested_images
 from openmaia.analysis.costs.workload import Asked, TimedPool, Workload, join_edits
 from openmaia.config.machine import TEST_GENERATOR
 from openmaia.config.schema import Config, pools_by_role
 from openmaia.core.components import of_config
 from openmaia.core.errors import UsageError
-from openmaia.evaluation.services import look_sizes
 
 TimedPools = Mapping[str, TimedPool]
 
@@ -125,11 +124,8 @@ def estimate(config: Config, work: Workload, units: int, gpus: int | None) -> Es
             pools[role] = replace(pools[role], replicas=1) if settings.num_gpus else timed
             most[role] = math.inf
     available = (config.job.nodes * config.job.gpus or math.inf) if gpus is None else gpus
-    requests = _requests(work, count_tested_images(config)[-1], pools_by_role(config)[TEST_GENERATOR])
-    if "generator" in requests and not config.bank.folder:
-        # Drawn once, whatever the number of units.
-        requests["generator"] += config.bank.images / max(units, 1)
-    cpu = core_rates(config) if gpus is None else None
+    requests = _requests(config, work, units)
+    cpu = work.cores if gpus is None else None
     pools = balance({role: requests[role] * pool.per_request for role, pool in pools.items()}, pools, most, available)
     return Estimate(
         units=units,
@@ -148,22 +144,18 @@ def count_cores(config: Config) -> int:
     return here if config.ray.address in ("local", "auto") else config.job.nodes * config.job.cpus
 
 
-def count_tested_images(config: Config) -> tuple[int, ...]:
-    """Returns the number of images of each kind on which a description is tested up to each look."""
-    return look_sizes(config.evaluate.preset, config.evaluate.n, config.evaluate.looks)
-
-
-def _requests(work: Workload, tested: int, generator: str) -> dict[str, float]:
-    """Returns the requests of one investigation and of the test of its description to each service.
-
-    Args:
-        work: What an investigation asks of the services.
-        tested: The number of positive images, and of neutral images.
-        generator: The pool that generates them.
+def _requests(config: Config, work: Workload, units: int) -> dict[str, float]:
+    """Returns the requests of one of `units` investigations to each service: its own, those of the test of its description,
+    and its share of those that are made once.
     """
+    tested = count_tested_images(config)[-1]
     # Images are generated once, and measured twice: for the unit, and as controls of another one.
-    tests = {generator: 2 * tested, "target": 4 * tested}
-    return {service: asked.requests + tests.get(service, 0) for service, asked in work.asked.items()}
+    tests = {pools_by_role(config)[TEST_GENERATOR]: 2 * tested, "target": 4 * tested}
+    each, once = count_each(config, work), count_once(config)
+    return {
+        service: asked.requests + tests.get(service, 0) + each.get(service, 0) + once.get(service, 0) / max(units, 1)
+        for service, asked in work.asked.items()
+    }
 
 
 def _alone(asked: Asked, pool: TimedPool) -> float:

@@ -2,7 +2,8 @@
 
 from dataclasses import dataclass
 
-from openmaia.analysis.costs.estimate import Estimate, count_tested_images
+from openmaia.analysis.costs.beside import count_bank_images, count_reference_images, count_tested_images
+from openmaia.analysis.costs.estimate import Estimate
 from openmaia.analysis.costs.workload import Workload
 from openmaia.config.machine import TEST_GENERATOR
 from openmaia.config.schema import Config, model_of, prompt_writer
@@ -39,16 +40,14 @@ def forecast(config: Config, work: Workload, units: int, timed: Estimate | None 
         prices["backbone"] = cost(reply, settings) if is_known else None  # type: ignore[arg-type]
     drawn = {role: work.asked[role].requests for role in ("generator", "editor") if role in work.asked}
     tested = 2 * count_tested_images(config)[-1]
-    for role, settings, images in (
-        ("generator", model_of(config, "generator"), drawn.get("generator", 0.0)),
-        ("editor", model_of(config, "editor"), drawn.get("editor", 0.0)),
-        ("test images", model_of(config, TEST_GENERATOR), tested),
+    for role, settings, images, once in (
+        ("generator", model_of(config, "generator"), drawn.get("generator", 0.0), count_bank_images(config)),
+        ("editor", model_of(config, "editor"), drawn.get("editor", 0.0), 0),
+        ("test images", model_of(config, TEST_GENERATOR), tested, count_reference_images(config)),
     ):
         if of_config(settings).price_keys:
             price = getattr(settings, "image_price", None)
-            # The bank is drawn once, whatever the number of units.
-            bank = config.bank.images if role == "generator" and not config.bank.folder else 0
-            prices[role] = None if price is None else (units * images + bank) * price
+            prices[role] = None if price is None else (units * images + once) * price
     if timed is not None and config.prices.gpu_hour:
         seconds = sum(each.replica_seconds * each.pool.gpus for each in timed.services.values())
         prices["GPUs"] = seconds / 3600 * config.prices.gpu_hour

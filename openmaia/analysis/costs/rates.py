@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
+from itertools import chain
 from pathlib import Path
 from typing import Any, Literal, cast
 
@@ -89,10 +90,10 @@ def find_rates(config: Config, path: str = "", card: str = "", *, is_on_gpus: bo
         title = f"{of_config(settings).title(settings)} as {role.replace('_', ' ')}"
         if not of_config(settings).is_served and not (is_on_gpus or getattr(config.pools, pool).num_gpus):
             unrated[role] = f"no rate measured for {title} without a GPU (pools.{pool}.num_gpus=0)"
-        elif entry := _entry(role, settings, card):
+        elif entry := _entry(config, role, card):
             found[role] = entry
         else:
-            unrated[role] = f"no rate measured for {title}{_elsewhere(role, settings, card)}"
+            unrated[role] = f"no rate measured for {title}{_elsewhere(config, role, card)}"
     try:
         merged, own = _merge(path, {role: entry["times"] for role, entry in found.items()})
     except (*UNREADABLE, OmegaConfBaseException) as error:
@@ -143,7 +144,7 @@ def loaded(config: Config, figure: Literal["memory", "download"]) -> Mapping[str
     """
     # An editor that is the generator loads nothing of its own.
     return {
-        role: None if (entry := _entry(role, settings, "")) is None else entry.get(figure)
+        role: None if (entry := _entry(config, role, "")) is None else entry.get(figure)
         for role, settings in services_of(config).items()
         if (role == TEST_GENERATOR or pools_by_role(config)[role] == role) and _has_weights(config, role, settings)
     }
@@ -155,11 +156,16 @@ def _has_weights(config: Config, role: str, settings: Any) -> bool:
     return bool(library) or any(True for _ in found.weights(settings, site(config, key)))
 
 
-def _entry(role: str, settings: Any, card: str) -> Any:
+def _entry(config: Config, role: str, card: str) -> Any:
     return next(
-        (each for each in _of_role(role) if _has(settings, each["component"]) and card.lower() in each["card"].lower()),
+        (each for each in _of_role(role) if _fits(config, role, each) and card.lower() in each["card"].lower()),
         None,
     )
+
+
+def _fits(config: Config, role: str, entry: Any) -> bool:
+    others = all(_has(getattr(config, section), keys) for section, keys in entry.get("beside", {}).items())
+    return _has(services_of(config)[role], entry["component"]) and others
 
 
 def _of_role(role: str) -> Sequence[Any]:
@@ -172,12 +178,13 @@ def _has(settings: Any, wanted: Mapping[str, Any]) -> bool:
     return all(getattr(settings, key, None) == value for key, value in wanted.items())
 
 
-def _elsewhere(role: str, settings: Any, card: str) -> str:
+def _elsewhere(config: Config, role: str, card: str) -> str:
     """Says on which card nothing was measured, and what of the same model was."""
+    settings = services_of(config)[role]
     if of_config(settings).is_served:
         return ", which is on a server"
     here = f" on {card.upper()}" if card else " on any card"
-    near = [_difference(settings, each) for each in _of_role(role) if _has(settings, _model(each["component"]))]
+    near = [_difference(config, role, each) for each in _of_role(role) if _has(settings, _model(each["component"]))]
     return here + (f" (measured: {'; '.join(near)})" if near else "")
 
 
@@ -185,9 +192,14 @@ def _model(component: Mapping[str, Any]) -> Mapping[str, Any]:
     return {key: component[key] for key in ("kind", "model", "network") if key in component}
 
 
-def _difference(settings: Any, entry: Any) -> str:
-    others = [f"{key}={value}" for key, value in entry["component"].items() if getattr(settings, key, None) != value]
-    return " ".join([*others, f"on {entry['card']}"])
+def _difference(config: Config, role: str, entry: Any) -> str:
+    own = _lacking("", services_of(config)[role], entry["component"])
+    others = (_lacking(f"{key}.", getattr(config, key), keys) for key, keys in entry.get("beside", {}).items())
+    return " ".join([*own, *chain.from_iterable(others), f"on {entry['card']}"])
+
+
+def _lacking(prefix: str, settings: Any, wanted: Mapping[str, Any]) -> list[str]:
+    return [f"{prefix}{key}={value}" for key, value in wanted.items() if getattr(settings, key, None) != value]
 
 
 def _merge(path: str, times: Mapping[str, Any]) -> tuple[Any, Mapping[str, Any]]:

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from openmaia.agent.tasks.task import evidence_values
 from openmaia.agent.tasks.task import load as load_task
-from openmaia.analysis.costs.rates import core_rates, find_rates, services_of
+from openmaia.analysis.costs.rates import CoreRates, core_rates, find_rates, services_of
 from openmaia.config.loading import differing_keys, to_dict
 from openmaia.config.machine import POOLS, TEST_GENERATOR
 from openmaia.config.schema import Config
@@ -72,6 +72,8 @@ class Workload:
     """For each service of `timed` with a time of its own, where that was measured, in words."""
     unrated: Mapping[str, str] = field(default_factory=dict[str, str])
     """For each service whose time is not known, what is not, in words."""
+    cores: CoreRates | None = None
+    """For a run without GPUs whose components were measured, what a whole run takes."""
 
 
 def join_edits(work: Workload) -> Workload:
@@ -101,14 +103,15 @@ def from_rates(config: Config, path: str = "", card: str = "", *, is_on_gpus: bo
     The rounds of its stopping rule are all counted, as if every answer failed. Each takes one reply, and the images of one
     test.
     """
-    rates = find_rates(config, path, card, is_on_gpus=is_on_gpus)
-    if not (path or card or is_on_gpus) and (cores := core_rates(config)):
+    rates, cores = find_rates(config, path, card, is_on_gpus=is_on_gpus), core_rates(config)
+    if cores and not (path or card or is_on_gpus):
         return Workload(
             asked={service: Asked(*figures) for service, figures in cores.asked.items()},
             experiments=0.0,
             tokens=np.array(cores.tokens, float),
             timed={},
             source=f"CPU time of all processes, {cores.source}",
+            cores=cores,
         )
     rule = load_task(config.task.name).under(evidence_values(config)).rule
     per_turn, turns, rounds = rates.per_turn, rates.turns, rule.rounds
@@ -132,6 +135,7 @@ def from_rates(config: Config, path: str = "", card: str = "", *, is_on_gpus: bo
         source=f"{rates.about}{said}",
         sources=rates.sources,
         unrated=rates.unrated,
+        cores=cores,
     )
 
 
@@ -202,7 +206,10 @@ def count_pending(config: Config) -> tuple[int, str]:
 def _count_units(config: Config) -> int:
     target = target_class(config.target)
     named = count(config.units, dict.fromkeys(target.layers(config.target)), config.target.name)
-    if named is None and (outline := target.outline(config.target, site(config, "target"))):
+    # A layer may have fewer units than are to be drawn.
+    if (named is None or "random:" in config.units) and (
+        outline := target.outline(config.target, site(config, "target"))
+    ):
         named = count(config.units, outline.layers, config.target.name)
     if named is None:
         raise UsageError(
@@ -229,10 +236,10 @@ def find_workload(config: Config, source: str, card: str = "", *, is_on_gpus: bo
             raise UsageError(
                 f"--card {card} chooses among measured rates, but --rates {source} is a run; leave one out"
             )
-        return from_run(Run.open(source))
+        return replace(from_run(Run.open(source)), cores=core_rates(config))
     run = None if source or card else _begun(config)
     if run is not None and run.done():
-        return from_run(run)
+        return replace(from_run(run), cores=core_rates(config))
     return from_rates(config, source, card, is_on_gpus=is_on_gpus)
 
 

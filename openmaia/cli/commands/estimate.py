@@ -36,6 +36,7 @@ def print_estimate(config: list[str], rates: str, gpus: str, units: str, card: s
     Raises:
         UsageError: An argument is invalid, or a number cannot be known without loading the target.
     """
+    from openmaia.analysis.costs.beside import list_uncounted
     from openmaia.analysis.costs.estimate import Estimate, estimate
     from openmaia.analysis.costs.forecast import forecast
     from openmaia.analysis.costs.needs import find_needs
@@ -59,7 +60,7 @@ def print_estimate(config: list[str], rates: str, gpus: str, units: str, card: s
     else:
         show_workload(settings, work, source)
         found = [estimate(settings, work, count, number) for count in unit_counts for number in gpu_counts or [None]]
-        show_estimates(found)
+        show_estimates(found, list_uncounted(settings, work))
     timed = {each.units: each for each in found}
     for count in unit_counts:
         show_forecast(count, forecast(settings, work, count, timed.get(count)))

@@ -2,7 +2,8 @@
 
 from collections.abc import Mapping, Sequence
 
-from openmaia.analysis.costs.estimate import CORES, Estimate, PoolWork, count_tested_images
+from openmaia.analysis.costs.beside import count_tested_images
+from openmaia.analysis.costs.estimate import CORES, Estimate, PoolWork
 from openmaia.analysis.costs.forecast import Forecast
 from openmaia.analysis.costs.needs import Needs
 from openmaia.analysis.costs.totals import ServiceTime, costs
@@ -102,15 +103,23 @@ def show_forecast(units: int, money: Forecast) -> None:
 
 
 def show_needs(needs: Mapping[int, Needs]) -> None:
-    """Prints what sweeps need of cards and disks, by their number of units. Only the disk depends on it."""
+    """Prints what sweeps need of cards, memory and disks, by their number of units. Only the run's disk depends on it."""
     one = next(iter(needs.values()))
     if one.memory:
         say(f"memory of a replica: {_figures(one.memory, 'GiB')}; a backbone also needs its KV cache")
     if one.download:
         say(f"weights on disk: {_figures(one.download, 'GB')}; `openmaia doctor CONFIG` asks what is still to download")
     runs = ", ".join(f"{_number(each.disk)} GB for {units:,} investigations" for units, each in needs.items())
-    exemplars = "" if one.exemplars is None else f"; exemplars of all units of the layers {_number(one.exemplars)} GB"
-    say(f"disk: {runs} and their tests ({one.disk_source}){exemplars}")
+    exemplars = "not measured" if one.exemplars is None else f"{_number(one.exemplars)} GB"
+    bank = "as large as its photographs" if one.bank is None else f"{_number(one.bank)} GB"
+    say(f"disk: {runs} and their tests ({one.disk_source}); exemplars of all units of the layers: {exemplars}")
+    say(
+        f"disk that runs share: {f'bank {bank}, ' if one.bank != 0 else ''}cached images at most {_number(one.spilled)} GB"
+    )
+    say(
+        f"main memory beside the models: cached images at most {_number(one.cached)} GiB, agents' code at most "
+        f"{_number(one.code)} GiB"
+    )
 
 
 def _figures(figures: Mapping[str, float | None], unit: str) -> str:
@@ -119,8 +128,10 @@ def _figures(figures: Mapping[str, float | None], unit: str) -> str:
     )
 
 
-def show_estimates(estimates: Sequence[Estimate]) -> None:
-    """Prints a table with a row for each estimate. If there is only one, also prints a table of its pools."""
+def show_estimates(estimates: Sequence[Estimate], uncounted: Sequence[str]) -> None:
+    """Prints a table with a row for each estimate. If there is only one, also prints a table of its pools. `uncounted`: what
+    they leave out, in words.
+    """
     columns = ("units", "GPUs", "replicas", "at\nonce", "takes at\nleast", "GPU h\nat least", "bottleneck")
     show_table("", columns, map(_cells, estimates), left=0, whole=columns)
     console.print()
@@ -131,8 +142,8 @@ def show_estimates(estimates: Sequence[Estimate]) -> None:
         say("at least: all cores are busy until the end. Start, exemplars, tests and the report are included")
     else:
         say(
-            "at least: the bottleneck is busy until the end, and its batches are full. Queueing is not counted, nor are "
-            "exemplars, loading and failures, so that a sweep takes longer"
+            "at least: the bottleneck is busy until the end, and its batches are full. A sweep takes longer: not counted are "
+            f"{', '.join(uncounted)}"
         )
     if len(estimates) == 1:
         _show_pools(estimates[0])
