@@ -20,7 +20,7 @@ from tests.conftest import REPOSITORY
 from tests.helpers.chromium import Tab, browser
 
 OUT = REPOSITORY / "docs/screenshots"
-UNIT = {"unit": (1440, 1560), "unit-phone": (390, 1250)}
+UNIT = {"unit": (1440, 1560), "unit-phone": (390, 1700)}
 """The sizes of the pictures of a unit's page, down to the end of the test."""
 
 LIVE = {"": (1440, 900), "-phone": (390, 844)}
@@ -39,7 +39,7 @@ def main(run: str | None = None, tutorial: str | None = None) -> None:
             tab.resize(1440, 900)
             open_report(tab, run)
             save(tab, "report", folder)
-            unit = tab.run("document.querySelector('#wall a').href")
+            unit = tab.run("document.querySelector('#wall a[href*="stage4/117-"]').href")
             for name, size in UNIT.items():
                 tab.resize(*size)
                 tab.open(unit)
