@@ -39,7 +39,7 @@ def main(run: str | None = None, tutorial: str | None = None) -> None:
             tab.resize(1440, 900)
             open_report(tab, run)
             save(tab, "report", folder)
-            unit = tab.run("document.querySelector('#wall a[href*="stage4/117-"]').href")
+            unit = tab.run("document.querySelector(`#wall a[href*='stage4/117-']`).href")
             for name, size in UNIT.items():
                 tab.resize(*size)
                 tab.open(unit)
